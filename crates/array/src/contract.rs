@@ -1,0 +1,443 @@
+//! What passes between the engine and a shell: events in, actions out.
+//!
+//! Everything here is plain data, so that a run can be recorded, compared and replayed. Operations travel in boxes
+//! that the engine lends out with an action and gets back with the matching event; in steady state nothing is
+//! allocated.
+
+use crate::units::{Member, Nanos, PAGE_BYTES, SECTOR_BYTES};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// A small owned block of metadata that travels inside an operation.
+pub type Page = Box<[u8; PAGE_BYTES]>;
+
+/// A fresh page of zeros.
+pub fn zeroed_page() -> Page {
+    Box::new([0; PAGE_BYTES])
+}
+
+// ---------------------------------------------------------------------------------------------------- buffers
+
+/// A handle to memory that the shell keeps. The engine passes handles on and never looks at the bytes.
+///
+/// Handles below [`Buf::USER`] are the engine's own pool: first [`Pool::small`] buffers of [`SMALL_BYTES`], then
+/// [`Pool::large`] buffers of [`LARGE_BYTES`]. Handles from [`Buf::USER`] on belong to requests.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct Buf(pub u32);
+
+impl Buf {
+    /// The first handle that a front end may use for a request's memory.
+    pub const USER: u32 = 1 << 24;
+}
+
+/// Bytes in a small pool buffer.
+pub const SMALL_BYTES: u32 = 4096;
+/// Bytes in a large pool buffer: the most that one cell of a slice covers.
+pub const LARGE_BYTES: u32 = 65536;
+/// The most sectors of one cell that a slice works on at once.
+pub const BAND_SECTORS_MAX: u64 = LARGE_BYTES as u64 / SECTOR_BYTES;
+
+/// How many buffers of each size the shell keeps for the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pool {
+    pub small: u32,
+    pub large: u32,
+}
+
+impl Pool {
+    /// The bytes behind a pool handle.
+    pub fn bytes_of(&self, buf: Buf) -> u32 {
+        if buf.0 < self.small { SMALL_BYTES } else { LARGE_BYTES }
+    }
+}
+
+/// Part of a buffer, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct BufRef {
+    pub buf: Buf,
+    pub offset: u32,
+    pub bytes: u32,
+}
+
+impl BufRef {
+    pub fn new(buf: Buf, offset: u32, bytes: u32) -> BufRef {
+        BufRef { buf, offset, bytes }
+    }
+
+    /// The part of this reference that starts `offset` bytes in.
+    pub fn part(&self, offset: u32, bytes: u32) -> BufRef {
+        assert!(offset + bytes <= self.bytes, "a part lies within its whole");
+        BufRef { buf: self.buf, offset: self.offset + offset, bytes }
+    }
+}
+
+// ----------------------------------------------------------------------------------------------------- device
+
+/// Names one outstanding operation. Unique among those outstanding.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct Tag(pub u32);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum IoOp {
+    Read,
+    Write,
+    /// Make every write that completed before this one durable.
+    Flush,
+    /// Make the range read as zeros, by whatever the device does best.
+    Zero,
+    /// The range's contents are no longer needed. Only sent to members that then read zeros.
+    Trim,
+}
+
+/// Where the bytes of a device operation come from or go to, in address order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Segment {
+    /// A metadata page, always whole. A read fills it; it comes back with the event.
+    Page(Page),
+    /// Part of a buffer of the shell.
+    Buf(BufRef),
+    /// So many zero bytes (writes only).
+    Zero(u32),
+}
+
+impl Segment {
+    pub fn bytes(&self) -> u32 {
+        match self {
+            Segment::Page(_) => PAGE_BYTES as u32,
+            Segment::Buf(buf) => buf.bytes,
+            Segment::Zero(bytes) => *bytes,
+        }
+    }
+}
+
+/// Why an operation is done: for schedulers and for accounts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Class {
+    /// A user waits for it.
+    User,
+    /// Parity and old data that a user's write needs.
+    Parity,
+    /// A task: rebuild, resync, scrub.
+    Task,
+    /// Superblocks, maps, logs.
+    Metadata,
+}
+
+/// One operation on one member. `segments` cover exactly `sectors` for reads and writes and are empty otherwise.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeviceIo {
+    pub tag: Tag,
+    pub member: Member,
+    pub op: IoOp,
+    /// First sector on the member.
+    pub at: u64,
+    pub sectors: u64,
+    pub segments: Vec<Segment>,
+    /// A write is durable when it completes (forced unit access).
+    pub durable: bool,
+    pub class: Class,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum IoError {
+    /// This range cannot be read or written; others may.
+    Media,
+    /// The device does not answer any more.
+    Gone,
+    /// A thin device has no room left.
+    NoSpace,
+    /// The device does not know this operation.
+    Unsupported,
+    /// Anything else, by its errno.
+    Other(i32),
+}
+
+impl fmt::Display for IoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            IoError::Media => f.write_str("media error"),
+            IoError::Gone => f.write_str("device gone"),
+            IoError::NoSpace => f.write_str("no space left on device"),
+            IoError::Unsupported => f.write_str("operation not supported"),
+            IoError::Other(errno) => write!(f, "errno {errno}"),
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- compute
+
+/// One output of a linear combination over GF(2^8), polynomial 0x11d: `target = sum of coefficients[i] * sources[i]`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LinearOutput {
+    pub target: BufRef,
+    pub coefficients: Vec<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum ComputeOp {
+    /// Every output from the sources. No target overlaps a source. Without sources the targets become zeros; with one
+    /// source and a coefficient of 1 it is a copy. Xor, P+Q, delta, recovery and Reed-Solomon are all this.
+    Linear,
+    /// The crc32c of the first source. Verdict: [`Verdict::Checksum`].
+    Checksum,
+    /// Are the first two sources equal? Verdict: [`Verdict::Equal`] or [`Verdict::Differ`].
+    Compare,
+    /// `sources[0]` is the P syndrome (read xor computed), `sources[1]` the Q syndrome. Which single cell explains both?
+    /// Verdict: [`Verdict::Equal`] when both are zero, [`Verdict::Guilty`] or [`Verdict::Ambiguous`].
+    Locate,
+}
+
+/// A computation on buffers. All sources and targets have the same length.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Compute {
+    pub tag: Tag,
+    pub op: ComputeOp,
+    pub sources: Vec<BufRef>,
+    pub outputs: Vec<LinearOutput>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Verdict {
+    /// A linear combination is done.
+    Done,
+    Checksum(u32),
+    Equal,
+    Differ,
+    /// Which cell is wrong: data with this exponent of the generator in Q, or P, or Q.
+    Guilty(Guilty),
+    /// More than one cell is wrong.
+    Ambiguous,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Guilty {
+    Data { exponent: u8 },
+    P,
+    Q,
+}
+
+// --------------------------------------------------------------------------------------------------- requests
+
+/// Names a request; chosen by the front end, echoed in the reply.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct RequestTag(pub u64);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum RequestOp {
+    Read,
+    Write,
+    /// Covers every write replied to before it, on all connections.
+    Flush,
+    Trim,
+    /// `fast`: refuse rather than be slow.
+    WriteZeroes { fast: bool },
+}
+
+/// A user's request, in bytes. `buf` is as long as the request for reads and writes and ignored otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    pub tag: RequestTag,
+    pub op: RequestOp,
+    pub offset: u64,
+    pub bytes: u64,
+    pub buf: BufRef,
+    /// Durable when replied to.
+    pub fua: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum RequestError {
+    /// Beyond the end of the array.
+    OutOfRange { end: u64, size: u64 },
+    /// These bytes are lost: redundancy could not bring them back, and no made-up byte stands in for them.
+    Lost { lba: u64, sectors: u64 },
+    /// The array takes no writes: too many members are gone, or it was started read-only.
+    ReadOnly,
+    NoSpace,
+    /// A fast zero would have been slow.
+    NotFast,
+    /// The array is stopping or not yet started.
+    Unavailable,
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RequestError::OutOfRange { end, size } => write!(f, "request ends at byte {end}, the array at {size}"),
+            RequestError::Lost { lba, sectors } => write!(f, "{sectors} sectors at {lba} are lost"),
+            RequestError::ReadOnly => f.write_str("the array takes no writes"),
+            RequestError::NoSpace => f.write_str("a member has no space left"),
+            RequestError::NotFast => f.write_str("zeroing this range would be slow"),
+            RequestError::Unavailable => f.write_str("the array is not serving"),
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------------------------- the two lists
+
+/// Names an administrative command; chosen by the shell, echoed in the reply.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct CommandTag(pub u64);
+
+/// What the engine is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    Request(Request),
+    /// An operation ended; the box goes back to the engine. A read's pages are filled when the result is `Ok`.
+    Device(Box<DeviceIo>, Result<(), IoError>),
+    Compute(Box<Compute>, Verdict),
+    /// The time set by the last [`Action::Wake`] has come (or passed).
+    Timer,
+    /// A device was opened while the array runs; its number is the next free one.
+    Arrived(MemberInfo),
+    /// The shell lost a device altogether. Outstanding operations still complete, with errors.
+    Departed(Member),
+    Command(CommandTag, Command),
+    /// The shell has no more events for now: start what was gathered.
+    Turn,
+}
+
+/// What the engine wants done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    Device(Box<DeviceIo>),
+    Compute(Box<Compute>),
+    Reply(RequestTag, Result<(), RequestError>),
+    /// Operation `tag` has been given up on: its memory now belongs to it alone. Every handle it names is backed anew,
+    /// with the same contents, so that a late completion scribbles on nothing.
+    Detach(Tag),
+    /// Send [`Event::Timer`] at this time. Replaces the time set before.
+    Wake(Nanos),
+    CommandReply(CommandTag, Result<(), CommandError>),
+    Fact(Fact),
+}
+
+/// The actions of one step, in order. The shell empties it; its room is kept.
+pub type Actions = Vec<Action>;
+
+// ---------------------------------------------------------------------------------------- members, commands, facts
+
+/// What the shell knows of a device when it has opened it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemberInfo {
+    pub sectors: u64,
+    /// Bytes: 512 or 4096.
+    pub logical_block: u32,
+    /// A trimmed range reads as zeros.
+    pub trim_zeroes: bool,
+    /// [`IoOp::Zero`] is much faster than writing.
+    pub fast_zero: bool,
+}
+
+/// What an operator asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// Read the members' metadata, recover, and begin to serve. The first command.
+    Start(StartMode),
+    /// Drain, flush, mark clean. Requests are refused from now on.
+    Stop,
+    /// Take a member out of service.
+    Fail(Member),
+    /// Forget a failed or spare member.
+    Remove(Member),
+    /// Take a device in: back into its old place if it was a member, else as a spare.
+    Add(Member),
+    /// Copy a serving member onto a spare, then retire it.
+    Replace { old: Member, new: Member },
+    Scrub { repair: bool },
+    /// Pause or go on with the running task.
+    Pause(bool),
+    /// Stop the running scrub.
+    Cancel,
+    /// Rate limits of tasks, bytes a second of one member.
+    Rate { min: u64, max: u64 },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StartMode {
+    /// Start although fewer than a majority of the current members are here.
+    pub from_minority: bool,
+    /// Start although sectors are lost by it; they are listed and read as errors.
+    pub accept_loss: bool,
+    pub read_only: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CommandError {
+    /// No members that belong together, or none that can be read.
+    NoArray,
+    /// Two members claim one place: a clone.
+    Clone(Member, Member),
+    /// Members of two different arrays.
+    Foreign(Member),
+    /// Too few of the current members: present, needed for a start that cannot be challenged.
+    Minority { present: u16, current: u16 },
+    /// Redundancy does not reach: these slots have no current member.
+    TooFew { missing: Vec<u16> },
+    /// A start would lose these sectors (first lba, sectors).
+    WouldLose { sectors: u64 },
+    /// Redundancy does not allow taking this member out.
+    Indispensable(Member),
+    NoSuchMember(Member),
+    /// The device is too small: has, needs (sectors).
+    TooSmall { has: u64, needs: u64 },
+    /// The device's logical block is larger than the array's.
+    LogicalBlock { member: u32, array: u32 },
+    /// Not now: a task runs, or none does, or the array is not serving.
+    Busy(&'static str),
+    /// Metadata could not be written to enough members.
+    Metadata,
+}
+
+/// One entry of the log of facts. Levelled by kind; never needed for correctness.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fact {
+    /// The array serves.
+    Started { generation: u64, recovered_rows: u64 },
+    Stopped,
+    MemberFailed { member: Member, why: FailCause },
+    /// A failed member's place went to another.
+    SpareTaken { spare: Member, slot: u16 },
+    /// A read error was repaired from redundancy and rewritten.
+    Repaired { member: Member, at: u64, sectors: u64 },
+    /// These sectors of the array are lost.
+    Lost { lba: u64, sectors: u64 },
+    TaskStarted { kind: TaskKind, slot: Option<u16> },
+    TaskEnded { kind: TaskKind, outcome: TaskOutcome },
+    /// A scrub found a row whose cells disagree, and who is to blame where the code can tell.
+    Mismatch { row: u64, at: u64, sectors: u64, guilty: Option<Member>, repaired: bool },
+    /// A throttle's decision to wait, with its inputs.
+    Throttled { rate: u64, until: Nanos },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum FailCause {
+    /// An operator said so.
+    Command,
+    WriteError(IoError),
+    FlushError(IoError),
+    /// Too many read errors.
+    ReadErrors,
+    Gone,
+    TimedOut,
+    /// Its metadata could not be read or written.
+    Metadata,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum TaskKind {
+    Rebuild,
+    Replace,
+    Resync,
+    Check,
+    Repair,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum TaskOutcome {
+    Done,
+    Cancelled,
+    /// Its target or too many of its sources failed.
+    Failed,
+}

@@ -1,0 +1,31 @@
+//! The array engine: software RAID as a state machine without input or output of its own.
+//!
+//! [`Engine::handle`] takes one [`Event`] and the time, and appends [`Action`]s for the shell to carry out. The engine
+//! has no clock, file, socket, thread or random source, and never looks at user bytes.
+//!
+//! Rules between engine and shell:
+//! 1. `now` never decreases.
+//! 2. Every tagged action completes exactly once, in any order, perhaps with an error, perhaps long after its member
+//!    was failed. The box that went out comes back.
+//! 3. Between flushes a member promises no order and no durability; a write marked `durable` is durable when it
+//!    completes. The engine orders by waiting.
+//! 4. The engine never blocks and never reads user bytes; it asks for [`Compute`].
+//! 5. A write's buffer does not change until its reply. A read's buffer is not looked at until its reply.
+//! 6. Operations, slices, buffers and log entries in flight stay under limits fixed at construction.
+//! 7. Same start, same events: same actions, byte for byte.
+//! 8. After a batch of events the shell sends [`Event::Turn`].
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod contract;
+mod engine;
+pub mod layout;
+pub mod meta;
+pub mod report;
+mod units;
+
+pub use contract::*;
+pub use engine::{Config, Engine, Limits};
+pub use units::*;

@@ -1,0 +1,1 @@
+//! What the engine keeps on its members: superblocks, map pages, log records. Encoding and decoding only.

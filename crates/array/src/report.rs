@@ -1,0 +1,114 @@
+//! What the engine tells about itself: a plain view that shells turn into status, metrics and maps.
+
+use crate::contract::TaskKind;
+use crate::layout::Geometry;
+use crate::units::{Member, Nanos, Uuid};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ArrayState {
+    /// Not started, or starting.
+    #[default]
+    Starting,
+    Healthy,
+    /// Redundancy is reduced; every byte is readable.
+    Degraded,
+    /// Too many members are gone; some bytes are not readable.
+    Failed,
+    Stopping,
+    Stopped,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    pub name: String,
+    pub uuid: Uuid,
+    pub generation: u64,
+    pub state: ArrayState,
+    /// `None` until started.
+    pub geometry: Option<Geometry>,
+    /// Bytes that users see.
+    pub size_bytes: u64,
+    pub logical_block: u32,
+    pub read_only: bool,
+    pub members: Vec<MemberStatus>,
+    pub tasks: Vec<TaskStatus>,
+    /// Extents of the array that are lost: (first lba, sectors).
+    pub lost: Vec<(u64, u64)>,
+    pub counters: Counters,
+}
+
+#[derive(Clone, Debug)]
+pub struct MemberStatus {
+    pub member: Member,
+    pub uuid: Uuid,
+    /// The slot in which it serves or into which it is rebuilt.
+    pub slot: Option<u16>,
+    pub state: MemberState,
+    pub read_errors: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum MemberState {
+    /// Current: serves reads and writes.
+    Active,
+    Rebuilding,
+    Spare,
+    Failed,
+    /// Opened, and not (or no longer) of this array.
+    Foreign,
+}
+
+#[derive(Clone, Debug)]
+pub struct TaskStatus {
+    pub kind: TaskKind,
+    pub slot: Option<u16>,
+    pub paused: bool,
+    pub rows_done: u64,
+    pub rows_total: u64,
+    /// Bytes of one member a second, over the last seconds.
+    pub rate: u64,
+    /// When it ends at this rate.
+    pub eta: Option<Nanos>,
+    /// Rows in which a scrub found cells that disagree.
+    pub mismatches: u64,
+}
+
+/// Counts since the start, by cause.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    pub reads: u64,
+    pub writes: u64,
+    pub flushes: u64,
+    pub trims: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    /// Member operations, by [`crate::Class`] in its order: user, parity, task, metadata.
+    pub ios: [u64; 4],
+    pub io_bytes: [u64; 4],
+    pub degraded_reads: u64,
+    pub full_row_writes: u64,
+    pub read_modify_writes: u64,
+    pub reconstruct_writes: u64,
+    pub repaired_sectors: u64,
+}
+
+/// What a part of the array's address space is like: for block-status queries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MapExtent {
+    pub lba: u64,
+    pub sectors: u64,
+    /// Never written: reads as zeros.
+    pub hole: bool,
+    pub health: Health,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Health {
+    Healthy,
+    Degraded,
+    /// Redundancy was restored by the running rebuild.
+    Rebuilt,
+    Lost,
+}
