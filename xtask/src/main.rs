@@ -1,1 +1,89 @@
-fn main() {}
+//! One entry point for the project's own checks and generators: `cargo run -p xtask -- VERB`.
+//!
+//! Plain Rust without dependencies, so that the checks run wherever the project builds.
+
+mod edges;
+mod rules;
+mod source;
+
+use source::{Finding, Tree};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const USAGE: &str = "usage: xtask tidy | man
+
+  tidy  check the house rules: edges between crates, length of files and functions, leftovers
+  man   write docs/man and docs/completions anew from the command table";
+
+fn main() -> ExitCode {
+    let verbs: Vec<String> = std::env::args().skip(1).collect();
+    match verbs.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["tidy"] => tidy(),
+        ["man"] => man(),
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The workspace's root: the parent of this crate's folder.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies within the workspace")
+        .to_path_buf()
+}
+
+fn tidy() -> ExitCode {
+    let tree = match Tree::read(&root()) {
+        Ok(tree) => tree,
+        Err(error) => {
+            eprintln!("tidy: cannot read the sources: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let findings = check(&tree);
+    for finding in &findings {
+        eprintln!("{finding}");
+    }
+    if findings.is_empty() {
+        println!("tidy: {} files, no findings", tree.files.len());
+        ExitCode::SUCCESS
+    } else {
+        eprintln!("tidy: {} findings", findings.len());
+        ExitCode::FAILURE
+    }
+}
+
+fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = edges::check(tree);
+    findings.extend(rules::check(tree));
+    findings
+}
+
+/// The command table lives in the command's crate, and so does the code that writes pages from it: a golden test,
+/// which writes instead of comparing when asked to.
+fn man() -> ExitCode {
+    let status = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
+        .args([
+            "test",
+            "--quiet",
+            "-p",
+            "restripe-cli",
+            "--bin",
+            "restripe",
+            "generated_",
+        ])
+        .env("RESTRIPE_BLESS", "1")
+        .current_dir(root())
+        .status();
+    match status {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("man: cannot run cargo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

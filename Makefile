@@ -1,0 +1,47 @@
+# Entry points. Each target installs what it needs where it may (root or passwordless sudo, through apt),
+# and otherwise says what is missing and goes on without it where that is possible.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+BIN := target/release/restripe
+
+.PHONY: help build demo test test-deep bench lint fmt man
+
+help: ## Show the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+build: ## Build the release binary: target/release/restripe
+	@.ci/need cargo
+	$(CARGO) build --release -p restripe-cli
+
+demo: build ## A RAID-5 that loses two disks and its daemon under load, and comes out right
+	$(BIN) demo --report target/demo.html
+
+test: ## Every test that needs no minutes: units, laws, swarm, conformance, command line, real clients
+	@.ci/need cargo
+	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit qemu-io qemu-img fio
+	.ci/test
+
+test-deep: ## The long run of the same suites, and Linux md as judge where the rig is there
+	@.ci/need cargo
+	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh nbdfuse qemu-io qemu-img fio
+	RESTRIPE_DEEP=1 .ci/test
+
+bench: ## Measurements, side by side with their yardsticks in one run
+	@.ci/need --optional nbdkit fio
+	$(CARGO) bench --workspace --quiet
+
+lint: ## Format, clippy without warnings, and the house rules
+	@.ci/need cargo rustfmt cargo-clippy
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	$(CARGO) run --quiet -p xtask -- tidy
+
+fmt: ## Format the sources
+	$(CARGO) fmt --all
+
+man: ## Write man pages and completions anew from the command table
+	$(CARGO) run --quiet -p xtask -- man
