@@ -1,1 +1,426 @@
-//! The code of a row, solved.
+//! The code of a row, solved: which cells, each times what, give a cell that is not there.
+//!
+//! Every cell is a linear combination over GF(2^8) of the row's data chunks. Data and copies are single chunks, P and Q
+//! are sums of all of them. So a lost cell is found by looking at the *unknown* chunks only, those that no available
+//! cell holds as it is: the parities used must add up to the wanted cell there, which fixes their weights; the known
+//! chunks then make up the difference. With at most two parities that is a system of at most two unknowns.
+
+use super::{Role, RowMap, gf};
+use crate::units::SLOTS_MAX;
+
+/// A set of cells of one row: bit `i` stands for cell `i`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct CellSet(pub u32);
+
+impl CellSet {
+    pub const EMPTY: CellSet = CellSet(0);
+
+    /// The first `width` cells.
+    pub fn all(width: u8) -> CellSet {
+        assert!(
+            usize::from(width) <= SLOTS_MAX,
+            "a row has at most SLOTS_MAX cells"
+        );
+        CellSet(((1u64 << width) - 1) as u32)
+    }
+
+    pub fn only(cell: u8) -> CellSet {
+        CellSet(1 << cell)
+    }
+
+    pub fn with(self, cell: u8) -> CellSet {
+        CellSet(self.0 | 1 << cell)
+    }
+
+    pub fn without(self, cell: u8) -> CellSet {
+        CellSet(self.0 & !(1 << cell))
+    }
+
+    pub fn contains(self, cell: u8) -> bool {
+        self.0 >> cell & 1 == 1
+    }
+
+    pub fn union(self, other: CellSet) -> CellSet {
+        CellSet(self.0 | other.0)
+    }
+
+    pub fn intersection(self, other: CellSet) -> CellSet {
+        CellSet(self.0 & other.0)
+    }
+
+    /// The cells of this set that are not in `other`.
+    pub fn minus(self, other: CellSet) -> CellSet {
+        CellSet(self.0 & !other.0)
+    }
+
+    /// Whether every cell of this set is in `other`.
+    pub fn within(self, other: CellSet) -> bool {
+        self.minus(other).is_empty()
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub fn len(self) -> u8 {
+        self.0.count_ones() as u8 // at most 32
+    }
+
+    /// The lowest cell.
+    pub fn first(self) -> Option<u8> {
+        self.iter().next()
+    }
+
+    /// The cells in ascending order.
+    pub fn iter(self) -> CellIter {
+        CellIter(self)
+    }
+}
+
+impl IntoIterator for CellSet {
+    type Item = u8;
+    type IntoIter = CellIter;
+
+    fn into_iter(self) -> CellIter {
+        CellIter(self)
+    }
+}
+
+/// The cells of a set, ascending.
+#[derive(Clone, Debug)]
+pub struct CellIter(CellSet);
+
+impl Iterator for CellIter {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let cell = self.0.0.trailing_zeros() as u8; // below 32
+        self.0 = self.0.without(cell);
+        Some(cell)
+    }
+}
+
+/// How to make a cell from others: the sum of `coefficients[i] * cells[i]` over the first `count`. No coefficient in
+/// use is zero, and no cell is named twice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Recipe {
+    pub count: u8,
+    pub cells: [u8; SLOTS_MAX],
+    pub coefficients: [u8; SLOTS_MAX],
+}
+
+impl Recipe {
+    const EMPTY: Recipe = Recipe {
+        count: 0,
+        cells: [0; SLOTS_MAX],
+        coefficients: [0; SLOTS_MAX],
+    };
+
+    fn copy_of(cell: u8) -> Recipe {
+        let mut recipe = Recipe::EMPTY;
+        recipe.add(cell, 1);
+        recipe
+    }
+
+    fn add(&mut self, cell: u8, coefficient: u8) {
+        if coefficient != 0 {
+            self.cells[usize::from(self.count)] = cell;
+            self.coefficients[usize::from(self.count)] = coefficient;
+            self.count += 1;
+        }
+    }
+
+    /// Source cells with their coefficients, data before parity.
+    pub fn iter(&self) -> impl Iterator<Item = (u8, u8)> + '_ {
+        let sources = self.cells.iter().zip(&self.coefficients);
+        sources
+            .take(usize::from(self.count))
+            .map(|(&cell, &coefficient)| (cell, coefficient))
+    }
+
+    /// The source cells.
+    pub fn set(&self) -> CellSet {
+        self.iter()
+            .fold(CellSet::EMPTY, |set, (cell, _)| set.with(cell))
+    }
+
+    /// Whether the wanted cell is the plain sum of the sources: an xor, or with one source a copy.
+    pub fn is_xor(&self) -> bool {
+        self.iter().all(|(_, coefficient)| coefficient == 1)
+    }
+}
+
+/// What the available cells tell of a row's data chunks without any arithmetic.
+struct Known {
+    /// Data chunks that an available cell holds, as a set of data indices.
+    chunks: CellSet,
+    /// For each of them, that cell.
+    holder: [u8; SLOTS_MAX],
+}
+
+/// Up to two parity cells and the weight of each.
+#[derive(Clone, Copy)]
+struct Weighted {
+    p: Option<(u8, u8)>,
+    q: Option<(u8, u8)>,
+}
+
+impl Weighted {
+    fn iter(&self) -> impl Iterator<Item = (u8, u8)> {
+        self.p.into_iter().chain(self.q)
+    }
+}
+
+impl RowMap {
+    /// All the row's cells.
+    pub fn all(&self) -> CellSet {
+        CellSet::all(self.width)
+    }
+
+    /// The cells that the data is read from and written to first. Each further copy is in none of these sets.
+    pub fn data_set(&self) -> CellSet {
+        CellSet::all(self.data)
+    }
+
+    /// P and Q, as far as the row has them.
+    pub fn parity_set(&self) -> CellSet {
+        let set = self.p().map_or(CellSet::EMPTY, CellSet::only);
+        self.q().map_or(set, |q| set.with(q))
+    }
+
+    /// The cell that holds P.
+    pub fn p(&self) -> Option<u8> {
+        self.find(Role::P)
+    }
+
+    /// The cell that holds Q.
+    pub fn q(&self) -> Option<u8> {
+        self.find(Role::Q)
+    }
+
+    /// Every cell that holds this data chunk as it is, the data cell included.
+    pub fn copies_of(&self, data: u8) -> CellSet {
+        assert!(data < self.data, "a data chunk of the row");
+        let further = (self.data..self.width)
+            .filter(|&cell| self.cells[usize::from(cell)].role == Role::Copy { of: data });
+        further.fold(CellSet::only(data), CellSet::with)
+    }
+
+    /// With what factor a data chunk enters a cell: one entry of the code's generator matrix.
+    pub fn coefficient(&self, cell: u8, data: u8) -> u8 {
+        assert!(
+            cell < self.width && data < self.data,
+            "a cell and a data chunk of the row"
+        );
+        match self.cells[usize::from(cell)].role {
+            Role::Data(held) | Role::Copy { of: held } => u8::from(held == data),
+            Role::P => 1,
+            Role::Q => gf::power(self.exponent[usize::from(data)]),
+        }
+    }
+
+    /// The data chunk that enters Q with this power of the generator.
+    pub fn data_of_exponent(&self, exponent: u8) -> Option<u8> {
+        self.q()?;
+        (0..self.data).find(|&data| self.exponent[usize::from(data)] == exponent)
+    }
+
+    /// How to make cell `wanted` from the others among `available`, as cheaply as can be: from a surviving copy, else
+    /// from data alone, else with P, else with Q, else with both. `None` when redundancy does not reach.
+    pub fn recover(&self, wanted: u8, available: CellSet) -> Option<Recipe> {
+        assert!(wanted < self.width, "a cell of the row");
+        let sources = available.intersection(self.all()).without(wanted);
+        if let Some(copy) = self.twins(wanted).intersection(sources).first() {
+            return Some(Recipe::copy_of(copy));
+        }
+        let known = self.known(sources);
+        let p = self.p().filter(|&cell| sources.contains(cell));
+        let q = self.q().filter(|&cell| sources.contains(cell));
+        let attempts = [(None, None), (p, None), (None, q), (p, q)];
+        let weighted = attempts
+            .iter()
+            .find_map(|&(p, q)| self.weigh(wanted, &known, p, q))?;
+        Some(self.combine(wanted, &known, weighted))
+    }
+
+    /// Whether every data chunk can be had from the available cells.
+    pub fn decodable(&self, available: CellSet) -> bool {
+        let lost = self.data_set().minus(available);
+        lost.iter()
+            .all(|cell| self.recover(cell, available).is_some())
+    }
+
+    /// The cells that hold the same as this one.
+    fn twins(&self, cell: u8) -> CellSet {
+        match self.cells[usize::from(cell)].role {
+            Role::Data(data) | Role::Copy { of: data } => self.copies_of(data),
+            Role::P | Role::Q => CellSet::only(cell),
+        }
+    }
+
+    fn find(&self, role: Role) -> Option<u8> {
+        (self.data..self.width).find(|&cell| self.cells[usize::from(cell)].role == role)
+    }
+
+    fn known(&self, sources: CellSet) -> Known {
+        let mut known = Known {
+            chunks: CellSet::EMPTY,
+            holder: [0; SLOTS_MAX],
+        };
+        for cell in sources {
+            if let Role::Data(data) | Role::Copy { of: data } = self.cells[usize::from(cell)].role
+                && !known.chunks.contains(data)
+            {
+                known.chunks = known.chunks.with(data);
+                known.holder[usize::from(data)] = cell;
+            }
+        }
+        known
+    }
+
+    /// Weights for these parities such that, on every unknown chunk, they add up to the wanted cell.
+    fn weigh(&self, wanted: u8, known: &Known, p: Option<u8>, q: Option<u8>) -> Option<Weighted> {
+        let unknown = self.data_set().minus(known.chunks);
+        let mut chunks = unknown.iter();
+        let weighted = match (p, q) {
+            (None, None) => Weighted { p: None, q: None },
+            (Some(p), Some(q)) => self.weigh_pair(wanted, p, q, chunks.next()?, chunks.next()?)?,
+            (Some(p), None) => Weighted {
+                p: Some(self.weigh_one(wanted, p, chunks.next()?)?),
+                q: None,
+            },
+            (None, Some(q)) => Weighted {
+                p: None,
+                q: Some(self.weigh_one(wanted, q, chunks.next()?)?),
+            },
+        };
+        let fits = |data| self.remainder(wanted, &weighted, data) == 0;
+        unknown.iter().all(fits).then_some(weighted)
+    }
+
+    /// The weight of one parity that makes the wanted cell's factor of an unknown chunk.
+    fn weigh_one(&self, wanted: u8, parity: u8, chunk: u8) -> Option<(u8, u8)> {
+        let target = self.coefficient(wanted, chunk);
+        Some((parity, gf::divide(target, self.coefficient(parity, chunk))?))
+    }
+
+    /// The weights of two parities for two unknown chunks, by Cramer's rule.
+    fn weigh_pair(&self, wanted: u8, p: u8, q: u8, first: u8, second: u8) -> Option<Weighted> {
+        let column = |cell| {
+            [
+                self.coefficient(cell, first),
+                self.coefficient(cell, second),
+            ]
+        };
+        let determinant =
+            |a: [u8; 2], b: [u8; 2]| gf::multiply(a[0], b[1]) ^ gf::multiply(a[1], b[0]);
+        let (p_column, q_column, target) = (column(p), column(q), column(wanted));
+        let whole = determinant(p_column, q_column);
+        let p_weight = gf::divide(determinant(target, q_column), whole)?;
+        let q_weight = gf::divide(determinant(p_column, target), whole)?;
+        Some(Weighted {
+            p: Some((p, p_weight)),
+            q: Some((q, q_weight)),
+        })
+    }
+
+    /// What is left of the wanted cell's factor of a chunk after the weighted parities.
+    fn remainder(&self, wanted: u8, weighted: &Weighted, data: u8) -> u8 {
+        weighted
+            .iter()
+            .fold(self.coefficient(wanted, data), |left, (parity, weight)| {
+                left ^ gf::multiply(weight, self.coefficient(parity, data))
+            })
+    }
+
+    fn combine(&self, wanted: u8, known: &Known, weighted: Weighted) -> Recipe {
+        let mut recipe = Recipe::EMPTY;
+        for data in known.chunks {
+            let cell = known.holder[usize::from(data)];
+            recipe.add(cell, self.remainder(wanted, &weighted, data));
+        }
+        for (parity, weight) in weighted.iter() {
+            recipe.add(parity, weight);
+        }
+        recipe
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{Geometry, Layout, Level, Rotation};
+    use crate::units::Row;
+
+    fn row(level: Level, slots: u16) -> RowMap {
+        let geometry = Geometry {
+            level,
+            slots,
+            chunk_sectors: 8,
+            slot_sectors: 8 * 64,
+        };
+        Layout::new(geometry).unwrap().row(Row(0))
+    }
+
+    fn recipe(map: &RowMap, wanted: u8, lost: &[u8]) -> alloc::vec::Vec<(u8, u8)> {
+        let available = lost.iter().fold(map.all(), |set, &cell| set.without(cell));
+        map.recover(wanted, available).unwrap().iter().collect()
+    }
+
+    #[test]
+    fn a_mirror_is_one_copy() {
+        let map = row(Level::Raid1, 4);
+        assert_eq!(recipe(&map, 0, &[0]), [(1, 1)]);
+        assert_eq!(recipe(&map, 2, &[0, 2]), [(1, 1)]);
+        assert_eq!(map.recover(2, CellSet::only(2)), None);
+    }
+
+    #[test]
+    fn raid5_is_an_xor() {
+        let map = row(Level::Raid5(Rotation::LeftSymmetric), 5);
+        assert_eq!(recipe(&map, 2, &[2]), [(0, 1), (1, 1), (3, 1), (4, 1)]);
+        assert_eq!(recipe(&map, 4, &[4]), [(0, 1), (1, 1), (2, 1), (3, 1)]);
+        assert_eq!(map.recover(2, map.all().without(0)), None);
+    }
+
+    #[test]
+    fn raid6_prefers_p_then_q_then_both() {
+        let map = row(Level::Raid6(Rotation::LeftSymmetric), 6);
+        let (p, q) = (map.p().unwrap(), map.q().unwrap());
+        let parities = |lost: &[u8]| {
+            let available = lost.iter().fold(map.all(), |set, &cell| set.without(cell));
+            map.recover(0, available)
+                .unwrap()
+                .set()
+                .intersection(map.parity_set())
+        };
+        assert_eq!(parities(&[0]), CellSet::only(p));
+        assert_eq!(parities(&[0, p]), CellSet::only(q));
+        assert_eq!(parities(&[0, 1]), map.parity_set());
+        assert_eq!(parities(&[0, q]), CellSet::only(p));
+    }
+
+    #[test]
+    fn q_from_data_has_the_powers_of_two() {
+        let map = row(Level::Raid6(Rotation::LeftSymmetric), 6);
+        assert_eq!(recipe(&map, 5, &[5]), [(0, 1), (1, 2), (2, 4), (3, 8)]);
+        assert_eq!(map.data_of_exponent(3), Some(3));
+        assert_eq!(map.data_of_exponent(4), None);
+    }
+
+    #[test]
+    fn the_wanted_cell_is_never_its_own_source() {
+        let map = row(Level::Raid5(Rotation::LeftSymmetric), 4);
+        assert!(!map.recover(1, map.all()).unwrap().set().contains(1));
+    }
+
+    #[test]
+    fn a_set_of_all_cells_may_be_full() {
+        assert_eq!(CellSet::all(32).len(), 32);
+        assert_eq!(CellSet::all(0), CellSet::EMPTY);
+        assert!(CellSet::all(5).iter().eq(0..5));
+    }
+}

@@ -1,47 +1,23 @@
 //! Layouts: pure maps from logical chunks to rows of cells, and the code that binds the cells of a row.
 //!
 //! A layout never submits I/O and knows no devices: it speaks of slots, rows and chunks. The slice machine sees only
-//! rows, cells and codes, so a new layout is a table plus the laws in `laws.rs`.
+//! rows, cells and codes, so a new layout is a table plus the laws in `tests/layout_laws.rs`. Nothing here allocates.
+//!
+//! A row is what one code binds. RAID-0: one chunk of every slot, bound by nothing. RAID-1: one chunk and its copy on
+//! every other slot. RAID-4, 5, 6: a stripe. RAID-10: one chunk and its copies, wherever they stand.
 
 pub mod code;
+mod geometry;
+mod gf;
+mod rotation;
+
+pub use code::{CellSet, Recipe};
+pub use geometry::{
+    CHUNK_SECTORS_MAX, CHUNK_SECTORS_MIN, Geometry, GeometryError, Level, Rotation, SECTORS_MAX,
+};
 
 use crate::units::{Row, SLOTS_MAX, Slot};
-
-/// The RAID level and what it leaves open.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Level {
-    Raid0,
-    /// Every slot holds a copy.
-    Raid1,
-    /// Parity on the last slot.
-    Raid4,
-    Raid5(Rotation),
-    Raid6(Rotation),
-    /// md's "near" layout.
-    Raid10 { copies: u8 },
-}
-
-/// md's parity rotations.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
-pub enum Rotation {
-    LeftAsymmetric,
-    RightAsymmetric,
-    #[default]
-    LeftSymmetric,
-    RightSymmetric,
-    ParityFirst,
-    ParityLast,
-}
-
-/// What a layout is made of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Geometry {
-    pub level: Level,
-    pub slots: u16,
-    pub chunk_sectors: u32,
-    /// Sectors of set data in each slot; a whole number of chunks.
-    pub slot_sectors: u64,
-}
+use rotation::Stripe;
 
 /// What a cell holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -65,6 +41,15 @@ pub struct Cell {
     pub at: u64,
 }
 
+impl Cell {
+    /// Fills the places of a [`RowMap`] beyond its width.
+    const UNUSED: Cell = Cell {
+        slot: Slot(u16::MAX),
+        role: Role::P,
+        at: u64::MAX,
+    };
+}
+
 /// The cells of one row: data cells first, in logical order, then the others.
 #[derive(Clone, Copy, Debug)]
 pub struct RowMap {
@@ -74,6 +59,238 @@ pub struct RowMap {
     /// How many of them hold distinct data.
     pub data: u8,
     pub cells: [Cell; SLOTS_MAX],
-    /// For each data cell, the power of the generator with which it enters Q.
+    /// For each data cell, the power of the generator with which it enters Q. Zeros in a row without Q.
     pub exponent: [u8; SLOTS_MAX],
+}
+
+impl RowMap {
+    fn new(row: Row) -> RowMap {
+        RowMap {
+            row,
+            width: 0,
+            data: 0,
+            cells: [Cell::UNUSED; SLOTS_MAX],
+            exponent: [0; SLOTS_MAX],
+        }
+    }
+
+    /// The cells in use.
+    pub fn cells(&self) -> &[Cell] {
+        &self.cells[..usize::from(self.width)]
+    }
+
+    /// The cell that stands in this slot.
+    pub fn cell_on(&self, slot: Slot) -> Option<u8> {
+        (0..self.width).find(|&cell| self.cells[usize::from(cell)].slot == slot)
+    }
+
+    fn push(&mut self, slot: u16, role: Role, at: u64) {
+        if let Role::Data(data) = role {
+            assert!(
+                data == self.width,
+                "data cells come first, in logical order"
+            );
+            self.data += 1;
+        }
+        self.cells[usize::from(self.width)] = Cell {
+            slot: Slot(slot),
+            role,
+            at,
+        };
+        self.width += 1;
+    }
+}
+
+/// Where a sector of the array is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Place {
+    pub row: Row,
+    /// Which data cell of the row.
+    pub data: u8,
+    /// Sectors from the start of the chunk.
+    pub offset: u64,
+}
+
+/// A checked geometry and the map that it stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    geometry: Geometry,
+    /// A chunk is 2 to this power sectors.
+    chunk_shift: u32,
+    rows: u64,
+    /// Distinct data chunks of a row.
+    data: u8,
+}
+
+impl Layout {
+    pub fn new(geometry: Geometry) -> Result<Layout, GeometryError> {
+        geometry.check()?;
+        let slots = geometry.slots as u8; // checked: at most SLOTS_MAX
+        let chunk_shift = geometry.chunk_sectors.trailing_zeros();
+        let slot_chunks = geometry.slot_sectors >> chunk_shift;
+        let (rows, data) = match geometry.level {
+            Level::Raid0 => (slot_chunks, slots),
+            Level::Raid1 => (slot_chunks, 1),
+            Level::Raid4 | Level::Raid5(_) => (slot_chunks, slots - 1),
+            Level::Raid6(_) => (slot_chunks, slots - 2),
+            Level::Raid10 { copies } => (slot_chunks * u64::from(slots) / u64::from(copies), 1),
+        };
+        Ok(Layout {
+            geometry,
+            chunk_shift,
+            rows,
+            data,
+        })
+    }
+
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Sectors that users see.
+    pub fn size_sectors(&self) -> u64 {
+        self.rows * self.row_sectors()
+    }
+
+    pub fn chunk_sectors(&self) -> u64 {
+        1 << self.chunk_shift
+    }
+
+    /// Distinct data chunks of every row.
+    pub fn data_cells(&self) -> u64 {
+        u64::from(self.data)
+    }
+
+    /// Data sectors of every row.
+    pub fn row_sectors(&self) -> u64 {
+        self.data_cells() << self.chunk_shift
+    }
+
+    /// How many losses of slots are survived, whichever they are.
+    pub fn tolerance(&self) -> u8 {
+        match self.geometry.level {
+            Level::Raid0 => 0,
+            Level::Raid1 => self.geometry.slots as u8 - 1, // checked: at most SLOTS_MAX
+            Level::Raid4 | Level::Raid5(_) => 1,
+            Level::Raid6(_) => 2,
+            Level::Raid10 { copies } => copies - 1,
+        }
+    }
+
+    /// Whether parity binds the rows, so that a torn write can damage data it did not touch.
+    pub fn parity(&self) -> bool {
+        self.geometry.level.parities() > 0
+    }
+
+    /// Where a sector of the array is.
+    pub fn place(&self, lba: u64) -> Place {
+        let chunk = lba >> self.chunk_shift;
+        let row = chunk / self.data_cells();
+        assert!(row < self.rows, "an address within the array");
+        let data = (chunk - row * self.data_cells()) as u8; // below `data_cells`
+        Place {
+            row: Row(row),
+            data,
+            offset: lba & (self.chunk_sectors() - 1),
+        }
+    }
+
+    /// The address of a sector of a data cell: the inverse of [`Layout::place`].
+    pub fn lba(&self, row: Row, data: u8, offset: u64) -> u64 {
+        assert!(
+            row.0 < self.rows && data < self.data,
+            "a data chunk of the array"
+        );
+        assert!(offset < self.chunk_sectors(), "an offset within the chunk");
+        (row.0 * self.data_cells() + u64::from(data)) << self.chunk_shift | offset
+    }
+
+    /// The row that has a cell at this sector of a slot's set data. `None` past the end, and on a chunk at the end of a
+    /// RAID-10 that no whole set of copies reaches.
+    pub fn row_at(&self, slot: Slot, at: u64) -> Option<Row> {
+        let slots = self.geometry.slots;
+        if slot.0 >= slots || at >= self.geometry.slot_sectors {
+            return None;
+        }
+        let chunk = at >> self.chunk_shift;
+        let row = match self.geometry.level {
+            Level::Raid0 | Level::Raid1 | Level::Raid4 | Level::Raid5(_) | Level::Raid6(_) => chunk,
+            Level::Raid10 { copies } => {
+                (chunk * u64::from(slots) + u64::from(slot.0)) / u64::from(copies)
+            }
+        };
+        (row < self.rows).then_some(Row(row))
+    }
+
+    /// The cells of a row.
+    pub fn row(&self, row: Row) -> RowMap {
+        assert!(row.0 < self.rows, "a row of the array");
+        let slots = self.geometry.slots;
+        match self.geometry.level {
+            Level::Raid0 => self.striped(row),
+            Level::Raid1 => self.mirrored(row, slots, row.0 * u64::from(slots)),
+            Level::Raid4 => self.bound(row, Rotation::ParityLast),
+            Level::Raid5(rotation) | Level::Raid6(rotation) => self.bound(row, rotation),
+            Level::Raid10 { copies } => {
+                self.mirrored(row, u16::from(copies), row.0 * u64::from(copies))
+            }
+        }
+    }
+
+    /// One chunk of every slot, side by side.
+    fn striped(&self, row: Row) -> RowMap {
+        let mut map = RowMap::new(row);
+        for slot in 0..self.geometry.slots {
+            let data = slot as u8; // below SLOTS_MAX
+            map.push(slot, Role::Data(data), row.0 << self.chunk_shift);
+        }
+        map
+    }
+
+    /// A chunk and its copies at consecutive positions from `position` on. Positions count through the slots, chunk
+    /// after chunk.
+    fn mirrored(&self, row: Row, copies: u16, position: u64) -> RowMap {
+        let slots = u64::from(self.geometry.slots);
+        let mut map = RowMap::new(row);
+        let mut chunk = position / slots;
+        let mut slot = (position - chunk * slots) as u16; // below `slots`
+        for copy in 0..copies {
+            let role = if copy == 0 {
+                Role::Data(0)
+            } else {
+                Role::Copy { of: 0 }
+            };
+            map.push(slot, role, chunk << self.chunk_shift);
+            slot += 1;
+            if slot == self.geometry.slots {
+                (slot, chunk) = (0, chunk + 1);
+            }
+        }
+        map
+    }
+
+    /// A stripe bound by P, or by P and Q.
+    fn bound(&self, row: Row, rotation: Rotation) -> RowMap {
+        let at = row.0 << self.chunk_shift;
+        let parities = self.geometry.level.parities();
+        let stripe = Stripe::new(rotation, parities, self.geometry.slots, row);
+        let mut map = RowMap::new(row);
+        for data in 0..self.data {
+            let slot = stripe.data(u16::from(data));
+            map.push(slot, Role::Data(data), at);
+            if parities == 2 {
+                map.exponent[usize::from(data)] = stripe.exponent(slot);
+            }
+        }
+        map.push(stripe.p, Role::P, at);
+        if parities == 2 {
+            map.push(stripe.q(), Role::Q, at);
+        }
+        map
+    }
 }

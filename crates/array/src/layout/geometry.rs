@@ -1,0 +1,381 @@
+//! What a layout is made of, and which of it makes sense.
+//!
+//! Everything that a superblock or an operator says about a layout passes [`Geometry::check`] before it is believed.
+
+use crate::units::{SECTOR_BYTES, SLOTS_MAX};
+use core::fmt;
+
+/// The smallest and the largest chunk: 4 KiB and 4 MiB.
+pub const CHUNK_SECTORS_MIN: u32 = 8;
+pub const CHUNK_SECTORS_MAX: u32 = 8192;
+
+/// The most sectors that all slots may have together: byte offsets stay below 2^63 everywhere.
+pub const SECTORS_MAX: u64 = (1 << 63) / SECTOR_BYTES;
+
+/// The RAID level and what it leaves open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Level {
+    Raid0,
+    /// Every slot holds a copy.
+    Raid1,
+    /// Parity on the last slot.
+    Raid4,
+    Raid5(Rotation),
+    Raid6(Rotation),
+    /// md's "near" layout.
+    Raid10 {
+        copies: u8,
+    },
+}
+
+impl Level {
+    /// The fewest slots, as md has it.
+    pub fn slots_min(&self) -> u16 {
+        match self {
+            Level::Raid0 | Level::Raid1 | Level::Raid4 | Level::Raid5(_) => 2,
+            Level::Raid6(_) => 4,
+            Level::Raid10 { copies } => u16::from(*copies).max(2),
+        }
+    }
+
+    /// Parity cells of a row.
+    pub fn parities(&self) -> u16 {
+        match self {
+            Level::Raid0 | Level::Raid1 | Level::Raid10 { .. } => 0,
+            Level::Raid4 | Level::Raid5(_) => 1,
+            Level::Raid6(_) => 2,
+        }
+    }
+
+    /// The `layout` number with which md's superblock names this arrangement.
+    pub fn md_layout(&self) -> u32 {
+        match self {
+            Level::Raid0 | Level::Raid1 | Level::Raid4 => 0,
+            Level::Raid5(rotation) | Level::Raid6(rotation) => rotation.md_layout(),
+            Level::Raid10 { copies } => 1 << 8 | u32::from(*copies), // one far copy, so many near
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Level::Raid0 => f.write_str("RAID-0"),
+            Level::Raid1 => f.write_str("RAID-1"),
+            Level::Raid4 => f.write_str("RAID-4"),
+            Level::Raid5(rotation) => write!(f, "RAID-5 {rotation}"),
+            Level::Raid6(rotation) => write!(f, "RAID-6 {rotation}"),
+            Level::Raid10 { copies } => write!(f, "RAID-10 near-{copies}"),
+        }
+    }
+}
+
+/// md's parity rotations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+pub enum Rotation {
+    LeftAsymmetric,
+    RightAsymmetric,
+    #[default]
+    LeftSymmetric,
+    RightSymmetric,
+    ParityFirst,
+    ParityLast,
+}
+
+impl Rotation {
+    /// Every rotation, in md's order.
+    pub const ALL: [Rotation; 6] = [
+        Rotation::LeftAsymmetric,
+        Rotation::RightAsymmetric,
+        Rotation::LeftSymmetric,
+        Rotation::RightSymmetric,
+        Rotation::ParityFirst,
+        Rotation::ParityLast,
+    ];
+
+    /// The name, as mdadm spells it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Rotation::LeftAsymmetric => "left-asymmetric",
+            Rotation::RightAsymmetric => "right-asymmetric",
+            Rotation::LeftSymmetric => "left-symmetric",
+            Rotation::RightSymmetric => "right-symmetric",
+            Rotation::ParityFirst => "parity-first",
+            Rotation::ParityLast => "parity-last",
+        }
+    }
+
+    /// The rotation with this name.
+    pub fn from_name(name: &str) -> Option<Rotation> {
+        Rotation::ALL
+            .into_iter()
+            .find(|rotation| rotation.name() == name)
+    }
+
+    /// The number in md's superblock.
+    pub fn md_layout(&self) -> u32 {
+        match self {
+            Rotation::LeftAsymmetric => 0,
+            Rotation::RightAsymmetric => 1,
+            Rotation::LeftSymmetric => 2,
+            Rotation::RightSymmetric => 3,
+            Rotation::ParityFirst => 4,
+            Rotation::ParityLast => 5,
+        }
+    }
+}
+
+impl fmt::Display for Rotation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a layout is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    pub level: Level,
+    pub slots: u16,
+    pub chunk_sectors: u32,
+    /// Sectors of set data in each slot; a whole number of chunks.
+    pub slot_sectors: u64,
+}
+
+impl Geometry {
+    /// Whether a layout can be made of this; if not, the first thing that is wrong.
+    pub fn check(&self) -> Result<(), GeometryError> {
+        self.check_slots()?;
+        self.check_chunk()?;
+        self.check_size()
+    }
+
+    fn check_slots(&self) -> Result<(), GeometryError> {
+        let (slots, min) = (self.slots, self.level.slots_min());
+        if let Level::Raid10 {
+            copies: copies @ (0 | 1),
+        } = self.level
+        {
+            return Err(GeometryError::TooFewCopies { copies });
+        }
+        if slots < min {
+            return Err(GeometryError::TooFewSlots { slots, min });
+        }
+        if usize::from(slots) > SLOTS_MAX {
+            return Err(GeometryError::TooManySlots {
+                slots,
+                max: SLOTS_MAX as u16,
+            });
+        }
+        Ok(())
+    }
+
+    fn check_chunk(&self) -> Result<(), GeometryError> {
+        let range = CHUNK_SECTORS_MIN..=CHUNK_SECTORS_MAX;
+        if !self.chunk_sectors.is_power_of_two() || !range.contains(&self.chunk_sectors) {
+            return Err(GeometryError::Chunk {
+                sectors: self.chunk_sectors,
+            });
+        }
+        Ok(())
+    }
+
+    fn check_size(&self) -> Result<(), GeometryError> {
+        let (sectors, chunk_sectors) = (self.slot_sectors, self.chunk_sectors);
+        if sectors == 0 || !sectors.is_multiple_of(u64::from(chunk_sectors)) {
+            return Err(GeometryError::NotWholeChunks {
+                sectors,
+                chunk_sectors,
+            });
+        }
+        match sectors.checked_mul(u64::from(self.slots)) {
+            Some(total) if total < SECTORS_MAX => Ok(()),
+            _ => Err(GeometryError::TooLarge {
+                slots: self.slots,
+                sectors,
+            }),
+        }
+    }
+}
+
+/// Why no layout can be made of a geometry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GeometryError {
+    TooFewSlots { slots: u16, min: u16 },
+    TooManySlots { slots: u16, max: u16 },
+    TooFewCopies { copies: u8 },
+    Chunk { sectors: u32 },
+    NotWholeChunks { sectors: u64, chunk_sectors: u32 },
+    TooLarge { slots: u16, sectors: u64 },
+}
+
+impl fmt::Display for GeometryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GeometryError::TooFewSlots { slots, min } => {
+                write!(
+                    f,
+                    "{slots} members are too few: this level needs {min} or more"
+                )
+            }
+            GeometryError::TooManySlots { slots, max } => {
+                write!(
+                    f,
+                    "{slots} members are too many: an array has at most {max}"
+                )
+            }
+            GeometryError::TooFewCopies { copies } => {
+                write!(f, "RAID-10 with {copies} copies: it keeps 2 or more")
+            }
+            GeometryError::Chunk { sectors } => {
+                let bytes = u64::from(*sectors) * SECTOR_BYTES;
+                write!(
+                    f,
+                    "a chunk of {bytes} bytes: it must be a power of two from 4K to 4M"
+                )
+            }
+            GeometryError::NotWholeChunks {
+                sectors,
+                chunk_sectors,
+            } => {
+                write!(
+                    f,
+                    "{sectors} sectors a member: need 1 or more chunks of {chunk_sectors}"
+                )?;
+                f.write_str(" sectors, and only whole ones")
+            }
+            GeometryError::TooLarge { slots, sectors } => {
+                write!(f, "{slots} members of {sectors} sectors are too large: ")?;
+                write!(f, "together they must stay below {SECTORS_MAX} sectors")
+            }
+        }
+    }
+}
+
+impl core::error::Error for GeometryError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Layout;
+
+    const GOOD: Geometry = Geometry {
+        level: Level::Raid5(Rotation::LeftSymmetric),
+        slots: 5,
+        chunk_sectors: 128,
+        slot_sectors: 1280,
+    };
+
+    fn error(geometry: Geometry) -> GeometryError {
+        Layout::new(geometry).unwrap_err()
+    }
+
+    #[test]
+    fn slots_are_bounded_by_level() {
+        let raid6 = Level::Raid6(Rotation::LeftSymmetric);
+        assert!(Layout::new(Geometry { slots: 32, ..GOOD }).is_ok());
+        assert_eq!(
+            error(Geometry { slots: 33, ..GOOD }),
+            GeometryError::TooManySlots { slots: 33, max: 32 }
+        );
+        assert_eq!(
+            error(Geometry { slots: 1, ..GOOD }),
+            GeometryError::TooFewSlots { slots: 1, min: 2 }
+        );
+        assert_eq!(
+            error(Geometry {
+                level: raid6,
+                slots: 3,
+                ..GOOD
+            }),
+            GeometryError::TooFewSlots { slots: 3, min: 4 }
+        );
+        assert_eq!(
+            error(Geometry {
+                slots: u16::MAX,
+                ..GOOD
+            }),
+            GeometryError::TooManySlots {
+                slots: u16::MAX,
+                max: 32
+            }
+        );
+    }
+
+    #[test]
+    fn copies_are_two_or_more_and_fit_the_slots() {
+        let near = |copies| Geometry {
+            level: Level::Raid10 { copies },
+            ..GOOD
+        };
+        assert_eq!(error(near(0)), GeometryError::TooFewCopies { copies: 0 });
+        assert_eq!(error(near(1)), GeometryError::TooFewCopies { copies: 1 });
+        assert!(Layout::new(near(5)).is_ok());
+        assert_eq!(
+            error(near(6)),
+            GeometryError::TooFewSlots { slots: 5, min: 6 }
+        );
+    }
+
+    #[test]
+    fn chunks_are_powers_of_two_within_bounds() {
+        for sectors in [0, 1, 4, 12, 129, 16384, u32::MAX] {
+            let geometry = Geometry {
+                chunk_sectors: sectors,
+                ..GOOD
+            };
+            assert_eq!(error(geometry), GeometryError::Chunk { sectors });
+        }
+        for sectors in [8, 8192] {
+            let geometry = Geometry {
+                chunk_sectors: sectors,
+                slot_sectors: 8192,
+                ..GOOD
+            };
+            assert!(Layout::new(geometry).is_ok());
+        }
+    }
+
+    #[test]
+    fn slots_hold_whole_chunks_and_offsets_fit() {
+        for sectors in [0, 1, 127, 1281] {
+            let geometry = Geometry {
+                slot_sectors: sectors,
+                ..GOOD
+            };
+            assert_eq!(
+                error(geometry),
+                GeometryError::NotWholeChunks {
+                    sectors,
+                    chunk_sectors: 128
+                }
+            );
+        }
+        for sectors in [u64::MAX - 127, SECTORS_MAX, 1 << 53] {
+            let geometry = Geometry {
+                slot_sectors: sectors,
+                ..GOOD
+            };
+            assert_eq!(
+                error(geometry),
+                GeometryError::TooLarge { slots: 5, sectors }
+            );
+        }
+        let most = (SECTORS_MAX - 1) / 5 / 128 * 128;
+        let layout = Layout::new(Geometry {
+            slot_sectors: most,
+            ..GOOD
+        })
+        .unwrap();
+        let last = layout.size_sectors() - 1;
+        let place = layout.place(last);
+        assert_eq!(layout.lba(place.row, place.data, place.offset), last);
+    }
+
+    #[test]
+    fn rotations_are_found_by_name() {
+        for rotation in Rotation::ALL {
+            assert_eq!(Rotation::from_name(rotation.name()), Some(rotation));
+        }
+        assert_eq!(Rotation::from_name("sideways"), None);
+    }
+}
