@@ -1,0 +1,23 @@
+//! The control socket: how an operator's verbs reach a running daemon.
+//!
+//! One Unix stream socket an array, in the user's runtime folder. A client sends one JSON object a line and gets one
+//! JSON object a line back; [`Request`] and [`Reply`] are the whole schema, and the server and the command share them.
+//!
+//! The socket is reachable by its owner alone (folder 0700, socket 0600). What comes over it is bounded all the same:
+//! in bytes a line, in connections, and in time, so that a broken client takes nothing from the array's own.
+
+mod client;
+mod place;
+mod schema;
+mod server;
+
+pub use client::{ClientError, ask, ask_at};
+pub use place::{Claim, PlaceError, is_name, running, runtime_folder, socket_path};
+pub use schema::{
+    CountersView, FactView, LostView, MemberView, Refusal, Reply, Request, SCHEMA, StatusView,
+    TaskView,
+};
+pub use server::{Answer, Server};
+
+/// Bytes in a request or a reply line, at most. A status of 32 members and the longest list of losses fits.
+pub const LINE_BYTES_MAX: usize = 1 << 20;

@@ -1,0 +1,88 @@
+//! The client's side: one request, one reply.
+
+use super::schema::{Reply, Request};
+use super::server::{Line, Lines};
+use super::{PlaceError, socket_path};
+use std::fmt;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// `stop` waits for every outstanding write, so this is long; whoever waits may interrupt.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+#[derive(Debug)]
+pub enum ClientError {
+    Place(PlaceError),
+    /// No daemon serves this array.
+    NotRunning {
+        path: PathBuf,
+    },
+    Io {
+        path: PathBuf,
+        error: io::Error,
+    },
+    /// The daemon closed the connection, or said something that is not a reply.
+    Broken {
+        path: PathBuf,
+        why: String,
+    },
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientError::Place(error) => error.fmt(f),
+            ClientError::NotRunning { path } => {
+                write!(f, "no daemon answers at {}", path.display())
+            }
+            ClientError::Io { path, error } => write!(f, "{}: {error}", path.display()),
+            ClientError::Broken { path, why } => write!(f, "{}: {why}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+/// Asks the daemon of the array `name`.
+pub fn ask(name: &str, request: &Request) -> Result<Reply, ClientError> {
+    let path = socket_path(name).map_err(ClientError::Place)?;
+    ask_at(&path, request, TIMEOUT)
+}
+
+/// Asks whoever serves the socket at `path`.
+pub fn ask_at(path: &Path, request: &Request, timeout: Duration) -> Result<Reply, ClientError> {
+    let stream = connect(path)?;
+    let failed = |error| ClientError::Io {
+        path: path.into(),
+        error,
+    };
+    let broken = |why: String| ClientError::Broken {
+        path: path.into(),
+        why,
+    };
+    let mut line = serde_json::to_vec(request).map_err(|error| broken(error.to_string()))?;
+    line.push(b'\n');
+    stream.set_write_timeout(Some(timeout)).map_err(failed)?;
+    (&stream).write_all(&line).map_err(failed)?;
+    match Lines::new(&stream).next(timeout).map_err(failed)? {
+        Line::Whole(reply) => {
+            serde_json::from_slice(&reply).map_err(|e| broken(format!("not a reply: {e}")))
+        }
+        Line::End => Err(broken("the daemon closed the connection".into())),
+        Line::TooLong => Err(broken("the reply is too long".into())),
+    }
+}
+
+fn connect(path: &Path) -> Result<UnixStream, ClientError> {
+    UnixStream::connect(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+            ClientError::NotRunning { path: path.into() }
+        }
+        _ => ClientError::Io {
+            path: path.into(),
+            error,
+        },
+    })
+}

@@ -1,0 +1,361 @@
+//! Where control sockets live, and who may take one over.
+//!
+//! `$XDG_RUNTIME_DIR/restripe/NAME.sock`, else `/tmp/restripe-UID/NAME.sock`. The folder must be ours and closed to
+//! others, which in a shared `/tmp` is checked and never assumed.
+//!
+//! A socket file outlives a daemon that was killed. Whether one is stale is not guessed: a lock on `NAME.sock.lock` beside it
+//! belongs to the daemon for as long as it lives, and the kernel drops it with the process. Who holds the lock may
+//! replace the socket.
+
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+/// Bytes in an array's name, at most: it must fit a superblock field and, with its folder, a socket address.
+const NAME_BYTES_MAX: usize = 32;
+/// Bytes in a Unix socket's path, at most (`sun_path` less its ending zero).
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+#[derive(Debug)]
+pub enum PlaceError {
+    /// Not a name that an array may have.
+    Name(String),
+    /// The folder cannot be made or looked at.
+    Folder {
+        path: PathBuf,
+        error: io::Error,
+    },
+    /// The folder belongs to someone else, or others may enter it.
+    Unsafe {
+        path: PathBuf,
+        why: &'static str,
+    },
+    /// Another daemon serves this.
+    Taken {
+        path: PathBuf,
+    },
+    /// Something that is not a socket is in the way.
+    InTheWay {
+        path: PathBuf,
+    },
+    /// The path does not fit a socket address.
+    TooLong {
+        path: PathBuf,
+    },
+    Socket {
+        path: PathBuf,
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for PlaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PlaceError::Name(name) => write!(
+                f,
+                "{name:?} is not a name: 1 to {NAME_BYTES_MAX} letters, digits, `-`, `_` or `.`, the first a letter or digit"
+            ),
+            PlaceError::Folder { path, error } => write!(f, "{}: {error}", path.display()),
+            PlaceError::Unsafe { path, why } => write!(f, "{}: {why}", path.display()),
+            PlaceError::Taken { path } => {
+                write!(f, "{}: another process serves this", path.display())
+            }
+            PlaceError::InTheWay { path } => {
+                write!(f, "{}: exists and is not a socket", path.display())
+            }
+            PlaceError::TooLong { path } => {
+                write!(
+                    f,
+                    "{}: longer than the {SOCKET_PATH_BYTES_MAX} bytes a socket address holds",
+                    path.display()
+                )
+            }
+            PlaceError::Socket { path, error } => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for PlaceError {}
+
+/// Whether an array may be called this. Names become file names, so nothing that a path or a shell reads.
+pub fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let first = name
+        .chars()
+        .next()
+        .is_some_and(|c| c.is_ascii_alphanumeric());
+    first && name.len() <= NAME_BYTES_MAX && name.chars().all(plain)
+}
+
+/// The folder of control sockets, whether or not it exists yet.
+pub fn runtime_folder() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
+        Some(folder) if folder.is_absolute() => folder.join("restripe"),
+        _ => PathBuf::from(format!("/tmp/restripe-{}", own_uid())),
+    }
+}
+
+/// The control socket of the array `name`.
+pub fn socket_path(name: &str) -> Result<PathBuf, PlaceError> {
+    if !is_name(name) {
+        return Err(PlaceError::Name(name.into()));
+    }
+    Ok(runtime_folder().join(format!("{name}.sock")))
+}
+
+/// Names of the arrays that have a control socket, in order. One may be stale: asking it tells.
+pub fn running() -> Vec<String> {
+    let Ok(entries) = fs::read_dir(runtime_folder()) else {
+        return Vec::new();
+    };
+    let name_of = |entry: fs::DirEntry| {
+        entry
+            .file_name()
+            .to_str()?
+            .strip_suffix(".sock")
+            .map(String::from)
+    };
+    let mut names: Vec<String> = entries
+        .flatten()
+        .filter_map(name_of)
+        .filter(|name| is_name(name))
+        .collect();
+    names.sort();
+    names
+}
+
+/// A socket path that is ours until this is dropped: then the socket file goes, and the lock with it.
+#[derive(Debug)]
+pub struct Claim {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Claim {
+    /// Takes the control socket of `name`, replacing one that a killed daemon left.
+    pub fn control(name: &str) -> Result<(Claim, UnixListener), PlaceError> {
+        let path = socket_path(name)?;
+        private_folder(&runtime_folder())?;
+        Claim::take(&path, 0o600)
+    }
+
+    /// Takes any socket path, replacing one that a killed daemon left.
+    pub fn take(path: &Path, mode: u32) -> Result<(Claim, UnixListener), PlaceError> {
+        if path.as_os_str().as_bytes().len() > SOCKET_PATH_BYTES_MAX {
+            return Err(PlaceError::TooLong { path: path.into() });
+        }
+        let lock = lock_beside(path)?;
+        remove_stale(path)?;
+        let failed = |error| PlaceError::Socket {
+            path: path.into(),
+            error,
+        };
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        // From here on the file is ours to remove.
+        let claim = Claim {
+            path: path.into(),
+            _lock: lock,
+        };
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
+        Ok((claim, listener))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Claim {
+    /// Under the lock the socket file can only be ours. The lock file stays: removing it would let two processes hold
+    /// locks on two files of one name.
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn lock_beside(path: &Path) -> Result<File, PlaceError> {
+    let mut lock_path = path.as_os_str().to_os_string();
+    lock_path.push(".lock");
+    let lock_path = PathBuf::from(lock_path);
+    let failed = |error| PlaceError::Socket {
+        path: lock_path.clone(),
+        error,
+    };
+    let mut options = OpenOptions::new();
+    options
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW);
+    let lock = options.open(&lock_path).map_err(failed)?;
+    // SAFETY: `lock` is an open descriptor for the length of the call, and flock touches no memory of ours.
+    if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(lock);
+    }
+    match io::Error::last_os_error() {
+        error if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(PlaceError::Taken { path: path.into() })
+        }
+        error => Err(failed(error)),
+    }
+}
+
+fn remove_stale(path: &Path) -> Result<(), PlaceError> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(PlaceError::Socket {
+            path: path.into(),
+            error,
+        }),
+        Ok(found) if !found.file_type().is_socket() => {
+            Err(PlaceError::InTheWay { path: path.into() })
+        }
+        Ok(_) => {
+            // A server without our lock (another program) still answers on a socket that is not stale.
+            if std::os::unix::net::UnixStream::connect(path).is_ok() {
+                return Err(PlaceError::Taken { path: path.into() });
+            }
+            fs::remove_file(path).map_err(|error| PlaceError::Socket {
+                path: path.into(),
+                error,
+            })
+        }
+    }
+}
+
+/// Makes the folder, or checks that the one there is ours alone.
+fn private_folder(path: &Path) -> Result<(), PlaceError> {
+    let failed = |error| PlaceError::Folder {
+        path: path.into(),
+        error,
+    };
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let found = fs::symlink_metadata(path).map_err(failed)?;
+    let why = match found {
+        _ if !found.is_dir() => "is not a folder",
+        _ if found.uid() != own_uid() => "belongs to another user",
+        _ if found.mode() & 0o077 != 0 => "is open to other users (make it mode 0700)",
+        _ => return Ok(()),
+    };
+    Err(PlaceError::Unsafe {
+        path: path.into(),
+        why,
+    })
+}
+
+fn own_uid() -> u32 {
+    // SAFETY: geteuid takes nothing, touches no memory and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    fn folder(name: &str) -> PathBuf {
+        let path =
+            std::env::temp_dir().join(format!("restripe-place-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .expect("a fresh folder");
+        path
+    }
+
+    #[test]
+    fn names_are_plain() {
+        for good in ["tank", "a", "A-1_b.c", "0"] {
+            assert!(is_name(good), "{good}");
+        }
+        for bad in [
+            "",
+            ".hidden",
+            "-x",
+            "a/b",
+            "a b",
+            "ä",
+            "x\0",
+            &"a".repeat(33),
+        ] {
+            assert!(!is_name(bad), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_is_taken_is_refused() {
+        let folder = folder("claim");
+        let path = folder.join("a.sock");
+        let (claim, _listener) = Claim::take(&path, 0o600).expect("a free place");
+        assert_eq!(fs::metadata(&path).expect("a socket").mode() & 0o777, 0o600);
+        assert!(matches!(
+            Claim::take(&path, 0o600),
+            Err(PlaceError::Taken { .. })
+        ));
+        drop(claim);
+        Claim::take(&path, 0o600).expect("free again");
+        let _ = fs::remove_dir_all(folder);
+    }
+
+    #[test]
+    fn a_socket_without_a_lock_that_still_answers_is_refused() {
+        let folder = folder("foreign");
+        let path = folder.join("a.sock");
+        let _other = UnixListener::bind(&path).expect("another program's socket");
+        assert!(matches!(
+            Claim::take(&path, 0o600),
+            Err(PlaceError::Taken { .. })
+        ));
+        assert!(path.exists(), "it is not ours to remove");
+        let _ = fs::remove_dir_all(folder);
+    }
+
+    #[test]
+    fn a_socket_file_without_a_server_is_replaced() {
+        let folder = folder("stale");
+        let path = folder.join("a.sock");
+        drop(UnixListener::bind(&path).expect("a socket"));
+        assert!(path.exists());
+        let (claim, _listener) = Claim::take(&path, 0o600).expect("nobody answers on it");
+        UnixStream::connect(claim.path()).expect("now somebody does");
+        drop(claim);
+        assert!(!path.exists());
+        let _ = fs::remove_dir_all(folder);
+    }
+
+    #[test]
+    fn what_is_not_a_socket_is_left_alone() {
+        let folder = folder("file");
+        let path = folder.join("a.sock");
+        fs::write(&path, "precious").expect("a file");
+        assert!(matches!(
+            Claim::take(&path, 0o600),
+            Err(PlaceError::InTheWay { .. })
+        ));
+        assert_eq!(fs::read_to_string(&path).expect("still there"), "precious");
+        let _ = fs::remove_dir_all(folder);
+    }
+
+    #[test]
+    fn a_folder_open_to_others_is_refused() {
+        let folder = folder("open");
+        private_folder(&folder).expect("ours and closed");
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("chmod");
+        assert!(matches!(
+            private_folder(&folder),
+            Err(PlaceError::Unsafe { .. })
+        ));
+        let _ = fs::remove_dir_all(folder);
+    }
+}

@@ -1,0 +1,491 @@
+//! What a client may ask and what it is told: the one schema of the control socket, of `--json` and of the metrics.
+//!
+//! Units are in the names. Fields are added, never given a new meaning; [`SCHEMA`] grows when one is taken away.
+
+use restripe_array::layout::{Geometry, Level, Rotation};
+use restripe_array::report::{ArrayState, Counters, MemberState, MemberStatus, Status, TaskStatus};
+use restripe_array::{Fact, Nanos, SECTOR_BYTES, TaskKind};
+use serde::{Deserialize, Serialize};
+
+/// The schema's version, in every status.
+pub const SCHEMA: u32 = 1;
+
+/// Lost parts listed in a status, at most: a reply is one line of bounded length.
+pub const LOST_LISTED_MAX: usize = 4096;
+
+/// One thing to do. Members are named by path, by number or by UUID.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    Status,
+    /// Take a member out of service.
+    Fail {
+        member: String,
+    },
+    /// Forget a failed or spare member and close it.
+    Remove {
+        member: String,
+    },
+    /// Open a device and take it in: back into its old place, or as a spare. `force` wipes what other software left.
+    Add {
+        path: String,
+        #[serde(default)]
+        force: bool,
+    },
+    /// Copy a serving member onto another device, then retire it.
+    Replace {
+        old: String,
+        path: String,
+        #[serde(default)]
+        force: bool,
+    },
+    Scrub {
+        repair: bool,
+    },
+    Pause,
+    Resume,
+    /// Stop the running scrub.
+    Cancel,
+    /// Rate limits of tasks, bytes a second of one member.
+    Rate {
+        min_bytes: u64,
+        max_bytes: u64,
+    },
+    /// Drain, flush, mark clean, and end the daemon if this was its last array.
+    Stop,
+    /// The counters in the Prometheus text format.
+    Metrics,
+    /// Log entries from this sequence number on.
+    Facts {
+        #[serde(default)]
+        since: u64,
+    },
+}
+
+impl Request {
+    /// The verb, for messages.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Request::Status => "status",
+            Request::Fail { .. } => "fail",
+            Request::Remove { .. } => "remove",
+            Request::Add { .. } => "add",
+            Request::Replace { .. } => "replace",
+            Request::Scrub { .. } => "scrub",
+            Request::Pause => "pause",
+            Request::Resume => "resume",
+            Request::Cancel => "cancel",
+            Request::Rate { .. } => "rate",
+            Request::Stop => "stop",
+            Request::Metrics => "metrics",
+            Request::Facts { .. } => "facts",
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reply {
+    /// It is done, or under way; `note` says which.
+    Done {
+        note: String,
+    },
+    Status(Box<StatusView>),
+    Metrics {
+        text: String,
+    },
+    /// `next` is what to ask for next time.
+    Facts {
+        facts: Vec<FactView>,
+        next: u64,
+    },
+    Refused(Refusal),
+}
+
+/// Why not: what was wrong, where, and what to do about it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Refusal {
+    pub what: String,
+    #[serde(default)]
+    pub at: String,
+    #[serde(default)]
+    pub hint: String,
+}
+
+impl Refusal {
+    pub fn new(what: impl Into<String>) -> Refusal {
+        Refusal {
+            what: what.into(),
+            ..Refusal::default()
+        }
+    }
+
+    pub fn at(mut self, at: impl Into<String>) -> Refusal {
+        self.at = at.into();
+        self
+    }
+
+    pub fn hint(mut self, hint: impl Into<String>) -> Refusal {
+        self.hint = hint.into();
+        self
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------ status
+
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct StatusView {
+    pub schema: u32,
+    pub name: String,
+    pub uuid: String,
+    pub generation: u64,
+    /// `starting`, `healthy`, `degraded`, `failed`, `stopping` or `stopped`.
+    pub state: String,
+    /// `raid0`, `raid1`, `raid4`, `raid5`, `raid6` or `raid10`; empty until started.
+    pub level: String,
+    /// md's name of the rotation, for raid5 and raid6.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub rotation: String,
+    pub slots: u16,
+    pub chunk_bytes: u64,
+    pub size_bytes: u64,
+    pub logical_block_bytes: u32,
+    pub read_only: bool,
+    pub members: Vec<MemberView>,
+    pub tasks: Vec<TaskView>,
+    /// All that is lost, also what is beyond the list below.
+    pub lost_bytes: u64,
+    /// The first parts that are lost, [`LOST_LISTED_MAX`] at most.
+    pub lost: Vec<LostView>,
+    pub counters: CountersView,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct MemberView {
+    pub member: u16,
+    pub path: String,
+    pub uuid: String,
+    pub slot: Option<u16>,
+    /// `active`, `rebuilding`, `spare`, `failed` or `foreign`.
+    pub state: String,
+    pub read_errors: u32,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct TaskView {
+    /// `rebuild`, `replace`, `resync`, `check` or `repair`.
+    pub kind: String,
+    pub slot: Option<u16>,
+    pub paused: bool,
+    pub rows_done: u64,
+    pub rows_total: u64,
+    /// Bytes of one member a second.
+    pub rate_bytes: u64,
+    /// Seconds to the end at this rate; none when nothing moves.
+    pub eta_seconds: Option<u64>,
+    pub mismatches: u64,
+}
+
+/// A part of the array that is lost.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LostView {
+    pub offset_bytes: u64,
+    pub bytes: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct CountersView {
+    pub reads: u64,
+    pub writes: u64,
+    pub flushes: u64,
+    pub trims: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    /// Member operations by cause: user, parity, task, metadata.
+    pub ios: [u64; 4],
+    pub io_bytes: [u64; 4],
+    pub degraded_reads: u64,
+    pub full_row_writes: u64,
+    pub read_modify_writes: u64,
+    pub reconstruct_writes: u64,
+    pub repaired_sectors: u64,
+}
+
+/// One entry of the log of facts.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct FactView {
+    pub sequence: u64,
+    /// Nanoseconds since the daemon began.
+    pub at_ns: u64,
+    pub kind: String,
+    pub text: String,
+}
+
+impl FactView {
+    pub fn new(sequence: u64, at: Nanos, fact: &Fact) -> FactView {
+        FactView {
+            sequence,
+            at_ns: at.0,
+            kind: fact_kind(fact).into(),
+            text: format!("{fact:?}"),
+        }
+    }
+}
+
+impl StatusView {
+    /// The engine's own view, with the paths that only the shell knows. `now` is the shell's clock, for the ETA.
+    pub fn new(status: &Status, now: Nanos, path_of: impl Fn(u16) -> String) -> StatusView {
+        let geometry = status.geometry;
+        StatusView {
+            schema: SCHEMA,
+            name: status.name.clone(),
+            uuid: status.uuid.to_string(),
+            generation: status.generation,
+            state: state_word(status.state).into(),
+            level: geometry.map_or("", |g| level_word(g.level)).into(),
+            rotation: geometry.map_or("", |g| rotation_word(g.level)).into(),
+            slots: geometry.map_or(0, |g| g.slots),
+            chunk_bytes: geometry.map_or(0, |g| chunk_bytes(&g)),
+            size_bytes: status.size_bytes,
+            logical_block_bytes: status.logical_block,
+            read_only: status.read_only,
+            members: status
+                .members
+                .iter()
+                .map(|m| member_view(m, path_of(m.member.0)))
+                .collect(),
+            tasks: status
+                .tasks
+                .iter()
+                .map(|task| task_view(task, now))
+                .collect(),
+            lost_bytes: status
+                .lost
+                .iter()
+                .map(|(_, sectors)| sectors * SECTOR_BYTES)
+                .sum(),
+            lost: status
+                .lost
+                .iter()
+                .take(LOST_LISTED_MAX)
+                .map(lost_view)
+                .collect(),
+            counters: counters_view(&status.counters),
+        }
+    }
+}
+
+fn chunk_bytes(geometry: &Geometry) -> u64 {
+    u64::from(geometry.chunk_sectors) * SECTOR_BYTES
+}
+
+fn lost_view(&(lba, sectors): &(u64, u64)) -> LostView {
+    LostView {
+        offset_bytes: lba * SECTOR_BYTES,
+        bytes: sectors * SECTOR_BYTES,
+    }
+}
+
+fn member_view(member: &MemberStatus, path: String) -> MemberView {
+    MemberView {
+        member: member.member.0,
+        path,
+        uuid: member.uuid.to_string(),
+        slot: member.slot,
+        state: member_word(member.state).into(),
+        read_errors: member.read_errors,
+    }
+}
+
+fn task_view(task: &TaskStatus, now: Nanos) -> TaskView {
+    TaskView {
+        kind: task_word(task.kind).into(),
+        slot: task.slot,
+        paused: task.paused,
+        rows_done: task.rows_done,
+        rows_total: task.rows_total,
+        rate_bytes: task.rate,
+        eta_seconds: task.eta.map(|end| end.since(now).0.div_ceil(1_000_000_000)),
+        mismatches: task.mismatches,
+    }
+}
+
+fn counters_view(c: &Counters) -> CountersView {
+    CountersView {
+        reads: c.reads,
+        writes: c.writes,
+        flushes: c.flushes,
+        trims: c.trims,
+        read_bytes: c.read_bytes,
+        written_bytes: c.written_bytes,
+        ios: c.ios,
+        io_bytes: c.io_bytes,
+        degraded_reads: c.degraded_reads,
+        full_row_writes: c.full_row_writes,
+        read_modify_writes: c.read_modify_writes,
+        reconstruct_writes: c.reconstruct_writes,
+        repaired_sectors: c.repaired_sectors,
+    }
+}
+
+fn state_word(state: ArrayState) -> &'static str {
+    match state {
+        ArrayState::Starting => "starting",
+        ArrayState::Healthy => "healthy",
+        ArrayState::Degraded => "degraded",
+        ArrayState::Failed => "failed",
+        ArrayState::Stopping => "stopping",
+        ArrayState::Stopped => "stopped",
+    }
+}
+
+fn level_word(level: Level) -> &'static str {
+    match level {
+        Level::Raid0 => "raid0",
+        Level::Raid1 => "raid1",
+        Level::Raid4 => "raid4",
+        Level::Raid5(_) => "raid5",
+        Level::Raid6(_) => "raid6",
+        Level::Raid10 { .. } => "raid10",
+    }
+}
+
+fn rotation_word(level: Level) -> &'static str {
+    let (Level::Raid5(rotation) | Level::Raid6(rotation)) = level else {
+        return "";
+    };
+    match rotation {
+        Rotation::LeftAsymmetric => "left-asymmetric",
+        Rotation::RightAsymmetric => "right-asymmetric",
+        Rotation::LeftSymmetric => "left-symmetric",
+        Rotation::RightSymmetric => "right-symmetric",
+        Rotation::ParityFirst => "parity-first",
+        Rotation::ParityLast => "parity-last",
+    }
+}
+
+fn member_word(state: MemberState) -> &'static str {
+    match state {
+        MemberState::Active => "active",
+        MemberState::Rebuilding => "rebuilding",
+        MemberState::Spare => "spare",
+        MemberState::Failed => "failed",
+        MemberState::Foreign => "foreign",
+    }
+}
+
+fn task_word(kind: TaskKind) -> &'static str {
+    match kind {
+        TaskKind::Rebuild => "rebuild",
+        TaskKind::Replace => "replace",
+        TaskKind::Resync => "resync",
+        TaskKind::Check => "check",
+        TaskKind::Repair => "repair",
+    }
+}
+
+fn fact_kind(fact: &Fact) -> &'static str {
+    match fact {
+        Fact::Started { .. } => "started",
+        Fact::Stopped => "stopped",
+        Fact::MemberFailed { .. } => "member-failed",
+        Fact::SpareTaken { .. } => "spare-taken",
+        Fact::Repaired { .. } => "repaired",
+        Fact::Lost { .. } => "lost",
+        Fact::TaskStarted { .. } => "task-started",
+        Fact::TaskEnded { .. } => "task-ended",
+        Fact::Mismatch { .. } => "mismatch",
+        Fact::Throttled { .. } => "throttled",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use restripe_array::{Member, Uuid};
+
+    #[test]
+    fn requests_read_as_they_are_written_in_the_manual() {
+        let read =
+            |text: &str| serde_json::from_str::<Request>(text).map_err(|error| error.to_string());
+        assert_eq!(read(r#"{"verb":"status"}"#), Ok(Request::Status));
+        assert_eq!(
+            read(r#"{"verb":"fail","member":"d1"}"#),
+            Ok(Request::Fail {
+                member: "d1".into()
+            })
+        );
+        assert_eq!(
+            read(r#"{"verb":"add","path":"x"}"#),
+            Ok(Request::Add {
+                path: "x".into(),
+                force: false
+            })
+        );
+        assert_eq!(read(r#"{"verb":"facts"}"#), Ok(Request::Facts { since: 0 }));
+        assert!(read(r#"{"verb":"fail","member":"d1","now":true}"#).is_err());
+        assert!(read(r#"{"verb":"explode"}"#).is_err());
+        assert!(read("[]").is_err());
+    }
+
+    #[test]
+    fn a_view_carries_what_the_engine_says() {
+        let status = Status {
+            name: "tank".into(),
+            state: ArrayState::Degraded,
+            geometry: Some(Geometry {
+                level: Level::Raid5(Rotation::LeftSymmetric),
+                slots: 3,
+                chunk_sectors: 128,
+                slot_sectors: 1280,
+            }),
+            members: vec![MemberStatus {
+                member: Member(2),
+                uuid: Uuid::NIL,
+                slot: Some(1),
+                state: MemberState::Rebuilding,
+                read_errors: 7,
+            }],
+            tasks: vec![TaskStatus {
+                kind: TaskKind::Rebuild,
+                slot: Some(1),
+                paused: false,
+                rows_done: 5,
+                rows_total: 10,
+                rate: 1 << 20,
+                eta: Some(Nanos(3_500_000_000)),
+                mismatches: 0,
+            }],
+            lost: vec![(8, 8)],
+            ..Status::default()
+        };
+        let view = StatusView::new(&status, Nanos(1_000_000_000), |member| format!("d{member}"));
+        assert_eq!(
+            (
+                view.level.as_str(),
+                view.rotation.as_str(),
+                view.chunk_bytes
+            ),
+            ("raid5", "left-symmetric", 65536)
+        );
+        assert_eq!(
+            (
+                view.members[0].path.as_str(),
+                view.members[0].state.as_str()
+            ),
+            ("d2", "rebuilding")
+        );
+        assert_eq!(view.tasks[0].eta_seconds, Some(3));
+        assert_eq!(
+            view.lost[0],
+            LostView {
+                offset_bytes: 4096,
+                bytes: 4096
+            }
+        );
+        let text = serde_json::to_string(&Reply::Status(Box::new(view.clone())))
+            .expect("a view is plain data");
+        let back: Reply = serde_json::from_str(&text).expect("what we write we read");
+        assert_eq!(back, Reply::Status(Box::new(view)));
+    }
+}

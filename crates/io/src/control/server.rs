@@ -1,0 +1,371 @@
+//! The server's side: accepts, reads a line, has it answered, writes a line.
+//!
+//! A thread a connection, a handful of connections at most: operators are few, and none of this is near the data path.
+//! Every wait has an end, so that a client which stalls holds a thread for seconds and nothing else.
+
+use super::schema::{Refusal, Reply, Request};
+use super::{Claim, LINE_BYTES_MAX, PlaceError};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Connections at once; one more is told so and closed.
+const CONNECTIONS_MAX: usize = 16;
+/// From the first byte of a request to its last; also the longest silence between requests.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Who answers: the daemon, or a verb that works offline.
+pub trait Answer: Send + Sync + 'static {
+    fn answer(&self, request: Request) -> Reply;
+}
+
+/// A running control socket. Dropping it closes the socket and removes its file.
+pub struct Server {
+    claim: Claim,
+    ending: Arc<AtomicBool>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Serves the control socket of the array `name`.
+    pub fn start(name: &str, desk: Arc<dyn Answer>) -> Result<Server, PlaceError> {
+        let (claim, listener) = Claim::control(name)?;
+        Server::on(claim, listener, desk)
+    }
+
+    /// Serves on a socket already claimed.
+    pub fn on(
+        claim: Claim,
+        listener: UnixListener,
+        desk: Arc<dyn Answer>,
+    ) -> Result<Server, PlaceError> {
+        let ending = Arc::new(AtomicBool::new(false));
+        let path = claim.path().to_path_buf();
+        let acceptor = thread::Builder::new()
+            .name("control".into())
+            .spawn({
+                let ending = Arc::clone(&ending);
+                move || accept_all(&listener, &desk, &ending)
+            })
+            .map_err(|error| PlaceError::Socket { path, error })?;
+        Ok(Server {
+            claim,
+            ending,
+            acceptor: Some(acceptor),
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.ending.store(true, Ordering::SeqCst);
+        // Wakes the acceptor, which then sees that it is to end. If nobody listens any more it has ended already.
+        let _ = UnixStream::connect(self.claim.path());
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+    }
+}
+
+fn accept_all(listener: &UnixListener, desk: &Arc<dyn Answer>, ending: &AtomicBool) {
+    let open = Arc::new(AtomicUsize::new(0));
+    loop {
+        let accepted = listener.accept();
+        if ending.load(Ordering::SeqCst) {
+            return;
+        }
+        match accepted {
+            Ok((stream, _)) => admit(stream, desk, &open),
+            // Out of descriptors or memory: others may close theirs meanwhile.
+            Err(error) if error.kind() != ErrorKind::Interrupted => {
+                thread::sleep(Duration::from_millis(50))
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+fn admit(stream: UnixStream, desk: &Arc<dyn Answer>, open: &Arc<AtomicUsize>) {
+    if open.load(Ordering::SeqCst) >= CONNECTIONS_MAX {
+        let busy = Refusal::new("too many control connections").hint("try again in a few seconds");
+        let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
+        let _ = send(&stream, &Reply::Refused(busy));
+        return;
+    }
+    let place = Place::take(open);
+    let desk = Arc::clone(desk);
+    let spawned = thread::Builder::new()
+        .name("control connection".into())
+        .spawn(move || {
+            let _place = place;
+            // A connection that breaks is the client's affair; nothing is owed to it.
+            let _ = converse(&stream, &*desk);
+        });
+    // Without a thread the connection closes, which the client reports.
+    drop(spawned);
+}
+
+/// One of the places for connections; given back when the connection ends, however it ends.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(open: &Arc<AtomicUsize>) -> Place {
+        open.fetch_add(1, Ordering::SeqCst);
+        Place(Arc::clone(open))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn converse(stream: &UnixStream, desk: &dyn Answer) -> io::Result<()> {
+    stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
+    let mut lines = Lines::new(stream);
+    loop {
+        let reply = match lines.next(REQUEST_TIMEOUT)? {
+            Line::End => return Ok(()),
+            Line::TooLong => {
+                let refusal =
+                    Refusal::new(format!("the request is longer than {LINE_BYTES_MAX} bytes"));
+                return send(stream, &Reply::Refused(refusal));
+            }
+            Line::Whole(line) => answer(&line, desk),
+        };
+        send(stream, &reply)?;
+    }
+}
+
+fn answer(line: &[u8], desk: &dyn Answer) -> Reply {
+    match serde_json::from_slice::<Request>(line) {
+        Ok(request) => desk.answer(request),
+        Err(error) => {
+            let hint = "one JSON object a line, like {\"verb\":\"status\"}";
+            Reply::Refused(Refusal::new(format!("not a request: {error}")).hint(hint))
+        }
+    }
+}
+
+/// Writes a reply as one line.
+fn send(mut stream: &UnixStream, reply: &Reply) -> io::Result<()> {
+    let mut line = serde_json::to_vec(reply).map_err(io::Error::other)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+/// What a connection brings next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    Whole(Vec<u8>),
+    End,
+    TooLong,
+}
+
+/// Lines from a stream, bounded in length and in time.
+pub(super) struct Lines<'a> {
+    stream: &'a UnixStream,
+    pending: Vec<u8>,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(stream: &'a UnixStream) -> Lines<'a> {
+        Lines {
+            stream,
+            pending: Vec::new(),
+        }
+    }
+
+    /// The next line without its ending, within `timeout` however the bytes trickle.
+    pub(super) fn next(&mut self, timeout: Duration) -> io::Result<Line> {
+        let deadline = Instant::now() + timeout;
+        let mut searched = 0;
+        loop {
+            if let Some(end) = self.pending[searched..]
+                .iter()
+                .position(|byte| *byte == b'\n')
+            {
+                return Ok(Line::Whole(self.split(searched + end)));
+            }
+            searched = self.pending.len();
+            if searched > LINE_BYTES_MAX {
+                return Ok(Line::TooLong);
+            }
+            if self.fill(deadline)? == 0 {
+                return Ok(Line::End);
+            }
+        }
+    }
+
+    /// Takes the line that ends at `end`, and drops its ending.
+    fn split(&mut self, end: usize) -> Vec<u8> {
+        let rest = self.pending.split_off(end + 1);
+        let mut line = std::mem::replace(&mut self.pending, rest);
+        line.pop();
+        line
+    }
+
+    fn fill(&mut self, deadline: Instant) -> io::Result<usize> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        let mut piece = [0; 4096];
+        let mut stream = self.stream;
+        match stream.read(&mut piece) {
+            Ok(bytes) => {
+                self.pending.extend_from_slice(&piece[..bytes]);
+                Ok(bytes)
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => self.fill(deadline),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(ErrorKind::TimedOut.into()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ClientError, ask_at};
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::path::PathBuf;
+
+    struct Echo;
+
+    impl Answer for Echo {
+        fn answer(&self, request: Request) -> Reply {
+            Reply::Done {
+                note: request.verb().into(),
+            }
+        }
+    }
+
+    fn start(name: &str) -> (Server, PathBuf) {
+        let path = std::env::temp_dir().join(format!(
+            "restripe-control-{name}-{}.sock",
+            std::process::id()
+        ));
+        let (claim, listener) = Claim::take(&path, 0o600).expect("a free place");
+        (
+            Server::on(claim, listener, Arc::new(Echo)).expect("a server"),
+            path,
+        )
+    }
+
+    fn talk(path: &PathBuf, bytes: &[u8]) -> String {
+        let mut stream = UnixStream::connect(path).expect("a server");
+        stream.write_all(bytes).expect("it reads");
+        let mut line = String::new();
+        BufReader::new(&stream)
+            .read_line(&mut line)
+            .expect("it answers");
+        line
+    }
+
+    #[test]
+    fn a_request_gets_its_reply_and_the_socket_goes_with_the_server() {
+        let (server, path) = start("reply");
+        let reply =
+            ask_at(&path, &Request::Scrub { repair: true }, REPLY_TIMEOUT).expect("an answer");
+        assert_eq!(
+            reply,
+            Reply::Done {
+                note: "scrub".into()
+            }
+        );
+        drop(server);
+        assert!(!path.exists());
+        assert!(matches!(
+            ask_at(&path, &Request::Status, REPLY_TIMEOUT),
+            Err(ClientError::NotRunning { .. })
+        ));
+    }
+
+    #[test]
+    fn several_requests_on_one_connection() {
+        let (_server, path) = start("several");
+        let stream = UnixStream::connect(&path).expect("a server");
+        let mut reader = BufReader::new(&stream);
+        for verb in ["status", "pause", "metrics"] {
+            (&stream)
+                .write_all(format!("{{\"verb\":\"{verb}\"}}\n").as_bytes())
+                .expect("it reads");
+            let mut line = String::new();
+            reader.read_line(&mut line).expect("it answers");
+            assert!(line.contains(verb), "{line}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_a_hint_and_the_server_lives() {
+        let (_server, path) = start("nonsense");
+        for bytes in [
+            &b"\n"[..],
+            b"{}\n",
+            b"\xff\xfe\0\n",
+            b"{\"verb\":\"status\"\n",
+            b"null\n",
+        ] {
+            assert!(talk(&path, bytes).contains("not a request"));
+        }
+        let deep = format!("{}\n", "[".repeat(100_000));
+        assert!(talk(&path, deep.as_bytes()).contains("not a request"));
+        assert!(talk(&path, b"{\"verb\":\"status\"}\n").contains("status"));
+    }
+
+    #[test]
+    fn an_endless_line_is_cut_off() {
+        let (_server, path) = start("endless");
+        let mut stream = UnixStream::connect(&path).expect("a server");
+        let piece = vec![b'x'; 65536];
+        // The server may close before all of it is written.
+        for _ in 0..=LINE_BYTES_MAX / piece.len() {
+            let _ = stream.write_all(&piece);
+        }
+        let mut line = String::new();
+        let _ = BufReader::new(&stream).read_line(&mut line);
+        assert!(line.is_empty() || line.contains("longer than"), "{line}");
+        assert!(talk(&path, b"{\"verb\":\"stop\"}\n").contains("stop"));
+    }
+
+    #[test]
+    fn connections_are_bounded() {
+        let (_server, path) = start("bounded");
+        let held: Vec<UnixStream> = (0..CONNECTIONS_MAX)
+            .map(|_| UnixStream::connect(&path).expect("a server"))
+            .collect();
+        // Accepted in order: when the last held one has its answer, all before it are admitted.
+        for mut stream in &held {
+            stream
+                .write_all(b"{\"verb\":\"status\"}\n")
+                .expect("it reads");
+            let mut line = String::new();
+            BufReader::new(stream)
+                .read_line(&mut line)
+                .expect("it answers");
+        }
+        let mut line = String::new();
+        let one_more = UnixStream::connect(&path).expect("a server");
+        BufReader::new(&one_more)
+            .read_line(&mut line)
+            .expect("it answers");
+        assert!(line.contains("too many"), "{line}");
+    }
+
+    #[test]
+    fn a_request_that_trickles_runs_out_of_time() {
+        let (here, there) = UnixStream::pair().expect("a pair");
+        (&there).write_all(b"{\"ver").expect("it takes them");
+        let error = Lines::new(&here)
+            .next(Duration::from_millis(20))
+            .expect_err("the rest never comes");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+    }
+}

@@ -1,0 +1,294 @@
+//! Metrics in the Prometheus text format (version 0.0.4), as a function of a status.
+//!
+//! Names follow the convention: `restripe_` first, the unit last, `_total` for what only grows. Every series carries
+//! the array's name; states are one series a state with the value 0 or 1, so that alerts need no regular expressions.
+
+use crate::control::{MemberView, StatusView, TaskView};
+use std::fmt::{Display, Write};
+
+const STATES: &[&str] = &[
+    "starting", "healthy", "degraded", "failed", "stopping", "stopped",
+];
+const MEMBER_STATES: &[&str] = &["active", "rebuilding", "spare", "failed", "foreign"];
+/// The order of the engine's counters by cause.
+const CLASSES: &[&str] = &["user", "parity", "task", "metadata"];
+
+/// The text of all metrics of one array.
+pub fn render(status: &StatusView) -> String {
+    let mut text = Text {
+        out: String::new(),
+        array: escape(&status.name),
+    };
+    array(&mut text, status);
+    requests(&mut text, status);
+    device_operations(&mut text, status);
+    paths(&mut text, status);
+    members(&mut text, &status.members);
+    tasks(&mut text, &status.tasks);
+    text.out
+}
+
+struct Text {
+    out: String,
+    array: String,
+}
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        let _ = write!(self.out, "{name}{{array=\"{}\"", self.array);
+        for (label, text) in labels {
+            let _ = write!(self.out, ",{label}=\"{}\"", escape(text));
+        }
+        let _ = writeln!(self.out, "}} {value}");
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, "gauge", help);
+        self.sample(name, &[], value);
+    }
+}
+
+/// A label's value: backslash, quote and line feed escaped.
+fn escape(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+fn array(text: &mut Text, status: &StatusView) {
+    text.family(
+        "restripe_state",
+        "gauge",
+        "1 for the state the array is in.",
+    );
+    for state in STATES {
+        text.sample(
+            "restripe_state",
+            &[("state", state)],
+            u8::from(status.state == *state),
+        );
+    }
+    text.gauge(
+        "restripe_size_bytes",
+        "Bytes that users see.",
+        status.size_bytes,
+    );
+    text.gauge(
+        "restripe_generation",
+        "Generation of the metadata.",
+        status.generation,
+    );
+    text.gauge(
+        "restripe_lost_bytes",
+        "Bytes that redundancy could not bring back.",
+        status.lost_bytes,
+    );
+}
+
+fn requests(text: &mut Text, status: &StatusView) {
+    let c = &status.counters;
+    text.family("restripe_requests_total", "counter", "Requests of users.");
+    for (op, count) in [
+        ("read", c.reads),
+        ("write", c.writes),
+        ("flush", c.flushes),
+        ("trim", c.trims),
+    ] {
+        text.sample("restripe_requests_total", &[("op", op)], count);
+    }
+    text.family(
+        "restripe_request_bytes_total",
+        "counter",
+        "Bytes that users read and wrote.",
+    );
+    for (op, bytes) in [("read", c.read_bytes), ("write", c.written_bytes)] {
+        text.sample("restripe_request_bytes_total", &[("op", op)], bytes);
+    }
+}
+
+fn device_operations(text: &mut Text, status: &StatusView) {
+    text.family(
+        "restripe_member_ios_total",
+        "counter",
+        "Operations on members, by cause.",
+    );
+    for (class, count) in CLASSES.iter().zip(status.counters.ios) {
+        text.sample("restripe_member_ios_total", &[("class", class)], count);
+    }
+    text.family(
+        "restripe_member_io_bytes_total",
+        "counter",
+        "Bytes moved to and from members, by cause.",
+    );
+    for (class, bytes) in CLASSES.iter().zip(status.counters.io_bytes) {
+        text.sample("restripe_member_io_bytes_total", &[("class", class)], bytes);
+    }
+}
+
+fn paths(text: &mut Text, status: &StatusView) {
+    let c = &status.counters;
+    let ways = [
+        ("full-row", c.full_row_writes),
+        ("read-modify", c.read_modify_writes),
+        ("reconstruct", c.reconstruct_writes),
+    ];
+    text.family(
+        "restripe_parity_writes_total",
+        "counter",
+        "Writes to rows with parity, by the way taken.",
+    );
+    for (way, count) in ways {
+        text.sample("restripe_parity_writes_total", &[("way", way)], count);
+    }
+    text.family(
+        "restripe_degraded_reads_total",
+        "counter",
+        "Reads answered from redundancy.",
+    );
+    text.sample("restripe_degraded_reads_total", &[], c.degraded_reads);
+    text.family(
+        "restripe_repaired_sectors_total",
+        "counter",
+        "Sectors repaired from redundancy and rewritten.",
+    );
+    text.sample("restripe_repaired_sectors_total", &[], c.repaired_sectors);
+}
+
+fn members(text: &mut Text, members: &[MemberView]) {
+    text.family(
+        "restripe_member_state",
+        "gauge",
+        "1 for the state a member is in.",
+    );
+    for member in members {
+        for state in MEMBER_STATES {
+            let labels = [("member", member.path.as_str()), ("state", state)];
+            text.sample(
+                "restripe_member_state",
+                &labels,
+                u8::from(member.state == *state),
+            );
+        }
+    }
+    text.family(
+        "restripe_member_read_errors_total",
+        "counter",
+        "Read errors of a member.",
+    );
+    for member in members {
+        text.sample(
+            "restripe_member_read_errors_total",
+            &[("member", &member.path)],
+            member.read_errors,
+        );
+    }
+}
+
+fn tasks(text: &mut Text, tasks: &[TaskView]) {
+    text.family(
+        "restripe_task_done_ratio",
+        "gauge",
+        "How far a running task is, 0 to 1.",
+    );
+    for task in tasks {
+        text.sample(
+            "restripe_task_done_ratio",
+            &[("task", &task.kind)],
+            ratio(task.rows_done, task.rows_total),
+        );
+    }
+    text.family(
+        "restripe_task_rate_bytes",
+        "gauge",
+        "Bytes of one member a second.",
+    );
+    for task in tasks {
+        text.sample(
+            "restripe_task_rate_bytes",
+            &[("task", &task.kind)],
+            task.rate_bytes,
+        );
+    }
+    text.family(
+        "restripe_task_mismatched_rows",
+        "gauge",
+        "Rows in which a scrub found cells that disagree.",
+    );
+    for task in tasks {
+        text.sample(
+            "restripe_task_mismatched_rows",
+            &[("task", &task.kind)],
+            task.mismatches,
+        );
+    }
+}
+
+/// Six decimals, by integers: the same text on every machine.
+fn ratio(done: u64, total: u64) -> String {
+    let millionths = u128::from(done.min(total)) * 1_000_000 / u128::from(total.max(1));
+    format!("{}.{:06}", millionths / 1_000_000, millionths % 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status() -> StatusView {
+        let mut status = StatusView {
+            name: "tank".into(),
+            state: "degraded".into(),
+            ..StatusView::default()
+        };
+        status.counters.reads = 3;
+        status.counters.ios = [1, 2, 3, 4];
+        status.members.push(MemberView {
+            path: "a \"b\"\\".into(),
+            state: "active".into(),
+            ..MemberView::default()
+        });
+        let task = TaskView {
+            kind: "rebuild".into(),
+            rows_done: 1,
+            rows_total: 3,
+            ..TaskView::default()
+        };
+        status.tasks.push(task);
+        status
+    }
+
+    #[test]
+    fn every_sample_has_its_family_and_its_array() {
+        let text = render(&status());
+        let mut family = "";
+        for line in text.lines() {
+            match line.strip_prefix("# TYPE ") {
+                Some(rest) => family = rest.split(' ').next().expect("a name"),
+                None if line.starts_with('#') => {}
+                None => assert!(
+                    line.starts_with(&format!("{family}{{array=\"tank\"")),
+                    "{line}"
+                ),
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_where_they_belong() {
+        let text = render(&status());
+        for line in [
+            "restripe_state{array=\"tank\",state=\"degraded\"} 1",
+            "restripe_state{array=\"tank\",state=\"healthy\"} 0",
+            "restripe_requests_total{array=\"tank\",op=\"read\"} 3",
+            "restripe_member_ios_total{array=\"tank\",class=\"metadata\"} 4",
+            "restripe_member_state{array=\"tank\",member=\"a \\\"b\\\"\\\\\",state=\"active\"} 1",
+            "restripe_task_done_ratio{array=\"tank\",task=\"rebuild\"} 0.333333",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+        }
+    }
+}
