@@ -242,6 +242,40 @@ impl Layout {
         }
     }
 
+    /// One data cell of a row: what a plain read needs, without the rest of the row.
+    pub fn data_cell(&self, row: Row, data: u8) -> Cell {
+        assert!(
+            row.0 < self.rows && data < self.data,
+            "a data chunk of the array"
+        );
+        let slots = self.geometry.slots;
+        let (slot, chunk) = match self.geometry.level {
+            Level::Raid0 | Level::Raid4 => (u16::from(data), row.0),
+            Level::Raid1 => (0, row.0),
+            Level::Raid5(rotation) => (
+                Stripe::new(rotation, 1, slots, row).data(data.into()),
+                row.0,
+            ),
+            Level::Raid6(rotation) => (
+                Stripe::new(rotation, 2, slots, row).data(data.into()),
+                row.0,
+            ),
+            Level::Raid10 { copies } => self.position(row.0 * u64::from(copies)),
+        };
+        Cell {
+            slot: Slot(slot),
+            role: Role::Data(data),
+            at: chunk << self.chunk_shift,
+        }
+    }
+
+    /// The slot and the chunk at a flat position: positions count through the slots, chunk after chunk.
+    fn position(&self, position: u64) -> (u16, u64) {
+        let slots = u64::from(self.geometry.slots);
+        let chunk = position / slots;
+        ((position - chunk * slots) as u16, chunk) // the rest is below `slots`
+    }
+
     /// One chunk of every slot, side by side.
     fn striped(&self, row: Row) -> RowMap {
         let mut map = RowMap::new(row);
@@ -252,13 +286,10 @@ impl Layout {
         map
     }
 
-    /// A chunk and its copies at consecutive positions from `position` on. Positions count through the slots, chunk
-    /// after chunk.
+    /// A chunk and its copies at consecutive positions from `position` on.
     fn mirrored(&self, row: Row, copies: u16, position: u64) -> RowMap {
-        let slots = u64::from(self.geometry.slots);
         let mut map = RowMap::new(row);
-        let mut chunk = position / slots;
-        let mut slot = (position - chunk * slots) as u16; // below `slots`
+        let (mut slot, mut chunk) = self.position(position);
         for copy in 0..copies {
             let role = if copy == 0 {
                 Role::Data(0)

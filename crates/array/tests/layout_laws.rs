@@ -1,0 +1,574 @@
+//! The laws that every layout obeys, checked for every level, rotation and geometry up to ten slots.
+//!
+//! A law is a function of a [`Map`]. A new layout implements the trait, declares what it promises, and is run through
+//! all of them by [`obey`]. The codes are judged by brute force that shares nothing with the engine: field arithmetic
+//! bit by bit, and the span of every subset of a row's cells.
+
+use restripe_array::layout::{
+    Cell, CellSet, Geometry, Layout, Level, Place, Role, Rotation, RowMap,
+};
+use restripe_array::{Row, SLOTS_MAX, Slot};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::LazyLock;
+
+/// A settled map from addresses to rows of cells.
+trait Map: Debug {
+    fn slots(&self) -> u16;
+    /// Chunks in every slot.
+    fn slot_chunks(&self) -> u64;
+    fn chunk_sectors(&self) -> u64;
+    fn rows(&self) -> u64;
+    fn size_sectors(&self) -> u64;
+    fn tolerance(&self) -> u8;
+    fn row(&self, row: Row) -> RowMap;
+    fn data_cell(&self, row: Row, data: u8) -> Cell;
+    fn place(&self, lba: u64) -> Place;
+    fn lba(&self, row: Row, data: u8, offset: u64) -> u64;
+    fn row_at(&self, slot: Slot, at: u64) -> Option<Row>;
+}
+
+impl Map for Layout {
+    fn slots(&self) -> u16 {
+        self.geometry().slots
+    }
+    fn slot_chunks(&self) -> u64 {
+        self.geometry().slot_sectors / self.chunk_sectors()
+    }
+    fn chunk_sectors(&self) -> u64 {
+        self.chunk_sectors()
+    }
+    fn rows(&self) -> u64 {
+        self.rows()
+    }
+    fn size_sectors(&self) -> u64 {
+        self.size_sectors()
+    }
+    fn tolerance(&self) -> u8 {
+        self.tolerance()
+    }
+    fn row(&self, row: Row) -> RowMap {
+        self.row(row)
+    }
+    fn data_cell(&self, row: Row, data: u8) -> Cell {
+        self.data_cell(row, data)
+    }
+    fn place(&self, lba: u64) -> Place {
+        self.place(lba)
+    }
+    fn lba(&self, row: Row, data: u8, offset: u64) -> u64 {
+        self.lba(row, data, offset)
+    }
+    fn row_at(&self, slot: Slot, at: u64) -> Option<Row> {
+        self.row_at(slot, at)
+    }
+}
+
+/// What a layout promises, written down apart from its map.
+struct Promise {
+    /// Distinct data chunks of the whole map.
+    chunks: u64,
+    /// Chunks of the slots that no cell uses.
+    unused: u64,
+    tolerance: u8,
+}
+
+/// All laws.
+fn obey(map: &dyn Map, promise: &Promise, codes: &mut Codes) {
+    addresses_and_data_cells_match_one_to_one(map, promise);
+    cells_stand_apart(map, promise);
+    codes_recover_all_that_can_be(map, codes);
+    losses_up_to_the_tolerance_are_survived(map, promise, codes);
+}
+
+// ------------------------------------------------------------------------------------------------------- the laws
+
+/// Every sector of the array is one sector of one data cell, in order, and the other way round.
+fn addresses_and_data_cells_match_one_to_one(map: &dyn Map, promise: &Promise) {
+    let chunk_sectors = map.chunk_sectors();
+    assert_eq!(
+        map.size_sectors(),
+        promise.chunks * chunk_sectors,
+        "size of {map:?}"
+    );
+    let mut lba = 0;
+    for row in (0..map.rows()).map(Row) {
+        for data in 0..map.row(row).data {
+            for offset in 0..chunk_sectors {
+                assert_eq!(
+                    map.place(lba),
+                    Place { row, data, offset },
+                    "sector {lba} of {map:?}"
+                );
+                assert_eq!(
+                    map.lba(row, data, offset),
+                    lba,
+                    "{row:?} {data} {offset} of {map:?}"
+                );
+                lba += 1;
+            }
+        }
+    }
+    assert_eq!(lba, map.size_sectors(), "{map:?}");
+}
+
+/// Data cells come first, in logical order. No two cells of a row share a slot, no two cells of the map a chunk, and
+/// the slots know which row each of their chunks belongs to.
+fn cells_stand_apart(map: &dyn Map, promise: &Promise) {
+    let mut owner = BTreeMap::new();
+    for row in (0..map.rows()).map(Row) {
+        let cells = map.row(row);
+        assert_eq!(cells.row, row);
+        assert_eq!(cells.cells().len(), usize::from(cells.width));
+        let mut slots = BTreeSet::new();
+        for (index, cell) in (0..cells.width).zip(cells.cells()) {
+            let is_data = index < cells.data;
+            assert!(
+                !is_data || map.data_cell(row, index) == *cell,
+                "{row:?} of {map:?}"
+            );
+            assert_eq!(
+                cell.role == Role::Data(index),
+                is_data,
+                "{row:?} of {map:?}"
+            );
+            assert!(
+                is_data || !matches!(cell.role, Role::Data(_)),
+                "{row:?} of {map:?}"
+            );
+            assert!(cell.slot.0 < map.slots(), "{cell:?} of {map:?}");
+            assert!(
+                slots.insert(cell.slot),
+                "two cells of {row:?} on one slot of {map:?}"
+            );
+            assert_eq!(cells.cell_on(cell.slot), Some(index));
+            assert_eq!(cell.at % map.chunk_sectors(), 0, "{cell:?} of {map:?}");
+            assert!(
+                cell.at / map.chunk_sectors() < map.slot_chunks(),
+                "{cell:?} of {map:?}"
+            );
+            let taken = owner.insert((cell.slot, cell.at), row);
+            assert_eq!(taken, None, "{row:?} shares {cell:?} of {map:?}");
+        }
+    }
+    chunks_know_their_rows(map, &owner);
+    let chunks = map.slot_chunks() * u64::from(map.slots());
+    assert_eq!(
+        chunks - owner.len() as u64,
+        promise.unused,
+        "unused chunks of {map:?}"
+    );
+}
+
+fn chunks_know_their_rows(map: &dyn Map, owner: &BTreeMap<(Slot, u64), Row>) {
+    for slot in (0..=map.slots()).map(Slot) {
+        for chunk in 0..=map.slot_chunks() {
+            let at = chunk * map.chunk_sectors();
+            let row = owner.get(&(slot, at)).copied();
+            assert_eq!(map.row_at(slot, at), row, "{slot:?} {at} of {map:?}");
+            assert_eq!(
+                map.row_at(slot, at + map.chunk_sectors() - 1),
+                row,
+                "{slot:?} of {map:?}"
+            );
+        }
+    }
+}
+
+/// For every row, every set of available cells and every wanted cell: there is a recipe exactly if linear algebra says
+/// so, it gives the right value, and it is the cheapest.
+fn codes_recover_all_that_can_be(map: &dyn Map, codes: &mut Codes) {
+    for row in (0..map.rows()).map(Row) {
+        let cells = map.row(row);
+        let code = codes.of(&cells);
+        for set in 0..1 << cells.width {
+            let available = CellSet(set);
+            let decodable = cells.data_set().within(CellSet(code.span[set as usize]));
+            assert_eq!(
+                cells.decodable(available),
+                decodable,
+                "{available:?} {row:?} of {map:?}"
+            );
+            for wanted in 0..cells.width {
+                check_recipe(&cells, code, wanted, available);
+            }
+        }
+    }
+}
+
+/// Every loss of at most as many slots as the tolerance leaves all data decodable, and some larger loss does not.
+fn losses_up_to_the_tolerance_are_survived(map: &dyn Map, promise: &Promise, codes: &mut Codes) {
+    assert_eq!(map.tolerance(), promise.tolerance, "{map:?}");
+    let mut fatal = u32::MAX;
+    for row in (0..map.rows()).map(Row) {
+        let cells = map.row(row);
+        let code = codes.of(&cells);
+        for lost in 0u32..1 << map.slots() {
+            let stands = |&cell: &u8| lost >> cells.cells()[usize::from(cell)].slot.0 & 1 == 0;
+            let available = (0..cells.width)
+                .filter(stands)
+                .fold(CellSet::EMPTY, CellSet::with);
+            if !cells
+                .data_set()
+                .within(CellSet(code.span[available.0 as usize]))
+            {
+                fatal = fatal.min(lost.count_ones());
+            }
+        }
+    }
+    assert_eq!(
+        fatal,
+        u32::from(promise.tolerance) + 1,
+        "smallest fatal loss of {map:?}"
+    );
+}
+
+/// As for every available set, for one wanted cell.
+fn check_recipe(cells: &RowMap, code: &Code, wanted: u8, available: CellSet) {
+    let context = || format!("cell {wanted} from {available:?} of {cells:?}");
+    let sources = available.without(wanted);
+    let reached = |set: CellSet| CellSet(code.span[set.0 as usize]).contains(wanted);
+    let recipe = cells.recover(wanted, available);
+    assert_eq!(recipe.is_some(), reached(sources), "{}", context());
+    let Some(recipe) = recipe else { return };
+
+    let used = recipe.set();
+    assert!(used.within(sources), "{}", context());
+    assert_eq!(
+        used.len(),
+        recipe.count,
+        "a cell named twice: {}",
+        context()
+    );
+    assert!(
+        recipe.iter().all(|(_, coefficient)| coefficient != 0),
+        "{}",
+        context()
+    );
+    assert!(code.evaluates_to(recipe.iter(), wanted), "{}", context());
+
+    if code.has_twin(wanted, sources) {
+        assert_eq!(recipe.count, 1, "{}", context());
+    }
+    let p = cells.p().map_or(CellSet::EMPTY, CellSet::only);
+    let q = cells.q().map_or(CellSet::EMPTY, CellSet::only);
+    if reached(sources.minus(q)) {
+        assert!(used.intersection(q).is_empty(), "needless Q: {}", context());
+    } else if reached(sources.minus(p)) {
+        assert!(used.intersection(p).is_empty(), "needless P: {}", context());
+    }
+    if reached(sources.minus(p).minus(q)) {
+        assert!(
+            used.intersection(p.union(q)).is_empty(),
+            "needless parity: {}",
+            context()
+        );
+    }
+}
+
+// ---------------------------------------------------------------------------------------------- codes by brute force
+
+/// A row's code, and what follows from it.
+struct Code {
+    /// For each cell, the factor of each data chunk.
+    generator: Vec<Vec<u8>>,
+    /// For each set of cells, the cells that are linear combinations of it.
+    span: Vec<u32>,
+}
+
+impl Code {
+    fn new(generator: Vec<Vec<u8>>) -> Code {
+        let spanned = |set: u32| {
+            let member = |cell: &usize| set >> cell & 1 == 1;
+            let basis = Basis::of((0..generator.len()).filter(member).map(|c| &generator[c]));
+            let inside = (0..generator.len()).filter(|&cell| basis.spans(&generator[cell]));
+            inside.fold(0, |span, cell| span | 1 << cell)
+        };
+        let span = (0..1 << generator.len()).map(spanned).collect();
+        Code { generator, span }
+    }
+
+    /// Whether a sum of cells is the wanted one, chunk by chunk. All is linear, so what holds for the factors of the
+    /// chunks holds for any bytes.
+    fn evaluates_to(&self, sum: impl Iterator<Item = (u8, u8)>, wanted: u8) -> bool {
+        let mut rest = [0; SLOTS_MAX];
+        for (cell, coefficient) in sum.chain([(wanted, 1)]) {
+            for (factor, &entry) in rest.iter_mut().zip(&self.generator[usize::from(cell)]) {
+                *factor ^= multiply(coefficient, entry);
+            }
+        }
+        rest == [0; SLOTS_MAX]
+    }
+
+    fn has_twin(&self, wanted: u8, sources: CellSet) -> bool {
+        let twin =
+            |cell: u8| self.generator[usize::from(cell)] == self.generator[usize::from(wanted)];
+        self.generator[0].len() == 1 && sources.iter().any(twin)
+    }
+}
+
+/// Codes met so far: rows of one layout mostly share theirs.
+#[derive(Default)]
+struct Codes(BTreeMap<Vec<Vec<u8>>, Code>);
+
+impl Codes {
+    fn of(&mut self, cells: &RowMap) -> &Code {
+        let generator = generator(cells);
+        self.0
+            .entry(generator.clone())
+            .or_insert_with(|| Code::new(generator))
+    }
+}
+
+/// The generator matrix as the roles define it, also held against the engine's own.
+fn generator(cells: &RowMap) -> Vec<Vec<u8>> {
+    let entry = |role: Role, data: u8| match role {
+        Role::Data(held) | Role::Copy { of: held } => u8::from(held == data),
+        Role::P => 1,
+        Role::Q => (0..cells.exponent[usize::from(data)]).fold(1, |power, _| multiply(power, 2)),
+    };
+    let line = |cell: u8| -> Vec<u8> {
+        let role = cells.cells()[usize::from(cell)].role;
+        let line: Vec<u8> = (0..cells.data).map(|data| entry(role, data)).collect();
+        assert!(
+            (0..cells.data)
+                .map(|data| cells.coefficient(cell, data))
+                .eq(line.iter().copied())
+        );
+        line
+    };
+    (0..cells.width).map(line).collect()
+}
+
+/// All products of GF(2^8).
+static PRODUCTS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let line = |a| (0..=255).map(|b| multiply_bits(a, b)).collect();
+    (0..=255).map(line).collect()
+});
+
+fn multiply(a: u8, b: u8) -> u8 {
+    PRODUCTS[usize::from(a)][usize::from(b)]
+}
+
+/// Multiplication in GF(2^8) modulo 0x11d, bit by bit.
+fn multiply_bits(a: u8, b: u8) -> u8 {
+    let mut product = 0u16;
+    for bit in 0..8 {
+        if b >> bit & 1 == 1 {
+            product ^= u16::from(a) << bit;
+        }
+    }
+    for bit in (8..16).rev() {
+        if product >> bit & 1 == 1 {
+            product ^= 0x11d << (bit - 8);
+        }
+    }
+    u8::try_from(product).unwrap()
+}
+
+/// The inverse by trying them all.
+fn invert(a: u8) -> u8 {
+    (1..=255).find(|&b| multiply(a, b) == 1).unwrap()
+}
+
+/// Independent vectors, each 1 at its own pivot.
+#[derive(Default)]
+struct Basis(Vec<(usize, Vec<u8>)>);
+
+impl Basis {
+    fn of<'a>(vectors: impl Iterator<Item = &'a Vec<u8>>) -> Basis {
+        let mut basis = Basis::default();
+        for vector in vectors {
+            let mut rest = basis.reduce(vector);
+            if let Some(pivot) = rest.iter().position(|&entry| entry != 0) {
+                let scale = invert(rest[pivot]);
+                rest.iter_mut()
+                    .for_each(|entry| *entry = multiply(*entry, scale));
+                basis.0.push((pivot, rest));
+            }
+        }
+        basis
+    }
+
+    fn reduce(&self, vector: &[u8]) -> Vec<u8> {
+        let mut rest = vector.to_vec();
+        for (pivot, line) in &self.0 {
+            let scale = rest[*pivot];
+            for (entry, &other) in rest.iter_mut().zip(line) {
+                *entry ^= multiply(scale, other);
+            }
+        }
+        rest
+    }
+
+    fn spans(&self, vector: &[u8]) -> bool {
+        self.reduce(vector).iter().all(|&entry| entry == 0)
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- the layouts
+
+fn levels(slots: u16) -> Vec<Level> {
+    let mut levels = vec![Level::Raid0, Level::Raid1, Level::Raid4];
+    levels.extend(Rotation::ALL.map(Level::Raid5));
+    if slots >= 4 {
+        levels.extend(Rotation::ALL.map(Level::Raid6));
+    }
+    let copies = 2..=u8::try_from(slots.min(10)).unwrap();
+    levels.extend(copies.map(|copies| Level::Raid10 { copies }));
+    levels
+}
+
+fn layout(level: Level, slots: u16, slot_chunks: u64) -> Layout {
+    let geometry = Geometry {
+        level,
+        slots,
+        chunk_sectors: 8,
+        slot_sectors: 8 * slot_chunks,
+    };
+    Layout::new(geometry).unwrap()
+}
+
+fn promise(level: Level, slots: u16, slot_chunks: u64) -> Promise {
+    let slots = u64::from(slots);
+    let (chunks, per_slots, tolerance) = match level {
+        Level::Raid0 => (slot_chunks * slots, 1, 0),
+        Level::Raid1 => (slot_chunks, slots, slots - 1),
+        Level::Raid4 | Level::Raid5(_) => return parity_promise(slots, 1, slot_chunks),
+        Level::Raid6(_) => return parity_promise(slots, 2, slot_chunks),
+        Level::Raid10 { copies } => {
+            let copies = u64::from(copies);
+            (slot_chunks * slots / copies, copies, copies - 1)
+        }
+    };
+    let unused = slot_chunks * slots - chunks * per_slots;
+    Promise {
+        chunks,
+        unused,
+        tolerance: u8::try_from(tolerance).unwrap(),
+    }
+}
+
+fn parity_promise(slots: u64, parities: u8, slot_chunks: u64) -> Promise {
+    let chunks = slot_chunks * (slots - u64::from(parities));
+    Promise {
+        chunks,
+        unused: 0,
+        tolerance: parities,
+    }
+}
+
+#[test]
+fn every_layout_up_to_ten_slots_obeys() {
+    let mut codes = Codes::default();
+    for slots in 2..=10 {
+        for level in levels(slots) {
+            for slot_chunks in [1, 2, 2 * u64::from(slots) + 1] {
+                let promise = promise(level, slots, slot_chunks);
+                obey(&layout(level, slots, slot_chunks), &promise, &mut codes);
+            }
+        }
+    }
+}
+
+/// Where all subsets are too many: the maps in full, the codes for every loss within the tolerance.
+#[test]
+fn the_widest_layouts_obey() {
+    for slots in [31, 32] {
+        for level in levels(slots) {
+            let map = layout(level, slots, 67);
+            let promise = promise(level, slots, 67);
+            addresses_and_data_cells_match_one_to_one(&map, &promise);
+            cells_stand_apart(&map, &promise);
+            for row in (0..map.rows()).map(Row) {
+                losses_of_two_cells_are_mended(&map.row(row), map.tolerance());
+            }
+        }
+    }
+}
+
+fn losses_of_two_cells_are_mended(cells: &RowMap, tolerance: u8) {
+    let code = Code {
+        generator: generator(cells),
+        span: Vec::new(),
+    };
+    for first in 0..cells.width {
+        for second in first..cells.width {
+            let available = cells.all().without(first).without(second);
+            if cells.all().minus(available).len() <= tolerance {
+                let recipe = cells.recover(first, available).unwrap();
+                assert!(recipe.set().within(available));
+                assert!(code.evaluates_to(recipe.iter(), first));
+            }
+        }
+    }
+}
+
+// --------------------------------------------------------------------------------------------------- md's own rules
+
+/// How often each slot holds a role over one full turn.
+fn spread(map: &Layout, role: Role) -> Vec<u64> {
+    let mut counts = vec![0; usize::from(map.geometry().slots)];
+    for row in (0..map.rows()).map(Row) {
+        let cells = map.row(row);
+        let holders = cells.cells().iter().filter(|cell| cell.role == role);
+        holders.for_each(|cell| counts[usize::from(cell.slot.0)] += 1);
+    }
+    counts
+}
+
+#[test]
+fn rotating_parity_is_spread_evenly_and_fixed_parity_stays() {
+    for slots in 4..=10 {
+        let (n, turn) = (usize::from(slots), u64::from(slots));
+        let even = vec![3; n];
+        let fixed_on = |slot: usize| {
+            (0..n)
+                .map(|s| if s == slot { 3 * turn } else { 0 })
+                .collect()
+        };
+        let of = |level, role| spread(&layout(level, slots, 3 * turn), role);
+        assert_eq!(of(Level::Raid4, Role::P), fixed_on(n - 1));
+        for rotation in Rotation::ALL {
+            let (p5, p6, q6): (Vec<u64>, Vec<u64>, Vec<u64>) = match rotation {
+                Rotation::ParityFirst => (fixed_on(0), fixed_on(0), fixed_on(1)),
+                Rotation::ParityLast => (fixed_on(n - 1), fixed_on(n - 2), fixed_on(n - 1)),
+                _ => (even.clone(), even.clone(), even.clone()),
+            };
+            assert_eq!(of(Level::Raid5(rotation), Role::P), p5, "{rotation}");
+            assert_eq!(of(Level::Raid6(rotation), Role::P), p6, "{rotation}");
+            assert_eq!(of(Level::Raid6(rotation), Role::Q), q6, "{rotation}");
+        }
+    }
+}
+
+/// md numbers the powers in Q by slot: from the slot after Q around, skipping P.
+#[test]
+fn powers_in_q_count_slots_from_the_one_after_q() {
+    for slots in 4..=10u16 {
+        for rotation in Rotation::ALL {
+            let map = layout(Level::Raid6(rotation), slots, 2 * u64::from(slots));
+            for row in (0..map.rows()).map(Row) {
+                let cells = map.row(row);
+                let slot_of = |cell: Option<u8>| cells.cells()[usize::from(cell.unwrap())].slot.0;
+                let (p, q) = (slot_of(cells.p()), slot_of(cells.q()));
+                let around = (1..slots)
+                    .map(|step| (q + step) % slots)
+                    .filter(|&slot| slot != p);
+                for (power, slot) in (0..).zip(around) {
+                    let data = cells.cell_on(Slot(slot)).unwrap();
+                    assert_eq!(
+                        cells.exponent[usize::from(data)],
+                        power,
+                        "{rotation} {row:?}"
+                    );
+                    assert_eq!(
+                        cells.data_of_exponent(power),
+                        Some(data),
+                        "{rotation} {row:?}"
+                    );
+                }
+            }
+        }
+    }
+}
