@@ -1,0 +1,422 @@
+//! The io_uring backend: one ring, used by the thread that made it.
+//!
+//! Each operation in flight has a slot that keeps its memory, its vectors and its message header at fixed addresses
+//! until the kernel is done with them. The slot's number is the kernel's user data.
+
+use super::blocking::Workers;
+use super::{Backend, Completion, Op, Token, Waker, message, vectors};
+use crate::memory::Piece;
+use io_uring::squeue::Entry;
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, Probe, cqueue, opcode};
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+const ENTRIES: u32 = 1024;
+const COMPLETIONS: u32 = 8192;
+
+/// User data of the poll on the waker, and of cancellations.
+const WAKER: u64 = u64::MAX;
+const CANCEL: u64 = u64::MAX - 1;
+
+/// The offset that means "where the stream is".
+const STREAM_POSITION: u64 = u64::MAX;
+
+/// What an operation in flight needs to stay where it is.
+struct Slot {
+    token: Option<Token>,
+    pieces: Vec<Piece>,
+    iov: Vec<libc::iovec>,
+    /// Boxed for its address: the list of slots may move.
+    header: Box<libc::msghdr>,
+}
+
+pub struct Ring {
+    ring: IoUring,
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    /// Entries that found the submission queue full.
+    backlog: VecDeque<Entry>,
+    waker: Waker,
+    waker_armed: bool,
+    /// For the operations that have no asynchronous form.
+    workers: Workers,
+}
+
+fn build() -> io::Result<IoUring> {
+    let lean = IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_coop_taskrun()
+        .setup_cqsize(COMPLETIONS)
+        .build(ENTRIES);
+    // Kernels before 6.1 know neither flag.
+    lean.or_else(|_| IoUring::builder().setup_cqsize(COMPLETIONS).build(ENTRIES))
+}
+
+/// Whether this kernel has every operation that we submit.
+fn complete(ring: &IoUring) -> io::Result<bool> {
+    let needed = [
+        opcode::Read::CODE,
+        opcode::Readv::CODE,
+        opcode::Write::CODE,
+        opcode::Writev::CODE,
+        opcode::Fsync::CODE,
+        opcode::Fallocate::CODE,
+        opcode::Recv::CODE,
+        opcode::RecvMsg::CODE,
+        opcode::Send::CODE,
+        opcode::SendMsg::CODE,
+        opcode::Accept::CODE,
+        opcode::PollAdd::CODE,
+        opcode::AsyncCancel::CODE,
+    ];
+    let mut probe = Probe::new();
+    ring.submitter().register_probe(&mut probe)?;
+    let params = ring.params();
+    Ok(params.is_feature_ext_arg()
+        && params.is_feature_nodrop()
+        && needed.iter().all(|code| probe.is_supported(*code)))
+}
+
+impl Ring {
+    pub fn new() -> io::Result<Ring> {
+        let ring = build()?;
+        if !complete(&ring)? {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this kernel's io_uring lacks operations we need",
+            ));
+        }
+        let waker = Waker::new()?;
+        let workers = Workers::new(2, waker.clone());
+        Ok(Ring {
+            ring,
+            slots: Vec::new(),
+            free: Vec::new(),
+            backlog: VecDeque::new(),
+            waker,
+            waker_armed: false,
+            workers,
+        })
+    }
+
+    fn take_slot(&mut self, token: Token, pieces: Vec<Piece>) -> usize {
+        let index = self.free.pop().unwrap_or_else(|| {
+            let header = Box::new(message(&mut []));
+            self.slots.push(Slot {
+                token: None,
+                pieces: Vec::new(),
+                iov: Vec::new(),
+                header,
+            });
+            self.slots.len() - 1
+        });
+        let slot = &mut self.slots[index];
+        assert!(slot.token.is_none(), "a free slot is not in flight");
+        slot.token = Some(token);
+        slot.pieces = pieces;
+        index
+    }
+
+    fn push(&mut self, entry: Entry) {
+        if self.backlog.is_empty() && self.push_now(&entry) {
+            return;
+        }
+        self.backlog.push_back(entry);
+    }
+
+    fn push_now(&mut self, entry: &Entry) -> bool {
+        // SAFETY: what the entry points to lives in its slot (or outlives the ring) until the completion is back.
+        unsafe { self.ring.submission().push(entry) }.is_ok()
+    }
+
+    /// Moves the backlog into the queue, submitting as often as it fills up.
+    fn flush_backlog(&mut self) -> io::Result<()> {
+        while let Some(entry) = self.backlog.pop_front() {
+            if !self.push_now(&entry) {
+                self.backlog.push_front(entry);
+                if !submitted(self.ring.submit())? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn arm_waker(&mut self) {
+        if !self.waker_armed {
+            let fd = Fd(self.waker.raw());
+            let entry = opcode::PollAdd::new(fd, libc::POLLIN as u32)
+                .multi(true)
+                .build();
+            self.push(entry.user_data(WAKER));
+            self.waker_armed = true;
+        }
+    }
+
+    fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let result = match timeout {
+            None => self.ring.submit_and_wait(1),
+            Some(time) => {
+                let time = Timespec::new()
+                    .sec(time.as_secs())
+                    .nsec(time.subsec_nanos());
+                self.ring
+                    .submitter()
+                    .submit_with_args(1, &SubmitArgs::new().timespec(&time))
+            }
+        };
+        submitted(result).map(|_| ())
+    }
+
+    fn reap(&mut self, done: &mut Vec<Completion>) {
+        let mut woken = false;
+        // The iterator borrows the ring, and finishing a slot needs only the slots.
+        let (slots, free) = (&mut self.slots, &mut self.free);
+        for entry in self.ring.completion() {
+            match entry.user_data() {
+                CANCEL => {}
+                WAKER => {
+                    woken = true;
+                    self.waker_armed = cqueue::more(entry.flags());
+                }
+                index => done.push(finish(slots, free, index as usize, entry.result())),
+            }
+        }
+        if woken {
+            self.waker.drain();
+        }
+    }
+}
+
+fn finish(slots: &mut [Slot], free: &mut Vec<usize>, index: usize, result: i32) -> Completion {
+    let slot = &mut slots[index];
+    let token = slot
+        .token
+        .take()
+        .expect("the kernel completes each operation once");
+    free.push(index);
+    Completion {
+        token,
+        result,
+        pieces: std::mem::take(&mut slot.pieces),
+    }
+}
+
+/// Whether a submission went through. A wait that timed out or was interrupted did; a full completion queue did not,
+/// and clears by reaping.
+fn submitted(result: io::Result<usize>) -> io::Result<bool> {
+    match result {
+        Ok(_) => Ok(true),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ETIME | libc::EINTR) => Ok(true),
+            Some(libc::EBUSY | libc::EAGAIN) => Ok(false),
+            _ => Err(error),
+        },
+    }
+}
+
+/// The entry for an operation whose memory lies in its slot.
+fn entry(op: Shape, slot: &mut Slot) -> Entry {
+    vectors(&slot.pieces, &mut slot.iov);
+    let first = slot.iov.first().copied();
+    let single = if slot.iov.len() == 1 { first } else { None };
+    let (iov, count) = (slot.iov.as_mut_ptr(), slot.iov.len() as u32);
+    match (op, single) {
+        (Shape::Read { fd, at }, Some(v)) => {
+            opcode::Read::new(fd, v.iov_base.cast(), v.iov_len as u32)
+                .offset(at)
+                .build()
+        }
+        (Shape::Read { fd, at }, None) => opcode::Readv::new(fd, iov, count).offset(at).build(),
+        (Shape::Write { fd, at, flags }, Some(v)) => {
+            opcode::Write::new(fd, v.iov_base.cast(), v.iov_len as u32)
+                .offset(at)
+                .rw_flags(flags)
+                .build()
+        }
+        (Shape::Write { fd, at, flags }, None) => opcode::Writev::new(fd, iov, count)
+            .offset(at)
+            .rw_flags(flags)
+            .build(),
+        (Shape::Receive { fd }, Some(v)) => {
+            opcode::Recv::new(fd, v.iov_base.cast(), v.iov_len as u32).build()
+        }
+        (Shape::Receive { fd }, None) => {
+            *slot.header = message(&mut slot.iov);
+            opcode::RecvMsg::new(fd, &mut *slot.header).build()
+        }
+        (Shape::Send { fd }, Some(v)) => opcode::Send::new(fd, v.iov_base.cast(), v.iov_len as u32)
+            .flags(libc::MSG_NOSIGNAL)
+            .build(),
+        (Shape::Send { fd }, None) => {
+            *slot.header = message(&mut slot.iov);
+            opcode::SendMsg::new(fd, &*slot.header)
+                .flags(libc::MSG_NOSIGNAL as u32)
+                .build()
+        }
+        (Shape::Plain(entry), _) => entry,
+    }
+}
+
+/// An operation without its memory.
+enum Shape {
+    Read { fd: Fd, at: u64 },
+    Write { fd: Fd, at: u64, flags: i32 },
+    Receive { fd: Fd },
+    Send { fd: Fd },
+    Plain(Entry),
+}
+
+fn shape(op: Op) -> (Shape, Vec<Piece>) {
+    match op {
+        Op::Read { fd, at, pieces } => (Shape::Read { fd: Fd(fd), at }, pieces),
+        Op::Write {
+            fd,
+            at,
+            pieces,
+            durable,
+        } => (
+            Shape::Write {
+                fd: Fd(fd),
+                at,
+                flags: if durable { libc::RWF_DSYNC } else { 0 },
+            },
+            pieces,
+        ),
+        Op::Receive { stream, pieces } if stream.socket => {
+            (Shape::Receive { fd: Fd(stream.fd) }, pieces)
+        }
+        Op::Receive { stream, pieces } => (
+            Shape::Read {
+                fd: Fd(stream.fd),
+                at: STREAM_POSITION,
+            },
+            pieces,
+        ),
+        Op::Send { stream, pieces } if stream.socket => (Shape::Send { fd: Fd(stream.fd) }, pieces),
+        Op::Send { stream, pieces } => (
+            Shape::Write {
+                fd: Fd(stream.fd),
+                at: STREAM_POSITION,
+                flags: 0,
+            },
+            pieces,
+        ),
+        Op::Sync { fd } => {
+            let flags = io_uring::types::FsyncFlags::DATASYNC;
+            (
+                Shape::Plain(opcode::Fsync::new(Fd(fd)).flags(flags).build()),
+                Vec::new(),
+            )
+        }
+        Op::Allocate {
+            fd,
+            mode,
+            at,
+            bytes,
+        } => (
+            Shape::Plain(
+                opcode::Fallocate::new(Fd(fd), bytes)
+                    .offset(at)
+                    .mode(mode)
+                    .build(),
+            ),
+            Vec::new(),
+        ),
+        Op::Accept { fd } => {
+            let accept = opcode::Accept::new(Fd(fd), std::ptr::null_mut(), std::ptr::null_mut())
+                .flags(libc::SOCK_CLOEXEC);
+            (Shape::Plain(accept.build()), Vec::new())
+        }
+        Op::Erase { .. } => unreachable!("has no asynchronous form"),
+    }
+}
+
+impl Backend for Ring {
+    fn name(&self) -> &'static str {
+        "ring"
+    }
+
+    fn submit(&mut self, token: Token, op: Op) {
+        if matches!(op, Op::Erase { .. }) {
+            self.workers.submit(token, op);
+            return;
+        }
+        let (shape, pieces) = shape(op);
+        let index = self.take_slot(token, pieces);
+        let entry = entry(shape, &mut self.slots[index]).user_data(index as u64);
+        self.push(entry);
+    }
+
+    fn cancel(&mut self, token: Token) {
+        let Some(index) = self.slots.iter().position(|slot| slot.token == Some(token)) else {
+            return;
+        };
+        self.push(
+            opcode::AsyncCancel::new(index as u64)
+                .build()
+                .user_data(CANCEL),
+        );
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, done: &mut Vec<Completion>) -> io::Result<()> {
+        self.arm_waker();
+        self.flush_backlog()?;
+        let before = done.len();
+        self.workers.collect(done);
+        let more = done.len() > before || !self.backlog.is_empty();
+        self.enter(if more { Some(Duration::ZERO) } else { timeout })?;
+        self.reap(done);
+        self.workers.collect(done);
+        Ok(())
+    }
+
+    fn outstanding(&self) -> usize {
+        self.slots.len() - self.free.len() + self.workers.outstanding()
+    }
+
+    fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+}
+
+impl Drop for Ring {
+    /// Cancels what is in flight and waits for it, so that the kernel is done with the memory. What does not come back
+    /// in time keeps its memory for good.
+    fn drop(&mut self) {
+        let _ = self.flush_backlog();
+        let everything = CancelBuilder::any();
+        let _ = self
+            .ring
+            .submitter()
+            .register_sync_cancel(Some(Timespec::new().sec(2)), everything);
+        let mut done = Vec::new();
+        for _ in 0..20 {
+            if self.slots.len() == self.free.len() {
+                return;
+            }
+            let _ = self.enter(Some(Duration::from_millis(100)));
+            self.reap(&mut done);
+        }
+        for slot in self.slots.drain(..).filter(|slot| slot.token.is_some()) {
+            std::mem::forget(slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The probe is what decides; both outcomes are right, a panic or a half-working ring is not.
+    #[test]
+    fn a_ring_is_whole_or_refused() {
+        match Ring::new() {
+            Ok(ring) => assert_eq!(ring.outstanding(), 0),
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The seam between the shell and a protocol: what a connection is told, and what it may ask for.
+//!
+//! A [`Protocol`] is one connection's state machine without sockets, threads or clock. The shell owns the socket: it
+//! receives bytes and hands them over, receives a write's payload straight into the request's own memory, carries
+//! replies back, and sends everything that gathered in one turn with one system call.
+//!
+//! The shell bounds a connection: requests in flight ([`Link::full`]), memory ([`Link::buffer`] refuses when the budget
+//! is used up), and time without progress ([`Protocol::patience`]).
+
+pub mod nbd;
+
+use restripe_array::report::MapExtent;
+use restripe_array::{BufRef, Nanos, RequestError, RequestOp};
+
+/// One connection of a protocol.
+pub trait Protocol {
+    /// Called once when the connection is made, before anything was received: the place for a greeting.
+    fn opened(&mut self, link: &mut dyn Link);
+
+    /// Takes what it can use from the front of `bytes`. What is not consumed is offered again, with more behind it.
+    fn received(&mut self, bytes: &[u8], link: &mut dyn Link) -> Received;
+
+    /// The buffer named by [`Then::Payload`] is full.
+    fn filled(&mut self, link: &mut dyn Link);
+
+    /// A request of this connection has been answered.
+    fn replied(&mut self, tag: u64, result: Result<(), RequestError>, link: &mut dyn Link);
+
+    /// How long the peer may go without progress (of a half-received message, or of sending what waits for it) before
+    /// the connection is closed; `None` while it may rest as long as it likes.
+    fn patience(&self) -> Option<Nanos>;
+}
+
+/// What became of received bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Received {
+    pub consumed: usize,
+    pub then: Then,
+}
+
+/// What a connection wants next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Then {
+    /// More bytes. At most [`MESSAGE_BYTES_MAX`] of them may stay unconsumed.
+    More,
+    /// The next `buf.bytes` bytes belong into this buffer; [`Protocol::filled`] tells when they are there.
+    Payload(BufRef),
+    /// Nothing until a request of this connection has been answered ([`Link::full`] was true).
+    Hold,
+    /// Nothing until memory is free ([`Link::buffer`] refused). The unconsumed bytes are then offered again.
+    Memory,
+    /// Nothing more. What was sent goes out, what is in flight is answered, then the connection ends.
+    Finish,
+    /// End at once: the peer cannot be talked to.
+    Abort,
+}
+
+/// Most bytes that a protocol may leave unconsumed while it asks for more: the longest message without its payload.
+pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// Most bytes of one user buffer.
+pub const BUFFER_BYTES_MAX: u32 = 32 << 20;
+
+/// What a client may know of an array that it can attach to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Export {
+    pub name: String,
+    pub description: String,
+    pub size_bytes: u64,
+    pub logical_block: u32,
+    /// Requests of this size and alignment cost the least.
+    pub preferred_block: u32,
+    pub read_only: bool,
+    /// The array serves; otherwise nobody can attach.
+    pub serving: bool,
+}
+
+/// A request as a connection makes it. `tag` is the connection's own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ask {
+    pub tag: u64,
+    /// Index into the exports.
+    pub export: usize,
+    pub op: RequestOp,
+    pub offset: u64,
+    pub bytes: u64,
+    /// Memory of the request, as long as it; `None` for operations without data. Stays the connection's own.
+    pub buf: Option<BufRef>,
+    pub fua: bool,
+}
+
+/// What the shell offers to a connection, for the time of a call.
+pub trait Link {
+    /// How many exports there are; their indexes never change.
+    fn exports(&self) -> usize;
+
+    fn export(&self, index: usize) -> Option<Export>;
+
+    /// What `[offset, offset + bytes)` of an export is like, in order, at most `max` extents; the last may end early.
+    fn map(&self, export: usize, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent>;
+
+    /// Memory for a request, aligned to 4096; `None` when the budget is used up (answer [`Then::Memory`]) — never for
+    /// lengths of zero or above [`BUFFER_BYTES_MAX`], which are the caller's fault.
+    fn buffer(&mut self, bytes: u32) -> Option<BufRef>;
+
+    /// Gives memory back. Not while a request uses it.
+    fn release(&mut self, buf: BufRef);
+
+    /// Whether as many requests are in flight as one connection may have.
+    fn full(&self) -> bool;
+
+    /// Hands a request in. Its reply comes through [`Protocol::replied`], never from within this call.
+    fn submit(&mut self, ask: Ask);
+
+    /// Queues bytes for the peer.
+    fn send(&mut self, bytes: &[u8]);
+
+    /// Queues a buffer's bytes for the peer; the buffer is released when they are sent.
+    fn send_buffer(&mut self, buf: BufRef);
+}

@@ -1,0 +1,453 @@
+//! Memory for data: aligned blocks, the handles that stand for them, and the budget for users' requests.
+//!
+//! The engine names memory by [`Buf`] handles. A handle is backed by a [`Memory`]: a reference-counted block whose
+//! start is aligned for direct I/O. An operation in flight holds its own reference, so that backing a handle anew
+//! ([`restripe_array::Action::Detach`]) leaves the late operation alone with the old block.
+//!
+//! Bytes are reached through raw pointers, because the kernel and helper threads write them behind the compiler's
+//! back. That nobody reads or writes a range while an operation on it is in flight is the engine's promise (rules 5
+//! and 6 of its contract); the functions here only check bounds.
+
+use restripe_array::{Buf, BufRef, Pool};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Alignment of every block: the largest logical block we serve, and the page size.
+pub const ALIGNMENT: usize = 4096;
+
+/// One aligned allocation. Several [`Memory`] references may share it.
+struct Block {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: a block is only an address range; who may touch which bytes when is ruled as the module's header says.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+
+impl Block {
+    fn new(bytes: usize) -> Block {
+        assert!(bytes > 0, "a block has room");
+        let layout =
+            Layout::from_size_align(bytes, ALIGNMENT).expect("the alignment is a power of two");
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { alloc_zeroed(layout) };
+        match NonNull::new(start) {
+            Some(start) => Block { start, layout },
+            None => handle_alloc_error(layout),
+        }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout, freed only here.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
+
+/// A range of an aligned block, kept alive by this reference.
+#[derive(Clone)]
+pub struct Memory {
+    block: Arc<Block>,
+    offset: usize,
+    bytes: usize,
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Memory({} bytes)", self.bytes)
+    }
+}
+
+impl Memory {
+    /// A fresh block of zeros.
+    pub fn new(bytes: usize) -> Memory {
+        Memory {
+            block: Arc::new(Block::new(bytes)),
+            offset: 0,
+            bytes,
+        }
+    }
+
+    /// One allocation cut into `count` pieces of `bytes` each.
+    fn cut(count: usize, bytes: usize) -> Vec<Memory> {
+        if count == 0 {
+            return Vec::new();
+        }
+        let whole = Arc::new(Block::new(count * bytes));
+        (0..count)
+            .map(|i| Memory {
+                block: whole.clone(),
+                offset: i * bytes,
+                bytes,
+            })
+            .collect()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The address of a part.
+    pub fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
+        assert!(
+            offset <= self.bytes && bytes <= self.bytes - offset,
+            "a part lies within its memory"
+        );
+        // SAFETY: the offset lies within the block, by the assertion and because `offset + bytes` of a reference does.
+        unsafe { self.block.start.as_ptr().add(self.offset + offset) }
+    }
+
+    /// The bytes of a part, for as long as no operation writes to it.
+    pub fn slice(&self, offset: usize, bytes: usize) -> &[u8] {
+        let start = self.at(offset, bytes);
+        // SAFETY: within the block, initialised (blocks begin as zeros), alive as long as `self`; nobody writes it
+        // meanwhile, by the rule in the module's header.
+        unsafe { std::slice::from_raw_parts(start, bytes) }
+    }
+
+    /// Copies `source` into the memory.
+    pub fn fill(&self, offset: usize, source: &[u8]) {
+        let start = self.at(offset, source.len());
+        // SAFETY: within the block; `ptr::copy` allows overlap; nobody else uses the range, by the module's rule.
+        unsafe { std::ptr::copy(source.as_ptr(), start, source.len()) }
+    }
+
+    /// Sets a part to zeros.
+    pub fn clear(&self, offset: usize, bytes: usize) {
+        let start = self.at(offset, bytes);
+        // SAFETY: as in `fill`.
+        unsafe { std::ptr::write_bytes(start, 0, bytes) }
+    }
+
+    /// New memory with the same contents.
+    pub fn duplicate(&self) -> Memory {
+        let copy = Memory::new(self.bytes);
+        let source = self.at(0, self.bytes);
+        // SAFETY: both ranges are whole blocks of this length and differ. The source may be written by a late
+        // operation meanwhile: then its contents do not matter to the engine, and only bytes are copied.
+        unsafe { std::ptr::copy_nonoverlapping(source, copy.at(0, self.bytes), self.bytes) }
+        copy
+    }
+
+    /// Whether this is the only reference to the block.
+    fn alone(&self) -> bool {
+        Arc::strong_count(&self.block) == 1
+    }
+}
+
+/// Part of a memory, held by an operation in flight.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    pub memory: Memory,
+    pub offset: u32,
+    pub bytes: u32,
+}
+
+impl Piece {
+    pub fn new(memory: Memory, offset: u32, bytes: u32) -> Piece {
+        assert!(
+            offset as usize + bytes as usize <= memory.bytes(),
+            "a piece lies within its memory"
+        );
+        Piece {
+            memory,
+            offset,
+            bytes,
+        }
+    }
+
+    pub fn start(&self) -> *mut u8 {
+        self.memory.at(self.offset as usize, self.bytes as usize)
+    }
+
+    pub fn slice(&self) -> &[u8] {
+        self.memory.slice(self.offset as usize, self.bytes as usize)
+    }
+}
+
+/// The bytes of all pieces together.
+pub fn total_bytes(pieces: &[Piece]) -> u64 {
+    pieces.iter().map(|p| u64::from(p.bytes)).sum()
+}
+
+/// Drops the first `bytes` bytes of a list of pieces: what a short transfer has done.
+pub fn advance(pieces: &mut Vec<Piece>, mut bytes: u64) {
+    let mut whole = 0;
+    for piece in pieces.iter_mut() {
+        if bytes < u64::from(piece.bytes) {
+            piece.offset += bytes as u32;
+            piece.bytes -= bytes as u32;
+            break;
+        }
+        bytes -= u64::from(piece.bytes);
+        whole += 1;
+    }
+    pieces.drain(..whole);
+}
+
+// ------------------------------------------------------------------------------------------------- engine's pool
+
+/// The memory behind one engine's own handles.
+pub struct PoolMemory {
+    pool: Pool,
+    blocks: Vec<Memory>,
+}
+
+impl PoolMemory {
+    pub fn new(pool: Pool) -> PoolMemory {
+        assert!(
+            pool.small + pool.large <= Buf::USER,
+            "pool handles lie below the users'"
+        );
+        let mut blocks = Memory::cut(pool.small as usize, restripe_array::SMALL_BYTES as usize);
+        blocks.extend(Memory::cut(
+            pool.large as usize,
+            restripe_array::LARGE_BYTES as usize,
+        ));
+        PoolMemory { pool, blocks }
+    }
+
+    pub fn pool(&self) -> Pool {
+        self.pool
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- user memory
+
+/// Size classes of user memory: 4 KiB times powers of two, up to [`USER_BYTES_MAX`].
+const CLASSES: usize = 14;
+
+/// The largest user buffer.
+pub const USER_BYTES_MAX: u32 = (ALIGNMENT as u32) << (CLASSES - 1);
+
+fn class_of(bytes: u32) -> usize {
+    let pages = bytes.div_ceil(ALIGNMENT as u32).max(1);
+    pages.next_power_of_two().trailing_zeros() as usize
+}
+
+fn class_bytes(class: usize) -> u64 {
+    (ALIGNMENT as u64) << class
+}
+
+/// Memory for users' requests: handles from [`Buf::USER`] on, within a budget.
+pub struct UserMemory {
+    budget: u64,
+    /// Bytes of blocks in use or kept for reuse.
+    held: u64,
+    slots: Vec<Option<Memory>>,
+    free_slots: Vec<u32>,
+    kept: [Vec<Memory>; CLASSES],
+}
+
+impl UserMemory {
+    pub fn new(budget: u64) -> UserMemory {
+        UserMemory {
+            budget,
+            held: 0,
+            slots: Vec::new(),
+            free_slots: Vec::new(),
+            kept: Default::default(),
+        }
+    }
+
+    pub fn budget(&self) -> u64 {
+        self.budget
+    }
+
+    /// Bytes handed out and kept for reuse.
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// Memory of at least `bytes`, or `None` when the budget does not allow it now.
+    pub fn allocate(&mut self, bytes: u32) -> Option<BufRef> {
+        assert!(
+            (1..=USER_BYTES_MAX).contains(&bytes),
+            "a user buffer has 1 to {USER_BYTES_MAX} bytes, not {bytes}"
+        );
+        let class = class_of(bytes);
+        let memory = match self.kept[class].pop() {
+            Some(memory) => memory,
+            None => self.grow(class)?,
+        };
+        let slot = self.place(memory);
+        Some(BufRef::new(Buf(Buf::USER + slot), 0, bytes))
+    }
+
+    fn place(&mut self, memory: Memory) -> u32 {
+        if let Some(slot) = self.free_slots.pop() {
+            self.slots[slot as usize] = Some(memory);
+            return slot;
+        }
+        let slot =
+            u32::try_from(self.slots.len()).expect("the budget bounds the number of buffers");
+        self.slots.push(Some(memory));
+        slot
+    }
+
+    fn grow(&mut self, class: usize) -> Option<Memory> {
+        let need = class_bytes(class);
+        if need > self.budget {
+            return None;
+        }
+        self.make_room(need);
+        if self.held + need > self.budget {
+            return None;
+        }
+        self.held += need;
+        Some(Memory::new(need as usize))
+    }
+
+    /// Frees kept blocks, the largest first, until `need` more bytes fit.
+    fn make_room(&mut self, need: u64) {
+        for class in (0..CLASSES).rev() {
+            while self.held + need > self.budget && self.kept[class].pop().is_some() {
+                self.held -= class_bytes(class);
+            }
+        }
+    }
+
+    /// Gives a buffer back. Its block is reused only when no operation holds it any more.
+    pub fn release(&mut self, buf: BufRef) {
+        let slot = buf.buf.0.checked_sub(Buf::USER).expect("a user handle");
+        let memory = self.slots[slot as usize].take().expect("released once");
+        self.free_slots.push(slot);
+        let class = class_of(memory.bytes() as u32);
+        if memory.alone() {
+            self.kept[class].push(memory);
+        } else {
+            self.held -= class_bytes(class);
+        }
+    }
+
+    pub fn memory(&self, buf: Buf) -> &Memory {
+        self.slots[(buf.0 - Buf::USER) as usize]
+            .as_ref()
+            .expect("the handle is in use")
+    }
+
+    fn renew(&mut self, buf: Buf) {
+        let slot = &mut self.slots[(buf.0 - Buf::USER) as usize];
+        if let Some(memory) = slot {
+            *memory = memory.duplicate();
+        }
+    }
+}
+
+/// Every handle that one engine may name: its own pool, and the users' memory.
+pub struct Handles<'a> {
+    pub pool: &'a mut PoolMemory,
+    pub users: &'a mut UserMemory,
+}
+
+impl Handles<'_> {
+    pub fn memory(&self, buf: Buf) -> &Memory {
+        if buf.0 >= Buf::USER {
+            self.users.memory(buf)
+        } else {
+            &self.pool.blocks[buf.0 as usize]
+        }
+    }
+
+    pub fn piece(&self, part: BufRef) -> Piece {
+        Piece::new(self.memory(part.buf).clone(), part.offset, part.bytes)
+    }
+
+    pub fn slice(&self, part: BufRef) -> &[u8] {
+        self.memory(part.buf)
+            .slice(part.offset as usize, part.bytes as usize)
+    }
+
+    /// Backs a handle anew, with the same contents.
+    pub fn renew(&mut self, buf: Buf) {
+        if buf.0 >= Buf::USER {
+            self.users.renew(buf);
+        } else {
+            let memory = &mut self.pool.blocks[buf.0 as usize];
+            *memory = memory.duplicate();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool() -> PoolMemory {
+        PoolMemory::new(Pool { small: 2, large: 1 })
+    }
+
+    #[test]
+    fn blocks_are_aligned_and_zero() {
+        for bytes in [1, 512, 4096, 65536, 1 << 20] {
+            let memory = Memory::new(bytes);
+            assert_eq!(memory.at(0, bytes) as usize % ALIGNMENT, 0);
+            assert!(memory.slice(0, bytes).iter().all(|b| *b == 0));
+        }
+    }
+
+    #[test]
+    fn renewing_a_handle_leaves_the_old_block_to_its_holder() {
+        let (mut pool, mut users) = (pool(), UserMemory::new(1 << 20));
+        let mut handles = Handles {
+            pool: &mut pool,
+            users: &mut users,
+        };
+        handles.memory(Buf(1)).fill(0, &[7; 4096]);
+        let late = handles.piece(BufRef::new(Buf(1), 0, 4096));
+        handles.renew(Buf(1));
+        late.memory.fill(0, &[9; 4096]);
+        assert!(
+            handles
+                .slice(BufRef::new(Buf(1), 0, 4096))
+                .iter()
+                .all(|b| *b == 7)
+        );
+    }
+
+    #[test]
+    fn user_memory_stays_within_its_budget_and_is_reused() {
+        let mut users = UserMemory::new(64 * 1024);
+        let first = users.allocate(40_000).expect("within the budget");
+        assert!(users.allocate(4096).is_none(), "40,000 bytes take 64 KiB");
+        users.release(first);
+        let small: Vec<_> = (0..16)
+            .map(|_| users.allocate(4096).expect("room again"))
+            .collect();
+        assert!(users.allocate(1).is_none());
+        assert_eq!(users.held(), 64 * 1024);
+        small.into_iter().for_each(|buf| users.release(buf));
+        assert!(users.allocate(65_536).is_some());
+        assert!(UserMemory::new(4096).allocate(8192).is_none());
+    }
+
+    #[test]
+    fn a_block_still_held_by_an_operation_is_not_reused() {
+        let mut users = UserMemory::new(8192);
+        let buf = users.allocate(4096).expect("room");
+        let late = users.memory(buf.buf).clone();
+        users.release(buf);
+        let next = users.allocate(4096).expect("room");
+        assert_ne!(users.memory(next.buf).at(0, 1), late.at(0, 1));
+    }
+
+    #[test]
+    fn advancing_drops_what_is_done() {
+        let memory = Memory::new(4096);
+        let mut pieces = vec![
+            Piece::new(memory.clone(), 0, 100),
+            Piece::new(memory, 100, 50),
+        ];
+        advance(&mut pieces, 120);
+        assert_eq!(
+            (pieces.len(), pieces[0].offset, pieces[0].bytes),
+            (1, 120, 30)
+        );
+        advance(&mut pieces, 30);
+        assert!(pieces.is_empty());
+    }
+}
