@@ -1,0 +1,280 @@
+//! Which instructions serve: the choice, made once from the CPU, and the calls that follow it.
+//!
+//! A body (see `body`) is compiled three times: for words, for AVX2 and for AVX-512 with GFNI. A [`Kernels`] of a level
+//! exists only where the CPU has that level's features; all `unsafe` of the levels rests on it.
+
+mod body;
+mod vector;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub(crate) use body::{DOT_TARGETS, Term};
+
+use crate::{crc, gf};
+
+/// Alignment that streamed stores of every level are content with.
+const STREAM_ALIGNMENT: usize = 64;
+
+/// Bytes of all buffers of a call from which [`Store::Auto`] streams.
+const STREAM_BYTES: usize = 2 << 20;
+
+/// Where a kernel's targets go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Store {
+    /// Past the caches if the call's buffers are too large to stay in them together anyway, else into them.
+    #[default]
+    Auto,
+    /// Into the caches: somebody reads the targets soon.
+    Cached,
+    /// Past the caches to memory: saves reading the targets' old contents, and room. Targets that are not aligned to 64
+    /// bytes go into the caches all the same.
+    Streamed,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Level {
+    Portable,
+    Avx2,
+    Avx512,
+}
+
+#[cfg(target_arch = "x86_64")]
+mod cpu {
+    /// AVX2 comes before AVX-512 on every CPU, so that a level includes those below it.
+    pub(super) fn has_avx512() -> bool {
+        has_avx2()
+            && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("gfni")
+    }
+
+    pub(super) fn has_avx2() -> bool {
+        is_x86_feature_detected!("avx2")
+    }
+
+    pub(super) fn has_crc() -> bool {
+        is_x86_feature_detected!("sse4.2")
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod cpu {
+    pub(super) fn has_avx512() -> bool {
+        false
+    }
+
+    pub(super) fn has_avx2() -> bool {
+        false
+    }
+
+    pub(super) fn has_crc() -> bool {
+        false
+    }
+}
+
+/// A choice of instructions, and where targets go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kernels {
+    /// Only of levels that this CPU has; the constructors see to it.
+    level: Level,
+    /// The CPU has an instruction for CRC-32C, and it may be used.
+    crc_instruction: bool,
+    store: Store,
+}
+
+impl Kernels {
+    /// Plain integer instructions, on any CPU.
+    pub const fn portable() -> Kernels {
+        Kernels {
+            level: Level::Portable,
+            crc_instruction: false,
+            store: Store::Auto,
+        }
+    }
+
+    /// The fastest that this CPU has. Cheap enough to call each time: the CPU is asked only once a process.
+    pub fn detect() -> Kernels {
+        let level = if cpu::has_avx512() {
+            Level::Avx512
+        } else if cpu::has_avx2() {
+            Level::Avx2
+        } else {
+            Level::Portable
+        };
+        Kernels {
+            level,
+            crc_instruction: cpu::has_crc(),
+            store: Store::Auto,
+        }
+    }
+
+    /// All that this CPU has, the slowest first: what tests compare.
+    pub fn available() -> Vec<Kernels> {
+        let fastest = Kernels::detect();
+        let mut all = vec![Kernels::portable()];
+        if fastest.level == Level::Avx512 {
+            all.push(Kernels {
+                level: Level::Avx2,
+                ..fastest
+            });
+        }
+        if fastest != Kernels::portable() {
+            all.push(fastest);
+        }
+        all
+    }
+
+    /// The same instructions with another place for the targets.
+    pub const fn with_store(self, store: Store) -> Kernels {
+        Kernels { store, ..self }
+    }
+
+    /// The instructions' name, for reports.
+    pub const fn name(self) -> &'static str {
+        match self.level {
+            Level::Portable => "portable",
+            Level::Avx2 => "avx2",
+            Level::Avx512 => "avx512+gfni",
+        }
+    }
+
+    /// CRC-32C; see [`crate::crc32c`].
+    pub fn crc32c(self, before: u32, bytes: &[u8]) -> u32 {
+        #[cfg(target_arch = "x86_64")]
+        if self.crc_instruction {
+            // SAFETY: the flag is set only where the CPU has SSE4.2.
+            return unsafe { crc::by_instruction(before, bytes) };
+        }
+        crc::by_tables(before, bytes)
+    }
+
+    /// `target = sum of sources`; zeros if there are none.
+    ///
+    /// # Panics
+    /// If lengths differ.
+    pub fn xor(self, sources: &[&[u8]], target: &mut [u8]) {
+        assert_lengths(sources, target.len());
+        if sources.is_empty() {
+            return target.fill(0);
+        }
+        let stream = self.streams(sources.len() + 1, &[&*target]);
+        // SAFETY: a level exists only where the CPU has its features, lengths were asserted, `streams` saw to alignment.
+        unsafe { levels::xor(self.level, stream, sources, target) }
+    }
+
+    /// `p = sum of sources`, `q = sum of 2^k sources[k]`; zeros if there are none.
+    ///
+    /// # Panics
+    /// If lengths differ, or with more sources than the field has coefficients.
+    pub fn pq(self, sources: &[&[u8]], p: &mut [u8], q: &mut [u8]) {
+        assert_lengths(sources, p.len());
+        assert_eq!(p.len(), q.len(), "P and Q are of one length");
+        assert!(
+            sources.len() <= gf::ORDER as usize,
+            "coefficients in Q are distinct"
+        );
+        if sources.is_empty() {
+            p.fill(0);
+            return q.fill(0);
+        }
+        let stream = self.streams(sources.len() + 2, &[&*p, &*q]);
+        // SAFETY: as in `xor`.
+        unsafe { levels::pq(self.level, stream, sources, p, q) }
+    }
+
+    /// `targets[t] = sum of coefficients[t] * source`, for one to [`DOT_TARGETS`] targets.
+    pub(crate) fn dot(self, terms: &[Term], targets: &mut [&mut [u8]]) {
+        let length = targets[0].len();
+        assert!(
+            (1..=DOT_TARGETS).contains(&targets.len()),
+            "the sums fit the registers"
+        );
+        assert!(
+            targets.iter().all(|target| target.len() == length),
+            "targets are of one length"
+        );
+        assert!(
+            terms.iter().all(|term| term.source.len() == length),
+            "sources are as long as targets"
+        );
+        let stream = self.streams(terms.len() + targets.len(), targets);
+        // SAFETY: as in `xor`.
+        unsafe { levels::dot(self.level, stream, terms, targets) }
+    }
+
+    /// Whether targets are to go past the caches, in a call of so many buffers in all.
+    fn streams<T: AsRef<[u8]>>(self, buffers: usize, targets: &[T]) -> bool {
+        let wanted = match self.store {
+            Store::Auto => buffers * targets[0].as_ref().len() >= STREAM_BYTES,
+            Store::Cached => false,
+            Store::Streamed => true,
+        };
+        let aligned = |target: &T| {
+            target
+                .as_ref()
+                .as_ptr()
+                .addr()
+                .is_multiple_of(STREAM_ALIGNMENT)
+        };
+        wanted && targets.iter().all(aligned)
+    }
+}
+
+fn assert_lengths(sources: &[&[u8]], length: usize) {
+    assert!(
+        sources.iter().all(|source| source.len() == length),
+        "sources are as long as targets"
+    );
+}
+
+/// The bodies, compiled for each level's features.
+mod levels {
+    use super::body;
+    use super::vector::Word;
+    #[cfg(target_arch = "x86_64")]
+    use super::x86::{Avx2, Avx512};
+    use super::{Level, Term};
+
+    /// Makes of a body a function for each level and way of storing, and one that calls the right one. The numbers are
+    /// the registers a step computes.
+    macro_rules! for_levels {
+        ($name:ident($($argument:ident: $type:ty),+), $words:literal, $avx2:literal, $avx512:literal) => {
+            /// # Safety
+            /// The CPU has the level's features; all lengths are equal; if `stream`, targets are aligned to 64 bytes.
+            pub(super) unsafe fn $name(level: Level, stream: bool, $($argument: $type),+) {
+                #[cfg(target_arch = "x86_64")]
+                #[target_feature(enable = "avx2")]
+                fn avx2<const STREAM: bool>($($argument: $type),+) {
+                    // SAFETY: this function has the register's features; the rest is its caller's promise.
+                    unsafe { body::$name::<Avx2, $avx2, STREAM>($($argument),+) }
+                }
+
+                #[cfg(target_arch = "x86_64")]
+                #[target_feature(enable = "avx512f,avx512bw,gfni")]
+                fn avx512<const STREAM: bool>($($argument: $type),+) {
+                    // SAFETY: this function has the register's features; the rest is its caller's promise.
+                    unsafe { body::$name::<Avx512, $avx512, STREAM>($($argument),+) }
+                }
+
+                // SAFETY: the caller's promises.
+                unsafe {
+                    match (level, stream) {
+                        #[cfg(target_arch = "x86_64")]
+                        (Level::Avx2, false) => avx2::<false>($($argument),+),
+                        #[cfg(target_arch = "x86_64")]
+                        (Level::Avx2, true) => avx2::<true>($($argument),+),
+                        #[cfg(target_arch = "x86_64")]
+                        (Level::Avx512, false) => avx512::<false>($($argument),+),
+                        #[cfg(target_arch = "x86_64")]
+                        (Level::Avx512, true) => avx512::<true>($($argument),+),
+                        _ => body::$name::<Word, $words, false>($($argument),+),
+                    }
+                }
+            }
+        };
+    }
+
+    for_levels!(xor(sources: &[&[u8]], target: &mut [u8]), 8, 4, 2);
+    for_levels!(pq(sources: &[&[u8]], p: &mut [u8], q: &mut [u8]), 4, 4, 4);
+    for_levels!(dot(terms: &[Term], targets: &mut [&mut [u8]]), 4, 2, 2);
+}

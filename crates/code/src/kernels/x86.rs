@@ -1,0 +1,164 @@
+//! The vector registers of x86-64: AVX2, and AVX-512 with the Galois-field instructions.
+
+use std::arch::x86_64::*;
+
+use super::vector::Vector;
+use crate::gf::{MATRICES, NIBBLES};
+
+/// 32 lanes; products from look-ups of nibbles (Plank, Greenan and Miller, "Screaming fast Galois field arithmetic using
+/// Intel SIMD instructions", FAST 2013). Needs AVX2.
+#[derive(Clone, Copy)]
+pub(super) struct Avx2(__m256i);
+
+impl Vector for Avx2 {
+    const BYTES: usize = 32;
+    /// The low nibbles and the high ones.
+    type Prepared = (__m256i, __m256i);
+
+    #[inline(always)]
+    unsafe fn zero() -> Avx2 {
+        // SAFETY: AVX2 is the caller's promise.
+        Avx2(unsafe { _mm256_setzero_si256() })
+    }
+
+    #[inline(always)]
+    unsafe fn load(bytes: &[u8], at: usize) -> Avx2 {
+        debug_assert!(at + Self::BYTES <= bytes.len());
+        // SAFETY: AVX2 and room within the slice are the caller's promise; the load need not be aligned.
+        Avx2(unsafe { _mm256_loadu_si256(bytes.as_ptr().add(at).cast()) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, bytes: &mut [u8], at: usize) {
+        debug_assert!(at + Self::BYTES <= bytes.len());
+        // SAFETY: AVX2 and room within the slice are the caller's promise; the store need not be aligned.
+        unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().add(at).cast(), self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn stream(self, bytes: &mut [u8], at: usize) {
+        debug_assert!(at + Self::BYTES <= bytes.len());
+        // SAFETY: AVX2, room within the slice and alignment are the caller's promise, who fences before returning.
+        unsafe { _mm256_stream_si256(bytes.as_mut_ptr().add(at).cast(), self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn fence() {
+        // SAFETY: every x86-64 has it.
+        unsafe { _mm_sfence() }
+    }
+
+    #[inline(always)]
+    unsafe fn xor(self, other: Avx2) -> Avx2 {
+        // SAFETY: AVX2 is the caller's promise.
+        Avx2(unsafe { _mm256_xor_si256(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn double(self) -> Avx2 {
+        // SAFETY: AVX2 is the caller's promise.
+        unsafe {
+            let carries = _mm256_cmpgt_epi8(_mm256_setzero_si256(), self.0);
+            let reduction = _mm256_and_si256(carries, _mm256_set1_epi8(0x1d));
+            Avx2(_mm256_xor_si256(_mm256_add_epi8(self.0, self.0), reduction))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn prepare(self) -> (__m256i, __m256i) {
+        // SAFETY: AVX2 is the caller's promise.
+        unsafe {
+            let mask = _mm256_set1_epi8(15);
+            let high = _mm256_and_si256(_mm256_srli_epi64::<4>(self.0), mask);
+            (_mm256_and_si256(self.0, mask), high)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add_product(self, (low, high): (__m256i, __m256i), coefficient: u8) -> Avx2 {
+        let table = NIBBLES[usize::from(coefficient)].as_ptr();
+        // SAFETY: AVX2 is the caller's promise; a table has 32 bytes, two loads of 16.
+        unsafe {
+            let lows = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.cast()));
+            let highs = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.add(16).cast()));
+            let low_products = _mm256_shuffle_epi8(lows, low);
+            let high_products = _mm256_shuffle_epi8(highs, high);
+            Avx2(_mm256_xor_si256(
+                self.0,
+                _mm256_xor_si256(low_products, high_products),
+            ))
+        }
+    }
+}
+
+/// 64 lanes; a product is one instruction that applies the coefficient's bit matrix. Needs AVX-512 F and BW and GFNI.
+#[derive(Clone, Copy)]
+pub(super) struct Avx512(__m512i);
+
+impl Vector for Avx512 {
+    const BYTES: usize = 64;
+    type Prepared = __m512i;
+
+    #[inline(always)]
+    unsafe fn zero() -> Avx512 {
+        // SAFETY: AVX-512 is the caller's promise.
+        Avx512(unsafe { _mm512_setzero_si512() })
+    }
+
+    #[inline(always)]
+    unsafe fn load(bytes: &[u8], at: usize) -> Avx512 {
+        debug_assert!(at + Self::BYTES <= bytes.len());
+        // SAFETY: AVX-512 and room within the slice are the caller's promise; the load need not be aligned.
+        Avx512(unsafe { _mm512_loadu_si512(bytes.as_ptr().add(at).cast()) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, bytes: &mut [u8], at: usize) {
+        debug_assert!(at + Self::BYTES <= bytes.len());
+        // SAFETY: AVX-512 and room within the slice are the caller's promise; the store need not be aligned.
+        unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().add(at).cast(), self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn stream(self, bytes: &mut [u8], at: usize) {
+        debug_assert!(at + Self::BYTES <= bytes.len());
+        // SAFETY: AVX-512, room within the slice and alignment are the caller's promise, who fences before returning.
+        unsafe { _mm512_stream_si512(bytes.as_mut_ptr().add(at).cast(), self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn fence() {
+        // SAFETY: every x86-64 has it.
+        unsafe { _mm_sfence() }
+    }
+
+    #[inline(always)]
+    unsafe fn xor(self, other: Avx512) -> Avx512 {
+        // SAFETY: AVX-512 is the caller's promise.
+        Avx512(unsafe { _mm512_xor_si512(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn double(self) -> Avx512 {
+        // SAFETY: AVX-512 with GFNI is the caller's promise.
+        unsafe {
+            let matrix = _mm512_set1_epi64(MATRICES[2].cast_signed());
+            Avx512(_mm512_gf2p8affine_epi64_epi8::<0>(self.0, matrix))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn prepare(self) -> __m512i {
+        self.0
+    }
+
+    #[inline(always)]
+    unsafe fn add_product(self, source: __m512i, coefficient: u8) -> Avx512 {
+        let matrix = MATRICES[usize::from(coefficient)].cast_signed();
+        // SAFETY: AVX-512 with GFNI is the caller's promise.
+        unsafe {
+            let product = _mm512_gf2p8affine_epi64_epi8::<0>(source, _mm512_set1_epi64(matrix));
+            Avx512(_mm512_xor_si512(self.0, product))
+        }
+    }
+}
