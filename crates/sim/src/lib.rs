@@ -1,1 +1,18 @@
-//! To be written.
+//! The simulated world: the real engine in virtual time, on disks that fail, under an oracle.
+//!
+//! [`world::World`] is the event heap with an engine in its middle; [`disk`] and [`fault`] are what it runs on;
+//! [`oracle`] knows what every sector may hold; [`swarm`] makes a whole run from one seed and [`crash`] enumerates what
+//! a power cut may leave. All of it is deterministic: a seed is a run.
+#![forbid(unsafe_code)]
+
+pub mod compute;
+pub mod crash;
+pub mod digest;
+pub mod disk;
+pub mod fault;
+pub mod image;
+pub mod invariant;
+pub mod memory;
+pub mod payload;
+pub mod rng;
+pub mod world;

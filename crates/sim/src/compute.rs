@@ -1,0 +1,145 @@
+//! Computations on the simulated memory, by the real kernels.
+
+use crate::memory::BufferTable;
+use crate::payload::Payload;
+use restripe_array::{Compute, ComputeOp, Guilty, Verdict};
+use restripe_code::{Located, crc32c, linear, locate};
+
+/// Does what is asked, as of now. The references were checked before.
+pub fn perform(compute: &Compute, payload: Payload, memory: &mut BufferTable) -> Verdict {
+    if payload == Payload::None {
+        return without_data(compute.op);
+    }
+    match compute.op {
+        ComputeOp::Linear => combine(compute, memory),
+        ComputeOp::Checksum => Verdict::Checksum(crc32c(0, memory.get(compute.sources[0]))),
+        ComputeOp::Compare => compare(compute, memory),
+        ComputeOp::Locate => verdict(locate(
+            memory.get(compute.sources[0]),
+            memory.get(compute.sources[1]),
+        )),
+    }
+}
+
+/// Without data everything agrees.
+fn without_data(op: ComputeOp) -> Verdict {
+    match op {
+        ComputeOp::Linear => Verdict::Done,
+        ComputeOp::Checksum => Verdict::Checksum(0),
+        ComputeOp::Compare | ComputeOp::Locate => Verdict::Equal,
+    }
+}
+
+fn combine(compute: &Compute, memory: &mut BufferTable) -> Verdict {
+    let length = |output: &restripe_array::LinearOutput| memory.get(output.target).len();
+    let mut made: Vec<Vec<u8>> = compute
+        .outputs
+        .iter()
+        .map(|output| vec![0; length(output)])
+        .collect();
+    let sources: Vec<&[u8]> = compute
+        .sources
+        .iter()
+        .map(|source| memory.get(*source))
+        .collect();
+    let coefficients: Vec<&[u8]> = compute
+        .outputs
+        .iter()
+        .map(|output| &output.coefficients[..])
+        .collect();
+    let mut targets: Vec<&mut [u8]> = made.iter_mut().map(|target| &mut target[..]).collect();
+    linear(&sources, &coefficients, &mut targets);
+    for (output, bytes) in compute.outputs.iter().zip(&made) {
+        memory.get_mut(output.target).copy_from_slice(bytes);
+    }
+    Verdict::Done
+}
+
+fn compare(compute: &Compute, memory: &BufferTable) -> Verdict {
+    let equal = memory.get(compute.sources[0]) == memory.get(compute.sources[1]);
+    if equal {
+        Verdict::Equal
+    } else {
+        Verdict::Differ
+    }
+}
+
+fn verdict(located: Located) -> Verdict {
+    match located {
+        Located::Clean => Verdict::Equal,
+        Located::Data { exponent } => Verdict::Guilty(Guilty::Data { exponent }),
+        Located::P => Verdict::Guilty(Guilty::P),
+        Located::Q => Verdict::Guilty(Guilty::Q),
+        Located::Ambiguous => Verdict::Ambiguous,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use restripe_array::{Buf, BufRef, LinearOutput, Pool, Tag};
+
+    fn reference(buf: u32) -> BufRef {
+        BufRef::new(Buf(buf), 0, 512)
+    }
+
+    fn compute(op: ComputeOp, sources: &[u32], outputs: Vec<LinearOutput>) -> Compute {
+        Compute {
+            tag: Tag(1),
+            op,
+            sources: sources.iter().map(|buf| reference(*buf)).collect(),
+            outputs,
+        }
+    }
+
+    fn memory(values: &[u8]) -> BufferTable {
+        let mut memory = BufferTable::new(Payload::Tokens, Pool { small: 8, large: 0 });
+        for (buf, value) in values.iter().enumerate() {
+            memory.get_mut(reference(buf as u32)).fill(*value);
+        }
+        memory
+    }
+
+    #[test]
+    fn parity_and_syndromes_on_tokens() {
+        let mut memory = memory(&[0x11, 0x22]);
+        let output = |target, coefficients: &[u8]| LinearOutput {
+            target: reference(target),
+            coefficients: coefficients.to_vec(),
+        };
+        let both = compute(
+            ComputeOp::Linear,
+            &[0, 1],
+            vec![output(2, &[1, 1]), output(3, &[1, 2])],
+        );
+        assert_eq!(perform(&both, Payload::Tokens, &mut memory), Verdict::Done);
+        assert_eq!(
+            (memory.get(reference(2))[0], memory.get(reference(3))[0]),
+            (0x33, 0x55)
+        );
+        // The error 0x11 in data cell 1 enters P as it is and Q doubled.
+        memory.get_mut(reference(4)).fill(0x11);
+        memory.get_mut(reference(5)).fill(0x22);
+        let guilty = compute(ComputeOp::Locate, &[4, 5], Vec::new());
+        let expected = Verdict::Guilty(Guilty::Data { exponent: 1 });
+        assert_eq!(perform(&guilty, Payload::Tokens, &mut memory), expected);
+    }
+
+    #[test]
+    fn comparison_and_checksum() {
+        let mut memory = memory(&[7, 7, 8]);
+        let mut ask = |op, sources: &[u32]| {
+            perform(
+                &compute(op, sources, Vec::new()),
+                Payload::Tokens,
+                &mut memory,
+            )
+        };
+        assert_eq!(ask(ComputeOp::Compare, &[0, 1]), Verdict::Equal);
+        assert_eq!(ask(ComputeOp::Compare, &[0, 2]), Verdict::Differ);
+        assert_eq!(
+            ask(ComputeOp::Checksum, &[0]),
+            Verdict::Checksum(crc32c(0, &[7; 8]))
+        );
+    }
+}

@@ -1,0 +1,232 @@
+//! The memory behind buffer handles: the engine's pool and the requests' own.
+//!
+//! An operation that was given up on ([`restripe_array::Action::Detach`]) keeps what its handles named in a [`Private`]
+//! copy, so its late completion scribbles on nothing.
+
+use crate::payload::Payload;
+use restripe_array::{Buf, BufRef, LARGE_BYTES, Pool, SECTOR_BYTES, SMALL_BYTES, Segment};
+use std::fmt;
+
+/// What a handle stands for, at the payload's scale.
+pub struct BufferTable {
+    payload: Payload,
+    pool: Pool,
+    small: Vec<u8>,
+    large: Vec<u8>,
+    user: Vec<Option<UserBuffer>>,
+    free: Vec<u32>,
+}
+
+struct UserBuffer {
+    bytes: u32,
+    contents: Vec<u8>,
+}
+
+/// The memory of a detached operation: one part for each of its segments.
+pub type Private = Vec<Vec<u8>>;
+
+/// A reference that names no memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BadBuffer {
+    Unaligned(BufRef),
+    /// Beyond the end of its buffer.
+    TooLong {
+        reference: BufRef,
+        bytes: u32,
+    },
+    /// No such pool buffer, or a request's buffer after its reply.
+    Unknown(BufRef),
+}
+
+impl fmt::Display for BadBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadBuffer::Unaligned(reference) => {
+                write!(f, "{reference:?} does not cover whole sectors")
+            }
+            BadBuffer::TooLong { reference, bytes } => {
+                write!(f, "{reference:?} exceeds the buffer's {bytes} bytes")
+            }
+            BadBuffer::Unknown(reference) => write!(f, "{reference:?} names no memory"),
+        }
+    }
+}
+
+impl BufferTable {
+    pub fn new(payload: Payload, pool: Pool) -> BufferTable {
+        BufferTable {
+            payload,
+            pool,
+            small: vec![0; payload.scaled(SMALL_BYTES) * pool.small as usize],
+            large: vec![0; payload.scaled(LARGE_BYTES) * pool.large as usize],
+            user: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Memory for a request of `bytes` bytes.
+    pub fn allocate(&mut self, bytes: u32) -> Buf {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.user.push(None);
+            self.user.len() as u32 - 1
+        });
+        let contents = vec![0; self.payload.scaled(bytes)];
+        self.user[index as usize] = Some(UserBuffer { bytes, contents });
+        Buf(Buf::USER + index)
+    }
+
+    /// Gives a request's memory back.
+    pub fn release(&mut self, buf: Buf) {
+        let index = buf.0 - Buf::USER;
+        assert!(
+            self.user[index as usize].take().is_some(),
+            "a buffer is released once"
+        );
+        self.free.push(index);
+    }
+
+    /// Whether `reference` names memory.
+    pub fn check(&self, reference: BufRef) -> Result<(), BadBuffer> {
+        let sector = SECTOR_BYTES as u32;
+        if !reference.offset.is_multiple_of(sector) || !reference.bytes.is_multiple_of(sector) {
+            return Err(BadBuffer::Unaligned(reference));
+        }
+        let bytes = self
+            .bytes_of(reference.buf)
+            .ok_or(BadBuffer::Unknown(reference))?;
+        if reference.offset.saturating_add(reference.bytes) > bytes {
+            return Err(BadBuffer::TooLong { reference, bytes });
+        }
+        Ok(())
+    }
+
+    fn bytes_of(&self, buf: Buf) -> Option<u32> {
+        if buf.0 >= Buf::USER {
+            let slot = self.user.get((buf.0 - Buf::USER) as usize)?;
+            return slot.as_ref().map(|buffer| buffer.bytes);
+        }
+        (buf.0 < self.pool.small + self.pool.large).then(|| self.pool.bytes_of(buf))
+    }
+
+    /// The contents behind a reference. It was checked before.
+    pub fn get(&self, reference: BufRef) -> &[u8] {
+        let (from, to) = self.span(reference);
+        match self.place(reference.buf) {
+            Place::Small => &self.small[from..to],
+            Place::Large => &self.large[from..to],
+            Place::User(index) => {
+                &self.user[index]
+                    .as_ref()
+                    .expect("checked at submission")
+                    .contents[from..to]
+            }
+        }
+    }
+
+    pub fn get_mut(&mut self, reference: BufRef) -> &mut [u8] {
+        let (from, to) = self.span(reference);
+        match self.place(reference.buf) {
+            Place::Small => &mut self.small[from..to],
+            Place::Large => &mut self.large[from..to],
+            Place::User(index) => {
+                &mut self.user[index]
+                    .as_mut()
+                    .expect("checked at submission")
+                    .contents[from..to]
+            }
+        }
+    }
+
+    /// A copy of what an operation's handles name now: its own from here on.
+    pub fn detach(&self, segments: &[Segment]) -> Private {
+        let part = |segment: &Segment| match segment {
+            Segment::Buf(reference) => self.get(*reference).to_vec(),
+            Segment::Page(_) | Segment::Zero(_) => Vec::new(),
+        };
+        segments.iter().map(part).collect()
+    }
+
+    fn place(&self, buf: Buf) -> Place {
+        if buf.0 >= Buf::USER {
+            Place::User((buf.0 - Buf::USER) as usize)
+        } else if buf.0 < self.pool.small {
+            Place::Small
+        } else {
+            Place::Large
+        }
+    }
+
+    /// Where a reference lies in its store, at the payload's scale.
+    fn span(&self, reference: BufRef) -> (usize, usize) {
+        let base = match self.place(reference.buf) {
+            Place::Small => self.payload.scaled(SMALL_BYTES) * reference.buf.0 as usize,
+            Place::Large => {
+                self.payload.scaled(LARGE_BYTES) * (reference.buf.0 - self.pool.small) as usize
+            }
+            Place::User(_) => 0,
+        };
+        let from = base + self.payload.scaled(reference.offset);
+        (from, from + self.payload.scaled(reference.bytes))
+    }
+}
+
+enum Place {
+    Small,
+    Large,
+    User(usize),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> BufferTable {
+        BufferTable::new(Payload::Tokens, Pool { small: 2, large: 1 })
+    }
+
+    #[test]
+    fn handles_name_separate_memory() {
+        let mut table = table();
+        let user = table.allocate(1024);
+        let all = [Buf(0), Buf(1), Buf(2), user].map(|buf| BufRef::new(buf, 512, 512));
+        for (i, reference) in all.iter().enumerate() {
+            table.check(*reference).expect("within its buffer");
+            table.get_mut(*reference).fill(i as u8 + 1);
+        }
+        for (i, reference) in all.iter().enumerate() {
+            assert_eq!(table.get(*reference), [i as u8 + 1; 8]);
+        }
+        assert_eq!(table.get(BufRef::new(Buf(0), 0, 512)), [0; 8]);
+    }
+
+    #[test]
+    fn bad_references_are_told_apart() {
+        let mut table = table();
+        let user = table.allocate(512);
+        let unaligned = BufRef::new(Buf(0), 100, 512);
+        assert_eq!(table.check(unaligned), Err(BadBuffer::Unaligned(unaligned)));
+        let long = BufRef::new(Buf(1), 512, 4096);
+        assert_eq!(
+            table.check(long),
+            Err(BadBuffer::TooLong {
+                reference: long,
+                bytes: 4096
+            })
+        );
+        let beyond = BufRef::new(Buf(3), 0, 512);
+        assert_eq!(table.check(beyond), Err(BadBuffer::Unknown(beyond)));
+        table.release(user);
+        let released = BufRef::new(user, 0, 512);
+        assert_eq!(table.check(released), Err(BadBuffer::Unknown(released)));
+    }
+
+    #[test]
+    fn detached_memory_keeps_its_contents() {
+        let mut table = table();
+        let reference = BufRef::new(Buf(0), 0, 512);
+        table.get_mut(reference).fill(7);
+        let private = table.detach(&[Segment::Zero(512), Segment::Buf(reference)]);
+        table.get_mut(reference).fill(9);
+        assert_eq!(private, vec![Vec::new(), vec![7; 8]]);
+    }
+}
