@@ -369,6 +369,8 @@ pub enum CommandError {
     NoArray,
     /// Two members claim one place: a clone.
     Clone(Member, Member),
+    /// These two were started apart from each other and went different ways: only one side can be kept.
+    Split(Member, Member),
     /// Members of two different arrays.
     Foreign(Member),
     /// Too few of the current members: present, needed for a start that cannot be challenged.

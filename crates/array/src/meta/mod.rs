@@ -1,1 +1,88 @@
-//! What the engine keeps on its members: superblocks, map pages, log records. Encoding and decoding only.
+//! What the engine keeps on its members: superblocks, map pages, log records. Encoding, decoding, and the two pure
+//! procedures around them: [`create`](create::create) and [`choose`](choose::choose).
+//!
+//! `docs/format.md` describes every byte. Decoding is total: whatever the bytes are, it ends in a value whose every
+//! field is in range, or in a [`MetaError`].
+
+mod bytes;
+pub mod choose;
+pub mod crc;
+pub mod create;
+pub mod log;
+pub mod pages;
+mod rules;
+pub mod superblock;
+#[cfg(test)]
+mod testing;
+
+use crate::layout::GeometryError;
+use core::fmt;
+
+pub use choose::{Candidate, Choice, choose};
+pub use create::{Content, CreateError, CreateOptions, Creation, Init, create};
+pub use log::LogRecord;
+pub use pages::{MapKind, PageView};
+pub use superblock::{
+    MemberEntry, MemberRole, Placement, Region, RegionKind, Superblock, TaskRecord, WriteHole,
+};
+
+/// The format version that this code writes. A reader refuses another major version and takes any minor one.
+pub const FORMAT_MAJOR: u16 = 1;
+pub const FORMAT_MINOR: u16 = 0;
+
+/// Why bytes from a member are not the structure that was looked for, or a structure cannot be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MetaError {
+    /// The magic is not there: blank, or something else.
+    NotFound,
+    /// Fewer bytes than the structure has.
+    Truncated { bytes: u64, needs: u64 },
+    /// The checksum does not match: torn, rotten or scribbled on.
+    Checksum { stored: u32, computed: u32 },
+    /// Written by a version that this one cannot read.
+    Version { major: u16, supported: u16 },
+    /// Uses features that this version does not know and must not ignore.
+    Features { unknown: u64 },
+    /// It belongs to another array.
+    OtherArray,
+    /// A good page in the wrong place: of another map, or of another part of it.
+    Misplaced,
+    /// A field holds what it never may.
+    Field { name: &'static str, value: u64 },
+    /// No layout can be made of its geometry.
+    Geometry(GeometryError),
+    /// The structure does not fit into its place.
+    TooLarge { what: &'static str, count: u64, limit: u64 },
+}
+
+impl fmt::Display for MetaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MetaError::NotFound => f.write_str("no Restripe metadata here"),
+            MetaError::Truncated { bytes, needs } => {
+                write!(f, "{bytes} bytes of metadata where {needs} are needed")
+            }
+            MetaError::Checksum { stored, computed } => {
+                write!(f, "checksum is {stored:08x}, contents give {computed:08x}")
+            }
+            MetaError::Version { major, supported } => {
+                write!(f, "format version {major}; this program reads version {supported}")
+            }
+            MetaError::Features { unknown } => {
+                write!(f, "uses features this program does not know (bits {unknown:#x})")
+            }
+            MetaError::OtherArray => f.write_str("metadata of another array"),
+            MetaError::Misplaced => f.write_str("a metadata page that belongs elsewhere"),
+            MetaError::Field { name, value } => write!(f, "field {name} cannot be {value}"),
+            MetaError::Geometry(error) => error.fmt(f),
+            MetaError::TooLarge { what, count, limit } => {
+                write!(f, "{count} {what}; at most {limit} fit")
+            }
+        }
+    }
+}
+
+/// Shorthand for the commonest refusal.
+fn field<T>(name: &'static str, value: u64) -> Result<T, MetaError> {
+    Err(MetaError::Field { name, value })
+}

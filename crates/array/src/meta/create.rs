@@ -1,0 +1,762 @@
+//! How an array comes into being: which regions its members get, and every metadata page that is written to them.
+//!
+//! Pure: it computes writes, the caller does them. The same arithmetic serves real disks and members of a few hundred
+//! sectors, as tests like them.
+
+use super::pages::{self, BITS_PER_PAGE, HOMES_SECTORS, MapKind, WORDS_PER_PAGE};
+use super::superblock::{MEMBERS_MAX, SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_SECTORS};
+use super::{
+    MemberEntry, MemberRole, MetaError, Placement, Region, RegionKind, Superblock, TaskRecord,
+    WriteHole,
+};
+use crate::contract::{MemberInfo, Page, TaskKind, zeroed_page};
+use crate::layout::{Geometry, GeometryError, Layout, Level};
+use crate::units::{PAGE_SECTORS, SECTOR_BYTES, Uuid};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// The smallest log holds one record of the largest slice, and room to turn around in.
+pub const LOG_SECTORS_MIN: u64 = 160;
+/// The largest log that is made unasked: 4 MiB.
+pub const LOG_SECTORS_MAX: u64 = 8192;
+/// Pages of the list of lost extents.
+const LOST_PAGES: u64 = 4;
+/// The most pages of the written and the intent map.
+const MAP_PAGES_MAX: u64 = 4;
+/// Where data starts at the latest, unless asked for: 4 MiB.
+const DATA_START_MAX: u64 = 8192;
+/// Where it starts at the latest without a log: 1 MiB.
+const DATA_START_MAX_UNLOGGED: u64 = 2048;
+/// A map bit covers this much array data or more, unless the array is small: 1 MiB.
+const MAP_BIT_SECTORS_MIN: u64 = 2048;
+/// A small array still has this many bits in its maps.
+const MAP_BITS_WANTED: u64 = 64;
+/// One page of the intent map must do while a bit covers no more than this: 64 MiB.
+const INTENT_BIT_SECTORS_MAX: u64 = 131_072;
+
+/// What the members hold to begin with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Init {
+    /// Ready at once; space never written reads as zeros.
+    #[default]
+    Written,
+    /// Data is what it is; a resync makes the redundancy match.
+    Sync,
+    /// All set data is zeroed now.
+    Zero,
+    /// The members are said to be in step already.
+    Trust,
+}
+
+/// What is to be created. `members` and `uuids` run in parallel: the slots in order, then the spares.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    pub name: String,
+    pub array: Uuid,
+    pub created: u64,
+    pub level: Level,
+    pub chunk_sectors: u32,
+    pub write_hole: WriteHole,
+    pub init: Init,
+    pub members: Vec<MemberInfo>,
+    pub uuids: Vec<Uuid>,
+    /// How many of the members, the last ones, are spares.
+    pub spares: usize,
+    /// Bytes; the largest of the members' if not given.
+    pub logical_block: Option<u32>,
+    /// The sector at which set data starts on every member.
+    pub data_offset: Option<u64>,
+    /// Sectors of set data on each member, rounded down to whole chunks; all there is if not given.
+    pub size_per_member: Option<u64>,
+    pub log_sectors: Option<u64>,
+    /// Rows for each bit of the written map.
+    pub extent_rows: Option<u64>,
+    /// Rows for each bit of the intent map.
+    pub intent_rows: Option<u64>,
+}
+
+impl CreateOptions {
+    /// Every choice left to its default.
+    pub fn new(name: &str, array: Uuid, level: Level, chunk_sectors: u32) -> CreateOptions {
+        CreateOptions {
+            name: String::from(name),
+            array,
+            created: 0,
+            level,
+            chunk_sectors,
+            write_hole: WriteHole::default_for(level),
+            init: Init::default(),
+            members: Vec::new(),
+            uuids: Vec::new(),
+            spares: 0,
+            logical_block: None,
+            data_offset: None,
+            size_per_member: None,
+            log_sectors: None,
+            extent_rows: None,
+            intent_rows: None,
+        }
+    }
+}
+
+/// What is written in one place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Content {
+    Page(Page),
+    /// So many sectors of zeros.
+    Zero(u64),
+}
+
+/// Something worth telling the operator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Note {
+    /// This member is larger than the array can use.
+    Unused { member: usize, sectors: u64 },
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Note::Unused { member, sectors } = self;
+        write!(
+            f,
+            "{sectors} sectors of member {member} stay unused: the smallest member sets the size"
+        )
+    }
+}
+
+/// A new array, on paper.
+#[derive(Clone, Debug)]
+pub struct Creation {
+    /// As it lies on the first member, copy A. Other members' differ in `member` only.
+    pub superblock: Superblock,
+    pub geometry: Geometry,
+    pub notes: Vec<Note>,
+    /// (index of the member, first sector, what), in this order. The first [`Creation::wipes`] void what lay there
+    /// before and the last ones, from [`Creation::seals`] on, are the superblocks: a flush of every member belongs
+    /// before either boundary and at the end, so that a crash never leaves half an array that looks whole.
+    pub writes: Vec<(usize, u64, Content)>,
+    pub wipes: usize,
+    pub seals: usize,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CreateError {
+    /// Not one identifier for each member, or one twice, or nil.
+    Identifiers {
+        members: usize,
+        distinct: usize,
+    },
+    /// Fewer members than spares, or more than a superblock lists.
+    Members {
+        members: usize,
+        spares: usize,
+        limit: usize,
+    },
+    Geometry(GeometryError),
+    /// A name, a counter or a table that a superblock cannot hold.
+    Metadata(MetaError),
+    /// Sectors.
+    MemberTooSmall {
+        member: usize,
+        sectors: u64,
+        needs: u64,
+    },
+    /// The data would start before the metadata ends, or off a page boundary.
+    DataOffset {
+        sectors: u64,
+        needs: u64,
+    },
+    /// More was asked for than the smallest member has.
+    SizePerMember {
+        sectors: u64,
+        limit: u64,
+    },
+    LogTooSmall {
+        sectors: u64,
+        needs: u64,
+    },
+    LogicalBlock {
+        bytes: u32,
+        needs: u32,
+    },
+    /// This way to close the write hole is for other levels, or for another version.
+    WriteHole {
+        write_hole: WriteHole,
+        level: Level,
+    },
+    /// The asked-for rows per map bit do not let the map fit: asked, at least.
+    MapRows {
+        rows: u64,
+        needs: u64,
+    },
+}
+
+impl fmt::Display for CreateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CreateError::Identifiers { members, distinct } => {
+                write!(
+                    f,
+                    "{members} members need as many different identifiers, not {distinct}"
+                )
+            }
+            CreateError::Members {
+                members,
+                spares,
+                limit,
+            } => {
+                write!(
+                    f,
+                    "{members} members of which {spares} are spares; at most {limit} members in all"
+                )
+            }
+            CreateError::Geometry(error) => error.fmt(f),
+            CreateError::Metadata(error) => error.fmt(f),
+            CreateError::MemberTooSmall {
+                member,
+                sectors,
+                needs,
+            } => {
+                write!(
+                    f,
+                    "member {member} has {sectors} sectors; this array needs at least {needs}"
+                )
+            }
+            CreateError::DataOffset { sectors, needs } => {
+                write!(
+                    f,
+                    "data cannot start at sector {sectors}: a multiple of 8 of at least {needs} is needed"
+                )
+            }
+            CreateError::SizePerMember { sectors, limit } => {
+                write!(
+                    f,
+                    "{sectors} sectors a member cannot be had: from one chunk to {limit}"
+                )
+            }
+            CreateError::LogTooSmall { sectors, needs } => {
+                write!(
+                    f,
+                    "a log of {sectors} sectors is too small: it needs at least {needs}"
+                )
+            }
+            CreateError::LogicalBlock { bytes, needs } => {
+                write!(
+                    f,
+                    "a logical block of {bytes} bytes: these members need 512 or 4096, at least {needs}"
+                )
+            }
+            CreateError::WriteHole { write_hole, level } => {
+                write!(f, "write hole {write_hole:?} is not for {level}")
+            }
+            CreateError::MapRows { rows, needs } => {
+                write!(f, "{rows} rows a map bit are too few: at least {needs}")
+            }
+        }
+    }
+}
+
+/// Plans a new array.
+pub fn create(options: &CreateOptions) -> Result<Creation, CreateError> {
+    check_options(options)?;
+    let logical_block = logical_block(options)?;
+    let plan = Plan::of(options)?;
+    let geometry = plan.geometry;
+    let superblock = superblock(options, &plan, logical_block);
+    let mut creation = Creation {
+        geometry,
+        notes: notes(options, &plan),
+        writes: Vec::new(),
+        wipes: 0,
+        seals: 0,
+        superblock,
+    };
+    write_all(options, &plan, &mut creation)?;
+    Ok(creation)
+}
+
+fn check_options(options: &CreateOptions) -> Result<(), CreateError> {
+    let members = options.members.len();
+    if members > MEMBERS_MAX || options.spares > members {
+        return Err(CreateError::Members {
+            members,
+            spares: options.spares,
+            limit: MEMBERS_MAX,
+        });
+    }
+    let distinct = distinct(&options.uuids);
+    if options.uuids.len() != members || distinct != members {
+        return Err(CreateError::Identifiers { members, distinct });
+    }
+    check_write_hole(options)
+}
+
+/// How many different identifiers there are, not counting nil. At most 64 by 64 comparisons.
+fn distinct(uuids: &[Uuid]) -> usize {
+    let new = |i: &usize| uuids[*i] != Uuid::NIL && !uuids[..*i].contains(&uuids[*i]);
+    (0..uuids.len().min(MEMBERS_MAX)).filter(new).count()
+}
+
+fn check_write_hole(options: &CreateOptions) -> Result<(), CreateError> {
+    let level = options.level;
+    let fits = match options.write_hole {
+        WriteHole::None => true,
+        WriteHole::Ppl => level.parities() > 0,
+        WriteHole::Bitmap => level != Level::Raid0,
+        WriteHole::Journal => false,
+    };
+    if fits {
+        return Ok(());
+    }
+    Err(CreateError::WriteHole {
+        write_hole: options.write_hole,
+        level,
+    })
+}
+
+fn logical_block(options: &CreateOptions) -> Result<u32, CreateError> {
+    let needs = options
+        .members
+        .iter()
+        .map(|info| info.logical_block)
+        .max()
+        .unwrap_or(512);
+    let bytes = options.logical_block.unwrap_or(needs);
+    if bytes < needs || !matches!(bytes, 512 | 4096) {
+        return Err(CreateError::LogicalBlock { bytes, needs });
+    }
+    Ok(bytes)
+}
+
+// ------------------------------------------------------------------------------------------------------- the plan
+
+/// Where everything lies; alike on every member.
+struct Plan {
+    geometry: Geometry,
+    extent_rows: u64,
+    intent_rows: u64,
+    regions: Vec<Region>,
+    data_start: u64,
+}
+
+/// Sizes of the regions between the two superblock copies, in sectors.
+#[derive(Clone, Copy)]
+struct Middle {
+    written: u64,
+    intent: u64,
+    lost: u64,
+    /// The least that the log needs; it gets what is left up to its limit.
+    log_min: u64,
+}
+
+impl Middle {
+    fn sectors(&self) -> u64 {
+        self.written + self.intent + self.lost + self.log_min
+    }
+}
+
+impl Plan {
+    fn of(options: &CreateOptions) -> Result<Plan, CreateError> {
+        let (smallest, sectors) = smallest_member(options);
+        let slots = u16::try_from(options.members.len() - options.spares).expect("64 at most");
+        // Maps are sized for the whole member: the metadata that they share it with only makes the array smaller.
+        let whole = Geometry {
+            level: options.level,
+            slots,
+            chunk_sectors: options.chunk_sectors,
+            slot_sectors: round_down(sectors, options.chunk_sectors)
+                .max(options.chunk_sectors.into()),
+        };
+        let layout = Layout::new(whole).map_err(CreateError::Geometry)?;
+        let extent_rows = map_rows(&layout, options.extent_rows, MAP_PAGES_MAX)?;
+        let intent_rows = intent_rows(&layout, options.intent_rows)?;
+        let middle = middle(options, layout.rows(), extent_rows, intent_rows)?;
+        let data_start = data_start(options, &middle, sectors)?;
+        let needs = data_start + u64::from(options.chunk_sectors);
+        if sectors < needs {
+            return Err(CreateError::MemberTooSmall {
+                member: smallest,
+                sectors,
+                needs,
+            });
+        }
+        let slot_sectors = slot_sectors(options, sectors - data_start)?;
+        let regions = regions(options, &middle, data_start, slot_sectors);
+        let geometry = Geometry {
+            slot_sectors,
+            ..whole
+        };
+        Ok(Plan {
+            geometry,
+            extent_rows,
+            intent_rows,
+            regions,
+            data_start,
+        })
+    }
+}
+
+/// The first of the smallest members, and its size in whole pages.
+fn smallest_member(options: &CreateOptions) -> (usize, u64) {
+    let sectors = |i: &usize| round_down(options.members[*i].sectors, PAGE_SECTORS as u32);
+    let smallest = (0..options.members.len()).min_by_key(sectors);
+    smallest.map_or((0, 0), |i| (i, sectors(&i)))
+}
+
+fn round_down(sectors: u64, unit: u32) -> u64 {
+    sectors - sectors.checked_rem(u64::from(unit)).unwrap_or(0)
+}
+
+/// Rows for each bit of a map of so many pages: a power of two, so that a bit covers 1 MiB of the array or more. In a
+/// small array a bit covers less, so that the map still tells places apart.
+fn map_rows(layout: &Layout, asked: Option<u64>, pages: u64) -> Result<u64, CreateError> {
+    let needs = layout.rows().div_ceil(pages * BITS_PER_PAGE).max(1);
+    if let Some(rows) = asked {
+        let fits = rows >= needs;
+        return if fits {
+            Ok(rows)
+        } else {
+            Err(CreateError::MapRows { rows, needs })
+        };
+    }
+    let bit_sectors = MAP_BIT_SECTORS_MIN.min(layout.size_sectors() / MAP_BITS_WANTED);
+    Ok(needs
+        .max(bit_sectors.div_ceil(layout.row_sectors()))
+        .next_power_of_two())
+}
+
+/// The intent map is written often: it takes one page unless the array is very large.
+fn intent_rows(layout: &Layout, asked: Option<u64>) -> Result<u64, CreateError> {
+    if asked.is_some() {
+        return map_rows(layout, asked, MAP_PAGES_MAX);
+    }
+    let rows = map_rows(layout, None, 1)?;
+    if rows * layout.row_sectors() <= INTENT_BIT_SECTORS_MAX {
+        return Ok(rows);
+    }
+    map_rows(layout, None, MAP_PAGES_MAX)
+}
+
+fn middle(
+    options: &CreateOptions,
+    rows: u64,
+    extent_rows: u64,
+    intent_rows: u64,
+) -> Result<Middle, CreateError> {
+    let map = |bit_rows: u64| rows.div_ceil(bit_rows).div_ceil(BITS_PER_PAGE) * HOMES_SECTORS;
+    let log_min = match (options.write_hole, options.log_sectors) {
+        (WriteHole::Ppl, Some(sectors)) if sectors < LOG_SECTORS_MIN => {
+            return Err(CreateError::LogTooSmall {
+                sectors,
+                needs: LOG_SECTORS_MIN,
+            });
+        }
+        (WriteHole::Ppl, Some(sectors)) => round_down(sectors, PAGE_SECTORS as u32),
+        (WriteHole::Ppl, None) => LOG_SECTORS_MIN,
+        (_, _) => 0,
+    };
+    Ok(Middle {
+        written: map(extent_rows),
+        intent: map(intent_rows),
+        lost: LOST_PAGES * HOMES_SECTORS,
+        log_min,
+    })
+}
+
+/// Where data starts: a power of two of about a sixteenth of the member, but 4 MiB at most (1 MiB without a log), and
+/// at least what the metadata needs; or what was asked for.
+fn data_start(options: &CreateOptions, middle: &Middle, sectors: u64) -> Result<u64, CreateError> {
+    let needs = super_b_for(middle).map(|start| start + SUPERBLOCK_SECTORS);
+    let needs = needs.ok_or(CreateError::LogTooSmall {
+        sectors: middle.log_min,
+        needs: LOG_SECTORS_MIN,
+    })?;
+    if let Some(asked) = options.data_offset {
+        if asked < needs || !asked.is_multiple_of(PAGE_SECTORS) {
+            return Err(CreateError::DataOffset {
+                sectors: asked,
+                needs,
+            });
+        }
+        return Ok(asked);
+    }
+    let limit = if middle.log_min > 0 {
+        DATA_START_MAX
+    } else {
+        DATA_START_MAX_UNLOGGED
+    };
+    let share = (sectors / 16 + 1).next_power_of_two() / 2;
+    Ok(share.clamp(needs, limit.max(needs)))
+}
+
+/// The first place of copy B that leaves room for everything between the copies.
+fn super_b_for(middle: &Middle) -> Option<u64> {
+    let needs = SUPERBLOCK_SECTORS + middle.sectors();
+    SUPER_B_PLACES.into_iter().find(|place| *place >= needs)
+}
+
+fn slot_sectors(options: &CreateOptions, available: u64) -> Result<u64, CreateError> {
+    let limit = round_down(available, options.chunk_sectors);
+    let Some(asked) = options.size_per_member else {
+        return Ok(limit);
+    };
+    let sectors = round_down(asked, options.chunk_sectors);
+    if sectors == 0 || sectors > limit {
+        return Err(CreateError::SizePerMember {
+            sectors: asked,
+            limit,
+        });
+    }
+    Ok(sectors)
+}
+
+/// Superblock A, the maps, the log and superblock B in a row, then the data.
+fn regions(
+    options: &CreateOptions,
+    middle: &Middle,
+    data_start: u64,
+    slot_sectors: u64,
+) -> Vec<Region> {
+    let super_b = last_super_b(data_start);
+    let log_room = super_b - SUPERBLOCK_SECTORS - (middle.sectors() - middle.log_min);
+    let log = match (options.write_hole, options.log_sectors) {
+        (WriteHole::Ppl, Some(_)) => middle.log_min,
+        (WriteHole::Ppl, None) => log_room.min(LOG_SECTORS_MAX),
+        (_, _) => 0,
+    };
+    let parts = [
+        (RegionKind::SuperA, SUPERBLOCK_SECTORS),
+        (RegionKind::Written, middle.written),
+        (RegionKind::Intent, middle.intent),
+        (RegionKind::Lost, middle.lost),
+        (RegionKind::Log, log),
+    ];
+    let mut regions = Vec::with_capacity(parts.len() + 2);
+    let mut start = SUPER_A_AT;
+    for (kind, sectors) in parts.into_iter().filter(|(_, sectors)| *sectors > 0) {
+        regions.push(Region {
+            kind,
+            start,
+            sectors,
+        });
+        start += sectors;
+    }
+    assert!(start <= super_b, "the metadata fits between the copies");
+    regions.push(Region {
+        kind: RegionKind::SuperB,
+        start: super_b,
+        sectors: SUPERBLOCK_SECTORS,
+    });
+    regions.push(Region {
+        kind: RegionKind::Data,
+        start: data_start,
+        sectors: slot_sectors,
+    });
+    regions
+}
+
+/// The last place of copy B in front of the data.
+fn last_super_b(data_start: u64) -> u64 {
+    let before = |place: &&u64| **place + SUPERBLOCK_SECTORS <= data_start;
+    *SUPER_B_PLACES
+        .iter()
+        .rev()
+        .find(before)
+        .expect("data starts behind the first place at least")
+}
+
+// ------------------------------------------------------------------------------------------------- the superblock
+
+fn superblock(options: &CreateOptions, plan: &Plan, logical_block: u32) -> Superblock {
+    let resync = options.init == Init::Sync && options.level != Level::Raid0;
+    Superblock {
+        array: options.array,
+        name: options.name.clone(),
+        created: options.created,
+        generation: 1,
+        sequence: 2,
+        member: options.uuids.first().copied().unwrap_or(Uuid::NIL),
+        geometry: plan.geometry,
+        logical_block,
+        write_hole: options.write_hole,
+        regions: plan.regions.clone(),
+        extent_rows: plan.extent_rows,
+        written_all: options.init != Init::Written,
+        intent_rows: plan.intent_rows,
+        clean: true,
+        log_floor: 0,
+        resync_pending: resync,
+        members: members(options),
+        placement: (0..plan.geometry.slots).map(placed).collect(),
+        tasks: if resync {
+            Vec::from([resync_task()])
+        } else {
+            Vec::new()
+        },
+    }
+}
+
+fn members(options: &CreateOptions) -> Vec<MemberEntry> {
+    let slots = options.members.len() - options.spares;
+    let entry = |(i, uuid): (usize, &Uuid)| MemberEntry {
+        uuid: *uuid,
+        role: if i < slots {
+            MemberRole::Active
+        } else {
+            MemberRole::Spare
+        },
+        log_floor: 0,
+        read_errors: 0,
+    };
+    options.uuids.iter().enumerate().map(entry).collect()
+}
+
+/// To begin with, slot and member have the same number.
+fn placed(slot: u16) -> Placement {
+    Placement {
+        slot,
+        partition: 0,
+        member: Some(slot),
+        incoming: None,
+        region: 0,
+    }
+}
+
+fn resync_task() -> TaskRecord {
+    TaskRecord {
+        kind: TaskKind::Resync,
+        slot: None,
+        paused: false,
+        done: Vec::new(),
+    }
+}
+
+fn notes(options: &CreateOptions, plan: &Plan) -> Vec<Note> {
+    let used = plan.data_start + plan.geometry.slot_sectors;
+    let mebibyte = (1 << 20) / SECTOR_BYTES;
+    let unused = |(member, info): (usize, &MemberInfo)| {
+        let sectors = info.sectors.saturating_sub(used);
+        // What rounding to chunks costs is not worth a word.
+        let limit = mebibyte.min(used).max(plan.geometry.chunk_sectors.into());
+        (sectors >= limit).then_some(Note::Unused { member, sectors })
+    };
+    if options.size_per_member.is_some() {
+        return Vec::new();
+    }
+    options
+        .members
+        .iter()
+        .enumerate()
+        .filter_map(unused)
+        .collect()
+}
+
+// ----------------------------------------------------------------------------------------------------- the writes
+
+fn write_all(
+    options: &CreateOptions,
+    plan: &Plan,
+    creation: &mut Creation,
+) -> Result<(), CreateError> {
+    let Creation {
+        superblock,
+        writes,
+        wipes,
+        seals,
+        ..
+    } = creation;
+    for member in 0..options.members.len() {
+        writes.push((
+            member,
+            0,
+            Content::Zero(plan.data_start.min(DATA_START_MAX)),
+        ));
+    }
+    *wipes = writes.len();
+    for member in 0..options.members.len() {
+        write_maps(options, plan, member, writes);
+        if options.init == Init::Zero && member < usize::from(plan.geometry.slots) {
+            writes.push((
+                member,
+                plan.data_start,
+                Content::Zero(plan.geometry.slot_sectors),
+            ));
+        }
+    }
+    *seals = writes.len();
+    for member in 0..options.members.len() {
+        write_superblocks(superblock, options.uuids[member], member, writes)?;
+    }
+    Ok(())
+}
+
+/// Both homes of every map page, alike but for their sequences: 0 in home A, 1 in home B.
+fn write_maps(
+    options: &CreateOptions,
+    plan: &Plan,
+    member: usize,
+    writes: &mut Vec<(usize, u64, Content)>,
+) {
+    let maps = [
+        (RegionKind::Written, MapKind::Written),
+        (RegionKind::Intent, MapKind::Intent),
+        (RegionKind::Lost, MapKind::Lost),
+    ];
+    for (region_kind, kind) in maps {
+        let region = plan
+            .regions
+            .iter()
+            .find(|region| region.kind == region_kind);
+        let region = region.expect("every plan has the three maps");
+        let pages = u32::try_from(pages::pages_in(region.sectors)).expect("4 pages at most");
+        for index in 0..pages {
+            for sequence in 0..2 {
+                let page = map_page(options, kind, index, sequence);
+                let at = pages::home(region.start, index, sequence);
+                writes.push((member, at, Content::Page(page)));
+            }
+        }
+    }
+}
+
+/// A map page of a new array: nothing lost, nothing out of step, and written only if the array is said to be.
+fn map_page(options: &CreateOptions, kind: MapKind, index: u32, sequence: u64) -> Page {
+    let mut page = zeroed_page();
+    match kind {
+        MapKind::Lost => pages::encode_extents(options.array, index, sequence, &[], &mut page),
+        MapKind::Written if options.init != Init::Written => {
+            let all = [u64::MAX; WORDS_PER_PAGE];
+            pages::encode_bits(kind, options.array, index, sequence, &all, &mut page);
+        }
+        MapKind::Written | MapKind::Intent => {
+            pages::encode_bits(kind, options.array, index, sequence, &[], &mut page);
+        }
+    }
+    page
+}
+
+/// Copy B with sequence 1 and copy A with sequence 2.
+fn write_superblocks(
+    template: &Superblock,
+    uuid: Uuid,
+    member: usize,
+    writes: &mut Vec<(usize, u64, Content)>,
+) -> Result<(), CreateError> {
+    for sequence in [1, 2] {
+        let copy = Superblock {
+            member: uuid,
+            sequence,
+            ..template.clone()
+        };
+        let home = copy.home().expect("every plan has both copies");
+        let pages = copy.encode().map_err(CreateError::Metadata)?;
+        for (page, at) in pages
+            .into_iter()
+            .zip((home.start..home.end()).step_by(PAGE_SECTORS as usize))
+        {
+            writes.push((member, at, Content::Page(page)));
+        }
+    }
+    Ok(())
+}

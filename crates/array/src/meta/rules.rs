@@ -1,0 +1,290 @@
+//! What a sound superblock obeys, whether it is to be written or was read. After [`check`] the engine may index, add
+//! and multiply with its fields: nothing is out of range and no sum of sectors, rows or counters overflows.
+
+use super::superblock::{
+    MEMBERS_MAX, MemberRole, NAME_BYTES_MAX, PLACEMENTS_MAX, Placement, REGIONS_MAX, RUNS_MAX,
+    Region, RegionKind, SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_SECTORS, Superblock, TASKS_MAX,
+    TaskRecord, WriteHole,
+};
+use super::{MetaError, field, pages};
+use crate::layout::Layout;
+use crate::units::{PAGE_SECTORS, Uuid};
+
+/// Generations, sequences and floors stay below this, so that counting on cannot overflow.
+pub const COUNTER_LIMIT: u64 = 1 << 62;
+
+/// No member is larger: 2^52 sectors are 2 EiB.
+pub const MEMBER_SECTORS_LIMIT: u64 = 1 << 52;
+
+pub fn check(superblock: &Superblock) -> Result<(), MetaError> {
+    check_counts(superblock)?;
+    check_identity(superblock)?;
+    check_counters(superblock)?;
+    let layout = Layout::new(superblock.geometry).map_err(MetaError::Geometry)?;
+    check_regions(superblock)?;
+    check_write_hole(superblock, &layout)?;
+    check_maps(superblock, layout.rows())?;
+    check_members(superblock)?;
+    check_placement(superblock)?;
+    check_tasks(superblock, layout.rows())
+}
+
+fn check_counts(superblock: &Superblock) -> Result<(), MetaError> {
+    let runs = superblock.tasks.iter().map(|task| task.done.len()).sum();
+    let counts = [
+        ("regions", superblock.regions.len(), REGIONS_MAX),
+        ("members", superblock.members.len(), MEMBERS_MAX),
+        ("placements", superblock.placement.len(), PLACEMENTS_MAX),
+        ("tasks", superblock.tasks.len(), TASKS_MAX),
+        ("task runs", runs, RUNS_MAX),
+    ];
+    for (what, count, limit) in counts {
+        if count > limit {
+            return Err(MetaError::TooLarge {
+                what,
+                count: count as u64,
+                limit: limit as u64,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn check_identity(superblock: &Superblock) -> Result<(), MetaError> {
+    check_name(&superblock.name)?;
+    if superblock.array == Uuid::NIL {
+        return field("array", 0);
+    }
+    if superblock.member == Uuid::NIL {
+        return field("member", 0);
+    }
+    Ok(())
+}
+
+/// A name is short and can be printed.
+pub fn check_name(name: &str) -> Result<(), MetaError> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(MetaError::TooLarge {
+            what: "bytes of name",
+            count: name.len() as u64,
+            limit: NAME_BYTES_MAX as u64,
+        });
+    }
+    match name.chars().find(|c| c.is_control()) {
+        Some(control) => field("name", u64::from(u32::from(control))),
+        None => Ok(()),
+    }
+}
+
+fn check_counters(superblock: &Superblock) -> Result<(), MetaError> {
+    let counters = [
+        ("generation", superblock.generation),
+        ("sequence", superblock.sequence),
+        ("log floor", superblock.log_floor),
+    ];
+    for (name, value) in counters {
+        check_counter(name, value)?;
+    }
+    Ok(())
+}
+
+pub fn check_counter(name: &'static str, value: u64) -> Result<(), MetaError> {
+    if value < COUNTER_LIMIT {
+        Ok(())
+    } else {
+        field(name, value)
+    }
+}
+
+fn check_write_hole(superblock: &Superblock, layout: &Layout) -> Result<(), MetaError> {
+    let logged = superblock.write_hole == WriteHole::Ppl;
+    if logged && !layout.parity() {
+        return field("write hole", 1);
+    }
+    if logged && superblock.region(RegionKind::Log).is_none() {
+        return field("regions without a log", superblock.regions.len() as u64);
+    }
+    if !matches!(superblock.logical_block, 512 | 4096) {
+        return field("logical block", u64::from(superblock.logical_block));
+    }
+    Ok(())
+}
+
+fn check_regions(superblock: &Superblock) -> Result<(), MetaError> {
+    let regions = &superblock.regions;
+    for (i, region) in regions.iter().enumerate() {
+        check_region(region, superblock.geometry.slot_sectors)?;
+        if regions[..i].iter().any(|other| overlap(region, other)) {
+            return field("region start", region.start);
+        }
+    }
+    for kind in [RegionKind::SuperA, RegionKind::SuperB] {
+        if regions.iter().filter(|region| region.kind == kind).count() != 1 {
+            return field("regions without superblocks", regions.len() as u64);
+        }
+    }
+    for kind in [
+        RegionKind::Written,
+        RegionKind::Intent,
+        RegionKind::Lost,
+        RegionKind::Log,
+    ] {
+        if regions.iter().filter(|region| region.kind == kind).count() > 1 {
+            return field("regions of one kind", regions.len() as u64);
+        }
+    }
+    Ok(())
+}
+
+fn overlap(a: &Region, b: &Region) -> bool {
+    a.start < b.end() && b.start < a.end()
+}
+
+fn check_region(region: &Region, slot_sectors: u64) -> Result<(), MetaError> {
+    let end = region.start.checked_add(region.sectors);
+    if end.is_none_or(|end| end > MEMBER_SECTORS_LIMIT) || region.sectors == 0 {
+        return field("region sectors", region.sectors);
+    }
+    let aligned =
+        region.start.is_multiple_of(PAGE_SECTORS) && region.sectors.is_multiple_of(PAGE_SECTORS);
+    let fits = match region.kind {
+        RegionKind::SuperA => region.start == SUPER_A_AT && region.sectors == SUPERBLOCK_SECTORS,
+        RegionKind::SuperB => {
+            SUPER_B_PLACES.contains(&region.start) && region.sectors == SUPERBLOCK_SECTORS
+        }
+        RegionKind::Data => region.sectors >= slot_sectors,
+        _ => true,
+    };
+    if aligned && fits {
+        Ok(())
+    } else {
+        field("region start", region.start)
+    }
+}
+
+/// Every bit of both maps, and at least one page of the lost list, has its place.
+fn check_maps(superblock: &Superblock, rows: u64) -> Result<(), MetaError> {
+    let bit_rows = [
+        (RegionKind::Written, "written map", superblock.extent_rows),
+        (RegionKind::Intent, "intent map", superblock.intent_rows),
+    ];
+    for (kind, name, rows_per_bit) in bit_rows {
+        if rows_per_bit == 0 || rows_per_bit >= COUNTER_LIMIT {
+            return field("rows of a map bit", rows_per_bit);
+        }
+        let bits = rows.div_ceil(rows_per_bit);
+        if bits.div_ceil(pages::BITS_PER_PAGE) > map_pages(superblock, kind) {
+            return field(name, bits);
+        }
+    }
+    if map_pages(superblock, RegionKind::Lost) == 0 {
+        return field("lost list", 0);
+    }
+    Ok(())
+}
+
+fn map_pages(superblock: &Superblock, kind: RegionKind) -> u64 {
+    superblock
+        .region(kind)
+        .map_or(0, |region| pages::pages_in(region.sectors))
+}
+
+fn check_members(superblock: &Superblock) -> Result<(), MetaError> {
+    for (i, entry) in superblock.members.iter().enumerate() {
+        let twice = superblock.members[..i]
+            .iter()
+            .any(|other| other.uuid == entry.uuid);
+        if twice || entry.uuid == Uuid::NIL {
+            return field("member uuid of entry", i as u64);
+        }
+        check_counter("member log floor", entry.log_floor)?;
+        if let MemberRole::Failed { stale_since, .. } = entry.role {
+            check_counter("stale since", stale_since)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_placement(superblock: &Superblock) -> Result<(), MetaError> {
+    let placement = &superblock.placement;
+    let mut slots_seen = 0;
+    for (i, entry) in placement.iter().enumerate() {
+        let key = |entry: &Placement| (entry.slot, entry.partition);
+        if i > 0 && key(&placement[i - 1]) >= key(entry) {
+            return field("placement order", u64::from(entry.slot));
+        }
+        if i == 0 || placement[i - 1].slot != entry.slot {
+            if entry.slot != slots_seen {
+                return field("placement slot", u64::from(entry.slot));
+            }
+            slots_seen += 1;
+        }
+        check_placed(superblock, i)?;
+    }
+    if slots_seen != superblock.geometry.slots {
+        return field("placed slots", u64::from(slots_seen));
+    }
+    Ok(())
+}
+
+/// A placement names members of the table, and no place on a member twice.
+fn check_placed(superblock: &Superblock, index: usize) -> Result<(), MetaError> {
+    let entry = &superblock.placement[index];
+    if usize::from(entry.region) >= REGIONS_MAX {
+        return field("placement region", u64::from(entry.region));
+    }
+    for member in [entry.member, entry.incoming].into_iter().flatten() {
+        if usize::from(member) >= superblock.members.len() {
+            return field("placed member", u64::from(member));
+        }
+        let claims = |other: &Placement| {
+            other.region == entry.region
+                && (other.member == Some(member) || other.incoming == Some(member))
+        };
+        if superblock.placement[..index].iter().any(claims) {
+            return field("member placed twice", u64::from(member));
+        }
+        check_bearer_region(superblock, member, entry.region)?;
+    }
+    if entry.member.is_some() && entry.member == entry.incoming {
+        return field("incoming member", u64::from(entry.slot));
+    }
+    Ok(())
+}
+
+/// The one member whose regions this superblock knows has the data region that a placement counts on.
+fn check_bearer_region(superblock: &Superblock, member: u16, region: u16) -> Result<(), MetaError> {
+    if superblock.members[usize::from(member)].uuid != superblock.member {
+        return Ok(());
+    }
+    let data = superblock
+        .regions
+        .iter()
+        .filter(|region| region.kind == RegionKind::Data);
+    if data.count() > usize::from(region) {
+        return Ok(());
+    }
+    field("placement region", u64::from(region))
+}
+
+fn check_tasks(superblock: &Superblock, rows: u64) -> Result<(), MetaError> {
+    for task in &superblock.tasks {
+        if let Some(slot) = task.slot.filter(|slot| *slot >= superblock.geometry.slots) {
+            return field("task slot", u64::from(slot));
+        }
+        check_done(task, rows)?;
+    }
+    Ok(())
+}
+
+fn check_done(task: &TaskRecord, rows_limit: u64) -> Result<(), MetaError> {
+    let mut free_from = 0;
+    for (row, rows) in &task.done {
+        let end = row.checked_add(*rows).filter(|end| *end <= rows_limit);
+        if *rows == 0 || *row < free_from || end.is_none() {
+            return field("task run", *row);
+        }
+        free_from = row + rows;
+    }
+    Ok(())
+}

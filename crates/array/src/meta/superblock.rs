@@ -1,0 +1,823 @@
+//! The superblock: what every member says about the array, about all its members and about itself.
+//!
+//! A member keeps two copies, A and B, each 16 KiB. A write of superblocks raises `sequence` and goes to copy A when
+//! the sequence is even, to copy B when it is odd, so that a torn write never costs the version before it.
+//! `rules.rs` says which values are sound; both directions obey it.
+
+use super::bytes::{get, get_u16, get_u32, get_u64, get_uuid, put, put_u16, put_u32, put_u64};
+use super::crc::crc32c_without;
+use super::{FORMAT_MAJOR, FORMAT_MINOR, MetaError, field, rules};
+use crate::contract::{Page, TaskKind, zeroed_page};
+use crate::layout::{Geometry, Level, Rotation};
+use crate::units::{PAGE_BYTES, PAGE_SECTORS, Uuid};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+pub const MAGIC: [u8; 8] = *b"Restripe";
+
+pub const SUPERBLOCK_PAGES: usize = 4;
+pub const SUPERBLOCK_BYTES: usize = SUPERBLOCK_PAGES * PAGE_BYTES;
+pub const SUPERBLOCK_SECTORS: u64 = SUPERBLOCK_PAGES as u64 * PAGE_SECTORS;
+
+/// Where copy A starts on every member.
+pub const SUPER_A_AT: u64 = 0;
+
+/// Where copy B may start: in front of a power of two, so that it is found without copy A. The first place with a
+/// sound copy whose own region table says that it lies there is the one.
+pub const SUPER_B_PLACES: [u64; 6] = [
+    (1 << 8) - SUPERBLOCK_SECTORS,
+    (1 << 9) - SUPERBLOCK_SECTORS,
+    (1 << 10) - SUPERBLOCK_SECTORS,
+    (1 << 11) - SUPERBLOCK_SECTORS,
+    (1 << 12) - SUPERBLOCK_SECTORS,
+    (1 << 13) - SUPERBLOCK_SECTORS,
+];
+
+pub const NAME_BYTES_MAX: usize = 32;
+pub const MEMBERS_MAX: usize = 64;
+pub const REGIONS_MAX: usize = 64;
+pub const PLACEMENTS_MAX: usize = 256;
+pub const TASKS_MAX: usize = 8;
+/// Runs of all tasks' done-sets together.
+pub const RUNS_MAX: usize = 128;
+
+/// Bytes before the tables.
+pub const HEADER_BYTES: usize = 256;
+pub const REGION_BYTES: usize = 24;
+pub const MEMBER_BYTES: usize = 48;
+pub const PLACEMENT_BYTES: usize = 12;
+pub const TASK_BYTES: usize = 16;
+pub const RUN_BYTES: usize = 16;
+
+/// Stands for "none" where an index or a slot is optional.
+const NONE: u16 = u16::MAX;
+
+const FLAG_WRITTEN_ALL: u32 = 1;
+const FLAG_CLEAN: u32 = 2;
+const FLAG_RESYNC_PENDING: u32 = 4;
+const FLAGS_KNOWN: u32 = FLAG_WRITTEN_ALL | FLAG_CLEAN | FLAG_RESYNC_PENDING;
+
+/// Features whose bit stands in a superblock and that a reader must know. None yet.
+const INCOMPATIBLE_KNOWN: u64 = 0;
+
+/// Byte offsets in the header and in the entries of each table.
+pub mod at {
+    pub const MAGIC: usize = 0;
+    pub const MAJOR: usize = 8;
+    pub const MINOR: usize = 10;
+    pub const LENGTH: usize = 12;
+    pub const CRC: usize = 16;
+    pub const FLAGS: usize = 20;
+    pub const INCOMPATIBLE: usize = 24;
+    pub const COMPATIBLE: usize = 32;
+    pub const ARRAY: usize = 40;
+    pub const MEMBER: usize = 56;
+    pub const CREATED: usize = 72;
+    pub const GENERATION: usize = 80;
+    pub const SEQUENCE: usize = 88;
+    pub const NAME: usize = 96;
+    pub const LEVEL: usize = 128;
+    pub const ROTATION: usize = 129;
+    pub const COPIES: usize = 130;
+    pub const WRITE_HOLE: usize = 131;
+    pub const SLOTS: usize = 132;
+    pub const CHUNK_SECTORS: usize = 136;
+    pub const LOGICAL_BLOCK: usize = 140;
+    pub const SLOT_SECTORS: usize = 144;
+    pub const EXTENT_ROWS: usize = 152;
+    pub const INTENT_ROWS: usize = 160;
+    pub const LOG_FLOOR: usize = 168;
+    pub const REGIONS: usize = 176;
+    pub const MEMBERS: usize = 184;
+    pub const PLACEMENT: usize = 192;
+    pub const TASKS: usize = 200;
+    pub const RUNS: usize = 208;
+    pub const RESERVED: usize = 216;
+
+    pub const TABLE_OFFSET: usize = 0;
+    pub const TABLE_ENTRY_BYTES: usize = 4;
+    pub const TABLE_COUNT: usize = 6;
+
+    pub const REGION_KIND: usize = 0;
+    pub const REGION_START: usize = 8;
+    pub const REGION_SECTORS: usize = 16;
+
+    pub const MEMBER_UUID: usize = 0;
+    pub const MEMBER_ROLE: usize = 16;
+    pub const MEMBER_PARTIAL: usize = 17;
+    pub const MEMBER_READ_ERRORS: usize = 20;
+    pub const MEMBER_STALE_SINCE: usize = 24;
+    pub const MEMBER_LOG_FLOOR: usize = 32;
+
+    pub const PLACEMENT_SLOT: usize = 0;
+    pub const PLACEMENT_PARTITION: usize = 2;
+    pub const PLACEMENT_MEMBER: usize = 4;
+    pub const PLACEMENT_INCOMING: usize = 6;
+    pub const PLACEMENT_REGION: usize = 8;
+
+    pub const TASK_KIND: usize = 0;
+    pub const TASK_PAUSED: usize = 1;
+    pub const TASK_SLOT: usize = 2;
+    pub const TASK_RUNS: usize = 4;
+
+    pub const RUN_ROW: usize = 0;
+    pub const RUN_ROWS: usize = 8;
+}
+
+/// How a write hole is closed, or bounded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum WriteHole {
+    /// Nothing: for levels without redundancy, or where a whole resync after a crash is acceptable.
+    None,
+    /// Partial parity is logged before cells are written in place.
+    Ppl,
+    /// The intent map says what to resync after a crash.
+    Bitmap,
+    /// A redo log. Reserved: no version of this code writes it.
+    Journal,
+}
+
+impl WriteHole {
+    /// What `create` takes when nothing is asked for.
+    pub fn default_for(level: Level) -> WriteHole {
+        match level {
+            Level::Raid0 => WriteHole::None,
+            Level::Raid1 | Level::Raid10 { .. } => WriteHole::Bitmap,
+            Level::Raid4 | Level::Raid5(_) | Level::Raid6(_) => WriteHole::Ppl,
+        }
+    }
+}
+
+/// What a region of a member is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum RegionKind {
+    SuperA,
+    SuperB,
+    /// Pages of the written map.
+    Written,
+    /// Pages of the intent map.
+    Intent,
+    /// Pages of the list of lost extents.
+    Lost,
+    /// Partial-parity records.
+    Log,
+    /// Set data.
+    Data,
+    /// Reserved: an overlay's log.
+    Overlay,
+    /// Reserved: spare space inside a live member.
+    SparePartition,
+    /// Reserved: lent to another array.
+    Lease,
+    /// A kind of a later version. Kept as it is and never touched.
+    Other(u16),
+}
+
+/// A purpose-bound part of a member, in sectors of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Region {
+    pub kind: RegionKind,
+    pub start: u64,
+    pub sectors: u64,
+}
+
+impl Region {
+    /// The first sector behind the region.
+    pub fn end(&self) -> u64 {
+        self.start + self.sectors
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum MemberRole {
+    /// Current: has missed no acknowledged write.
+    Active,
+    /// Being brought up to date.
+    Rebuilding,
+    Spare,
+    Failed {
+        /// The first generation in which it was no longer current.
+        stale_since: u64,
+        /// The intent map covers everything that it missed.
+        partial: bool,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemberEntry {
+    pub uuid: Uuid,
+    pub role: MemberRole,
+    /// Log records on this member with a sequence below this are void.
+    pub log_floor: u64,
+    pub read_errors: u32,
+}
+
+/// Which member holds a slot's data (of one partition of the slot).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Placement {
+    pub slot: u16,
+    pub partition: u16,
+    /// Index into [`Superblock::members`].
+    pub member: Option<u16>,
+    /// The member that a rebuild or a replacement writes to.
+    pub incoming: Option<u16>,
+    /// Which of the member's data regions, counted in the order of its region table.
+    pub region: u16,
+}
+
+/// How far a task has come.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TaskRecord {
+    pub kind: TaskKind,
+    pub slot: Option<u16>,
+    pub paused: bool,
+    /// Rows that are done: (first row, rows), ascending and disjoint.
+    pub done: Vec<(u64, u64)>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Superblock {
+    pub array: Uuid,
+    /// For people; at most 32 bytes, no control characters.
+    pub name: String,
+    /// Seconds since 1970.
+    pub created: u64,
+    /// Raised whenever the set of current members changes.
+    pub generation: u64,
+    /// Raised at each write of superblocks; its lowest bit says which copy this is.
+    pub sequence: u64,
+    /// The member on which this copy lies.
+    pub member: Uuid,
+    pub geometry: Geometry,
+    /// Bytes; the largest of the members' when the array was made.
+    pub logical_block: u32,
+    pub write_hole: WriteHole,
+    /// The parts of the member on which this copy lies.
+    pub regions: Vec<Region>,
+    /// Rows for each bit of the written map.
+    pub extent_rows: u64,
+    /// Every row counts as written, whatever the map says.
+    pub written_all: bool,
+    /// Rows for each bit of the intent map.
+    pub intent_rows: u64,
+    /// Nothing was in flight when this was written, and nothing has been since.
+    pub clean: bool,
+    /// Log records with a sequence below this are void on every member.
+    pub log_floor: u64,
+    /// Rows outside the resync task's done-set are not known to be in step.
+    pub resync_pending: bool,
+    pub members: Vec<MemberEntry>,
+    /// Ascending by (slot, partition); every slot is in it.
+    pub placement: Vec<Placement>,
+    pub tasks: Vec<TaskRecord>,
+}
+
+impl Superblock {
+    /// The index of a member in the member table.
+    pub fn index_of(&self, member: Uuid) -> Option<u16> {
+        let index = self.members.iter().position(|entry| entry.uuid == member)?;
+        u16::try_from(index).ok()
+    }
+
+    /// The first region of this kind on this member.
+    pub fn region(&self, kind: RegionKind) -> Option<Region> {
+        self.regions
+            .iter()
+            .find(|region| region.kind == kind)
+            .copied()
+    }
+
+    /// Where the copy with this superblock's sequence belongs on its member.
+    pub fn home(&self) -> Option<Region> {
+        let kind = if self.sequence.is_multiple_of(2) {
+            RegionKind::SuperA
+        } else {
+            RegionKind::SuperB
+        };
+        self.region(kind)
+    }
+
+    /// The pages of this copy. Refuses what [`Superblock::decode`] would refuse.
+    pub fn encode(&self) -> Result<Vec<Page>, MetaError> {
+        rules::check(self)?;
+        let mut bytes = Vec::with_capacity(SUPERBLOCK_BYTES);
+        bytes.resize(HEADER_BYTES, 0);
+        self.put_header(&mut bytes);
+        self.put_tables(&mut bytes);
+        assert!(bytes.len() <= SUPERBLOCK_BYTES, "full tables fit");
+        let length = u32::try_from(bytes.len()).expect("16 KiB at most");
+        put_u32(&mut bytes, at::LENGTH, length);
+        bytes.resize(SUPERBLOCK_BYTES, 0);
+        let crc = crc32c_without(&bytes, at::CRC);
+        put_u32(&mut bytes, at::CRC, crc);
+        Ok(into_pages(&bytes))
+    }
+
+    fn put_header(&self, bytes: &mut [u8]) {
+        put(bytes, at::MAGIC, MAGIC);
+        put_u16(bytes, at::MAJOR, FORMAT_MAJOR);
+        put_u16(bytes, at::MINOR, FORMAT_MINOR);
+        put_u32(bytes, at::FLAGS, self.flags());
+        put(bytes, at::ARRAY, self.array.0);
+        put(bytes, at::MEMBER, self.member.0);
+        put_u64(bytes, at::CREATED, self.created);
+        put_u64(bytes, at::GENERATION, self.generation);
+        put_u64(bytes, at::SEQUENCE, self.sequence);
+        bytes[at::NAME..at::NAME + self.name.len()].copy_from_slice(self.name.as_bytes());
+        self.put_geometry(bytes);
+        put_u32(bytes, at::LOGICAL_BLOCK, self.logical_block);
+        bytes[at::WRITE_HOLE] = write_hole_code(self.write_hole);
+        put_u64(bytes, at::EXTENT_ROWS, self.extent_rows);
+        put_u64(bytes, at::INTENT_ROWS, self.intent_rows);
+        put_u64(bytes, at::LOG_FLOOR, self.log_floor);
+    }
+
+    fn put_geometry(&self, bytes: &mut [u8]) {
+        let (level, rotation, copies) = level_codes(self.geometry.level);
+        bytes[at::LEVEL] = level;
+        bytes[at::ROTATION] = rotation;
+        bytes[at::COPIES] = copies;
+        put_u16(bytes, at::SLOTS, self.geometry.slots);
+        put_u32(bytes, at::CHUNK_SECTORS, self.geometry.chunk_sectors);
+        put_u64(bytes, at::SLOT_SECTORS, self.geometry.slot_sectors);
+    }
+
+    fn flags(&self) -> u32 {
+        let bit = |set: bool, flag: u32| if set { flag } else { 0 };
+        bit(self.written_all, FLAG_WRITTEN_ALL)
+            | bit(self.clean, FLAG_CLEAN)
+            | bit(self.resync_pending, FLAG_RESYNC_PENDING)
+    }
+
+    fn put_tables(&self, bytes: &mut Vec<u8>) {
+        append(bytes, at::REGIONS, REGION_BYTES, &self.regions, put_region);
+        append(bytes, at::MEMBERS, MEMBER_BYTES, &self.members, put_member);
+        append(
+            bytes,
+            at::PLACEMENT,
+            PLACEMENT_BYTES,
+            &self.placement,
+            put_placement,
+        );
+        append(bytes, at::TASKS, TASK_BYTES, &self.tasks, put_task);
+        let runs: Vec<(u64, u64)> = self
+            .tasks
+            .iter()
+            .flat_map(|task| task.done.clone())
+            .collect();
+        append(bytes, at::RUNS, RUN_BYTES, &runs, put_run);
+    }
+
+    /// Reads a copy: the first [`SUPERBLOCK_BYTES`] of `bytes`.
+    pub fn decode(bytes: &[u8]) -> Result<Superblock, MetaError> {
+        let bytes = sound_bytes(bytes)?;
+        let flags = get_u32(bytes, at::FLAGS);
+        if flags & !FLAGS_KNOWN != 0 {
+            return field("flags", u64::from(flags));
+        }
+        let superblock = Superblock {
+            array: get_uuid(bytes, at::ARRAY),
+            name: get_name(bytes)?,
+            created: get_u64(bytes, at::CREATED),
+            generation: get_u64(bytes, at::GENERATION),
+            sequence: get_u64(bytes, at::SEQUENCE),
+            member: get_uuid(bytes, at::MEMBER),
+            geometry: get_geometry(bytes)?,
+            logical_block: get_u32(bytes, at::LOGICAL_BLOCK),
+            write_hole: get_write_hole(bytes)?,
+            regions: Table::open(bytes, "regions", at::REGIONS, REGION_BYTES, REGIONS_MAX)?
+                .read(get_region)?,
+            extent_rows: get_u64(bytes, at::EXTENT_ROWS),
+            written_all: flags & FLAG_WRITTEN_ALL != 0,
+            intent_rows: get_u64(bytes, at::INTENT_ROWS),
+            clean: flags & FLAG_CLEAN != 0,
+            log_floor: get_u64(bytes, at::LOG_FLOOR),
+            resync_pending: flags & FLAG_RESYNC_PENDING != 0,
+            members: Table::open(bytes, "members", at::MEMBERS, MEMBER_BYTES, MEMBERS_MAX)?
+                .read(get_member)?,
+            placement: Table::open(
+                bytes,
+                "placements",
+                at::PLACEMENT,
+                PLACEMENT_BYTES,
+                PLACEMENTS_MAX,
+            )?
+            .read(get_placement)?,
+            tasks: get_tasks(bytes)?,
+        };
+        rules::check(&superblock)?;
+        Ok(superblock)
+    }
+}
+
+fn into_pages(bytes: &[u8]) -> Vec<Page> {
+    let page = |chunk: &[u8; PAGE_BYTES]| {
+        let mut page = zeroed_page();
+        page.copy_from_slice(chunk);
+        page
+    };
+    bytes.as_chunks::<PAGE_BYTES>().0.iter().map(page).collect()
+}
+
+/// The bytes of a copy whose magic, checksum, version and features allow reading on.
+fn sound_bytes(bytes: &[u8]) -> Result<&[u8], MetaError> {
+    let needs = SUPERBLOCK_BYTES as u64;
+    let short = MetaError::Truncated {
+        bytes: bytes.len() as u64,
+        needs,
+    };
+    let bytes = bytes.get(..SUPERBLOCK_BYTES).ok_or(short)?;
+    if bytes[..MAGIC.len()] != MAGIC {
+        return Err(MetaError::NotFound);
+    }
+    let stored = get_u32(bytes, at::CRC);
+    let computed = crc32c_without(bytes, at::CRC);
+    if stored != computed {
+        return Err(MetaError::Checksum { stored, computed });
+    }
+    let major = get_u16(bytes, at::MAJOR);
+    if major != FORMAT_MAJOR {
+        return Err(MetaError::Version {
+            major,
+            supported: FORMAT_MAJOR,
+        });
+    }
+    let unknown = get_u64(bytes, at::INCOMPATIBLE) & !INCOMPATIBLE_KNOWN;
+    if unknown != 0 {
+        return Err(MetaError::Features { unknown });
+    }
+    Ok(bytes)
+}
+
+// ----------------------------------------------------------------------------------------------------- tables
+
+/// Appends a table and notes in the header where it lies.
+fn append<T>(
+    bytes: &mut Vec<u8>,
+    descriptor: usize,
+    entry_bytes: usize,
+    entries: &[T],
+    put_entry: fn(&mut [u8], &T),
+) {
+    let offset = bytes.len();
+    bytes.resize(offset + entry_bytes * entries.len(), 0);
+    for (entry, place) in entries
+        .iter()
+        .zip(bytes[offset..].chunks_exact_mut(entry_bytes))
+    {
+        put_entry(place, entry);
+    }
+    let narrow = |value: usize| u16::try_from(value).expect("bounded by the rules");
+    put_u32(
+        bytes,
+        descriptor + at::TABLE_OFFSET,
+        u32::from(narrow(offset)),
+    );
+    put_u16(
+        bytes,
+        descriptor + at::TABLE_ENTRY_BYTES,
+        narrow(entry_bytes),
+    );
+    put_u16(bytes, descriptor + at::TABLE_COUNT, narrow(entries.len()));
+}
+
+/// A table whose every entry lies within the used bytes. Entries of a later minor version may be longer than ours;
+/// what we do not know of them is ignored.
+struct Table<'a> {
+    bytes: &'a [u8],
+    entry_bytes: usize,
+}
+
+impl<'a> Table<'a> {
+    fn open(
+        bytes: &'a [u8],
+        what: &'static str,
+        descriptor: usize,
+        entry_bytes_min: usize,
+        limit: usize,
+    ) -> Result<Table<'a>, MetaError> {
+        let offset = u64::from(get_u32(bytes, descriptor + at::TABLE_OFFSET));
+        let entry_bytes = get_u16(bytes, descriptor + at::TABLE_ENTRY_BYTES);
+        let count = get_u16(bytes, descriptor + at::TABLE_COUNT);
+        if usize::from(count) > limit {
+            return Err(MetaError::TooLarge {
+                what,
+                count: u64::from(count),
+                limit: limit as u64,
+            });
+        }
+        if usize::from(entry_bytes) < entry_bytes_min || offset < HEADER_BYTES as u64 {
+            return field(what, offset);
+        }
+        let end = offset + u64::from(entry_bytes) * u64::from(count);
+        let range: Range<usize> = offset as usize..end as usize;
+        let used = used_bytes(bytes)?;
+        let bytes = used.get(range).ok_or(MetaError::Field {
+            name: what,
+            value: end,
+        })?;
+        Ok(Table {
+            bytes,
+            entry_bytes: usize::from(entry_bytes),
+        })
+    }
+
+    fn read<T>(&self, get_entry: fn(&[u8]) -> Result<T, MetaError>) -> Result<Vec<T>, MetaError> {
+        self.bytes
+            .chunks_exact(self.entry_bytes)
+            .map(get_entry)
+            .collect()
+    }
+}
+
+fn used_bytes(bytes: &[u8]) -> Result<&[u8], MetaError> {
+    let length = get_u32(bytes, at::LENGTH);
+    bytes.get(..length as usize).ok_or(MetaError::Field {
+        name: "length",
+        value: u64::from(length),
+    })
+}
+
+// ------------------------------------------------------------------------------------------- header fields
+
+fn get_name(bytes: &[u8]) -> Result<String, MetaError> {
+    let field_bytes: [u8; NAME_BYTES_MAX] = get(bytes, at::NAME);
+    let length = field_bytes
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(NAME_BYTES_MAX);
+    let bad = |at: usize| MetaError::Field {
+        name: "name",
+        value: at as u64,
+    };
+    if let Some(at) = field_bytes[length..].iter().position(|byte| *byte != 0) {
+        return Err(bad(length + at));
+    }
+    match core::str::from_utf8(&field_bytes[..length]) {
+        Ok(name) => Ok(String::from(name)),
+        Err(error) => Err(bad(error.valid_up_to())),
+    }
+}
+
+fn get_geometry(bytes: &[u8]) -> Result<Geometry, MetaError> {
+    Ok(Geometry {
+        level: get_level(bytes)?,
+        slots: get_u16(bytes, at::SLOTS),
+        chunk_sectors: get_u32(bytes, at::CHUNK_SECTORS),
+        slot_sectors: get_u64(bytes, at::SLOT_SECTORS),
+    })
+}
+
+fn level_codes(level: Level) -> (u8, u8, u8) {
+    match level {
+        Level::Raid0 => (0, 0, 0),
+        Level::Raid1 => (1, 0, 0),
+        Level::Raid4 => (4, 0, 0),
+        Level::Raid5(rotation) => (5, rotation_code(rotation), 0),
+        Level::Raid6(rotation) => (6, rotation_code(rotation), 0),
+        Level::Raid10 { copies } => (10, 0, copies),
+    }
+}
+
+fn get_level(bytes: &[u8]) -> Result<Level, MetaError> {
+    let rotation = bytes[at::ROTATION];
+    let level = match bytes[at::LEVEL] {
+        0 => Level::Raid0,
+        1 => Level::Raid1,
+        4 => Level::Raid4,
+        5 => Level::Raid5(get_rotation(rotation)?),
+        6 => Level::Raid6(get_rotation(rotation)?),
+        10 => Level::Raid10 {
+            copies: bytes[at::COPIES],
+        },
+        other => return field("level", u64::from(other)),
+    };
+    let (_, rotation_expected, copies_expected) = level_codes(level);
+    if rotation != rotation_expected {
+        return field("rotation", u64::from(rotation));
+    }
+    if bytes[at::COPIES] != copies_expected {
+        return field("copies", u64::from(bytes[at::COPIES]));
+    }
+    Ok(level)
+}
+
+/// md's numbers.
+fn rotation_code(rotation: Rotation) -> u8 {
+    u8::try_from(rotation.md_layout()).expect("md numbers them from 0 to 5")
+}
+
+fn get_rotation(code: u8) -> Result<Rotation, MetaError> {
+    let known = Rotation::ALL
+        .into_iter()
+        .find(|rotation| rotation_code(*rotation) == code);
+    known.ok_or(MetaError::Field {
+        name: "rotation",
+        value: u64::from(code),
+    })
+}
+
+fn write_hole_code(write_hole: WriteHole) -> u8 {
+    match write_hole {
+        WriteHole::None => 0,
+        WriteHole::Ppl => 1,
+        WriteHole::Bitmap => 2,
+        WriteHole::Journal => 3,
+    }
+}
+
+fn get_write_hole(bytes: &[u8]) -> Result<WriteHole, MetaError> {
+    match bytes[at::WRITE_HOLE] {
+        0 => Ok(WriteHole::None),
+        1 => Ok(WriteHole::Ppl),
+        2 => Ok(WriteHole::Bitmap),
+        3 => Ok(WriteHole::Journal),
+        other => field("write hole", u64::from(other)),
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- entries
+
+fn region_code(kind: RegionKind) -> u16 {
+    match kind {
+        RegionKind::SuperA => 1,
+        RegionKind::SuperB => 2,
+        RegionKind::Written => 3,
+        RegionKind::Intent => 4,
+        RegionKind::Lost => 5,
+        RegionKind::Log => 6,
+        RegionKind::Data => 7,
+        RegionKind::Overlay => 8,
+        RegionKind::SparePartition => 9,
+        RegionKind::Lease => 10,
+        RegionKind::Other(code) => code,
+    }
+}
+
+fn region_kind(code: u16) -> RegionKind {
+    match code {
+        1 => RegionKind::SuperA,
+        2 => RegionKind::SuperB,
+        3 => RegionKind::Written,
+        4 => RegionKind::Intent,
+        5 => RegionKind::Lost,
+        6 => RegionKind::Log,
+        7 => RegionKind::Data,
+        8 => RegionKind::Overlay,
+        9 => RegionKind::SparePartition,
+        10 => RegionKind::Lease,
+        other => RegionKind::Other(other),
+    }
+}
+
+fn put_region(bytes: &mut [u8], region: &Region) {
+    put_u16(bytes, at::REGION_KIND, region_code(region.kind));
+    put_u64(bytes, at::REGION_START, region.start);
+    put_u64(bytes, at::REGION_SECTORS, region.sectors);
+}
+
+fn get_region(bytes: &[u8]) -> Result<Region, MetaError> {
+    Ok(Region {
+        kind: region_kind(get_u16(bytes, at::REGION_KIND)),
+        start: get_u64(bytes, at::REGION_START),
+        sectors: get_u64(bytes, at::REGION_SECTORS),
+    })
+}
+
+fn put_member(bytes: &mut [u8], entry: &MemberEntry) {
+    let (role, stale_since, partial) = match entry.role {
+        MemberRole::Active => (1, 0, false),
+        MemberRole::Rebuilding => (2, 0, false),
+        MemberRole::Spare => (3, 0, false),
+        MemberRole::Failed {
+            stale_since,
+            partial,
+        } => (4, stale_since, partial),
+    };
+    put(bytes, at::MEMBER_UUID, entry.uuid.0);
+    bytes[at::MEMBER_ROLE] = role;
+    bytes[at::MEMBER_PARTIAL] = u8::from(partial);
+    put_u32(bytes, at::MEMBER_READ_ERRORS, entry.read_errors);
+    put_u64(bytes, at::MEMBER_STALE_SINCE, stale_since);
+    put_u64(bytes, at::MEMBER_LOG_FLOOR, entry.log_floor);
+}
+
+fn get_member(bytes: &[u8]) -> Result<MemberEntry, MetaError> {
+    let role = match bytes[at::MEMBER_ROLE] {
+        1 => MemberRole::Active,
+        2 => MemberRole::Rebuilding,
+        3 => MemberRole::Spare,
+        4 => MemberRole::Failed {
+            stale_since: get_u64(bytes, at::MEMBER_STALE_SINCE),
+            partial: get_bool(bytes, at::MEMBER_PARTIAL, "partial")?,
+        },
+        other => return field("role", u64::from(other)),
+    };
+    Ok(MemberEntry {
+        uuid: get_uuid(bytes, at::MEMBER_UUID),
+        role,
+        log_floor: get_u64(bytes, at::MEMBER_LOG_FLOOR),
+        read_errors: get_u32(bytes, at::MEMBER_READ_ERRORS),
+    })
+}
+
+fn get_bool(bytes: &[u8], at: usize, name: &'static str) -> Result<bool, MetaError> {
+    match bytes[at] {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => field(name, u64::from(other)),
+    }
+}
+
+fn get_option(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(get_u16(bytes, at)).filter(|value| *value != NONE)
+}
+
+fn put_placement(bytes: &mut [u8], placement: &Placement) {
+    put_u16(bytes, at::PLACEMENT_SLOT, placement.slot);
+    put_u16(bytes, at::PLACEMENT_PARTITION, placement.partition);
+    put_u16(
+        bytes,
+        at::PLACEMENT_MEMBER,
+        placement.member.unwrap_or(NONE),
+    );
+    put_u16(
+        bytes,
+        at::PLACEMENT_INCOMING,
+        placement.incoming.unwrap_or(NONE),
+    );
+    put_u16(bytes, at::PLACEMENT_REGION, placement.region);
+}
+
+fn get_placement(bytes: &[u8]) -> Result<Placement, MetaError> {
+    Ok(Placement {
+        slot: get_u16(bytes, at::PLACEMENT_SLOT),
+        partition: get_u16(bytes, at::PLACEMENT_PARTITION),
+        member: get_option(bytes, at::PLACEMENT_MEMBER),
+        incoming: get_option(bytes, at::PLACEMENT_INCOMING),
+        region: get_u16(bytes, at::PLACEMENT_REGION),
+    })
+}
+
+fn put_task(bytes: &mut [u8], task: &TaskRecord) {
+    bytes[at::TASK_KIND] = match task.kind {
+        TaskKind::Rebuild => 1,
+        TaskKind::Replace => 2,
+        TaskKind::Resync => 3,
+        TaskKind::Check => 4,
+        TaskKind::Repair => 5,
+    };
+    bytes[at::TASK_PAUSED] = u8::from(task.paused);
+    put_u16(bytes, at::TASK_SLOT, task.slot.unwrap_or(NONE));
+    let runs = u16::try_from(task.done.len()).expect("bounded by the rules");
+    put_u16(bytes, at::TASK_RUNS, runs);
+}
+
+/// A task as its entry tells it: its runs follow in a table of their own.
+fn get_task(bytes: &[u8]) -> Result<(TaskRecord, u16), MetaError> {
+    let kind = match bytes[at::TASK_KIND] {
+        1 => TaskKind::Rebuild,
+        2 => TaskKind::Replace,
+        3 => TaskKind::Resync,
+        4 => TaskKind::Check,
+        5 => TaskKind::Repair,
+        other => return field("task kind", u64::from(other)),
+    };
+    let task = TaskRecord {
+        kind,
+        slot: get_option(bytes, at::TASK_SLOT),
+        paused: get_bool(bytes, at::TASK_PAUSED, "paused")?,
+        done: Vec::new(),
+    };
+    Ok((task, get_u16(bytes, at::TASK_RUNS)))
+}
+
+fn put_run(bytes: &mut [u8], run: &(u64, u64)) {
+    put_u64(bytes, at::RUN_ROW, run.0);
+    put_u64(bytes, at::RUN_ROWS, run.1);
+}
+
+fn get_run(bytes: &[u8]) -> Result<(u64, u64), MetaError> {
+    Ok((get_u64(bytes, at::RUN_ROW), get_u64(bytes, at::RUN_ROWS)))
+}
+
+/// The tasks, each with its share of the runs, in order. The shares use up the runs exactly.
+fn get_tasks(bytes: &[u8]) -> Result<Vec<TaskRecord>, MetaError> {
+    let entries = Table::open(bytes, "tasks", at::TASKS, TASK_BYTES, TASKS_MAX)?.read(get_task)?;
+    let mut runs: Vec<(u64, u64)> =
+        Table::open(bytes, "task runs", at::RUNS, RUN_BYTES, RUNS_MAX)?.read(get_run)?;
+    let mut tasks = Vec::with_capacity(entries.len());
+    for (mut task, count) in entries {
+        if usize::from(count) > runs.len() {
+            return field("task runs", u64::from(count));
+        }
+        let others = runs.split_off(usize::from(count));
+        task.done = core::mem::replace(&mut runs, others);
+        tasks.push(task);
+    }
+    if !runs.is_empty() {
+        return field("task runs", runs.len() as u64);
+    }
+    Ok(tasks)
+}
