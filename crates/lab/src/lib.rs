@@ -1,1 +1,17 @@
-//! To be written.
+//! The laboratory: loads that know what they wrote, measurements, charts and reports.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`nbd`] | a small blocking NBD client |
+//! | [`pattern`] | what a block holds, as a function of its place and version |
+//! | [`load`] | verified mixed load: every byte read is checked against the load's own record |
+//! | [`latency`] | samples, quantiles by phase, the course over time |
+//! | [`chart`] | the course over time as SVG |
+//! | [`report`] | tables for a terminal, one self-contained HTML page |
+
+pub mod chart;
+pub mod latency;
+pub mod load;
+pub mod nbd;
+pub mod pattern;
+pub mod report;

@@ -1,0 +1,311 @@
+//! The course of a load over time as SVG: latency above, throughput below, phases shaded, events marked.
+//!
+//! Written by hand, a string and no library: the page must open anywhere, by itself, in ten years. Colours come from
+//! the page's style sheet, so that it follows the reader's light or dark setting.
+
+use crate::latency::{Phase, Step};
+use std::fmt::Write;
+
+const WIDTH: f64 = 960.0;
+const LEFT: f64 = 76.0;
+const RIGHT: f64 = 12.0;
+const LATENCY_TOP: f64 = 44.0;
+const LATENCY_HEIGHT: f64 = 260.0;
+const RATE_TOP: f64 = LATENCY_TOP + LATENCY_HEIGHT + 42.0;
+const RATE_HEIGHT: f64 = 110.0;
+const HEIGHT: f64 = RATE_TOP + RATE_HEIGHT + 40.0;
+/// The latency axis: decades from 10 microseconds to 10 seconds.
+const DECADES: std::ops::RangeInclusive<i32> = 1..=7;
+
+/// Something that happened, marked by a line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mark {
+    pub at_us: u64,
+    pub text: String,
+}
+
+impl Mark {
+    pub fn new(at_us: u64, text: &str) -> Mark {
+        Mark {
+            at_us,
+            text: text.into(),
+        }
+    }
+}
+
+/// What a chart shows.
+pub struct Chart<'a> {
+    pub steps: &'a [Step],
+    pub step_us: u64,
+    pub phases: &'a [Phase],
+    pub marks: &'a [Mark],
+}
+
+impl Chart<'_> {
+    /// The `<svg>` element.
+    pub fn svg(&self) -> String {
+        let mut out = String::new();
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(
+            out,
+            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"latency and throughput over time\">"
+        );
+        self.bands(&mut out);
+        self.latency_axis(&mut out);
+        self.rate_axis(&mut out);
+        self.time_axis(&mut out);
+        self.latency_line(&mut out, "p99", |step| step.summary.p99_us);
+        self.latency_line(&mut out, "p50", |step| step.summary.p50_us);
+        self.rate_line(&mut out);
+        self.event_lines(&mut out);
+        self.legend(&mut out);
+        out.push_str("</svg>\n");
+        out
+    }
+
+    fn end_us(&self) -> u64 {
+        let steps_end = self
+            .steps
+            .last()
+            .map_or(0, |step| step.from_us + self.step_us);
+        let phases_end = self.phases.last().map_or(0, |phase| phase.to_us);
+        steps_end.max(phases_end).max(1)
+    }
+
+    fn x(&self, at_us: u64) -> f64 {
+        LEFT + (WIDTH - LEFT - RIGHT) * at_us as f64 / self.end_us() as f64
+    }
+
+    fn rate_max(&self) -> u64 {
+        self.steps
+            .iter()
+            .map(|step| step.summary.rate(self.step_us))
+            .max()
+            .unwrap_or(0)
+            .max(1)
+    }
+
+    fn bands(&self, out: &mut String) {
+        let height = RATE_TOP + RATE_HEIGHT - LATENCY_TOP;
+        for (number, phase) in self.phases.iter().enumerate() {
+            let (x, end) = (self.x(phase.from_us), self.x(phase.to_us));
+            let shade = number % 2;
+            let _ = writeln!(
+                out,
+                "<rect class=\"band{shade}\" x=\"{x:.1}\" y=\"{LATENCY_TOP}\" width=\"{:.1}\" height=\"{height}\"/>",
+                (end - x).max(0.0)
+            );
+            text(
+                out,
+                (x + end) / 2.0,
+                LATENCY_TOP - 26.0,
+                "middle",
+                &phase.name,
+            );
+        }
+    }
+
+    fn latency_axis(&self, out: &mut String) {
+        for decade in DECADES {
+            let y = latency_y(10f64.powi(decade));
+            line(out, "grid", LEFT, y, WIDTH - RIGHT, y);
+            text(out, LEFT - 8.0, y + 4.0, "end", &latency_label(decade));
+        }
+        text(out, 4.0, LATENCY_TOP - 10.0, "start", "latency");
+    }
+
+    fn rate_axis(&self, out: &mut String) {
+        for (part, y) in [
+            (0, RATE_TOP + RATE_HEIGHT),
+            (1, RATE_TOP + RATE_HEIGHT / 2.0),
+            (2, RATE_TOP),
+        ] {
+            line(out, "grid", LEFT, y, WIDTH - RIGHT, y);
+            let megabytes = self.rate_max() * part / 2 / (1 << 20);
+            text(out, LEFT - 8.0, y + 4.0, "end", &format!("{megabytes}"));
+        }
+        text(out, 4.0, RATE_TOP - 10.0, "start", "MiB/s");
+    }
+
+    fn time_axis(&self, out: &mut String) {
+        let seconds = self.end_us() / 1_000_000;
+        let every = [1, 2, 5, 10, 20, 50]
+            .into_iter()
+            .find(|every| seconds / every <= 14)
+            .unwrap_or(100);
+        for second in (0..=seconds).filter(|second| second % every == 0) {
+            let x = self.x(second * 1_000_000);
+            text(
+                out,
+                x,
+                RATE_TOP + RATE_HEIGHT + 18.0,
+                "middle",
+                &format!("{second} s"),
+            );
+        }
+    }
+
+    /// A line that breaks where nothing was answered.
+    fn latency_line(&self, out: &mut String, class: &str, value: impl Fn(&Step) -> u32) {
+        for run in self
+            .steps
+            .split(|step| step.summary.requests == 0)
+            .filter(|run| !run.is_empty())
+        {
+            let points = run
+                .iter()
+                .map(|step| (self.middle(step), latency_y(f64::from(value(step)))));
+            polyline(out, class, points);
+        }
+    }
+
+    fn rate_line(&self, out: &mut String) {
+        let most = self.rate_max() as f64;
+        let y = |step: &Step| {
+            RATE_TOP + RATE_HEIGHT * (1.0 - step.summary.rate(self.step_us) as f64 / most)
+        };
+        polyline(
+            out,
+            "rate",
+            self.steps.iter().map(|step| (self.middle(step), y(step))),
+        );
+    }
+
+    fn middle(&self, step: &Step) -> f64 {
+        self.x(step.from_us + self.step_us / 2)
+    }
+
+    fn event_lines(&self, out: &mut String) {
+        for (number, mark) in self.marks.iter().enumerate() {
+            let x = self.x(mark.at_us);
+            line(out, "mark", x, LATENCY_TOP, x, RATE_TOP + RATE_HEIGHT);
+            // Texts of neighbours on different heights; near the right edge they end at their line.
+            let y = LATENCY_TOP + 14.0 + 15.0 * (number % 5) as f64;
+            let (x, anchor) = if x > WIDTH * 0.75 {
+                (x - 4.0, "end")
+            } else {
+                (x + 4.0, "start")
+            };
+            text(out, x, y, anchor, &mark.text);
+        }
+    }
+
+    fn legend(&self, out: &mut String) {
+        let y = HEIGHT - 6.0;
+        for (class, name, x) in [
+            ("p50", "p50", LEFT),
+            ("p99", "p99", LEFT + 90.0),
+            ("rate", "throughput", LEFT + 180.0),
+        ] {
+            line(out, class, x, y - 4.0, x + 22.0, y - 4.0);
+            text(out, x + 28.0, y, "start", name);
+        }
+    }
+}
+
+/// Logarithmic, clamped to the axis.
+fn latency_y(us: f64) -> f64 {
+    let (low, high) = (f64::from(*DECADES.start()), f64::from(*DECADES.end()));
+    let part = (us.max(1.0).log10().clamp(low, high) - low) / (high - low);
+    LATENCY_TOP + LATENCY_HEIGHT * (1.0 - part)
+}
+
+fn latency_label(decade: i32) -> String {
+    match decade {
+        0..=2 => format!("{} µs", 10i64.pow(decade.unsigned_abs())),
+        3..=5 => format!("{} ms", 10i64.pow(decade.unsigned_abs() - 3)),
+        _ => format!("{} s", 10i64.pow(decade.unsigned_abs() - 6)),
+    }
+}
+
+fn line(out: &mut String, class: &str, x1: f64, y1: f64, x2: f64, y2: f64) {
+    let _ = writeln!(
+        out,
+        "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
+    );
+}
+
+fn polyline(out: &mut String, class: &str, points: impl Iterator<Item = (f64, f64)>) {
+    let _ = write!(out, "<polyline class=\"{class}\" points=\"");
+    for (x, y) in points {
+        let _ = write!(out, "{x:.1},{y:.1} ");
+    }
+    out.push_str("\"/>\n");
+}
+
+fn text(out: &mut String, x: f64, y: f64, anchor: &str, content: &str) {
+    let content = escape(content);
+    let _ = writeln!(
+        out,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{content}</text>"
+    );
+}
+
+/// Text for HTML and SVG.
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::Summary;
+
+    fn step(from_us: u64, requests: u64) -> Step {
+        Step {
+            from_us,
+            summary: Summary {
+                requests,
+                bytes: requests << 20,
+                p50_us: 100,
+                p99_us: 900,
+                max_us: 1000,
+            },
+        }
+    }
+
+    #[test]
+    fn a_gap_breaks_the_line_and_elements_are_closed() {
+        let steps = [step(0, 5), step(100, 0), step(200, 5)];
+        let phases = [
+            Phase::new("before <1>", 0, 150),
+            Phase::new("after", 150, 300),
+        ];
+        let marks = [Mark::new(120, "killed")];
+        let svg = Chart {
+            steps: &steps,
+            step_us: 100,
+            phases: &phases,
+            marks: &marks,
+        }
+        .svg();
+        assert_eq!(svg.matches("class=\"p99\" points").count(), 2);
+        assert!(svg.contains("before &lt;1&gt;") && svg.contains(">killed</text>"));
+        assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
+        assert!(!svg.contains("NaN") && !svg.contains("inf"));
+    }
+
+    #[test]
+    fn an_empty_chart_is_a_chart() {
+        let svg = Chart {
+            steps: &[],
+            step_us: 100,
+            phases: &[],
+            marks: &[],
+        }
+        .svg();
+        assert!(svg.ends_with("</svg>\n") && !svg.contains("NaN"));
+    }
+
+    #[test]
+    fn latency_is_logarithmic_and_stays_on_the_axis() {
+        let step = latency_y(100.0) - latency_y(1000.0);
+        assert!((step - (latency_y(1000.0) - latency_y(10_000.0))).abs() < 1e-9);
+        assert!((latency_y(0.0) - (LATENCY_TOP + LATENCY_HEIGHT)).abs() < 1e-9);
+        assert!((latency_y(1e12) - LATENCY_TOP).abs() < 1e-9);
+        assert_eq!([1, 3, 6].map(latency_label), ["10 µs", "1 ms", "1 s"]);
+    }
+}

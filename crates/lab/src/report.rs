@@ -1,0 +1,220 @@
+//! What a run comes to: tables for a terminal, and one HTML page that needs nothing beside itself.
+
+use crate::chart::{Chart, escape};
+use crate::latency::{Phase, Sample, summarize, within};
+use std::fmt::Write;
+
+/// A table of text, its first row the heading.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Table {
+    pub heading: Vec<String>,
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub fn new<const N: usize>(heading: [&str; N]) -> Table {
+        Table {
+            heading: heading.map(String::from).to_vec(),
+            rows: Vec::new(),
+        }
+    }
+
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
+        assert_eq!(N, self.heading.len(), "a row has a cell for every column");
+        self.rows.push(cells.to_vec());
+    }
+
+    /// Columns aligned: the first to the left, the others to the right.
+    pub fn text(&self) -> String {
+        let lines = || std::iter::once(&self.heading).chain(&self.rows);
+        let width = |column: usize| {
+            lines()
+                .map(|row| row[column].chars().count())
+                .max()
+                .unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.heading.len()).map(width).collect();
+        let mut out = String::new();
+        for row in lines() {
+            let mut line = String::new();
+            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                // Writing to a string cannot fail, here and below.
+                let _ = match column {
+                    0 => write!(line, "{cell:<width$}"),
+                    _ => write!(line, "  {cell:>width$}"),
+                };
+            }
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+        out
+    }
+
+    fn html(&self) -> String {
+        let cells = |row: &[String], tag: &str| -> String {
+            row.iter()
+                .map(|cell| format!("<{tag}>{}</{tag}>", escape(cell)))
+                .collect()
+        };
+        let mut out = format!("<table>\n<tr>{}</tr>\n", cells(&self.heading, "th"));
+        for row in &self.rows {
+            let _ = writeln!(out, "<tr>{}</tr>", cells(row, "td"));
+        }
+        out.push_str("</table>\n");
+        out
+    }
+}
+
+/// Throughput and latency by phase.
+pub fn phases(samples: &[Sample], phases: &[Phase]) -> Table {
+    let mut table = Table::new([
+        "phase",
+        "seconds",
+        "requests/s",
+        "MiB/s",
+        "p50",
+        "p99",
+        "longest",
+    ]);
+    for phase in phases {
+        let (summary, length) = (summarize(within(samples, phase)), phase.length_us());
+        table.row([
+            phase.name.clone(),
+            format!("{:.1}", length as f64 / 1e6),
+            summary.request_rate(length).to_string(),
+            mebibytes(summary.rate(length)),
+            duration(summary.p50_us),
+            duration(summary.p99_us),
+            duration(summary.max_us),
+        ]);
+    }
+    table
+}
+
+/// Microseconds, as a person reads them.
+pub fn duration(us: u32) -> String {
+    match us {
+        0..1000 => format!("{us} µs"),
+        1000..1_000_000 => format!("{:.2} ms", f64::from(us) / 1e3),
+        _ => format!("{:.2} s", f64::from(us) / 1e6),
+    }
+}
+
+/// Bytes in MiB, with one decimal.
+pub fn mebibytes(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / f64::from(1 << 20))
+}
+
+/// One page: a title, what happened, tables and the chart.
+pub struct Page<'a> {
+    pub title: &'a str,
+    pub lead: &'a str,
+    pub tables: &'a [(&'a str, &'a Table)],
+    pub chart: &'a Chart<'a>,
+    pub log: &'a [String],
+}
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #1c2430; --paper: #ffffff; --faint: #d7dde5; --band: #f1f5f9;
+  --p50: #1f6feb; --p99: #c2410c; --rate: #15803d; --mark: #64748b; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e2e8f0; --paper: #0f1620; --faint: #2b3646; --band: #16202d;
+  --p50: #6cb2ff; --p99: #ff9d66; --rate: #5fd38d; --mark: #94a3b8; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 980px;
+  margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+table { border-collapse: collapse; } th, td { padding: .25rem .9rem .25rem 0; text-align: right;
+  border-bottom: 1px solid var(--faint); font-variant-numeric: tabular-nums; }
+th:first-child, td:first-child { text-align: left; }
+svg { width: 100%; height: auto; } svg text { font-size: 12px; fill: var(--ink); }
+.band0 { fill: var(--band); } .band1 { fill: none; } .grid { stroke: var(--faint); }
+.mark { stroke: var(--mark); stroke-dasharray: 3 3; }
+.p50, .p99, .rate { fill: none; stroke-width: 1.6; }
+.p50 { stroke: var(--p50); } .p99 { stroke: var(--p99); } .rate { stroke: var(--rate); }
+pre { background: var(--band); padding: 1rem; overflow-x: auto; }
+";
+
+impl Page<'_> {
+    pub fn html(&self) -> String {
+        let mut out = String::new();
+        let _ = write!(
+            out,
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <title>{0}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{0}</h1>\n<p>{1}</p>\n",
+            escape(self.title),
+            escape(self.lead)
+        );
+        out.push_str(&self.chart.svg());
+        for (title, table) in self.tables {
+            let _ = write!(out, "<h2>{}</h2>\n{}", escape(title), table.html());
+        }
+        let _ = write!(
+            out,
+            "<h2>What happened</h2>\n<pre>{}</pre>\n</body>\n</html>\n",
+            escape(&self.log.join("\n"))
+        );
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::Op;
+
+    #[test]
+    fn columns_are_aligned() {
+        let mut table = Table::new(["phase", "p50"]);
+        table.row(["before".into(), "90 µs".into()]);
+        table.row(["x".into(), "1.20 ms".into()]);
+        assert_eq!(
+            table.text(),
+            "phase       p50\nbefore    90 µs\nx       1.20 ms\n"
+        );
+    }
+
+    #[test]
+    fn phases_are_measured_by_themselves() {
+        let sample = |at_us, latency_us| Sample {
+            at_us,
+            latency_us,
+            bytes: 1 << 20,
+            op: Op::Read,
+        };
+        let samples = [sample(100, 10), sample(1_500_000, 2000)];
+        let parts = [
+            Phase::new("before", 0, 1_000_000),
+            Phase::new("after", 1_000_000, 2_000_000),
+        ];
+        let table = phases(&samples, &parts);
+        assert_eq!(
+            table.rows[0],
+            ["before", "1.0", "1", "1.0", "10 µs", "10 µs", "10 µs"]
+        );
+        assert_eq!(table.rows[1][4], "2.00 ms");
+    }
+
+    #[test]
+    fn the_page_needs_nothing_beside_itself() {
+        let chart = Chart {
+            steps: &[],
+            step_us: 1,
+            phases: &[],
+            marks: &[],
+        };
+        let table = Table::new(["a"]);
+        let log = ["<killed>".to_string()];
+        let page = Page {
+            title: "A & B",
+            lead: "x",
+            tables: &[("T", &table)],
+            chart: &chart,
+            log: &log,
+        };
+        let html = page.html();
+        assert!(html.contains("<title>A &amp; B</title>") && html.contains("&lt;killed&gt;"));
+        for outside in ["http:", "https:", "src=", "<link", "@import"] {
+            assert!(!html.contains(outside), "{outside}");
+        }
+    }
+}
