@@ -18,7 +18,6 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
 fn choices() -> Vec<Kernels> {
     let stores = [Store::Auto, Store::Cached, Store::Streamed];
     Kernels::available()
-        .into_iter()
         .flat_map(|kernels| stores.map(|store| kernels.with_store(store)))
         .collect()
 }
@@ -241,8 +240,8 @@ fn named_kernels_serve_without_sources() {
 #[test]
 fn the_choice_is_named() {
     assert_eq!(Kernels::portable().name(), "portable");
-    assert_eq!(Kernels::available().last(), Some(&Kernels::detect()));
-    assert_eq!(Kernels::available().first(), Some(&Kernels::portable()));
+    assert_eq!(Kernels::available().last(), Some(Kernels::detect()));
+    assert_eq!(Kernels::available().next(), Some(Kernels::portable()));
 }
 
 #[test]

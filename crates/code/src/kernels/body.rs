@@ -276,31 +276,31 @@ pub(super) unsafe fn pq<V: Vector, const COUNT: usize, const STREAM: bool>(
     })
 }
 
-/// One to [`DOT_TARGETS`] targets.
+/// One to [`DOT_TARGETS`] targets, with `FEW` registers a step for up to two and `MANY` for more.
 ///
 /// # Safety
 /// The CPU has `V`'s features; all lengths are equal; if `STREAM`, all targets are aligned to `V::BYTES`.
 #[inline(always)]
-pub(super) unsafe fn dot<V: Vector, const COUNT: usize, const STREAM: bool>(
+pub(super) unsafe fn dot<V: Vector, const FEW: usize, const MANY: usize, const STREAM: bool>(
     terms: &[Term],
     targets: &mut [&mut [u8]],
 ) {
     // SAFETY: the caller's promises.
     unsafe {
         match targets {
-            [a] => cover::<V, COUNT, STREAM>(Dot {
+            [a] => cover::<V, FEW, STREAM>(Dot {
                 terms,
                 targets: [a],
             }),
-            [a, b] => cover::<V, COUNT, STREAM>(Dot {
+            [a, b] => cover::<V, FEW, STREAM>(Dot {
                 terms,
                 targets: [a, b],
             }),
-            [a, b, c] => cover::<V, COUNT, STREAM>(Dot {
+            [a, b, c] => cover::<V, MANY, STREAM>(Dot {
                 terms,
                 targets: [a, b, c],
             }),
-            [a, b, c, d] => cover::<V, COUNT, STREAM>(Dot {
+            [a, b, c, d] => cover::<V, MANY, STREAM>(Dot {
                 terms,
                 targets: [a, b, c, d],
             }),

@@ -31,45 +31,48 @@ pub enum Store {
     Streamed,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// From the slowest up; a CPU with one of x86-64's levels has those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Level {
     Portable,
+    Ssse3,
     Avx2,
     Avx512,
 }
 
-#[cfg(target_arch = "x86_64")]
-mod cpu {
-    /// AVX2 comes before AVX-512 on every CPU, so that a level includes those below it.
-    pub(super) fn has_avx512() -> bool {
-        has_avx2()
-            && is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("gfni")
+impl Level {
+    const ALL: [Level; 4] = [Level::Portable, Level::Ssse3, Level::Avx2, Level::Avx512];
+
+    /// Whether this CPU has what the level and those below it need.
+    #[cfg(target_arch = "x86_64")]
+    fn is_here(self) -> bool {
+        match self {
+            Level::Portable => true,
+            Level::Ssse3 => is_x86_feature_detected!("ssse3"),
+            Level::Avx2 => Level::Ssse3.is_here() && is_x86_feature_detected!("avx2"),
+            Level::Avx512 => {
+                Level::Avx2.is_here()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("gfni")
+            }
+        }
     }
 
-    pub(super) fn has_avx2() -> bool {
-        is_x86_feature_detected!("avx2")
-    }
-
-    pub(super) fn has_crc() -> bool {
-        is_x86_feature_detected!("sse4.2")
+    #[cfg(not(target_arch = "x86_64"))]
+    fn is_here(self) -> bool {
+        self == Level::Portable
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+fn has_crc_instruction() -> bool {
+    is_x86_feature_detected!("sse4.2")
+}
+
 #[cfg(not(target_arch = "x86_64"))]
-mod cpu {
-    pub(super) fn has_avx512() -> bool {
-        false
-    }
-
-    pub(super) fn has_avx2() -> bool {
-        false
-    }
-
-    pub(super) fn has_crc() -> bool {
-        false
-    }
+fn has_crc_instruction() -> bool {
+    false
 }
 
 /// A choice of instructions, and where targets go.
@@ -94,34 +97,27 @@ impl Kernels {
 
     /// The fastest that this CPU has. Cheap enough to call each time: the CPU is asked only once a process.
     pub fn detect() -> Kernels {
-        let level = if cpu::has_avx512() {
-            Level::Avx512
-        } else if cpu::has_avx2() {
-            Level::Avx2
-        } else {
-            Level::Portable
-        };
-        Kernels {
-            level,
-            crc_instruction: cpu::has_crc(),
-            store: Store::Auto,
-        }
+        let here = Level::ALL.into_iter().rev().find(|level| level.is_here());
+        Kernels::of(here.unwrap_or(Level::Portable))
     }
 
     /// All that this CPU has, the slowest first: what tests compare.
-    pub fn available() -> Vec<Kernels> {
-        let fastest = Kernels::detect();
-        let mut all = vec![Kernels::portable()];
-        if fastest.level == Level::Avx512 {
-            all.push(Kernels {
-                level: Level::Avx2,
-                ..fastest
-            });
+    pub fn available() -> impl Iterator<Item = Kernels> {
+        Level::ALL
+            .into_iter()
+            .filter(|level| level.is_here())
+            .map(Kernels::of)
+    }
+
+    /// The kernels of a level that is here.
+    fn of(level: Level) -> Kernels {
+        assert!(level.is_here(), "the CPU has the level's features");
+        let crc_instruction = level != Level::Portable && has_crc_instruction();
+        Kernels {
+            level,
+            crc_instruction,
+            store: Store::Auto,
         }
-        if fastest != Kernels::portable() {
-            all.push(fastest);
-        }
-        all
     }
 
     /// The same instructions with another place for the targets.
@@ -133,6 +129,7 @@ impl Kernels {
     pub const fn name(self) -> &'static str {
         match self.level {
             Level::Portable => "portable",
+            Level::Ssse3 => "ssse3",
             Level::Avx2 => "avx2",
             Level::Avx512 => "avx512+gfni",
         }
@@ -229,52 +226,79 @@ fn assert_lengths(sources: &[&[u8]], length: usize) {
 
 /// The bodies, compiled for each level's features.
 mod levels {
-    use super::body;
     use super::vector::Word;
-    #[cfg(target_arch = "x86_64")]
-    use super::x86::{Avx2, Avx512};
-    use super::{Level, Term};
+    use super::{Level, Term, body};
 
-    /// Makes of a body a function for each level and way of storing, and one that calls the right one. The numbers are
-    /// the registers a step computes.
-    macro_rules! for_levels {
-        ($name:ident($($argument:ident: $type:ty),+), $words:literal, $avx2:literal, $avx512:literal) => {
+    /// The module of a level: each body as a function that has the level's features. The numbers are the registers that
+    /// a step computes.
+    #[cfg(target_arch = "x86_64")]
+    macro_rules! level {
+        ($level:ident, $register:ident, $features:literal, xor $xor:literal, pq $pq:literal, dot $few:literal $many:literal) => {
+            mod $level {
+                use super::super::body::{self, Term};
+                use super::super::x86::$register;
+
+                #[target_feature(enable = $features)]
+                pub(super) fn xor<const STREAM: bool>(sources: &[&[u8]], target: &mut [u8]) {
+                    // SAFETY: this function has the register's features; the rest is its caller's promise.
+                    unsafe { body::xor::<$register, $xor, STREAM>(sources, target) }
+                }
+
+                #[target_feature(enable = $features)]
+                pub(super) fn pq<const STREAM: bool>(
+                    sources: &[&[u8]],
+                    p: &mut [u8],
+                    q: &mut [u8],
+                ) {
+                    // SAFETY: as in `xor`.
+                    unsafe { body::pq::<$register, $pq, STREAM>(sources, p, q) }
+                }
+
+                #[target_feature(enable = $features)]
+                pub(super) fn dot<const STREAM: bool>(terms: &[Term], targets: &mut [&mut [u8]]) {
+                    // SAFETY: as in `xor`.
+                    unsafe { body::dot::<$register, $few, $many, STREAM>(terms, targets) }
+                }
+            }
+        };
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    level!(ssse3, Ssse3, "ssse3", xor 4, pq 2, dot 4 2);
+    #[cfg(target_arch = "x86_64")]
+    level!(avx2, Avx2, "avx2", xor 4, pq 2, dot 4 2);
+    #[cfg(target_arch = "x86_64")]
+    level!(avx512, Avx512, "avx512f,avx512bw,gfni", xor 2, pq 2, dot 4 2);
+
+    /// A function that calls a body at a level, storing one way or the other.
+    macro_rules! call_at_level {
+        ($name:ident($($argument:ident: $type:ty),+), $($words:literal),+) => {
             /// # Safety
             /// The CPU has the level's features; all lengths are equal; if `stream`, targets are aligned to 64 bytes.
             pub(super) unsafe fn $name(level: Level, stream: bool, $($argument: $type),+) {
-                #[cfg(target_arch = "x86_64")]
-                #[target_feature(enable = "avx2")]
-                fn avx2<const STREAM: bool>($($argument: $type),+) {
-                    // SAFETY: this function has the register's features; the rest is its caller's promise.
-                    unsafe { body::$name::<Avx2, $avx2, STREAM>($($argument),+) }
-                }
-
-                #[cfg(target_arch = "x86_64")]
-                #[target_feature(enable = "avx512f,avx512bw,gfni")]
-                fn avx512<const STREAM: bool>($($argument: $type),+) {
-                    // SAFETY: this function has the register's features; the rest is its caller's promise.
-                    unsafe { body::$name::<Avx512, $avx512, STREAM>($($argument),+) }
-                }
-
                 // SAFETY: the caller's promises.
                 unsafe {
                     match (level, stream) {
                         #[cfg(target_arch = "x86_64")]
-                        (Level::Avx2, false) => avx2::<false>($($argument),+),
+                        (Level::Ssse3, false) => ssse3::$name::<false>($($argument),+),
                         #[cfg(target_arch = "x86_64")]
-                        (Level::Avx2, true) => avx2::<true>($($argument),+),
+                        (Level::Ssse3, true) => ssse3::$name::<true>($($argument),+),
                         #[cfg(target_arch = "x86_64")]
-                        (Level::Avx512, false) => avx512::<false>($($argument),+),
+                        (Level::Avx2, false) => avx2::$name::<false>($($argument),+),
                         #[cfg(target_arch = "x86_64")]
-                        (Level::Avx512, true) => avx512::<true>($($argument),+),
-                        _ => body::$name::<Word, $words, false>($($argument),+),
+                        (Level::Avx2, true) => avx2::$name::<true>($($argument),+),
+                        #[cfg(target_arch = "x86_64")]
+                        (Level::Avx512, false) => avx512::$name::<false>($($argument),+),
+                        #[cfg(target_arch = "x86_64")]
+                        (Level::Avx512, true) => avx512::$name::<true>($($argument),+),
+                        _ => body::$name::<Word, $($words),+, false>($($argument),+),
                     }
                 }
             }
         };
     }
 
-    for_levels!(xor(sources: &[&[u8]], target: &mut [u8]), 8, 4, 2);
-    for_levels!(pq(sources: &[&[u8]], p: &mut [u8], q: &mut [u8]), 4, 4, 4);
-    for_levels!(dot(terms: &[Term], targets: &mut [&mut [u8]]), 4, 2, 2);
+    call_at_level!(xor(sources: &[&[u8]], target: &mut [u8]), 8);
+    call_at_level!(pq(sources: &[&[u8]], p: &mut [u8], q: &mut [u8]), 8);
+    call_at_level!(dot(terms: &[Term], targets: &mut [&mut [u8]]), 8, 4);
 }

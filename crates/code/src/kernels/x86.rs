@@ -1,12 +1,98 @@
-//! The vector registers of x86-64: AVX2, and AVX-512 with the Galois-field instructions.
+//! The vector registers of x86-64: SSSE3 (small servers' Atoms have no more), AVX2, and AVX-512 with the Galois-field
+//! instructions.
 
 use std::arch::x86_64::*;
 
 use super::vector::Vector;
 use crate::gf::{MATRICES, NIBBLES};
 
-/// 32 lanes; products from look-ups of nibbles (Plank, Greenan and Miller, "Screaming fast Galois field arithmetic using
-/// Intel SIMD instructions", FAST 2013). Needs AVX2.
+/// 16 lanes; products from look-ups of nibbles (Plank, Greenan and Miller, "Screaming fast Galois field arithmetic using
+/// Intel SIMD instructions", FAST 2013). Needs SSSE3.
+#[derive(Clone, Copy)]
+pub(super) struct Ssse3(__m128i);
+
+impl Vector for Ssse3 {
+    const BYTES: usize = 16;
+    /// The low nibbles and the high ones.
+    type Prepared = (__m128i, __m128i);
+
+    #[inline(always)]
+    unsafe fn zero() -> Ssse3 {
+        // SAFETY: SSSE3 is the caller's promise.
+        Ssse3(unsafe { _mm_setzero_si128() })
+    }
+
+    #[inline(always)]
+    unsafe fn load(bytes: &[u8], at: usize) -> Ssse3 {
+        debug_assert!(at + Self::BYTES <= bytes.len());
+        // SAFETY: SSSE3 and room within the slice are the caller's promise; the load need not be aligned.
+        Ssse3(unsafe { _mm_loadu_si128(bytes.as_ptr().add(at).cast()) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, bytes: &mut [u8], at: usize) {
+        debug_assert!(at + Self::BYTES <= bytes.len());
+        // SAFETY: SSSE3 and room within the slice are the caller's promise; the store need not be aligned.
+        unsafe { _mm_storeu_si128(bytes.as_mut_ptr().add(at).cast(), self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn stream(self, bytes: &mut [u8], at: usize) {
+        debug_assert!(at + Self::BYTES <= bytes.len());
+        // SAFETY: SSSE3, room within the slice and alignment are the caller's promise, who fences before returning.
+        unsafe { _mm_stream_si128(bytes.as_mut_ptr().add(at).cast(), self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn fence() {
+        // SAFETY: every x86-64 has it.
+        unsafe { _mm_sfence() }
+    }
+
+    #[inline(always)]
+    unsafe fn xor(self, other: Ssse3) -> Ssse3 {
+        // SAFETY: SSSE3 is the caller's promise.
+        Ssse3(unsafe { _mm_xor_si128(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn double(self) -> Ssse3 {
+        // SAFETY: SSSE3 is the caller's promise.
+        unsafe {
+            let carries = _mm_cmpgt_epi8(_mm_setzero_si128(), self.0);
+            let reduction = _mm_and_si128(carries, _mm_set1_epi8(0x1d));
+            Ssse3(_mm_xor_si128(_mm_add_epi8(self.0, self.0), reduction))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn prepare(self) -> (__m128i, __m128i) {
+        // SAFETY: SSSE3 is the caller's promise.
+        unsafe {
+            let mask = _mm_set1_epi8(15);
+            let high = _mm_and_si128(_mm_srli_epi64::<4>(self.0), mask);
+            (_mm_and_si128(self.0, mask), high)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add_product(self, (low, high): (__m128i, __m128i), coefficient: u8) -> Ssse3 {
+        let table = NIBBLES[usize::from(coefficient)].as_ptr();
+        // SAFETY: SSSE3 is the caller's promise; a table has 32 bytes, two loads of 16.
+        unsafe {
+            let lows = _mm_loadu_si128(table.cast());
+            let highs = _mm_loadu_si128(table.add(16).cast());
+            let low_products = _mm_shuffle_epi8(lows, low);
+            let high_products = _mm_shuffle_epi8(highs, high);
+            Ssse3(_mm_xor_si128(
+                self.0,
+                _mm_xor_si128(low_products, high_products),
+            ))
+        }
+    }
+}
+
+/// 32 lanes, otherwise as [`Ssse3`]. Needs AVX2.
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(__m256i);
 
