@@ -1,1 +1,150 @@
 //! The NBD server: one connection as a state machine without I/O of its own.
+//!
+//! ```text
+//! Flags --4 bytes--> Options --GO, EXPORT_NAME--> Transmission --DISC--> Finished
+//!   |                 |  ^                          |  ^
+//!   |                 '--' other options            '--' requests
+//!   '--unknown flag, wrong magic, too many options: aborted
+//! ```
+//!
+//! What a hostile peer can cost is bounded: an option is read only up to [`OPTION_BYTES_MAX`], the rest is skipped; a
+//! handshake takes at most [`OPTIONS_MAX`] options and its replies are held back while the peer does not read; a
+//! request's memory comes from the shell's budget, and its payload goes straight there; the payload of a refused write
+//! is skipped without memory; half a message has only so long to become a whole one ([`Protocol::patience`]).
+//!
+//! Absent on purpose: TLS (answered as unsupported, until there is a TLS front end), extended headers and resize (not
+//! settled in the specification).
+
+mod block_status;
+mod handshake;
+mod transmission;
+
+use crate::front::{Link, Protocol, Received, Then};
+use crate::nbd_wire::option::encode_greeting;
+use handshake::Handshake;
+pub use handshake::{OPTION_BYTES_MAX, OPTIONS_MAX};
+use restripe_array::{Nanos, RequestError};
+use transmission::Transmission;
+
+/// How long a peer may take from one message of the handshake to the next.
+pub const HANDSHAKE_PATIENCE: Nanos = Nanos::from_secs(10);
+/// How long a peer may take for the rest of a request, payload aside.
+pub const REQUEST_PATIENCE: Nanos = Nanos::from_secs(30);
+/// The slowest that a payload may come.
+pub const PAYLOAD_RATE_BYTES_MIN: u64 = 256 * 1024;
+
+/// One client's connection.
+pub struct Connection {
+    phase: Phase,
+    /// Part of a message has come and the rest has not.
+    partial: bool,
+}
+
+enum Phase {
+    Handshake(Handshake),
+    Transmission(Transmission),
+    /// Nothing is read any more; what is in flight is still answered.
+    Finished(Option<Transmission>),
+}
+
+/// What one message, or one piece of what is skipped, came to.
+enum Step {
+    /// So many bytes are used up; go on.
+    Went(usize),
+    /// So many bytes are used up; nothing more now, for this reason.
+    Stop(usize, Then),
+    /// So many bytes are used up by the last option; requests follow.
+    Attached(usize, Transmission),
+}
+
+impl Connection {
+    pub fn new() -> Connection {
+        Connection {
+            phase: Phase::Handshake(Handshake::new()),
+            partial: false,
+        }
+    }
+
+    fn step(&mut self, bytes: &[u8], link: &mut dyn Link) -> Step {
+        match &mut self.phase {
+            Phase::Handshake(handshake) => handshake.step(bytes, link),
+            Phase::Transmission(transmission) => transmission.step(bytes, link),
+            Phase::Finished(_) => Step::Stop(0, Then::Finish),
+        }
+    }
+
+    fn stopped(&mut self, left: usize, then: Then) {
+        self.partial = then == Then::More && left > 0;
+        if matches!(then, Then::Finish | Then::Abort) {
+            let phase = std::mem::replace(&mut self.phase, Phase::Finished(None));
+            self.phase = match phase {
+                Phase::Transmission(transmission) => Phase::Finished(Some(transmission)),
+                Phase::Handshake(_) | Phase::Finished(_) => Phase::Finished(None),
+            };
+        }
+    }
+
+    fn transmission(&mut self) -> Option<&mut Transmission> {
+        match &mut self.phase {
+            Phase::Transmission(transmission) | Phase::Finished(Some(transmission)) => {
+                Some(transmission)
+            }
+            Phase::Handshake(_) | Phase::Finished(None) => None,
+        }
+    }
+}
+
+impl Default for Connection {
+    fn default() -> Connection {
+        Connection::new()
+    }
+}
+
+impl Protocol for Connection {
+    fn opened(&mut self, link: &mut dyn Link) {
+        link.send(&encode_greeting());
+    }
+
+    fn received(&mut self, bytes: &[u8], link: &mut dyn Link) -> Received {
+        let mut consumed = 0;
+        loop {
+            match self.step(&bytes[consumed..], link) {
+                Step::Went(used) => consumed += used,
+                Step::Attached(used, transmission) => {
+                    consumed += used;
+                    self.phase = Phase::Transmission(transmission);
+                }
+                Step::Stop(used, then) => {
+                    consumed += used;
+                    self.stopped(bytes.len() - consumed, then);
+                    return Received { consumed, then };
+                }
+            }
+        }
+    }
+
+    fn filled(&mut self, link: &mut dyn Link) {
+        if let Some(transmission) = self.transmission() {
+            transmission.filled(link);
+        }
+    }
+
+    fn replied(&mut self, tag: u64, result: Result<(), RequestError>, link: &mut dyn Link) {
+        if let Some(transmission) = self.transmission() {
+            transmission.replied(tag, result, link);
+        }
+    }
+
+    fn patience(&self) -> Option<Nanos> {
+        let due = match &self.phase {
+            Phase::Handshake(_) => return Some(HANDSHAKE_PATIENCE),
+            Phase::Finished(_) => return None,
+            Phase::Transmission(transmission) => transmission.bytes_due(),
+        };
+        if due == 0 && !self.partial {
+            return None;
+        }
+        let transfer = Nanos::from_secs(due / PAYLOAD_RATE_BYTES_MIN);
+        Some(REQUEST_PATIENCE.after(transfer))
+    }
+}

@@ -1,0 +1,375 @@
+//! The handshake: which export, which kind of replies, which metadata contexts.
+
+use super::Step;
+use super::block_status::Context;
+use super::transmission::{Attachment, Transmission};
+use crate::front::{BUFFER_BYTES_MAX, Export, Link, Then};
+use crate::nbd_wire::option::{
+    ContextQuery, EXPORT_NAME_PADDING_BYTES, InfoQuery, OPTION_BYTES, OptionHeader, code,
+    encode_reply, info, name_from, reply,
+};
+use crate::nbd_wire::{handshake_flags, transmission_flags, wire_length};
+
+/// Longest data of an option that is read; that of longer ones is skipped and refused.
+pub const OPTION_BYTES_MAX: u32 = 32 * 1024;
+/// Most options of one handshake.
+pub const OPTIONS_MAX: u32 = 128;
+
+pub(super) struct Handshake {
+    stage: Stage,
+    client_flags: u32,
+    structured: bool,
+    /// The contexts that were last asked for, and of which export.
+    contexts: Option<(usize, Vec<Context>)>,
+    options_seen: u32,
+    /// Replies are gathered here, and sent once an option is dealt with.
+    out: Vec<u8>,
+}
+
+enum Stage {
+    /// The client's flags are due.
+    Flags,
+    /// An option is due.
+    Options,
+    /// The data of an option that was refused is due.
+    Skip { bytes: u32 },
+}
+
+impl Handshake {
+    pub(super) fn new() -> Handshake {
+        Handshake {
+            stage: Stage::Flags,
+            client_flags: 0,
+            structured: false,
+            contexts: None,
+            options_seen: 0,
+            out: Vec::new(),
+        }
+    }
+
+    pub(super) fn step(&mut self, bytes: &[u8], link: &mut dyn Link) -> Step {
+        match &mut self.stage {
+            Stage::Flags => self.flags(bytes),
+            Stage::Options => self.option(bytes, link),
+            Stage::Skip { bytes: 0 } => {
+                self.stage = Stage::Options;
+                Step::Went(0)
+            }
+            Stage::Skip { bytes: left } => {
+                let (used, then_left) = skip(bytes, *left);
+                *left = then_left;
+                if used == 0 {
+                    Step::Stop(0, Then::More)
+                } else {
+                    Step::Went(used)
+                }
+            }
+        }
+    }
+
+    fn flags(&mut self, bytes: &[u8]) -> Step {
+        let Some(flags) = bytes.first_chunk::<4>() else {
+            return Step::Stop(0, Then::More);
+        };
+        let flags = u32::from_be_bytes(*flags);
+        let known = handshake_flags::CLIENT_FIXED_NEWSTYLE | handshake_flags::CLIENT_NO_ZEROES;
+        if flags & !known != 0 {
+            return Step::Stop(4, Then::Abort);
+        }
+        self.client_flags = flags;
+        self.stage = Stage::Options;
+        Step::Went(4)
+    }
+
+    fn client_has(&self, flag: u32) -> bool {
+        self.client_flags & flag != 0
+    }
+
+    fn option(&mut self, bytes: &[u8], link: &mut dyn Link) -> Step {
+        if link.full() {
+            return Step::Stop(0, Then::Hold);
+        }
+        let Some((header, rest)) = bytes.split_first_chunk::<OPTION_BYTES>() else {
+            return Step::Stop(0, Then::More);
+        };
+        let Some(header) = OptionHeader::decode(header) else {
+            return Step::Stop(OPTION_BYTES, Then::Abort);
+        };
+        // A client of the time before fixed newstyle knows no replies to options.
+        let replies_known = self.client_has(handshake_flags::CLIENT_FIXED_NEWSTYLE);
+        if header.code != code::EXPORT_NAME && !replies_known {
+            return Step::Stop(OPTION_BYTES, Then::Abort);
+        }
+        if header.bytes > OPTION_BYTES_MAX {
+            return self.oversize(&header, link);
+        }
+        let Some(data) = rest.get(..header.bytes as usize) else {
+            return Step::Stop(0, Then::More);
+        };
+        if !self.count_option() {
+            return Step::Stop(OPTION_BYTES, Then::Abort);
+        }
+        let used = OPTION_BYTES + data.len();
+        let step = self.dispatch(header.code, data, used, link);
+        self.flush(link);
+        step
+    }
+
+    fn count_option(&mut self) -> bool {
+        self.options_seen += 1;
+        self.options_seen <= OPTIONS_MAX
+    }
+
+    fn flush(&mut self, link: &mut dyn Link) {
+        if !self.out.is_empty() {
+            link.send(&self.out);
+            self.out.clear();
+        }
+    }
+
+    fn oversize(&mut self, header: &OptionHeader, link: &mut dyn Link) -> Step {
+        if !self.count_option() || header.code == code::EXPORT_NAME {
+            return Step::Stop(OPTION_BYTES, Then::Abort);
+        }
+        self.refuse(header.code, reply::ERR_TOO_BIG, "the option is too long");
+        self.flush(link);
+        self.stage = Stage::Skip {
+            bytes: header.bytes,
+        };
+        Step::Went(OPTION_BYTES)
+    }
+
+    fn dispatch(&mut self, option: u32, data: &[u8], used: usize, link: &mut dyn Link) -> Step {
+        match option {
+            code::EXPORT_NAME => return self.export_name(data, used, link),
+            code::GO => return self.go(data, used, link),
+            code::ABORT => {
+                self.reply(option, reply::ACK, &[]);
+                return Step::Stop(used, Then::Finish);
+            }
+            code::INFO => {
+                self.info(option, data, link);
+            }
+            code::LIST => self.list(data, link),
+            code::STRUCTURED_REPLY => self.structured_reply(data),
+            code::LIST_META_CONTEXT => self.list_contexts(data, link),
+            code::SET_META_CONTEXT => self.set_contexts(data, link),
+            code::STARTTLS => self.refuse(option, reply::ERR_UNSUP, "TLS is not supported"),
+            _ => self.refuse(option, reply::ERR_UNSUP, "unknown option"),
+        }
+        Step::Went(used)
+    }
+
+    fn reply(&mut self, option: u32, kind: u32, data: &[&[u8]]) {
+        encode_reply(option, kind, data, &mut self.out);
+    }
+
+    fn refuse(&mut self, option: u32, kind: u32, message: &str) {
+        self.reply(option, kind, &[message.as_bytes()]);
+    }
+
+    // --------------------------------------------------------------------------------------- choosing an export
+
+    /// The old way in: no errors can be told, so whatever is wrong ends the connection.
+    fn export_name(&mut self, data: &[u8], used: usize, link: &mut dyn Link) -> Step {
+        let found = name_from(data).and_then(|name| find(name, link));
+        let Some((index, export)) = found.filter(|(_, export)| export.serving) else {
+            return Step::Stop(used, Then::Abort);
+        };
+        let flags = offered(&export, self.structured);
+        self.out.extend_from_slice(&export.size_bytes.to_be_bytes());
+        self.out.extend_from_slice(&flags.to_be_bytes());
+        if !self.client_has(handshake_flags::CLIENT_NO_ZEROES) {
+            self.out.extend_from_slice(&[0; EXPORT_NAME_PADDING_BYTES]);
+        }
+        Step::Attached(used, self.attach(index, &export))
+    }
+
+    fn go(&mut self, data: &[u8], used: usize, link: &mut dyn Link) -> Step {
+        match self.info(code::GO, data, link) {
+            Some((index, export)) => Step::Attached(used, self.attach(index, &export)),
+            None => Step::Went(used),
+        }
+    }
+
+    fn attach(&mut self, index: usize, export: &Export) -> Transmission {
+        let contexts = match self.contexts.take() {
+            Some((of, contexts)) if of == index => contexts,
+            _ => Vec::new(),
+        };
+        Transmission::new(Attachment {
+            export: index,
+            size_bytes: export.size_bytes,
+            read_only: export.read_only,
+            structured: self.structured,
+            contexts,
+        })
+    }
+
+    /// Answers `INFO` or `GO`; the export, if the answer is yes.
+    fn info(&mut self, option: u32, data: &[u8], link: &dyn Link) -> Option<(usize, Export)> {
+        let Some(query) = InfoQuery::decode(data) else {
+            self.refuse(option, reply::ERR_INVALID, "malformed query");
+            return None;
+        };
+        let (index, export) = self.serving(option, query.name, link)?;
+        self.describe(option, &query, &export);
+        self.reply(option, reply::ACK, &[]);
+        Some((index, export))
+    }
+
+    fn describe(&mut self, option: u32, query: &InfoQuery, export: &Export) {
+        let mut item = |kind: u16, data: &[&[u8]]| {
+            let kind = kind.to_be_bytes();
+            let parts: Vec<&[u8]> = std::iter::once(&kind[..])
+                .chain(data.iter().copied())
+                .collect();
+            encode_reply(option, reply::INFO, &parts, &mut self.out);
+        };
+        let flags = offered(export, self.structured);
+        let size = export.size_bytes.to_be_bytes();
+        item(info::EXPORT, &[&size, &flags.to_be_bytes()]);
+        if query.wants(info::NAME) || query.name != export.name {
+            item(info::NAME, &[export.name.as_bytes()]);
+        }
+        if query.wants(info::DESCRIPTION) && !export.description.is_empty() {
+            item(info::DESCRIPTION, &[export.description.as_bytes()]);
+        }
+        if query.wants(info::BLOCK_SIZE) {
+            let [minimum, preferred, maximum] = block_sizes(export).map(u32::to_be_bytes);
+            item(info::BLOCK_SIZE, &[&minimum, &preferred, &maximum]);
+        }
+    }
+
+    /// The export of this name if clients can attach to it; otherwise the option is refused.
+    fn serving(&mut self, option: u32, name: &str, link: &dyn Link) -> Option<(usize, Export)> {
+        let refusal = match find(name, link) {
+            Some((index, export)) if export.serving => return Some((index, export)),
+            Some(_) => "the array is not serving",
+            None if name.is_empty() => "there is no default export: name one",
+            None => "no such export",
+        };
+        self.refuse(option, reply::ERR_UNKNOWN, refusal);
+        None
+    }
+
+    // ------------------------------------------------------------------------------------------- other options
+
+    fn list(&mut self, data: &[u8], link: &dyn Link) {
+        if !data.is_empty() {
+            self.refuse(code::LIST, reply::ERR_INVALID, "LIST takes no data");
+            return;
+        }
+        for export in (0..link.exports()).filter_map(|index| link.export(index)) {
+            let length = wire_length(export.name.len()).to_be_bytes();
+            let parts = [
+                &length[..],
+                export.name.as_bytes(),
+                export.description.as_bytes(),
+            ];
+            self.reply(code::LIST, reply::SERVER, &parts);
+        }
+        self.reply(code::LIST, reply::ACK, &[]);
+    }
+
+    fn structured_reply(&mut self, data: &[u8]) {
+        let option = code::STRUCTURED_REPLY;
+        if data.is_empty() {
+            self.structured = true;
+            self.reply(option, reply::ACK, &[]);
+        } else {
+            self.refuse(option, reply::ERR_INVALID, "this option takes no data");
+        }
+    }
+
+    fn list_contexts(&mut self, data: &[u8], link: &dyn Link) {
+        let option = code::LIST_META_CONTEXT;
+        let Some(query) = ContextQuery::decode(data) else {
+            self.refuse(option, reply::ERR_INVALID, "malformed query");
+            return;
+        };
+        if self.serving(option, query.name, link).is_none() {
+            return;
+        }
+        for context in Context::ALL {
+            let listed = query.queries.iter().any(|text| context.is_listed_by(text));
+            if listed || query.queries.is_empty() {
+                self.reply(option, reply::META_CONTEXT, &[&[0; 4], context.name()]);
+            }
+        }
+        self.reply(option, reply::ACK, &[]);
+    }
+
+    /// Replaces the contexts that were chosen before, also when it fails.
+    fn set_contexts(&mut self, data: &[u8], link: &dyn Link) {
+        let option = code::SET_META_CONTEXT;
+        self.contexts = None;
+        let query = ContextQuery::decode(data).filter(|_| self.structured);
+        let Some(query) = query else {
+            let why = if self.structured {
+                "malformed query"
+            } else {
+                "structured replies come first"
+            };
+            self.refuse(option, reply::ERR_INVALID, why);
+            return;
+        };
+        let Some((index, _)) = self.serving(option, query.name, link) else {
+            return;
+        };
+        let chosen: Vec<Context> = Context::ALL
+            .into_iter()
+            .filter(|context| query.queries.contains(&context.name()))
+            .collect();
+        for context in &chosen {
+            let id = context.id().to_be_bytes();
+            self.reply(option, reply::META_CONTEXT, &[&id, context.name()]);
+        }
+        self.reply(option, reply::ACK, &[]);
+        self.contexts = Some((index, chosen));
+    }
+}
+
+/// How much of `left` bytes to skip is in `bytes`, and how much is then left.
+pub(super) fn skip(bytes: &[u8], left: u32) -> (usize, u32) {
+    let here = u32::try_from(bytes.len()).unwrap_or(u32::MAX).min(left);
+    (here as usize, left - here)
+}
+
+/// The export of this name. The empty name means the only export, if there is but one.
+fn find(name: &str, link: &dyn Link) -> Option<(usize, Export)> {
+    let named = (0..link.exports())
+        .filter_map(|index| Some((index, link.export(index)?)))
+        .find(|(_, export)| export.name == name);
+    if named.is_none() && name.is_empty() && link.exports() == 1 {
+        return Some((0, link.export(0)?));
+    }
+    named
+}
+
+/// What an export offers. All connections go through one engine, whose flush covers every write that was replied to,
+/// on whichever connection: hence `CAN_MULTI_CONN`.
+fn offered(export: &Export, structured: bool) -> u16 {
+    use transmission_flags::*;
+    let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_CACHE | CAN_MULTI_CONN;
+    if export.read_only {
+        flags |= READ_ONLY;
+    } else {
+        flags |= SEND_TRIM | SEND_WRITE_ZEROES | SEND_FAST_ZERO;
+    }
+    if structured {
+        flags |= SEND_DF;
+    }
+    flags
+}
+
+/// Smallest, preferred and largest block. Any byte may be addressed; the preferred size must be a power of two.
+fn block_sizes(export: &Export) -> [u32; 3] {
+    let preferred = export.preferred_block;
+    let preferred = if preferred.is_power_of_two() {
+        preferred.clamp(4096, BUFFER_BYTES_MAX)
+    } else {
+        4096
+    };
+    [1, preferred, BUFFER_BYTES_MAX]
+}

@@ -1,0 +1,239 @@
+//! A client's side of the handshake.
+//!
+//! ```text
+//! Greeting --fixed--> Structured --ack or error--> Go --ack--> agreed
+//!     |                   (if wanted)               '--unsupported--> ExportName --size--> agreed
+//!     '--not fixed--> ExportName
+//! ```
+
+use super::{ClientError, ExportInfo, Replies};
+use crate::nbd_wire::option::{
+    EXPORT_NAME_PADDING_BYTES, GREETING_BYTES, OPTION_REPLY_BYTES, OptionReply, code,
+    decode_greeting, encode_info_query, encode_option, info, reply,
+};
+use crate::nbd_wire::{Fields, STRING_BYTES_MAX, handshake_flags};
+
+/// What both sides agreed on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Agreed {
+    pub info: ExportInfo,
+    pub structured: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wait {
+    Greeting,
+    Structured,
+    Go,
+    /// The reply to `EXPORT_NAME` has no header.
+    ExportName,
+}
+
+/// Replies that one handshake may take: a server cannot hold a client for ever with items of information.
+const REPLIES_MAX: u32 = 64;
+
+#[derive(Debug)]
+pub(super) struct Handshake {
+    export: String,
+    replies: Replies,
+    wait: Wait,
+    structured: bool,
+    no_zeroes: bool,
+    info: Option<ExportInfo>,
+    block_sizes: Option<(u32, u32, u32)>,
+    replies_seen: u32,
+}
+
+/// Bytes used, and the agreement if there is one now.
+type Outcome = Result<(usize, Option<Agreed>), ClientError>;
+
+impl Handshake {
+    pub fn new(export: &str, replies: Replies) -> Handshake {
+        Handshake {
+            export: export.to_owned(),
+            replies,
+            wait: Wait::Greeting,
+            structured: false,
+            no_zeroes: false,
+            info: None,
+            block_sizes: None,
+            replies_seen: 0,
+        }
+    }
+
+    pub fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Outcome {
+        match self.wait {
+            Wait::Greeting => self.greeting(bytes, out),
+            Wait::Structured | Wait::Go => self.option_reply(bytes, out),
+            Wait::ExportName => self.export_name_reply(bytes),
+        }
+    }
+
+    fn greeting(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Outcome {
+        let Some(greeting) = bytes.first_chunk::<GREETING_BYTES>() else {
+            return Ok((0, None));
+        };
+        let flags = decode_greeting(greeting).ok_or(ClientError::NotNbd)?;
+        let fixed = flags & handshake_flags::FIXED_NEWSTYLE != 0;
+        self.no_zeroes = flags & handshake_flags::NO_ZEROES != 0;
+        let mut answer = 0;
+        if fixed {
+            answer |= handshake_flags::CLIENT_FIXED_NEWSTYLE;
+        }
+        if self.no_zeroes {
+            answer |= handshake_flags::CLIENT_NO_ZEROES;
+        }
+        out.extend_from_slice(&answer.to_be_bytes());
+        match (fixed, self.replies) {
+            (false, _) => self.ask_export_name(out),
+            (true, Replies::Simple) => self.ask_go(out),
+            (true, Replies::Structured) => {
+                self.wait = Wait::Structured;
+                encode_option(code::STRUCTURED_REPLY, &[], out);
+            }
+        }
+        Ok((GREETING_BYTES, None))
+    }
+
+    fn ask_go(&mut self, out: &mut Vec<u8>) {
+        self.wait = Wait::Go;
+        let query = encode_info_query(&self.export, &[info::BLOCK_SIZE]);
+        encode_option(code::GO, &[&query], out);
+    }
+
+    fn ask_export_name(&mut self, out: &mut Vec<u8>) {
+        self.wait = Wait::ExportName;
+        encode_option(code::EXPORT_NAME, &[self.export.as_bytes()], out);
+    }
+
+    fn option_reply(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Outcome {
+        let Some((header, rest)) = bytes.split_first_chunk::<OPTION_REPLY_BYTES>() else {
+            return Ok((0, None));
+        };
+        let header = OptionReply::decode(header).ok_or(ClientError::Protocol(
+            "an option's reply begins with a wrong magic",
+        ))?;
+        let length = header.bytes as usize;
+        if length > 2 * STRING_BYTES_MAX {
+            return Err(ClientError::Protocol("an option's reply is too long"));
+        }
+        let Some(data) = rest.get(..length) else {
+            return Ok((0, None));
+        };
+        self.replies_seen += 1;
+        if self.replies_seen > REPLIES_MAX {
+            return Err(ClientError::Protocol("the handshake does not end"));
+        }
+        let agreed = if self.wait == Wait::Structured {
+            self.structured_reply(&header, out)?
+        } else {
+            self.go_reply(&header, data, out)?
+        };
+        Ok((OPTION_REPLY_BYTES + length, agreed))
+    }
+
+    fn structured_reply(
+        &mut self,
+        header: &OptionReply,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Agreed>, ClientError> {
+        if header.code != code::STRUCTURED_REPLY {
+            return Err(ClientError::Protocol("a reply to another option"));
+        }
+        self.structured = header.kind == reply::ACK;
+        self.ask_go(out);
+        Ok(None)
+    }
+
+    fn go_reply(
+        &mut self,
+        header: &OptionReply,
+        data: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Agreed>, ClientError> {
+        if header.code != code::GO {
+            return Err(ClientError::Protocol("a reply to another option"));
+        }
+        match header.kind {
+            reply::INFO => {
+                self.item(data)?;
+                Ok(None)
+            }
+            reply::ACK => self.agree().map(Some),
+            reply::ERR_UNSUP => {
+                self.ask_export_name(out);
+                Ok(None)
+            }
+            kind if kind & reply::ERROR_BIT != 0 => Err(refused(kind, data)),
+            _ => Err(ClientError::Protocol("an unknown reply to an option")),
+        }
+    }
+
+    fn item(&mut self, data: &[u8]) -> Result<(), ClientError> {
+        const MALFORMED: ClientError = ClientError::Protocol("a malformed item of information");
+        let mut fields = Fields::new(data);
+        match fields.u16().ok_or(MALFORMED)? {
+            info::EXPORT => {
+                let size_bytes = fields.u64().ok_or(MALFORMED)?;
+                let flags = fields.u16().ok_or(MALFORMED)?;
+                self.info = Some(ExportInfo::new(size_bytes, flags));
+            }
+            info::BLOCK_SIZE => {
+                let minimum = fields.u32().ok_or(MALFORMED)?;
+                let preferred = fields.u32().ok_or(MALFORMED)?;
+                let maximum = fields.u32().ok_or(MALFORMED)?;
+                if !minimum.is_power_of_two() || minimum > 65536 || maximum < minimum {
+                    return Err(ClientError::Protocol("impossible block sizes"));
+                }
+                self.block_sizes = Some((minimum, preferred, maximum));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn agree(&self) -> Result<Agreed, ClientError> {
+        let mut info = self.info.ok_or(ClientError::Protocol(
+            "the server agreed without telling the size",
+        ))?;
+        if let Some((minimum, preferred, maximum)) = self.block_sizes {
+            info.block_minimum = minimum;
+            info.block_preferred = preferred;
+            info.payload_maximum = maximum;
+        }
+        Ok(Agreed {
+            info,
+            structured: self.structured,
+        })
+    }
+
+    fn export_name_reply(&mut self, bytes: &[u8]) -> Outcome {
+        let padding = if self.no_zeroes {
+            0
+        } else {
+            EXPORT_NAME_PADDING_BYTES
+        };
+        let length = 10 + padding;
+        let Some(data) = bytes.get(..length) else {
+            return Ok((0, None));
+        };
+        let mut fields = Fields::new(data);
+        let (Some(size_bytes), Some(flags)) = (fields.u64(), fields.u16()) else {
+            return Ok((0, None));
+        };
+        self.info = Some(ExportInfo::new(size_bytes, flags));
+        Ok((length, Some(self.agree()?)))
+    }
+}
+
+fn refused(kind: u32, message: &[u8]) -> ClientError {
+    let message = String::from_utf8_lossy(message);
+    let message = message.trim();
+    let number = kind & !reply::ERROR_BIT;
+    ClientError::Refused(match (number, message) {
+        (6, "") => "no such export".to_owned(),
+        (5, "") => "it demands TLS".to_owned(),
+        (_, "") => format!("error {number}"),
+        (_, message) => message.to_owned(),
+    })
+}

@@ -1,0 +1,295 @@
+//! A shell and an engine small enough to see through: memory with a budget, a disk of bytes, requests answered when a
+//! test says so. It checks what the seam demands of a connection on every call.
+
+use restripe_array::report::{Health, MapExtent};
+use restripe_array::{Buf, BufRef, RequestError, RequestOp, SECTOR_BYTES};
+use restripe_io::front::nbd::Connection;
+use restripe_io::front::{Ask, BUFFER_BYTES_MAX, Export, Link, MESSAGE_BYTES_MAX, Protocol, Then};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A small generator of reproducible numbers (xorshift).
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        bytes.iter_mut().for_each(|byte| *byte = self.next() as u8);
+    }
+}
+
+pub struct World {
+    pub exports: Vec<Export>,
+    pub disk: Vec<u8>,
+    /// Bytes of the disk that are lost.
+    pub lost: Option<(u64, u64)>,
+    pub buffers: BTreeMap<u32, Vec<u8>>,
+    next_buffer: u32,
+    pub budget: usize,
+    pub in_flight_max: usize,
+    /// Requests handed in and not yet answered.
+    pub asks: VecDeque<Ask>,
+    /// What was asked for, oldest first.
+    pub log: Vec<(RequestOp, u64, u64, bool)>,
+    /// What was sent to the peer and not yet taken by it.
+    pub sent: Vec<u8>,
+    /// The peer takes no more than this before requests are held back.
+    pub unsent_max: usize,
+    pub memory_peak: usize,
+}
+
+impl World {
+    pub fn new(size: usize) -> World {
+        let export = Export {
+            name: "disk".to_owned(),
+            description: "a test".to_owned(),
+            size_bytes: size as u64,
+            logical_block: 512,
+            preferred_block: 65536,
+            read_only: false,
+            serving: true,
+        };
+        World {
+            exports: vec![export],
+            disk: vec![0; size],
+            lost: None,
+            buffers: BTreeMap::new(),
+            next_buffer: Buf::USER,
+            budget: 64 << 20,
+            in_flight_max: 16,
+            asks: VecDeque::new(),
+            log: Vec::new(),
+            sent: Vec::new(),
+            unsent_max: 1 << 20,
+            memory_peak: 0,
+        }
+    }
+
+    fn memory(&self) -> usize {
+        self.buffers.values().map(Vec::len).sum()
+    }
+
+    fn execute(&mut self, ask: &Ask) -> Result<(), RequestError> {
+        let range = ask.offset as usize..(ask.offset + ask.bytes) as usize;
+        assert!(range.end <= self.disk.len(), "nothing beyond the end");
+        let buf = ask.buf.map(|buf| buf.buf.0);
+        match ask.op {
+            RequestOp::Read => {
+                if let Some((from, until)) = self.lost
+                    && from < ask.offset + ask.bytes
+                    && ask.offset < until
+                {
+                    let lba = from / SECTOR_BYTES;
+                    let sectors = (until - from) / SECTOR_BYTES;
+                    return Err(RequestError::Lost { lba, sectors });
+                }
+                let buffer = self.buffers.get_mut(&buf.expect("reads have memory"));
+                buffer.expect("known").copy_from_slice(&self.disk[range]);
+            }
+            RequestOp::Write => {
+                let buffer = &self.buffers[&buf.expect("writes have memory")];
+                self.disk[range].copy_from_slice(buffer);
+            }
+            RequestOp::Trim | RequestOp::WriteZeroes { fast: false } => self.disk[range].fill(0),
+            RequestOp::WriteZeroes { fast: true } => return Err(RequestError::NotFast),
+            RequestOp::Flush => {}
+        }
+        Ok(())
+    }
+}
+
+impl Link for World {
+    fn exports(&self) -> usize {
+        self.exports.len()
+    }
+
+    fn export(&self, index: usize) -> Option<Export> {
+        self.exports.get(index).cloned()
+    }
+
+    /// Odd pages are holes; a lost range is lost.
+    fn map(&self, _: usize, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent> {
+        let first = offset / 4096;
+        let last = (offset + bytes).div_ceil(4096);
+        (first..last)
+            .map(|page| MapExtent {
+                lba: page * 8,
+                sectors: 8,
+                hole: page % 2 == 1,
+                health: match self.lost {
+                    Some((from, until)) if from <= page * 4096 && page * 4096 < until => {
+                        Health::Lost
+                    }
+                    _ => Health::Healthy,
+                },
+            })
+            .take(max)
+            .collect()
+    }
+
+    fn buffer(&mut self, bytes: u32) -> Option<BufRef> {
+        assert!(bytes > 0 && bytes <= BUFFER_BYTES_MAX);
+        if self.memory() + bytes as usize > self.budget {
+            return None;
+        }
+        let buf = self.next_buffer;
+        self.next_buffer += 1;
+        self.buffers.insert(buf, vec![0xee; bytes as usize]);
+        self.memory_peak = self.memory_peak.max(self.memory());
+        Some(BufRef::new(Buf(buf), 0, bytes))
+    }
+
+    fn release(&mut self, buf: BufRef) {
+        let found = self.buffers.remove(&buf.buf.0);
+        assert!(found.is_some(), "released once");
+        let used = self
+            .asks
+            .iter()
+            .any(|ask| ask.buf.is_some_and(|b| b.buf == buf.buf));
+        assert!(!used, "not while a request uses it");
+    }
+
+    fn full(&self) -> bool {
+        self.asks.len() >= self.in_flight_max || self.sent.len() >= self.unsent_max
+    }
+
+    fn submit(&mut self, ask: Ask) {
+        assert!(self.asks.len() < self.in_flight_max);
+        assert!(self.asks.iter().all(|other| other.tag != ask.tag));
+        self.log.push((ask.op, ask.offset, ask.bytes, ask.fua));
+        self.asks.push_back(ask);
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.sent.extend_from_slice(bytes);
+    }
+
+    fn send_buffer(&mut self, buf: BufRef) {
+        let bytes = self.buffers.remove(&buf.buf.0).expect("known");
+        self.sent.extend_from_slice(&bytes);
+    }
+}
+
+/// A connection in its world, fed with whatever pieces a test likes.
+pub struct Peer {
+    pub connection: Connection,
+    pub world: World,
+    inbox: Vec<u8>,
+    /// The buffer that is being filled, and how far it is.
+    payload: Option<(BufRef, usize)>,
+    pub then: Then,
+}
+
+impl Peer {
+    pub fn new(world: World) -> Peer {
+        let mut peer = Peer {
+            connection: Connection::new(),
+            world,
+            inbox: Vec::new(),
+            payload: None,
+            then: Then::More,
+        };
+        peer.connection.opened(&mut peer.world);
+        peer
+    }
+
+    pub fn ended(&self) -> bool {
+        matches!(self.then, Then::Finish | Then::Abort)
+    }
+
+    /// Hands over received bytes.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.inbox.extend_from_slice(bytes);
+        self.pump();
+    }
+
+    /// Does what a shell does until the connection wants something that is not there.
+    pub fn pump(&mut self) {
+        while !self.ended() && self.pump_once() {}
+    }
+
+    fn pump_once(&mut self) -> bool {
+        if let Some((buf, filled)) = self.payload {
+            let whole = buf.bytes as usize;
+            let count = (whole - filled).min(self.inbox.len());
+            let memory = self.world.buffers.get_mut(&buf.buf.0).expect("held");
+            memory[filled..filled + count].copy_from_slice(&self.inbox[..count]);
+            self.inbox.drain(..count);
+            if filled + count < whole {
+                self.payload = Some((buf, filled + count));
+                return false;
+            }
+            self.payload = None;
+            self.connection.filled(&mut self.world);
+        }
+        let received = self.connection.received(&self.inbox, &mut self.world);
+        assert!(received.consumed <= self.inbox.len());
+        self.inbox.drain(..received.consumed);
+        self.then = received.then;
+        match received.then {
+            Then::Payload(buf) => {
+                self.payload = Some((buf, 0));
+                true
+            }
+            Then::More => {
+                assert!(self.inbox.len() <= MESSAGE_BYTES_MAX);
+                false
+            }
+            Then::Hold => {
+                assert!(self.world.full());
+                false
+            }
+            Then::Memory => {
+                assert!(!self.world.buffers.is_empty(), "memory will come free");
+                false
+            }
+            Then::Finish | Then::Abort => false,
+        }
+    }
+
+    /// Answers the request at this place in the queue.
+    pub fn answer(&mut self, place: usize) {
+        let ask = self.world.asks.remove(place).expect("a request in flight");
+        let result = self.world.execute(&ask);
+        self.connection.replied(ask.tag, result, &mut self.world);
+        self.pump();
+    }
+
+    /// Answers everything, oldest first.
+    pub fn settle(&mut self) {
+        while !self.world.asks.is_empty() {
+            self.answer(0);
+        }
+    }
+
+    /// Takes what was sent, and goes on if that was waited for.
+    pub fn take(&mut self) -> Vec<u8> {
+        let sent = std::mem::take(&mut self.world.sent);
+        self.pump();
+        sent
+    }
+
+    /// The socket is closed: what a shell then does, and the check that nothing stays behind.
+    pub fn close(mut self) -> World {
+        if let Some((buf, _)) = self.payload.take() {
+            self.world.release(buf);
+        }
+        self.then = Then::Abort;
+        self.settle();
+        assert!(self.world.buffers.is_empty(), "every buffer is given back");
+        self.world
+    }
+}
