@@ -29,20 +29,7 @@ fn main() {
     println!(
         "GB of source data per CPU second (median of {ROUNDS} rounds); ratios to ISA-L: median (lower quartile)\n"
     );
-    for set in [
-        Set {
-            chunk: 4096,
-            dram: false,
-        },
-        Set {
-            chunk: 65536,
-            dram: false,
-        },
-        Set {
-            chunk: 65536,
-            dram: true,
-        },
-    ] {
+    for set in SETS {
         for job in [Job::Xor, Job::Pq, Job::ReedSolomon] {
             for data in [4, 8] {
                 let title = title(job, data, set);
@@ -87,6 +74,16 @@ impl Job {
 struct Set {
     chunk: usize,
     dram: bool,
+}
+
+const SETS: [Set; 4] = [cached(64), cached(4096), cached(65536), dram(65536)];
+
+const fn cached(chunk: usize) -> Set {
+    Set { chunk, dram: false }
+}
+
+const fn dram(chunk: usize) -> Set {
+    Set { chunk, dram: true }
 }
 
 enum Contender<'a> {
@@ -138,7 +135,7 @@ fn title(job: Job, data: usize, set: Set) -> String {
         Job::ReedSolomon => format!("RS-{data}+2"),
     };
     let place = if set.dram { "DRAM" } else { "cached" };
-    format!("{name}, chunks of {} KiB, {place}", set.chunk / 1024)
+    format!("{name}, chunks of {} B, {place}", set.chunk)
 }
 
 fn print(contenders: &[(String, Contender)], speeds: &[Vec<f64>]) {

@@ -30,24 +30,35 @@ impl Kernels {
         {
             return;
         }
-        let mut first = 0;
-        while first < targets.len() {
-            let general = coefficients[first..]
-                .iter()
-                .take(DOT_TARGETS)
-                .take_while(|row| is_general(row))
-                .count();
-            let end = first + general.max(1);
-            match general {
-                0 => self.linear_xor(sources, coefficients[first], targets[first]),
-                _ => self.linear_dot(sources, &coefficients[first..end], &mut targets[first..end]),
-            }
-            first = end;
+        let mut rest = targets;
+        let mut rows = coefficients;
+        while !rows.is_empty() {
+            let served = self.linear_some(sources, rows, rest);
+            rows = &rows[served..];
+            rest = &mut rest[served..];
         }
+    }
+
+    /// Serves the first target, or the first few that general coefficients allow in one pass. Answers how many.
+    fn linear_some(self, sources: &[&[u8]], rows: &[&[u8]], targets: &mut [&mut [u8]]) -> usize {
+        let general = rows
+            .iter()
+            .take(DOT_TARGETS)
+            .take_while(|row| is_general(row))
+            .count();
+        if general == 0 {
+            self.linear_xor(sources, rows[0], targets[0]);
+            return 1;
+        }
+        self.linear_dot(sources, &rows[..general], &mut targets[..general]);
+        general
     }
 
     /// Serves a target whose coefficients are 0 and 1.
     fn linear_xor(self, sources: &[&[u8]], row: &[u8], target: &mut [u8]) {
+        if row.len() > 1 && row.iter().all(|&coefficient| coefficient == 1) {
+            return self.xor(sources, target);
+        }
         let chosen = || {
             row.iter()
                 .zip(sources)
@@ -93,6 +104,10 @@ impl Kernels {
         p: &mut [u8],
         q: &mut [u8],
     ) -> bool {
+        if is_ordered_pq(p_row, q_row) {
+            self.pq(sources, p, q);
+            return true;
+        }
         let chosen = || (0..sources.len()).filter(|&index| (p_row[index], q_row[index]) != (0, 0));
         let count = chosen().count();
         if !chosen()
@@ -123,6 +138,13 @@ fn is_general(row: &[u8]) -> bool {
     row.iter().any(|&coefficient| coefficient > 1)
 }
 
+/// Whether source `i` counts once in P and 2^i times in Q: what a whole row in order asks for.
+fn is_ordered_pq(p_row: &[u8], q_row: &[u8]) -> bool {
+    let mut pairs = p_row.iter().zip(q_row).zip(0..gf::ORDER);
+    p_row.len() <= gf::ORDER as usize
+        && pairs.all(|((&p, &q), exponent)| p == 1 && q == gf::pow2(exponent))
+}
+
 fn exponent(coefficient: u8) -> Option<usize> {
     gf::log(coefficient).map(usize::from)
 }
@@ -133,18 +155,17 @@ fn assert_shape(sources: &[&[u8]], coefficients: &[&[u8]], targets: &[&mut [u8]]
         targets.len(),
         "a row of coefficients for each target"
     );
+    let Some(first) = targets.first() else { return };
+    let fits = |row: &&[u8]| row.len() == sources.len();
     assert!(
-        coefficients.iter().all(|row| row.len() == sources.len()),
+        coefficients.iter().all(fits),
         "a coefficient for each source"
     );
-    let lengths = || {
-        sources
-            .iter()
-            .map(|source| source.len())
-            .chain(targets.iter().map(|target| target.len()))
-    };
+    let length = first.len();
+    let sources_agree = sources.iter().all(|source| source.len() == length);
+    let targets_agree = targets.iter().all(|target| target.len() == length);
     assert!(
-        lengths().all(|length| Some(length) == lengths().next()),
+        sources_agree && targets_agree,
         "sources and targets are of one length"
     );
 }

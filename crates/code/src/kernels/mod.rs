@@ -268,7 +268,7 @@ mod levels {
     #[cfg(target_arch = "x86_64")]
     level!(avx2, Avx2, "avx2", xor 4, pq 2, dot 4 2);
     #[cfg(target_arch = "x86_64")]
-    level!(avx512, Avx512, "avx512f,avx512bw,gfni", xor 2, pq 2, dot 4 2);
+    level!(avx512, Avx512, "avx512f,avx512bw,gfni", xor 4, pq 2, dot 4 2);
 
     /// A function that calls a body at a level, storing one way or the other.
     macro_rules! call_at_level {
