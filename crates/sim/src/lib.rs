@@ -5,6 +5,7 @@
 //! a power cut may leave. All of it is deterministic: a seed is a run.
 #![forbid(unsafe_code)]
 
+pub mod array;
 pub mod compute;
 pub mod crash;
 pub mod digest;
@@ -13,6 +14,8 @@ pub mod fault;
 pub mod image;
 pub mod invariant;
 pub mod memory;
+pub mod oracle;
 pub mod payload;
 pub mod rng;
+pub mod session;
 pub mod world;

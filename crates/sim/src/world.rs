@@ -264,6 +264,11 @@ impl<M: Machine> World<M> {
             .copied()
     }
 
+    /// All operations under way, computations included.
+    pub fn operations(&self) -> usize {
+        self.operations.len()
+    }
+
     /// Operations under way on a member.
     pub fn under_way(&self, member: Member) -> usize {
         let on_member = |operation: &&Operation| match operation {

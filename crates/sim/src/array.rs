@@ -1,0 +1,264 @@
+//! Arrays to put into a world: from a specification to formatted disks, and from disks back to what lies on them.
+
+use crate::disk::{Device, Disk, DiskConfig, read_page};
+use crate::image::Image;
+use crate::payload::Payload;
+use crate::rng::Rng;
+use restripe_array::layout::{Layout, Level, RowMap};
+use restripe_array::meta::{
+    Content, CreateError, CreateOptions, Creation, Init, MapKind, RegionKind, Superblock, WriteHole, create, pages,
+    superblock,
+};
+use restripe_array::{MemberInfo, Row, SECTOR_BYTES, Uuid};
+
+/// What an array is made of.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    pub level: Level,
+    pub slots: u16,
+    pub spares: u16,
+    pub chunk_sectors: u32,
+    /// Chunks of set data on each member.
+    pub chunks: u64,
+    pub write_hole: WriteHole,
+    pub init: Init,
+    pub payload: Payload,
+    /// Members have a write cache that a power cut empties.
+    pub volatile: bool,
+    pub depth: u32,
+    /// Of the first member; each further one has `uneven_sectors` more.
+    pub member_sectors: u64,
+    pub uneven_sectors: u64,
+    pub logical_block: u32,
+    pub trim_zeroes: bool,
+    pub extent_rows: Option<u64>,
+    pub intent_rows: Option<u64>,
+}
+
+impl Spec {
+    /// A small array of this kind, all else by default.
+    pub fn small(level: Level, slots: u16) -> Spec {
+        Spec {
+            level,
+            slots,
+            spares: 0,
+            chunk_sectors: 16,
+            chunks: 16,
+            write_hole: WriteHole::default_for(level),
+            init: Init::Written,
+            payload: Payload::Tokens,
+            volatile: true,
+            depth: 16,
+            member_sectors: 2048,
+            uneven_sectors: 0,
+            logical_block: 512,
+            trim_zeroes: true,
+            extent_rows: None,
+            intent_rows: None,
+        }
+    }
+
+    pub fn info(&self, member: u16) -> MemberInfo {
+        MemberInfo {
+            sectors: self.member_sectors + self.uneven_sectors * u64::from(member),
+            logical_block: self.logical_block,
+            trim_zeroes: self.trim_zeroes,
+            fast_zero: self.trim_zeroes,
+        }
+    }
+
+    fn options(&self) -> CreateOptions {
+        let mut options = CreateOptions::new("swarm", uuid(0xa11), self.level, self.chunk_sectors);
+        let members = 0..self.slots + self.spares;
+        options.members = members.clone().map(|member| self.info(member)).collect();
+        options.uuids = members.map(|member| uuid(u64::from(member) + 1)).collect();
+        options.spares = self.spares.into();
+        options.write_hole = self.write_hole;
+        options.init = self.init;
+        options.created = 1;
+        options.size_per_member = Some(self.chunks * u64::from(self.chunk_sectors));
+        options.extent_rows = self.extent_rows;
+        options.intent_rows = self.intent_rows;
+        options
+    }
+
+    pub fn create(&self) -> Result<Creation, CreateError> {
+        create(&self.options())
+    }
+
+    /// The members of a new array, in the order of its slots and then the spares. `dirt` is what the disks held before,
+    /// where the array need not care.
+    pub fn format(&self, dirt: Option<u64>) -> Result<Vec<Image>, CreateError> {
+        let creation = self.create()?;
+        let members = 0..self.slots + self.spares;
+        let mut images: Vec<Image> = members.map(|member| self.blank(member, dirt)).collect();
+        for (member, at, content) in &creation.writes {
+            match content {
+                Content::Page(page) => images[*member].write_full(*at, &page[..]),
+                Content::Zero(sectors) => images[*member].zero(*at, *sectors),
+            }
+        }
+        Ok(images)
+    }
+
+    fn blank(&self, member: u16, dirt: Option<u64>) -> Image {
+        let sectors = self.info(member).sectors;
+        let mut image = Image::new(self.payload, sectors);
+        if let (Some(seed), true) = (dirt, self.payload != Payload::None) {
+            let mut rng = Rng::new(seed ^ u64::from(member));
+            let unit = self.payload.unit();
+            let mut data = vec![0; sectors as usize * unit];
+            data.chunks_exact_mut(unit).for_each(|sector| self.payload.fill(sector, rng.word()));
+            image.write_data(0, sectors, &data);
+        }
+        image
+    }
+
+    /// A disk of this array's kind.
+    pub fn disk(&self, member: u16, image: Image, device: Box<dyn Device>, seed: u64) -> Disk {
+        let config = DiskConfig { info: self.info(member), volatile: self.volatile, depth: self.depth };
+        Disk::new(config, image, device, Rng::new(seed ^ u64::from(member)))
+    }
+}
+
+/// An identifier made of a small number.
+pub fn uuid(number: u64) -> Uuid {
+    let mut bytes = [0x5a; 16];
+    bytes[8..].copy_from_slice(&number.to_be_bytes());
+    Uuid(bytes)
+}
+
+/// The newest sound superblock on a medium.
+pub fn superblock_of(image: &Image) -> Option<Superblock> {
+    let places = std::iter::once(superblock::SUPER_A_AT).chain(superblock::SUPER_B_PLACES);
+    let fits = |at: &u64| at + superblock::SUPERBLOCK_SECTORS <= image.sectors();
+    let read = |at: u64| {
+        let mut bytes = vec![0; superblock::SUPERBLOCK_BYTES];
+        image.read_full(at, &mut bytes);
+        Superblock::decode(&bytes).ok().filter(|found| found.home().is_some_and(|home| home.start == at))
+    };
+    places.filter(fits).filter_map(read).max_by_key(|found| (found.generation, found.sequence))
+}
+
+/// Whether a row counts as written, by the written map on this medium.
+pub fn row_written(image: &Image, superblock: &Superblock, row: Row) -> bool {
+    if superblock.written_all {
+        return true;
+    }
+    let Some(region) = superblock.region(RegionKind::Written) else {
+        return true;
+    };
+    let bit = row.0 / superblock.extent_rows;
+    let index = (bit / pages::BITS_PER_PAGE) as u32;
+    let read = |sequence: u64| read_page(image, pages::home(region.start, index, sequence));
+    let homes = [read(0), read(1)];
+    let views = homes.iter().filter_map(|page| pages::decode(page, MapKind::Written, superblock.array, index).ok());
+    let newest = views.max_by_key(|view| view.sequence);
+    newest.is_some_and(|view| view.bit(bit % pages::BITS_PER_PAGE))
+}
+
+/// What stands in the slots of an array: a disk and where its set data start.
+pub type Slots<'a> = Vec<Option<(&'a Disk, u64)>>;
+
+/// Rows whose cells do not agree with one another, as text. Rows with an absent or unreadable cell are left out, and so
+/// are the sectors that `skip` names (by lba of the row's first data sector at that offset).
+pub fn mismatches(layout: &Layout, slots: &Slots, written: impl Fn(Row) -> bool, skip: impl Fn(Row, u64) -> bool) -> Vec<String> {
+    let mut found = Vec::new();
+    for row in (0..layout.rows()).map(Row).filter(|row| written(*row)) {
+        let map = layout.row(row);
+        if let Some(cells) = cells_of(layout, slots, &map) {
+            found.extend(disagreement(layout, &map, &cells, |offset| skip(row, offset)));
+        }
+    }
+    found
+}
+
+fn cells_of(layout: &Layout, slots: &Slots, map: &RowMap) -> Option<Vec<Vec<u8>>> {
+    let sectors = layout.chunk_sectors();
+    let read = |cell: &restripe_array::layout::Cell| {
+        let (disk, start) = slots[usize::from(cell.slot.0)]?;
+        let at = start + cell.at;
+        if (at..at + sectors).any(|sector| disk.faults.unreadable(sector)) {
+            return None;
+        }
+        let mut data = vec![0; sectors as usize * disk.payload().unit()];
+        disk.live().read_data(at, sectors, &mut data);
+        Some(data)
+    };
+    map.cells().iter().map(read).collect()
+}
+
+/// The first sector of a row at which a redundant cell is not what the data make it.
+fn disagreement(layout: &Layout, map: &RowMap, cells: &[Vec<u8>], skip: impl Fn(u64) -> bool) -> Option<String> {
+    let data = usize::from(map.data);
+    let sources: Vec<&[u8]> = cells[..data].iter().map(|cell| &cell[..]).collect();
+    for index in data..cells.len() {
+        let coefficients: Vec<u8> = (0..map.data).map(|source| map.coefficient(index as u8, source)).collect();
+        let mut made = vec![0; cells[index].len()];
+        restripe_code::linear(&sources, &[&coefficients], &mut [&mut made]);
+        let unit = made.len() / layout.chunk_sectors() as usize;
+        let wrong = |offset: &u64| {
+            let span = *offset as usize * unit..(*offset as usize + 1) * unit;
+            made[span.clone()] != cells[index][span] && !skip(*offset)
+        };
+        let sectors: Vec<u64> = (0..layout.chunk_sectors()).filter(wrong).collect();
+        if let Some(first) = sectors.first() {
+            let cell = map.cells[index];
+            let place = layout.lba(map.row, 0, *first);
+            return Some(format!(
+                "row {} ({:?} on slot {}): {} sectors differ, the first at offset {first} (data from lba {place})",
+                map.row.0, cell.role, cell.slot.0, sectors.len(),
+            ));
+        }
+    }
+    None
+}
+
+/// Bytes that users see.
+pub fn size_bytes(layout: &Layout) -> u64 {
+    layout.size_sectors() * SECTOR_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::Simple;
+    use restripe_array::Nanos;
+    use restripe_array::layout::Rotation;
+
+    fn disks(spec: &Spec) -> Vec<Disk> {
+        let images = spec.format(None).expect("a sound specification");
+        let device = || Box::new(Simple::new(Nanos(1), 1 << 30, Nanos(0)));
+        images.into_iter().enumerate().map(|(i, image)| spec.disk(i as u16, image, device(), 1)).collect()
+    }
+
+    #[test]
+    fn a_formatted_member_names_itself() {
+        let spec = Spec::small(Level::Raid5(Rotation::default()), 4);
+        for (i, disk) in disks(&spec).iter().enumerate() {
+            let superblock = superblock_of(disk.live()).expect("a superblock");
+            assert_eq!(superblock.index_of(superblock.member), Some(i as u16));
+            assert!(!row_written(disk.live(), &superblock, Row(0)));
+        }
+    }
+
+    #[test]
+    fn a_row_that_does_not_add_up_is_found() {
+        let spec = Spec::small(Level::Raid6(Rotation::default()), 5);
+        let mut disks = disks(&spec);
+        let layout = Layout::new(spec.create().expect("sound").geometry).expect("sound");
+        let start = |disk: &Disk| {
+            let superblock = superblock_of(disk.live()).expect("a superblock");
+            superblock.region(RegionKind::Data).expect("a data region").start
+        };
+        let cell = layout.row(Row(3)).cells[1];
+        let place = start(&disks[0]) + cell.at + 2;
+        disks[usize::from(cell.slot.0)].meddle(|image| image.write_data(place, 1, &[1; 8]));
+        let slots: Slots = disks.iter().map(|disk| Some((disk, start(disk)))).collect();
+        let found = mismatches(&layout, &slots, |_| true, |_, _| false);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("row 3 (P on slot"), "{found:?}");
+        assert_eq!(mismatches(&layout, &slots, |row| row != Row(3), |_, _| false), Vec::<String>::new());
+        assert_eq!(mismatches(&layout, &slots, |_| true, |_, offset| offset == 2), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,257 @@
+//! A world with users: requests are made, remembered in the oracle, and every reply is judged.
+
+use crate::invariant::{Invariant, Violation};
+use crate::oracle::{FlushTicket, Oracle, ReadTicket, WriteId, WriteKind};
+use crate::world::{Happening, Machine, World};
+use restripe_array::{
+    Buf, BufRef, Command, CommandError, CommandTag, Fact, Nanos, Request, RequestError, RequestOp, RequestTag,
+    SECTOR_BYTES,
+};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A request without a reply yet.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    what: Asked,
+    buf: Option<Buf>,
+    lba: u64,
+    sectors: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Write(WriteId),
+    Read(ReadTicket),
+    Flush(FlushTicket),
+}
+
+/// What is left to the scenario.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum News {
+    Mark(u64),
+    CommandReply(CommandTag, Result<(), CommandError>),
+    Fact(Fact),
+}
+
+pub struct Session<M> {
+    pub world: World<M>,
+    pub oracle: Oracle,
+    open: BTreeMap<u64, Open>,
+    next_tag: u64,
+    news: VecDeque<News>,
+    violations: Vec<Violation>,
+    /// The array may refuse requests: it is stopping, or too much of it is gone.
+    pub refusals_expected: bool,
+    /// Requests that were refused, by [`Session::refusals_expected`].
+    pub refused: u64,
+    /// Replies in all.
+    pub replies: u64,
+}
+
+impl<M: Machine> Session<M> {
+    pub fn new(world: World<M>, oracle: Oracle) -> Session<M> {
+        Session {
+            world,
+            oracle,
+            open: BTreeMap::new(),
+            next_tag: 1,
+            news: VecDeque::new(),
+            violations: Vec::new(),
+            refusals_expected: false,
+            refused: 0,
+            replies: 0,
+        }
+    }
+
+    /// Breaches found so far, by the users and by the world.
+    pub fn violations(&self) -> impl Iterator<Item = &Violation> {
+        self.violations.iter().chain(self.world.violations())
+    }
+
+    pub fn violation(&mut self, invariant: Invariant, detail: impl Into<String>) {
+        self.violations.push(Violation::new(invariant, detail));
+    }
+
+    pub fn outstanding(&self) -> usize {
+        self.open.len()
+    }
+
+    // ---------------------------------------------------------------------------------------------- asking
+
+    pub fn write(&mut self, lba: u64, sectors: u64, kind: WriteKind, fua: bool, fast: bool) {
+        let id = self.oracle.write(lba, sectors, kind, fua);
+        let op = match kind {
+            WriteKind::Data => RequestOp::Write,
+            WriteKind::Zeroes => RequestOp::WriteZeroes { fast },
+            WriteKind::Trim => RequestOp::Trim,
+        };
+        let buf = (kind == WriteKind::Data).then(|| self.fill(id, sectors));
+        self.ask(Open { what: Asked::Write(id), buf, lba, sectors }, op, fua);
+    }
+
+    fn fill(&mut self, id: WriteId, sectors: u64) -> Buf {
+        let bytes = (sectors * SECTOR_BYTES) as u32;
+        let memory = self.world.memory();
+        let buf = memory.allocate(bytes);
+        self.oracle.fill(id, memory.get_mut(BufRef::new(buf, 0, bytes)));
+        buf
+    }
+
+    pub fn read(&mut self, lba: u64, sectors: u64) {
+        let ticket = self.oracle.read(lba, sectors);
+        let bytes = (sectors * SECTOR_BYTES) as u32;
+        let memory = self.world.memory();
+        let buf = memory.allocate(bytes);
+        // What stands there is nobody's data: a read that forgets a sector is found out.
+        memory.get_mut(BufRef::new(buf, 0, bytes)).fill(0xdb);
+        self.ask(Open { what: Asked::Read(ticket), buf: Some(buf), lba, sectors }, RequestOp::Read, false);
+    }
+
+    pub fn flush(&mut self) {
+        let ticket = self.oracle.flush();
+        self.ask(Open { what: Asked::Flush(ticket), buf: None, lba: 0, sectors: 0 }, RequestOp::Flush, false);
+    }
+
+    fn ask(&mut self, open: Open, op: RequestOp, fua: bool) {
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        self.open.insert(tag, open);
+        let bytes = open.sectors * SECTOR_BYTES;
+        let buf = match open.buf {
+            Some(buf) => BufRef::new(buf, 0, bytes as u32),
+            None => BufRef::new(Buf(Buf::USER), 0, 0),
+        };
+        let offset = open.lba * SECTOR_BYTES;
+        self.world.request(Request { tag: RequestTag(tag), op, offset, bytes, buf, fua });
+        self.listen();
+    }
+
+    /// Gives a command; its reply comes as [`News::CommandReply`].
+    pub fn command(&mut self, command: Command) -> CommandTag {
+        let tag = CommandTag(self.next_tag);
+        self.next_tag += 1;
+        self.world.command(tag, command);
+        self.listen();
+        tag
+    }
+
+    // -------------------------------------------------------------------------------------------- listening
+
+    /// One step of the world. False when nothing is to come.
+    pub fn step(&mut self) -> bool {
+        let more = self.world.step();
+        self.listen();
+        more
+    }
+
+    pub fn news(&mut self) -> Option<News> {
+        self.news.pop_front()
+    }
+
+    fn listen(&mut self) {
+        while let Some(happening) = self.world.happening() {
+            match happening {
+                Happening::Reply(tag, result) => self.replied(tag, result),
+                Happening::CommandReply(tag, result) => self.news.push_back(News::CommandReply(tag, result)),
+                Happening::Fact(fact) => self.news.push_back(News::Fact(fact)),
+                Happening::Mark(mark) => self.news.push_back(News::Mark(mark)),
+            }
+        }
+    }
+
+    fn replied(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
+        let open = self.open.remove(&tag.0).expect("the world knows which requests are outstanding");
+        self.replies += 1;
+        match open.what {
+            Asked::Write(id) => self.oracle.write_ended(id, result.is_ok()),
+            Asked::Flush(ticket) => self.oracle.flush_ended(ticket, result.is_ok()),
+            Asked::Read(ticket) if result.is_ok() => self.judge(&open, ticket),
+            Asked::Read(ticket) => self.oracle.read_failed(ticket),
+        }
+        if let Some(buf) = open.buf {
+            self.world.memory().release(buf);
+        }
+        if let Err(error) = result {
+            self.refusal(&open, error);
+        }
+    }
+
+    fn judge(&mut self, open: &Open, ticket: ReadTicket) {
+        let bytes = (open.sectors * SECTOR_BYTES) as u32;
+        let buf = open.buf.expect("a read has a buffer");
+        let contents = self.world.memory().get(BufRef::new(buf, 0, bytes));
+        if let Err(violation) = self.oracle.read_ended(ticket, contents) {
+            self.violations.push(violation);
+        }
+    }
+
+    fn refusal(&mut self, open: &Open, error: RequestError) {
+        match error {
+            RequestError::Lost { lba, sectors } => self.lost(open, lba, sectors),
+            RequestError::NotFast => {}
+            _ if self.refusals_expected => self.refused += 1,
+            _ => self.violation(Invariant::RequestRefused, format!("{:?} {} +{}: {error}", open.what, open.lba, open.sectors)),
+        }
+    }
+
+    /// Sectors were called lost. That must be allowed for, and the rest of the request must still be readable.
+    fn lost(&mut self, open: &Open, lba: u64, sectors: u64) {
+        let wrongly: Vec<u64> = (lba..lba + sectors).filter(|lba| !self.oracle.may_be_lost(*lba)).collect();
+        let outside = lba < open.lba || lba + sectors > open.lba + open.sectors || sectors == 0;
+        if outside || !wrongly.is_empty() {
+            let asked = format!("{:?} of {} +{}", open.what, open.lba, open.sectors);
+            let detail = format!("{asked}: {sectors} sectors at {lba} are called lost; not allowed for {wrongly:?}");
+            return self.violation(Invariant::LossReportedWrongly, detail);
+        }
+        if matches!(open.what, Asked::Read(_)) && open.sectors > 1 {
+            self.reread(open);
+        }
+    }
+
+    /// Reads in halves what could not be read as a whole.
+    fn reread(&mut self, open: &Open) {
+        let block = u64::from(self.world.status().logical_block.max(512)) / SECTOR_BYTES;
+        let half = (open.sectors / 2).div_ceil(block) * block;
+        if half < open.sectors && half > 0 {
+            self.read(open.lba, half);
+            self.read(open.lba + half, open.sectors - half);
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------ ends
+
+    /// Steps until nobody waits for anything. After `patience` without an end, the oldest request is stuck.
+    pub fn settle(&mut self, patience: Nanos) -> bool {
+        let deadline = self.world.now().after(patience);
+        while !self.world.quiescent() {
+            let more = self.step();
+            if self.violations().next().is_some() {
+                return false;
+            }
+            if (!more && !self.world.quiescent()) || self.world.now() > deadline {
+                let waiting: Vec<String> = self.open.values().map(|open| format!("{open:?}")).collect();
+                let detail = format!("nothing ends them: {} (operations under way: {})", waiting.join("; "), self.world.operations());
+                self.violation(Invariant::StuckRequest, detail);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Reads the whole array, `at_once` sectors a request.
+    pub fn read_all(&mut self, at_once: u64, patience: Nanos) -> bool {
+        let size = self.oracle.sectors();
+        let mut lba = 0;
+        while lba < size {
+            let sectors = at_once.min(size - lba);
+            while !self.world.ready() {
+                if !self.settle(patience) {
+                    return false;
+                }
+            }
+            self.read(lba, sectors);
+            lba += sectors;
+        }
+        self.settle(patience)
+    }
+}
