@@ -1,0 +1,92 @@
+//! Running other people's programs, with a time limit, and temporary folders for them.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+static SKIPPED: AtomicUsize = AtomicUsize::new(0);
+static FOLDERS: AtomicUsize = AtomicUsize::new(0);
+
+/// An export to be tried.
+pub struct Target {
+    pub socket: PathBuf,
+    pub export: String,
+    pub size: usize,
+}
+
+impl Target {
+    pub fn uri(&self) -> String {
+        format!(
+            "nbd+unix:///{}?socket={}",
+            self.export,
+            self.socket.display()
+        )
+    }
+}
+
+/// Whether the programs are installed; if not, says so and counts it.
+pub fn installed(programs: &[&str]) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let missing = programs
+        .iter()
+        .find(|program| !std::env::split_paths(&path).any(|folder| folder.join(program).is_file()));
+    if let Some(program) = missing {
+        let count = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
+        eprintln!("skipped ({count}): {program} is not installed");
+    }
+    missing.is_none()
+}
+
+/// Runs a program to its end, for at most a minute.
+pub fn run<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Output {
+    Command::new("timeout")
+        .args(["--kill-after=5", "60", program])
+        .args(arguments)
+        .output()
+        .expect("coreutils are installed")
+}
+
+/// Runs a program that must succeed; what it printed.
+pub fn succeed<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> String {
+    let output = run(program, arguments);
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{program} {:?} ended with {}:\n{printed}\n{}",
+        arguments
+            .iter()
+            .map(|a| a.as_ref().to_string_lossy())
+            .collect::<Vec<_>>(),
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    printed
+}
+
+/// A folder that is gone when it is dropped.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new() -> Folder {
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("restripe-test-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).expect("a new folder");
+        Folder(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
