@@ -226,7 +226,7 @@ fn assert_lengths(sources: &[&[u8]], length: usize) {
 
 /// The bodies, compiled for each level's features.
 mod levels {
-    use super::vector::Word;
+    use super::vector::Words;
     use super::{Level, Term, body};
 
     /// The module of a level: each body as a function that has the level's features. The numbers are the registers that
@@ -291,14 +291,14 @@ mod levels {
                         (Level::Avx512, false) => avx512::$name::<false>($($argument),+),
                         #[cfg(target_arch = "x86_64")]
                         (Level::Avx512, true) => avx512::$name::<true>($($argument),+),
-                        _ => body::$name::<Word, $($words),+, false>($($argument),+),
+                        _ => body::$name::<Words<8>, $($words),+, false>($($argument),+),
                     }
                 }
             }
         };
     }
 
-    call_at_level!(xor(sources: &[&[u8]], target: &mut [u8]), 8);
-    call_at_level!(pq(sources: &[&[u8]], p: &mut [u8], q: &mut [u8]), 8);
-    call_at_level!(dot(terms: &[Term], targets: &mut [&mut [u8]]), 8, 4);
+    call_at_level!(xor(sources: &[&[u8]], target: &mut [u8]), 1);
+    call_at_level!(pq(sources: &[&[u8]], p: &mut [u8], q: &mut [u8]), 1);
+    call_at_level!(dot(terms: &[Term], targets: &mut [&mut [u8]]), 1, 1);
 }

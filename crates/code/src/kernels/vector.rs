@@ -1,7 +1,5 @@
 //! What a kernel asks of a vector register, and the portable register.
 
-use std::ops::BitXor;
-
 /// A register of byte lanes over GF(2^8).
 ///
 /// # Safety of the methods
@@ -29,68 +27,85 @@ pub(super) trait Vector: Copy {
     unsafe fn add_product(self, source: Self::Prepared, coefficient: u8) -> Self;
 }
 
-/// Eight lanes in an integer: the portable register, and that of lengths below a real one.
+/// Eight lanes in each of some integers: the portable register, wide enough that compilers make vector instructions of
+/// it, and with a single integer that of lengths below a real register.
 #[derive(Clone, Copy)]
-pub(super) struct Word(u64);
+pub(super) struct Words<const COUNT: usize>([u64; COUNT]);
+
+pub(super) type Word = Words<1>;
 
 const fn splat(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
-impl BitXor for Word {
-    type Output = Word;
-
+impl<const COUNT: usize> Words<COUNT> {
     #[inline(always)]
-    fn bitxor(self, other: Word) -> Word {
-        Word(self.0 ^ other.0)
-    }
-}
-
-impl Word {
-    #[inline(always)]
-    fn doubled(self) -> Word {
-        let carries = self.0 & splat(0x80);
-        // 0x80 becomes 0xff in its own lane: twice it, less its lowest bit.
-        let masks = (carries << 1).wrapping_sub(carries >> 7);
-        Word(((self.0 << 1) & splat(0xfe)) ^ (masks & splat(0x1d)))
+    fn zip(self, other: Self, operation: impl Fn(u64, u64) -> u64) -> Self {
+        let mut result = self;
+        for (word, other) in result.0.iter_mut().zip(other.0) {
+            *word = operation(*word, other);
+        }
+        result
     }
 
     #[inline(always)]
-    fn times(self, coefficient: u8) -> Word {
-        let mut product = Word(0);
+    fn sum(self, other: Self) -> Self {
+        self.zip(other, |a, b| a ^ b)
+    }
+
+    /// `2 * self + other`, where 2 is the generator.
+    #[inline(always)]
+    fn double_and_add(self, other: Self) -> Self {
+        self.zip(other, |word, other| {
+            let carries = word & splat(0x80);
+            // 0x80 becomes 0xff in its own lane: twice it, less its lowest bit.
+            let masks = (carries << 1).wrapping_sub(carries >> 7);
+            ((word << 1) & splat(0xfe)) ^ (masks & splat(0x1d)) ^ other
+        })
+    }
+
+    #[inline(always)]
+    fn times(self, coefficient: u8) -> Self {
+        let mut product = Words([0; COUNT]);
         for bit in (0..8).rev() {
             let mask = 0_u64.wrapping_sub(u64::from((coefficient >> bit) & 1));
-            product = product.doubled() ^ Word(self.0 & mask);
+            product = product.double_and_add(self.zip(self, |word, _| word & mask));
         }
         product
     }
 }
 
-impl Vector for Word {
-    const BYTES: usize = 8;
-    type Prepared = Word;
+impl<const COUNT: usize> Vector for Words<COUNT> {
+    const BYTES: usize = 8 * COUNT;
+    type Prepared = Self;
 
     #[inline(always)]
-    unsafe fn zero() -> Word {
-        Word(0)
+    unsafe fn zero() -> Self {
+        Words([0; COUNT])
     }
 
     #[inline(always)]
-    unsafe fn load(bytes: &[u8], at: usize) -> Word {
+    unsafe fn load(bytes: &[u8], at: usize) -> Self {
         debug_assert!(at + Self::BYTES <= bytes.len());
-        // SAFETY: the caller keeps the 8 bytes within the slice; the read need not be aligned.
-        Word(unsafe { bytes.as_ptr().add(at).cast::<u64>().read_unaligned() })
+        // SAFETY: the caller keeps the words within the slice; the read need not be aligned.
+        Words(unsafe {
+            bytes
+                .as_ptr()
+                .add(at)
+                .cast::<[u64; COUNT]>()
+                .read_unaligned()
+        })
     }
 
     #[inline(always)]
     unsafe fn store(self, bytes: &mut [u8], at: usize) {
         debug_assert!(at + Self::BYTES <= bytes.len());
-        // SAFETY: the caller keeps the 8 bytes within the slice; the write need not be aligned.
+        // SAFETY: the caller keeps the words within the slice; the write need not be aligned.
         unsafe {
             bytes
                 .as_mut_ptr()
                 .add(at)
-                .cast::<u64>()
+                .cast::<[u64; COUNT]>()
                 .write_unaligned(self.0)
         }
     }
@@ -105,22 +120,22 @@ impl Vector for Word {
     unsafe fn fence() {}
 
     #[inline(always)]
-    unsafe fn xor(self, other: Word) -> Word {
-        self ^ other
+    unsafe fn xor(self, other: Self) -> Self {
+        self.sum(other)
     }
 
     #[inline(always)]
-    unsafe fn double(self) -> Word {
-        self.doubled()
+    unsafe fn double(self) -> Self {
+        self.double_and_add(Words([0; COUNT]))
     }
 
     #[inline(always)]
-    unsafe fn prepare(self) -> Word {
+    unsafe fn prepare(self) -> Self {
         self
     }
 
     #[inline(always)]
-    unsafe fn add_product(self, source: Word, coefficient: u8) -> Word {
-        self ^ source.times(coefficient)
+    unsafe fn add_product(self, source: Self, coefficient: u8) -> Self {
+        self.sum(source.times(coefficient))
     }
 }
