@@ -5,8 +5,13 @@
 //! that it calls current is current even if its own copy is older (a crash caught the write of superblocks half way, or
 //! tore its newest copy), and a member that it calls failed is stale however good it looks.
 //!
-//! What could break that is two histories: halves of one array that were each started alone. They betray themselves,
-//! since a member that was left out of a generation never carries that generation unless it went its own way.
+//! What could break that is two histories: parts of one array that were each started alone. Within one history a
+//! generation stands for one set of current members, and superblocks remember since when each member has been current
+//! or has not; so two histories contradict each other about some generation.
+//!
+//! A history is void if a member that it counts on is seen to have gone the other way: its superblocks never reached
+//! that member, so nothing was acknowledged in it. That is what a crash leaves on a member that then misses the next
+//! start; it is stale, and must be rebuilt as a whole. If two histories stand and neither is void, both are refused.
 
 use super::{MemberRole, MetaError, Region, Superblock};
 use crate::contract::{CommandError, MemberInfo, StartMode};
@@ -32,6 +37,8 @@ pub struct Choice {
     pub regions: Vec<Vec<Region>>,
     /// Here, and called failed.
     pub stale: Vec<Member>,
+    /// Those of the stale that went a way of their own: no map tells what they lack.
+    pub strayed: Vec<Member>,
     /// Here, and not of this array any more, or without a superblock that can be used.
     pub foreign: Vec<Member>,
     /// Indices of the members that are not here.
@@ -50,10 +57,9 @@ pub fn choose(candidates: &[Candidate], mode: StartMode) -> Result<Choice, Comma
     let claims: Vec<Claim> = candidates.iter().enumerate().filter_map(claim).collect();
     check_one_array(&claims)?;
     check_clones(&claims)?;
-    let winner = claims.iter().max_by_key(|claim| age(claim.superblock));
-    let winner = winner.ok_or(CommandError::NoArray)?;
-    check_one_history(&claims, winner)?;
-    let choice = gather(candidates, &claims, winner.superblock);
+    let winner = elect(&claims)?;
+    let strayed = strayed(&claims, winner)?;
+    let choice = gather(candidates, &claims, winner.superblock, strayed);
     check_majority(&choice, mode)?;
     Ok(choice)
 }
@@ -122,28 +128,57 @@ fn check_clones(claims: &[Claim]) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn check_one_history(claims: &[Claim], winner: &Claim) -> Result<(), CommandError> {
-    match claims
-        .iter()
-        .find(|claim| diverged(claim.superblock, winner.superblock))
-    {
-        Some(claim) => Err(CommandError::Split(winner.member, claim.member)),
-        None => Ok(()),
+/// The newest claim of a history that is not void.
+fn elect<'a, 'b>(claims: &'b [Claim<'a>]) -> Result<&'b Claim<'a>, CommandError> {
+    let newest = claims.iter().max_by_key(|claim| age(claim.superblock));
+    let newest = newest.ok_or(CommandError::NoArray)?;
+    let standing = claims.iter().filter(|claim| void(claim, claims).is_none());
+    if let Some(winner) = standing.max_by_key(|claim| age(claim.superblock)) {
+        return Ok(winner);
     }
+    let other = void(newest, claims).map_or(newest.member, |other| other.member);
+    Err(CommandError::Split(newest.member, other))
 }
 
-/// Whether `own` was written in a history that `winner` does not continue.
-fn diverged(own: &Superblock, winner: &Superblock) -> bool {
-    let other_members = own.generation == winner.generation && current(own) != current(winner);
-    other_members || outlived(own, winner)
+/// The members that went a way of their own. An error if it is as good as the winner's.
+fn strayed(claims: &[Claim], winner: &Claim) -> Result<Vec<Member>, CommandError> {
+    let mut strayed = Vec::new();
+    for claim in claims
+        .iter()
+        .filter(|claim| diverged(claim.superblock, winner.superblock))
+    {
+        let counted_on =
+            role_of(winner.superblock, claim.superblock.member) == Some(MemberRole::Active);
+        if counted_on || void(claim, claims).is_none() {
+            return Err(CommandError::Split(winner.member, claim.member));
+        }
+        strayed.push(claim.member);
+    }
+    Ok(strayed)
 }
 
-/// The bearer went on as a current member into a generation from which the winner had already left it out.
-fn outlived(own: &Superblock, winner: &Superblock) -> bool {
-    let Some(MemberRole::Failed { stale_since, .. }) = role_of(winner, own.member) else {
-        return false;
+/// A member that this claim's history counts on and that was in another history at that time.
+fn void<'a, 'b>(claim: &Claim, claims: &'b [Claim<'a>]) -> Option<&'b Claim<'a>> {
+    let went_elsewhere = |other: &&Claim| {
+        let (own, others) = (claim.superblock, other.superblock);
+        let then = own.generation.min(others.generation);
+        let bearer = others.member;
+        diverged(own, others)
+            && own.was_current(bearer, then) == Some(true)
+            && others.was_current(bearer, then) == Some(true)
     };
-    role_of(own, own.member) == Some(MemberRole::Active) && own.generation >= stale_since
+    claims.iter().find(went_elsewhere)
+}
+
+/// Whether two superblocks are of two histories: they differ in who was current in the older one's generation.
+fn diverged(a: &Superblock, b: &Superblock) -> bool {
+    let then = a.generation.min(b.generation);
+    let disagree = |member: Uuid| {
+        let (said, known) = (a.was_current(member, then), b.was_current(member, then));
+        said.is_some() && known.is_some() && said != known
+    };
+    let mut members = a.members.iter().chain(&b.members);
+    members.any(|entry| disagree(entry.uuid))
 }
 
 fn role_of(superblock: &Superblock, member: Uuid) -> Option<MemberRole> {
@@ -151,23 +186,18 @@ fn role_of(superblock: &Superblock, member: Uuid) -> Option<MemberRole> {
     Some(superblock.members[usize::from(index)].role)
 }
 
-/// The current members, in an order that does not depend on the table's.
-fn current(superblock: &Superblock) -> Vec<Uuid> {
-    let active = superblock
-        .members
-        .iter()
-        .filter(|entry| entry.role == MemberRole::Active);
-    let mut uuids: Vec<Uuid> = active.map(|entry| entry.uuid).collect();
-    uuids.sort_unstable();
-    uuids
-}
-
-fn gather(candidates: &[Candidate], claims: &[Claim], winner: &Superblock) -> Choice {
+fn gather(
+    candidates: &[Candidate],
+    claims: &[Claim],
+    winner: &Superblock,
+    strayed: Vec<Member>,
+) -> Choice {
     let mut choice = Choice {
         superblock: winner.clone(),
         opened: Vec::with_capacity(winner.members.len()),
         regions: Vec::with_capacity(winner.members.len()),
         stale: Vec::new(),
+        strayed,
         foreign: Vec::new(),
         missing: Vec::new(),
     };
@@ -209,4 +239,487 @@ fn check_majority(choice: &Choice, mode: StartMode) -> Result<(), CommandError> 
         return Ok(());
     }
     Err(CommandError::Minority { present, current })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::create::create;
+    use super::super::testing::{INFO, Random, options, uuid};
+    use super::*;
+    use crate::layout::{Level, Rotation};
+    use alloc::vec;
+
+    const MODE: StartMode = StartMode {
+        from_minority: false,
+        accept_loss: false,
+        read_only: false,
+    };
+    const ALONE: StartMode = StartMode {
+        from_minority: true,
+        ..MODE
+    };
+
+    /// An array in memory, played through failures: what each member's newest copy says.
+    #[derive(Clone)]
+    struct Played {
+        superblock: Superblock,
+        copies: Vec<[Option<Result<Superblock, MetaError>>; 2]>,
+    }
+
+    impl Played {
+        fn new(level: Level, members: u16) -> Played {
+            let superblock = create(&options(level, members, 2000)).unwrap().superblock;
+            let copy = |(i, sequence): (u16, u64)| {
+                Some(Ok(Superblock {
+                    member: uuid(i),
+                    sequence,
+                    ..superblock.clone()
+                }))
+            };
+            let copies = (0..members).map(|i| [copy((i, 2)), copy((i, 1))]).collect();
+            Played { superblock, copies }
+        }
+
+        fn raid5(members: u16) -> Played {
+            Played::new(Level::Raid5(Rotation::LeftSymmetric), members)
+        }
+
+        /// The next version of the superblock reaches these members.
+        fn write(&mut self, members: &[u16]) {
+            self.superblock.sequence += 1;
+            for i in members {
+                let copy = Superblock {
+                    member: uuid(*i),
+                    ..self.superblock.clone()
+                };
+                let place = (copy.sequence & 1) as usize;
+                self.copies[usize::from(*i)][place] = Some(Ok(copy));
+            }
+        }
+
+        fn fail(&mut self, member: u16) {
+            self.superblock.fail(member, false);
+        }
+
+        fn activate(&mut self, member: u16) {
+            self.superblock.activate(member);
+        }
+
+        fn active(&self) -> Vec<u16> {
+            let members = &self.superblock.members;
+            (0..)
+                .zip(members)
+                .filter(|(_, m)| m.role == MemberRole::Active)
+                .map(|(i, _)| i)
+                .collect()
+        }
+
+        fn candidates(&self, members: &[u16]) -> Vec<Candidate> {
+            let candidate = |i: &u16| Candidate {
+                member: Member(*i),
+                info: INFO,
+                copies: self.copies[usize::from(*i)].clone(),
+            };
+            members.iter().map(candidate).collect()
+        }
+
+        fn choose(&self, members: &[u16]) -> Result<Choice, CommandError> {
+            choose(&self.candidates(members), MODE)
+        }
+    }
+
+    #[test]
+    fn all_here_in_any_order() {
+        let choice = Played::raid5(4).choose(&[2, 0, 3, 1]).unwrap();
+        assert_eq!(choice.opened, [Some(1), Some(3), Some(0), Some(2)]);
+        assert_eq!(choice.superblock.sequence, 2);
+        assert!(choice.stale.is_empty() && choice.foreign.is_empty() && choice.missing.is_empty());
+        assert!(
+            choice
+                .regions
+                .iter()
+                .all(|regions| *regions == choice.superblock.regions)
+        );
+    }
+
+    #[test]
+    fn nobody_is_no_array() {
+        assert_eq!(choose(&[], MODE), Err(CommandError::NoArray));
+        let mut played = Played::raid5(3);
+        for copies in &mut played.copies {
+            *copies = [None, Some(Err(MetaError::NotFound))];
+        }
+        assert_eq!(played.choose(&[0, 1, 2]), Err(CommandError::NoArray));
+    }
+
+    #[test]
+    fn a_majority_of_the_current_is_needed() {
+        let played = Played::raid5(4);
+        assert_eq!(played.choose(&[0, 1, 3]).unwrap().missing, [2]);
+        let refused = CommandError::Minority {
+            present: 2,
+            current: 4,
+        };
+        assert_eq!(played.choose(&[0, 1]), Err(refused));
+        assert!(choose(&played.candidates(&[0, 1]), ALONE).is_ok());
+        let mirror = Played::new(Level::Raid1, 2);
+        let refused = CommandError::Minority {
+            present: 1,
+            current: 2,
+        };
+        assert_eq!(mirror.choose(&[1]), Err(refused));
+    }
+
+    #[test]
+    fn spares_do_not_vote() {
+        let mut options = options(Level::Raid1, 5, 2000);
+        options.spares = 3;
+        let superblock = create(&options).unwrap().superblock;
+        let candidate = |i: u16| Candidate {
+            member: Member(i),
+            info: INFO,
+            copies: [
+                Some(Ok(Superblock {
+                    member: uuid(i),
+                    ..superblock.clone()
+                })),
+                None,
+            ],
+        };
+        let here: Vec<Candidate> = [0, 2, 3, 4].map(candidate).into();
+        let refused = CommandError::Minority {
+            present: 1,
+            current: 2,
+        };
+        assert_eq!(choose(&here, MODE), Err(refused));
+        let spares = &here[1..];
+        let refused = CommandError::Minority {
+            present: 0,
+            current: 2,
+        };
+        assert_eq!(choose(spares, ALONE), Err(refused));
+    }
+
+    #[test]
+    fn a_stale_member_is_named_and_does_not_win() {
+        let mut played = Played::raid5(4);
+        played.write(&[0, 1, 2, 3]);
+        played.fail(3);
+        played.write(&[0, 1, 2]);
+        let choice = played.choose(&[3, 0, 1, 2]).unwrap();
+        assert_eq!(choice.stale, [Member(3)]);
+        assert_eq!(choice.superblock.generation, 2);
+        assert_eq!(
+            choice.opened[3],
+            Some(0),
+            "it is here, to be taken in again"
+        );
+        // Two of the three that are current suffice; the stale one counts for nothing.
+        assert_eq!(played.choose(&[3, 1, 0]).unwrap().missing, [2]);
+        let refused = CommandError::Minority {
+            present: 1,
+            current: 3,
+        };
+        assert_eq!(played.choose(&[3, 1]), Err(refused));
+    }
+
+    #[test]
+    fn a_stale_mirror_half_cannot_start_alone() {
+        let mut played = Played::new(Level::Raid1, 2);
+        played.fail(1);
+        played.write(&[0]);
+        assert!(
+            played.choose(&[0]).is_ok(),
+            "the one current member is all there is"
+        );
+        let refused = CommandError::Minority {
+            present: 1,
+            current: 2,
+        };
+        assert_eq!(
+            played.choose(&[1]),
+            Err(refused),
+            "by its own word, it is one of two"
+        );
+    }
+
+    /// A crash amid the write of superblocks: nothing was acknowledged that the slower members lack.
+    #[test]
+    fn a_generation_that_reached_only_some_makes_nobody_stale() {
+        for reached in [vec![0], vec![2], vec![0, 1]] {
+            let mut played = Played::raid5(4);
+            played.fail(3);
+            played.write(&reached);
+            let choice = played.choose(&[0, 1, 2, 3]).unwrap();
+            assert_eq!(choice.superblock.generation, 2);
+            assert_eq!(choice.stale, [Member(3)]);
+            assert!(choice.missing.is_empty());
+        }
+        // And again, before the others ever learn of the first.
+        let mut played = Played::new(Level::Raid6(Rotation::LeftSymmetric), 5);
+        played.fail(3);
+        played.write(&[0]);
+        played.fail(4);
+        played.write(&[0]);
+        let choice = played.choose(&[0, 1, 2, 3, 4]).unwrap();
+        assert_eq!(choice.stale, [Member(3), Member(4)]);
+    }
+
+    #[test]
+    fn a_torn_copy_gives_way_to_the_one_before() {
+        let mut played = Played::raid5(3);
+        played.write(&[0, 1, 2]);
+        for torn in 0..3 {
+            let mut played = played.clone();
+            let checksum = MetaError::Checksum {
+                stored: 1,
+                computed: 2,
+            };
+            played.copies[torn][1] = Some(Err(checksum));
+            let choice = played.choose(&[0, 1, 2]).unwrap();
+            assert_eq!(choice.superblock.sequence, 3);
+            assert!(choice.stale.is_empty() && choice.missing.is_empty());
+        }
+        for copies in &mut played.copies {
+            copies[1] = None;
+        }
+        assert_eq!(played.choose(&[0, 1, 2]).unwrap().superblock.sequence, 2);
+    }
+
+    #[test]
+    fn a_clone_is_refused_and_both_are_named() {
+        let played = Played::raid5(3);
+        let mut candidates = played.candidates(&[0, 1, 2]);
+        let mut copy = candidates[1].clone();
+        copy.member = Member(7);
+        candidates.push(copy);
+        let refused = CommandError::Clone(Member(1), Member(7));
+        assert_eq!(choose(&candidates, ALONE), Err(refused));
+    }
+
+    #[test]
+    fn a_member_of_another_array_is_refused() {
+        let played = Played::raid5(3);
+        let mut other = Played::raid5(3);
+        for copy in other.copies.iter_mut().flatten().flatten().flatten() {
+            copy.array = uuid(998);
+        }
+        let mut candidates = played.candidates(&[0, 1]);
+        candidates.insert(
+            0,
+            Candidate {
+                member: Member(9),
+                ..other.candidates(&[2]).remove(0)
+            },
+        );
+        assert_eq!(
+            choose(&candidates, ALONE),
+            Err(CommandError::Foreign(Member(9)))
+        );
+        // One against one: the first named is meant.
+        candidates.remove(1);
+        assert_eq!(
+            choose(&candidates, ALONE),
+            Err(CommandError::Foreign(Member(1)))
+        );
+    }
+
+    #[test]
+    fn devices_without_use_are_listed_as_foreign() {
+        let played = Played::raid5(3);
+        let mut candidates = played.candidates(&[0, 1, 2]);
+        candidates[0].info.sectors = 1999;
+        let blank = Candidate {
+            member: Member(5),
+            info: INFO,
+            copies: [None, None],
+        };
+        candidates.push(blank);
+        let choice = choose(&candidates, MODE).unwrap();
+        assert_eq!(choice.foreign, [Member(0), Member(5)]);
+        assert_eq!(choice.missing, [0]);
+
+        let mut coarse = played.candidates(&[0, 1, 2]);
+        coarse[2].info.logical_block = 4096;
+        assert_eq!(choose(&coarse, MODE).unwrap().foreign, [Member(2)]);
+    }
+
+    #[test]
+    fn a_removed_member_is_foreign() {
+        let mut played = Played::raid5(4);
+        played.fail(3);
+        played.superblock.members.truncate(3);
+        played.superblock.placement[3].member = None;
+        played.write(&[0, 1, 2]);
+        let choice = played.choose(&[3, 2, 1, 0]).unwrap();
+        assert_eq!(choice.foreign, [Member(3)]);
+        assert_eq!(choice.opened, [Some(3), Some(2), Some(1)]);
+    }
+
+    /// A copy that lies on a device whose table does not know it was copied there by something else.
+    #[test]
+    fn a_copy_that_does_not_know_its_bearer_counts_for_nothing() {
+        let mut played = Played::raid5(3);
+        for copy in played.copies[1].iter_mut().flatten().flatten() {
+            copy.member = uuid(77);
+        }
+        let choice = played.choose(&[0, 1, 2]).unwrap();
+        assert_eq!((choice.foreign, choice.missing), (vec![Member(1)], vec![1]));
+    }
+
+    #[test]
+    fn two_halves_started_alone_are_refused_together() {
+        let together = Played::new(Level::Raid1, 2);
+        let (mut left, mut right) = (together.clone(), together);
+        left.fail(1);
+        left.write(&[0]);
+        right.fail(0);
+        right.write(&[1]);
+        right.write(&[1]);
+        let mut both = left.clone();
+        both.copies[1] = right.copies[1].clone();
+        let refused = CommandError::Split(Member(1), Member(0));
+        assert_eq!(both.choose(&[0, 1]), Err(refused.clone()));
+        assert_eq!(choose(&both.candidates(&[0, 1]), ALONE), Err(refused));
+        assert!(
+            both.choose(&[0]).is_ok(),
+            "either side alone is its own array"
+        );
+        assert!(both.choose(&[1]).is_ok());
+    }
+
+    /// Two of three mirrors went on without the third, and the third alone without them, counting further: one more
+    /// failure is one more generation.
+    #[test]
+    fn a_loner_that_counted_further_does_not_win() {
+        let together = Played::new(Level::Raid1, 3);
+        let (mut many, mut loner) = (together.clone(), together);
+        many.fail(2);
+        many.write(&[0, 1]);
+        loner.fail(0);
+        loner.fail(1);
+        loner.write(&[2]);
+        let mut all = many.clone();
+        all.copies[2] = loner.copies[2].clone();
+        for (here, named) in [(vec![0, 1, 2], 0), (vec![1, 2], 1), (vec![2, 0], 0)] {
+            let refused = CommandError::Split(Member(2), Member(named));
+            assert_eq!(all.choose(&here), Err(refused));
+        }
+        assert_eq!(
+            all.choose(&[0, 1]).unwrap().missing,
+            [2],
+            "leaving one side out decides"
+        );
+
+        // Even if the loner has forgotten the others.
+        let mut alone = loner.clone();
+        alone.superblock.members[0].uuid = uuid(40);
+        alone.superblock.members[1].uuid = uuid(41);
+        alone.write(&[2]);
+        let mut all = many.clone();
+        all.copies[2] = alone.copies[2].clone();
+        assert_eq!(
+            all.choose(&[1, 2]),
+            Err(CommandError::Split(Member(2), Member(1)))
+        );
+
+        // The other way round: the many counted further.
+        let mut all = Played {
+            copies: all.copies,
+            ..many
+        };
+        for _ in 0..3 {
+            all.fail(1);
+            all.activate(1);
+        }
+        all.write(&[0, 1]);
+        assert_eq!(
+            all.choose(&[0, 1, 2]),
+            Err(CommandError::Split(Member(1), Member(2)))
+        );
+    }
+
+    /// A crash caught the news of a failure when it had reached one member only. That member missed the next start, and
+    /// the others went on without ever hearing of it.
+    #[test]
+    fn news_that_nobody_else_heard_is_void() {
+        let together = Played::new(Level::Raid1, 3);
+        for (wrote, later) in [(1, 1), (5, 1), (1, 5)] {
+            let (mut lonely, mut others) = (together.clone(), together.clone());
+            lonely.fail(2);
+            (0..wrote).for_each(|_| lonely.write(&[0]));
+            others.fail(0);
+            (0..later).for_each(|_| others.write(&[1, 2]));
+            others.copies[0] = lonely.copies[0].clone();
+            let choice = others.choose(&[0, 1, 2]).unwrap();
+            assert_eq!(choice.stale, [Member(0)]);
+            assert_eq!(choice.strayed, [Member(0)]);
+            assert_eq!(choice.superblock.members[2].role, MemberRole::Active);
+            // The one that was not to be current any more cannot tell what the second heard.
+            let refused = others.choose(&[0, 2]).unwrap_err();
+            assert!(matches!(refused, CommandError::Split(..)));
+        }
+    }
+
+    /// Members fail, return and are left behind at random in one history: it never looks like two.
+    #[test]
+    fn one_history_is_never_called_two() {
+        let mut random = Random::new(1);
+        for _ in 0..300 {
+            let mut played = Played::new(Level::Raid1, 5);
+            for _ in 0..random.below(30) {
+                let member = random.below(5) as u16;
+                let role = played.superblock.members[usize::from(member)].role;
+                let current = played.active();
+                match role {
+                    MemberRole::Active if current.len() > 1 => played.fail(member),
+                    MemberRole::Active => {}
+                    _ => played.activate(member),
+                }
+                // A crash may let only some have the news.
+                let now = played.active();
+                let reached: Vec<u16> = now
+                    .iter()
+                    .copied()
+                    .filter(|_| random.below(8) != 0)
+                    .collect();
+                played.write(if reached.is_empty() { &now } else { &reached });
+            }
+            let here: Vec<u16> = (0..5).filter(|_| random.below(4) != 0).collect();
+            match choose(&played.candidates(&here), ALONE) {
+                Ok(_) | Err(CommandError::NoArray | CommandError::Minority { .. }) => {}
+                Err(other) => panic!("{other:?}"),
+            }
+            assert!(choose(&played.candidates(&[0, 1, 2, 3, 4]), MODE).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_member_taken_back_in_is_no_split() {
+        let mut played = Played::raid5(4);
+        played.fail(2);
+        played.write(&[0, 1, 3]);
+        played.superblock.members[2].role = MemberRole::Rebuilding;
+        played.write(&[0, 1, 2, 3]);
+        let choice = played.choose(&[0, 1, 2, 3]).unwrap();
+        assert!(choice.stale.is_empty());
+        played.activate(2);
+        // The crash comes when only the newcomer knows that it is current.
+        played.write(&[2]);
+        let choice = played.choose(&[0, 1, 2, 3]).unwrap();
+        assert_eq!(choice.superblock.members[2].role, MemberRole::Active);
+        assert!(choice.stale.is_empty() && choice.missing.is_empty());
+    }
+
+    #[test]
+    fn a_device_used_anew_speaks_for_its_younger_array() {
+        let mut played = Played::raid5(3);
+        let mut old = played.superblock.clone();
+        (old.array, old.sequence, old.member) = (uuid(500), 9001, uuid(1));
+        for copy in played.copies.iter_mut().flatten().flatten().flatten() {
+            copy.created = 100;
+        }
+        played.copies[1][1] = Some(Ok(old));
+        assert!(played.choose(&[0, 1, 2]).is_ok());
+    }
 }

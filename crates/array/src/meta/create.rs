@@ -18,8 +18,8 @@ use core::fmt;
 
 /// The smallest log holds one record of the largest slice, and room to turn around in.
 pub const LOG_SECTORS_MIN: u64 = 160;
-/// The largest log that is made unasked: 4 MiB.
-pub const LOG_SECTORS_MAX: u64 = 8192;
+/// The largest log that may be asked for: what full maps leave in front of the last place of copy B.
+pub const LOG_SECTORS_MAX: u64 = 7936;
 /// Pages of the list of lost extents.
 const LOST_PAGES: u64 = 4;
 /// The most pages of the written and the intent map.
@@ -172,9 +172,9 @@ pub enum CreateError {
         sectors: u64,
         limit: u64,
     },
-    LogTooSmall {
+    /// Less than one record, or more than there is room for.
+    LogSize {
         sectors: u64,
-        needs: u64,
     },
     LogicalBlock {
         bytes: u32,
@@ -235,10 +235,10 @@ impl fmt::Display for CreateError {
                     "{sectors} sectors a member cannot be had: from one chunk to {limit}"
                 )
             }
-            CreateError::LogTooSmall { sectors, needs } => {
+            CreateError::LogSize { sectors } => {
                 write!(
                     f,
-                    "a log of {sectors} sectors is too small: it needs at least {needs}"
+                    "a log of {sectors} sectors: from {LOG_SECTORS_MIN} to {LOG_SECTORS_MAX} can be had"
                 )
             }
             CreateError::LogicalBlock { bytes, needs } => {
@@ -375,6 +375,7 @@ impl Plan {
         let data_start = data_start(options, &middle, sectors)?;
         let needs = data_start + u64::from(options.chunk_sectors);
         if sectors < needs {
+            let sectors = options.members[smallest].sectors;
             return Err(CreateError::MemberTooSmall {
                 member: smallest,
                 sectors,
@@ -446,11 +447,10 @@ fn middle(
 ) -> Result<Middle, CreateError> {
     let map = |bit_rows: u64| rows.div_ceil(bit_rows).div_ceil(BITS_PER_PAGE) * HOMES_SECTORS;
     let log_min = match (options.write_hole, options.log_sectors) {
-        (WriteHole::Ppl, Some(sectors)) if sectors < LOG_SECTORS_MIN => {
-            return Err(CreateError::LogTooSmall {
-                sectors,
-                needs: LOG_SECTORS_MIN,
-            });
+        (WriteHole::Ppl, Some(sectors))
+            if !(LOG_SECTORS_MIN..=LOG_SECTORS_MAX).contains(&sectors) =>
+        {
+            return Err(CreateError::LogSize { sectors });
         }
         (WriteHole::Ppl, Some(sectors)) => round_down(sectors, PAGE_SECTORS as u32),
         (WriteHole::Ppl, None) => LOG_SECTORS_MIN,
@@ -467,11 +467,7 @@ fn middle(
 /// Where data starts: a power of two of about a sixteenth of the member, but 4 MiB at most (1 MiB without a log), and
 /// at least what the metadata needs; or what was asked for.
 fn data_start(options: &CreateOptions, middle: &Middle, sectors: u64) -> Result<u64, CreateError> {
-    let needs = super_b_for(middle).map(|start| start + SUPERBLOCK_SECTORS);
-    let needs = needs.ok_or(CreateError::LogTooSmall {
-        sectors: middle.log_min,
-        needs: LOG_SECTORS_MIN,
-    })?;
+    let needs = super_b_for(middle) + SUPERBLOCK_SECTORS;
     if let Some(asked) = options.data_offset {
         if asked < needs || !asked.is_multiple_of(PAGE_SECTORS) {
             return Err(CreateError::DataOffset {
@@ -491,9 +487,10 @@ fn data_start(options: &CreateOptions, middle: &Middle, sectors: u64) -> Result<
 }
 
 /// The first place of copy B that leaves room for everything between the copies.
-fn super_b_for(middle: &Middle) -> Option<u64> {
+fn super_b_for(middle: &Middle) -> u64 {
     let needs = SUPERBLOCK_SECTORS + middle.sectors();
-    SUPER_B_PLACES.into_iter().find(|place| *place >= needs)
+    let place = SUPER_B_PLACES.into_iter().find(|place| *place >= needs);
+    place.expect("full maps and the largest log fit in front of the last place")
 }
 
 fn slot_sectors(options: &CreateOptions, available: u64) -> Result<u64, CreateError> {
@@ -522,7 +519,7 @@ fn regions(
     let log_room = super_b - SUPERBLOCK_SECTORS - (middle.sectors() - middle.log_min);
     let log = match (options.write_hole, options.log_sectors) {
         (WriteHole::Ppl, Some(_)) => middle.log_min,
-        (WriteHole::Ppl, None) => log_room.min(LOG_SECTORS_MAX),
+        (WriteHole::Ppl, None) => log_room,
         (_, _) => 0,
     };
     let parts = [
@@ -606,6 +603,7 @@ fn members(options: &CreateOptions) -> Vec<MemberEntry> {
         } else {
             MemberRole::Spare
         },
+        current_since: 1,
         log_floor: 0,
         read_errors: 0,
     };
@@ -759,4 +757,413 @@ fn write_superblocks(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Random, any_level, options, uuid};
+    use super::*;
+    use crate::layout::Rotation;
+    use crate::units::PAGE_BYTES;
+    use alloc::string::ToString;
+    use alloc::vec;
+
+    const RAID5: Level = Level::Raid5(Rotation::LeftSymmetric);
+
+    /// A member's sectors in memory, scribbled on before.
+    fn written(creation: &Creation, member: usize, sectors: u64) -> Vec<u8> {
+        let mut bytes = vec![0xa5; (sectors * SECTOR_BYTES) as usize];
+        for (_, at, content) in creation.writes.iter().filter(|(of, _, _)| *of == member) {
+            let place = &mut bytes[(at * SECTOR_BYTES) as usize..];
+            match content {
+                Content::Page(page) => place[..PAGE_BYTES].copy_from_slice(&page[..]),
+                Content::Zero(sectors) => place[..(sectors * SECTOR_BYTES) as usize].fill(0),
+            }
+        }
+        bytes
+    }
+
+    fn page_at(bytes: &[u8], at: u64) -> Page {
+        let start = (at * SECTOR_BYTES) as usize;
+        let mut page = zeroed_page();
+        page.copy_from_slice(&bytes[start..start + PAGE_BYTES]);
+        page
+    }
+
+    fn check_maps(creation: &Creation, bytes: &[u8]) {
+        let superblock = &creation.superblock;
+        let maps = [
+            (RegionKind::Written, MapKind::Written),
+            (RegionKind::Intent, MapKind::Intent),
+            (RegionKind::Lost, MapKind::Lost),
+        ];
+        for (region_kind, kind) in maps {
+            let region = superblock.region(region_kind).unwrap();
+            for index in 0..pages::pages_in(region.sectors) as u32 {
+                for sequence in 0..2 {
+                    let page = page_at(bytes, pages::home(region.start, index, sequence));
+                    let view = pages::decode(&page, kind, superblock.array, index).unwrap();
+                    assert_eq!(view.sequence, sequence);
+                    assert_eq!(view.extents().count(), 0);
+                    let set = kind == MapKind::Written && superblock.written_all;
+                    let expected = if set { u64::MAX } else { 0 };
+                    assert!(view.words().all(|word| word == expected));
+                }
+            }
+        }
+    }
+
+    fn check_member(creation: &Creation, member: usize, bytes: &[u8]) {
+        let template = &creation.superblock;
+        for (kind, sequence) in [(RegionKind::SuperA, 2), (RegionKind::SuperB, 1)] {
+            let at = template.region(kind).unwrap().start * SECTOR_BYTES;
+            let read = Superblock::decode(&bytes[at as usize..]).unwrap();
+            let expected = Superblock {
+                member: template.members[member].uuid,
+                sequence,
+                ..template.clone()
+            };
+            assert_eq!(read, expected);
+        }
+        if let Some(log) = template.region(RegionKind::Log) {
+            let range = (log.start * SECTOR_BYTES) as usize..(log.end() * SECTOR_BYTES) as usize;
+            assert!(
+                bytes[range].iter().all(|byte| *byte == 0),
+                "the log is blank"
+            );
+        }
+        check_maps(creation, bytes);
+    }
+
+    #[test]
+    fn everything_written_reads_back() {
+        let mut random = Random::new(1);
+        for round in 0..60 {
+            let (level, slots) = any_level(&mut random);
+            let spares = random.below(3) as u16;
+            let sectors = 600 + random.below(if round % 10 == 0 { 60_000 } else { 4000 });
+            let mut options = options(level, slots + spares, sectors);
+            options.spares = usize::from(spares);
+            options.init = [Init::Written, Init::Sync, Init::Zero, Init::Trust][round % 4];
+            let creation = create(&options).unwrap();
+            for member in 0..options.members.len() {
+                check_member(&creation, member, &written(&creation, member, sectors));
+            }
+        }
+    }
+
+    #[test]
+    fn init_decides_what_data_holds() {
+        for init in [Init::Written, Init::Sync, Init::Zero, Init::Trust] {
+            let mut options = options(RAID5, 4, 2000);
+            options.spares = 1;
+            options.init = init;
+            let creation = create(&options).unwrap();
+            let superblock = &creation.superblock;
+            assert_eq!(superblock.written_all, init != Init::Written);
+            assert_eq!(superblock.resync_pending, init == Init::Sync);
+            assert_eq!(superblock.tasks.len(), usize::from(init == Init::Sync));
+            for member in 0..4 {
+                let data = superblock.region(RegionKind::Data).unwrap();
+                let bytes = written(&creation, member, 2000);
+                let data = &bytes
+                    [(data.start * SECTOR_BYTES) as usize..(data.end() * SECTOR_BYTES) as usize];
+                let zeroed = init == Init::Zero && member < 3;
+                assert!(
+                    data.iter()
+                        .all(|byte| *byte == if zeroed { 0 } else { 0xa5 })
+                );
+            }
+        }
+    }
+
+    /// A crash between the three phases leaves either no superblock or a whole array.
+    #[test]
+    fn old_superblocks_go_first_and_new_ones_come_last() {
+        let creation = create(&options(RAID5, 3, 20_000)).unwrap();
+        let (wipes, rest) = creation.writes.split_at(creation.wipes);
+        let (maps, seals) = rest.split_at(creation.seals - creation.wipes);
+        assert_eq!(wipes.len(), 3);
+        assert!(
+            wipes
+                .iter()
+                .all(|write| matches!(write, (_, 0, Content::Zero(_))))
+        );
+        let is_super = |at: u64| {
+            let region = creation
+                .superblock
+                .regions
+                .iter()
+                .find(|r| r.start <= at && at < r.end());
+            matches!(
+                region.map(|r| r.kind),
+                Some(RegionKind::SuperA | RegionKind::SuperB)
+            )
+        };
+        assert!(maps.iter().all(|(_, at, _)| !is_super(*at)));
+        assert_eq!(seals.len(), 3 * 8);
+        assert!(seals.iter().all(|(_, at, _)| is_super(*at)));
+    }
+
+    #[test]
+    fn data_starts_on_a_mebibyte_where_there_is_room() {
+        for (sectors, start) in [
+            (600, 512),
+            (16_384, 1024),
+            (32_768, 2048),
+            (100_000, 4096),
+            (1 << 20, 8192),
+            (1 << 40, 8192),
+        ] {
+            let creation = create(&options(RAID5, 3, sectors)).unwrap();
+            let data = creation.superblock.region(RegionKind::Data).unwrap();
+            assert_eq!(data.start, start, "{sectors}");
+            assert_eq!(data.end(), sectors);
+            assert!(
+                creation.superblock.region(RegionKind::Log).unwrap().sectors >= LOG_SECTORS_MIN
+            );
+        }
+        let unlogged = create(&options(Level::Raid0, 3, 1 << 30))
+            .unwrap()
+            .superblock;
+        assert_eq!(unlogged.region(RegionKind::Data).unwrap().start, 2048);
+        assert_eq!(unlogged.region(RegionKind::Log), None);
+    }
+
+    #[test]
+    fn the_largest_log_and_full_maps_fit() {
+        let maps = 2 * MAP_PAGES_MAX * HOMES_SECTORS + LOST_PAGES * HOMES_SECTORS;
+        let last = SUPER_B_PLACES[SUPER_B_PLACES.len() - 1];
+        assert_eq!(SUPERBLOCK_SECTORS + maps + LOG_SECTORS_MAX, last);
+    }
+
+    #[test]
+    fn maps_have_bits_for_every_row_in_few_pages() {
+        for sectors in [600, 4000, 1 << 20, 1 << 31, 1 << 37, 1 << 44] {
+            for chunk in [8, 128, 8192]
+                .into_iter()
+                .filter(|chunk| sectors > 16 * u64::from(*chunk))
+            {
+                let mut options = options(RAID5, 5, sectors + 8192);
+                options.chunk_sectors = chunk;
+                let creation = create(&options).unwrap();
+                let rows = Layout::new(creation.geometry).unwrap().rows();
+                let superblock = creation.superblock;
+                let maps = [
+                    (RegionKind::Written, superblock.extent_rows),
+                    (RegionKind::Intent, superblock.intent_rows),
+                ];
+                for (kind, bit_rows) in maps {
+                    let pages = pages::pages_in(superblock.region(kind).unwrap().sectors);
+                    assert!((1..=4).contains(&pages));
+                    assert!(rows.div_ceil(bit_rows) <= pages * BITS_PER_PAGE);
+                    assert!(bit_rows.is_power_of_two());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_array_still_has_bits_to_tell_places_apart() {
+        let superblock = create(&options(RAID5, 4, 4000)).unwrap().superblock;
+        let rows = Layout::new(superblock.geometry).unwrap().rows();
+        assert!(
+            rows / superblock.extent_rows >= 32,
+            "{rows} rows, {} each",
+            superblock.extent_rows
+        );
+    }
+
+    #[test]
+    fn unequal_members_use_the_smallest_and_say_so() {
+        let mut options = options(RAID5, 3, 100_000);
+        options.members[1].sectors = 50_003;
+        let creation = create(&options).unwrap();
+        let data = creation.superblock.region(RegionKind::Data).unwrap();
+        assert_eq!(data.end(), 50_000);
+        assert_eq!(
+            creation.notes,
+            [
+                Note::Unused {
+                    member: 0,
+                    sectors: 50_000
+                },
+                Note::Unused {
+                    member: 2,
+                    sectors: 50_000
+                }
+            ]
+        );
+        assert!(creation.notes[0].to_string().contains("member 0"));
+    }
+
+    #[test]
+    fn the_largest_logical_block_counts() {
+        let mut options = options(RAID5, 3, 2000);
+        options.members[2].logical_block = 4096;
+        assert_eq!(create(&options).unwrap().superblock.logical_block, 4096);
+        options.logical_block = Some(512);
+        let refused = create(&options).unwrap_err();
+        assert_eq!(
+            refused,
+            CreateError::LogicalBlock {
+                bytes: 512,
+                needs: 4096
+            }
+        );
+    }
+
+    #[test]
+    fn asked_for_places_and_sizes_are_kept() {
+        let mut asked = options(RAID5, 3, 300_000);
+        asked.data_offset = Some(262_144);
+        asked.size_per_member = Some(1001);
+        asked.log_sectors = Some(1604);
+        asked.extent_rows = Some(3);
+        asked.intent_rows = Some(2);
+        let superblock = create(&asked).unwrap().superblock;
+        let data = superblock.region(RegionKind::Data).unwrap();
+        assert_eq!((data.start, data.sectors), (262_144, 1000));
+        assert_eq!(superblock.region(RegionKind::Log).unwrap().sectors, 1600);
+        assert_eq!(superblock.region(RegionKind::SuperB).unwrap().start, 8160);
+        assert_eq!((superblock.extent_rows, superblock.intent_rows), (3, 2));
+        let odd = CreateOptions {
+            data_offset: Some(2056),
+            log_sectors: None,
+            ..asked
+        };
+        let superblock = create(&odd).unwrap().superblock;
+        assert_eq!(superblock.region(RegionKind::SuperB).unwrap().start, 2016);
+    }
+
+    #[test]
+    fn refusals_name_value_and_limit() {
+        let base = || options(RAID5, 3, 2000);
+        let cases: Vec<(&str, CreateOptions)> = vec![
+            (
+                "500 sectors; this array needs at least 520",
+                options(RAID5, 3, 500),
+            ),
+            ("0 members", options(RAID5, 0, 2000)),
+            ("1 members are too few", options(RAID5, 1, 2000)),
+            (
+                "spares",
+                CreateOptions {
+                    spares: 4,
+                    ..base()
+                },
+            ),
+            (
+                "3 members need as many different",
+                CreateOptions {
+                    uuids: vec![uuid(1); 3],
+                    ..base()
+                },
+            ),
+            (
+                "name",
+                CreateOptions {
+                    name: "n".repeat(40),
+                    ..base()
+                },
+            ),
+            (
+                "sector 511",
+                CreateOptions {
+                    data_offset: Some(511),
+                    ..base()
+                },
+            ),
+            (
+                "at least 512",
+                CreateOptions {
+                    data_offset: Some(256),
+                    ..base()
+                },
+            ),
+            (
+                "this array needs at least 4104",
+                CreateOptions {
+                    data_offset: Some(4096),
+                    ..base()
+                },
+            ),
+            (
+                "from one chunk",
+                CreateOptions {
+                    size_per_member: Some(7),
+                    ..base()
+                },
+            ),
+            (
+                "from one chunk",
+                CreateOptions {
+                    size_per_member: Some(u64::MAX),
+                    ..base()
+                },
+            ),
+            (
+                "log of 100",
+                CreateOptions {
+                    log_sectors: Some(100),
+                    ..base()
+                },
+            ),
+            (
+                "log of",
+                CreateOptions {
+                    log_sectors: Some(u64::MAX),
+                    ..base()
+                },
+            ),
+            (
+                "0 rows",
+                CreateOptions {
+                    extent_rows: Some(0),
+                    ..base()
+                },
+            ),
+            (
+                "chunk of",
+                CreateOptions {
+                    chunk_sectors: 0,
+                    ..base()
+                },
+            ),
+            (
+                "chunk of",
+                CreateOptions {
+                    chunk_sectors: u32::MAX,
+                    ..base()
+                },
+            ),
+            (
+                "Journal",
+                CreateOptions {
+                    write_hole: WriteHole::Journal,
+                    ..base()
+                },
+            ),
+            (
+                "Ppl is not for RAID-1",
+                CreateOptions {
+                    write_hole: WriteHole::Ppl,
+                    ..options(Level::Raid1, 2, 2000)
+                },
+            ),
+        ];
+        for (expected, options) in cases {
+            let said = create(&options).map(|_| ()).unwrap_err().to_string();
+            let sound = said.contains(expected) || expected == "0 members" && said.contains("0");
+            assert!(sound, "{expected:?} is not in {said:?}");
+        }
+    }
+
+    #[test]
+    fn absurd_sizes_are_errors() {
+        for sectors in [u64::MAX, 1 << 63, 1 << 60, 1 << 53, 7, 0] {
+            let said = create(&options(RAID5, 5, sectors));
+            assert!(said.is_err(), "{sectors} sectors");
+        }
+    }
 }

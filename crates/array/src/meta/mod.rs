@@ -52,7 +52,11 @@ pub enum MetaError {
     /// No layout can be made of its geometry.
     Geometry(GeometryError),
     /// The structure does not fit into its place.
-    TooLarge { what: &'static str, count: u64, limit: u64 },
+    TooLarge {
+        what: &'static str,
+        count: u64,
+        limit: u64,
+    },
 }
 
 impl fmt::Display for MetaError {
@@ -66,10 +70,16 @@ impl fmt::Display for MetaError {
                 write!(f, "checksum is {stored:08x}, contents give {computed:08x}")
             }
             MetaError::Version { major, supported } => {
-                write!(f, "format version {major}; this program reads version {supported}")
+                write!(
+                    f,
+                    "format version {major}; this program reads version {supported}"
+                )
             }
             MetaError::Features { unknown } => {
-                write!(f, "uses features this program does not know (bits {unknown:#x})")
+                write!(
+                    f,
+                    "uses features this program does not know (bits {unknown:#x})"
+                )
             }
             MetaError::OtherArray => f.write_str("metadata of another array"),
             MetaError::Misplaced => f.write_str("a metadata page that belongs elsewhere"),

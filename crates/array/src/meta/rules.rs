@@ -198,6 +198,7 @@ fn check_members(superblock: &Superblock) -> Result<(), MetaError> {
             return field("member uuid of entry", i as u64);
         }
         check_counter("member log floor", entry.log_floor)?;
+        check_counter("current since", entry.current_since)?;
         if let MemberRole::Failed { stale_since, .. } = entry.role {
             check_counter("stale since", stale_since)?;
         }

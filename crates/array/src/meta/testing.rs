@@ -1,5 +1,14 @@
 //! What the tests of this folder share.
 
+use super::{
+    CreateOptions, MemberRole, Region, RegionKind, Superblock, TaskRecord, create::create,
+};
+use crate::contract::{MemberInfo, TaskKind};
+use crate::layout::{Layout, Level, Rotation};
+use crate::units::Uuid;
+use alloc::vec;
+use alloc::vec::Vec;
+
 /// A small generator (splitmix64): the same seed, the same values.
 pub struct Random(u64);
 
@@ -23,4 +32,132 @@ impl Random {
     pub fn flag(&mut self) -> bool {
         self.next() & 1 == 1
     }
+}
+
+/// A uuid that is told apart from others by its number.
+pub fn uuid(number: u16) -> Uuid {
+    let mut bytes = [0xee; 16];
+    bytes[..2].copy_from_slice(&number.to_le_bytes());
+    Uuid(bytes)
+}
+
+pub const INFO: MemberInfo = MemberInfo {
+    sectors: 40_000,
+    logical_block: 512,
+    trim_zeroes: true,
+    fast_zero: true,
+};
+
+/// Options for an array of so many equal members.
+pub fn options(level: Level, members: u16, sectors: u64) -> CreateOptions {
+    let mut options = CreateOptions::new("array", uuid(999), level, 8);
+    options.members = vec![MemberInfo { sectors, ..INFO }; usize::from(members)];
+    options.uuids = (0..members).map(uuid).collect();
+    options
+}
+
+/// Every kind of level, with slots that suit it.
+pub fn any_level(random: &mut Random) -> (Level, u16) {
+    let rotation = Rotation::ALL[random.below(6) as usize];
+    let slots = 4 + random.below(9) as u16;
+    let level = match random.below(6) {
+        0 => Level::Raid0,
+        1 => Level::Raid1,
+        2 => Level::Raid4,
+        3 => Level::Raid5(rotation),
+        4 => Level::Raid6(rotation),
+        _ => Level::Raid10 {
+            copies: 2 + random.below(2) as u8,
+        },
+    };
+    (level, slots)
+}
+
+/// A sound superblock with every table filled in some way.
+pub fn any_superblock(random: &mut Random) -> Superblock {
+    let (level, slots) = any_level(random);
+    let spares = random.below(5) as u16;
+    let mut options = options(level, slots + spares, 3000 + random.below(1 << 24));
+    options.spares = usize::from(spares);
+    let mut superblock = create(&options).expect("sound options").superblock;
+    superblock.generation = random.below(1 << 40);
+    superblock.sequence = random.below(1 << 40);
+    superblock.created = random.next();
+    superblock.log_floor = random.below(1 << 40);
+    superblock.clean = random.flag();
+    superblock.written_all = random.flag();
+    superblock.resync_pending = random.flag();
+    superblock.name = "ä".repeat(random.below(17) as usize);
+    let beyond = superblock
+        .regions
+        .iter()
+        .map(Region::end)
+        .max()
+        .expect("regions");
+    superblock.regions.push(Region {
+        kind: RegionKind::Other(77),
+        start: beyond,
+        sectors: 8,
+    });
+    superblock.member = superblock.members[random.below(slots.into()) as usize].uuid;
+    for member in &mut superblock.members {
+        member.role = any_role(random);
+        member.current_since = random.below(1 << 40);
+        member.log_floor = random.below(1 << 40);
+        member.read_errors = random.next() as u32;
+    }
+    for _ in 0..random.below(9) {
+        let task = any_task(random, &superblock);
+        superblock.tasks.push(task);
+        superblock.tasks.truncate(8);
+    }
+    superblock
+}
+
+fn any_role(random: &mut Random) -> MemberRole {
+    match random.below(4) {
+        0 => MemberRole::Active,
+        1 => MemberRole::Rebuilding,
+        2 => MemberRole::Spare,
+        _ => MemberRole::Failed {
+            stale_since: random.below(1 << 40),
+            partial: random.flag(),
+        },
+    }
+}
+
+fn any_task(random: &mut Random, superblock: &Superblock) -> TaskRecord {
+    let rows = Layout::new(superblock.geometry).expect("sound").rows();
+    let mut done = vec![];
+    let mut row = 0;
+    while done.len() < 16 && random.below(8) != 0 {
+        row += random.below(5);
+        let run = 1 + random.below(9);
+        if row + run > rows {
+            break;
+        }
+        done.push((row, run));
+        row += run;
+    }
+    let kinds = [
+        TaskKind::Rebuild,
+        TaskKind::Replace,
+        TaskKind::Resync,
+        TaskKind::Check,
+        TaskKind::Repair,
+    ];
+    TaskRecord {
+        kind: kinds[random.below(5) as usize],
+        slot: random
+            .flag()
+            .then_some(random.below(superblock.geometry.slots.into()) as u16),
+        paused: random.flag(),
+        done,
+    }
+}
+
+/// The bytes of a superblock, as they lie on its member.
+pub fn bytes_of(superblock: &Superblock) -> Vec<u8> {
+    let pages = superblock.encode().expect("a sound superblock");
+    pages.iter().flat_map(|page| page.to_vec()).collect()
 }
