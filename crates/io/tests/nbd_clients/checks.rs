@@ -163,9 +163,9 @@ def refused(expected, command, *arguments):
     try:
         command(*arguments)
     except nbd.Error as error:
-        assert error.errnum == expected, (command, arguments, error.string, error.errno)
+        assert error.errnum == expected, (command.__name__, error.string, error.errno)
     else:
-        raise AssertionError((command, arguments, "was not refused"))
+        raise AssertionError((command.__name__, "was not refused"))
 
 # Unaligned.
 h.pwrite(b"abc", 4095)

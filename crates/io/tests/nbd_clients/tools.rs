@@ -1,6 +1,8 @@
 //! Running other people's programs, with a time limit, and temporary folders for them.
 
 use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,17 +27,32 @@ impl Target {
     }
 }
 
-/// Whether the programs are installed; if not, says so and counts it.
+/// Whether the programs are installed. If not, the test is skipped, which is said and counted.
 pub fn installed(programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let missing = programs
         .iter()
         .find(|program| !std::env::split_paths(&path).any(|folder| folder.join(program).is_file()));
     if let Some(program) = missing {
-        let count = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
-        eprintln!("skipped ({count}): {program} is not installed");
+        skip(&format!("{program} is not installed"));
     }
     missing.is_none()
+}
+
+/// Tells that the running test is skipped: to whoever reads the output, and in the file that gathers all skips.
+pub fn skip(reason: &str) {
+    let count = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    eprintln!("skipped ({count}): {test}: {reason}");
+    if let Some(list) = std::env::var_os("RESTRIPE_SKIPS") {
+        let mut file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(list)
+            .expect("the list of skips takes a line");
+        writeln!(file, "nbd_clients::{test}: {reason}").expect("the list of skips takes a line");
+    }
 }
 
 /// Runs a program to its end, for at most a minute.

@@ -31,8 +31,8 @@ enum Stage {
     Flags,
     /// An option is due.
     Options,
-    /// The data of an option that was refused is due.
-    Skip { bytes: u32 },
+    /// The data of an option that is too long is due; then it is refused.
+    Skip { option: u32, left: u32 },
 }
 
 impl Handshake {
@@ -51,18 +51,17 @@ impl Handshake {
         match &mut self.stage {
             Stage::Flags => self.flags(bytes),
             Stage::Options => self.option(bytes, link),
-            Stage::Skip { bytes: 0 } => {
-                self.stage = Stage::Options;
-                Step::Went(0)
-            }
-            Stage::Skip { bytes: left } => {
-                let (used, then_left) = skip(bytes, *left);
-                *left = then_left;
-                if used == 0 {
-                    Step::Stop(0, Then::More)
-                } else {
-                    Step::Went(used)
+            Stage::Skip { option, left } => {
+                let option = *option;
+                let (used, rest) = skip(bytes, *left);
+                *left = rest;
+                if rest > 0 {
+                    return Step::Stop(used, Then::More);
                 }
+                self.stage = Stage::Options;
+                self.refuse(option, reply::ERR_TOO_BIG, "the option is too long");
+                self.flush(link);
+                Step::Went(used)
             }
         }
     }
@@ -101,7 +100,7 @@ impl Handshake {
             return Step::Stop(OPTION_BYTES, Then::Abort);
         }
         if header.bytes > OPTION_BYTES_MAX {
-            return self.oversize(&header, link);
+            return self.oversize(&header);
         }
         let Some(data) = rest.get(..header.bytes as usize) else {
             return Step::Stop(0, Then::More);
@@ -127,14 +126,13 @@ impl Handshake {
         }
     }
 
-    fn oversize(&mut self, header: &OptionHeader, link: &mut dyn Link) -> Step {
+    fn oversize(&mut self, header: &OptionHeader) -> Step {
         if !self.count_option() || header.code == code::EXPORT_NAME {
             return Step::Stop(OPTION_BYTES, Then::Abort);
         }
-        self.refuse(header.code, reply::ERR_TOO_BIG, "the option is too long");
-        self.flush(link);
         self.stage = Stage::Skip {
-            bytes: header.bytes,
+            option: header.code,
+            left: header.bytes,
         };
         Step::Went(OPTION_BYTES)
     }
@@ -182,12 +180,12 @@ impl Handshake {
         if !self.client_has(handshake_flags::CLIENT_NO_ZEROES) {
             self.out.extend_from_slice(&[0; EXPORT_NAME_PADDING_BYTES]);
         }
-        Step::Attached(used, self.attach(index, &export))
+        Step::Attached(used, Box::new(self.attach(index, &export)))
     }
 
     fn go(&mut self, data: &[u8], used: usize, link: &mut dyn Link) -> Step {
         match self.info(code::GO, data, link) {
-            Some((index, export)) => Step::Attached(used, self.attach(index, &export)),
+            Some((index, export)) => Step::Attached(used, Box::new(self.attach(index, &export))),
             None => Step::Went(used),
         }
     }

@@ -54,7 +54,7 @@ enum Step {
     /// So many bytes are used up; nothing more now, for this reason.
     Stop(usize, Then),
     /// So many bytes are used up by the last option; requests follow.
-    Attached(usize, Transmission),
+    Attached(usize, Box<Transmission>),
 }
 
 impl Connection {
@@ -112,7 +112,7 @@ impl Protocol for Connection {
                 Step::Went(used) => consumed += used,
                 Step::Attached(used, transmission) => {
                     consumed += used;
-                    self.phase = Phase::Transmission(transmission);
+                    self.phase = Phase::Transmission(*transmission);
                 }
                 Step::Stop(used, then) => {
                     consumed += used;

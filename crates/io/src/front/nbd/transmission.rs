@@ -32,8 +32,8 @@ pub(super) struct Transmission {
     free: Vec<usize>,
     /// The write whose payload is coming.
     filling: Option<Ask>,
-    /// Bytes of a refused write's payload that are still to come.
-    skip: u32,
+    /// The refused write whose payload is being skipped.
+    skipping: Option<Skipping>,
     /// Replies are put together here.
     out: Vec<u8>,
 }
@@ -46,6 +46,13 @@ struct Pending {
     /// A read's data, or a write's.
     buf: Option<BufRef>,
     read: bool,
+}
+
+/// A write that is refused once its payload has gone by: clients do not expect an answer while they still send.
+struct Skipping {
+    left: u32,
+    request: Request,
+    refusal: Refusal,
 }
 
 enum Work {
@@ -66,7 +73,7 @@ impl Transmission {
             pending: Vec::new(),
             free: Vec::new(),
             filling: None,
-            skip: 0,
+            skipping: None,
             out: Vec::new(),
         }
     }
@@ -74,17 +81,13 @@ impl Transmission {
     /// Bytes that the peer owes before the next request can begin.
     pub(super) fn bytes_due(&self) -> u64 {
         let payload = self.filling.map_or(0, |ask| ask.bytes);
-        payload + u64::from(self.skip)
+        let skipped = self.skipping.as_ref().map_or(0, |skipping| skipping.left);
+        payload + u64::from(skipped)
     }
 
     pub(super) fn step(&mut self, bytes: &[u8], link: &mut dyn Link) -> Step {
-        if self.skip > 0 {
-            let (used, left) = skip(bytes, self.skip);
-            self.skip = left;
-            return match used {
-                0 => Step::Stop(0, Then::More),
-                _ => Step::Went(used),
-            };
+        if self.skipping.is_some() {
+            return self.skip(bytes, link);
         }
         let Some(header) = bytes.first_chunk::<REQUEST_BYTES>() else {
             return Step::Stop(0, Then::More);
@@ -98,6 +101,24 @@ impl Transmission {
         }
     }
 
+    fn skip(&mut self, bytes: &[u8], link: &mut dyn Link) -> Step {
+        let Some(skipping) = &mut self.skipping else {
+            return Step::Went(0);
+        };
+        let (used, left) = skip(bytes, skipping.left);
+        skipping.left = left;
+        if left > 0 {
+            return Step::Stop(used, Then::More);
+        }
+        if let Some(Skipping {
+            request, refusal, ..
+        }) = self.skipping.take()
+        {
+            self.refuse(&request, &refusal, link);
+        }
+        Step::Went(used)
+    }
+
     fn request(&mut self, request: &Request, link: &mut dyn Link) -> Step {
         let command = Command::from_code(request.command);
         let work = match command {
@@ -109,12 +130,14 @@ impl Transmission {
             Ok(Work::Disconnect) => return Step::Stop(REQUEST_BYTES, Then::Finish),
             Ok(Work::BlockStatus) => self.block_status(request, link),
             Ok(Work::Nothing) => send_simple(request.cookie, Ok(()), link),
-            Err(refusal) => {
-                if command == Some(Command::Write) {
-                    self.skip = request.bytes;
-                }
-                self.refuse(request, &refusal, link);
+            Err(refusal) if command == Some(Command::Write) => {
+                self.skipping = Some(Skipping {
+                    left: request.bytes,
+                    request: *request,
+                    refusal,
+                });
             }
+            Err(refusal) => self.refuse(request, &refusal, link),
         }
         Step::Went(REQUEST_BYTES)
     }
