@@ -146,10 +146,14 @@ pub fn answers_probes(target: &Target) {
     if !installed(&["nbdsh"]) {
         return;
     }
-    let uri = target.uri();
+    nbdsh(&["-u", &target.uri(), "-c", PROBES]);
+}
+
+/// Runs scripts that end by printing that all was answered.
+fn nbdsh(arguments: &[&str]) {
     // nbdsh belongs to the system's Python, whichever comes first in the path.
-    let system = "PATH=/usr/bin:/bin";
-    let printed = succeed("env", &[system, "nbdsh", "-u", &uri, "-c", PROBES]);
+    let system = ["PATH=/usr/bin:/bin", "nbdsh"];
+    let printed = succeed("env", &[&system[..], arguments].concat());
     assert!(printed.contains("all probes answered"), "{printed}");
 }
 
@@ -209,6 +213,81 @@ except nbd.Error as error:
 h.cache(4096, 0)
 h.flush()
 assert h.aio_is_ready()
+print("all probes answered")
+"#;
+
+/// Clients that know neither structured replies nor `GO`, nor even fixed newstyle.
+pub fn serves_old_clients(target: &Target) {
+    if !installed(&["nbdsh"]) {
+        return;
+    }
+    let set_up = format!("uri = '{}'", target.uri());
+    nbdsh(&["-c", &set_up, "-c", OLD_CLIENTS]);
+}
+
+const OLD_CLIENTS: &str = r#"
+import errno
+
+def modern(h):
+    pass
+
+def simple(h):
+    h.set_request_structured_replies(False)
+
+def oldest(h):
+    h.set_request_structured_replies(False)
+    h.set_handshake_flags(0)
+
+for prepare in (modern, simple, oldest):
+    h = nbd.NBD()
+    h.set_strict_mode(0)
+    prepare(h)
+    h.connect_uri(uri)
+    structured = prepare is modern
+    assert h.get_structured_replies_negotiated() == structured
+    assert h.can_df() == structured
+    h.pwrite(prepare.__name__.encode() * 1000, 12345)
+    assert h.pread(6, 12345) == prepare.__name__.encode()
+    if not structured:
+        for attempt in (lambda: h.pread(512, 0, nbd.CMD_FLAG_DF),
+                        lambda: h.pread(512, h.get_size())):
+            try:
+                attempt()
+            except nbd.Error as error:
+                assert error.errnum == errno.EINVAL, error.string
+            else:
+                raise AssertionError("was not refused")
+    h.flush()
+    h.shutdown()
+print("all probes answered")
+"#;
+
+/// A read-only export says so and refuses everything that writes.
+pub fn refuses_writes(target: &Target) {
+    if !installed(&["nbdinfo", "nbdsh"]) {
+        return;
+    }
+    let uri = target.uri();
+    let info = succeed("nbdinfo", &["--json", &uri]);
+    assert!(info.contains("\"is_read_only\": true"), "{info}");
+    nbdsh(&["-u", &uri, "-c", READ_ONLY]);
+}
+
+const READ_ONLY: &str = r#"
+import errno
+
+h.set_strict_mode(0)
+for attempt in (lambda: h.pwrite(b"x" * 512, 0),
+                lambda: h.zero(512, 0),
+                lambda: h.trim(512, 0)):
+    try:
+        attempt()
+    except nbd.Error as error:
+        assert error.errnum == errno.EPERM, error.string
+    else:
+        raise AssertionError("was not refused")
+assert h.pread(512, 0) == bytes(512)
+h.flush()
 print("all probes answered")
 "#;
 

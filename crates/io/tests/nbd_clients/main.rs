@@ -12,13 +12,13 @@ mod tools;
 mod world;
 
 use checks::Check;
-use memory_server::MemoryServer;
+use memory_server::{Access, MemoryServer};
 
 /// More than the largest block, so that a request can be too long without leaving the export.
 const SIZE: usize = 40 << 20;
 
 fn over_memory(check: Check) {
-    let server = MemoryServer::start(SIZE);
+    let server = MemoryServer::start(SIZE, Access::All);
     check(&server.target());
 }
 
@@ -50,6 +50,17 @@ fn fio_verifies_checksums() {
 #[test]
 fn nbdsh_probes_get_answers() {
     over_memory(checks::answers_probes);
+}
+
+#[test]
+fn nbdsh_without_modern_options_gets_the_same_bytes() {
+    over_memory(checks::serves_old_clients);
+}
+
+#[test]
+fn a_read_only_export_stays_as_it_is() {
+    let server = MemoryServer::start(SIZE, Access::ReadOnly);
+    checks::refuses_writes(&server.target());
 }
 
 #[test]

@@ -13,16 +13,23 @@ pub struct MemoryServer {
     size: usize,
 }
 
+/// What clients may do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    All,
+    ReadOnly,
+}
+
 impl MemoryServer {
     /// Serves until the process ends: a thread waits in `accept`.
-    pub fn start(size: usize) -> MemoryServer {
+    pub fn start(size: usize, access: Access) -> MemoryServer {
         let folder = Folder::new();
         let listener = UnixListener::bind(folder.file("socket")).expect("a new socket");
         let disk = Arc::new(Mutex::new(vec![0; size]));
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let disk = Arc::clone(&disk);
-                thread::spawn(move || serve(stream, &disk, size));
+                thread::spawn(move || serve(stream, &disk, size, access));
             }
         });
         MemoryServer { folder, size }
@@ -38,9 +45,10 @@ impl MemoryServer {
 }
 
 /// One connection: reads, does everything that was asked for, sends. The disk is in this connection's world meanwhile.
-fn serve(mut stream: UnixStream, disk: &Mutex<Vec<u8>>, size: usize) {
+fn serve(mut stream: UnixStream, disk: &Mutex<Vec<u8>>, size: usize, access: Access) {
     let mut world = World::new(size);
     world.disk = Vec::new();
+    world.exports[0].read_only = access == Access::ReadOnly;
     let mut peer = Peer::new(world);
     let mut bytes = vec![0; 256 << 10];
     loop {
