@@ -9,6 +9,7 @@ use crate::Kernels;
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
 /// Bytes of one of the three lanes. Small enough that a page of 4 KiB is nearly all in lanes.
+#[cfg(target_arch = "x86_64")]
 const LANE: usize = 256;
 
 type ByteTables<const N: usize> = [[u32; 256]; N];

@@ -74,6 +74,7 @@ pub const fn inv(value: u8) -> Option<u8> {
 
 /// For each coefficient its products with the 16 low nibbles, then with the 16 high ones: multiplication is linear, so
 /// two look-ups of 16 entries make any product.
+#[cfg(any(test, target_arch = "x86_64"))]
 pub(crate) static NIBBLES: [[u8; 32]; 256] = {
     let mut tables = [[0; 32]; 256];
     let mut coefficient = 0;
@@ -91,6 +92,7 @@ pub(crate) static NIBBLES: [[u8; 32]; 256] = {
 
 /// For each coefficient the bit matrix of multiplying by it, as the instruction GF2P8AFFINEQB takes it: byte `7 - i` has
 /// the bits of the input that make bit `i` of the output.
+#[cfg(any(test, target_arch = "x86_64"))]
 pub(crate) static MATRICES: [u64; 256] = {
     let mut matrices = [0; 256];
     let mut coefficient = 0;
@@ -101,6 +103,7 @@ pub(crate) static MATRICES: [u64; 256] = {
     matrices
 };
 
+#[cfg(any(test, target_arch = "x86_64"))]
 const fn matrix(coefficient: u8) -> u64 {
     let mut matrix = 0;
     let mut input = 0;

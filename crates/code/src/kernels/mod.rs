@@ -1,7 +1,7 @@
 //! Which instructions serve: the choice, made once from the CPU, and the calls that follow it.
 //!
-//! A body (see `body`) is compiled three times: for words, for AVX2 and for AVX-512 with GFNI. A [`Kernels`] of a level
-//! exists only where the CPU has that level's features; all `unsafe` of the levels rests on it.
+//! A body (see `body`) is compiled for each level: words of any CPU, SSSE3, AVX2, and AVX-512 with GFNI. A [`Kernels`] of
+//! a level exists only where the CPU has that level's features; all `unsafe` of the levels rests on it.
 
 mod body;
 mod vector;
