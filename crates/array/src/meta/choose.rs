@@ -43,6 +43,9 @@ pub struct Choice {
     pub foreign: Vec<Member>,
     /// Indices of the members that are not here.
     pub missing: Vec<u16>,
+    /// Indices of the members here, not stale, whose newest copy is older than the chosen superblock. They get that
+    /// very version, durably, before anybody gets a next one: the next goes over the copy that they still have.
+    pub lagging: Vec<u16>,
 }
 
 /// A candidate with the copy that speaks for it.
@@ -200,6 +203,7 @@ fn gather(
         strayed,
         foreign: Vec::new(),
         missing: Vec::new(),
+        lagging: Vec::new(),
     };
     for (index, entry) in (0..).zip(&winner.members) {
         let claim = claims
@@ -214,6 +218,7 @@ fn gather(
             Some(claim) if matches!(entry.role, MemberRole::Failed { .. }) => {
                 choice.stale.push(claim.member);
             }
+            Some(claim) if age(claim.superblock) < age(winner) => choice.lagging.push(index),
             Some(_) => {}
         }
     }
@@ -454,6 +459,8 @@ mod tests {
             assert_eq!(choice.superblock.generation, 2);
             assert_eq!(choice.stale, [Member(3)]);
             assert!(choice.missing.is_empty());
+            let behind: Vec<u16> = (0..3).filter(|i| !reached.contains(i)).collect();
+            assert_eq!(choice.lagging, behind);
         }
         // And again, before the others ever learn of the first.
         let mut played = Played::new(Level::Raid6(Rotation::LeftSymmetric), 5);
@@ -478,6 +485,7 @@ mod tests {
             played.copies[torn][1] = Some(Err(checksum));
             let choice = played.choose(&[0, 1, 2]).unwrap();
             assert_eq!(choice.superblock.sequence, 3);
+            assert_eq!(choice.lagging, [torn as u16]);
             assert!(choice.stale.is_empty() && choice.missing.is_empty());
         }
         for copies in &mut played.copies {

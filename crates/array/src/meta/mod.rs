@@ -8,6 +8,8 @@ mod bytes;
 pub mod choose;
 pub mod crc;
 pub mod create;
+#[cfg(test)]
+mod document;
 pub mod log;
 pub mod pages;
 mod rules;

@@ -1117,7 +1117,8 @@ mod tests {
     #[test]
     fn unsound_values_are_neither_written_nor_read() {
         let sound = any_superblock(&mut Random::new(10));
-        let changes: [(&str, fn(&mut Superblock)); 24] = [
+        type Change = (&'static str, fn(&mut Superblock));
+        let changes: [Change; 24] = [
             ("nil array", |s| s.array = Uuid::NIL),
             ("nil member", |s| s.member = Uuid::NIL),
             ("generation at the limit", |s| s.generation = 1 << 62),

@@ -1,0 +1,220 @@
+//! Compares `docs/format.md` with the codec: every row of its tables names a constant and its offset.
+
+use super::{log, pages, superblock};
+use alloc::format;
+use alloc::vec::Vec;
+
+const DOCUMENT: &str = include_str!("../../../../docs/format.md");
+
+/// (offset, bytes, field) of each row of the table under this heading comment.
+fn rows(table: &str) -> Vec<(usize, usize, &'static str)> {
+    let (_, after) = DOCUMENT
+        .split_once(&format!("<!-- table {table}"))
+        .expect("the table is there");
+    let lines = after
+        .lines()
+        .skip(3)
+        .take_while(|line| line.starts_with('|'));
+    let row = |line: &'static str| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        (
+            cells[1].parse().expect("an offset"),
+            cells[2].parse().expect("a size"),
+            cells[3],
+        )
+    };
+    lines.map(row).collect()
+}
+
+/// The size that the heading comment of a table gives under this name.
+fn size(table: &str, name: &str) -> usize {
+    let (_, after) = DOCUMENT
+        .split_once(&format!("<!-- table {table}"))
+        .expect("the table is there");
+    let comment = after.lines().next().expect("the rest of the comment");
+    let (_, value) = comment
+        .split_once(&format!("{name}="))
+        .expect("the size is named");
+    value
+        .split_whitespace()
+        .next()
+        .expect("a value")
+        .parse()
+        .expect("a number")
+}
+
+/// The table names these constants, all of them, at their values, in order and without overlap.
+macro_rules! agrees {
+    ($table:literal, $module:path, [$($field:ident),+ $(,)?]) => {{
+        use $module as at;
+        let documented = rows($table);
+        let coded = [$((stringify!($field), at::$field)),+];
+        let names: Vec<(&str, usize)> =
+            documented.iter().map(|(offset, _, field)| (*field, *offset)).collect();
+        assert_eq!(names, coded, "table {}", $table);
+        for pair in documented.windows(2) {
+            assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{} overlaps {}", pair[0].2, pair[1].2);
+        }
+        documented.last().map(|(offset, bytes, _)| offset + bytes).expect("a table has rows")
+    }};
+}
+
+#[test]
+fn superblock_header() {
+    let end = agrees!(
+        "superblock",
+        superblock::at,
+        [
+            MAGIC,
+            MAJOR,
+            MINOR,
+            LENGTH,
+            CRC,
+            FLAGS,
+            INCOMPATIBLE,
+            COMPATIBLE,
+            ARRAY,
+            MEMBER,
+            CREATED,
+            GENERATION,
+            SEQUENCE,
+            NAME,
+            LEVEL,
+            ROTATION,
+            COPIES,
+            WRITE_HOLE,
+            SLOTS,
+            CHUNK_SECTORS,
+            LOGICAL_BLOCK,
+            SLOT_SECTORS,
+            EXTENT_ROWS,
+            INTENT_ROWS,
+            LOG_FLOOR,
+            REGIONS,
+            MEMBERS,
+            PLACEMENT,
+            TASKS,
+            RUNS,
+            RESERVED,
+        ]
+    );
+    assert_eq!(end, superblock::HEADER_BYTES);
+    assert_eq!(size("superblock", "HEADER_BYTES"), superblock::HEADER_BYTES);
+    assert_eq!(
+        size("superblock", "SUPERBLOCK_BYTES"),
+        superblock::SUPERBLOCK_BYTES
+    );
+}
+
+#[test]
+fn superblock_tables() {
+    agrees!(
+        "descriptor",
+        superblock::at,
+        [TABLE_OFFSET, TABLE_ENTRY_BYTES, TABLE_COUNT]
+    );
+    agrees!(
+        "region",
+        superblock::at,
+        [REGION_KIND, REGION_START, REGION_SECTORS]
+    );
+    agrees!(
+        "member",
+        superblock::at,
+        [
+            MEMBER_UUID,
+            MEMBER_ROLE,
+            MEMBER_PARTIAL,
+            MEMBER_READ_ERRORS,
+            MEMBER_STALE_SINCE,
+            MEMBER_LOG_FLOOR,
+            MEMBER_CURRENT_SINCE,
+        ]
+    );
+    agrees!(
+        "placement",
+        superblock::at,
+        [
+            PLACEMENT_SLOT,
+            PLACEMENT_PARTITION,
+            PLACEMENT_MEMBER,
+            PLACEMENT_INCOMING,
+            PLACEMENT_REGION,
+        ]
+    );
+    agrees!(
+        "task",
+        superblock::at,
+        [TASK_KIND, TASK_PAUSED, TASK_SLOT, TASK_RUNS]
+    );
+    agrees!("run", superblock::at, [RUN_ROW, RUN_ROWS]);
+    assert_eq!(size("region", "REGION_BYTES"), superblock::REGION_BYTES);
+    assert_eq!(size("member", "MEMBER_BYTES"), superblock::MEMBER_BYTES);
+    assert_eq!(
+        size("placement", "PLACEMENT_BYTES"),
+        superblock::PLACEMENT_BYTES
+    );
+    assert_eq!(size("task", "TASK_BYTES"), superblock::TASK_BYTES);
+    assert_eq!(size("run", "RUN_BYTES"), superblock::RUN_BYTES);
+}
+
+#[test]
+fn map_pages() {
+    let end = agrees!(
+        "map",
+        pages::at,
+        [
+            MAGIC, VERSION, KIND, CRC, ARRAY, SEQUENCE, INDEX, RESERVED, BODY
+        ]
+    );
+    assert_eq!(end, crate::units::PAGE_BYTES);
+    assert_eq!(size("map", "HEADER_BYTES"), pages::HEADER_BYTES);
+    agrees!("lost", pages::at, [COUNT, EXTENTS]);
+}
+
+#[test]
+fn log_records() {
+    let end = agrees!(
+        "log",
+        log::at,
+        [
+            MAGIC,
+            VERSION,
+            CRC,
+            ARRAY,
+            SEQUENCE,
+            FLOOR,
+            GENERATION,
+            ROW,
+            OFFSET,
+            SECTORS,
+            MODIFIED,
+            PAYLOAD_SECTORS,
+            PAYLOAD_CRC,
+            COPIES,
+            KIND,
+            RESERVED,
+        ]
+    );
+    assert_eq!(end, log::HEADER_BYTES);
+    assert_eq!(size("log", "HEADER_BYTES"), log::HEADER_BYTES);
+}
+
+#[test]
+fn places_and_limits() {
+    let places = superblock::SUPER_B_PLACES
+        .map(|place| format!("{place}"))
+        .join(", ");
+    assert!(DOCUMENT.contains(&format!("**{places}**")));
+    let limits = format!(
+        "at most {} regions, {} members, {} placements, {} tasks, {} runs",
+        superblock::REGIONS_MAX,
+        superblock::MEMBERS_MAX,
+        superblock::PLACEMENTS_MAX,
+        superblock::TASKS_MAX,
+        superblock::RUNS_MAX
+    );
+    assert!(DOCUMENT.contains(&limits));
+    assert!(DOCUMENT.contains(&format!("at most {}", pages::EXTENTS_PER_PAGE)));
+    assert!(DOCUMENT.contains(&format!("{} bits", pages::BITS_PER_PAGE)));
+}
