@@ -4,4 +4,5 @@
 mod fuzz;
 mod golden;
 mod pair;
+mod remote;
 mod world;
