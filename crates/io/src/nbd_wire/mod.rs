@@ -9,13 +9,11 @@
 //! | [`option`] | the handshake: greeting, options, their replies |
 //! | [`message`] | the transmission: requests, simple replies, structured chunks |
 //! | [`client`] | a client's connection as a state machine |
-//! | [`remote`] | the operations of the engine on such a member |
 //! | [`uri`] | `nbd://` and `nbd+unix://` |
 
 pub mod client;
 pub mod message;
 pub mod option;
-pub mod remote;
 pub mod uri;
 
 use restripe_array::{IoError, RequestError};

@@ -4,5 +4,4 @@
 mod fuzz;
 mod golden;
 mod pair;
-mod remote;
 mod world;
