@@ -71,12 +71,23 @@ impl Faults {
         }
     }
 
+    /// Everything is well again, except what cannot be read.
+    pub fn clear(&mut self) {
+        let latent = std::mem::take(&mut self.latent);
+        *self = Faults { latent, ..Faults::default() };
+    }
+
     pub fn dead(&self) -> bool {
         self.dead
     }
 
     pub fn hanging(&self) -> bool {
         self.hanging
+    }
+
+    /// Whether this disk must be expected to leave the array.
+    pub fn doomed(&self) -> bool {
+        self.dead || self.hanging || self.stuck.is_some() || self.flush_errors > 0 || !self.unwritable.is_empty()
     }
 
     /// Whether a sector cannot be read.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod array;
+pub mod atlas;
 pub mod compute;
 pub mod crash;
 pub mod digest;
@@ -18,4 +19,6 @@ pub mod oracle;
 pub mod payload;
 pub mod rng;
 pub mod session;
+pub mod swarm;
+pub mod workload;
 pub mod world;

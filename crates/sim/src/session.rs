@@ -76,6 +76,13 @@ impl<M: Machine> Session<M> {
         self.open.len()
     }
 
+    /// The requests without a reply, in words: the first few.
+    pub fn waiting(&self) -> String {
+        let asked = |open: &Open| format!("{:?} of {} +{}", open.what, open.lba, open.sectors);
+        let few: Vec<String> = self.open.values().take(4).map(asked).collect();
+        few.join("; ")
+    }
+
     // ---------------------------------------------------------------------------------------------- asking
 
     pub fn write(&mut self, lba: u64, sectors: u64, kind: WriteKind, fua: bool, fast: bool) {
@@ -229,8 +236,7 @@ impl<M: Machine> Session<M> {
                 return false;
             }
             if (!more && !self.world.quiescent()) || self.world.now() > deadline {
-                let waiting: Vec<String> = self.open.values().map(|open| format!("{open:?}")).collect();
-                let detail = format!("nothing ends them: {} (operations under way: {})", waiting.join("; "), self.world.operations());
+                let detail = format!("nothing ends them: {} ({} operations under way)", self.waiting(), self.world.operations());
                 self.violation(Invariant::StuckRequest, detail);
                 return false;
             }

@@ -1,0 +1,536 @@
+//! The course of a run: lives, their ends, and what is on the disks between them.
+
+use super::coverage::Incident;
+use super::plan::{Options, Plan, Roughness};
+use super::stir::Stirring;
+use super::{Outcome, verify};
+use crate::array::Spec;
+use crate::atlas::Atlas;
+use crate::disk::{Disk, Simple};
+use crate::invariant::Invariant;
+use crate::oracle::{Oracle, WriteKind};
+use crate::rng::{Rng, mix};
+use crate::session::{News, Session};
+use crate::workload::{Ask, Workload};
+use crate::world::{World, WorldConfig};
+use restripe_array::layout::Layout;
+use restripe_array::meta::WriteHole;
+use restripe_array::{Command, CommandError, CommandTag, Config, Engine, Fact, Nanos, StartMode, TaskOutcome};
+
+/// An operation outstanding for longer fails its member.
+pub const IO_TIMEOUT: Nanos = Nanos::from_secs(1);
+/// A request outstanding for longer is stuck: several time-outs one after another, and a recovery.
+const PATIENCE: Nanos = Nanos::from_secs(120);
+/// Steps in which the tasks of the last life must end.
+const TASK_STEPS: u64 = 400_000;
+
+/// How a life ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Crash,
+    Stop,
+    /// An invariant is broken: nothing after that means anything.
+    Broken,
+}
+
+/// The state of a run between lives and in them.
+pub struct Run {
+    pub options: Options,
+    pub rng: Rng,
+    pub plan: Plan,
+    pub layout: Layout,
+    pub oracle: Option<Oracle>,
+    workload: Workload,
+    disks: Vec<Disk>,
+    /// Disks that are not here in this life.
+    aside: Vec<Disk>,
+    now: Nanos,
+    pub outcome: Outcome,
+}
+
+/// One life: a started engine and what this life has seen.
+pub struct Life {
+    pub session: Session<Engine>,
+    pub stirring: Stirring,
+    steps: u64,
+    crash_after: Option<u64>,
+    issued: u64,
+    serving: bool,
+    /// Requests wait until this mark has come.
+    resting: bool,
+}
+
+/// The answer to a command, or what came first.
+enum Answer {
+    Given(Result<(), CommandError>),
+    Ended(End),
+}
+
+impl Run {
+    pub fn new(seed: u64, options: Options) -> Run {
+        let mut rng = Rng::new(seed);
+        let plan = Plan::draw(&mut rng, &options);
+        let creation = plan.spec.create().expect("plans are made to fit");
+        let layout = Layout::new(creation.geometry).expect("a created geometry is sound");
+        let block = u64::from(plan.spec.logical_block / 512);
+        let (size, row) = (layout.size_sectors(), layout.row_sectors());
+        let workload = Workload::new(rng.fork(1), size, layout.chunk_sectors(), row, block);
+        let oracle = Some(Oracle::new(plan.spec.payload, size));
+        let disks = disks(&plan, &mut rng);
+        let run = Run {
+            options,
+            rng,
+            plan,
+            layout,
+            oracle,
+            workload,
+            disks,
+            aside: Vec::new(),
+            now: Nanos::ZERO,
+            outcome: Outcome::default(),
+        };
+        run.say(|| format!("seed {seed}: {:?}", run.plan));
+        run
+    }
+
+    pub fn say(&self, what: impl FnOnce() -> String) {
+        if self.options.trace {
+            eprintln!("{}", what());
+        }
+    }
+
+    /// Lives all lives and tells what came of it.
+    pub fn finish(mut self) -> Outcome {
+        for _ in 0..self.plan.lives {
+            if !self.live() {
+                return self.outcome;
+            }
+        }
+        if self.last_life() {
+            self.outcome.coverage.count("runs to the end", 1);
+        }
+        self.outcome
+    }
+
+    // ------------------------------------------------------------------------------------------------ lives
+
+    /// One life with everything that the seed has in store. False when the run is over.
+    fn live(&mut self) -> bool {
+        let crash_after = self.crash_point();
+        let mut life = self.begin(crash_after);
+        let end = match self.start(&mut life) {
+            Some(end) => end,
+            None => self.serve(&mut life),
+        };
+        self.end(life, end)
+    }
+
+    fn crash_point(&mut self) -> Option<u64> {
+        let crashes = self.options.roughness >= Roughness::Crashes && self.rng.chance(3, 4);
+        let most = *self.rng.pick(&[30, 100, 400, 2000]);
+        crashes.then(|| self.rng.between(1, most))
+    }
+
+    fn begin(&mut self, crash_after: Option<u64>) -> Life {
+        let order = self.rng.order(self.disks.len());
+        let mut present: Vec<Option<Disk>> = std::mem::take(&mut self.disks).into_iter().map(Some).collect();
+        let disks: Vec<Disk> = order.into_iter().filter_map(|index| present[index].take()).collect();
+        let members = disks.iter().map(Disk::info).collect();
+        let engine = Engine::new(Config { members, limits: self.plan.limits, io_timeout: IO_TIMEOUT });
+        let config = WorldConfig {
+            payload: self.plan.spec.payload,
+            limits: self.plan.limits,
+            seed: self.rng.word(),
+            compute_delay: Nanos(*self.rng.pick(&[0, 1_000, 100_000])),
+            strict: true,
+            record: false,
+        };
+        let world = World::at(config, self.now, engine, disks);
+        let oracle = self.oracle.take().expect("the oracle is here between lives");
+        self.outcome.coverage.count("lives", 1);
+        Life {
+            session: Session::new(world, oracle),
+            stirring: Stirring::new(self.rng.fork(2)),
+            steps: 0,
+            crash_after,
+            issued: 0,
+            serving: false,
+            resting: false,
+        }
+    }
+
+    /// Starts the array. `None` when it serves.
+    fn start(&mut self, life: &mut Life) -> Option<End> {
+        let mut mode = StartMode::default();
+        for _ in 0..3 {
+            let tag = life.session.command(Command::Start(mode));
+            let error = match self.answer(life, tag) {
+                Answer::Ended(end) => return Some(end),
+                Answer::Given(Ok(())) => {
+                    life.serving = true;
+                    return None;
+                }
+                Answer::Given(Err(error)) => error,
+            };
+            self.say(|| format!("  start refused: {error:?}"));
+            match error {
+                CommandError::Minority { present, current } if present * 2 <= current => mode.from_minority = true,
+                CommandError::WouldLose { .. } if self.loss_is_allowed(life) => mode.accept_loss = true,
+                _ => {
+                    life.session.violation(Invariant::StartRefused, format!("{mode:?}: {error:?}"));
+                    return Some(End::Broken);
+                }
+            }
+        }
+        life.session.violation(Invariant::StartRefused, format!("{mode:?}, over and over"));
+        Some(End::Broken)
+    }
+
+    fn loss_is_allowed(&self, life: &Life) -> bool {
+        let oracle = &life.session.oracle;
+        (0..oracle.sectors()).any(|lba| oracle.may_be_lost(lba))
+    }
+
+    /// Steps until a command is answered.
+    fn answer(&mut self, life: &mut Life, tag: CommandTag) -> Answer {
+        loop {
+            while let Some(news) = life.session.news() {
+                match news {
+                    News::CommandReply(answered, result) if answered == tag => return Answer::Given(result),
+                    news => self.hear(life, news),
+                }
+            }
+            if let Some(end) = self.step(life) {
+                return Answer::Ended(end);
+            }
+        }
+    }
+
+    /// One step. An end, when one has come.
+    fn step(&mut self, life: &mut Life) -> Option<End> {
+        if life.session.violations().next().is_some() {
+            return Some(End::Broken);
+        }
+        if life.crash_after.is_some_and(|after| life.steps >= after) {
+            return Some(End::Crash);
+        }
+        life.steps += 1;
+        let more = life.session.step();
+        let now = life.session.world.now();
+        let oldest = life.session.world.oldest_outstanding();
+        let stuck = oldest.is_some_and(|since| !more || now.since(since) > PATIENCE);
+        if stuck {
+            let operations = life.session.world.operations();
+            let asked = life.session.outstanding();
+            let detail = format!("{asked} requests and the commands wait; {operations} operations under way; {}", life.session.waiting());
+            life.session.violation(Invariant::StuckRequest, detail);
+            return Some(End::Broken);
+        }
+        None
+    }
+
+    /// Serves until the plan is through.
+    fn serve(&mut self, life: &mut Life) -> End {
+        let requests = self.plan.requests;
+        while life.issued < requests || life.session.outstanding() > 0 {
+            self.ask(life, requests);
+            while let Some(news) = life.session.news() {
+                self.hear(life, news);
+            }
+            if let Some(end) = self.step(life) {
+                return end;
+            }
+        }
+        match self.linger(life) {
+            Some(end) => end,
+            None => self.stop(life),
+        }
+    }
+
+    fn ask(&mut self, life: &mut Life, requests: u64) {
+        let depth = self.plan.queue_depth as usize;
+        while !life.resting && life.issued < requests && life.session.outstanding() < depth && life.session.world.ready() {
+            let ask = self.workload.next();
+            issue(&mut life.session, ask);
+            life.issued += 1;
+            if self.options.roughness == Roughness::Faults && self.rng.chance(1, 16) {
+                self.stir(life);
+            }
+            if self.rng.chance(1, 8) {
+                self.rest(life);
+            }
+        }
+    }
+
+    /// The users do nothing for a while.
+    fn rest(&mut self, life: &mut Life) {
+        let most = *self.rng.pick(&[10_000, 10_000_000, 3_000_000_000]);
+        let until = life.session.world.now().after(Nanos(self.rng.below(most)));
+        life.session.world.mark(until, 0);
+        life.resting = true;
+    }
+
+    /// Lets time pass without requests, for tasks and lazy work. An end, when one has come.
+    fn linger(&mut self, life: &mut Life) -> Option<End> {
+        let steps = *self.rng.pick(&[0, 0, 50, 500]);
+        for _ in 0..steps {
+            if let Some(end) = self.step(life) {
+                return Some(end);
+            }
+            while let Some(news) = life.session.news() {
+                self.hear(life, news);
+            }
+        }
+        None
+    }
+
+    /// An orderly end. What was acknowledged is durable after it.
+    fn stop(&mut self, life: &mut Life) -> End {
+        let ticket = life.session.oracle.flush();
+        let tag = life.session.command(Command::Stop);
+        match self.answer(life, tag) {
+            Answer::Ended(end) => end,
+            Answer::Given(Ok(())) => {
+                life.session.oracle.flush_ended(ticket, true);
+                End::Stop
+            }
+            Answer::Given(Err(error)) => {
+                if !life.stirring.suspects_any() {
+                    life.session.violation(Invariant::StuckRequest, format!("the array does not stop: {error:?}"));
+                    return End::Broken;
+                }
+                End::Crash
+            }
+        }
+    }
+
+    /// Takes note of what is told.
+    fn hear(&mut self, life: &mut Life, news: News) {
+        self.say(|| format!("  {:>14} {news:?}", life.session.world.now().0));
+        match news {
+            News::Mark(0) => life.resting = false,
+            News::Mark(mark) => life.stirring.marked(mark, &mut life.session),
+            News::CommandReply(_, Ok(())) => self.outcome.coverage.count("commands done", 1),
+            News::CommandReply(_, Err(_)) => self.outcome.coverage.count("commands refused", 1),
+            News::Fact(fact) => self.fact(life, fact),
+        }
+    }
+
+    fn fact(&mut self, life: &mut Life, fact: Fact) {
+        match fact {
+            Fact::MemberFailed { member, why } if !life.stirring.suspects(member) => {
+                life.session.violation(Invariant::MemberFailedWrongly, format!("{member:?}: {why:?}"));
+            }
+            Fact::Lost { lba, sectors } => self.lost(life, lba, sectors),
+            Fact::TaskEnded { kind, outcome: TaskOutcome::Failed } if !life.stirring.suspects_any() => {
+                life.session.violation(Invariant::TaskFailed, format!("{kind:?}"));
+            }
+            Fact::TaskEnded { outcome: TaskOutcome::Done, .. } => self.outcome.coverage.count("tasks done", 1),
+            Fact::Repaired { .. } => self.outcome.coverage.count("repairs", 1),
+            Fact::Started { recovered_rows, .. } => self.outcome.coverage.count("rows recovered", recovered_rows),
+            _ => {}
+        }
+    }
+
+    fn lost(&mut self, life: &mut Life, lba: u64, sectors: u64) {
+        self.outcome.coverage.count("sectors lost", sectors);
+        let wrongly: Vec<u64> = (lba..lba + sectors).filter(|lba| !life.session.oracle.may_be_lost(*lba)).collect();
+        if !wrongly.is_empty() {
+            let detail = format!("a fact calls {sectors} sectors at {lba} lost; not allowed for {wrongly:?}");
+            life.session.violation(Invariant::LossReportedWrongly, detail);
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------- ends
+
+    /// Ends a life. False when the run is over.
+    fn end(&mut self, life: Life, end: End) -> bool {
+        self.say(|| format!("  life ends: {end:?} after {} steps at {}", life.steps, life.session.world.now().0));
+        if end == End::Crash {
+            let incident = if life.serving { Incident::Crash } else { Incident::CrashInRecovery };
+            self.outcome.coverage.incident(&life.session.world.status(), incident);
+        }
+        let world = &life.session.world;
+        self.outcome.digest = mix(self.outcome.digest ^ world.digest());
+        self.outcome.ios += world.tally().ios;
+        self.outcome.coverage.count("late completions", world.tally().late);
+        self.outcome.requests += life.session.replies;
+        self.outcome.violations.extend(life.session.violations().cloned());
+        if !self.outcome.violations.is_empty() {
+            return false;
+        }
+        self.cut(life)
+    }
+
+    /// Power goes, also after an orderly stop; some disks may not come back.
+    fn cut(&mut self, life: Life) -> bool {
+        let Session { world, mut oracle, .. } = life.session;
+        self.now = world.now();
+        let site = world.crash();
+        oracle.crash();
+        self.outcome.coverage.count("open writes at crashes", site.open_count() as u64);
+        let cut = site.sample(&mut self.rng);
+        self.disks = site.restart(&cut);
+        self.disks.append(&mut self.aside);
+        self.oracle = Some(oracle);
+        self.disks.retain(|disk| !disk.faults.doomed());
+        self.take_aside();
+        self.judge_losses()
+    }
+
+    /// A disk or two may stay away in the next life.
+    fn take_aside(&mut self) {
+        if self.options.roughness < Roughness::Faults {
+            return;
+        }
+        let mut chance = self.rng.chance(1, 3);
+        while chance && self.disks.len() > 1 {
+            let disk = self.disks.swap_remove(self.rng.below(self.disks.len() as u64) as usize);
+            let whole = Atlas::of(self.disks.iter()).is_some_and(|atlas| atlas.whole(None));
+            if !whole {
+                self.disks.push(disk);
+                return;
+            }
+            self.say(|| "  a disk stays away".to_string());
+            self.outcome.coverage.count("disks lost with a crash", 1);
+            self.aside.push(disk);
+            chance = self.rng.chance(1, 3);
+        }
+    }
+
+    /// Tells the oracle what may be lost in the next life. False when the array is beyond redundancy.
+    fn judge_losses(&mut self) -> bool {
+        let Some(atlas) = Atlas::of(self.disks.iter()) else {
+            self.outcome.coverage.count("runs beyond redundancy", 1);
+            return false;
+        };
+        let whole = atlas.whole(None);
+        let latent = self.disks.iter().any(|disk| disk.faults.latent().next().is_some());
+        let dirty = atlas.superblock().resync_pending || !atlas.superblock().clean;
+        let reduced = atlas.absent() > 0 || latent;
+        let parity = self.layout.parity();
+        if !whole {
+            self.outcome.coverage.count("runs beyond redundancy", 1);
+            return false;
+        }
+        let oracle = self.oracle.as_mut().expect("the oracle is here between lives");
+        if parity && reduced {
+            let everything = self.plan.spec.write_hole != WriteHole::Ppl && dirty;
+            for lba in 0..oracle.sectors() {
+                if everything || oracle.unsettled(lba) {
+                    oracle.allow_loss(lba);
+                }
+            }
+        }
+        true
+    }
+
+    // -------------------------------------------------------------------------------------------- last life
+
+    /// Everything comes to rest and is looked at. True when all was well.
+    fn last_life(&mut self) -> bool {
+        self.disks.append(&mut self.aside);
+        for pass in 0..2 {
+            let mut life = self.begin(None);
+            let end = match self.start(&mut life) {
+                Some(end) => end,
+                None => self.rest_and_look(&mut life, pass),
+            };
+            if !self.end_calmly(life, end) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn end_calmly(&mut self, life: Life, end: End) -> bool {
+        assert!(end != End::Crash || life.stirring.suspects_any(), "nothing crashes in the last life");
+        self.end(life, end)
+    }
+
+    fn rest_and_look(&mut self, life: &mut Life, pass: u32) -> End {
+        if pass == 0 && self.options.roughness == Roughness::Faults {
+            self.add_all(life);
+        }
+        if let Some(end) = self.await_tasks(life) {
+            return end;
+        }
+        let at_once = self.layout.chunk_sectors() * 3;
+        if !life.session.read_all(at_once, PATIENCE) {
+            return End::Broken;
+        }
+        if let Some(end) = self.await_tasks(life) {
+            return end;
+        }
+        verify::media(self, life);
+        if self.options.canary {
+            self.expect_nonsense(life);
+        }
+        self.stop(life)
+    }
+
+    /// What the canary expects: that a write which was made was not.
+    fn expect_nonsense(&mut self, life: &mut Life) {
+        let oracle = &mut life.session.oracle;
+        let touched = oracle.write(0, 1, WriteKind::Data, true);
+        oracle.write_ended(touched, true);
+        life.session.read_all(1 << 10, PATIENCE);
+    }
+
+    /// Takes every disk back that can come back.
+    fn add_all(&mut self, life: &mut Life) {
+        use restripe_array::report::MemberState;
+        let status = life.session.world.status();
+        for member in status.members.iter().filter(|member| member.state == MemberState::Failed) {
+            if self.rng.chance(3, 4) {
+                life.session.command(Command::Add(member.member));
+            }
+        }
+        life.session.command(Command::Pause(false));
+    }
+
+    fn await_tasks(&mut self, life: &mut Life) -> Option<End> {
+        for _ in 0..TASK_STEPS {
+            while let Some(news) = life.session.news() {
+                self.hear(life, news);
+            }
+            if life.session.world.quiescent() && life.session.world.status().tasks.is_empty() {
+                return None;
+            }
+            if let Some(end) = self.step(life) {
+                return Some(end);
+            }
+        }
+        let tasks = life.session.world.status().tasks;
+        life.session.violation(Invariant::TaskFailed, format!("never ends: {tasks:?}"));
+        Some(End::Broken)
+    }
+}
+
+/// The disks of a plan, formatted.
+fn disks(plan: &Plan, rng: &mut Rng) -> Vec<Disk> {
+    let images = plan.spec.format(plan.dirt).expect("plans are made to fit");
+    let seed = rng.word();
+    let disk = |(index, image)| disk_of(plan, &plan.spec, index as u16, image, seed);
+    images.into_iter().enumerate().map(disk).collect()
+}
+
+fn disk_of(plan: &Plan, spec: &Spec, index: u16, image: crate::image::Image, seed: u64) -> Disk {
+    let device = Simple::new(plan.latency, plan.rate, plan.jitter);
+    spec.disk(index, image, Box::new(device), seed)
+}
+
+/// A disk that was never a member.
+pub fn blank_disk(plan: &Plan, seed: u64) -> Disk {
+    let index = plan.spec.slots + plan.spec.spares;
+    let image = crate::image::Image::new(plan.spec.payload, plan.spec.info(index).sectors);
+    disk_of(plan, &plan.spec, index, image, seed)
+}
+
+fn issue(session: &mut Session<Engine>, ask: Ask) {
+    match ask {
+        Ask::Read { lba, sectors } => session.read(lba, sectors),
+        Ask::Write { lba, sectors, kind, fua, fast } => session.write(lba, sectors, kind, fua, fast),
+        Ask::Flush => session.flush(),
+    }
+}

@@ -1,0 +1,33 @@
+//! A whole run from one seed: an array, its users, what goes wrong, and whether every promise held.
+//!
+//! A run has several lives. Each starts the engine on the disks that are there, serves requests while faults come, and
+//! ends in a crash or an orderly stop. The last life is calm: it lets the tasks end, reads everything, checks parity on
+//! the media, stops, starts again and reads everything once more.
+
+mod coverage;
+mod life;
+mod plan;
+mod stir;
+mod verify;
+
+pub use coverage::{Coverage, Incident, Phase};
+pub use plan::{FAMILIES, Family, Options, Plan, Roughness};
+
+use crate::invariant::Violation;
+use life::Run;
+
+/// What came of a seed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    pub violations: Vec<Violation>,
+    /// Of all actions of all lives.
+    pub digest: u64,
+    pub coverage: Coverage,
+    pub ios: u64,
+    pub requests: u64,
+}
+
+/// Runs one seed.
+pub fn run(seed: u64, options: &Options) -> Outcome {
+    Run::new(seed, *options).finish()
+}

@@ -1,0 +1,195 @@
+//! What a seed decides before anything runs: the array, its disks, its users' temper and how rough the run gets.
+
+use crate::array::Spec;
+use crate::payload::Payload;
+use crate::rng::Rng;
+use restripe_array::layout::{Level, Rotation};
+use restripe_array::meta::{Init, WriteHole};
+use restripe_array::{Limits, Nanos, Pool};
+
+/// How rough a run may get.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Roughness {
+    /// Nothing goes wrong.
+    Calm,
+    /// Power goes.
+    Crashes,
+    /// Disks fail as well.
+    Faults,
+}
+
+/// A family of levels, for running one at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Family {
+    Raid0,
+    Raid1,
+    Raid4,
+    Raid5,
+    Raid6,
+    Raid10,
+}
+
+pub const FAMILIES: [(&str, Family); 6] = [
+    ("raid0", Family::Raid0),
+    ("raid1", Family::Raid1),
+    ("raid4", Family::Raid4),
+    ("raid5", Family::Raid5),
+    ("raid6", Family::Raid6),
+    ("raid10", Family::Raid10),
+];
+
+/// What is not left to the seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub roughness: Roughness,
+    pub family: Option<Family>,
+    pub write_hole: Option<WriteHole>,
+    pub init: Option<Init>,
+    pub payload: Option<Payload>,
+    /// Say what happens.
+    pub trace: bool,
+    /// Expect what is not so: the run must fail.
+    pub canary: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            roughness: Roughness::Faults,
+            family: None,
+            write_hole: None,
+            init: None,
+            payload: None,
+            trace: false,
+            canary: false,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub spec: Spec,
+    /// What the disks held before the array was made.
+    pub dirt: Option<u64>,
+    pub limits: Limits,
+    pub lives: u64,
+    pub requests: u64,
+    pub queue_depth: u64,
+    pub latency: Nanos,
+    pub jitter: Nanos,
+    pub rate: u64,
+}
+
+impl Plan {
+    pub fn draw(rng: &mut Rng, options: &Options) -> Plan {
+        let family = options.family.unwrap_or_else(|| rng.pick(&FAMILIES).1);
+        let (level, slots) = level(rng, family);
+        let spec = spec(rng, options, level, slots);
+        let foreign = matches!(spec.init, Init::Written | Init::Zero);
+        let calm = options.roughness == Roughness::Calm;
+        Plan {
+            dirt: (foreign && rng.chance(1, 2)).then(|| rng.word()),
+            limits: limits(rng),
+            lives: if calm { 1 } else { rng.between(1, 3) },
+            requests: rng.between(10, 90),
+            queue_depth: *rng.pick(&[1, 2, 4, 8, 24]),
+            latency: Nanos(*rng.pick(&[1_000, 20_000, 100_000, 5_000_000])),
+            jitter: Nanos(*rng.pick(&[0, 1_000, 50_000, 2_000_000])),
+            rate: *rng.pick(&[10 << 20, 200 << 20, 4 << 30]),
+            spec,
+        }
+    }
+}
+
+fn level(rng: &mut Rng, family: Family) -> (Level, u16) {
+    let rotations = [
+        Rotation::LeftSymmetric,
+        Rotation::LeftSymmetric,
+        Rotation::LeftAsymmetric,
+        Rotation::RightAsymmetric,
+        Rotation::RightSymmetric,
+        Rotation::ParityFirst,
+        Rotation::ParityLast,
+    ];
+    let rotation = *rng.pick(&rotations);
+    let mut slots = |low, high| rng.between(low, high) as u16;
+    match family {
+        Family::Raid0 => (Level::Raid0, slots(2, 4)),
+        Family::Raid1 => (Level::Raid1, slots(2, 3)),
+        Family::Raid4 => (Level::Raid4, slots(3, 5)),
+        Family::Raid5 => (Level::Raid5(rotation), slots(3, 6)),
+        Family::Raid6 => (Level::Raid6(rotation), slots(4, 7)),
+        Family::Raid10 => {
+            let copies = slots(2, 3) as u8;
+            (Level::Raid10 { copies }, slots(u64::from(copies), 6))
+        }
+    }
+}
+
+fn spec(rng: &mut Rng, options: &Options, level: Level, slots: u16) -> Spec {
+    let chunk_sectors = *rng.pick(&[8, 16, 16, 32, 128, 256]);
+    let chunks = (1024 / u64::from(chunk_sectors)).clamp(3, 24) + rng.below(4);
+    let logical_block = if rng.chance(1, 4) { 4096 } else { 512 };
+    let spares = if options.roughness == Roughness::Faults { rng.below(3) as u16 } else { 0 };
+    let mut spec = Spec {
+        spares,
+        chunk_sectors,
+        chunks,
+        write_hole: options.write_hole.unwrap_or_else(|| write_hole(rng, level)),
+        init: options.init.unwrap_or_else(|| init(rng)),
+        payload: options.payload.unwrap_or(if rng.chance(1, 10) { Payload::Bytes } else { Payload::Tokens }),
+        volatile: rng.chance(4, 5),
+        depth: *rng.pick(&[1, 4, 32]),
+        uneven_sectors: *rng.pick(&[0, 0, 8, 64]),
+        logical_block,
+        trim_zeroes: rng.chance(1, 2),
+        extent_rows: rng.chance(1, 2).then(|| *rng.pick(&[1, 2, 5])),
+        intent_rows: rng.chance(1, 2).then(|| *rng.pick(&[1, 2, 5])),
+        ..Spec::small(level, slots)
+    };
+    spec.member_sectors = (chunks * u64::from(chunk_sectors) + 1024).next_multiple_of(8);
+    fit(spec)
+}
+
+/// Gives the members as much room as the metadata want.
+fn fit(mut spec: Spec) -> Spec {
+    while spec.create().is_err() && spec.member_sectors < 1 << 16 {
+        spec.member_sectors += 1024;
+    }
+    spec
+}
+
+fn write_hole(rng: &mut Rng, level: Level) -> WriteHole {
+    let choices: &[WriteHole] = match level {
+        Level::Raid0 => &[WriteHole::None],
+        Level::Raid1 | Level::Raid10 { .. } => &[WriteHole::Bitmap, WriteHole::Bitmap, WriteHole::None],
+        Level::Raid4 | Level::Raid5(_) | Level::Raid6(_) => {
+            &[WriteHole::Ppl, WriteHole::Ppl, WriteHole::Ppl, WriteHole::Bitmap, WriteHole::Bitmap, WriteHole::None]
+        }
+    };
+    *rng.pick(choices)
+}
+
+fn init(rng: &mut Rng) -> Init {
+    *rng.pick(&[Init::Written, Init::Written, Init::Written, Init::Zero, Init::Sync, Init::Trust])
+}
+
+fn limits(rng: &mut Rng) -> Limits {
+    let tight = rng.chance(1, 4);
+    let pool = if tight { Pool { small: 256, large: 64 } } else { Pool { small: 1024, large: 256 } };
+    Limits { pool, requests: if tight { 16 } else { 64 }, slices: if tight { 8 } else { 64 }, ios: 512 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_plan_makes_an_array() {
+        for seed in 0..500 {
+            let plan = Plan::draw(&mut Rng::new(seed), &Options::default());
+            let created = plan.spec.create();
+            assert!(created.is_ok(), "seed {seed}: {:?} {:?}", created.err(), plan.spec);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What goes wrong while an array serves: faults that redundancy can repair, and an operator's commands.
+
+use super::coverage::Incident;
+use super::life::{IO_TIMEOUT, Life, Run, blank_disk};
+use crate::atlas::Atlas;
+use crate::disk::Disk;
+use crate::fault::Fault;
+use crate::rng::Rng;
+use crate::session::Session;
+use restripe_array::meta::WriteHole;
+use restripe_array::report::MemberState;
+use restripe_array::{Command, Engine, Member, Nanos};
+use std::collections::BTreeSet;
+
+/// What was done to the members of one life.
+pub struct Stirring {
+    pub rng: Rng,
+    /// Members that the engine has a reason to fail.
+    suspects: BTreeSet<Member>,
+    arrivals: u32,
+    paused: bool,
+}
+
+/// Marks from here on release what hangs on a member.
+const RELEASE: u64 = 1000;
+/// A member's latent errors stay below what fails it.
+const LATENT_MAX: usize = 4;
+
+impl Stirring {
+    pub fn new(rng: Rng) -> Stirring {
+        Stirring { rng, suspects: BTreeSet::new(), arrivals: 0, paused: false }
+    }
+
+    pub fn suspects(&self, member: Member) -> bool {
+        self.suspects.contains(&member)
+    }
+
+    pub fn suspects_any(&self) -> bool {
+        !self.suspects.is_empty()
+    }
+
+    /// A planned moment has come: what hung goes on, late.
+    pub fn marked(&mut self, mark: u64, session: &mut Session<Engine>) {
+        if mark >= RELEASE {
+            session.world.release(Member((mark - RELEASE) as u16), Nanos(1));
+        }
+    }
+}
+
+impl Run {
+    /// Something happens.
+    pub fn stir(&mut self, life: &mut Life) {
+        match life.stirring.rng.below(12) {
+            0..=2 => self.lose_member(life),
+            3..=4 => self.latent_error(life),
+            5 => self.slow_down(life),
+            6..=7 => self.take_back(life),
+            8 => self.arrive(life),
+            9 => self.replace(life),
+            _ => self.task_command(life),
+        }
+    }
+
+    fn note(&mut self, life: &Life, incident: Incident) {
+        self.outcome.coverage.incident(&life.session.world.status(), incident);
+    }
+
+    /// An active member whose loss redundancy can bear, now and after a crash at this moment.
+    fn expendable(&mut self, life: &mut Life) -> Option<Member> {
+        let status = life.session.world.status();
+        let active = status.members.iter().filter(|member| member.state == MemberState::Active);
+        let candidates: Vec<(Member, u16)> = active.filter_map(|member| Some((member.member, member.slot?))).collect();
+        if candidates.is_empty() {
+            return None;
+        }
+        let (member, slot) = *life.stirring.rng.pick(&candidates);
+        let world = &life.session.world;
+        let disks = || world.members().map(|member| world.disk(member));
+        let bears = |atlas: Option<Atlas>| atlas.is_some_and(|atlas| atlas.whole(Some(slot)) && !weak(&atlas));
+        (bears(Atlas::of(disks())) && bears(Atlas::durably(disks()))).then_some(member)
+    }
+
+    fn lose_member(&mut self, life: &mut Life) {
+        let Some(member) = self.expendable(life) else {
+            return;
+        };
+        self.expose(life);
+        life.stirring.suspects.insert(member);
+        let way = life.stirring.rng.below(7);
+        self.say(|| format!("  {:>14} {member:?} is lost, way {way}", life.session.world.now().0));
+        self.note(life, if way == 2 || way == 3 { Incident::LateWrite } else { Incident::MemberLoss });
+        let world = &mut life.session.world;
+        match way {
+            0 => world.inject(member, Fault::Death),
+            1 => world.depart(member),
+            2 => {
+                world.inject(member, Fault::Hang);
+                let until = world.now().after(Nanos(IO_TIMEOUT.0 + life.stirring.rng.below(9 * IO_TIMEOUT.0)));
+                world.mark(until, RELEASE + u64::from(member.0));
+            }
+            3 => {
+                let delay = Nanos(IO_TIMEOUT.0 + life.stirring.rng.below(4 * IO_TIMEOUT.0));
+                world.inject(member, Fault::Stuck { operations: 1, delay });
+            }
+            4 => world.inject(member, Fault::FlushError { flushes: 1 }),
+            5 => {
+                let sectors = world.disk(member).info().sectors;
+                world.inject(member, Fault::Unwritable { at: 0, sectors });
+            }
+            _ => {
+                life.session.command(Command::Fail(member));
+            }
+        }
+    }
+
+    fn latent_error(&mut self, life: &mut Life) {
+        let slot = life.stirring.rng.below(u64::from(self.layout.geometry().slots)) as u16;
+        let at = life.stirring.rng.below(self.layout.geometry().slot_sectors);
+        let world = &life.session.world;
+        let disks = || world.members().map(|member| world.disk(member));
+        let place = |atlas: Option<Atlas>| -> Option<u64> {
+            let atlas = atlas?;
+            let room = atlas.slot(slot)?.disk.faults.latent().count() < LATENT_MAX;
+            (room && atlas.spares_sector(slot, at)).then(|| atlas.data_start(slot))?
+        };
+        let (Some(start), Some(_)) = (place(Atlas::of(disks())), place(Atlas::durably(disks()))) else {
+            return;
+        };
+        let status = world.status();
+        let Some(member) = status.members.iter().find(|member| member.slot == Some(slot) && member.state == MemberState::Active)
+        else {
+            return;
+        };
+        let member = member.member;
+        self.expose(life);
+        self.note(life, Incident::LatentError);
+        life.stirring.suspects.insert(member);
+        life.session.world.inject(member, Fault::Latent { at: start + at, sectors: 1 });
+    }
+
+    /// Where parity may be out of step, a loss now may cost data.
+    fn expose(&mut self, life: &mut Life) {
+        let closed = self.plan.spec.write_hole == WriteHole::Ppl && !unsynced(life);
+        if closed || !self.layout.parity() {
+            return;
+        }
+        let status = life.session.world.status();
+        if !status.tasks.is_empty() || unsynced(life) {
+            let oracle = &mut life.session.oracle;
+            (0..oracle.sectors()).for_each(|lba| oracle.allow_loss(lba));
+        }
+    }
+
+    fn slow_down(&mut self, life: &mut Life) {
+        let member = Member(life.stirring.rng.below(life.session.world.members().count() as u64) as u16);
+        let factor = *life.stirring.rng.pick(&[1, 3, 10]);
+        life.session.world.inject(member, Fault::Slow { factor });
+    }
+
+    /// A failed member comes back: the same disk, stale.
+    fn take_back(&mut self, life: &mut Life) {
+        let status = life.session.world.status();
+        let failed: Vec<Member> =
+            status.members.iter().filter(|member| member.state == MemberState::Failed).map(|member| member.member).collect();
+        if failed.is_empty() {
+            return;
+        }
+        let member = *life.stirring.rng.pick(&failed);
+        let world = &mut life.session.world;
+        let disk = world.disk(member);
+        let sound = !disk.faults.dead() && !disk.faults.hanging();
+        if sound && world.under_way(member) == 0 {
+            world.disk_mut(member).faults.clear();
+            self.say(|| format!("  {member:?} is taken back"));
+            life.session.command(Command::Add(member));
+        }
+    }
+
+    /// A new disk is plugged in and made a spare.
+    fn arrive(&mut self, life: &mut Life) {
+        if life.stirring.arrivals >= 2 {
+            return;
+        }
+        life.stirring.arrivals += 1;
+        let disk = blank_disk(&self.plan, life.stirring.rng.word());
+        let member = life.session.world.arrive(disk);
+        life.session.command(Command::Add(member));
+    }
+
+    fn replace(&mut self, life: &mut Life) {
+        let status = life.session.world.status();
+        let with = |state: MemberState| -> Vec<Member> {
+            status.members.iter().filter(|member| member.state == state).map(|member| member.member).collect()
+        };
+        let (active, spares) = (with(MemberState::Active), with(MemberState::Spare));
+        if active.is_empty() || spares.is_empty() {
+            return;
+        }
+        let (old, new) = (*life.stirring.rng.pick(&active), *life.stirring.rng.pick(&spares));
+        life.session.command(Command::Replace { old, new });
+    }
+
+    fn task_command(&mut self, life: &mut Life) {
+        self.note(life, Incident::Command);
+        let command = match life.stirring.rng.below(6) {
+            0 => Command::Scrub { repair: false },
+            1 => Command::Scrub { repair: true },
+            2 => Command::Cancel,
+            3 => Command::Rate { min: 1 << 20, max: *life.stirring.rng.pick(&[1 << 20, 1 << 30]) },
+            _ => {
+                life.stirring.paused = !life.stirring.paused;
+                Command::Pause(life.stirring.paused)
+            }
+        };
+        life.session.command(command);
+    }
+}
+
+/// A disk of this array is expected to fail although the engine may not know yet: one at a time.
+fn weak(atlas: &Atlas) -> bool {
+    atlas.absent() >= usize::from(atlas.layout().tolerance())
+}
+
+/// Some rows are not known to be in step.
+fn unsynced(life: &Life) -> bool {
+    let world = &life.session.world;
+    let disks: Vec<&Disk> = world.members().map(|member| world.disk(member)).collect();
+    Atlas::of(disks.into_iter()).is_none_or(|atlas| atlas.superblock().resync_pending)
+}

@@ -1,0 +1,107 @@
+//! Random requests: sizes from a sector to many rows, alignments good and bad, hot spots, flushes, trims and zeroes.
+
+use crate::oracle::WriteKind;
+use crate::rng::Rng;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ask {
+    Read { lba: u64, sectors: u64 },
+    Write { lba: u64, sectors: u64, kind: WriteKind, fua: bool, fast: bool },
+    Flush,
+}
+
+/// The temper of one run's users.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    rng: Rng,
+    size: u64,
+    chunk: u64,
+    row: u64,
+    block: u64,
+    /// Of 100 requests, how many are of each kind: reads, flushes, trims, zeroes; the rest are writes.
+    shares: [u64; 4],
+    fua: u64,
+    /// Where most requests go.
+    hot: (u64, u64),
+    hot_share: u64,
+    largest: u64,
+}
+
+impl Workload {
+    /// `size`, `chunk`, `row` and `block` in sectors.
+    pub fn new(mut rng: Rng, size: u64, chunk: u64, row: u64, block: u64) -> Workload {
+        let hot_sectors = (*rng.pick(&[chunk, row, row * 2, size])).min(size);
+        let hot_at = rng.below(size - hot_sectors + 1);
+        Workload {
+            shares: [*rng.pick(&[5, 20, 50]), *rng.pick(&[0, 3, 12]), *rng.pick(&[0, 0, 5, 12]), *rng.pick(&[0, 4, 10])],
+            fua: *rng.pick(&[0, 5, 30]),
+            hot: (hot_at, hot_sectors),
+            hot_share: *rng.pick(&[20, 60, 95]),
+            largest: *rng.pick(&[8, chunk, row * 2, row * 4]),
+            rng,
+            size,
+            chunk,
+            row,
+            block,
+        }
+    }
+
+    pub fn next(&mut self) -> Ask {
+        let drawn = self.rng.below(100);
+        let [reads, flushes, trims, zeroes] = self.shares;
+        if drawn < flushes {
+            return Ask::Flush;
+        }
+        let (lba, sectors) = self.extent();
+        if drawn < flushes + reads {
+            return Ask::Read { lba, sectors };
+        }
+        let kind = match drawn - flushes - reads {
+            drawn if drawn < trims => WriteKind::Trim,
+            drawn if drawn < trims + zeroes => WriteKind::Zeroes,
+            _ => WriteKind::Data,
+        };
+        let fua = self.rng.chance(self.fua, 100);
+        let fast = kind == WriteKind::Zeroes && self.rng.chance(1, 4);
+        Ask::Write { lba, sectors, kind, fua, fast }
+    }
+
+    /// Somewhere to read or write: whole blocks within the array.
+    pub fn extent(&mut self) -> (u64, u64) {
+        let sectors = self.length();
+        let (base, span) = if self.rng.chance(self.hot_share, 100) { self.hot } else { (0, self.size) };
+        let at = (base + self.rng.below(span)).min(self.size - sectors);
+        let unit = *self.rng.pick(&[self.block, self.block, 8, self.chunk, self.row]);
+        let lba = at / unit * unit / self.block * self.block;
+        (lba, sectors)
+    }
+
+    fn length(&mut self) -> u64 {
+        let sectors = match self.rng.below(6) {
+            0 => self.block,
+            1 => 8,
+            2 => self.chunk,
+            3 => self.row,
+            _ => self.rng.between(1, self.largest),
+        };
+        sectors.next_multiple_of(self.block).min(self.size / self.block * self.block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_stay_within_the_array_and_on_blocks() {
+        for seed in 0..50 {
+            let block = if seed % 2 == 0 { 1 } else { 8 };
+            let mut workload = Workload::new(Rng::new(seed), 960, 16, 48, block);
+            for _ in 0..200 {
+                let (lba, sectors) = workload.extent();
+                assert!(sectors > 0 && lba + sectors <= 960);
+                assert!(lba.is_multiple_of(block) && sectors.is_multiple_of(block));
+            }
+        }
+    }
+}
