@@ -16,6 +16,9 @@ use std::sync::Arc;
 /// Alignment of every block: the largest logical block we serve, and the page size.
 pub const ALIGNMENT: usize = 4096;
 
+/// Allocations from this size on come straight from the kernel: zero without being touched, and given back at once.
+const MAPPED_FROM: usize = 128 * 1024;
+
 /// One aligned allocation. Several [`Memory`] references may share it.
 struct Block {
     start: NonNull<u8>,
@@ -32,8 +35,12 @@ impl Block {
         assert!(bytes > 0, "a block has room");
         let layout =
             Layout::from_size_align(bytes, ALIGNMENT).expect("the alignment is a power of two");
-        // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc_zeroed(layout) };
+        let start = if bytes >= MAPPED_FROM {
+            map(bytes)
+        } else {
+            // SAFETY: the layout's size is not zero.
+            unsafe { alloc_zeroed(layout) }
+        };
         match NonNull::new(start) {
             Some(start) => Block { start, layout },
             None => handle_alloc_error(layout),
@@ -43,8 +50,28 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout, freed only here.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        if self.layout.size() >= MAPPED_FROM {
+            // SAFETY: mapped in `new` with this size, unmapped only here.
+            unsafe { libc::munmap(self.start.as_ptr().cast(), self.layout.size()) };
+        } else {
+            // SAFETY: allocated in `new` with this layout, freed only here.
+            unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        }
+    }
+}
+
+/// Fresh pages of zeros, or null.
+fn map(bytes: usize) -> *mut u8 {
+    let (protection, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
+    // SAFETY: a new anonymous mapping touches nothing that exists.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        std::ptr::null_mut()
+    } else {
+        start.cast()
     }
 }
 
@@ -134,8 +161,13 @@ impl Memory {
     }
 
     /// Whether this is the only reference to the block.
-    fn alone(&self) -> bool {
+    pub fn alone(&self) -> bool {
         Arc::strong_count(&self.block) == 1
+    }
+
+    /// Whether both refer to the same block.
+    pub fn same(&self, other: &Memory) -> bool {
+        Arc::ptr_eq(&self.block, &other.block)
     }
 }
 
@@ -238,9 +270,15 @@ pub struct UserMemory {
     budget: u64,
     /// Bytes of blocks in use or kept for reuse.
     held: u64,
-    slots: Vec<Option<Memory>>,
+    slots: Vec<Option<Owned>>,
     free_slots: Vec<u32>,
     kept: [Vec<Memory>; CLASSES],
+}
+
+/// A buffer in use, and who answers for it.
+struct Owned {
+    memory: Memory,
+    owner: u32,
 }
 
 impl UserMemory {
@@ -263,8 +301,8 @@ impl UserMemory {
         self.held
     }
 
-    /// Memory of at least `bytes`, or `None` when the budget does not allow it now.
-    pub fn allocate(&mut self, bytes: u32) -> Option<BufRef> {
+    /// Memory of at least `bytes` for `owner`, or `None` when the budget does not allow it now.
+    pub fn allocate(&mut self, bytes: u32, owner: u32) -> Option<BufRef> {
         assert!(
             (1..=USER_BYTES_MAX).contains(&bytes),
             "a user buffer has 1 to {USER_BYTES_MAX} bytes, not {bytes}"
@@ -274,18 +312,18 @@ impl UserMemory {
             Some(memory) => memory,
             None => self.grow(class)?,
         };
-        let slot = self.place(memory);
+        let slot = self.place(Owned { memory, owner });
         Some(BufRef::new(Buf(Buf::USER + slot), 0, bytes))
     }
 
-    fn place(&mut self, memory: Memory) -> u32 {
+    fn place(&mut self, owned: Owned) -> u32 {
         if let Some(slot) = self.free_slots.pop() {
-            self.slots[slot as usize] = Some(memory);
+            self.slots[slot as usize] = Some(owned);
             return slot;
         }
         let slot =
             u32::try_from(self.slots.len()).expect("the budget bounds the number of buffers");
-        self.slots.push(Some(memory));
+        self.slots.push(Some(owned));
         slot
     }
 
@@ -314,7 +352,10 @@ impl UserMemory {
     /// Gives a buffer back. Its block is reused only when no operation holds it any more.
     pub fn release(&mut self, buf: BufRef) {
         let slot = buf.buf.0.checked_sub(Buf::USER).expect("a user handle");
-        let memory = self.slots[slot as usize].take().expect("released once");
+        let memory = self.slots[slot as usize]
+            .take()
+            .expect("released once")
+            .memory;
         self.free_slots.push(slot);
         let class = class_of(memory.bytes() as u32);
         if memory.alone() {
@@ -325,15 +366,24 @@ impl UserMemory {
     }
 
     pub fn memory(&self, buf: Buf) -> &Memory {
-        self.slots[(buf.0 - Buf::USER) as usize]
-            .as_ref()
-            .expect("the handle is in use")
+        let slot = self.slots[(buf.0 - Buf::USER) as usize].as_ref();
+        &slot.expect("the handle is in use").memory
+    }
+
+    /// Buffers that `owner` still answers for.
+    pub fn owned_by(&self, owner: u32) -> Vec<BufRef> {
+        let slots = self.slots.iter().enumerate();
+        let owned =
+            slots.filter(|(_, slot)| slot.as_ref().is_some_and(|owned| owned.owner == owner));
+        owned
+            .map(|(index, _)| BufRef::new(Buf(Buf::USER + index as u32), 0, 1))
+            .collect()
     }
 
     fn renew(&mut self, buf: Buf) {
         let slot = &mut self.slots[(buf.0 - Buf::USER) as usize];
-        if let Some(memory) = slot {
-            *memory = memory.duplicate();
+        if let Some(owned) = slot {
+            owned.memory = owned.memory.duplicate();
         }
     }
 }
@@ -412,26 +462,29 @@ mod tests {
     #[test]
     fn user_memory_stays_within_its_budget_and_is_reused() {
         let mut users = UserMemory::new(64 * 1024);
-        let first = users.allocate(40_000).expect("within the budget");
-        assert!(users.allocate(4096).is_none(), "40,000 bytes take 64 KiB");
+        let first = users.allocate(40_000, 0).expect("within the budget");
+        assert!(
+            users.allocate(4096, 0).is_none(),
+            "40,000 bytes take 64 KiB"
+        );
         users.release(first);
         let small: Vec<_> = (0..16)
-            .map(|_| users.allocate(4096).expect("room again"))
+            .map(|_| users.allocate(4096, 0).expect("room again"))
             .collect();
-        assert!(users.allocate(1).is_none());
+        assert!(users.allocate(1, 0).is_none());
         assert_eq!(users.held(), 64 * 1024);
         small.into_iter().for_each(|buf| users.release(buf));
-        assert!(users.allocate(65_536).is_some());
-        assert!(UserMemory::new(4096).allocate(8192).is_none());
+        assert!(users.allocate(65_536, 0).is_some());
+        assert!(UserMemory::new(4096).allocate(8192, 0).is_none());
     }
 
     #[test]
     fn a_block_still_held_by_an_operation_is_not_reused() {
         let mut users = UserMemory::new(8192);
-        let buf = users.allocate(4096).expect("room");
+        let buf = users.allocate(4096, 0).expect("room");
         let late = users.memory(buf.buf).clone();
         users.release(buf);
-        let next = users.allocate(4096).expect("room");
+        let next = users.allocate(4096, 0).expect("room");
         assert_ne!(users.memory(next.buf).at(0, 1), late.at(0, 1));
     }
 

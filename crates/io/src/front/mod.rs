@@ -7,7 +7,10 @@
 //! The shell bounds a connection: requests in flight ([`Link::full`]), memory ([`Link::buffer`] refuses when the budget
 //! is used up), and time without progress ([`Protocol::patience`]).
 
+pub(crate) mod connection;
+pub mod listen;
 pub mod nbd;
+pub(crate) mod outbox;
 
 use restripe_array::report::MapExtent;
 use restripe_array::{BufRef, Nanos, RequestError, RequestOp};
@@ -45,7 +48,7 @@ pub enum Then {
     More,
     /// The next `buf.bytes` bytes belong into this buffer; [`Protocol::filled`] tells when they are there.
     Payload(BufRef),
-    /// Nothing until a request of this connection has been answered ([`Link::full`] was true).
+    /// Nothing until something of this connection has been answered or sent ([`Link::full`] was true).
     Hold,
     /// Nothing until memory is free ([`Link::buffer`] refused). The unconsumed bytes are then offered again.
     Memory,
@@ -106,7 +109,8 @@ pub trait Link {
     /// Gives memory back. Not while a request uses it.
     fn release(&mut self, buf: BufRef);
 
-    /// Whether as many requests are in flight as one connection may have.
+    /// Whether as many requests are in flight, or as many bytes unsent, as one connection may have. To be asked before
+    /// each message is taken up, also during a handshake.
     fn full(&self) -> bool;
 
     /// Hands a request in. Its reply comes through [`Protocol::replied`], never from within this call.

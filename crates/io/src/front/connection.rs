@@ -1,0 +1,455 @@
+//! One connection: its socket's side of a [`Protocol`].
+//!
+//! | state | receives | until |
+//! |---|---|---|
+//! | `Open(More)` | into the inbox | the protocol says otherwise |
+//! | `Open(Payload)` | the rest of the payload, then the inbox | the payload is whole |
+//! | `Open(Hold)` | nothing | a reply, or something was sent |
+//! | `Open(Memory)` | nothing | memory was released and its turn came |
+//! | `Finishing` | nothing | all is answered and sent |
+//! | `Dead` | nothing | the kernel gave back what was in flight |
+
+use super::listen::Wire;
+use super::outbox::Outbox;
+use super::{Ask, Export, Link, MESSAGE_BYTES_MAX, Protocol, Then};
+use crate::memory::{Memory, Piece, UserMemory};
+use restripe_array::report::MapExtent;
+use restripe_array::{BufRef, Nanos};
+
+/// Requests in flight of one connection.
+pub const IN_FLIGHT_MAX: u32 = 256;
+/// Unsent bytes from which a connection takes no more requests: its peer does not read.
+const UNSENT_MAX: u64 = 64 << 20;
+/// Pieces of replies that may wait for one peer, as small bytes.
+const UNSENT_SMALL_MAX: u64 = 256 * 1024;
+/// Room for a whole message behind an unfinished one.
+const INBOX_BYTES: usize = 2 * MESSAGE_BYTES_MAX;
+/// Received behind a payload: enough for the next headers, little enough that the next payload is not copied.
+const BEHIND_PAYLOAD_BYTES: usize = 512;
+/// How long a peer may leave sent bytes untaken.
+const SEND_PATIENCE: Nanos = Nanos::from_secs(60);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Open(Then),
+    Finishing,
+    Dead,
+}
+
+struct Payload {
+    buf: BufRef,
+    filled: u32,
+}
+
+pub struct Connection {
+    wire: Wire,
+    protocol: Box<dyn Protocol>,
+    state: State,
+    inbox: Memory,
+    start: usize,
+    end: usize,
+    payload: Option<Payload>,
+    outbox: Outbox,
+    receiving: bool,
+    sending: bool,
+    pub in_flight: u32,
+    /// When the peer last moved, or we last had nothing to ask of it.
+    progress: Nanos,
+}
+
+/// What the shell lends to a connection while it is called.
+pub struct Surroundings<'a> {
+    pub now: Nanos,
+    pub users: &'a mut UserMemory,
+    pub catalogue: &'a dyn Catalogue,
+    /// This connection's number, as the owner of memory.
+    pub number: u32,
+    /// Others wait for memory: none for this one, unless it is its turn.
+    pub memory_reserved: bool,
+    /// Requests that the call makes.
+    pub asks: &'a mut Vec<Ask>,
+}
+
+/// What there is to attach to.
+pub trait Catalogue {
+    fn exports(&self) -> usize;
+    fn export(&self, index: usize) -> Option<Export>;
+    fn map(&self, export: usize, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent>;
+}
+
+impl Connection {
+    pub fn new(wire: Wire, protocol: Box<dyn Protocol>, now: Nanos) -> Connection {
+        Connection {
+            wire,
+            protocol,
+            state: State::Open(Then::More),
+            inbox: Memory::new(INBOX_BYTES),
+            start: 0,
+            end: 0,
+            payload: None,
+            outbox: Outbox::default(),
+            receiving: false,
+            sending: false,
+            in_flight: 0,
+            progress: now,
+        }
+    }
+
+    pub fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
+    /// Whether it waits for memory.
+    pub fn starved(&self) -> bool {
+        self.state == State::Open(Then::Memory)
+    }
+
+    pub fn dead(&self) -> bool {
+        self.state == State::Dead
+    }
+
+    /// Dead, and the kernel uses nothing of it any more.
+    pub fn gone(&self) -> bool {
+        self.dead() && !self.receiving && !self.sending
+    }
+
+    /// Ends it at once. What it has in flight comes back soon.
+    pub fn kill(&mut self) {
+        if !self.dead() {
+            self.state = State::Dead;
+            self.wire.shut();
+        }
+    }
+
+    // ---------------------------------------------------------------------------------------- the protocol's turns
+
+    pub fn opened(&mut self, around: &mut Surroundings<'_>) {
+        let Connection {
+            protocol,
+            outbox,
+            in_flight,
+            ..
+        } = self;
+        protocol.opened(&mut Live {
+            outbox,
+            in_flight,
+            around,
+        });
+    }
+
+    pub fn replied(
+        &mut self,
+        tag: u64,
+        result: Result<(), restripe_array::RequestError>,
+        around: &mut Surroundings<'_>,
+    ) {
+        self.in_flight -= 1;
+        if self.dead() {
+            return;
+        }
+        let Connection {
+            protocol,
+            outbox,
+            in_flight,
+            ..
+        } = self;
+        protocol.replied(
+            tag,
+            result,
+            &mut Live {
+                outbox,
+                in_flight,
+                around,
+            },
+        );
+        self.offer_if(Then::Hold, around);
+    }
+
+    /// Memory may be there now. Whether it was enough.
+    pub fn retry_memory(&mut self, around: &mut Surroundings<'_>) -> bool {
+        self.offer_if(Then::Memory, around);
+        !self.starved()
+    }
+
+    fn offer_if(&mut self, waiting_for: Then, around: &mut Surroundings<'_>) {
+        if self.state == State::Open(waiting_for) {
+            self.state = State::Open(Then::More);
+            self.offer(around);
+        }
+    }
+
+    /// Offers what lies in the inbox until the protocol wants something else.
+    fn offer(&mut self, around: &mut Surroundings<'_>) {
+        while self.state == State::Open(Then::More) && self.start < self.end {
+            let bytes = self.inbox.slice(self.start, self.end - self.start);
+            let Connection {
+                protocol,
+                outbox,
+                in_flight,
+                ..
+            } = self;
+            let received = protocol.received(
+                bytes,
+                &mut Live {
+                    outbox,
+                    in_flight,
+                    around,
+                },
+            );
+            assert!(
+                received.consumed <= bytes.len(),
+                "a protocol consumes what it was offered"
+            );
+            self.start += received.consumed;
+            let stuck = received.consumed == 0 && received.then == Then::More;
+            self.turn_to(received.then, around);
+            if stuck {
+                break;
+            }
+        }
+        self.compact();
+    }
+
+    fn turn_to(&mut self, then: Then, around: &mut Surroundings<'_>) {
+        self.state = State::Open(then);
+        match then {
+            Then::More | Then::Hold | Then::Memory => {}
+            Then::Finish => self.state = State::Finishing,
+            Then::Abort => self.kill(),
+            Then::Payload(buf) => {
+                self.payload = Some(Payload { buf, filled: 0 });
+                self.fill_from_inbox(around);
+            }
+        }
+    }
+
+    /// Moves what already came of a payload to its place.
+    fn fill_from_inbox(&mut self, around: &mut Surroundings<'_>) {
+        let Some(payload) = &self.payload else { return };
+        let count = (self.end - self.start).min((payload.buf.bytes - payload.filled) as usize);
+        let bytes = self.inbox.slice(self.start, count);
+        around
+            .users
+            .memory(payload.buf.buf)
+            .fill((payload.buf.offset + payload.filled) as usize, bytes);
+        self.start += count;
+        self.add_payload(count as u32, around);
+    }
+
+    fn add_payload(&mut self, count: u32, around: &mut Surroundings<'_>) {
+        let Some(payload) = &mut self.payload else {
+            return;
+        };
+        payload.filled += count;
+        if payload.filled == payload.buf.bytes {
+            self.payload = None;
+            self.state = State::Open(Then::More);
+            let Connection {
+                protocol,
+                outbox,
+                in_flight,
+                ..
+            } = self;
+            protocol.filled(&mut Live {
+                outbox,
+                in_flight,
+                around,
+            });
+        }
+    }
+
+    fn compact(&mut self) {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        } else if self.start > INBOX_BYTES / 2 {
+            let rest = self.inbox.slice(self.start, self.end - self.start);
+            self.inbox.fill(0, rest);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+    }
+
+    // --------------------------------------------------------------------------------------------------- receiving
+
+    /// What to receive into, if anything is to be received now.
+    pub fn next_receive(&mut self, users: &UserMemory) -> Option<Vec<Piece>> {
+        let State::Open(then) = self.state else {
+            return None;
+        };
+        if self.receiving || matches!(then, Then::Hold | Then::Memory) || self.choked() {
+            return None;
+        }
+        let mut pieces = Vec::with_capacity(2);
+        let mut room = INBOX_BYTES - self.end;
+        if let Some(payload) = &self.payload {
+            let left = payload.buf.bytes - payload.filled;
+            pieces.push(Piece::new(
+                users.memory(payload.buf.buf).clone(),
+                payload.buf.offset + payload.filled,
+                left,
+            ));
+            room = room.min(BEHIND_PAYLOAD_BYTES);
+        } else if room == 0 {
+            // The protocol asks for more than a message can have.
+            self.kill();
+            return None;
+        }
+        pieces.push(Piece::new(self.inbox.clone(), self.end as u32, room as u32));
+        self.receiving = true;
+        Some(pieces)
+    }
+
+    /// The peer does not take what we send, so we take nothing more of it.
+    fn choked(&self) -> bool {
+        self.outbox.bytes() > UNSENT_MAX
+    }
+
+    /// A receive is back.
+    pub fn received(&mut self, result: i32, around: &mut Surroundings<'_>) {
+        self.receiving = false;
+        if self.dead() {
+            return;
+        }
+        match result {
+            count if count > 0 => self.took(count as usize, around),
+            0 => self.state = State::Finishing,
+            again if matches!(-again, libc::EAGAIN | libc::EINTR) => {}
+            _ => self.kill(),
+        }
+    }
+
+    fn took(&mut self, count: usize, around: &mut Surroundings<'_>) {
+        self.progress = around.now;
+        let due = self
+            .payload
+            .as_ref()
+            .map_or(0, |payload| (payload.buf.bytes - payload.filled) as usize);
+        let into_payload = count.min(due);
+        self.end += count - into_payload;
+        if into_payload > 0 {
+            self.add_payload(into_payload as u32, around);
+        }
+        self.offer(around);
+    }
+
+    // ----------------------------------------------------------------------------------------------------- sending
+
+    /// What to send, if something waits and nothing is on its way.
+    pub fn next_send(&mut self) -> Option<Vec<Piece>> {
+        if self.sending || self.dead() || !self.outbox.has_waiting() {
+            return None;
+        }
+        self.sending = true;
+        Some(self.outbox.launch())
+    }
+
+    /// A send is back: what to send next of the same batch.
+    pub fn sent(
+        &mut self,
+        result: i32,
+        pieces: Vec<Piece>,
+        release: &mut Vec<BufRef>,
+        around: &mut Surroundings<'_>,
+    ) -> Option<Vec<Piece>> {
+        self.sending = false;
+        let count = match result {
+            _ if self.dead() => return None,
+            count if count >= 0 => count as u64,
+            again if matches!(-again, libc::EAGAIN | libc::EINTR) => 0,
+            _ => {
+                self.kill();
+                return None;
+            }
+        };
+        if count > 0 {
+            self.progress = around.now;
+        }
+        let more = self.outbox.sent(count, pieces, release);
+        self.sending = more.is_some();
+        self.offer_if(Then::Hold, around);
+        more
+    }
+
+    // -------------------------------------------------------------------------------------------------------- ends
+
+    /// Whether everything is answered and sent, when that was all that was left to do.
+    pub fn finish_if_done(&mut self) {
+        if self.state == State::Finishing && self.in_flight == 0 && self.outbox.bytes() == 0 {
+            self.kill();
+        }
+    }
+
+    /// Kills it when its peer kept us waiting for too long.
+    pub fn check_patience(&mut self, now: Nanos) {
+        let waits_for_peer = match self.state {
+            State::Open(Then::Hold | Then::Memory) => self.sending,
+            State::Open(_) | State::Finishing => self.sending || self.receiving,
+            State::Dead => return,
+        };
+        if !waits_for_peer {
+            self.progress = now;
+            return;
+        }
+        let patience = if self.sending {
+            Some(SEND_PATIENCE)
+        } else {
+            self.protocol.patience()
+        };
+        if patience.is_some_and(|limit| now.since(self.progress) > limit) {
+            self.kill();
+        }
+    }
+}
+
+/// A connection's view of the shell during a call.
+struct Live<'a, 'b> {
+    outbox: &'a mut Outbox,
+    in_flight: &'a mut u32,
+    around: &'a mut Surroundings<'b>,
+}
+
+impl Link for Live<'_, '_> {
+    fn exports(&self) -> usize {
+        self.around.catalogue.exports()
+    }
+
+    fn export(&self, index: usize) -> Option<Export> {
+        self.around.catalogue.export(index)
+    }
+
+    fn map(&self, export: usize, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent> {
+        self.around.catalogue.map(export, offset, bytes, max)
+    }
+
+    fn buffer(&mut self, bytes: u32) -> Option<BufRef> {
+        if self.around.memory_reserved {
+            return None;
+        }
+        self.around.users.allocate(bytes, self.around.number)
+    }
+
+    fn release(&mut self, buf: BufRef) {
+        self.around.users.release(buf);
+    }
+
+    fn full(&self) -> bool {
+        *self.in_flight >= IN_FLIGHT_MAX || self.outbox.small_bytes() > UNSENT_SMALL_MAX
+    }
+
+    fn submit(&mut self, ask: Ask) {
+        *self.in_flight += 1;
+        self.around.asks.push(ask);
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.outbox.push(bytes);
+    }
+
+    fn send_buffer(&mut self, buf: BufRef) {
+        let piece = Piece::new(
+            self.around.users.memory(buf.buf).clone(),
+            buf.offset,
+            buf.bytes,
+        );
+        self.outbox.push_buffer(buf, piece);
+    }
+}

@@ -1,0 +1,210 @@
+//! Where connections come from: sockets that listen, sockets handed over, and standard input and output.
+
+use crate::backend::Stream;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// First descriptor that systemd hands over.
+const SYSTEMD_FIRST: RawFd = 3;
+
+/// A socket that listens.
+pub struct Listener {
+    fd: OwnedFd,
+    /// Removed at the end.
+    path: Option<PathBuf>,
+}
+
+impl Listener {
+    /// Listens on a Unix socket. A socket file that nobody listens on any more is replaced.
+    pub fn unix(path: &Path) -> io::Result<Listener> {
+        remove_stale(path)?;
+        let listener = UnixListener::bind(path)?;
+        Ok(Listener {
+            fd: listener.into(),
+            path: Some(path.to_path_buf()),
+        })
+    }
+
+    pub fn tcp(address: SocketAddr) -> io::Result<Listener> {
+        Ok(Listener {
+            fd: TcpListener::bind(address)?.into(),
+            path: None,
+        })
+    }
+
+    /// A socket that already listens.
+    pub fn inherited(fd: OwnedFd) -> Listener {
+        Listener { fd, path: None }
+    }
+
+    /// The sockets that systemd opened for this process, if it did. To be called once, early in `main`.
+    pub fn systemd() -> Vec<Listener> {
+        let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
+        if number("LISTEN_PID") != Some(std::process::id()) {
+            return Vec::new();
+        }
+        let count = number("LISTEN_FDS").unwrap_or(0).min(16) as RawFd;
+        (SYSTEMD_FIRST..SYSTEMD_FIRST + count)
+            .filter_map(systemd_socket)
+            .collect()
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// The address of a TCP listener, with the port that the kernel chose.
+    pub fn address(&self) -> Option<SocketAddr> {
+        let copy = TcpListener::from(self.fd.try_clone().ok()?);
+        copy.local_addr().ok()
+    }
+}
+
+fn systemd_socket(fd: RawFd) -> Option<Listener> {
+    // SAFETY: no pointers are passed; fails on a descriptor that is not open.
+    let open = unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } == 0;
+    // SAFETY: open, and by systemd's protocol ours alone.
+    open.then(|| Listener::inherited(unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            // Somebody may have removed it already.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn remove_stale(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(found) if !found.file_type().is_socket() => Err(io::Error::new(
+            ErrorKind::AlreadyExists,
+            "exists and is not a socket",
+        )),
+        Ok(_) => match UnixStream::connect(path) {
+            Ok(_) => Err(io::Error::new(
+                ErrorKind::AddrInUse,
+                "somebody listens on this socket",
+            )),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
+            Err(error) => Err(error),
+        },
+    }
+}
+
+/// Both directions of one connection.
+pub struct Wire {
+    pub(crate) input: Stream,
+    pub(crate) output: Stream,
+    /// Kept open for as long as the connection lives.
+    _fds: Vec<OwnedFd>,
+}
+
+impl Wire {
+    /// A connected socket.
+    pub fn socket(fd: OwnedFd) -> Wire {
+        let stream = Stream {
+            fd: fd.as_raw_fd(),
+            socket: true,
+        };
+        send_at_once(&fd);
+        Wire {
+            input: stream,
+            output: stream,
+            _fds: vec![fd],
+        }
+    }
+
+    /// Standard input and output, each a socket or a pipe.
+    pub fn stdio() -> io::Result<Wire> {
+        let input = duplicate(libc::STDIN_FILENO)?;
+        let output = duplicate(libc::STDOUT_FILENO)?;
+        let stream = |fd: &OwnedFd| Stream {
+            fd: fd.as_raw_fd(),
+            socket: is_socket(fd),
+        };
+        Ok(Wire {
+            input: stream(&input),
+            output: stream(&output),
+            _fds: vec![input, output],
+        })
+    }
+
+    /// Ends both directions, so that operations in flight come back.
+    pub(crate) fn shut(&self) {
+        for stream in [self.input, self.output] {
+            if stream.socket {
+                // SAFETY: no pointers are passed; an end already shut is no matter.
+                let _ = unsafe { libc::shutdown(stream.fd, libc::SHUT_RDWR) };
+            }
+        }
+    }
+}
+
+fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers are passed.
+    let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+    if copy < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: just made, owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+fn is_socket(fd: &OwnedFd) -> bool {
+    let mut kind: libc::c_int = 0;
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: both pointers are to variables of the lengths told.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_TYPE,
+            (&raw mut kind).cast(),
+            &raw mut length,
+        )
+    };
+    result == 0
+}
+
+/// Replies are sent whole, so waiting for more to send (Nagle) would only delay them. No effect on Unix sockets.
+fn send_at_once(fd: &OwnedFd) {
+    let one: libc::c_int = 1;
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the option's value is an int of the length told.
+    let _ = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NODELAY,
+            (&raw const one).cast(),
+            length,
+        )
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+        let path = std::env::temp_dir().join(format!("restripe-listen-{}", std::process::id()));
+        drop(UnixListener::bind(&path).expect("a socket"));
+        let listener = Listener::unix(&path).expect("nobody listened");
+        assert!(Listener::unix(&path).is_err_and(|error| error.kind() == ErrorKind::AddrInUse));
+        drop(listener);
+        assert!(!path.exists());
+        fs::write(&path, b"precious").expect("a file");
+        assert!(Listener::unix(&path).is_err() && path.exists());
+        fs::remove_file(&path).expect("ours");
+    }
+}

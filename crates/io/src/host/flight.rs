@@ -1,0 +1,298 @@
+//! One device operation on its way through a file or block device, however many kernel operations that takes.
+
+use crate::backend::{Op, VECTORS_MAX};
+use crate::member::file::{FileDevice, Plan, error_of};
+use crate::memory::{Handles, Memory, Piece, advance};
+use restripe_array::{BufRef, DeviceIo, IoError, IoOp, SECTOR_BYTES, SMALL_BYTES, Segment};
+
+/// Zeros written by one kernel operation, when a device knows no better.
+const ZEROS_AT_ONCE: u64 = 4 << 20;
+/// The block of zeros that such writes repeat.
+pub const ZERO_BLOCK_BYTES: u32 = 1 << 20;
+
+/// Memory that operations borrow: zeros, bounce pages for metadata, and emptied lists.
+pub struct Scratch {
+    zeros: Memory,
+    pages: Vec<Memory>,
+    lists: Vec<Vec<Piece>>,
+}
+
+impl Scratch {
+    pub fn new() -> Scratch {
+        Scratch {
+            zeros: Memory::new(ZERO_BLOCK_BYTES as usize),
+            pages: Vec::new(),
+            lists: Vec::new(),
+        }
+    }
+
+    fn page(&mut self) -> Memory {
+        self.pages
+            .pop()
+            .unwrap_or_else(|| Memory::new(SMALL_BYTES as usize))
+    }
+
+    fn list(&mut self) -> Vec<Piece> {
+        self.lists.pop().unwrap_or_default()
+    }
+
+    /// Takes a list back for reuse.
+    pub fn keep(&mut self, mut list: Vec<Piece>) {
+        list.clear();
+        self.lists.push(list);
+    }
+
+    fn push_zeros(&self, mut bytes: u64, pieces: &mut Vec<Piece>) {
+        while bytes > 0 {
+            let now = bytes.min(u64::from(ZERO_BLOCK_BYTES));
+            pieces.push(Piece::new(self.zeros.clone(), 0, now as u32));
+            bytes -= now;
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Moving data from or to the segments.
+    Transfer,
+    /// A flush, zero or trim that is one kernel operation.
+    Plain,
+    /// Zeroing by writing.
+    Zeros,
+    /// Making a zeroing durable.
+    Sync,
+}
+
+pub struct Flight {
+    pub io: Box<DeviceIo>,
+    stage: Stage,
+    /// Next byte on the device, and bytes to go.
+    at: u64,
+    left: u64,
+    /// What did not fit into one kernel operation.
+    rest: Vec<Piece>,
+    /// Aligned stand-ins for metadata pages, by segment.
+    bounces: Vec<(usize, Memory)>,
+    /// Parts whose handle was backed anew while this read was in flight, with the memory that the read fills.
+    pub redirects: Vec<(BufRef, Memory)>,
+    /// Given up on: its late data goes nowhere.
+    pub detached: bool,
+}
+
+/// What comes of a step.
+pub enum Progress {
+    Submit(Op),
+    Done(Result<(), IoError>),
+}
+
+impl Flight {
+    pub fn new(io: Box<DeviceIo>) -> Flight {
+        let (at, left) = (io.at * SECTOR_BYTES, io.sectors * SECTOR_BYTES);
+        let stage = if matches!(io.op, IoOp::Read | IoOp::Write) {
+            Stage::Transfer
+        } else {
+            Stage::Plain
+        };
+        Flight {
+            io,
+            stage,
+            at,
+            left,
+            rest: Vec::new(),
+            bounces: Vec::new(),
+            redirects: Vec::new(),
+            detached: false,
+        }
+    }
+
+    /// The first kernel operation.
+    pub fn start(
+        &mut self,
+        device: &FileDevice,
+        handles: &Handles<'_>,
+        scratch: &mut Scratch,
+    ) -> Progress {
+        match self.stage {
+            Stage::Transfer => {
+                let pieces = self.gather(handles, scratch);
+                self.transfer(device, pieces)
+            }
+            _ => self.plan(device, scratch),
+        }
+    }
+
+    /// The memory of the segments, in order; metadata pages by way of aligned ones.
+    pub fn gather(&mut self, handles: &Handles<'_>, scratch: &mut Scratch) -> Vec<Piece> {
+        let mut pieces = scratch.list();
+        for (index, segment) in self.io.segments.iter().enumerate() {
+            match segment {
+                Segment::Buf(part) => pieces.push(handles.piece(*part)),
+                Segment::Zero(bytes) => scratch.push_zeros(u64::from(*bytes), &mut pieces),
+                Segment::Page(page) => {
+                    let memory = scratch.page();
+                    if self.io.op == IoOp::Write {
+                        memory.fill(0, &page[..]);
+                    }
+                    pieces.push(Piece::new(memory.clone(), 0, SMALL_BYTES));
+                    self.bounces.push((index, memory));
+                }
+            }
+        }
+        pieces
+    }
+
+    fn transfer(&mut self, device: &FileDevice, mut pieces: Vec<Piece>) -> Progress {
+        if pieces.len() > VECTORS_MAX {
+            let mut rest = pieces.split_off(VECTORS_MAX);
+            rest.append(&mut self.rest);
+            self.rest = rest;
+        }
+        let (fd, at) = (device.fd(), self.at);
+        Progress::Submit(match self.io.op {
+            IoOp::Read => Op::Read { fd, at, pieces },
+            _ => Op::Write {
+                fd,
+                at,
+                pieces,
+                durable: self.io.durable,
+            },
+        })
+    }
+
+    fn plan(&mut self, device: &FileDevice, scratch: &mut Scratch) -> Progress {
+        if self.left == 0 && self.io.op != IoOp::Flush {
+            return Progress::Done(Ok(()));
+        }
+        match device.plan(self.io.op, self.at, self.left) {
+            Plan::Submit(op) => Progress::Submit(op),
+            Plan::Unsupported => Progress::Done(Err(IoError::Unsupported)),
+            Plan::WriteZeros => {
+                self.stage = Stage::Zeros;
+                self.write_zeros(device, scratch.list(), scratch)
+            }
+        }
+    }
+
+    fn write_zeros(
+        &self,
+        device: &FileDevice,
+        mut pieces: Vec<Piece>,
+        scratch: &Scratch,
+    ) -> Progress {
+        pieces.clear();
+        scratch.push_zeros(self.left.min(ZEROS_AT_ONCE), &mut pieces);
+        Progress::Submit(Op::Write {
+            fd: device.fd(),
+            at: self.at,
+            pieces,
+            durable: self.io.durable,
+        })
+    }
+
+    /// What follows from a kernel operation's result.
+    pub fn go_on(
+        &mut self,
+        device: &mut FileDevice,
+        result: i32,
+        pieces: Vec<Piece>,
+        scratch: &mut Scratch,
+    ) -> Progress {
+        if result < 0 {
+            return self.failed(device, result, pieces, scratch);
+        }
+        match self.stage {
+            Stage::Transfer | Stage::Zeros => self.moved(device, result as u64, pieces, scratch),
+            Stage::Plain => {
+                scratch.keep(pieces);
+                self.sync_if_durable(device)
+            }
+            Stage::Sync => Progress::Done(Ok(())),
+        }
+    }
+
+    fn failed(
+        &mut self,
+        device: &mut FileDevice,
+        result: i32,
+        pieces: Vec<Piece>,
+        scratch: &mut Scratch,
+    ) -> Progress {
+        let again = matches!(-result, libc::EINTR | libc::EAGAIN);
+        match self.stage {
+            Stage::Transfer if again => self.transfer(device, pieces),
+            Stage::Zeros if again => self.write_zeros(device, pieces, scratch),
+            Stage::Plain if again => self.plan(device, scratch),
+            Stage::Plain if self.io.op == IoOp::Zero && device.zero_refused(result) => {
+                self.plan(device, scratch)
+            }
+            _ => {
+                scratch.keep(pieces);
+                Progress::Done(Err(error_of(result)))
+            }
+        }
+    }
+
+    /// So many bytes are through; the rest follows in another operation.
+    fn moved(
+        &mut self,
+        device: &FileDevice,
+        bytes: u64,
+        mut pieces: Vec<Piece>,
+        scratch: &mut Scratch,
+    ) -> Progress {
+        assert!(
+            bytes <= self.left,
+            "the kernel moves no more than it was given"
+        );
+        self.at += bytes;
+        self.left -= bytes;
+        if self.left == 0 {
+            scratch.keep(pieces);
+            return Progress::Done(Ok(()));
+        }
+        if bytes == 0 {
+            // The end of a file that was cut short: what lies behind cannot be read, and a write would have grown it.
+            scratch.keep(pieces);
+            return Progress::Done(Err(IoError::Media));
+        }
+        if self.stage == Stage::Zeros {
+            return self.write_zeros(device, pieces, scratch);
+        }
+        advance(&mut pieces, bytes);
+        pieces.append(&mut self.rest);
+        self.transfer(device, pieces)
+    }
+
+    fn sync_if_durable(&mut self, device: &FileDevice) -> Progress {
+        if self.io.durable && self.io.op != IoOp::Flush {
+            self.stage = Stage::Sync;
+            return Progress::Submit(Op::Sync { fd: device.fd() });
+        }
+        Progress::Done(Ok(()))
+    }
+
+    /// Brings a read's data to where the engine expects it, and gives the operation back.
+    pub fn land(
+        mut self,
+        result: Result<(), IoError>,
+        handles: &Handles<'_>,
+        scratch: &mut Scratch,
+    ) -> Box<DeviceIo> {
+        let arrived = self.io.op == IoOp::Read && result.is_ok();
+        for (index, memory) in self.bounces.drain(..) {
+            if let Segment::Page(page) = &mut self.io.segments[index]
+                && arrived
+            {
+                page.copy_from_slice(memory.slice(0, SMALL_BYTES as usize));
+            }
+            scratch.pages.push(memory);
+        }
+        if arrived && !self.detached {
+            for (part, memory) in &self.redirects {
+                let bytes = memory.slice(part.offset as usize, part.bytes as usize);
+                handles.memory(part.buf).fill(part.offset as usize, bytes);
+            }
+        }
+        self.io
+    }
+}

@@ -1,0 +1,310 @@
+//! Members that are files or block devices: opening, probing, and the kernel operations behind each of the engine's.
+//!
+//! Zeroing goes down a ladder until a rung holds, and remembers it:
+//!
+//! | rung | files | block devices |
+//! |---|---|---|
+//! | `Punch` | fallocate PUNCH_HOLE | BLKZEROOUT |
+//! | `Range` | fallocate ZERO_RANGE | (none) |
+//! | `Write` | writes of zeros | writes of zeros |
+
+use super::{OpenFailure, OpenOptions};
+use crate::backend::{Erase, Op};
+use restripe_array::{IoError, IoOp, MemberInfo, SECTOR_BYTES};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// ioctl numbers that libc does not name: `_IO(0x12, 104)` and `_IOR(0x12, 114, size_t)`.
+const BLKSSZGET: libc::c_ulong = 0x1268;
+const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
+
+/// How a range is made zero.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rung {
+    Punch,
+    Range,
+    Write,
+}
+
+pub struct FileDevice {
+    file: File,
+    block_device: bool,
+    zero: Rung,
+}
+
+/// What to do for an operation without data.
+#[derive(Debug)]
+pub enum Plan {
+    Submit(Op),
+    /// Write zeros over the range.
+    WriteZeros,
+    Unsupported,
+}
+
+impl FileDevice {
+    pub fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    /// The kernel operation for a flush, zero or trim of a byte range.
+    pub fn plan(&self, op: IoOp, at: u64, bytes: u64) -> Plan {
+        match op {
+            IoOp::Flush => Plan::Submit(Op::Sync { fd: self.fd() }),
+            IoOp::Zero => self.plan_zero(at, bytes),
+            IoOp::Trim if self.block_device => Plan::Submit(self.erase(Erase::Discard, at, bytes)),
+            IoOp::Trim => Plan::Submit(self.allocate(libc::FALLOC_FL_PUNCH_HOLE, at, bytes)),
+            IoOp::Read | IoOp::Write => Plan::Unsupported,
+        }
+    }
+
+    fn plan_zero(&self, at: u64, bytes: u64) -> Plan {
+        match self.zero {
+            Rung::Write => Plan::WriteZeros,
+            _ if self.block_device => Plan::Submit(self.erase(Erase::ZeroOut, at, bytes)),
+            Rung::Punch => Plan::Submit(self.allocate(libc::FALLOC_FL_PUNCH_HOLE, at, bytes)),
+            Rung::Range => Plan::Submit(self.allocate(libc::FALLOC_FL_ZERO_RANGE, at, bytes)),
+        }
+    }
+
+    fn allocate(&self, mode: i32, at: u64, bytes: u64) -> Op {
+        Op::Allocate {
+            fd: self.fd(),
+            mode: mode | libc::FALLOC_FL_KEEP_SIZE,
+            at,
+            bytes,
+        }
+    }
+
+    fn erase(&self, how: Erase, at: u64, bytes: u64) -> Op {
+        Op::Erase {
+            fd: self.fd(),
+            how,
+            at,
+            bytes,
+        }
+    }
+
+    /// A rung of the ladder broke under a zeroing. Whether there is another to try.
+    pub fn zero_refused(&mut self, result: i32) -> bool {
+        let refused = matches!(
+            -result,
+            libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL | libc::ENOTTY | libc::EPERM
+        );
+        if !refused || self.zero == Rung::Write {
+            return false;
+        }
+        self.zero = if self.zero == Rung::Punch && !self.block_device {
+            Rung::Range
+        } else {
+            Rung::Write
+        };
+        true
+    }
+}
+
+/// What a negative result means to the engine.
+pub fn error_of(result: i32) -> IoError {
+    match -result {
+        libc::EIO | libc::EILSEQ | libc::ENODATA | libc::EREMOTEIO => IoError::Media,
+        libc::ENODEV | libc::ENXIO | libc::ESHUTDOWN | libc::EBADF | libc::ENOMEDIUM => {
+            IoError::Gone
+        }
+        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => IoError::NoSpace,
+        libc::EOPNOTSUPP | libc::ENOSYS | libc::ENOTTY => IoError::Unsupported,
+        errno => IoError::Other(errno),
+    }
+}
+
+// -------------------------------------------------------------------------------------------------------- opening
+
+pub fn open(path: &Path, options: OpenOptions) -> Result<(FileDevice, MemberInfo), OpenFailure> {
+    let kind = fs::metadata(path).map_err(OpenFailure::Io)?.file_type();
+    let block_device = kind.is_block_device();
+    if !block_device && !kind.is_file() {
+        return Err(OpenFailure::Kind);
+    }
+    let file = open_exclusive(path, block_device, options)?;
+    let mut device = FileDevice {
+        file,
+        block_device,
+        zero: Rung::Punch,
+    };
+    let info = if block_device {
+        probe_device(&device)?
+    } else {
+        probe_file(&mut device, options)?
+    };
+    Ok((device, info))
+}
+
+/// Direct if wanted and possible; locked either way. A block device is claimed from the kernel, a file by a lock that
+/// every restripe respects.
+fn open_exclusive(
+    path: &Path,
+    block_device: bool,
+    options: OpenOptions,
+) -> Result<File, OpenFailure> {
+    let exclusive = if block_device { libc::O_EXCL } else { 0 };
+    let flags = exclusive | if options.direct { libc::O_DIRECT } else { 0 };
+    let attempt = |flags| {
+        fs::OpenOptions::new()
+            .read(true)
+            .write(!options.read_only)
+            .custom_flags(flags)
+            .open(path)
+    };
+    let opened = match attempt(flags) {
+        // File systems without direct I/O say so at open.
+        Err(error) if options.direct && error.raw_os_error() == Some(libc::EINVAL) => {
+            attempt(exclusive)
+        }
+        other => other,
+    };
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        Some(libc::EBUSY) => OpenFailure::InUse,
+        _ => OpenFailure::Io(error),
+    })?;
+    if !block_device {
+        lock(&file)?;
+    }
+    Ok(file)
+}
+
+fn lock(file: &File) -> Result<(), OpenFailure> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(fs::TryLockError::WouldBlock) => Err(OpenFailure::InUse),
+        Err(fs::TryLockError::Error(error)) => Err(OpenFailure::Io(error)),
+    }
+}
+
+fn probe_file(device: &mut FileDevice, options: OpenOptions) -> Result<MemberInfo, OpenFailure> {
+    let bytes = device.file.metadata().map_err(OpenFailure::Io)?.len();
+    let punches = !options.read_only && punches_holes(&device.file, bytes);
+    if !punches {
+        device.zero = Rung::Range;
+    }
+    let info = MemberInfo {
+        sectors: bytes / SECTOR_BYTES,
+        logical_block: checked_block(options.file_block)?,
+        trim_zeroes: punches,
+        fast_zero: punches,
+    };
+    Ok(info)
+}
+
+/// Asks for a hole behind the end of the file, which changes nothing and tells whether holes are possible.
+fn punches_holes(file: &File, size: u64) -> bool {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    let behind = size.next_multiple_of(4096) as i64;
+    // SAFETY: no pointers are passed.
+    unsafe { libc::fallocate(file.as_raw_fd(), mode, behind, 4096) == 0 }
+}
+
+fn probe_device(device: &FileDevice) -> Result<MemberInfo, OpenFailure> {
+    let (mut bytes, mut block) = (0u64, 0i32);
+    // SAFETY: the request writes a 64-bit number.
+    let size = unsafe { libc::ioctl(device.fd(), BLKGETSIZE64 as _, &raw mut bytes) };
+    // SAFETY: the request writes an int.
+    let sector = unsafe { libc::ioctl(device.fd(), BLKSSZGET as _, &raw mut block) };
+    if size < 0 || sector < 0 {
+        return Err(OpenFailure::Io(io::Error::last_os_error()));
+    }
+    Ok(MemberInfo {
+        sectors: bytes / SECTOR_BYTES,
+        logical_block: checked_block(block as u32)?,
+        // A discard's outcome is the device's choice, so we never rely on it.
+        trim_zeroes: false,
+        fast_zero: zeroes_fast(&device.file),
+    })
+}
+
+fn checked_block(bytes: u32) -> Result<u32, OpenFailure> {
+    match bytes {
+        512 | 4096 => Ok(bytes),
+        other => Err(OpenFailure::LogicalBlock(other)),
+    }
+}
+
+/// Whether the kernel has a command for zeroing this device; for a partition its disk is asked.
+fn zeroes_fast(file: &File) -> bool {
+    let Ok(metadata) = file.metadata() else {
+        return false;
+    };
+    let (major, minor) = (libc::major(metadata.rdev()), libc::minor(metadata.rdev()));
+    let limit = |folder: &str| {
+        fs::read_to_string(format!(
+            "/sys/dev/block/{major}:{minor}/{folder}/write_zeroes_max_bytes"
+        ))
+    };
+    let text = limit("queue")
+        .or_else(|_| limit("../queue"))
+        .unwrap_or_default();
+    text.trim().parse::<u64>().is_ok_and(|bytes| bytes > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn temporary(name: &str) -> std::path::PathBuf {
+        let path =
+            std::env::temp_dir().join(format!("restripe-file-{}-{name}", std::process::id()));
+        let file = File::create(&path).expect("a temporary file");
+        file.set_len(1 << 20).expect("room");
+        path
+    }
+
+    #[test]
+    fn a_file_is_probed_and_held_exclusively() {
+        let path = temporary("exclusive");
+        let (device, info) = open(&path, OpenOptions::default()).expect("it opens");
+        assert_eq!((info.sectors, info.logical_block), (2048, 512));
+        assert!(matches!(
+            open(&path, OpenOptions::default()),
+            Err(OpenFailure::InUse)
+        ));
+        drop(device);
+        assert!(open(&path, OpenOptions::default()).is_ok());
+        fs::remove_file(&path).expect("ours");
+    }
+
+    #[test]
+    fn folders_and_strange_blocks_are_refused() {
+        assert!(matches!(
+            open(&std::env::temp_dir(), OpenOptions::default()),
+            Err(OpenFailure::Kind)
+        ));
+        let path = temporary("block");
+        let options = OpenOptions {
+            file_block: 1024,
+            ..OpenOptions::default()
+        };
+        assert!(matches!(
+            open(&path, options),
+            Err(OpenFailure::LogicalBlock(1024))
+        ));
+        fs::remove_file(&path).expect("ours");
+    }
+
+    #[test]
+    fn zeroing_climbs_down_the_ladder_and_ends_at_writing() {
+        let path = temporary("ladder");
+        let (mut device, _) = open(&path, OpenOptions::default()).expect("it opens");
+        device.zero = Rung::Punch;
+        assert!(device.zero_refused(-libc::EOPNOTSUPP));
+        assert_eq!(device.zero, Rung::Range);
+        assert!(device.zero_refused(-libc::EOPNOTSUPP));
+        assert!(matches!(device.plan(IoOp::Zero, 0, 4096), Plan::WriteZeros));
+        assert!(!device.zero_refused(-libc::EOPNOTSUPP));
+        device.zero = Rung::Punch;
+        assert!(
+            !device.zero_refused(-libc::EIO),
+            "a media error is no refusal"
+        );
+        fs::remove_file(&path).expect("ours");
+    }
+}

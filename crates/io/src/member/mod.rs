@@ -1,0 +1,197 @@
+//! Devices: how they are named, opened and probed. What an operation of the engine means on each kind is in the
+//! modules below; [`crate::host`] drives them.
+
+pub mod file;
+pub mod nbd;
+pub mod ram;
+
+use crate::nbd_wire::uri::{NbdUri, UriError};
+use restripe_array::MemberInfo;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Where a member's bytes are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MemberSource {
+    /// A file or a block device.
+    Path(PathBuf),
+    /// Memory of this process: for tests and measurements.
+    Ram { bytes: u64 },
+    /// An export of an NBD server.
+    Nbd(NbdUri),
+}
+
+impl MemberSource {
+    /// `ram:SIZE`, an NBD URI, or a path.
+    pub fn parse(text: &str) -> Result<MemberSource, OpenError> {
+        let fail = |why| OpenError {
+            member: text.to_owned(),
+            why,
+        };
+        if let Some(size) = text.strip_prefix("ram:") {
+            let bytes = parse_size(size).ok_or_else(|| fail(OpenFailure::Size))?;
+            return Ok(MemberSource::Ram { bytes });
+        }
+        if NbdUri::looks_like(text) {
+            return NbdUri::parse(text)
+                .map(MemberSource::Nbd)
+                .map_err(|error| fail(OpenFailure::Uri(error)));
+        }
+        Ok(MemberSource::Path(PathBuf::from(text)))
+    }
+}
+
+/// A number with an optional K, M, G or T: powers of 1024.
+fn parse_size(text: &str) -> Option<u64> {
+    let shift = match text.bytes().last()?.to_ascii_uppercase() {
+        b'K' => 10,
+        b'M' => 20,
+        b'G' => 30,
+        b'T' => 40,
+        _ => 0,
+    };
+    let digits = if shift == 0 {
+        text
+    } else {
+        &text[..text.len() - 1]
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenOptions {
+    /// Bypass the page cache where the file system allows it.
+    pub direct: bool,
+    pub read_only: bool,
+    /// The logical block to report for a file; devices know their own.
+    pub file_block: u32,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions {
+            direct: true,
+            read_only: false,
+            file_block: 512,
+        }
+    }
+}
+
+/// An open device, not yet driven by anyone. May be opened on one thread and used on another.
+pub struct OpenMember {
+    /// As the user named it.
+    pub name: String,
+    pub info: MemberInfo,
+    pub device: Device,
+}
+
+pub enum Device {
+    File(file::FileDevice),
+    Ram(ram::RamDevice),
+    Nbd(Box<nbd::NbdDevice>),
+}
+
+/// Which member could not be opened, and why.
+#[derive(Debug)]
+pub struct OpenError {
+    pub member: String,
+    pub why: OpenFailure,
+}
+
+#[derive(Debug)]
+pub enum OpenFailure {
+    Io(io::Error),
+    /// Neither a file nor a block device.
+    Kind,
+    /// Somebody else has it open: another daemon, a mount.
+    InUse,
+    /// `ram:` without a size that makes sense.
+    Size,
+    /// Its logical block is neither 512 nor 4096.
+    LogicalBlock(u32),
+    Uri(UriError),
+    /// A remote export refused or broke the conversation.
+    Remote(String),
+    /// A remote export that takes no writes.
+    ReadOnly,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.member)?;
+        match &self.why {
+            OpenFailure::Io(error) => write!(f, "cannot be opened: {error}"),
+            OpenFailure::Kind => f.write_str("is neither a file nor a block device"),
+            OpenFailure::InUse => f.write_str("is in use (by another restripe, or mounted)"),
+            OpenFailure::Size => f.write_str("needs a size, as in ram:64M"),
+            OpenFailure::LogicalBlock(bytes) => {
+                write!(f, "has logical blocks of {bytes} bytes, not 512 or 4096")
+            }
+            OpenFailure::Uri(error) => write!(f, "{error}"),
+            OpenFailure::Remote(what) => write!(f, "the NBD server: {what}"),
+            OpenFailure::ReadOnly => f.write_str("the NBD export is read-only"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// Opens one member, exclusively. Blocks (a remote export for a few seconds at most).
+pub fn open(name: &str, options: OpenOptions) -> Result<OpenMember, OpenError> {
+    let fail = |why| OpenError {
+        member: name.to_owned(),
+        why,
+    };
+    let source = MemberSource::parse(name)?;
+    let (device, info) = match &source {
+        MemberSource::Path(path) => {
+            let (device, info) = file::open(path, options).map_err(fail)?;
+            (Device::File(device), info)
+        }
+        MemberSource::Ram { bytes } => {
+            let (device, info) = ram::open(*bytes).map_err(fail)?;
+            (Device::Ram(device), info)
+        }
+        MemberSource::Nbd(uri) => {
+            let (device, info) = nbd::open(uri, options).map_err(fail)?;
+            (Device::Nbd(Box::new(device)), info)
+        }
+    };
+    Ok(OpenMember {
+        name: name.to_owned(),
+        info,
+        device,
+    })
+}
+
+/// Opens members in the order given: their index is their [`restripe_array::Member`] number.
+pub fn open_members(names: &[String], options: OpenOptions) -> Result<Vec<OpenMember>, OpenError> {
+    names.iter().map(|name| open(name, options)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_what_kind_of_member_is_meant() {
+        let ram = |bytes| MemberSource::Ram { bytes };
+        assert_eq!(
+            MemberSource::parse("ram:64M").expect("a size"),
+            ram(64 << 20)
+        );
+        assert_eq!(MemberSource::parse("ram:512").expect("a size"), ram(512));
+        assert!(
+            MemberSource::parse("ram:").is_err() && MemberSource::parse("ram:16777216T").is_err()
+        );
+        assert_eq!(
+            MemberSource::parse("/dev/sda").expect("a path"),
+            MemberSource::Path("/dev/sda".into())
+        );
+        assert!(matches!(
+            MemberSource::parse("nbd://localhost/x"),
+            Ok(MemberSource::Nbd(_))
+        ));
+    }
+}

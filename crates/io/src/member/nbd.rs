@@ -1,0 +1,582 @@
+//! Members that are exports of an NBD server: opened with blocking calls, then driven by the reactor.
+//!
+//! ```text
+//! start(job)        the job's first request goes to the outbox
+//! next_send/next_receive -> the backend -> completed -> the job's next request, or the job is done
+//! ```
+//!
+//! A job is one device operation. It becomes as many requests, one after the other, as the server's limits ask for, and
+//! a flush behind it where the server cannot make a write durable by itself. A connection that breaks ends every job
+//! with [`IoError::Gone`], and every later one: what a broken server has written nobody knows.
+
+use super::{OpenFailure, OpenOptions};
+use crate::backend::Stream;
+use crate::front::listen::Wire;
+use crate::front::outbox::Outbox;
+use crate::memory::{Memory, Piece, advance};
+use crate::nbd_wire::client::{
+    Client, ClientError, ClientEvent, ClientRequest, ExportInfo, MESSAGE_BYTES_MAX, Replies,
+};
+use crate::nbd_wire::uri::{Endpoint, NbdUri};
+use crate::nbd_wire::{Command, Errno, command_flags};
+use crate::slab::Slab;
+use restripe_array::{DeviceIo, IoError, IoOp, MemberInfo, SECTOR_BYTES};
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// Most bytes of one request without payload, so that a length fits the wire and a server is not held up for long.
+const BARE_BYTES_MAX: u64 = 256 << 20;
+const INBOX_BYTES: usize = 4 * MESSAGE_BYTES_MAX;
+/// Received behind a payload: enough for many reply headers.
+const BEHIND_PAYLOAD_BYTES: usize = 4096;
+/// Zeros written at once to a server that cannot zero.
+const ZERO_BYTES: usize = 1 << 20;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Data,
+    /// Zeroing by writing.
+    Zeros,
+    /// The flush that makes it durable.
+    Flush,
+}
+
+/// A device operation on its way.
+struct Job {
+    /// The host's name for it.
+    flight: u32,
+    op: IoOp,
+    durable: bool,
+    stage: Stage,
+    at: u64,
+    left: u64,
+    /// Bytes that the request in flight covers.
+    now: u32,
+    /// Memory of what is left.
+    pieces: Vec<Piece>,
+}
+
+/// A read's payload that is being received: where it goes.
+struct Filling {
+    pieces: Vec<Piece>,
+    left: u64,
+}
+
+pub struct NbdDevice {
+    wire: Wire,
+    client: Client,
+    info: ExportInfo,
+    jobs: Slab<Job>,
+    outbox: Outbox,
+    header: Vec<u8>,
+    inbox: Memory,
+    start: usize,
+    end: usize,
+    filling: Option<Filling>,
+    receiving: bool,
+    sending: bool,
+    broken: bool,
+    zeros: Memory,
+    done: Vec<(u32, Result<(), IoError>)>,
+}
+
+// -------------------------------------------------------------------------------------------------------- opening
+
+/// Connects, and agrees on the export.
+pub fn open(uri: &NbdUri, options: OpenOptions) -> Result<(NbdDevice, MemberInfo), OpenFailure> {
+    match &uri.endpoint {
+        Endpoint::Unix(path) => {
+            let stream = UnixStream::connect(path).map_err(OpenFailure::Io)?;
+            converse(stream.into(), &uri.export, options)
+        }
+        Endpoint::Tcp { host, port } => {
+            let stream = connect_tcp(host, *port).map_err(OpenFailure::Io)?;
+            converse(stream.into(), &uri.export, options)
+        }
+    }
+}
+
+/// Goes through the handshake with a server that may stall, and makes a device of what follows.
+fn converse(
+    socket: OwnedFd,
+    export: &str,
+    options: OpenOptions,
+) -> Result<(NbdDevice, MemberInfo), OpenFailure> {
+    // The calls that matter here do not care which family a stream socket is of.
+    let stream = UnixStream::from(socket);
+    let patience = |time| {
+        stream
+            .set_read_timeout(time)
+            .and_then(|()| stream.set_write_timeout(time))
+    };
+    patience(Some(CONNECT_PATIENCE)).map_err(OpenFailure::Io)?;
+    let agreed = agree(&stream, export)?;
+    patience(None).map_err(OpenFailure::Io)?;
+    finish(stream.into(), agreed, options)
+}
+
+fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Goes through the handshake. Gives back the client and what of the received bytes is left over.
+fn agree(stream: &UnixStream, export: &str) -> Result<(Client, Vec<u8>), OpenFailure> {
+    let remote = |error: ClientError| OpenFailure::Remote(error.to_string());
+    let (mut stream, mut client) = (stream, Client::new(export, Replies::Structured));
+    let (mut bytes, mut out, mut buffer) = (Vec::new(), Vec::new(), [0; 4096]);
+    loop {
+        let step = client.received(&bytes, &mut out).map_err(remote)?;
+        bytes.drain(..step.consumed);
+        stream.write_all(&out).map_err(OpenFailure::Io)?;
+        out.clear();
+        match step.event {
+            ClientEvent::Ready => return Ok((client, bytes)),
+            ClientEvent::More if step.consumed > 0 && !bytes.is_empty() => {}
+            ClientEvent::More => match stream.read(&mut buffer).map_err(OpenFailure::Io)? {
+                0 => {
+                    return Err(OpenFailure::Remote(
+                        "hung up during the handshake".to_owned(),
+                    ));
+                }
+                count => bytes.extend_from_slice(&buffer[..count]),
+            },
+            _ => {
+                return Err(OpenFailure::Remote(
+                    "answered before it was asked".to_owned(),
+                ));
+            }
+        }
+    }
+}
+
+fn finish(
+    socket: OwnedFd,
+    (client, rest): (Client, Vec<u8>),
+    options: OpenOptions,
+) -> Result<(NbdDevice, MemberInfo), OpenFailure> {
+    let info = *client
+        .info()
+        .ok_or_else(|| OpenFailure::Remote("told nothing of its export".to_owned()))?;
+    if info.read_only() && !options.read_only {
+        return Err(OpenFailure::ReadOnly);
+    }
+    let logical_block = match info.block_minimum {
+        0..=512 => 512,
+        513..=4096 => 4096,
+        more => return Err(OpenFailure::LogicalBlock(more)),
+    };
+    let member = MemberInfo {
+        sectors: info.size_bytes / SECTOR_BYTES,
+        logical_block,
+        // The protocol leaves open what a trimmed range reads as.
+        trim_zeroes: false,
+        fast_zero: info.takes(Command::WriteZeroes) && info.zeroes_fast(),
+    };
+    let device = NbdDevice::new(Wire::socket(socket), client, info, &rest);
+    Ok((device, member))
+}
+
+// --------------------------------------------------------------------------------------------------------- driving
+
+impl NbdDevice {
+    fn new(wire: Wire, client: Client, info: ExportInfo, rest: &[u8]) -> NbdDevice {
+        let inbox = Memory::new(INBOX_BYTES);
+        inbox.fill(0, rest);
+        NbdDevice {
+            wire,
+            client,
+            info,
+            jobs: Slab::default(),
+            outbox: Outbox::default(),
+            header: Vec::new(),
+            inbox,
+            start: 0,
+            end: rest.len(),
+            filling: None,
+            receiving: false,
+            sending: false,
+            broken: false,
+            zeros: Memory::new(ZERO_BYTES),
+            done: Vec::new(),
+        }
+    }
+
+    pub fn broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Nothing of it is with the kernel.
+    pub fn idle(&self) -> bool {
+        !self.receiving && !self.sending
+    }
+
+    /// Ends the connection; what is in flight comes back.
+    pub fn hang_up(&mut self) {
+        self.give_up();
+    }
+
+    pub fn input(&self) -> Stream {
+        self.wire.input
+    }
+
+    pub fn output(&self) -> Stream {
+        self.wire.output
+    }
+
+    /// Takes a device operation in; `pieces` is its memory.
+    pub fn start(&mut self, flight: u32, io: &DeviceIo, pieces: Vec<Piece>) {
+        if self.broken {
+            self.done.push((flight, Err(IoError::Gone)));
+            return;
+        }
+        let (at, left) = (io.at * SECTOR_BYTES, io.sectors * SECTOR_BYTES);
+        let stage = if io.op == IoOp::Flush {
+            Stage::Flush
+        } else {
+            Stage::Data
+        };
+        let job = Job {
+            flight,
+            op: io.op,
+            durable: io.durable,
+            stage,
+            at,
+            left,
+            now: 0,
+            pieces,
+        };
+        let index = self.jobs.insert(job);
+        self.next_request(index);
+    }
+
+    /// Operations that are done since the last call.
+    pub fn take_done(&mut self, into: &mut Vec<(u32, Result<(), IoError>)>) {
+        into.append(&mut self.done);
+    }
+
+    fn end_job(&mut self, index: u32, result: Result<(), IoError>) {
+        if let Some(job) = self.jobs.remove(index) {
+            self.done.push((job.flight, result));
+        }
+    }
+
+    /// Makes the request for the next part of a job, or ends it.
+    fn next_request(&mut self, index: u32) {
+        let Some(job) = self.jobs.get_mut(index) else {
+            return;
+        };
+        if job.left == 0 && job.stage != Stage::Flush {
+            let flush = job.durable && job.op != IoOp::Read && !self.info.forces_unit_access();
+            if !flush {
+                return self.end_job(index, Ok(()));
+            }
+            job.stage = Stage::Flush;
+        }
+        let Some(command) = choose(job, &self.info) else {
+            // A server without a flush keeps nothing back; one that cannot do the rest says so.
+            let outcome = if job.stage == Stage::Flush {
+                Ok(())
+            } else {
+                Err(IoError::Unsupported)
+            };
+            return self.end_job(index, outcome);
+        };
+        self.submit(index, command);
+    }
+
+    fn submit(&mut self, index: u32, command: Command) {
+        let Some(job) = self.jobs.get_mut(index) else {
+            return;
+        };
+        let payload = matches!(command, Command::Read | Command::Write);
+        let most = match job.stage {
+            Stage::Zeros => ZERO_BYTES as u64,
+            _ if payload => {
+                u64::from(self.info.payload_maximum)
+                    / SECTOR_BYTES.max(u64::from(self.info.block_minimum))
+                    * SECTOR_BYTES.max(u64::from(self.info.block_minimum))
+            }
+            _ => BARE_BYTES_MAX,
+        };
+        let (offset, bytes) = if command == Command::Flush {
+            (0, 0)
+        } else {
+            (job.at, job.left.min(most) as u32)
+        };
+        job.now = bytes;
+        let fua = job.durable
+            && job.op != IoOp::Read
+            && command != Command::Flush
+            && self.info.forces_unit_access();
+        let flags = if fua { command_flags::FUA } else { 0 };
+        self.header.clear();
+        let request = ClientRequest {
+            tag: u64::from(index),
+            command,
+            offset,
+            bytes,
+            flags,
+        };
+        if let Err(error) = self.client.request(request, &mut self.header) {
+            return self.end_job(index, Err(error));
+        }
+        self.outbox.push(&self.header);
+        if command == Command::Write {
+            let pieces = match job.stage {
+                Stage::Zeros => vec![Piece::new(self.zeros.clone(), 0, bytes)],
+                _ => cut(&job.pieces, 0, bytes),
+            };
+            pieces
+                .into_iter()
+                .for_each(|piece| self.outbox.push_piece(piece));
+        }
+    }
+
+    // --------------------------------------------------------------------------------------------------- the wire
+
+    pub fn next_send(&mut self) -> Option<Vec<Piece>> {
+        if self.sending || self.broken || !self.outbox.has_waiting() {
+            return None;
+        }
+        self.sending = true;
+        Some(self.outbox.launch())
+    }
+
+    /// Receives whenever something is owed to us; an idle server that hangs up shows at the next request.
+    pub fn next_receive(&mut self) -> Option<Vec<Piece>> {
+        if self.receiving || self.broken {
+            return None;
+        }
+        let mut pieces = Vec::with_capacity(2);
+        let mut room = INBOX_BYTES - self.end;
+        if let Some(filling) = &self.filling {
+            pieces.extend(
+                filling
+                    .pieces
+                    .iter()
+                    .take(crate::backend::VECTORS_MAX - 1)
+                    .cloned(),
+            );
+            room = if filling.pieces.len() < crate::backend::VECTORS_MAX {
+                room.min(BEHIND_PAYLOAD_BYTES)
+            } else {
+                0
+            };
+        }
+        if room > 0 {
+            pieces.push(Piece::new(self.inbox.clone(), self.end as u32, room as u32));
+        }
+        self.receiving = true;
+        Some(pieces)
+    }
+
+    /// A send is back: what to send next of the same batch.
+    pub fn sent(&mut self, result: i32, pieces: Vec<Piece>) -> Option<Vec<Piece>> {
+        self.sending = false;
+        let again = matches!(-result, libc::EAGAIN | libc::EINTR);
+        if self.broken || (result < 0 && !again) {
+            self.give_up();
+            return None;
+        }
+        let more = self
+            .outbox
+            .sent(result.max(0) as u64, pieces, &mut Vec::new());
+        self.sending = more.is_some();
+        more
+    }
+
+    /// A receive is back.
+    pub fn received(&mut self, result: i32) {
+        self.receiving = false;
+        let again = matches!(-result, libc::EAGAIN | libc::EINTR);
+        if self.broken || again {
+            return;
+        }
+        if result <= 0 {
+            return self.give_up();
+        }
+        let mut count = result as u64;
+        if let Some(filling) = &mut self.filling {
+            let filled = count.min(filling.left);
+            filling.left -= filled;
+            count -= filled;
+            advance(&mut filling.pieces, filled);
+        }
+        self.end += count as usize;
+        self.filled_if_whole();
+        self.read_inbox();
+    }
+
+    fn filled_if_whole(&mut self) {
+        if self
+            .filling
+            .as_ref()
+            .is_some_and(|filling| filling.left == 0)
+        {
+            self.filling = None;
+            self.client.filled();
+        }
+    }
+
+    fn read_inbox(&mut self) {
+        while self.filling.is_none() && !self.broken {
+            let bytes = self.inbox.slice(self.start, self.end - self.start);
+            let step = match self.client.received(bytes, &mut self.header) {
+                Ok(step) => step,
+                Err(_) => return self.give_up(),
+            };
+            self.start += step.consumed;
+            match step.event {
+                ClientEvent::More if step.consumed == 0 || self.start == self.end => break,
+                ClientEvent::More | ClientEvent::Ready => {}
+                ClientEvent::Payload { tag, offset, bytes } => self.fill(tag as u32, offset, bytes),
+                ClientEvent::Zeroes { tag, offset, bytes } => self.clear(tag as u32, offset, bytes),
+                ClientEvent::Reply { tag, result } => self.answered(tag as u32, result),
+            }
+        }
+        self.compact();
+    }
+
+    fn compact(&mut self) {
+        let rest = self.end - self.start;
+        if self.start > 0 && (rest == 0 || self.start > INBOX_BYTES / 2) {
+            self.inbox.fill(0, self.inbox.slice(self.start, rest));
+            (self.start, self.end) = (0, rest);
+        }
+    }
+
+    /// Directs the next received bytes into a read's memory, beginning with what already came.
+    fn fill(&mut self, index: u32, offset: u32, bytes: u32) {
+        let Some(job) = self.jobs.get(index) else {
+            return self.give_up();
+        };
+        let mut filling = Filling {
+            pieces: cut(&job.pieces, offset, bytes),
+            left: u64::from(bytes),
+        };
+        let here = filling.left.min((self.end - self.start) as u64);
+        let mut at = self.start;
+        for piece in cut(&filling.pieces, 0, here as u32) {
+            piece.memory.fill(
+                piece.offset as usize,
+                self.inbox.slice(at, piece.bytes as usize),
+            );
+            at += piece.bytes as usize;
+        }
+        self.start = at;
+        filling.left -= here;
+        advance(&mut filling.pieces, here);
+        self.filling = Some(filling);
+        self.filled_if_whole();
+    }
+
+    fn clear(&mut self, index: u32, offset: u32, bytes: u32) {
+        let Some(job) = self.jobs.get(index) else {
+            return self.give_up();
+        };
+        for piece in cut(&job.pieces, offset, bytes) {
+            piece
+                .memory
+                .clear(piece.offset as usize, piece.bytes as usize);
+        }
+    }
+
+    fn answered(&mut self, index: u32, result: Result<(), Errno>) {
+        let Some(job) = self.jobs.get_mut(index) else {
+            return self.give_up();
+        };
+        match result {
+            Err(Errno::NotSupported) if job.op == IoOp::Zero && job.stage == Stage::Data => {
+                job.stage = Stage::Zeros;
+                self.next_request(index);
+            }
+            Err(errno) => self.end_job(index, Err(errno.io_error())),
+            Ok(()) if job.stage == Stage::Flush => self.end_job(index, Ok(())),
+            Ok(()) => {
+                job.at += u64::from(job.now);
+                job.left -= u64::from(job.now);
+                advance(&mut job.pieces, u64::from(job.now));
+                self.next_request(index);
+            }
+        }
+    }
+
+    /// The connection is of no more use: everything in flight has failed.
+    fn give_up(&mut self) {
+        if self.broken {
+            return;
+        }
+        self.broken = true;
+        self.wire.shut();
+        self.filling = None;
+        let jobs: Vec<u32> = self.jobs.iter().map(|(index, _)| index).collect();
+        jobs.into_iter()
+            .for_each(|index| self.end_job(index, Err(IoError::Gone)));
+    }
+}
+
+/// The command for a job's next request; `None` when the server does not take it.
+fn choose(job: &mut Job, info: &ExportInfo) -> Option<Command> {
+    let command = match (job.stage, job.op) {
+        (Stage::Flush, _) => Command::Flush,
+        (Stage::Zeros, _) | (_, IoOp::Write) => Command::Write,
+        (_, IoOp::Read) => Command::Read,
+        (_, IoOp::Trim) => Command::Trim,
+        (_, IoOp::Zero) if info.takes(Command::WriteZeroes) => Command::WriteZeroes,
+        (_, IoOp::Zero) => {
+            job.stage = Stage::Zeros;
+            Command::Write
+        }
+        (_, IoOp::Flush) => Command::Flush,
+    };
+    info.takes(command).then_some(command)
+}
+
+/// The part of a list of pieces that starts `offset` bytes in.
+fn cut(pieces: &[Piece], offset: u32, bytes: u32) -> Vec<Piece> {
+    let (mut skip, mut left, mut part) = (offset, bytes, Vec::new());
+    for piece in pieces {
+        if left == 0 {
+            break;
+        }
+        if skip >= piece.bytes {
+            skip -= piece.bytes;
+            continue;
+        }
+        let now = left.min(piece.bytes - skip);
+        part.push(Piece::new(piece.memory.clone(), piece.offset + skip, now));
+        skip = 0;
+        left -= now;
+    }
+    part
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_takes_the_middle_of_several_pieces() {
+        let memory = Memory::new(100);
+        let pieces: Vec<Piece> = (0..4)
+            .map(|i| Piece::new(memory.clone(), i * 10, 10))
+            .collect();
+        let spans: Vec<_> = cut(&pieces, 15, 12)
+            .iter()
+            .map(|piece| (piece.offset, piece.bytes))
+            .collect();
+        assert_eq!(spans, [(15, 5), (20, 7)]);
+        assert!(cut(&pieces, 0, 0).is_empty());
+    }
+}

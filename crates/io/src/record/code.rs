@@ -1,0 +1,622 @@
+//! The record's encoding: events as they are stored, actions as they are summed, and back.
+
+use restripe_array::{
+    Action, BufRef, Class, Command, Compute, ComputeOp, Config, DeviceIo, Event, Guilty, IoError,
+    IoOp, Limits, Member, MemberInfo, Nanos, Page, Pool, Request, RequestOp, RequestTag, Segment,
+    StartMode, Tag, Verdict,
+};
+use std::io::Write as _;
+
+/// The bytes that a list of actions is compared by.
+pub fn encode_actions(actions: &[Action], into: &mut Vec<u8>) {
+    let mut writer = Writer {
+        bytes: std::mem::take(into),
+    };
+    actions.iter().for_each(|action| writer.action(action));
+    *into = writer.bytes;
+}
+
+/// Bytes being put together.
+#[derive(Default)]
+pub struct Writer {
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn byte(&mut self, byte: u8) {
+        self.bytes.push(byte);
+    }
+
+    pub fn number(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.byte(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.byte(value as u8);
+    }
+
+    fn small(&mut self, value: u32) {
+        self.number(u64::from(value));
+    }
+
+    fn flag(&mut self, value: bool) {
+        self.byte(u8::from(value));
+    }
+
+    pub fn config(&mut self, config: &Config) {
+        self.number(config.members.len() as u64);
+        config
+            .members
+            .iter()
+            .for_each(|info| self.member_info(info));
+        let limits = config.limits;
+        for bound in [
+            limits.pool.small,
+            limits.pool.large,
+            limits.requests,
+            limits.slices,
+            limits.ios,
+        ] {
+            self.small(bound);
+        }
+        self.number(config.io_timeout.0);
+    }
+
+    fn member_info(&mut self, info: &MemberInfo) {
+        self.number(info.sectors);
+        self.small(info.logical_block);
+        self.flag(info.trim_zeroes);
+        self.flag(info.fast_zero);
+    }
+
+    pub fn event(&mut self, event: &Event) {
+        match event {
+            Event::Request(request) => {
+                self.byte(0);
+                self.request(request);
+            }
+            Event::Device(io, result) => {
+                self.byte(1);
+                self.small(io.tag.0);
+                self.device_result(io, *result);
+            }
+            Event::Compute(compute, verdict) => {
+                self.byte(2);
+                self.small(compute.tag.0);
+                self.verdict(*verdict);
+            }
+            Event::Timer => self.byte(3),
+            Event::Arrived(info) => {
+                self.byte(4);
+                self.member_info(info);
+            }
+            Event::Departed(member) => {
+                self.byte(5);
+                self.small(u32::from(member.0));
+            }
+            Event::Command(tag, command) => {
+                self.byte(6);
+                self.number(tag.0);
+                self.command(*command);
+            }
+            Event::Turn => self.byte(7),
+        }
+    }
+
+    fn request(&mut self, request: &Request) {
+        self.number(request.tag.0);
+        self.byte(request_op(request.op));
+        self.number(request.offset);
+        self.number(request.bytes);
+        self.part(request.buf);
+        self.flag(request.fua);
+    }
+
+    fn part(&mut self, part: BufRef) {
+        self.small(part.buf.0);
+        self.small(part.offset);
+        self.small(part.bytes);
+    }
+
+    fn device_result(&mut self, io: &DeviceIo, result: Result<(), IoError>) {
+        match result {
+            Ok(()) => self.byte(0),
+            Err(IoError::Media) => self.byte(1),
+            Err(IoError::Gone) => self.byte(2),
+            Err(IoError::NoSpace) => self.byte(3),
+            Err(IoError::Unsupported) => self.byte(4),
+            Err(IoError::Other(errno)) => {
+                self.byte(5);
+                self.raw(&errno.to_le_bytes());
+            }
+        }
+        if io.op == IoOp::Read && result.is_ok() {
+            pages(&io.segments).for_each(|page| self.raw(&page[..]));
+        }
+    }
+
+    fn verdict(&mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Done => self.byte(0),
+            Verdict::Checksum(sum) => {
+                self.byte(1);
+                self.small(sum);
+            }
+            Verdict::Equal => self.byte(2),
+            Verdict::Differ => self.byte(3),
+            Verdict::Guilty(Guilty::P) => self.byte(4),
+            Verdict::Guilty(Guilty::Q) => self.byte(5),
+            Verdict::Guilty(Guilty::Data { exponent }) => self.raw(&[6, exponent]),
+            Verdict::Ambiguous => self.byte(7),
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Start(mode) => {
+                let bits = u8::from(mode.from_minority)
+                    | u8::from(mode.accept_loss) << 1
+                    | u8::from(mode.read_only) << 2;
+                self.raw(&[0, bits]);
+            }
+            Command::Stop => self.byte(1),
+            Command::Fail(member) => self.member_command(2, member),
+            Command::Remove(member) => self.member_command(3, member),
+            Command::Add(member) => self.member_command(4, member),
+            Command::Replace { old, new } => {
+                self.member_command(5, old);
+                self.small(u32::from(new.0));
+            }
+            Command::Scrub { repair } => self.raw(&[6, u8::from(repair)]),
+            Command::Pause(pause) => self.raw(&[7, u8::from(pause)]),
+            Command::Cancel => self.byte(8),
+            Command::Rate { min, max } => {
+                self.byte(9);
+                self.number(min);
+                self.number(max);
+            }
+        }
+    }
+
+    fn member_command(&mut self, code: u8, member: Member) {
+        self.byte(code);
+        self.small(u32::from(member.0));
+    }
+
+    /// Actions are only compared, never read back, so what is seldom takes its debug form.
+    pub fn action(&mut self, action: &Action) {
+        match action {
+            Action::Device(io) => {
+                self.byte(0);
+                self.device(io);
+            }
+            Action::Compute(compute) => {
+                self.byte(1);
+                self.compute(compute);
+            }
+            Action::Detach(tag) => {
+                self.byte(2);
+                self.small(tag.0);
+            }
+            Action::Wake(time) => {
+                self.byte(3);
+                self.number(time.0);
+            }
+            Action::Reply(..) | Action::CommandReply(..) | Action::Fact(_) => {
+                self.byte(4);
+                write!(self.bytes, "{action:?}").expect("memory takes all bytes");
+            }
+        }
+    }
+
+    fn device(&mut self, io: &DeviceIo) {
+        self.small(io.tag.0);
+        self.small(u32::from(io.member.0));
+        self.raw(&[io_op(io.op), class(io.class), u8::from(io.durable)]);
+        self.number(io.at);
+        self.number(io.sectors);
+        for segment in &io.segments {
+            match segment {
+                // What a page holds before it is read means nothing.
+                Segment::Page(page) if io.op == IoOp::Write => {
+                    self.byte(0);
+                    self.raw(&page[..]);
+                }
+                Segment::Page(_) => self.byte(1),
+                Segment::Buf(part) => {
+                    self.byte(2);
+                    self.part(*part);
+                }
+                Segment::Zero(bytes) => {
+                    self.byte(3);
+                    self.small(*bytes);
+                }
+            }
+        }
+    }
+
+    fn compute(&mut self, compute: &Compute) {
+        self.small(compute.tag.0);
+        self.byte(match compute.op {
+            ComputeOp::Linear => 0,
+            ComputeOp::Checksum => 1,
+            ComputeOp::Compare => 2,
+            ComputeOp::Locate => 3,
+        });
+        self.number(compute.sources.len() as u64);
+        compute.sources.iter().for_each(|part| self.part(*part));
+        for output in &compute.outputs {
+            self.part(output.target);
+            self.raw(&output.coefficients);
+        }
+    }
+}
+
+fn io_op(op: IoOp) -> u8 {
+    match op {
+        IoOp::Read => 0,
+        IoOp::Write => 1,
+        IoOp::Flush => 2,
+        IoOp::Zero => 3,
+        IoOp::Trim => 4,
+    }
+}
+
+fn class(class: Class) -> u8 {
+    match class {
+        Class::User => 0,
+        Class::Parity => 1,
+        Class::Task => 2,
+        Class::Metadata => 3,
+    }
+}
+
+fn request_op(op: RequestOp) -> u8 {
+    match op {
+        RequestOp::Read => 0,
+        RequestOp::Write => 1,
+        RequestOp::Flush => 2,
+        RequestOp::Trim => 3,
+        RequestOp::WriteZeroes { fast: false } => 4,
+        RequestOp::WriteZeroes { fast: true } => 5,
+    }
+}
+
+fn pages(segments: &[Segment]) -> impl Iterator<Item = &Page> {
+    segments.iter().filter_map(|segment| match segment {
+        Segment::Page(page) => Some(page),
+        Segment::Buf(_) | Segment::Zero(_) => None,
+    })
+}
+
+// -------------------------------------------------------------------------------------------------------- reading
+
+/// Why bytes could not be read: `End` may be the end of a run that was killed, `Bad` never is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    End,
+    Bad,
+}
+
+/// Bytes being taken apart.
+#[derive(Clone)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+type Taken<T> = Result<T, Stop>;
+
+/// An event as it is stored: operations by their tags.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Stored {
+    Plain(Event),
+    /// Whether the pages are here depends on the operation, so they are read when it is known.
+    Device(Tag, Result<(), IoError>),
+    Compute(Tag, Verdict),
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { rest: bytes }
+    }
+
+    pub fn at_end(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub fn raw(&mut self, count: usize) -> Taken<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(Stop::End)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    pub fn word(&mut self) -> Taken<u32> {
+        let bytes = self.raw(4)?;
+        Ok(u32::from_le_bytes(
+            bytes.try_into().expect("4 bytes were taken"),
+        ))
+    }
+
+    fn byte(&mut self) -> Taken<u8> {
+        Ok(self.raw(1)?[0])
+    }
+
+    pub fn number(&mut self) -> Taken<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f).checked_shl(shift).ok_or(Stop::Bad)?;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(Stop::Bad)
+    }
+
+    fn small(&mut self) -> Taken<u32> {
+        u32::try_from(self.number()?).map_err(|_| Stop::Bad)
+    }
+
+    fn flag(&mut self) -> Taken<bool> {
+        match self.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Stop::Bad),
+        }
+    }
+
+    fn member(&mut self) -> Taken<Member> {
+        u16::try_from(self.number()?)
+            .map(Member)
+            .map_err(|_| Stop::Bad)
+    }
+
+    pub fn config(&mut self) -> Taken<Config> {
+        let count = self.number()?;
+        let members = (0..count.min(1 << 16))
+            .map(|_| self.member_info())
+            .collect::<Taken<Vec<_>>>()?;
+        let pool = Pool {
+            small: self.small()?,
+            large: self.small()?,
+        };
+        let limits = Limits {
+            pool,
+            requests: self.small()?,
+            slices: self.small()?,
+            ios: self.small()?,
+        };
+        Ok(Config {
+            members,
+            limits,
+            io_timeout: Nanos(self.number()?),
+        })
+    }
+
+    fn member_info(&mut self) -> Taken<MemberInfo> {
+        Ok(MemberInfo {
+            sectors: self.number()?,
+            logical_block: self.small()?,
+            trim_zeroes: self.flag()?,
+            fast_zero: self.flag()?,
+        })
+    }
+
+    pub fn event(&mut self) -> Taken<Stored> {
+        let plain = match self.byte()? {
+            0 => Event::Request(self.request()?),
+            1 => return Ok(Stored::Device(Tag(self.small()?), self.device_result()?)),
+            2 => return Ok(Stored::Compute(Tag(self.small()?), self.verdict()?)),
+            3 => Event::Timer,
+            4 => Event::Arrived(self.member_info()?),
+            5 => Event::Departed(self.member()?),
+            6 => Event::Command(restripe_array::CommandTag(self.number()?), self.command()?),
+            7 => Event::Turn,
+            _ => return Err(Stop::Bad),
+        };
+        Ok(Stored::Plain(plain))
+    }
+
+    fn request(&mut self) -> Taken<Request> {
+        Ok(Request {
+            tag: RequestTag(self.number()?),
+            op: self.request_op()?,
+            offset: self.number()?,
+            bytes: self.number()?,
+            buf: BufRef::new(
+                restripe_array::Buf(self.small()?),
+                self.small()?,
+                self.small()?,
+            ),
+            fua: self.flag()?,
+        })
+    }
+
+    fn request_op(&mut self) -> Taken<RequestOp> {
+        Ok(match self.byte()? {
+            0 => RequestOp::Read,
+            1 => RequestOp::Write,
+            2 => RequestOp::Flush,
+            3 => RequestOp::Trim,
+            4 => RequestOp::WriteZeroes { fast: false },
+            5 => RequestOp::WriteZeroes { fast: true },
+            _ => return Err(Stop::Bad),
+        })
+    }
+
+    fn device_result(&mut self) -> Taken<Result<(), IoError>> {
+        Ok(match self.byte()? {
+            0 => Ok(()),
+            1 => Err(IoError::Media),
+            2 => Err(IoError::Gone),
+            3 => Err(IoError::NoSpace),
+            4 => Err(IoError::Unsupported),
+            5 => Err(IoError::Other(self.word()? as i32)),
+            _ => return Err(Stop::Bad),
+        })
+    }
+
+    fn verdict(&mut self) -> Taken<Verdict> {
+        Ok(match self.byte()? {
+            0 => Verdict::Done,
+            1 => Verdict::Checksum(self.small()?),
+            2 => Verdict::Equal,
+            3 => Verdict::Differ,
+            4 => Verdict::Guilty(Guilty::P),
+            5 => Verdict::Guilty(Guilty::Q),
+            6 => Verdict::Guilty(Guilty::Data {
+                exponent: self.byte()?,
+            }),
+            7 => Verdict::Ambiguous,
+            _ => return Err(Stop::Bad),
+        })
+    }
+
+    fn command(&mut self) -> Taken<Command> {
+        Ok(match self.byte()? {
+            0 => {
+                let bits = self.byte()?;
+                Command::Start(StartMode {
+                    from_minority: bits & 1 != 0,
+                    accept_loss: bits & 2 != 0,
+                    read_only: bits & 4 != 0,
+                })
+            }
+            1 => Command::Stop,
+            2 => Command::Fail(self.member()?),
+            3 => Command::Remove(self.member()?),
+            4 => Command::Add(self.member()?),
+            5 => Command::Replace {
+                old: self.member()?,
+                new: self.member()?,
+            },
+            6 => Command::Scrub {
+                repair: self.flag()?,
+            },
+            7 => Command::Pause(self.flag()?),
+            8 => Command::Cancel,
+            9 => Command::Rate {
+                min: self.number()?,
+                max: self.number()?,
+            },
+            _ => return Err(Stop::Bad),
+        })
+    }
+
+    /// Fills the pages of a read.
+    pub fn pages(&mut self, io: &mut DeviceIo) -> Taken<()> {
+        for segment in &mut io.segments {
+            if let Segment::Page(page) = segment {
+                let bytes = self.raw(page.len())?;
+                page.copy_from_slice(bytes);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use restripe_array::{Buf, CommandTag, zeroed_page};
+
+    fn request() -> Request {
+        let op = RequestOp::WriteZeroes { fast: true };
+        let buf = BufRef::new(Buf(Buf::USER + 3), 512, 4096);
+        Request {
+            tag: RequestTag(u64::MAX),
+            op,
+            offset: 1 << 40,
+            bytes: 4096,
+            buf,
+            fua: true,
+        }
+    }
+
+    #[test]
+    fn plain_events_come_back_as_they_were() {
+        let mode = StartMode {
+            from_minority: true,
+            accept_loss: false,
+            read_only: true,
+        };
+        let info = MemberInfo {
+            sectors: 12345,
+            logical_block: 4096,
+            trim_zeroes: true,
+            fast_zero: false,
+        };
+        let commands = [
+            Command::Start(mode),
+            Command::Stop,
+            Command::Fail(Member(3)),
+            Command::Replace {
+                old: Member(1),
+                new: Member(900),
+            },
+            Command::Scrub { repair: true },
+            Command::Rate {
+                min: 0,
+                max: u64::MAX,
+            },
+        ];
+        let mut events = vec![
+            Event::Request(request()),
+            Event::Timer,
+            Event::Arrived(info),
+            Event::Departed(Member(7)),
+        ];
+        events.extend(commands.map(|command| Event::Command(CommandTag(9), command)));
+        events.push(Event::Turn);
+        let mut writer = Writer::default();
+        events.iter().for_each(|event| writer.event(event));
+        let mut reader = Reader::new(writer.bytes());
+        for event in events {
+            assert_eq!(reader.event(), Ok(Stored::Plain(event)));
+        }
+        assert_eq!(reader.event(), Err(Stop::End));
+    }
+
+    #[test]
+    fn a_read_brings_its_pages_along() {
+        let mut page = zeroed_page();
+        page[17] = 42;
+        let mut io = DeviceIo {
+            tag: Tag(5),
+            member: Member(0),
+            op: IoOp::Read,
+            at: 0,
+            sectors: 8,
+            segments: vec![Segment::Page(page)],
+            durable: false,
+            class: Class::Metadata,
+        };
+        let mut writer = Writer::default();
+        writer.event(&Event::Device(Box::new(io.clone()), Ok(())));
+        let mut reader = Reader::new(writer.bytes());
+        assert_eq!(reader.event(), Ok(Stored::Device(Tag(5), Ok(()))));
+        let before = io.clone();
+        io.segments = vec![Segment::Page(zeroed_page())];
+        reader.pages(&mut io).expect("they are there");
+        assert_eq!(io, before);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        assert_eq!(Reader::new(&[8]).event(), Err(Stop::Bad));
+        assert_eq!(Reader::new(&[0xff; 16]).number(), Err(Stop::Bad));
+        assert_eq!(Reader::new(&[0x80]).number(), Err(Stop::End));
+    }
+}

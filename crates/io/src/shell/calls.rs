@@ -1,0 +1,136 @@
+//! Calls from other threads, and the answers that engines owe them.
+
+use super::Shell;
+use crate::remote::{Call, MemberName};
+use crate::slab::Slab;
+use restripe_array::{Command, CommandError, CommandTag, Fact, Nanos};
+use std::sync::mpsc::Sender;
+
+enum Asker {
+    Thread(Sender<Result<(), CommandError>>),
+    /// The reactor itself, which is shutting down.
+    Shutdown,
+}
+
+/// How far the reactor's end has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Ending {
+    #[default]
+    No,
+    /// So many arrays have not yet stopped.
+    Stopping {
+        arrays: usize,
+    },
+    Now,
+}
+
+/// Who waits for what.
+#[derive(Default)]
+pub(super) struct Answers {
+    commands: Slab<Asker>,
+    facts: Vec<(usize, Sender<(Nanos, Fact)>)>,
+    ending: Ending,
+}
+
+impl Answers {
+    pub fn command(&mut self, tag: CommandTag, result: Result<(), CommandError>) {
+        let index = u32::try_from(tag.0).expect("tags are indexes of the list");
+        match self
+            .commands
+            .remove(index)
+            .expect("a command is answered once")
+        {
+            // Whoever asked may have gone; that is their affair.
+            Asker::Thread(reply) => {
+                let _ = reply.send(result);
+            }
+            Asker::Shutdown => self.one_stopped(),
+        }
+    }
+
+    fn one_stopped(&mut self) {
+        if let Ending::Stopping { arrays } = &mut self.ending {
+            *arrays -= 1;
+        }
+    }
+
+    pub fn fact(&mut self, array: usize, now: Nanos, fact: &Fact) {
+        self.facts
+            .retain(|(of, sink)| *of != array || sink.send((now, fact.clone())).is_ok());
+    }
+
+    pub fn stopping(&self) -> bool {
+        self.ending != Ending::No
+    }
+
+    pub fn ended(&self) -> bool {
+        matches!(self.ending, Ending::Now | Ending::Stopping { arrays: 0 })
+    }
+}
+
+impl Shell {
+    /// Answers that nobody waits for any more are dropped.
+    pub(super) fn call(&mut self, call: Call) {
+        match call {
+            Call::Status(array, reply) => {
+                let _ = reply.send(self.hosts.get(array).map(crate::host::Host::status));
+            }
+            Call::Names(array, reply) => {
+                let _ = reply.send(self.names(array));
+            }
+            Call::Command(array, command, reply) => self.command(array, command, reply),
+            Call::Arrive(array, member, reply) => {
+                let _ = reply.send(self.hosts.get_mut(array).map(|host| host.arrive(member)));
+            }
+            Call::Close(array, member) => {
+                if let Some(host) = self.hosts.get_mut(array) {
+                    host.close(member);
+                }
+            }
+            Call::Facts(array, sink) => self.answers.facts.push((array, sink)),
+            Call::Submit(request, reply) => self.submit_local(request, reply),
+            Call::Listen(listener, protocol) => self.listen(listener, protocol),
+            Call::Adopt(wire, protocol) => self.adopt(wire, &protocol),
+            Call::Connections(reply) => {
+                let _ = reply.send(self.connections.len());
+            }
+            Call::Shutdown => self.shut_down(),
+            Call::Abandon => self.answers.ending = Ending::Now,
+        }
+    }
+
+    fn names(&self, array: usize) -> Vec<MemberName> {
+        let Some(host) = self.hosts.get(array) else {
+            return Vec::new();
+        };
+        host.member_names()
+            .map(|(name, open)| MemberName {
+                name: name.to_owned(),
+                open,
+            })
+            .collect()
+    }
+
+    fn command(&mut self, array: usize, command: Command, reply: Sender<Result<(), CommandError>>) {
+        let Some(host) = self.hosts.get_mut(array) else {
+            let _ = reply.send(Err(CommandError::NoArray));
+            return;
+        };
+        let index = self.answers.commands.insert(Asker::Thread(reply));
+        host.command(CommandTag(u64::from(index)), command);
+    }
+
+    fn shut_down(&mut self) {
+        if self.answers.stopping() {
+            return;
+        }
+        self.close_listeners();
+        self.answers.ending = Ending::Stopping {
+            arrays: self.hosts.len(),
+        };
+        for host in &mut self.hosts {
+            let index = self.answers.commands.insert(Asker::Shutdown);
+            host.command(CommandTag(u64::from(index)), Command::Stop);
+        }
+    }
+}

@@ -1,0 +1,562 @@
+//! The reactor: one thread that owns the arrays, their members, their memory and the connections.
+//!
+//! A turn: take what the kernel gave back and what other threads ask for; tell the engines; carry out what they want
+//! until all are quiet; send and receive; sleep until the next completion, call or timer. The clock is read once a turn.
+
+mod calls;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+use crate::backend::{self, Backend, BackendChoice, Completion, Op};
+use crate::front::connection::{Catalogue, Connection, Surroundings};
+use crate::front::listen::{Listener, Wire};
+use crate::front::{Ask, Export};
+use crate::host::{Host, Outcome, World};
+use crate::member::OpenMember;
+use crate::memory::UserMemory;
+use crate::record::Recorder;
+use crate::remote::{Call, ProtocolMaker, Remote};
+use crate::slab::Slab;
+use crate::tokens::Owner;
+use calls::Answers;
+use requests::{LocalWait, Pending};
+use restripe_array::report::MapExtent;
+use restripe_array::{BufRef, Config, Limits, Nanos};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often peers are looked at for whether they still move.
+const PATIENCE_SCAN: Nanos = Nanos::from_secs(1);
+/// Connections at once; more are closed as they come.
+const CONNECTIONS_MAX: usize = 256;
+/// After running out of descriptors, accepting rests this long.
+const ACCEPT_REST: Nanos = Nanos::from_millis(100);
+/// Arrays of one reactor: what a token's owner can tell apart.
+const ARRAYS_MAX: usize = 255;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShellOptions {
+    pub backend: BackendChoice,
+    /// Bytes for users' requests, over all connections. At least one largest request.
+    pub memory: u64,
+}
+
+impl Default for ShellOptions {
+    fn default() -> ShellOptions {
+        ShellOptions {
+            backend: BackendChoice::Automatic,
+            memory: 256 << 20,
+        }
+    }
+}
+
+/// An array to host.
+pub struct ArraySpec {
+    pub members: Vec<OpenMember>,
+    pub limits: Limits,
+    /// A device operation that takes longer fails its member.
+    pub io_timeout: Nanos,
+    /// Where to record the run.
+    pub record: Option<PathBuf>,
+}
+
+struct Listening {
+    listener: Listener,
+    protocol: ProtocolMaker,
+    /// Accepting is paused until then.
+    rests_until: Option<Nanos>,
+}
+
+pub struct Shell {
+    backend: Box<dyn Backend>,
+    users: UserMemory,
+    hosts: Vec<Host>,
+    connections: Slab<Connection>,
+    listeners: Slab<Listening>,
+    pending: Slab<Pending>,
+    local_waiting: VecDeque<LocalWait>,
+    /// Connections that wait for memory, the first first.
+    starved: VecDeque<u32>,
+    /// Connections to look after at the end of the turn.
+    dirty: Vec<u32>,
+    asks: Vec<Ask>,
+    release: Vec<BufRef>,
+    done: Vec<Completion>,
+    answers: Answers,
+    remote: Remote,
+    calls: Receiver<Call>,
+    origin: Instant,
+    now: Nanos,
+    next_scan: Nanos,
+}
+
+/// A reactor on a thread of its own.
+pub struct Running {
+    pub remote: Remote,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Running {
+    /// Waits for the reactor's end.
+    pub fn join(self) -> io::Result<()> {
+        self.thread
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the reactor's thread panicked")))
+    }
+}
+
+impl Shell {
+    /// A reactor for this thread.
+    pub fn new(options: ShellOptions) -> io::Result<Shell> {
+        let backend = backend::open(options.backend)?;
+        let (sender, calls) = mpsc::channel();
+        let remote = Remote {
+            calls: sender,
+            waker: backend.waker(),
+        };
+        Ok(Shell {
+            backend,
+            users: UserMemory::new(options.memory),
+            hosts: Vec::new(),
+            connections: Slab::default(),
+            listeners: Slab::default(),
+            pending: Slab::default(),
+            local_waiting: VecDeque::new(),
+            starved: VecDeque::new(),
+            dirty: Vec::new(),
+            asks: Vec::new(),
+            release: Vec::new(),
+            done: Vec::new(),
+            answers: Answers::default(),
+            remote,
+            calls,
+            origin: Instant::now(),
+            now: Nanos::ZERO,
+            next_scan: Nanos::ZERO,
+        })
+    }
+
+    /// Runs a reactor on a new thread; `prepare` gives it its arrays there.
+    pub fn spawn(
+        options: ShellOptions,
+        prepare: impl FnOnce(&mut Shell) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<Running> {
+        let (sender, ready) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("reactor".to_owned())
+            .spawn(move || {
+                let prepared =
+                    Shell::new(options).and_then(|mut shell| prepare(&mut shell).map(|()| shell));
+                match prepared {
+                    Ok(mut shell) => {
+                        // If nobody waits for it, nobody can reach the reactor either, and it ends at once.
+                        let _ = sender.send(Ok(shell.remote()));
+                        drop(sender);
+                        shell.run()
+                    }
+                    Err(error) => {
+                        let _ = sender.send(Err(error));
+                        Ok(())
+                    }
+                }
+            })?;
+        let remote = ready
+            .recv()
+            .map_err(|_| io::Error::other("the reactor's thread panicked"))??;
+        Ok(Running { remote, thread })
+    }
+
+    pub fn remote(&self) -> Remote {
+        self.remote.clone()
+    }
+
+    pub fn backend_name(&self) -> &'static str {
+        self.backend.name()
+    }
+
+    /// Takes an array in and gives its index. It serves once it is told to start.
+    pub fn host(&mut self, spec: ArraySpec) -> io::Result<usize> {
+        let index = self.hosts.len();
+        if index >= ARRAYS_MAX {
+            return Err(io::Error::other("too many arrays for one reactor"));
+        }
+        let infos = spec.members.iter().map(|member| member.info).collect();
+        let config = Config {
+            members: infos,
+            limits: spec.limits,
+            io_timeout: spec.io_timeout,
+        };
+        let recorder = spec
+            .record
+            .map(|path| Recorder::create(&path, &config))
+            .transpose()?;
+        let mut host = Host::new(index as u8, spec.members, config);
+        if let Some(recorder) = recorder {
+            host.record(recorder);
+        }
+        self.hosts.push(host);
+        Ok(index)
+    }
+
+    /// Turns until told to shut down.
+    pub fn run(&mut self) -> io::Result<()> {
+        while !self.answers.ended() {
+            self.turn()?;
+            self.wait()?;
+        }
+        self.turn()?;
+        self.end()
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        let mut outcome = Ok(());
+        for host in &mut self.hosts {
+            outcome = outcome.and(host.end_recording().unwrap_or(Ok(())));
+        }
+        outcome
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        self.now = Nanos(self.origin.elapsed().as_nanos() as u64);
+        let mut done = std::mem::take(&mut self.done);
+        done.drain(..)
+            .for_each(|completion| self.completed(completion));
+        self.done = done;
+        while let Ok(call) = self.calls.try_recv() {
+            self.call(call);
+        }
+        self.settle();
+        self.tend();
+        Ok(())
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        let timeout = self
+            .next_time()
+            .map(|time| Duration::from_nanos(time.since(self.clock()).0));
+        self.backend.wait(timeout, &mut self.done)
+    }
+
+    fn clock(&self) -> Nanos {
+        Nanos(self.origin.elapsed().as_nanos() as u64)
+    }
+
+    /// When something is to be done even if nothing happens.
+    fn next_time(&self) -> Option<Nanos> {
+        let wakes = self.hosts.iter().filter_map(Host::wake);
+        let scan = (!self.connections.is_empty()).then_some(self.next_scan);
+        let rests = self
+            .listeners
+            .iter()
+            .filter_map(|(_, listening)| listening.rests_until);
+        wakes.chain(scan).chain(rests).min()
+    }
+
+    fn completed(&mut self, done: Completion) {
+        match Owner::of(done.token) {
+            Owner::Device { host, flight } => {
+                let mut world = World {
+                    backend: &mut *self.backend,
+                    users: &mut self.users,
+                };
+                self.hosts[usize::from(host)].completed(flight, done, &mut world);
+            }
+            Owner::Remote { host, member, sent } => {
+                let mut world = World {
+                    backend: &mut *self.backend,
+                    users: &mut self.users,
+                };
+                self.hosts[usize::from(host)].remote_completed(member, sent, done, &mut world);
+            }
+            Owner::Accept { listener } => self.accepted(listener, done.result),
+            Owner::Receive { connection } => {
+                self.with(connection, |c, around| c.received(done.result, around))
+            }
+            Owner::Send { connection } => self.sent(connection, done),
+        }
+    }
+
+    /// Tells the engines what there is to tell until they want nothing more at once.
+    fn settle(&mut self) {
+        loop {
+            let mut outcomes = Vec::new();
+            for (index, host) in self.hosts.iter_mut().enumerate() {
+                let mut world = World {
+                    backend: &mut *self.backend,
+                    users: &mut self.users,
+                };
+                host.settle(self.now, &mut world);
+                outcomes.extend(host.outcomes.drain(..).map(|outcome| (index, outcome)));
+            }
+            let released = self.feed_starved();
+            if outcomes.is_empty() && !released {
+                return;
+            }
+            outcomes
+                .into_iter()
+                .for_each(|(array, outcome)| self.outcome(array, outcome));
+        }
+    }
+
+    fn outcome(&mut self, array: usize, outcome: Outcome) {
+        match outcome {
+            Outcome::Reply(tag, result) => self.reply(tag, result),
+            Outcome::CommandReply(tag, result) => self.answers.command(tag, result),
+            Outcome::Fact(now, fact) => self.answers.fact(array, now, &fact),
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------- connections
+
+    fn adopt(&mut self, wire: Wire, protocol: &ProtocolMaker) {
+        if self.connections.len() >= CONNECTIONS_MAX || self.answers.stopping() {
+            return;
+        }
+        let connection = self
+            .connections
+            .insert(Connection::new(wire, protocol(), self.now));
+        self.next_scan = self.next_scan.max(self.now.after(PATIENCE_SCAN));
+        self.with(connection, |c, around| c.opened(around));
+    }
+
+    /// Calls a connection with what it may use, and takes up the requests it makes.
+    fn with<T>(
+        &mut self,
+        number: u32,
+        call: impl FnOnce(&mut Connection, &mut Surroundings<'_>) -> T,
+    ) -> T {
+        self.with_memory(number, !self.starved.is_empty(), call)
+    }
+
+    fn with_memory<T>(
+        &mut self,
+        number: u32,
+        memory_reserved: bool,
+        call: impl FnOnce(&mut Connection, &mut Surroundings<'_>) -> T,
+    ) -> T {
+        let connection = self
+            .connections
+            .get_mut(number)
+            .expect("a connection lives while anything of it is in flight");
+        let mut around = Surroundings {
+            now: self.now,
+            users: &mut self.users,
+            catalogue: &Shelf { hosts: &self.hosts },
+            number,
+            memory_reserved,
+            asks: &mut self.asks,
+        };
+        let result = call(connection, &mut around);
+        if connection.starved() && !self.starved.contains(&number) {
+            self.starved.push_back(number);
+        }
+        self.dirty.push(number);
+        self.take_asks(number);
+        result
+    }
+
+    fn sent(&mut self, number: u32, done: Completion) {
+        let mut release = std::mem::take(&mut self.release);
+        let more = self.with(number, |c, around| {
+            c.sent(done.result, done.pieces, &mut release, around)
+        });
+        release.drain(..).for_each(|buf| self.users.release(buf));
+        self.release = release;
+        if let Some(pieces) = more {
+            self.send(number, pieces);
+        }
+    }
+
+    fn send(&mut self, number: u32, pieces: Vec<crate::memory::Piece>) {
+        let Some(connection) = self.connections.get(number) else {
+            return;
+        };
+        let stream = connection.wire().output;
+        self.backend.submit(
+            Owner::Send { connection: number }.token(),
+            Op::Send { stream, pieces },
+        );
+    }
+
+    /// Gives memory to those who wait for it, in their order. Whether anyone got some.
+    fn feed_starved(&mut self) -> bool {
+        let mut fed = false;
+        while let Some(&number) = self.starved.front() {
+            let waits = self
+                .connections
+                .get(number)
+                .is_some_and(Connection::starved);
+            if waits && !self.with_memory(number, false, |c, around| c.retry_memory(around)) {
+                break;
+            }
+            fed |= waits;
+            self.starved.pop_front();
+        }
+        self.feed_local() || fed
+    }
+
+    /// Sends, receives and buries, for every connection that was called.
+    fn tend(&mut self) {
+        if self.now >= self.next_scan {
+            self.scan_patience();
+        }
+        let mut dirty = std::mem::take(&mut self.dirty);
+        dirty.sort_unstable();
+        dirty.dedup();
+        dirty.drain(..).for_each(|number| self.tend_one(number));
+        self.dirty = dirty;
+        self.accept_again();
+    }
+
+    fn tend_one(&mut self, number: u32) {
+        let Some(connection) = self.connections.get_mut(number) else {
+            return;
+        };
+        if let Some(pieces) = connection.next_send() {
+            let stream = connection.wire().output;
+            self.backend.submit(
+                Owner::Send { connection: number }.token(),
+                Op::Send { stream, pieces },
+            );
+        }
+        connection.finish_if_done();
+        if let Some(pieces) = connection.next_receive(&self.users) {
+            let stream = connection.wire().input;
+            self.backend.submit(
+                Owner::Receive { connection: number }.token(),
+                Op::Receive { stream, pieces },
+            );
+        }
+        if connection.gone() {
+            self.bury(number);
+        } else if connection.dead() {
+            // Ends of pipes cannot be shut, so what is in flight on them is called back.
+            self.backend
+                .cancel(Owner::Receive { connection: number }.token());
+            self.backend
+                .cancel(Owner::Send { connection: number }.token());
+        }
+    }
+
+    /// Forgets a connection. Requests of it that are in flight keep their memory until they are answered.
+    fn bury(&mut self, number: u32) {
+        let in_use = self.orphan_requests(number);
+        for buf in self.users.owned_by(number) {
+            if !in_use.contains(&buf.buf) {
+                self.users.release(buf);
+            }
+        }
+        self.connections.remove(number);
+    }
+
+    fn scan_patience(&mut self) {
+        self.next_scan = self.now.after(PATIENCE_SCAN);
+        for (number, connection) in self.connections.iter_mut() {
+            connection.check_patience(self.now);
+            if connection.dead() {
+                self.dirty.push(number);
+            }
+        }
+    }
+
+    // --------------------------------------------------------------------------------------------------- accepting
+
+    fn listen(&mut self, listener: Listener, protocol: ProtocolMaker) {
+        let number = self.listeners.insert(Listening {
+            listener,
+            protocol,
+            rests_until: None,
+        });
+        self.accept(number);
+    }
+
+    fn accept(&mut self, number: u32) {
+        if let Some(listening) = self.listeners.get(number) {
+            let fd = listening.listener.fd();
+            self.backend.submit(
+                Owner::Accept { listener: number }.token(),
+                Op::Accept { fd },
+            );
+        }
+    }
+
+    fn accepted(&mut self, number: u32, result: i32) {
+        let Some(listening) = self.listeners.get_mut(number) else {
+            return;
+        };
+        if result >= 0 {
+            // SAFETY: the kernel just made it, for us alone.
+            let wire = Wire::socket(unsafe { OwnedFd::from_raw_fd(result) });
+            let protocol = listening.protocol.clone();
+            self.adopt(wire, &protocol);
+        }
+        if self.answers.stopping() {
+            self.listeners.remove(number);
+            return;
+        }
+        match -result {
+            libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => {
+                if let Some(listening) = self.listeners.get_mut(number) {
+                    listening.rests_until = Some(self.now.after(ACCEPT_REST));
+                }
+            }
+            libc::EINVAL | libc::EBADF | libc::ENOTSOCK | libc::EOPNOTSUPP => {
+                drop(self.listeners.remove(number))
+            }
+            _ => self.accept(number),
+        }
+    }
+
+    fn accept_again(&mut self) {
+        let rested =
+            |listening: &Listening| listening.rests_until.is_some_and(|time| time <= self.now);
+        let ready: Vec<u32> = self
+            .listeners
+            .iter()
+            .filter(|(_, l)| rested(l))
+            .map(|(number, _)| number)
+            .collect();
+        for number in ready {
+            if let Some(listening) = self.listeners.get_mut(number) {
+                listening.rests_until = None;
+            }
+            self.accept(number);
+        }
+    }
+
+    /// No new connections from now on. A socket file goes at once, its accept when the kernel gives it back.
+    fn close_listeners(&mut self) {
+        let numbers: Vec<u32> = self.listeners.iter().map(|(number, _)| number).collect();
+        for number in numbers {
+            self.backend
+                .cancel(Owner::Accept { listener: number }.token());
+        }
+    }
+}
+
+/// The arrays, as connections see them.
+struct Shelf<'a> {
+    hosts: &'a [Host],
+}
+
+impl Catalogue for Shelf<'_> {
+    fn exports(&self) -> usize {
+        self.hosts.len()
+    }
+
+    fn export(&self, index: usize) -> Option<Export> {
+        self.hosts.get(index).map(Host::export)
+    }
+
+    fn map(&self, export: usize, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent> {
+        self.hosts
+            .get(export)
+            .map_or_else(Vec::new, |host| host.map(offset, bytes, max))
+    }
+}

@@ -1,0 +1,1 @@
+//! The reactor on real threads, sockets and files.

@@ -1,0 +1,60 @@
+//! The signals that ask a daemon to end, taken in order by one thread rather than anywhere at any time.
+
+use std::io;
+use std::mem::MaybeUninit;
+
+/// SIGTERM and SIGINT, held back from their usual effect.
+pub struct Termination {
+    set: libc::sigset_t,
+}
+
+impl Termination {
+    /// Holds the signals back on this thread and on every thread it starts from now on: to be called first in `main`.
+    pub fn hold() -> io::Result<Termination> {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: sigemptyset initialises the set, and fails only on a bad pointer, which this is not.
+        let mut set = unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            set.assume_init()
+        };
+        for signal in [libc::SIGTERM, libc::SIGINT] {
+            // SAFETY: the set is initialised.
+            unsafe { libc::sigaddset(&raw mut set, signal) };
+        }
+        // SAFETY: the set is initialised; the old mask is not asked for.
+        match unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut())
+        } {
+            0 => Ok(Termination { set }),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+
+    /// Waits for the next of them.
+    pub fn wait(&self) -> io::Result<()> {
+        let mut signal = 0;
+        // SAFETY: the set is initialised and the number is ours to write.
+        match unsafe { libc::sigwait(&raw const self.set, &raw mut signal) } {
+            0 => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_held_back_is_waited_for() {
+        let held = std::thread::spawn(|| {
+            let termination = Termination::hold().expect("signals can be held back");
+            // SAFETY: the signal goes to this thread alone, which holds it back.
+            unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGTERM) };
+            termination.wait()
+        });
+        held.join()
+            .expect("it does not die of it")
+            .expect("it has come");
+    }
+}
