@@ -13,7 +13,8 @@
 //! that member, so nothing was acknowledged in it. That is what a crash leaves on a member that then misses the next
 //! start; it is stale, and must be rebuilt as a whole. If two histories stand and neither is void, both are refused.
 
-use super::{MemberRole, MetaError, Region, Superblock};
+use super::superblock::SUPER_B_PLACES;
+use super::{MemberRole, MetaError, Region, RegionKind, Superblock};
 use crate::contract::{CommandError, MemberInfo, StartMode};
 use crate::units::{Member, Uuid};
 use alloc::vec::Vec;
@@ -53,11 +54,41 @@ struct Claim<'a> {
     candidate: usize,
     member: Member,
     superblock: &'a Superblock,
+    /// Copy A is sound.
+    anchored: bool,
+}
+
+/// The two copies of a device, of what its places hold: copy A, and what lies at each of
+/// [`SUPER_B_PLACES`] in their order (`None` if it cannot be read, or lies beyond the end).
+///
+/// A sound copy A says where copy B is. Otherwise it is the first that lies where its own region table says: the
+/// places behind it may be set data, in which a user may write what he likes.
+pub fn copies_of(
+    a: Option<Result<Superblock, MetaError>>,
+    places: [Option<Result<Superblock, MetaError>>; SUPER_B_PLACES.len()],
+) -> [Option<Result<Superblock, MetaError>>; 2] {
+    let told = a.as_ref().and_then(|copy| place_of_b(copy.as_ref().ok()?));
+    let mut held = SUPER_B_PLACES.into_iter().zip(places);
+    let b = match told {
+        Some(told) => held.find(|(place, _)| *place == told),
+        None => held.find(|(place, copy)| match copy {
+            Some(Ok(copy)) => place_of_b(copy) == Some(*place),
+            _ => false,
+        }),
+    };
+    [a, b.and_then(|(_, copy)| copy)]
+}
+
+fn place_of_b(superblock: &Superblock) -> Option<u64> {
+    superblock
+        .region(RegionKind::SuperB)
+        .map(|region| region.start)
 }
 
 /// Decides. Whether what is missing can be done without is not asked here.
 pub fn choose(candidates: &[Candidate], mode: StartMode) -> Result<Choice, CommandError> {
-    let claims: Vec<Claim> = candidates.iter().enumerate().filter_map(claim).collect();
+    let mut claims: Vec<Claim> = candidates.iter().enumerate().filter_map(claim).collect();
+    drop_planted(&mut claims);
     check_one_array(&claims)?;
     check_clones(&claims)?;
     let winner = elect(&claims)?;
@@ -78,7 +109,26 @@ fn claim((candidate, described): (usize, &Candidate)) -> Option<Claim<'_>> {
         candidate,
         member: described.member,
         superblock,
+        anchored: matches!(described.copies[0], Some(Ok(_))),
     })
+}
+
+/// Drops claims that rest on a copy B alone where a member with a sound copy A has set data: a user may have written
+/// it, on a device whose own two copies are broken.
+fn drop_planted(claims: &mut Vec<Claim>) {
+    let data: Vec<Region> = claims
+        .iter()
+        .filter(|claim| claim.anchored)
+        .flat_map(|claim| claim.superblock.regions.iter().copied())
+        .filter(|region| region.kind == RegionKind::Data)
+        .collect();
+    claims.retain(|claim| {
+        let place = place_of_b(claim.superblock).unwrap_or(0);
+        let in_data = data
+            .iter()
+            .any(|region| region.start <= place && place < region.end());
+        claim.anchored || !in_data
+    });
 }
 
 /// The newest sound copy that can be meant for this device. Of two arrays' copies (the device was used anew, and the
@@ -717,6 +767,61 @@ mod tests {
         let choice = played.choose(&[0, 1, 2, 3]).unwrap();
         assert_eq!(choice.superblock.members[2].role, MemberRole::Active);
         assert!(choice.stale.is_empty() && choice.missing.is_empty());
+    }
+
+    /// The copy B of this superblock, at this place.
+    fn b_at(superblock: &Superblock, place: u64) -> Option<Result<Superblock, MetaError>> {
+        let mut copy = superblock.clone();
+        let region = copy
+            .regions
+            .iter_mut()
+            .find(|region| region.kind == RegionKind::SuperB);
+        region.unwrap().start = place;
+        Some(Ok(copy))
+    }
+
+    #[test]
+    fn copy_b_is_where_copy_a_says_or_else_the_first_that_knows_its_place() {
+        let a = Played::raid5(3).superblock;
+        assert_eq!(place_of_b(&a), Some(480));
+        let broken = || Some(Err(MetaError::NotFound));
+        let planted = || {
+            b_at(
+                &Superblock {
+                    generation: 99,
+                    ..a.clone()
+                },
+                992,
+            )
+        };
+        let misplaced = || b_at(&a, 480);
+        let found = [broken(), b_at(&a, 480), planted(), misplaced(), None, None];
+        let sound = copies_of(Some(Ok(a.clone())), found.clone());
+        assert_eq!(sound[1], found[1]);
+        assert_eq!(copies_of(broken(), found.clone())[1], found[1]);
+        assert_eq!(copies_of(None, found.clone()), [None, found[1].clone()]);
+        let lost = [broken(), broken(), planted(), misplaced(), None, None];
+        assert_eq!(
+            copies_of(Some(Ok(a.clone())), lost)[1],
+            broken(),
+            "never another place"
+        );
+        assert_eq!(copies_of(broken(), [const { None }; 6])[1], None);
+    }
+
+    #[test]
+    fn a_superblock_that_a_user_wrote_into_set_data_counts_for_nothing() {
+        let played = Played::raid5(3);
+        let mut candidates = played.candidates(&[0, 1, 2]);
+        let planted = Superblock {
+            generation: 99,
+            member: uuid(1),
+            ..played.superblock.clone()
+        };
+        candidates[1].copies = [Some(Err(MetaError::NotFound)), b_at(&planted, 992)];
+        let choice = choose(&candidates, MODE).unwrap();
+        assert_eq!(choice.superblock.generation, 1);
+        assert_eq!(choice.foreign, [Member(1)]);
     }
 
     #[test]

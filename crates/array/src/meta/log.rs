@@ -65,7 +65,7 @@ pub struct LogRecord {
     pub array: Uuid,
     /// One series for the whole array. The records of one write carry the same number.
     pub sequence: u64,
-    /// The oldest sequence still live when this record was written; older records are void.
+    /// The oldest sequence still live in this log when this record was written; older records of it are void.
     pub floor: u64,
     pub generation: u64,
     pub row: u64,

@@ -20,7 +20,7 @@ mod testing;
 use crate::layout::GeometryError;
 use core::fmt;
 
-pub use choose::{Candidate, Choice, choose};
+pub use choose::{Candidate, Choice, choose, copies_of};
 pub use create::{Content, CreateError, CreateOptions, Creation, Init, create};
 pub use log::LogRecord;
 pub use pages::{MapKind, PageView};
