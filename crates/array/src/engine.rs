@@ -1,8 +1,11 @@
 //! The engine: owns the parts and routes events to them. It decides nothing itself.
 
-use crate::contract::{Actions, Event, MemberInfo, Pool};
-use crate::report::Status;
-use crate::units::Nanos;
+use crate::contract::{Actions, Compute, DeviceIo, Event, IoError, MemberInfo, Pool, Verdict};
+use crate::core::Core;
+use crate::ops::{Owner, SliceOp};
+use crate::report::{MapExtent, Status};
+use crate::units::{Member, Nanos};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// What an engine is built with. Everything about the array itself comes from its members' metadata.
@@ -22,7 +25,7 @@ pub struct Limits {
     /// Requests accepted and not yet replied to; see [`Engine::ready`].
     pub requests: u32,
     pub slices: u32,
-    /// Device operations in flight.
+    /// Device operations of direct reads in flight; slices have their own on top.
     pub ios: u32,
 }
 
@@ -33,26 +36,108 @@ impl Default for Limits {
 }
 
 pub struct Engine {
-    config: Config,
+    core: Box<Core>,
 }
 
 impl Engine {
     pub fn new(config: Config) -> Engine {
-        Engine { config }
+        Engine { core: Box::new(Core::new(config)) }
     }
 
     /// One step: takes an event, appends what is to be done about it.
     pub fn handle(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
-        let _ = (now, event, actions, &self.config);
+        let core = &mut *self.core;
+        assert!(now >= core.now, "time never goes back: {now:?} after {:?}", core.now);
+        core.now = now;
+        core::mem::swap(&mut core.out, actions);
+        match event {
+            Event::Request(request) => core.request(request),
+            Event::Device(io, result) => core.device_done(io, result),
+            Event::Compute(compute, verdict) => core.compute_done(compute, verdict),
+            Event::Timer => core.timer(),
+            Event::Arrived(info) => core.arrived(info),
+            Event::Departed(member) => core.departed(member),
+            Event::Command(tag, command) => core.command(tag, command),
+            Event::Turn => core.turn(),
+        }
+        core.run_slices();
+        core.settle_turn();
+        core::mem::swap(&mut core.out, actions);
     }
 
     /// Whether another request is accepted now. A shell holds requests back while this is false.
     pub fn ready(&self) -> bool {
-        true
+        self.core.requests.room()
     }
 
     /// A view of the whole array, for people and metrics.
     pub fn status(&self) -> Status {
-        Status::default()
+        self.core.status()
+    }
+
+    /// What a range of the array is like, in order, at most `most` extents.
+    pub fn map(&self, lba: u64, sectors: u64, most: usize, into: &mut Vec<MapExtent>) {
+        self.core.map(lba, sectors, most, into);
+    }
+
+    /// How often each transition of the slice table was taken: (kind, from, to, count).
+    pub fn coverage(&self) -> impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + '_ {
+        self.core.slices.coverage()
+    }
+
+    /// Whether nothing is in flight: no request, slice, operation or write of metadata.
+    pub fn idle(&self) -> bool {
+        self.core.idle()
+    }
+}
+
+impl Core {
+    fn device_done(&mut self, io: Box<DeviceIo>, result: Result<(), IoError>) {
+        let owner = self.ops.release(io.tag);
+        self.settle_io(&io, result.is_ok());
+        match owner {
+            Owner::Free => unreachable!("a free slot has no operation"),
+            Owner::Orphan => {}
+            Owner::ReadPart { request, lba, sectors, target } => {
+                self.read_part_done(request, lba, io.member, sectors, target, result);
+            }
+            Owner::Boot { step } => self.boot_read_done(step, &io, result),
+            other => self.owner_done(other, io.member, result),
+        }
+        self.recycle(io);
+    }
+
+    /// An operation that was given up on: its owner hears that the member is gone.
+    pub(crate) fn orphaned(&mut self, owner: Owner, member: Member) {
+        match owner {
+            Owner::ReadPart { request, lba, sectors, target } => {
+                self.retry_read(request, lba, sectors, target, None);
+            }
+            other => self.owner_done(other, member, Err(IoError::Gone)),
+        }
+    }
+
+    fn owner_done(&mut self, owner: Owner, member: Member, result: Result<(), IoError>) {
+        match owner {
+            Owner::Slice { slice, what } => self.slice_op_done(slice, what, Some(member), result),
+            Owner::Flush => self.member_flushed(member, result),
+            Owner::Superblock => self.superblock_written(member, result),
+            Owner::MapPage { map, page } => self.map_page_written(map, page, member, result),
+            Owner::ExtentInit { init } => self.extent_zeroed(init, member, result),
+            Owner::Boot { .. } => self.boot_read_given_up(),
+            Owner::ReadPart { .. } | Owner::Free | Owner::Orphan => unreachable!("handled by the caller"),
+        }
+    }
+
+    fn compute_done(&mut self, compute: Box<Compute>, verdict: Verdict) {
+        match self.ops.release(compute.tag) {
+            Owner::Slice { slice, what } => {
+                let index = if let SliceOp::Log { parity } = what { u32::from(parity) } else { 0 };
+                self.slice_computed(slice, verdict, index);
+            }
+            Owner::ReadPart { request, .. } => self.request_part_done(request, Ok(())),
+            other => unreachable!("{other:?} does not compute"),
+        }
+        self.ops.recycle_compute(compute);
     }
 }

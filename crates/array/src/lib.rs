@@ -19,12 +19,30 @@
 
 extern crate alloc;
 
+mod boot;
+mod command;
 mod contract;
+mod core;
+mod device;
 mod engine;
+mod flush;
+mod intent;
+mod keeper;
 pub mod layout;
+mod log;
+mod maps;
 pub mod meta;
+mod ops;
+mod policy;
+mod pool;
 pub mod report;
+mod request;
+mod runset;
+mod slice;
+mod status;
+mod task;
 mod units;
+mod written;
 
 pub use contract::*;
 pub use engine::{Config, Engine, Limits};

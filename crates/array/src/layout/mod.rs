@@ -64,6 +64,15 @@ pub struct RowMap {
 }
 
 impl RowMap {
+    /// A map of no row, to be replaced.
+    pub(crate) const EMPTY: RowMap = RowMap {
+        row: Row(0),
+        width: 0,
+        data: 0,
+        cells: [Cell { slot: Slot(0), role: Role::P, at: 0 }; SLOTS_MAX],
+        exponent: [0; SLOTS_MAX],
+    };
+
     fn new(row: Row) -> RowMap {
         RowMap {
             row,

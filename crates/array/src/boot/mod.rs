@@ -1,0 +1,561 @@
+//! Starting an array: read what the members say, decide who is current, recover, and begin to serve.
+//!
+//! | stage       | waits for                           | next                              |
+//! |-------------|-------------------------------------|-----------------------------------|
+//! | Superblocks | both copies of every device         | Maps, or the command fails        |
+//! | Maps        | every map page of current members   | Logs, Settle                      |
+//! | Logs        | the log headers                     | Replaying, Settle                 |
+//! | Replaying   | rows made consistent (`recover.rs`) | Settle                            |
+//! | Settle      | superblocks and maps durable        | serving                           |
+
+mod recover;
+
+use crate::contract::{
+    Action, Class, CommandError, CommandTag, DeviceIo, Fact, IoError, IoOp, Page, Segment, StartMode, TaskKind,
+};
+use crate::core::Core;
+use crate::device::{Device, Health, Places, Standing};
+use crate::layout::Layout;
+use crate::maps::{BitMap, LostMap};
+use crate::meta::choose::{Candidate, Choice, choose};
+use crate::meta::log::LogRecord;
+use crate::meta::pages::{self, MapKind};
+use crate::meta::superblock::{
+    MemberRole, SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock, WriteHole,
+};
+use crate::meta::{MetaError, RegionKind};
+use crate::ops::Owner;
+use crate::report::ArrayState;
+use crate::runset::RunSet;
+use crate::units::{Member, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
+use alloc::vec;
+use alloc::vec::Vec;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Superblocks,
+    Maps,
+    Logs,
+    Replaying,
+    Settle,
+}
+
+/// What one read of the boot was for.
+#[derive(Clone, Copy, Debug)]
+enum Read {
+    SuperA,
+    SuperB,
+    Map { kind: MapKind, page: u32 },
+    /// Part of a log, from this sector of it.
+    Log { from: u64 },
+}
+
+pub(crate) struct Boot {
+    tag: CommandTag,
+    mode: StartMode,
+    stage: Stage,
+    reads: Vec<(Member, Read)>,
+    /// Reads that wait for room.
+    queue: Vec<u32>,
+    outstanding: u32,
+    candidates: Vec<Candidate>,
+    maps: Vec<MapVersion>,
+    records: Vec<(Member, u64, LogRecord)>,
+    replays_left: u32,
+    replays_next: u32,
+    recovered: u64,
+}
+
+/// The newest valid version of a map page met so far.
+struct MapVersion {
+    kind: MapKind,
+    page: u32,
+    newest: Option<(u64, Page)>,
+}
+
+/// Pages of a log read at once.
+const LOG_PAGES: u64 = 16;
+/// Boot reads in flight.
+const READS: u32 = 64;
+
+impl Core {
+    pub(crate) fn boot_start(&mut self, tag: CommandTag, mode: StartMode) {
+        if self.boot.is_some() || self.state != ArrayState::Starting {
+            self.out.push(Action::CommandReply(tag, Err(CommandError::Busy("the array is running"))));
+            return;
+        }
+        self.mode = mode;
+        let candidates = self.devices.iter().enumerate().map(|(index, device)| Candidate {
+            member: Member(index as u16),
+            info: device.info,
+            copies: [None, None],
+        });
+        let mut boot = Boot {
+            tag,
+            mode,
+            stage: Stage::Superblocks,
+            reads: Vec::new(),
+            queue: Vec::new(),
+            outstanding: 0,
+            candidates: candidates.collect(),
+            maps: Vec::new(),
+            records: Vec::new(),
+            replays_left: 0,
+            replays_next: 0,
+            recovered: 0,
+        };
+        for index in 0..self.devices.len() {
+            let sectors = self.devices[index].info.sectors;
+            let member = Member(index as u16);
+            for at in core::iter::once(SUPER_A_AT).chain(SUPER_B_PLACES) {
+                if at + SUPERBLOCK_SECTORS <= sectors {
+                    boot.ask(member, if at == SUPER_A_AT { Read::SuperA } else { Read::SuperB });
+                }
+            }
+        }
+        self.boot = Some(boot);
+        self.boot_turn();
+    }
+
+    /// Issues queued reads; when a stage has nothing outstanding, goes on to the next.
+    pub(crate) fn boot_turn(&mut self) {
+        loop {
+            let Some(boot) = &mut self.boot else { return };
+            if boot.outstanding >= READS {
+                return;
+            }
+            match boot.queue.pop() {
+                Some(step) => {
+                    boot.outstanding += 1;
+                    self.boot_read(step);
+                }
+                None if boot.outstanding == 0 => {
+                    if !self.boot_next() {
+                        return;
+                    }
+                }
+                None => return,
+            }
+        }
+    }
+
+    fn boot_read(&mut self, step: u32) {
+        let boot = self.boot.as_ref().expect("reads belong to a boot");
+        let (member, read) = boot.reads[step as usize];
+        let places = self.devices[member.0 as usize].places;
+        let (at, count) = match read {
+            Read::SuperA => (SUPER_A_AT, SUPERBLOCK_PAGES as u64),
+            Read::SuperB => (self.super_b_place(step), SUPERBLOCK_PAGES as u64),
+            Read::Map { kind, page } => (pages::home(places.map(kind), page, 0), 2),
+            Read::Log { from } => (places.log + from, ((places.log_sectors - from) / PAGE_SECTORS).min(LOG_PAGES)),
+        };
+        let mut fresh = Vec::new();
+        fresh.resize_with(count as usize, || self.ops.page());
+        let owner = Owner::Boot { step };
+        self.device_io(owner, member, IoOp::Read, at, count * PAGE_SECTORS, Class::Metadata, |io| {
+            io.segments.extend(fresh.into_iter().map(Segment::Page));
+        });
+    }
+
+    /// Which of the places of copy B a read is for: they were asked in order, after copy A.
+    fn super_b_place(&self, step: u32) -> u64 {
+        let boot = self.boot.as_ref().expect("reads belong to a boot");
+        let member = boot.reads[step as usize].0;
+        let before = boot.reads[..step as usize].iter().filter(|(other, _)| *other == member).count();
+        SUPER_B_PLACES[before - 1]
+    }
+
+    pub(crate) fn boot_read_done(&mut self, step: u32, io: &DeviceIo, result: Result<(), IoError>) {
+        let place = io.at;
+        let array = self.superblock.array;
+        let Some(boot) = &mut self.boot else { return };
+        boot.outstanding -= 1;
+        let (member, read) = boot.reads[step as usize];
+        let whole = result.is_ok();
+        match read {
+            Read::SuperA | Read::SuperB if !whole => {}
+            Read::SuperA => {
+                boot.candidates[member.0 as usize].copies[0] = Some(Superblock::decode(&joined(io)));
+            }
+            Read::SuperB => boot.note_super_b(member, place, Superblock::decode(&joined(io))),
+            Read::Map { kind, page } if whole => boot.note_map(kind, page, array, io),
+            Read::Log { from } if whole => boot.note_log(member, from, array, io),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn boot_read_given_up(&mut self) {
+        if let Some(boot) = &mut self.boot {
+            boot.outstanding -= 1;
+        }
+    }
+
+    /// The next stage. False when there is nothing to do but wait, or the boot has ended.
+    fn boot_next(&mut self) -> bool {
+        let stage = self.boot.as_ref().expect("checked by the caller").stage;
+        match stage {
+            Stage::Superblocks => self.boot_choose(),
+            Stage::Maps => self.boot_maps(),
+            Stage::Logs => self.boot_recover(),
+            Stage::Replaying => self.boot_replay(),
+            Stage::Settle => self.boot_settle(),
+        }
+    }
+
+    fn boot_fail(&mut self, error: CommandError) -> bool {
+        let boot = self.boot.take().expect("a boot runs");
+        self.out.push(Action::CommandReply(boot.tag, Err(error)));
+        false
+    }
+
+    fn boot_mut(&mut self) -> &mut Boot {
+        self.boot.as_mut().expect("a boot runs")
+    }
+
+    // -------------------------------------------------------------------------------------------------- choosing
+
+    fn boot_choose(&mut self) -> bool {
+        let boot = self.boot_mut();
+        let (candidates, mode) = (core::mem::take(&mut boot.candidates), boot.mode);
+        let choice = match choose(&candidates, mode) {
+            Ok(choice) => choice,
+            Err(error) => return self.boot_fail(error),
+        };
+        let Ok(layout) = Layout::new(choice.superblock.geometry) else {
+            return self.boot_fail(CommandError::NoArray);
+        };
+        self.layout = layout;
+        if let Err(error) = self.adopt(choice) {
+            return self.boot_fail(error);
+        }
+        if let Err(error) = self.check_decodable(mode) {
+            return self.boot_fail(error);
+        }
+        self.size_parts();
+        self.ask_maps();
+        true
+    }
+
+    /// Takes over the chosen superblock and puts every device where it says.
+    fn adopt(&mut self, choice: Choice) -> Result<(), CommandError> {
+        self.superblock = choice.superblock;
+        let template = self.superblock.regions.clone();
+        for (entry, opened) in choice.opened.iter().enumerate() {
+            let Some(index) = *opened else { continue };
+            let role = self.superblock.members[entry].role;
+            let device: &mut Device = &mut self.devices[index];
+            device.entry = Some(entry as u16);
+            device.regions = choice.regions.get(entry).filter(|own| !own.is_empty()).unwrap_or(&template).clone();
+            device.places = Places::of(&device.regions);
+            device.health = if matches!(role, MemberRole::Failed { .. }) { Health::Failed } else { Health::Good };
+            let end = device.places.data + self.superblock.geometry.slot_sectors;
+            if device.info.sectors < end {
+                return Err(CommandError::TooSmall { has: device.info.sectors, needs: end });
+            }
+            if device.info.logical_block > self.superblock.logical_block {
+                let member = device.info.logical_block;
+                return Err(CommandError::LogicalBlock { member, array: self.superblock.logical_block });
+            }
+        }
+        self.stand();
+        Ok(())
+    }
+
+    fn stand(&mut self) {
+        let members = self.entry_members();
+        self.standing = vec![Standing::default(); self.superblock.geometry.slots as usize];
+        for placement in &self.superblock.placement {
+            let of_role = |entry: Option<u16>, role: MemberRole| {
+                entry
+                    .filter(|&entry| self.superblock.members[entry as usize].role == role)
+                    .and_then(|entry| members[entry as usize])
+            };
+            self.standing[placement.slot as usize] = Standing {
+                member: of_role(placement.member, MemberRole::Active),
+                incoming: of_role(placement.incoming, MemberRole::Rebuilding),
+            };
+        }
+    }
+
+    /// Beyond what the level tolerates only a reading start is possible, and only if asked for.
+    fn check_decodable(&mut self, mode: StartMode) -> Result<(), CommandError> {
+        if self.all_decodable(|_| false) {
+            return Ok(());
+        }
+        if !mode.accept_loss {
+            let gone = |slot: &usize| self.standing[*slot].member.is_none();
+            let missing = (0..self.standing.len()).filter(gone).map(|slot| slot as u16).collect();
+            return Err(CommandError::TooFew { missing });
+        }
+        self.mode.read_only = true;
+        Ok(())
+    }
+
+    /// Rooms whose size depends on the array.
+    fn size_parts(&mut self) {
+        let rows = self.layout.rows();
+        self.tasks.set_rows(rows);
+        self.written = BitMap::new(rows.div_ceil(self.superblock.extent_rows));
+        self.intent = BitMap::new(rows.div_ceil(self.superblock.intent_rows));
+        self.intent_users = vec![Default::default(); self.intent.len() as usize];
+        let lost = self.superblock.region(RegionKind::Lost).map_or(0, |region| pages::pages_in(region.sectors));
+        self.lost = LostMap::new(lost as usize);
+        self.size_ops();
+    }
+
+    // ------------------------------------------------------------------------------------------------------ maps
+
+    fn ask_maps(&mut self) {
+        let mut wanted: Vec<(MapKind, u32)> = Vec::new();
+        for (kind, count) in [
+            (MapKind::Written, self.written.pages.len()),
+            (MapKind::Intent, self.intent.pages.len()),
+            (MapKind::Lost, self.lost.pages.len()),
+        ] {
+            wanted.extend((0..count as u32).map(|page| (kind, page)));
+        }
+        let current = self.current_members();
+        let boot = self.boot_mut();
+        boot.stage = Stage::Maps;
+        boot.maps = wanted.iter().map(|&(kind, page)| MapVersion { kind, page, newest: None }).collect();
+        for member in current {
+            for &(kind, page) in &wanted {
+                boot.ask(member, Read::Map { kind, page });
+            }
+        }
+    }
+
+    fn current_members(&self) -> Vec<Member> {
+        self.standing.iter().filter_map(|standing| standing.member).collect()
+    }
+
+    fn boot_maps(&mut self) -> bool {
+        let array = self.superblock.array;
+        let maps = core::mem::take(&mut self.boot_mut().maps);
+        for map in maps {
+            let Some((sequence, page)) = map.newest else {
+                return self.boot_fail(CommandError::Metadata);
+            };
+            let Ok(view) = pages::decode(&page, map.kind, array, map.page) else {
+                return self.boot_fail(CommandError::Metadata);
+            };
+            match map.kind {
+                MapKind::Written | MapKind::Intent => {
+                    let words: Vec<u64> = view.words().collect();
+                    let bits = if map.kind == MapKind::Written { &mut self.written } else { &mut self.intent };
+                    bits.load(map.page as usize, &words, sequence);
+                }
+                MapKind::Lost => {
+                    for (lba, sectors) in view.extents() {
+                        self.lost.extents.insert(lba, sectors);
+                    }
+                    self.lost.pages[map.page as usize].sequence = sequence;
+                }
+            }
+        }
+        self.restore_tasks();
+        if self.superblock.clean || !self.logged() || self.mode.read_only {
+            self.logs.start(self.superblock.log_floor.max(1));
+            return self.boot_recovered();
+        }
+        self.ask_logs();
+        true
+    }
+
+    /// The tasks that the superblock records go on from their durable done-sets.
+    fn restore_tasks(&mut self) {
+        let records = core::mem::take(&mut self.superblock.tasks);
+        for record in records {
+            let filling = matches!(record.kind, TaskKind::Rebuild | TaskKind::Replace);
+            let target = record.slot.and_then(|slot| self.standing.get(slot as usize)).and_then(|s| s.incoming);
+            if filling && target.is_none() {
+                continue;
+            }
+            self.start_task(record.kind, record.slot, RunSet::from_runs(&record.done));
+            let task = self.tasks.list.last_mut().expect("started just now");
+            task.paused = record.paused;
+        }
+    }
+
+    fn ask_logs(&mut self) {
+        let members = self.current_members();
+        let sectors: Vec<u64> = members.iter().map(|m| self.devices[m.0 as usize].places.log_sectors).collect();
+        let boot = self.boot_mut();
+        boot.stage = Stage::Logs;
+        for (member, sectors) in members.into_iter().zip(sectors) {
+            let mut from = 0;
+            while from + PAGE_SECTORS <= sectors {
+                boot.ask(member, Read::Log { from });
+                from += LOG_PAGES * PAGE_SECTORS;
+            }
+        }
+    }
+
+    // ---------------------------------------------------------------------------------------------------- serving
+
+    /// Rows are consistent, or owed by a resynchronisation: what is missing is written down and service begins.
+    fn boot_recovered(&mut self) -> bool {
+        if let Err(error) = self.owe_resync() {
+            return self.boot_fail(error);
+        }
+        self.boot_mut().stage = Stage::Settle;
+        if self.mode.read_only {
+            return true;
+        }
+        self.note_missing();
+        for slot in 0..self.standing.len() {
+            let standing = self.standing[slot];
+            for member in [standing.member, standing.incoming].into_iter().flatten() {
+                let sectors = self.devices[member.0 as usize].places.log_sectors;
+                if self.logged() {
+                    self.logs.open(member, sectors);
+                }
+            }
+        }
+        self.superblock.clean = false;
+        self.keeper.change(true);
+        self.rewrite_maps();
+        true
+    }
+
+    /// After a crash, members of an array without a log may differ wherever the intent map says so.
+    fn owe_resync(&mut self) -> Result<(), CommandError> {
+        let unlogged = self.layout.tolerance() > 0 && !self.logged();
+        if self.superblock.clean || !unlogged || !self.intent.any() || self.mode.read_only {
+            return Ok(());
+        }
+        let mut done = RunSet::default();
+        done.insert(0, self.layout.rows());
+        for region in 0..self.intent.len() {
+            if self.intent.get(region) {
+                let first = region * self.superblock.intent_rows;
+                done.remove(first, self.superblock.intent_rows.min(self.layout.rows() - first));
+            }
+        }
+        self.tasks.list.retain(|task| task.kind != TaskKind::Resync || !self.superblock.resync_pending);
+        self.start_task(TaskKind::Resync, None, done);
+        self.lose_unsynced_slots()
+    }
+
+    /// With members missing and parity untrusted, what only parity held is lost: not without being told so.
+    fn lose_unsynced_slots(&mut self) -> Result<(), CommandError> {
+        if !self.layout.parity() || self.superblock.write_hole == WriteHole::Ppl {
+            return Ok(());
+        }
+        let before = self.lost.extents.len();
+        for slot in 0..self.standing.len() {
+            if self.standing[slot].member.is_none() {
+                self.lose_unsynced(slot);
+            }
+        }
+        let lost = self.lost.extents.len() - before;
+        if lost > 0 && !self.mode.accept_loss {
+            return Err(CommandError::WouldLose { sectors: lost });
+        }
+        Ok(())
+    }
+
+    /// Current members that are not here are current no longer.
+    fn note_missing(&mut self) {
+        let members = self.entry_members();
+        let stale_since = self.superblock.generation + 1;
+        let mut any = false;
+        for (entry, line) in self.superblock.members.iter_mut().enumerate() {
+            let partial = line.role == MemberRole::Active;
+            let absent = members[entry].is_none();
+            if absent && matches!(line.role, MemberRole::Active | MemberRole::Rebuilding) {
+                line.role = MemberRole::Failed { stale_since, partial };
+                any = true;
+            }
+        }
+        if any {
+            self.superblock.generation = stale_since;
+            let rows: Vec<_> = self.boot_mut().records.iter().map(|(_, _, record)| record.row).collect();
+            for row in rows {
+                let region = self.intent_region(crate::Row(row));
+                self.intent.put(region, true);
+            }
+        }
+    }
+
+    /// Serves once the members agree on the new state of things.
+    fn boot_settle(&mut self) -> bool {
+        let durable = self.keeper.all_durable() && !self.written.dirty() && !self.intent.dirty() && !self.lost.dirty();
+        if !durable && !self.mode.read_only {
+            return false;
+        }
+        let boot = self.boot.take().expect("a boot runs");
+        self.state = ArrayState::Healthy;
+        self.assess();
+        self.out.push(Action::CommandReply(boot.tag, Ok(())));
+        let generation = self.superblock.generation;
+        self.fact(Fact::Started { generation, recovered_rows: boot.recovered });
+        false
+    }
+}
+
+impl Boot {
+    fn ask(&mut self, member: Member, read: Read) {
+        self.queue.push(self.reads.len() as u32);
+        self.reads.push((member, read));
+    }
+
+    /// A copy B counts where its own region table says that it lies.
+    fn note_super_b(&mut self, member: Member, place: u64, found: Result<Superblock, MetaError>) {
+        let copy = &mut self.candidates[member.0 as usize].copies[1];
+        let here = |superblock: &Superblock| {
+            superblock.region(RegionKind::SuperB).is_some_and(|region| region.start == place)
+        };
+        match found {
+            Ok(superblock) if here(&superblock) => *copy = Some(Ok(superblock)),
+            Ok(_) => {}
+            Err(error) => {
+                if !matches!(copy, Some(Ok(_))) {
+                    *copy = Some(Err(error));
+                }
+            }
+        }
+    }
+
+    fn note_map(&mut self, kind: MapKind, page: u32, array: crate::Uuid, io: &DeviceIo) {
+        let Some(held) = self.maps.iter_mut().find(|map| map.kind == kind && map.page == page) else { return };
+        for segment in &io.segments {
+            let Segment::Page(bytes) = segment else { continue };
+            let Ok(view) = pages::decode(bytes, kind, array, page) else { continue };
+            if held.newest.as_ref().is_none_or(|(sequence, _)| *sequence < view.sequence) {
+                held.newest = Some((view.sequence, bytes.clone()));
+            }
+        }
+    }
+
+    fn note_log(&mut self, member: Member, from: u64, array: crate::Uuid, io: &DeviceIo) {
+        for (index, segment) in io.segments.iter().enumerate() {
+            let Segment::Page(bytes) = segment else { continue };
+            if let Ok(record) = crate::meta::log::decode(bytes, array) {
+                self.records.push((member, from + index as u64 * PAGE_SECTORS, record));
+            }
+        }
+    }
+}
+
+fn joined(io: &DeviceIo) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(io.segments.len() * PAGE_BYTES);
+    for segment in &io.segments {
+        if let Segment::Page(page) = segment {
+            bytes.extend_from_slice(&page[..]);
+        }
+    }
+    bytes
+}
+
+impl Places {
+    fn map(&self, kind: MapKind) -> u64 {
+        match kind {
+            MapKind::Written => self.written,
+            MapKind::Intent => self.intent,
+            MapKind::Lost => self.lost,
+        }
+    }
+}
+
+const _: () = assert!(PAGE_SECTORS * SECTOR_BYTES == PAGE_BYTES as u64);

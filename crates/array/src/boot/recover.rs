@@ -1,0 +1,183 @@
+//! After a crash: which rows were being written, and how each is made consistent.
+//!
+//! The newest complete record of a range decides alone. That is enough because of the log's two rules (`log.rs`):
+//! every write to a row with parity is logged, and a record whose cells do not include those of an older live one of
+//! the same sectors waits until the older is flushed. So whatever may have changed on disk in a range is among the
+//! cells that its newest record names, and the partial parity in it is right for the others.
+//!
+//! With the record's cells M and the missing cells L of the row:
+//! - no data cell missing: parity is recomputed from all data; the partial parity is not needed.
+//! - L and M have none in common: parity = partial parity + M as it is on disk. What only parity held, and no write
+//!   touched, is exactly as it was.
+//! - M is one cell, and missing: its value is what P says, old or new, sector by sector; Q is made to agree.
+//! - otherwise: the missing cells of M are lost, are named so, and count as zeros.
+//!
+//! A record that is not on every log it was meant for was never complete, so nothing was written in place for it.
+
+use super::Stage;
+use crate::core::Core;
+use crate::layout::CellSet;
+use crate::meta::log::{COPY_P, COPY_Q, LogRecord, PayloadKind};
+use crate::slice::{Kind, Need};
+use crate::task::{Cut, Payload, Replay};
+use crate::units::{Member, PAGE_SECTORS, Row};
+use alloc::vec::Vec;
+
+/// The copies of one record that were found.
+struct Found {
+    record: LogRecord,
+    copies: Vec<(Member, u64, LogRecord)>,
+}
+
+impl Core {
+    pub(super) fn boot_recover(&mut self) -> bool {
+        let found = self.live_records();
+        let next = found.iter().map(|found| found.record.sequence + 1).max().unwrap_or(0);
+        self.logs.start(next.max(self.superblock.log_floor).max(1));
+        let mut rows: Vec<u64> = found.iter().map(|found| found.record.row).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        for row in rows {
+            let of_row: Vec<&Found> = found.iter().rev().filter(|found| found.record.row == row).collect();
+            self.plan_row(Row(row), &of_row);
+        }
+        let boot = self.boot.as_mut().expect("a boot runs");
+        boot.stage = Stage::Replaying;
+        boot.replays_left = self.tasks.replays.len() as u32;
+        boot.replays_next = 0;
+        true
+    }
+
+    /// Records that may be live, by sequence, with their copies together.
+    fn live_records(&mut self) -> Vec<Found> {
+        let records = self.boot.as_ref().expect("a boot runs").records.clone();
+        let mut found: Vec<Found> = Vec::new();
+        let mut live: Vec<(Member, u64, LogRecord)> = Vec::new();
+        for entry in &records {
+            if entry.2.sequence >= self.record_floor(entry.0, &records) {
+                live.push(entry.clone());
+            }
+        }
+        live.sort_by_key(|(member, at, record)| (record.sequence, *member, *at));
+        for copy in live {
+            match found.last_mut() {
+                Some(last) if last.record.sequence == copy.2.sequence => last.copies.push(copy),
+                _ => found.push(Found { record: copy.2.clone(), copies: alloc::vec![copy] }),
+            }
+        }
+        found.retain(|found| self.plausible(&found.record));
+        found
+    }
+
+    fn record_floor(&self, member: Member, records: &[(Member, u64, LogRecord)]) -> u64 {
+        let entry = self.devices[member.0 as usize].entry.map_or(0, |entry| entry as usize);
+        let newest = records.iter().filter(|other| other.0 == member).max_by_key(|other| other.2.sequence);
+        let own = newest.map_or(0, |newest| newest.2.floor);
+        own.max(self.superblock.log_floor).max(self.superblock.members[entry].log_floor)
+    }
+
+    fn plausible(&self, record: &LogRecord) -> bool {
+        let chunk = self.layout.chunk_sectors();
+        let end = u64::from(record.offset) + u64::from(record.sectors);
+        record.row < self.layout.rows()
+            && record.sectors > 0
+            && end <= chunk
+            && CellSet(record.modified).within(self.layout.row(Row(record.row)).data_set())
+            && self.is_written(Row(record.row))
+    }
+
+    /// Cuts a row where its records begin and end; each part is decided by the newest record that proves complete.
+    fn plan_row(&mut self, row: Row, newest_first: &[&Found]) {
+        let map = self.layout.row(row);
+        let all_here = map.data_set().within(self.live_cells(&map));
+        let usable: Vec<&&Found> =
+            newest_first.iter().filter(|found| all_here || self.record_complete(found)).collect();
+        let mut cuts: Vec<u64> = usable.iter().flat_map(|found| [range(found).0, range(found).1]).collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        for pair in cuts.windows(2) {
+            let (start, end) = (pair[0], pair[1]);
+            let covers = |found: &&&&Found| range(found).0 < end && start < range(found).1;
+            let cuts: Vec<Cut> = usable.iter().filter(covers).map(|found| self.cut_of(found)).collect();
+            if !cuts.is_empty() {
+                self.tasks.replays.push(Replay { row, start, sectors: end - start, cuts, current: 0 });
+            }
+        }
+    }
+
+    fn cut_of(&self, found: &Found) -> Cut {
+        let payload = |kind: PayloadKind| {
+            let held = found.copies.iter().find(|copy| copy.2.kind == kind && copy.2.payload_sectors > 0);
+            held.map(|(member, at, copy)| Payload {
+                member: *member,
+                at: self.devices[member.0 as usize].places.log + at + PAGE_SECTORS,
+                checksum: copy.payload_crc,
+            })
+        };
+        let (start, end) = range(found);
+        let payloads = [payload(PayloadKind::P), payload(PayloadKind::Q)];
+        Cut { start, sectors: end - start, modified: found.record.modified, payloads }
+    }
+
+    fn record_complete(&self, found: &Found) -> bool {
+        let map = self.layout.row(Row(found.record.row));
+        [(map.p(), COPY_P, PayloadKind::P), (map.q(), COPY_Q, PayloadKind::Q)].into_iter().all(|(cell, bit, kind)| {
+            let wanted = found.record.copies & bit != 0;
+            let holder = cell.and_then(|cell| self.homes(map.cells[cell as usize].slot, map.row).read);
+            match holder {
+                Some(member) if wanted => {
+                    found.copies.iter().any(|copy| copy.0 == member && copy.2.kind == kind)
+                }
+                _ => true,
+            }
+        })
+    }
+
+    /// Starts as many replays as there is room for; goes on when all have ended.
+    pub(super) fn boot_replay(&mut self) -> bool {
+        loop {
+            let boot = self.boot.as_ref().expect("a boot runs");
+            let next = boot.replays_next;
+            if next as usize >= self.tasks.replays.len() {
+                break;
+            }
+            if !self.start_replay(next) {
+                return false;
+            }
+            self.boot.as_mut().expect("a boot runs").replays_next += 1;
+        }
+        if self.boot.as_ref().expect("a boot runs").replays_left > 0 {
+            return false;
+        }
+        let rows = self.tasks.replays.len() as u64;
+        self.tasks.replays.clear();
+        self.boot.as_mut().expect("a boot runs").recovered = rows;
+        self.boot_recovered()
+    }
+
+    fn start_replay(&mut self, index: u32) -> bool {
+        let replay = self.tasks.replay(index);
+        let map = self.layout.row(replay.row);
+        let need = Need {
+            kind: Kind::Replay { record: index },
+            row: replay.row,
+            start: replay.start,
+            sectors: replay.sectors,
+            step: crate::BAND_SECTORS_MAX,
+            buffers: u32::from(map.width) + 5,
+        };
+        self.admit_slice(&need).is_some()
+    }
+
+    pub(crate) fn replay_done(&mut self, _record: u32) {
+        if let Some(boot) = &mut self.boot {
+            boot.replays_left -= 1;
+        }
+    }
+}
+
+/// The sectors of the chunk that a record is about.
+fn range(found: &Found) -> (u64, u64) {
+    let start = u64::from(found.record.offset);
+    (start, start + u64::from(found.record.sectors))
+}

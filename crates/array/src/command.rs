@@ -1,0 +1,312 @@
+//! What operators ask for, checked and carried out.
+
+use crate::contract::{Action, Command, CommandError, CommandTag, Fact, FailCause, MemberInfo, TaskKind};
+use crate::core::Core;
+use crate::device::{Device, Health, Places};
+use crate::flush::Waiter;
+use crate::meta::superblock::{MEMBERS_MAX, MemberEntry, MemberRole};
+use crate::policy::throttle::Limits;
+use crate::report::ArrayState;
+use crate::runset::RunSet;
+use crate::units::{Member, Uuid};
+
+impl Core {
+    pub(crate) fn command(&mut self, tag: CommandTag, command: Command) {
+        let result = match command {
+            Command::Start(mode) => return self.boot_start(tag, mode),
+            Command::Stop => return self.stop(tag),
+            _ if !self.serving() => Err(CommandError::Busy("the array is not serving")),
+            _ if self.mode.read_only => Err(CommandError::Busy("the array was started read-only")),
+            Command::Fail(member) => self.command_fail(member),
+            Command::Remove(member) => self.command_remove(member),
+            Command::Add(member) => self.command_add(member),
+            Command::Replace { old, new } => self.command_replace(old, new),
+            Command::Scrub { repair } => self.command_scrub(repair),
+            Command::Pause(paused) => self.command_pause(paused),
+            Command::Cancel => {
+                if self.cancel_scrub() { Ok(()) } else { Err(CommandError::Busy("no scrub is running")) }
+            }
+            Command::Rate { min, max } => {
+                self.tasks.set_limits(Limits { min, max: max.max(1) });
+                Ok(())
+            }
+        };
+        match result {
+            Ok(()) => self.answer_when_durable(tag),
+            Err(error) => self.out.push(Action::CommandReply(tag, Err(error))),
+        }
+    }
+
+    fn serving(&self) -> bool {
+        matches!(self.state, ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed)
+    }
+
+    /// A command is answered once what it changed is on the members.
+    fn answer_when_durable(&mut self, tag: CommandTag) {
+        self.answers.push((tag, self.keeper.version_wanted()));
+    }
+
+    pub(crate) fn answers_turn(&mut self) {
+        let mut index = 0;
+        while index < self.answers.len() {
+            let (tag, version) = self.answers[index];
+            if self.keeper.is_durable(version) {
+                self.answers.remove(index);
+                self.out.push(Action::CommandReply(tag, Ok(())));
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    fn known(&self, member: Member) -> Result<usize, CommandError> {
+        let index = member.0 as usize;
+        if index < self.devices.len() { Ok(index) } else { Err(CommandError::NoSuchMember(member)) }
+    }
+
+    fn command_fail(&mut self, member: Member) -> Result<(), CommandError> {
+        let index = self.known(member)?;
+        if self.devices[index].health != Health::Good {
+            return Err(CommandError::NoSuchMember(member));
+        }
+        if self.indispensable(member) {
+            return Err(CommandError::Indispensable(member));
+        }
+        self.fail_member(member, FailCause::Command);
+        Ok(())
+    }
+
+    fn command_remove(&mut self, member: Member) -> Result<(), CommandError> {
+        let index = self.known(member)?;
+        let Some(entry) = self.devices[index].entry else { return Err(CommandError::NoSuchMember(member)) };
+        if self.slot_of(member).is_some() {
+            return Err(CommandError::Busy("the member is in use: fail or replace it first"));
+        }
+        self.devices[index].health = Health::Stranger;
+        self.devices[index].entry = None;
+        self.drop_entry(entry);
+        self.keeper.change(false);
+        Ok(())
+    }
+
+    /// Takes a line out of the member table; those behind it move up.
+    fn drop_entry(&mut self, entry: u16) {
+        self.superblock.members.remove(entry as usize);
+        for device in &mut self.devices {
+            device.entry = device.entry.map(|other| if other > entry { other - 1 } else { other });
+        }
+        let moved = |held: Option<u16>| match held {
+            Some(other) if other == entry => None,
+            Some(other) if other > entry => Some(other - 1),
+            other => other,
+        };
+        for placement in &mut self.superblock.placement {
+            placement.member = moved(placement.member);
+            placement.incoming = moved(placement.incoming);
+        }
+    }
+
+    // ---------------------------------------------------------------------------------------------------- adding
+
+    /// A former member goes back to its place; anything else becomes a spare.
+    fn command_add(&mut self, member: Member) -> Result<(), CommandError> {
+        let index = self.known(member)?;
+        if self.devices[index].health == Health::Good {
+            return Err(CommandError::Busy("the member is in use"));
+        }
+        if self.ops.busy(member) {
+            return Err(CommandError::Busy("operations on the member are still outstanding"));
+        }
+        self.fits(&self.devices[index].info)?;
+        let former = self.devices[index].entry.map(|entry| self.superblock.members[entry as usize].role);
+        let slot = self.devices[index].entry.and_then(|entry| self.vacant_slot_of(entry));
+        match (former, slot) {
+            (Some(MemberRole::Failed { partial: true, .. }), Some(slot)) => {
+                self.devices[index].health = Health::Good;
+                let done = self.rows_without_intent();
+                self.fill_slot(slot, member, TaskKind::Rebuild, done);
+            }
+            _ => self.add_spare(member)?,
+        }
+        self.keeper.change(false);
+        Ok(())
+    }
+
+    fn fits(&self, info: &MemberInfo) -> Result<(), CommandError> {
+        let needs = Places::of(&self.superblock.regions).data + self.superblock.geometry.slot_sectors;
+        if info.sectors < needs {
+            return Err(CommandError::TooSmall { has: info.sectors, needs });
+        }
+        if info.logical_block > self.superblock.logical_block {
+            let (member, array) = (info.logical_block, self.superblock.logical_block);
+            return Err(CommandError::LogicalBlock { member, array });
+        }
+        Ok(())
+    }
+
+    /// The slot that a former member held, if nobody has taken it since.
+    fn vacant_slot_of(&self, entry: u16) -> Option<usize> {
+        let placement = self.superblock.placement.iter().find(|placement| placement.member == Some(entry))?;
+        let standing = self.standing[placement.slot as usize];
+        (standing.member.is_none() && standing.incoming.is_none()).then_some(placement.slot as usize)
+    }
+
+    /// What a member that left holds still: the rows that the intent map does not name.
+    fn rows_without_intent(&self) -> RunSet {
+        let mut rows = RunSet::default();
+        rows.insert(0, self.layout.rows());
+        for region in 0..self.intent.len() {
+            if self.intent.get(region) {
+                let first = region * self.superblock.intent_rows;
+                rows.remove(first, self.superblock.intent_rows.min(self.layout.rows() - first));
+            }
+        }
+        rows
+    }
+
+    fn add_spare(&mut self, member: Member) -> Result<(), CommandError> {
+        let index = member.0 as usize;
+        if self.devices[index].entry.is_none() {
+            if self.superblock.members.len() >= MEMBERS_MAX {
+                return Err(CommandError::Busy("the member table is full: remove failed members first"));
+            }
+            let uuid = self.fresh_uuid();
+            self.superblock.members.push(MemberEntry {
+                uuid,
+                role: MemberRole::Spare,
+                current_since: 0,
+                log_floor: 0,
+                read_errors: 0,
+            });
+            self.devices[index].entry = Some((self.superblock.members.len() - 1) as u16);
+            self.devices[index].regions = self.superblock.regions.clone();
+            self.devices[index].places = Places::of(&self.devices[index].regions);
+        }
+        let entry = self.devices[index].entry.expect("given above");
+        self.superblock.members[entry as usize].role = MemberRole::Spare;
+        for placement in &mut self.superblock.placement {
+            if placement.member == Some(entry) {
+                placement.member = None;
+            }
+        }
+        self.devices[index].health = Health::Good;
+        Ok(())
+    }
+
+    /// A member's identity, from the array's and the moment: unique within the array, which is all it must be.
+    fn fresh_uuid(&self) -> Uuid {
+        let mut bytes = self.superblock.array.0;
+        let moment = self.now.0 ^ self.superblock.sequence.rotate_left(32) ^ self.superblock.generation.rotate_left(48);
+        for (byte, add) in bytes.iter_mut().zip(moment.to_le_bytes()) {
+            *byte ^= add;
+        }
+        while self.superblock.members.iter().any(|line| line.uuid.0 == bytes) {
+            bytes[15] = bytes[15].wrapping_add(1);
+        }
+        Uuid(bytes)
+    }
+
+    // ----------------------------------------------------------------------------------------------------- tasks
+
+    fn command_replace(&mut self, old: Member, new: Member) -> Result<(), CommandError> {
+        self.known(old)?;
+        let index = self.known(new)?;
+        let Some(slot) = self.standing.iter().position(|standing| standing.member == Some(old)) else {
+            return Err(CommandError::NoSuchMember(old));
+        };
+        if self.standing[slot].incoming.is_some() {
+            return Err(CommandError::Busy("the member is being replaced already"));
+        }
+        if self.slot_of(new).is_some() || self.ops.busy(new) {
+            return Err(CommandError::Busy("the new member is in use"));
+        }
+        self.fits(&self.devices[index].info)?;
+        self.add_spare(new)?;
+        self.fill_slot(slot, new, TaskKind::Replace, RunSet::default());
+        Ok(())
+    }
+
+    fn command_scrub(&mut self, repair: bool) -> Result<(), CommandError> {
+        if self.layout.tolerance() == 0 {
+            return Err(CommandError::Busy("there is no redundancy to check"));
+        }
+        if self.tasks.list.iter().any(|task| matches!(task.kind, TaskKind::Check | TaskKind::Repair)) {
+            return Err(CommandError::Busy("a scrub is running"));
+        }
+        let kind = if repair { TaskKind::Repair } else { TaskKind::Check };
+        self.start_task(kind, None, RunSet::default());
+        Ok(())
+    }
+
+    fn command_pause(&mut self, paused: bool) -> Result<(), CommandError> {
+        if self.tasks.list.is_empty() {
+            return Err(CommandError::Busy("no task is running"));
+        }
+        for task in &mut self.tasks.list {
+            task.paused = paused;
+        }
+        self.keeper.change(false);
+        Ok(())
+    }
+
+    pub(crate) fn arrived(&mut self, info: MemberInfo) {
+        self.devices.push(Device::new(info));
+    }
+
+    pub(crate) fn departed(&mut self, member: Member) {
+        if (member.0 as usize) < self.devices.len() {
+            self.fail_member(member, FailCause::Gone);
+        }
+    }
+
+    // -------------------------------------------------------------------------------------------------- stopping
+
+    /// Refuses requests from now on, lets those under way end, flushes, and marks the array clean.
+    fn stop(&mut self, tag: CommandTag) {
+        if !self.serving() {
+            let error = CommandError::Busy("the array is not serving");
+            self.out.push(Action::CommandReply(tag, Err(error)));
+            return;
+        }
+        self.state = ArrayState::Stopping;
+        self.stopping = Some(tag);
+        self.stop_turn();
+    }
+
+    /// Goes on with a stop when nothing is in flight any more.
+    pub(crate) fn stop_turn(&mut self) {
+        if self.state != ArrayState::Stopping || self.stop_flush {
+            return;
+        }
+        let drained = self.requests.idle() && self.slices.idle() && self.inits.is_empty() && self.flusher.idle();
+        if drained {
+            self.stop_flush = true;
+            self.flush_for(Waiter::Stop);
+        }
+    }
+
+    pub(crate) fn stop_flushed(&mut self) {
+        if self.mode.read_only {
+            return self.stopped();
+        }
+        self.superblock.clean = true;
+        self.keeper.change(false);
+        self.stop_version = self.keeper.version_wanted();
+    }
+
+    pub(crate) fn stop_settle(&mut self) {
+        let maps = self.written.dirty() || self.intent.dirty() || self.lost.dirty();
+        if self.stop_version > 0 && self.keeper.is_durable(self.stop_version) && !maps {
+            self.stopped();
+        }
+    }
+
+    fn stopped(&mut self) {
+        self.stop_version = 0;
+        self.state = ArrayState::Stopped;
+        self.fact(Fact::Stopped);
+        if let Some(tag) = self.stopping.take() {
+            self.out.push(Action::CommandReply(tag, Ok(())));
+        }
+    }
+}

@@ -1,0 +1,477 @@
+//! The running array: every part's state in one place, and the few operations that all parts share.
+
+use crate::boot::Boot;
+use crate::contract::{
+    Action, Actions, Class, CommandTag, DeviceIo, FailCause, Fact, IoOp, RequestError, RequestTag, Segment, StartMode,
+};
+use crate::device::{Device, Health, Homes, Standing};
+use crate::engine::Config;
+use crate::flush::Flusher;
+use crate::keeper::Keeper;
+use crate::layout::{Geometry, Layout, Level, RowMap};
+use crate::log::Logs;
+use crate::maps::{BitMap, LostMap};
+use crate::meta::superblock::{MemberRole, Superblock, WriteHole};
+use crate::ops::{Ops, Owner};
+use crate::pool::Buffers;
+use crate::report::{ArrayState, Counters};
+use crate::request::Requests;
+use crate::slice::Slices;
+use crate::task::Tasks;
+use crate::units::{Member, Nanos, Row, Slot, Uuid};
+use crate::written::Inits;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+pub(crate) struct Core {
+    pub(crate) config: Config,
+    pub(crate) now: Nanos,
+    pub(crate) out: Actions,
+    pub(crate) state: ArrayState,
+    pub(crate) mode: StartMode,
+    pub(crate) layout: Layout,
+    /// The superblock as it should be; `keeper` sees to it that members agree.
+    pub(crate) superblock: Superblock,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) standing: Vec<Standing>,
+    pub(crate) ops: Ops,
+    pub(crate) buffers: Buffers,
+    pub(crate) requests: Requests,
+    pub(crate) slices: Slices,
+    pub(crate) keeper: Keeper,
+    pub(crate) written: BitMap,
+    pub(crate) intent: BitMap,
+    /// Writes in flight in each intent region.
+    pub(crate) intent_users: Vec<crate::intent::IntentUsers>,
+    pub(crate) lost: LostMap,
+    pub(crate) inits: Inits,
+    pub(crate) logs: Logs,
+    pub(crate) flusher: Flusher,
+    pub(crate) tasks: Tasks,
+    pub(crate) counters: Counters,
+    pub(crate) boot: Option<Boot>,
+    /// Commands that wait for a version of the superblock to be durable.
+    pub(crate) answers: Vec<(CommandTag, u64)>,
+    pub(crate) stopping: Option<CommandTag>,
+    pub(crate) stop_flush: bool,
+    pub(crate) stop_version: u64,
+    /// Earliest moment at which each kind of timed work is due.
+    pub(crate) wake: [Nanos; WAKES],
+    pub(crate) armed: Nanos,
+}
+
+/// Who may want to be woken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wake {
+    Watchdog,
+    Task,
+    Lazy,
+}
+const WAKES: usize = 3;
+/// Operations before the array is known: reads of metadata.
+const BOOT_OPS: u32 = 256;
+/// Operations of superblocks, maps, flushes and extents being made real.
+const METADATA_OPS: u32 = 2048;
+pub(crate) const NEVER: Nanos = Nanos(u64::MAX);
+
+impl Core {
+    pub(crate) fn new(config: Config) -> Core {
+        let blank = blank_geometry();
+        let limits = config.limits;
+        Core {
+            now: Nanos::ZERO,
+            out: Actions::new(),
+            state: ArrayState::Starting,
+            mode: StartMode::default(),
+            layout: Layout::new(blank).expect("the blank geometry is sound"),
+            superblock: blank_superblock(blank),
+            devices: config.members.iter().copied().map(Device::new).collect(),
+            standing: Vec::new(),
+            ops: Ops::new(BOOT_OPS),
+            buffers: Buffers::new(limits.pool),
+            requests: Requests::new(limits.requests),
+            slices: Slices::new(limits.slices),
+            keeper: Keeper::default(),
+            written: BitMap::new(0),
+            intent: BitMap::new(0),
+            intent_users: Vec::new(),
+            lost: LostMap::default(),
+            inits: Inits::default(),
+            logs: Logs::default(),
+            flusher: Flusher::default(),
+            tasks: Tasks::default(),
+            counters: Counters::default(),
+            boot: None,
+            answers: Vec::new(),
+            stopping: None,
+            stop_flush: false,
+            stop_version: 0,
+            wake: [NEVER; WAKES],
+            armed: NEVER,
+            config,
+        }
+    }
+
+    /// Room for what every admitted slice, the metadata and the direct reads may have outstanding.
+    pub(crate) fn size_ops(&mut self) {
+        let width = u32::from(self.superblock.geometry.slots);
+        self.slices.op_reserve = self.config.limits.slices * (4 * width + 8) + METADATA_OPS;
+        self.ops.grow(self.slices.op_reserve + self.config.limits.ios);
+    }
+
+    // ------------------------------------------------------------------------------------------------ each step
+
+    /// The shell has nothing more for now: everything that waited for a turn gets one.
+    pub(crate) fn turn(&mut self) {
+        if self.boot.is_some() {
+            self.run_slices();
+            self.boot_turn();
+        } else {
+            self.pump();
+            self.run_slices();
+            self.task_turn();
+        }
+    }
+
+    /// After every step: metadata, flushes and answers that the step made due.
+    pub(crate) fn settle_turn(&mut self) {
+        self.keep();
+        self.flusher_turn();
+        self.run_slices();
+        self.keep();
+        self.stop_turn();
+        self.stop_settle();
+        self.answers_turn();
+        self.arm();
+    }
+
+    pub(crate) fn timer(&mut self) {
+        self.armed = NEVER;
+        let due = |wake: &mut Nanos, now: Nanos| {
+            let due = *wake <= now;
+            if due {
+                *wake = NEVER;
+            }
+            due
+        };
+        let now = self.now;
+        let (watchdog, lazy) = (due(&mut self.wake[Wake::Watchdog as usize], now), due(&mut self.wake[Wake::Lazy as usize], now));
+        due(&mut self.wake[Wake::Task as usize], now);
+        if watchdog {
+            self.watch();
+        }
+        if lazy {
+            self.lazy_timer();
+        }
+        self.turn();
+    }
+
+    /// Fails members that have kept an operation for too long.
+    fn watch(&mut self) {
+        loop {
+            let (late, next) = self.ops.overdue(self.now);
+            match late {
+                Some(member) => self.time_out(member),
+                None => {
+                    if next != NEVER {
+                        self.wake_at(Wake::Watchdog, next);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn time_out(&mut self, member: Member) {
+        if self.good(member) && self.boot.is_none() {
+            self.fail_member(member, FailCause::TimedOut);
+        }
+        // Whatever it was doing, nobody waits for it any longer.
+        self.abandon(member);
+    }
+
+    fn arm(&mut self) {
+        let next = self.wake.iter().copied().min().unwrap_or(NEVER);
+        if next != self.armed && next != NEVER {
+            self.armed = next;
+            self.out.push(Action::Wake(next));
+        }
+    }
+
+    pub(crate) fn idle(&self) -> bool {
+        self.requests.idle() && self.slices.idle() && self.ops.idle() && self.flusher.idle()
+    }
+
+    pub(crate) fn fact(&mut self, fact: Fact) {
+        self.out.push(Action::Fact(fact));
+    }
+
+    pub(crate) fn reply(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
+        self.out.push(Action::Reply(tag, result));
+    }
+
+    // ------------------------------------------------------------------------------------------- operations
+
+    /// Starts a device operation; `fill` adds its segments and flags.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn device_io(
+        &mut self,
+        owner: Owner,
+        member: Member,
+        op: IoOp,
+        at: u64,
+        sectors: u64,
+        class: Class,
+        fill: impl FnOnce(&mut DeviceIo),
+    ) {
+        let deadline = self.now.after(self.config.io_timeout);
+        let mut io = self.ops.device(owner, member, op, at, sectors, class, deadline);
+        fill(&mut io);
+        let carried: u64 = io.segments.iter().map(|segment| u64::from(segment.bytes())).sum();
+        debug_assert!(
+            !matches!(op, IoOp::Read | IoOp::Write) || carried == sectors * crate::SECTOR_BYTES,
+            "segments cover the operation: {io:?}"
+        );
+        self.devices[member.0 as usize].in_flight += 1;
+        self.counters.ios[class as usize] += 1;
+        self.counters.io_bytes[class as usize] += sectors * crate::SECTOR_BYTES;
+        if self.wake[Wake::Watchdog as usize] == NEVER {
+            self.wake_at(Wake::Watchdog, deadline);
+        }
+        self.out.push(Action::Device(io));
+    }
+
+    /// Starts a write of whole metadata pages.
+    pub(crate) fn write_pages(&mut self, owner: Owner, member: Member, at: u64, pages: Vec<crate::Page>) {
+        let sectors = pages.len() as u64 * crate::PAGE_SECTORS;
+        self.device_io(owner, member, IoOp::Write, at, sectors, Class::Metadata, |io| {
+            io.durable = true;
+            io.segments.extend(pages.into_iter().map(Segment::Page));
+        });
+    }
+
+    /// Accounts for a completed operation; the caller has its owner already.
+    pub(crate) fn settle_io(&mut self, io: &DeviceIo, ok: bool) {
+        let device = &mut self.devices[io.member.0 as usize];
+        device.in_flight -= 1;
+        if ok && !io.durable && matches!(io.op, IoOp::Write | IoOp::Zero | IoOp::Trim) {
+            device.unflushed = true;
+        }
+    }
+
+    pub(crate) fn recycle(&mut self, io: Box<DeviceIo>) {
+        self.ops.recycle_io(io);
+    }
+
+    pub(crate) fn wake_at(&mut self, who: Wake, at: Nanos) {
+        let slot = &mut self.wake[who as usize];
+        *slot = (*slot).min(at);
+    }
+
+    // ------------------------------------------------------------------------------------------------ standing
+
+    /// Who can read and who must write a slot's part of a row.
+    pub(crate) fn homes(&self, slot: Slot, row: Row) -> Homes {
+        let standing = self.standing[slot.0 as usize];
+        let filled = standing.incoming.filter(|_| self.tasks.filled(slot, row));
+        Homes { read: standing.member.or(filled), write: [standing.member, filled] }
+    }
+
+    /// The cells of a row that have somewhere to be read from.
+    pub(crate) fn live_cells(&self, map: &RowMap) -> crate::layout::code::CellSet {
+        let mut set = crate::layout::code::CellSet::default();
+        for cell in 0..map.width {
+            if self.homes(map.cells[cell as usize].slot, map.row).read.is_some() {
+                set = set.with(cell);
+            }
+        }
+        set
+    }
+
+    /// The sector of `member` at which a cell's chunk begins.
+    pub(crate) fn device_at(&self, member: Member, cell_at: u64) -> u64 {
+        self.devices[member.0 as usize].places.data + cell_at
+    }
+
+    pub(crate) fn good(&self, member: Member) -> bool {
+        self.devices.get(member.0 as usize).is_some_and(|device| device.health == Health::Good)
+    }
+
+    /// Every slot has a serving member.
+    pub(crate) fn complete(&self) -> bool {
+        self.standing.iter().all(|standing| standing.member.is_some())
+    }
+
+    pub(crate) fn logged(&self) -> bool {
+        self.superblock.write_hole == WriteHole::Ppl && self.layout.parity()
+    }
+
+    /// Whether the codes of a row can be trusted: no resynchronisation still owes it.
+    pub(crate) fn in_sync(&self, row: Row) -> bool {
+        self.tasks.in_sync(row)
+    }
+
+    pub(crate) fn is_written(&self, row: Row) -> bool {
+        self.superblock.written_all || self.written.get(self.extent_of(row))
+    }
+
+    pub(crate) fn extent_of(&self, row: Row) -> u64 {
+        row.0 / self.superblock.extent_rows
+    }
+
+    pub(crate) fn intent_region(&self, row: Row) -> u64 {
+        row.0 / self.superblock.intent_rows
+    }
+
+    /// The array's state as its members leave it.
+    pub(crate) fn assess(&mut self) {
+        if matches!(self.state, ArrayState::Starting | ArrayState::Stopping | ArrayState::Stopped) {
+            return;
+        }
+        self.state = if self.complete() {
+            ArrayState::Healthy
+        } else if self.all_decodable(|_| false) {
+            ArrayState::Degraded
+        } else {
+            ArrayState::Failed
+        };
+    }
+
+    /// Whether every row could be decoded if, besides what is missing now, the slots that `without` names were gone.
+    pub(crate) fn all_decodable(&self, without: impl Fn(usize) -> bool) -> bool {
+        let period = (self.standing.len() as u64 * 2).min(self.layout.rows());
+        (0..period).all(|row| {
+            let map = self.layout.row(Row(row));
+            let mut live = crate::layout::code::CellSet::default();
+            for cell in 0..map.width {
+                let slot = map.cells[cell as usize].slot.0 as usize;
+                if self.standing[slot].member.is_some() && !without(slot) {
+                    live = live.with(cell);
+                }
+            }
+            map.decodable(live)
+        })
+    }
+
+    /// The slot in which a member serves, or into which it is filled.
+    pub(crate) fn slot_of(&self, member: Member) -> Option<usize> {
+        self.standing.iter().position(|s| s.member == Some(member) || s.incoming == Some(member))
+    }
+
+    // ------------------------------------------------------------------------------------------------- failures
+
+    /// Takes a member out of service, whatever it was doing. Writes and flushes are not acknowledged again before the
+    /// members that remain say so in their superblocks.
+    pub(crate) fn fail_member(&mut self, member: Member, cause: FailCause) {
+        let device = &mut self.devices[member.0 as usize];
+        if device.health != Health::Good {
+            return;
+        }
+        device.health = Health::Failed;
+        device.unflushed = false;
+        self.fact(Fact::MemberFailed { member, why: cause });
+        let serving = self.standing.iter().position(|s| s.member == Some(member));
+        let filling = self.standing.iter().position(|s| s.incoming == Some(member));
+        if let Some(slot) = serving {
+            self.lose_slot(slot);
+        }
+        if let Some(slot) = filling {
+            self.standing[slot].incoming = None;
+            self.tasks.target_failed(slot);
+        }
+        let stale_since = self.superblock.generation + 1;
+        self.superblock.generation = stale_since;
+        if let Some(entry) = self.devices[member.0 as usize].entry {
+            self.superblock.members[entry as usize].role =
+                MemberRole::Failed { stale_since, partial: serving.is_some() };
+        }
+        self.keeper.change(true);
+        self.logs.forget(member);
+        self.assess();
+        self.abandon(member);
+    }
+
+    /// A slot loses its serving member: what it may lack from now on goes into the intent map, what nobody can tell
+    /// any more into the list of the lost.
+    fn lose_slot(&mut self, slot: usize) {
+        self.standing[slot].member = None;
+        if self.standing[slot].incoming.is_some() {
+            self.tasks.source_failed(slot);
+        }
+        self.mark_unflushed_rows();
+        self.lose_unsynced(slot);
+    }
+
+    /// Cells of rows whose parity was never brought in step cannot be recovered.
+    pub(crate) fn lose_unsynced(&mut self, slot: usize) {
+        if !self.layout.parity() {
+            return;
+        }
+        let Some(owed) = self.tasks.resync_owes() else { return };
+        for (first, count) in owed {
+            for row in (first..first + count).map(Row) {
+                if !self.is_written(row) {
+                    continue;
+                }
+                let map = self.layout.row(row);
+                for data in 0..map.data {
+                    if map.cells[data as usize].slot.0 as usize == slot {
+                        self.lose(self.layout.lba(row, data, 0), self.layout.chunk_sectors());
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) fn lose(&mut self, lba: u64, sectors: u64) {
+        self.lost.add(lba, sectors);
+        self.fact(Fact::Lost { lba, sectors });
+    }
+
+    /// Ends everything outstanding on a member as if it had answered with an error.
+    fn abandon(&mut self, member: Member) {
+        let mut given_up = Vec::new();
+        self.ops.abandon(member, &mut given_up);
+        for (tag, _) in &given_up {
+            self.out.push(Action::Detach(*tag));
+        }
+        for (_, owner) in given_up {
+            self.orphaned(owner, member);
+        }
+    }
+
+    /// No acknowledgement is given while a failure is known here and nowhere else.
+    pub(crate) fn settled(&self) -> bool {
+        self.keeper.failures_durable()
+    }
+}
+
+/// What stands in until the members have spoken.
+fn blank_geometry() -> Geometry {
+    Geometry { level: Level::Raid0, slots: 2, chunk_sectors: 8, slot_sectors: 8 }
+}
+
+fn blank_superblock(geometry: Geometry) -> Superblock {
+    Superblock {
+        array: Uuid::NIL,
+        name: String::new(),
+        created: 0,
+        generation: 0,
+        sequence: 0,
+        member: Uuid::NIL,
+        geometry,
+        logical_block: 512,
+        write_hole: WriteHole::None,
+        regions: Vec::new(),
+        extent_rows: 1,
+        written_all: true,
+        intent_rows: 1,
+        clean: true,
+        log_floor: 0,
+        resync_pending: false,
+        members: Vec::new(),
+        placement: Vec::new(),
+        tasks: Vec::new(),
+    }
+}

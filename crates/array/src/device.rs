@@ -1,0 +1,90 @@
+//! The devices the engine knows, and which of them stands where.
+
+use crate::contract::MemberInfo;
+use crate::meta::superblock::{Region, RegionKind};
+use crate::units::Member;
+use alloc::vec::Vec;
+
+/// Where a member keeps what, in sectors of the member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Places {
+    pub(crate) superblock: [u64; 2],
+    pub(crate) written: u64,
+    pub(crate) intent: u64,
+    pub(crate) lost: u64,
+    pub(crate) lost_sectors: u64,
+    pub(crate) log: u64,
+    pub(crate) log_sectors: u64,
+    pub(crate) data: u64,
+    pub(crate) data_sectors: u64,
+}
+
+impl Places {
+    pub(crate) fn of(regions: &[Region]) -> Places {
+        let mut places = Places::default();
+        for region in regions {
+            match region.kind {
+                RegionKind::SuperA => places.superblock[0] = region.start,
+                RegionKind::SuperB => places.superblock[1] = region.start,
+                RegionKind::Written => places.written = region.start,
+                RegionKind::Intent => places.intent = region.start,
+                RegionKind::Lost => (places.lost, places.lost_sectors) = (region.start, region.sectors),
+                RegionKind::Log => (places.log, places.log_sectors) = (region.start, region.sectors),
+                RegionKind::Data => (places.data, places.data_sectors) = (region.start, region.sectors),
+                _ => {}
+            }
+        }
+        places
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Health {
+    /// Opened, not (yet) of this array.
+    Stranger,
+    Good,
+    Failed,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Device {
+    pub(crate) info: MemberInfo,
+    pub(crate) health: Health,
+    /// Its line in the superblock's member table.
+    pub(crate) entry: Option<u16>,
+    pub(crate) regions: Vec<Region>,
+    pub(crate) places: Places,
+    /// Writes completed that no flush has covered yet.
+    pub(crate) unflushed: bool,
+    pub(crate) in_flight: u32,
+}
+
+impl Device {
+    pub(crate) fn new(info: MemberInfo) -> Device {
+        Device {
+            info,
+            health: Health::Stranger,
+            entry: None,
+            regions: Vec::new(),
+            places: Places::default(),
+            unflushed: false,
+            in_flight: 0,
+        }
+    }
+}
+
+/// Who stands in a slot of the layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Standing {
+    /// The member that serves it.
+    pub(crate) member: Option<Member>,
+    /// The member that is being filled for it. Rows in its task's done-set are as good as a serving member's.
+    pub(crate) incoming: Option<Member>,
+}
+
+/// Where a cell can be read and where it must be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Homes {
+    pub(crate) read: Option<Member>,
+    pub(crate) write: [Option<Member>; 2],
+}

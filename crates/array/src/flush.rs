@@ -1,0 +1,122 @@
+//! Flushes: one at a time over all members with unflushed writes; what asks meanwhile shares the next.
+//!
+//! | state   | cause                                   | next     |
+//! |---------|-----------------------------------------|----------|
+//! | idle    | somebody waits                          | flushing |
+//! | flushing| all members answered                    | settling |
+//! | settling| failures and lost-map pages are durable | idle     |
+//!
+//! A member that fails a flush is failed; the flush is never tried again on it.
+
+use crate::contract::{Class, FailCause, IoError, IoOp};
+use crate::core::Core;
+use crate::device::Health;
+use crate::ops::Owner;
+use crate::units::Member;
+use alloc::vec::Vec;
+
+/// Who waits for a flush.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waiter {
+    /// A user's flush.
+    Request(u32),
+    /// A log that is full, or a write whose record would clash with an unflushed one.
+    Log,
+    /// A task's checkpoint.
+    Checkpoint,
+    /// The lazy clearing of intent bits.
+    Intent,
+    Stop,
+}
+
+#[derive(Default)]
+pub(crate) struct Flusher {
+    running: bool,
+    outstanding: u32,
+    next: Vec<Waiter>,
+    current: Vec<Waiter>,
+    settling: Vec<Waiter>,
+    /// Counts flushes begun; what completed before flush `n` began is durable when it ends.
+    pub(crate) begun: u64,
+}
+
+impl Flusher {
+    pub(crate) fn idle(&self) -> bool {
+        !self.running && self.next.is_empty() && self.settling.is_empty()
+    }
+}
+
+impl Core {
+    pub(crate) fn flush_for(&mut self, waiter: Waiter) {
+        let shared = !matches!(waiter, Waiter::Request(_));
+        if !(shared && self.flusher.next.contains(&waiter)) {
+            self.flusher.next.push(waiter);
+        }
+    }
+
+    /// Begins a flush if one is wanted and none runs.
+    pub(crate) fn flusher_turn(&mut self) {
+        if self.flusher.running || self.flusher.next.is_empty() {
+            return;
+        }
+        self.flusher.running = true;
+        self.flusher.begun += 1;
+        core::mem::swap(&mut self.flusher.next, &mut self.flusher.current);
+        for index in 0..self.devices.len() {
+            let device = &mut self.devices[index];
+            if device.health == Health::Good && device.unflushed {
+                device.unflushed = false;
+                self.flusher.outstanding += 1;
+                self.device_io(Owner::Flush, Member(index as u16), IoOp::Flush, 0, 0, Class::User, |_| {});
+            }
+        }
+        if self.flusher.outstanding == 0 {
+            self.flush_ended();
+        }
+    }
+
+    pub(crate) fn member_flushed(&mut self, member: Member, result: Result<(), IoError>) {
+        self.flusher.outstanding -= 1;
+        if let Err(error) = result {
+            self.fail_member(member, FailCause::FlushError(error));
+        }
+        if self.flusher.outstanding == 0 && self.flusher.running {
+            self.flush_ended();
+        }
+    }
+
+    fn flush_ended(&mut self) {
+        self.flusher.running = false;
+        let ended = self.flusher.begun;
+        self.logs.flushed(ended);
+        self.intent_flushed(ended);
+        let mut current = core::mem::take(&mut self.flusher.current);
+        self.flusher.settling.append(&mut current);
+        self.flusher.current = current;
+        self.flusher_settle();
+        self.slices_wake_waiting();
+    }
+
+    /// Answers the flushes that have ended once nothing durable is owed any more.
+    pub(crate) fn flusher_settle(&mut self) {
+        if self.flusher.settling.is_empty() || !self.settled() || self.lost.dirty() {
+            return;
+        }
+        let mut settling = core::mem::take(&mut self.flusher.settling);
+        for waiter in settling.drain(..) {
+            self.flush_done(waiter);
+        }
+        if self.flusher.settling.is_empty() {
+            self.flusher.settling = settling;
+        }
+    }
+
+    fn flush_done(&mut self, waiter: Waiter) {
+        match waiter {
+            Waiter::Request(request) => self.request_part_done(request, Ok(())),
+            Waiter::Log | Waiter::Intent => {}
+            Waiter::Checkpoint => self.checkpoint_flushed(),
+            Waiter::Stop => self.stop_flushed(),
+        }
+    }
+}

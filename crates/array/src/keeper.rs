@@ -1,0 +1,257 @@
+//! Keeps the members' superblocks and map pages in step with the engine's own.
+//!
+//! | state   | cause                          | next    |
+//! |---------|--------------------------------|---------|
+//! | clean   | a change                       | dirty   |
+//! | dirty   | a turn                         | writing |
+//! | writing | all writes ended, no change    | clean   |
+//! | writing | all writes ended, a change     | dirty   |
+//!
+//! A version counts as durable when every member written to has it, or has been failed (which is a change, and so a
+//! further version). Copies alternate between two homes, so the last durable version always survives a torn write.
+
+use crate::contract::{FailCause, IoError, Page};
+use crate::core::Core;
+use crate::device::Health;
+use crate::meta::pages::{self, MapKind};
+use crate::meta::superblock::MemberRole;
+use crate::ops::Owner;
+use crate::units::{Member, PAGE_SECTORS};
+use alloc::vec::Vec;
+
+#[derive(Default)]
+pub(crate) struct Keeper {
+    /// Versions of the superblock: wanted, in flight, durable.
+    wanted: u64,
+    in_flight: u64,
+    durable: u64,
+    /// The version that records the latest failure.
+    failure: u64,
+    outstanding: u32,
+}
+
+impl Keeper {
+    /// The superblock changed. `failure`: acknowledgements wait for it.
+    pub(crate) fn change(&mut self, failure: bool) {
+        self.wanted += 1;
+        if failure {
+            self.failure = self.wanted;
+        }
+    }
+
+    pub(crate) fn failures_durable(&self) -> bool {
+        self.durable >= self.failure
+    }
+
+    pub(crate) fn all_durable(&self) -> bool {
+        self.durable == self.wanted && self.outstanding == 0
+    }
+
+    pub(crate) fn version_wanted(&self) -> u64 {
+        self.wanted
+    }
+
+    pub(crate) fn is_durable(&self, version: u64) -> bool {
+        self.durable >= version
+    }
+}
+
+const KINDS: [MapKind; 3] = [MapKind::Written, MapKind::Intent, MapKind::Lost];
+
+impl Core {
+    /// Starts what needs writing and is not being written.
+    pub(crate) fn keep(&mut self) {
+        if self.keeper.outstanding == 0 && self.keeper.durable < self.keeper.wanted {
+            self.write_superblocks();
+        }
+        for kind in KINDS {
+            self.write_map(kind);
+        }
+    }
+
+    fn write_superblocks(&mut self) {
+        self.tasks_to_superblock();
+        self.superblock.sequence += 1;
+        self.superblock.log_floor = self.logs.floor();
+        self.keeper.in_flight = self.keeper.wanted;
+        for index in 0..self.devices.len() {
+            if self.devices[index].health == Health::Good && self.devices[index].entry.is_some() {
+                self.write_superblock(Member(index as u16));
+            }
+        }
+        if self.keeper.outstanding == 0 {
+            // Nobody is left to tell: the array has failed as a whole.
+            self.keeper.durable = self.keeper.in_flight;
+        }
+    }
+
+    fn write_superblock(&mut self, member: Member) {
+        let device = &self.devices[member.0 as usize];
+        let entry = device.entry.expect("checked by the caller");
+        let at = device.places.superblock[(self.superblock.sequence & 1) as usize];
+        let mut copy = self.superblock.clone();
+        copy.member = copy.members[entry as usize].uuid;
+        copy.regions.clone_from(&device.regions);
+        let pages = copy.encode().expect("the engine keeps its superblock within its bounds");
+        self.keeper.outstanding += 1;
+        self.write_pages(Owner::Superblock, member, at, pages);
+    }
+
+    pub(crate) fn superblock_written(&mut self, member: Member, result: Result<(), IoError>) {
+        self.keeper.outstanding -= 1;
+        if result.is_err() {
+            self.fail_member(member, FailCause::Metadata);
+        }
+        if self.keeper.outstanding == 0 {
+            self.keeper.durable = self.keeper.in_flight;
+            self.metadata_moved();
+        }
+    }
+
+    // ---------------------------------------------------------------------------------------------------- maps
+
+    fn map_pages(&self, kind: MapKind) -> usize {
+        match kind {
+            MapKind::Written => self.written.pages.len(),
+            MapKind::Intent => self.intent.pages.len(),
+            MapKind::Lost => self.lost.pages.len(),
+        }
+    }
+
+    fn page_state(&mut self, kind: MapKind, page: usize) -> &mut crate::maps::PageState {
+        match kind {
+            MapKind::Written => &mut self.written.pages[page],
+            MapKind::Intent => &mut self.intent.pages[page],
+            MapKind::Lost => &mut self.lost.pages[page],
+        }
+    }
+
+    fn write_map(&mut self, kind: MapKind) {
+        for page in 0..self.map_pages(kind) {
+            let state = self.page_state(kind, page);
+            if state.dirty && state.writing == 0 {
+                self.write_map_page(kind, page);
+            }
+        }
+    }
+
+    /// Makes every page of every map be written again, to members that were not there before.
+    pub(crate) fn rewrite_maps(&mut self) {
+        for kind in KINDS {
+            for page in 0..self.map_pages(kind) {
+                self.page_state(kind, page).dirty = true;
+            }
+        }
+    }
+
+    fn write_map_page(&mut self, kind: MapKind, page: usize) {
+        let holders = (0..self.devices.len()).filter(|&index| self.holds_maps(index)).count() as u32;
+        let state = self.page_state(kind, page);
+        state.dirty = false;
+        state.sequence += 1;
+        state.writing = holders;
+        let sequence = state.sequence;
+        if matches!(kind, MapKind::Written | MapKind::Intent) {
+            self.bit_map(kind).begin_write(page);
+        }
+        for index in 0..self.devices.len() {
+            if self.holds_maps(index) {
+                let bytes = self.encode_page(kind, page, sequence);
+                self.write_one_page(Member(index as u16), kind, page, sequence, bytes);
+            }
+        }
+        if holders == 0 {
+            self.map_page_durable(kind, page);
+        }
+    }
+
+    fn bit_map(&mut self, kind: MapKind) -> &mut crate::maps::BitMap {
+        match kind {
+            MapKind::Written => &mut self.written,
+            _ => &mut self.intent,
+        }
+    }
+
+    /// Members that are current, or are being made so, carry the maps.
+    fn holds_maps(&self, index: usize) -> bool {
+        let device = &self.devices[index];
+        device.health == Health::Good
+            && device.entry.is_some_and(|entry| {
+                matches!(self.superblock.members[entry as usize].role, MemberRole::Active | MemberRole::Rebuilding)
+            })
+    }
+
+    fn encode_page(&mut self, kind: MapKind, page: usize, sequence: u64) -> Page {
+        let mut bytes = self.ops.page();
+        let array = self.superblock.array;
+        match kind {
+            MapKind::Written => {
+                pages::encode_bits(kind, array, page as u32, sequence, self.written.begin_write(page), &mut bytes);
+            }
+            MapKind::Intent => {
+                pages::encode_bits(kind, array, page as u32, sequence, self.intent.begin_write(page), &mut bytes);
+            }
+            MapKind::Lost => {
+                let per_page = pages::EXTENTS_PER_PAGE as usize;
+                let all = self.lost.extents.runs();
+                let from = (page * per_page).min(all.len());
+                let to = (from + per_page).min(all.len());
+                pages::encode_extents(array, page as u32, sequence, &all[from..to], &mut bytes);
+            }
+        }
+        bytes
+    }
+
+    fn write_one_page(&mut self, member: Member, kind: MapKind, page: usize, sequence: u64, bytes: Page) {
+        let places = self.devices[member.0 as usize].places;
+        let start = match kind {
+            MapKind::Written => places.written,
+            MapKind::Intent => places.intent,
+            MapKind::Lost => places.lost,
+        };
+        let at = start + (2 * page as u64 + (sequence & 1)) * PAGE_SECTORS;
+        let owner = Owner::MapPage { map: kind as u8, page: page as u16 };
+        self.device_io(owner, member, crate::IoOp::Write, at, PAGE_SECTORS, crate::Class::Metadata, |io| {
+            io.durable = true;
+            io.segments.push(crate::Segment::Page(bytes));
+        });
+    }
+
+    pub(crate) fn map_page_written(&mut self, map: u8, page: u16, member: Member, result: Result<(), IoError>) {
+        if result.is_err() {
+            self.fail_member(member, FailCause::Metadata);
+        }
+        let kind = KINDS.into_iter().find(|&kind| kind as u8 == map).expect("an owner names a real map");
+        let state = self.page_state(kind, page as usize);
+        state.writing -= 1;
+        if state.writing == 0 {
+            self.map_page_durable(kind, page as usize);
+        }
+    }
+
+    fn map_page_durable(&mut self, kind: MapKind, page: usize) {
+        match kind {
+            MapKind::Written | MapKind::Intent => self.bit_map(kind).written(page),
+            MapKind::Lost => {}
+        }
+        self.metadata_moved();
+    }
+
+    /// Something durable has changed: whoever waited for it looks again.
+    pub(crate) fn metadata_moved(&mut self) {
+        self.slices_wake_waiting();
+        self.flusher_settle();
+        self.requests_settle();
+    }
+
+    /// Read-side of the member table, for `status` and for new members.
+    pub(crate) fn entry_members(&self) -> Vec<Option<Member>> {
+        let mut members = alloc::vec![None; self.superblock.members.len()];
+        for (index, device) in self.devices.iter().enumerate() {
+            if let Some(entry) = device.entry {
+                members[entry as usize] = Some(Member(index as u16));
+            }
+        }
+        members
+    }
+}

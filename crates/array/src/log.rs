@@ -1,0 +1,227 @@
+//! The partial-parity log: closes the write hole of rows with parity.
+//!
+//! Before a row is changed in place, a record on the parity's own member says which data cells change and what the xor
+//! (for Q: the Reed-Solomon sum) of the others is. After a crash the parity can be made to fit whatever reached the
+//! disks, even if a member whose cell was not being written is lost with the crash.
+//!
+//! A record lives until its data and parity are flushed. Two rules make the newest live record of a range sufficient:
+//! every write to a row with parity is logged, and a write whose cells do not include those of an overlapping live
+//! record waits until that record has been flushed away.
+//!
+//! One log a member: a ring of records, each a header page and its payload. Space is given back in order.
+
+use crate::core::Core;
+use crate::flush::Waiter;
+use crate::units::{Member, PAGE_SECTORS, Row};
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Its write in place is not finished.
+    Open,
+    /// Finished when this many flushes had begun: durable after the next.
+    Finished(u64),
+    Released,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    sequence: u64,
+    at: u64,
+    sectors: u64,
+    row: Row,
+    start: u64,
+    end: u64,
+    modified: u32,
+    stage: Stage,
+}
+
+const HASH: usize = 512;
+
+struct Log {
+    sectors: u64,
+    head: u64,
+    records: VecDeque<Live>,
+    /// Live records by row, hashed: zero means there is none to look for.
+    rows: Vec<u16>,
+}
+
+impl Log {
+    fn new(sectors: u64) -> Log {
+        Log { sectors, head: 0, records: VecDeque::with_capacity((sectors / PAGE_SECTORS) as usize), rows: vec![0; HASH] }
+    }
+
+    fn tail(&self) -> Option<u64> {
+        self.records.front().map(|record| record.at)
+    }
+
+    /// Where `sectors` contiguous sectors are free, if anywhere.
+    fn room(&self, sectors: u64) -> Option<u64> {
+        match self.tail() {
+            None => (sectors <= self.sectors).then_some(0),
+            Some(tail) if self.head > tail => {
+                if self.head + sectors <= self.sectors {
+                    Some(self.head)
+                } else {
+                    (sectors < tail).then_some(0)
+                }
+            }
+            Some(tail) => (self.head + sectors < tail).then_some(self.head),
+        }
+    }
+
+    fn clashes(&self, row: Row, start: u64, end: u64, modified: u32) -> bool {
+        self.rows[row.0 as usize % HASH] != 0
+            && self.records.iter().any(|live| {
+                live.stage != Stage::Released
+                    && live.row == row
+                    && live.start < end
+                    && start < live.end
+                    && live.modified & !modified != 0
+            })
+    }
+
+    fn release_front(&mut self) {
+        while self.records.front().is_some_and(|record| record.stage == Stage::Released) {
+            self.records.pop_front();
+        }
+    }
+}
+
+/// A record about to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) row: Row,
+    pub(crate) start: u64,
+    pub(crate) sectors: u64,
+    pub(crate) modified: u32,
+    pub(crate) payload_sectors: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Logs {
+    logs: Vec<Option<Log>>,
+    next_sequence: u64,
+}
+
+impl Logs {
+    pub(crate) fn start(&mut self, next_sequence: u64) {
+        self.next_sequence = next_sequence;
+    }
+
+    pub(crate) fn open(&mut self, member: Member, sectors: u64) {
+        let index = member.0 as usize;
+        while self.logs.len() <= index {
+            self.logs.push(None);
+        }
+        self.logs[index] = (sectors >= 2 * PAGE_SECTORS).then(|| Log::new(sectors));
+    }
+
+    pub(crate) fn forget(&mut self, member: Member) {
+        if let Some(log) = self.logs.get_mut(member.0 as usize) {
+            *log = None;
+        }
+    }
+
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.next_sequence
+    }
+
+    pub(crate) fn take_sequence(&mut self) -> u64 {
+        self.next_sequence += 1;
+        self.next_sequence - 1
+    }
+
+    /// Records below this are void on every member.
+    pub(crate) fn floor(&self) -> u64 {
+        let live = self.logs.iter().flatten().filter_map(|log| log.records.front().map(|record| record.sequence));
+        live.min().unwrap_or(self.next_sequence)
+    }
+
+    /// The oldest live record of one member's log.
+    pub(crate) fn floor_of(&self, member: Member) -> u64 {
+        let log = self.logs.get(member.0 as usize).and_then(Option::as_ref);
+        log.and_then(|log| log.records.front()).map_or(self.next_sequence, |record| record.sequence)
+    }
+
+    fn log(&self, member: Member) -> &Log {
+        self.logs[member.0 as usize].as_ref().expect("a current member of a logged array has a log")
+    }
+
+    /// Whether a record must wait for a flush, because of room or of an older record that it does not cover.
+    fn must_wait(&self, member: Member, entry: &Entry) -> bool {
+        let log = self.log(member);
+        log.room(PAGE_SECTORS + entry.payload_sectors).is_none()
+            || log.clashes(entry.row, entry.start, entry.start + entry.sectors, entry.modified)
+    }
+
+    /// Takes room for a record; returns its place from the start of the log.
+    pub(crate) fn place(&mut self, member: Member, sequence: u64, entry: &Entry) -> u64 {
+        let log = self.logs[member.0 as usize].as_mut().expect("checked with must_wait");
+        let sectors = PAGE_SECTORS + entry.payload_sectors.next_multiple_of(PAGE_SECTORS);
+        let at = log.room(sectors).expect("checked with must_wait");
+        log.head = at + sectors;
+        log.rows[entry.row.0 as usize % HASH] += 1;
+        log.records.push_back(Live {
+            sequence,
+            at,
+            sectors,
+            row: entry.row,
+            start: entry.start,
+            end: entry.start + entry.sectors,
+            modified: entry.modified,
+            stage: Stage::Open,
+        });
+        at
+    }
+
+    /// The write in place of a record has ended; `begun` flushes had begun by then.
+    pub(crate) fn finished(&mut self, sequence: u64, begun: u64) {
+        for log in self.logs.iter_mut().flatten() {
+            if let Ok(index) = log.records.binary_search_by_key(&sequence, |record| record.sequence) {
+                log.records[index].stage = Stage::Finished(begun);
+            }
+        }
+    }
+
+    /// Flush number `ended` has ended: what was finished before it began is released.
+    pub(crate) fn flushed(&mut self, ended: u64) {
+        for log in self.logs.iter_mut().flatten() {
+            for record in &mut log.records {
+                if matches!(record.stage, Stage::Finished(begun) if begun < ended) {
+                    record.stage = Stage::Released;
+                    log.rows[record.row.0 as usize % HASH] -= 1;
+                }
+            }
+            log.release_front();
+        }
+    }
+
+    /// Rows with a live record anywhere: what a member that fails now may lack.
+    pub(crate) fn live_rows(&self, into: &mut Vec<Row>) {
+        for log in self.logs.iter().flatten() {
+            into.extend(log.records.iter().filter(|record| record.stage != Stage::Released).map(|record| record.row));
+        }
+    }
+
+    /// More than half of some log is in use.
+    pub(crate) fn crowded(&self) -> bool {
+        self.logs.iter().flatten().any(|log| {
+            let used: u64 = log.records.iter().map(|record| record.sectors).sum();
+            used * 2 > log.sectors
+        })
+    }
+}
+
+impl Core {
+    /// Whether a record can be written now to all these members; if not, a flush is asked for.
+    pub(crate) fn log_ready(&mut self, members: &[Option<Member>], entry: &Entry) -> bool {
+        let waits = members.iter().flatten().any(|&member| self.logs.must_wait(member, entry));
+        if waits {
+            self.flush_for(Waiter::Log);
+        }
+        !waits
+    }
+}

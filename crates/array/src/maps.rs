@@ -1,0 +1,140 @@
+//! The persisted maps: which extents were written, which regions have writes in flight, which sectors are lost.
+//!
+//! Each is kept in pages with two homes on every current member (`meta::pages`). A page is written as a whole, one
+//! write of it in flight at a time; a bit counts as durable when a page that holds it is on every current member.
+
+use crate::meta::pages::{BITS_PER_PAGE, WORDS_PER_PAGE};
+use crate::runset::RunSet;
+use alloc::vec;
+use alloc::vec::Vec;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct PageState {
+    pub(crate) sequence: u64,
+    pub(crate) dirty: bool,
+    /// Member writes outstanding of the version being written; 0 when none is.
+    pub(crate) writing: u32,
+}
+
+/// A bit map in its three versions: live, being written, durable.
+pub(crate) struct BitMap {
+    live: Vec<u64>,
+    in_flight: Vec<u64>,
+    durable: Vec<u64>,
+    pub(crate) pages: Vec<PageState>,
+    bits: u64,
+}
+
+impl BitMap {
+    pub(crate) fn new(bits: u64) -> BitMap {
+        let pages = bits.div_ceil(BITS_PER_PAGE) as usize;
+        let words = vec![0; pages * WORDS_PER_PAGE];
+        BitMap {
+            live: words.clone(),
+            in_flight: words.clone(),
+            durable: words,
+            pages: vec![PageState::default(); pages],
+            bits,
+        }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.bits
+    }
+
+    pub(crate) fn get(&self, bit: u64) -> bool {
+        self.live[(bit / 64) as usize] >> (bit % 64) & 1 == 1
+    }
+
+    pub(crate) fn is_durable(&self, bit: u64) -> bool {
+        self.durable[(bit / 64) as usize] >> (bit % 64) & 1 == 1
+    }
+
+    pub(crate) fn any(&self) -> bool {
+        self.live.iter().any(|&word| word != 0)
+    }
+
+    /// Sets or clears a bit; its page is written in due course.
+    pub(crate) fn put(&mut self, bit: u64, value: bool) {
+        assert!(bit < self.bits, "bit {bit} of {}", self.bits);
+        let word = &mut self.live[(bit / 64) as usize];
+        let mask = 1 << (bit % 64);
+        if (*word & mask != 0) != value {
+            *word ^= mask;
+            self.pages[(bit / BITS_PER_PAGE) as usize].dirty = true;
+        }
+    }
+
+    fn words_of(page: usize) -> core::ops::Range<usize> {
+        page * WORDS_PER_PAGE..(page + 1) * WORDS_PER_PAGE
+    }
+
+    pub(crate) fn load(&mut self, page: usize, words: &[u64], sequence: u64) {
+        self.live[Self::words_of(page)].copy_from_slice(words);
+        self.durable[Self::words_of(page)].copy_from_slice(words);
+        self.pages[page].sequence = sequence;
+    }
+
+    /// Takes the version of a page that is about to be written. Bits that it clears are durable no longer: the write
+    /// may land before anything else does.
+    pub(crate) fn begin_write(&mut self, page: usize) -> &[u64] {
+        for word in Self::words_of(page) {
+            self.in_flight[word] = self.live[word];
+            self.durable[word] &= self.live[word];
+        }
+        &self.in_flight[Self::words_of(page)]
+    }
+
+    pub(crate) fn written(&mut self, page: usize) {
+        let words = Self::words_of(page);
+        self.durable[words.clone()].copy_from_slice(&self.in_flight[words]);
+    }
+
+    pub(crate) fn dirty(&self) -> bool {
+        self.pages.iter().any(|page| page.dirty || page.writing > 0)
+    }
+}
+
+/// The lost sectors, as extents of the array.
+#[derive(Default)]
+pub(crate) struct LostMap {
+    pub(crate) extents: RunSet,
+    pub(crate) pages: Vec<PageState>,
+}
+
+impl LostMap {
+    pub(crate) fn new(pages: usize) -> LostMap {
+        LostMap { extents: RunSet::default(), pages: vec![PageState::default(); pages] }
+    }
+
+    pub(crate) fn add(&mut self, lba: u64, sectors: u64) {
+        self.extents.insert(lba, sectors);
+        self.touch();
+    }
+
+    /// These sectors were written anew. Returns whether any of them had been lost.
+    pub(crate) fn rewritten(&mut self, lba: u64, sectors: u64) -> bool {
+        if self.extents.is_empty() || self.first_in(lba, sectors).is_none() {
+            return false;
+        }
+        self.extents.remove(lba, sectors);
+        self.touch();
+        true
+    }
+
+    /// The first lost sector in a range.
+    pub(crate) fn first_in(&self, lba: u64, sectors: u64) -> Option<u64> {
+        if self.extents.is_empty() {
+            return None;
+        }
+        self.extents.next_member(lba).filter(|&first| first < lba + sectors)
+    }
+
+    fn touch(&mut self) {
+        self.pages.iter_mut().for_each(|page| page.dirty = true);
+    }
+
+    pub(crate) fn dirty(&self) -> bool {
+        self.pages.iter().any(|page| page.dirty || page.writing > 0)
+    }
+}

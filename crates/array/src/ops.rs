@@ -1,0 +1,204 @@
+//! Operations in flight: who waits for each, and the boxes they travel in.
+//!
+//! A tag is an index here. A slot is freed only by its own completion, so a late completion of an abandoned operation
+//! finds its slot still taken and its owner gone.
+
+use crate::contract::{BufRef, Class, Compute, ComputeOp, DeviceIo, IoOp, Page, Segment, Tag, zeroed_page};
+use crate::units::{Member, Nanos};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// What a slice wanted of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SliceOp {
+    Read { cell: u8 },
+    Write { cell: u8 },
+    /// A log record, or the read of one's payload.
+    Log { parity: u8 },
+    Compute,
+}
+
+/// Who is told when an operation completes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Owner {
+    Free,
+    /// Given up on; its completion only frees the slot.
+    Orphan,
+    Slice { slice: u32, what: SliceOp },
+    /// A read of a healthy cell, straight into the request's buffer.
+    ReadPart { request: u32, lba: u64, sectors: u64, target: BufRef },
+    Flush,
+    Superblock,
+    MapPage { map: u8, page: u16 },
+    ExtentInit { init: u32 },
+    Boot { step: u32 },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    owner: Owner,
+    member: Member,
+    deadline: Nanos,
+}
+
+pub(crate) struct Ops {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    ios: Vec<Box<DeviceIo>>,
+    computes: Vec<Box<Compute>>,
+    coefficients: Vec<Vec<u8>>,
+    pages: Vec<Page>,
+    in_flight: u32,
+}
+
+const NO_MEMBER: Member = Member(u16::MAX);
+
+impl Ops {
+    pub(crate) fn new(limit: u32) -> Ops {
+        let slot = Slot { owner: Owner::Free, member: NO_MEMBER, deadline: Nanos(u64::MAX) };
+        Ops {
+            slots: alloc::vec![slot; limit as usize],
+            free: (0..limit).rev().collect(),
+            ios: Vec::new(),
+            computes: Vec::new(),
+            coefficients: Vec::new(),
+            pages: Vec::new(),
+            in_flight: 0,
+        }
+    }
+
+    /// Makes room for so many operations in all.
+    pub(crate) fn grow(&mut self, limit: u32) {
+        let slot = Slot { owner: Owner::Free, member: NO_MEMBER, deadline: Nanos(u64::MAX) };
+        let held = self.slots.len() as u32;
+        if limit > held {
+            self.slots.resize(limit as usize, slot);
+            self.free.splice(0..0, (held..limit).rev());
+        }
+    }
+
+    pub(crate) fn available(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    pub(crate) fn idle(&self) -> bool {
+        self.in_flight == 0
+    }
+
+    /// A box for a device operation, with an owner and a deadline.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn device(
+        &mut self,
+        owner: Owner,
+        member: Member,
+        op: IoOp,
+        at: u64,
+        sectors: u64,
+        class: Class,
+        deadline: Nanos,
+    ) -> Box<DeviceIo> {
+        let tag = self.claim(owner, member, deadline);
+        let fresh = DeviceIo { tag, member, op, at, sectors, segments: Vec::new(), durable: false, class };
+        match self.ios.pop() {
+            Some(mut io) => {
+                let segments = core::mem::take(&mut io.segments);
+                *io = DeviceIo { segments, ..fresh };
+                io
+            }
+            None => Box::new(fresh),
+        }
+    }
+
+    pub(crate) fn compute(&mut self, owner: Owner, op: ComputeOp) -> Box<Compute> {
+        let tag = self.claim(owner, NO_MEMBER, Nanos(u64::MAX));
+        let mut compute = self.computes.pop().unwrap_or_else(|| {
+            Box::new(Compute { tag, op, sources: Vec::new(), outputs: Vec::new() })
+        });
+        compute.tag = tag;
+        compute.op = op;
+        compute
+    }
+
+    /// An empty coefficient list, recycled.
+    pub(crate) fn coefficient_list(&mut self) -> Vec<u8> {
+        self.coefficients.pop().unwrap_or_default()
+    }
+
+    /// A page of zeros, recycled.
+    pub(crate) fn page(&mut self) -> Page {
+        match self.pages.pop() {
+            Some(mut page) => {
+                page.fill(0);
+                page
+            }
+            None => zeroed_page(),
+        }
+    }
+
+    fn claim(&mut self, owner: Owner, member: Member, deadline: Nanos) -> Tag {
+        let index = self.free.pop().expect("operations are admitted within their limit");
+        self.slots[index as usize] = Slot { owner, member, deadline };
+        self.in_flight += 1;
+        Tag(index)
+    }
+
+    /// Ends an operation and tells who waited for it.
+    pub(crate) fn release(&mut self, tag: Tag) -> Owner {
+        let slot = &mut self.slots[tag.0 as usize];
+        let owner = slot.owner;
+        assert!(owner != Owner::Free, "each operation completes once");
+        slot.owner = Owner::Free;
+        slot.deadline = Nanos(u64::MAX);
+        self.free.push(tag.0);
+        self.in_flight -= 1;
+        owner
+    }
+
+    pub(crate) fn recycle_io(&mut self, mut io: Box<DeviceIo>) {
+        for segment in io.segments.drain(..) {
+            if let Segment::Page(page) = segment {
+                self.pages.push(page);
+            }
+        }
+        self.ios.push(io);
+    }
+
+    pub(crate) fn recycle_compute(&mut self, mut compute: Box<Compute>) {
+        compute.sources.clear();
+        for mut output in compute.outputs.drain(..) {
+            output.coefficients.clear();
+            self.coefficients.push(output.coefficients);
+        }
+        self.computes.push(compute);
+    }
+
+    /// Gives up on what is outstanding on a member: its owners, with the tags, in the order of the slots.
+    pub(crate) fn abandon(&mut self, member: Member, into: &mut Vec<(Tag, Owner)>) {
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            if slot.member == member && !matches!(slot.owner, Owner::Free | Owner::Orphan) {
+                into.push((Tag(index as u32), slot.owner));
+                slot.owner = Owner::Orphan;
+                slot.deadline = Nanos(u64::MAX);
+            }
+        }
+    }
+
+    /// Members with an operation past its deadline, and the earliest deadline still ahead.
+    pub(crate) fn overdue(&self, now: Nanos) -> (Option<Member>, Nanos) {
+        let mut late = None;
+        let mut next = Nanos(u64::MAX);
+        for slot in &self.slots {
+            if slot.deadline <= now {
+                late = late.or(Some(slot.member));
+            } else {
+                next = next.min(slot.deadline);
+            }
+        }
+        (late, next)
+    }
+
+    /// Whether a member still has operations outstanding, given up on or not.
+    pub(crate) fn busy(&self, member: Member) -> bool {
+        self.slots.iter().any(|slot| slot.member == member && slot.owner != Owner::Free)
+    }
+}

@@ -1,0 +1,3 @@
+//! Policies decide and cannot act: small deterministic machines over a read-only view.
+
+pub(crate) mod throttle;

@@ -1,0 +1,69 @@
+//! The engine's own buffers, as handles, in two sizes; reserved ahead so that nothing admitted can starve.
+
+use crate::contract::{Buf, LARGE_BYTES, Pool, SMALL_BYTES};
+use alloc::vec::Vec;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Size {
+    Small,
+    Large,
+}
+
+impl Size {
+    /// The smaller size that holds `bytes`.
+    pub(crate) fn holding(bytes: u64) -> Size {
+        assert!(bytes <= u64::from(LARGE_BYTES), "no pool buffer holds {bytes} bytes");
+        if bytes <= u64::from(SMALL_BYTES) { Size::Small } else { Size::Large }
+    }
+}
+
+/// Free handles and promises. Invariant: for each size, `promised <= free`.
+pub(crate) struct Buffers {
+    pool: Pool,
+    free: [Vec<Buf>; 2],
+    promised: [u32; 2],
+}
+
+impl Buffers {
+    pub(crate) fn new(pool: Pool) -> Buffers {
+        let small = (0..pool.small).rev().map(Buf).collect();
+        let large = (pool.small..pool.small + pool.large).rev().map(Buf).collect();
+        Buffers { pool, free: [small, large], promised: [0, 0] }
+    }
+
+    /// Promises `count` buffers to the caller, or none.
+    pub(crate) fn reserve(&mut self, size: Size, count: u32) -> bool {
+        let promised = &mut self.promised[size as usize];
+        let free = self.free[size as usize].len() as u32;
+        if free - *promised < count {
+            return false;
+        }
+        *promised += count;
+        true
+    }
+
+    /// Takes back a promise that was not used up.
+    pub(crate) fn unreserve(&mut self, size: Size, count: u32) {
+        self.promised[size as usize] -= count;
+    }
+
+    /// Makes one promised buffer a real one.
+    pub(crate) fn take(&mut self, size: Size) -> Buf {
+        assert!(self.promised[size as usize] > 0, "buffers are taken within a reservation");
+        self.promised[size as usize] -= 1;
+        self.free[size as usize].pop().expect("a promised buffer is free")
+    }
+
+    /// Gives a buffer back; its promise stands again, until it is unreserved.
+    pub(crate) fn give_back(&mut self, buf: Buf) {
+        let size = if buf.0 < self.pool.small { Size::Small } else { Size::Large };
+        self.free[size as usize].push(buf);
+        self.promised[size as usize] += 1;
+    }
+
+    pub(crate) fn all_free(&self) -> bool {
+        self.promised == [0, 0]
+            && self.free[0].len() == self.pool.small as usize
+            && self.free[1].len() == self.pool.large as usize
+    }
+}

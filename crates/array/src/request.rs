@@ -1,0 +1,332 @@
+//! Requests: admission, cutting into parts, and the reply when every part is done.
+//!
+//! Reads of healthy cells go straight to their members. Writes, and reads that redundancy must answer, become slices
+//! (`slice/gather.rs` cuts them). Two queues, each first come first served, hold what could not be started yet.
+
+use crate::contract::{BufRef, Class, ComputeOp, IoError, IoOp, LinearOutput, Request, RequestError, RequestOp, Segment};
+use crate::core::Core;
+use crate::flush::Waiter;
+use crate::ops::Owner;
+use crate::report::ArrayState;
+use crate::slice::gather::Gather;
+use crate::units::{Member, SECTOR_BYTES};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) request: Request,
+    /// Bytes of the request that have been cut into parts.
+    pub(crate) cut: u64,
+    /// Parts started and not done.
+    parts: u32,
+    error: Option<RequestError>,
+    cut_all: bool,
+}
+
+pub(crate) struct Requests {
+    list: Vec<Option<Pending>>,
+    free: Vec<u32>,
+    pub(crate) reads: VecDeque<u32>,
+    pub(crate) writes: VecDeque<u32>,
+    /// Done, but not to be acknowledged before metadata is durable.
+    settling: Vec<u32>,
+    pub(crate) gather: Gather,
+    /// Cut to the end in this turn.
+    pub(crate) gather_done: Vec<u32>,
+}
+
+impl Pending {
+    pub(crate) fn cut_all(&mut self) {
+        self.cut_all = true;
+    }
+}
+
+impl Requests {
+    pub(crate) fn new(limit: u32) -> Requests {
+        Requests {
+            list: alloc::vec![None; limit as usize],
+            free: (0..limit).rev().collect(),
+            reads: VecDeque::with_capacity(limit as usize),
+            writes: VecDeque::with_capacity(limit as usize),
+            settling: Vec::with_capacity(limit as usize),
+            gather: Gather::default(),
+            gather_done: Vec::with_capacity(limit as usize),
+        }
+    }
+
+    pub(crate) fn room(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    pub(crate) fn idle(&self) -> bool {
+        self.free.len() == self.list.len()
+    }
+
+    pub(crate) fn get(&self, id: u32) -> &Pending {
+        self.list[id as usize].as_ref().expect("a request lives until its reply")
+    }
+
+    pub(crate) fn get_mut(&mut self, id: u32) -> &mut Pending {
+        self.list[id as usize].as_mut().expect("a request lives until its reply")
+    }
+
+    /// One more part of a request is under way.
+    pub(crate) fn begin_part(&mut self, id: u32) {
+        self.get_mut(id).parts += 1;
+    }
+}
+
+impl Core {
+    pub(crate) fn request(&mut self, request: Request) {
+        if let Err(error) = self.admit(&request) {
+            self.reply(request.tag, Err(error));
+            return;
+        }
+        self.count_request(&request);
+        let Some(id) = self.requests.free.pop() else {
+            // The shell did not heed `ready`.
+            self.reply(request.tag, Err(RequestError::Unavailable));
+            return;
+        };
+        self.requests.list[id as usize] = Some(Pending { request, cut: 0, parts: 0, error: None, cut_all: false });
+        match request.op {
+            RequestOp::Flush => {
+                let pending = self.requests.get_mut(id);
+                pending.cut_all = true;
+                pending.parts = 1;
+                self.flush_for(Waiter::Request(id));
+            }
+            RequestOp::Read => self.requests.reads.push_back(id),
+            RequestOp::Write | RequestOp::Trim | RequestOp::WriteZeroes { .. } => self.requests.writes.push_back(id),
+        }
+    }
+
+    fn admit(&self, request: &Request) -> Result<(), RequestError> {
+        if !matches!(self.state, ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed) {
+            return Err(RequestError::Unavailable);
+        }
+        let size = self.layout.size_sectors() * SECTOR_BYTES;
+        let end = request.offset.saturating_add(request.bytes);
+        if request.op != RequestOp::Flush && end > size {
+            return Err(RequestError::OutOfRange { end, size });
+        }
+        let writes = !matches!(request.op, RequestOp::Read | RequestOp::Flush);
+        if writes && self.mode.read_only {
+            return Err(RequestError::ReadOnly);
+        }
+        if matches!(request.op, RequestOp::WriteZeroes { fast: true }) && !self.zeroing_is_fast(request) {
+            return Err(RequestError::NotFast);
+        }
+        Ok(())
+    }
+
+    fn count_request(&mut self, request: &Request) {
+        match request.op {
+            RequestOp::Read => {
+                self.counters.reads += 1;
+                self.counters.read_bytes += request.bytes;
+            }
+            RequestOp::Write | RequestOp::WriteZeroes { .. } => {
+                self.counters.writes += 1;
+                self.counters.written_bytes += request.bytes;
+            }
+            RequestOp::Flush => self.counters.flushes += 1,
+            RequestOp::Trim => self.counters.trims += 1,
+        }
+    }
+
+    /// Starts as much queued work as there is room for.
+    pub(crate) fn pump(&mut self) {
+        while let Some(&id) = self.requests.reads.front() {
+            if !self.cut_read(id) {
+                break;
+            }
+            self.requests.reads.pop_front();
+            self.all_cut(id);
+        }
+        self.pump_writes();
+    }
+
+    /// The whole request has been cut; it may be done already.
+    pub(crate) fn all_cut(&mut self, id: u32) {
+        self.requests.get_mut(id).cut_all = true;
+        self.reply_if_done(id);
+    }
+
+    pub(crate) fn request_part_done(&mut self, id: u32, result: Result<(), RequestError>) {
+        let pending = self.requests.get_mut(id);
+        pending.parts -= 1;
+        if let Err(error) = result {
+            pending.error.get_or_insert(error);
+        }
+        self.reply_if_done(id);
+    }
+
+    fn reply_if_done(&mut self, id: u32) {
+        let pending = self.requests.get(id);
+        if !pending.cut_all || pending.parts > 0 {
+            return;
+        }
+        if self.may_acknowledge(pending) {
+            self.finish_request(id);
+        } else {
+            self.requests.settling.push(id);
+        }
+    }
+
+    /// A write is acknowledged only when the failures that it lived through are on the surviving members' record.
+    fn may_acknowledge(&self, pending: &Pending) -> bool {
+        let writes = !matches!(pending.request.op, RequestOp::Read | RequestOp::Flush);
+        !writes || self.settled() && !(pending.request.fua && self.lost.dirty())
+    }
+
+    fn finish_request(&mut self, id: u32) {
+        let pending = self.requests.list[id as usize].take().expect("a request is finished once");
+        self.requests.free.push(id);
+        self.reply(pending.request.tag, pending.error.map_or(Ok(()), Err));
+    }
+
+    /// Metadata became durable: acknowledges what waited for it.
+    pub(crate) fn requests_settle(&mut self) {
+        let mut index = 0;
+        while index < self.requests.settling.len() {
+            let id = self.requests.settling[index];
+            if self.may_acknowledge(self.requests.get(id)) {
+                self.requests.settling.swap_remove(index);
+                self.finish_request(id);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    // --------------------------------------------------------------------------------------------------- reads
+
+    /// Starts parts of a read; false if there was no room for all of it.
+    fn cut_read(&mut self, id: u32) -> bool {
+        loop {
+            let pending = *self.requests.get(id);
+            if pending.cut == pending.request.bytes {
+                return true;
+            }
+            if self.ops.available() <= self.slices.op_reserve {
+                return false;
+            }
+            let Some(bytes) = self.start_read_part(id, &pending) else { return false };
+            self.requests.get_mut(id).cut += bytes;
+        }
+    }
+
+    /// Starts the read's next part: one chunk's worth at most, or a partial block. Returns its bytes.
+    fn start_read_part(&mut self, id: u32, pending: &Pending) -> Option<u64> {
+        let block = u64::from(self.superblock.logical_block);
+        let offset = pending.request.offset + pending.cut;
+        let left = pending.request.bytes - pending.cut;
+        let place = self.layout.place(offset / SECTOR_BYTES);
+        if !self.is_written(place.row) {
+            let chunk_left = (self.layout.chunk_sectors() - place.offset) * SECTOR_BYTES - offset % SECTOR_BYTES;
+            let bytes = left.min(chunk_left);
+            self.start_zero_part(id, pending.request.buf.part(pending.cut as u32, bytes as u32));
+            return Some(bytes);
+        }
+        if offset % block != 0 || left < block {
+            let bytes = left.min(block - offset % block);
+            return self.start_partial_read(id, pending, bytes).then_some(bytes);
+        }
+        let sectors = (self.layout.chunk_sectors() - place.offset).min(left / block * block / SECTOR_BYTES);
+        let lba = offset / SECTOR_BYTES;
+        let target = pending.request.buf.part(pending.cut as u32, (sectors * SECTOR_BYTES) as u32);
+        if let Some(first) = self.lost.first_in(lba, sectors) {
+            self.requests.begin_part(id);
+            self.request_part_done(id, Err(RequestError::Lost { lba: first, sectors: 1 }));
+            return Some(sectors * SECTOR_BYTES);
+        }
+        match self.read_home(place.row, place.data) {
+            Some((member, cell_at)) => {
+                let at = self.device_at(member, cell_at) + place.offset;
+                self.requests.begin_part(id);
+                let owner = Owner::ReadPart { request: id, lba, sectors, target };
+                self.device_io(owner, member, IoOp::Read, at, sectors, Class::User, |io| {
+                    io.segments.push(Segment::Buf(target));
+                });
+                Some(sectors * SECTOR_BYTES)
+            }
+            None => {
+                let sectors = sectors.min(crate::BAND_SECTORS_MAX);
+                let target = target.part(0, (sectors * SECTOR_BYTES) as u32);
+                self.start_read_slice(id, lba, sectors, target, 0, None).then_some(sectors * SECTOR_BYTES)
+            }
+        }
+    }
+
+    fn start_partial_read(&mut self, id: u32, pending: &Pending, bytes: u64) -> bool {
+        let block = u64::from(self.superblock.logical_block);
+        let offset = pending.request.offset + pending.cut;
+        let target = pending.request.buf.part(pending.cut as u32, bytes as u32);
+        let lba = offset / block * block / SECTOR_BYTES;
+        self.start_read_slice(id, lba, block / SECTOR_BYTES, target, (offset % block) as u32, None)
+    }
+
+    fn start_zero_part(&mut self, id: u32, target: BufRef) {
+        self.requests.begin_part(id);
+        let mut compute = self.ops.compute(Owner::ReadPart { request: id, lba: 0, sectors: 0, target }, ComputeOp::Linear);
+        let coefficients = self.ops.coefficient_list();
+        compute.outputs.push(LinearOutput { target, coefficients });
+        self.out.push(crate::Action::Compute(compute));
+    }
+
+    /// The member that reads a data cell without computing: its own, or the least busy that holds a copy. While
+    /// copies may differ, always the same one.
+    fn read_home(&self, row: crate::Row, data: u8) -> Option<(Member, u64)> {
+        let map = self.layout.row(row);
+        if map.data == map.width || self.layout.parity() {
+            let cell = map.cells[data as usize];
+            return self.homes(cell.slot, row).read.map(|member| (member, cell.at));
+        }
+        let settled = self.in_sync(row);
+        let mut best: Option<(Member, u64)> = None;
+        for cell in map.copies_of(data).iter().map(|cell| map.cells[cell as usize]) {
+            let Some(member) = self.homes(cell.slot, row).read else { continue };
+            let load = |member: Member| self.devices[member.0 as usize].in_flight;
+            if best.is_none_or(|(held, _)| settled && load(member) < load(held)) {
+                best = Some((member, cell.at));
+            }
+        }
+        best
+    }
+
+    /// A direct read ended. On an error, redundancy answers in its place.
+    pub(crate) fn read_part_done(
+        &mut self,
+        request: u32,
+        lba: u64,
+        member: Member,
+        sectors: u64,
+        target: BufRef,
+        result: Result<(), IoError>,
+    ) {
+        match result {
+            Ok(()) => self.request_part_done(request, Ok(())),
+            Err(error) => {
+                if error != IoError::Media {
+                    self.read_failed(member, error);
+                }
+                self.retry_read(request, lba, sectors, target, (error == IoError::Media).then_some(member));
+            }
+        }
+    }
+
+    /// Reads again what a member could not give, in slices. `bad`: the member whose medium erred.
+    pub(crate) fn retry_read(&mut self, request: u32, lba: u64, sectors: u64, target: BufRef, bad: Option<Member>) {
+        let mut done = 0;
+        while done < sectors {
+            let step = (sectors - done).min(crate::BAND_SECTORS_MAX);
+            let part = target.part((done * SECTOR_BYTES) as u32, (step * SECTOR_BYTES) as u32);
+            self.requests.gather.retries.push_back((request, lba + done, step, part, bad));
+            self.requests.begin_part(request);
+            done += step;
+        }
+        self.request_part_done(request, Ok(()));
+    }
+}

@@ -1,0 +1,123 @@
+//! A set of numbers kept as runs: what a task has done, which rows are in sync.
+
+use alloc::vec::Vec;
+
+/// Sorted, disjoint, non-adjacent runs `(first, count)`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct RunSet {
+    runs: Vec<(u64, u64)>,
+}
+
+impl RunSet {
+    pub(crate) fn from_runs(runs: &[(u64, u64)]) -> RunSet {
+        let mut set = RunSet::default();
+        for &(first, count) in runs {
+            set.insert(first, count);
+        }
+        set
+    }
+
+    pub(crate) fn runs(&self) -> &[(u64, u64)] {
+        &self.runs
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// How many numbers are in the set.
+    pub(crate) fn len(&self) -> u64 {
+        self.runs.iter().map(|run| run.1).sum()
+    }
+
+    pub(crate) fn contains(&self, number: u64) -> bool {
+        let after = self.runs.partition_point(|run| run.0 <= number);
+        after > 0 && number - self.runs[after - 1].0 < self.runs[after - 1].1
+    }
+
+    /// The first number at or after `from` that is not in the set.
+    pub(crate) fn first_gap(&self, from: u64) -> u64 {
+        let after = self.runs.partition_point(|run| run.0 <= from);
+        match after.checked_sub(1).map(|i| self.runs[i]) {
+            Some((first, count)) if from - first < count => first + count,
+            _ => from,
+        }
+    }
+
+    /// The first number after `from`, not before it, that is in the set.
+    pub(crate) fn next_member(&self, from: u64) -> Option<u64> {
+        if self.contains(from) {
+            return Some(from);
+        }
+        self.runs.get(self.runs.partition_point(|run| run.0 <= from)).map(|run| run.0)
+    }
+
+    pub(crate) fn insert(&mut self, first: u64, count: u64) {
+        if count == 0 {
+            return;
+        }
+        let (mut start, mut end) = (first, first + count);
+        let from = self.runs.partition_point(|run| run.0 + run.1 < start);
+        let to = self.runs.partition_point(|run| run.0 <= end);
+        if from < to {
+            start = start.min(self.runs[from].0);
+            end = end.max(self.runs[to - 1].0 + self.runs[to - 1].1);
+        }
+        self.replace(from, to, Some((start, end - start)), None);
+    }
+
+    pub(crate) fn remove(&mut self, first: u64, count: u64) {
+        let end = first + count;
+        let from = self.runs.partition_point(|run| run.0 + run.1 <= first);
+        let to = self.runs.partition_point(|run| run.0 < end);
+        if from >= to || count == 0 {
+            return;
+        }
+        let (head, tail) = (self.runs[from], self.runs[to - 1]);
+        let before = (head.0 < first).then(|| (head.0, first - head.0));
+        let after = (tail.0 + tail.1 > end).then(|| (end, tail.0 + tail.1 - end));
+        self.replace(from, to, before, after);
+    }
+
+    /// Puts up to two runs in the place of the runs `from..to`.
+    fn replace(&mut self, from: usize, to: usize, a: Option<(u64, u64)>, b: Option<(u64, u64)>) {
+        let fresh = [a, b];
+        if to - from == 1 && a.is_some() && b.is_none() {
+            self.runs[from] = a.expect("just tested");
+            return;
+        }
+        self.runs.splice(from..to, fresh.into_iter().flatten());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agrees_with_a_bit_vector_on_random_edits() {
+        let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+        let mut random = |below: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % below
+        };
+        let mut set = RunSet::default();
+        let mut bits = [false; 200];
+        for _ in 0..20_000 {
+            let first = random(180);
+            let count = random(20);
+            let insert = random(2) == 0;
+            if insert { set.insert(first, count) } else { set.remove(first, count) }
+            bits[first as usize..(first + count) as usize].fill(insert);
+            let probe = random(200);
+            assert_eq!(set.contains(probe), bits[probe as usize]);
+            let gap = (probe..).find(|&i| !bits.get(i as usize).copied().unwrap_or(false));
+            assert_eq!(Some(set.first_gap(probe)), gap);
+            assert_eq!(set.next_member(probe), (probe..200).find(|&i| bits[i as usize]));
+            assert_eq!(set.len(), bits.iter().filter(|&&bit| bit).count() as u64);
+            assert!(set.runs.windows(2).all(|pair| pair[0].0 + pair[0].1 < pair[1].0));
+        }
+    }
+}

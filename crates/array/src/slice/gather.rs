@@ -1,0 +1,395 @@
+//! Cuts writes into bands: a range of a row in which the same cells are written from top to bottom.
+//!
+//! Neighbouring requests that touch one row are gathered first, so that a stream of small writes becomes full rows.
+//! A band is at most [`BAND_SECTORS_MAX`] high, unless it only discards.
+
+use crate::contract::{BAND_SECTORS_MAX, BufRef, IoOp, RequestOp};
+use crate::core::Core;
+use crate::layout::code::CellSet;
+use crate::units::{Member, Row, SECTOR_BYTES};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Where new data comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Source {
+    Buf(BufRef),
+    Zero,
+}
+
+impl Source {
+    pub(crate) fn part(self, offset_sectors: u64, sectors: u64) -> Source {
+        match self {
+            Source::Buf(buf) => {
+                Source::Buf(buf.part((offset_sectors * SECTOR_BYTES) as u32, (sectors * SECTOR_BYTES) as u32))
+            }
+            Source::Zero => Source::Zero,
+        }
+    }
+}
+
+/// New data for part of one cell, on behalf of one request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fragment {
+    pub(crate) cell: u8,
+    /// Sectors from the start of the chunk.
+    pub(crate) start: u64,
+    pub(crate) sectors: u64,
+    pub(crate) source: Source,
+    pub(crate) request: u32,
+}
+
+impl Fragment {
+    pub(crate) fn end(&self) -> u64 {
+        self.start + self.sectors
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BandKind {
+    Data,
+    /// Trim or zero whole cells, all that the code binds.
+    Discard(IoOp),
+    /// Less than a block: the old block is read and the new bytes put over it.
+    Merge { skip: u32, bytes: u32 },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Band {
+    pub(crate) row: Row,
+    pub(crate) start: u64,
+    pub(crate) sectors: u64,
+    pub(crate) cells: CellSet,
+    pub(crate) kind: BandKind,
+    pub(crate) durable: bool,
+    first: u32,
+    count: u32,
+}
+
+/// A read to be answered by redundancy: request, lba, sectors, target, the member whose medium erred.
+pub(crate) type Retry = (u32, u64, u64, BufRef, Option<Member>);
+
+/// What has been cut and not started. Kept empty but for what there was no room to start.
+#[derive(Default)]
+pub(crate) struct Gather {
+    pub(crate) retries: VecDeque<Retry>,
+    bands: VecDeque<Band>,
+    fragments: Vec<Fragment>,
+    pieces: Vec<Fragment>,
+    cuts: Vec<u64>,
+}
+
+impl Gather {
+    pub(crate) fn fragments(&self, band: &Band) -> &[Fragment] {
+        &self.fragments[band.first as usize..(band.first + band.count) as usize]
+    }
+
+    fn overlaps(&self, cell: u8, start: u64, end: u64) -> bool {
+        self.pieces.iter().any(|piece| piece.cell == cell && piece.start < end && start < piece.end())
+    }
+
+    /// Cuts the gathered pieces of a row into bands.
+    fn cut(&mut self, row: Row, durable: bool) {
+        self.cuts.clear();
+        self.pieces.sort_unstable_by_key(|piece| (piece.cell, piece.start));
+        let lowest = self.pieces.iter().map(|piece| piece.start).min().unwrap_or(0);
+        let highest = self.pieces.iter().map(Fragment::end).max().unwrap_or(0);
+        for piece in &self.pieces {
+            self.cuts.push(piece.start);
+            self.cuts.push(piece.end());
+        }
+        if highest - lowest > BAND_SECTORS_MAX {
+            let mut at = lowest.next_multiple_of(BAND_SECTORS_MAX);
+            while at < highest {
+                self.cuts.push(at);
+                at += BAND_SECTORS_MAX;
+            }
+        }
+        self.cuts.sort_unstable();
+        self.cuts.dedup();
+        let mut open: Option<(u64, u64, CellSet)> = None;
+        for index in 1..self.cuts.len() {
+            let (start, end) = (self.cuts[index - 1], self.cuts[index]);
+            let cells = self.cells_in(start, end);
+            open = match open {
+                Some((from, to, held)) if held == cells && to == start && Self::one_band(from, end) => {
+                    Some((from, end, held))
+                }
+                other => {
+                    if let Some((from, to, held)) = other {
+                        self.push_band(row, from, to, held, durable);
+                    }
+                    (!cells.is_empty()).then_some((start, end, cells))
+                }
+            };
+        }
+        if let Some((from, to, held)) = open {
+            self.push_band(row, from, to, held, durable);
+        }
+    }
+
+    fn one_band(from: u64, end: u64) -> bool {
+        end - from <= BAND_SECTORS_MAX
+    }
+
+    fn cells_in(&self, start: u64, end: u64) -> CellSet {
+        let within = |piece: &&Fragment| piece.start < end && start < piece.end();
+        self.pieces.iter().filter(within).fold(CellSet::default(), |set, piece| set.with(piece.cell))
+    }
+
+    fn push_band(&mut self, row: Row, start: u64, end: u64, cells: CellSet, durable: bool) {
+        let first = self.fragments.len() as u32;
+        for piece in &self.pieces {
+            let (from, to) = (piece.start.max(start), piece.end().min(end));
+            if from < to {
+                let source = piece.source.part(from - piece.start, to - from);
+                self.fragments.push(Fragment { start: from, sectors: to - from, source, ..*piece });
+            }
+        }
+        let count = self.fragments.len() as u32 - first;
+        let kind = BandKind::Data;
+        self.bands.push_back(Band { row, start, sectors: end - start, cells, kind, durable, first, count });
+    }
+}
+
+/// What the next bytes of a queued write are.
+enum Piece {
+    /// Nothing to do: zeros where zeros are.
+    Nothing,
+    /// New data within one row.
+    Data { row: Row, offset: u64, sectors: u64 },
+    Discard { row: Row, offset: u64, sectors: u64, op: IoOp },
+    Merge { lba: u64, skip: u32 },
+}
+
+impl Core {
+    /// Starts retried reads, then bands, cutting more from the queue as long as there is room.
+    pub(crate) fn pump_writes(&mut self) {
+        while let Some(&(request, lba, sectors, target, bad)) = self.requests.gather.retries.front() {
+            if !self.start_read_slice(request, lba, sectors, target, 0, bad) {
+                return;
+            }
+            self.requests.gather.retries.pop_front();
+            self.request_part_done(request, Ok(()));
+        }
+        loop {
+            while let Some(&band) = self.requests.gather.bands.front() {
+                if !self.start_write_slice(&band) {
+                    return;
+                }
+                self.requests.gather.bands.pop_front();
+            }
+            self.requests.gather.fragments.clear();
+            if !self.gather_row() {
+                return;
+            }
+        }
+    }
+
+    /// Gathers the front of the queue as far as it stays in one row. False when the queue is empty.
+    fn gather_row(&mut self) -> bool {
+        self.requests.gather.pieces.clear();
+        let mut gathering: Option<Row> = None;
+        let mut durable = false;
+        let mut cut_any = false;
+        while let Some(&id) = self.requests.writes.front() {
+            let (piece, bytes) = self.next_piece(id);
+            match piece {
+                Piece::Data { row, offset, sectors }
+                    if gathering.is_none_or(|held| held == row) && !self.clashes(offset, sectors) =>
+                {
+                    gathering = Some(row);
+                    durable |= self.requests.get(id).request.fua;
+                    self.gather_data(id, offset, sectors);
+                }
+                Piece::Nothing => {}
+                Piece::Discard { row, offset, sectors, op } if gathering.is_none() => {
+                    self.push_discard(id, row, offset, sectors, op);
+                }
+                Piece::Merge { lba, skip } if gathering.is_none() => self.push_merge(id, lba, skip, bytes as u32),
+                _ => break,
+            }
+            cut_any = true;
+            self.advance_cut(id, bytes);
+        }
+        if let Some(row) = gathering {
+            self.cut_gathered(row, durable);
+        }
+        self.close_cut();
+        cut_any
+    }
+
+    fn advance_cut(&mut self, id: u32, bytes: u64) {
+        let pending = self.requests.get_mut(id);
+        pending.cut += bytes;
+        if pending.cut == pending.request.bytes {
+            self.requests.writes.pop_front();
+            // Parts of a gathered row are begun when it is cut; until then one stands for them.
+            self.requests.begin_part(id);
+            self.requests.gather_done.push(id);
+        }
+    }
+
+    fn cut_gathered(&mut self, row: Row, durable: bool) {
+        let first = self.requests.gather.fragments.len();
+        self.requests.gather.cut(row, durable);
+        for index in first..self.requests.gather.fragments.len() {
+            let request = self.requests.gather.fragments[index].request;
+            self.requests.begin_part(request);
+        }
+    }
+
+    /// Requests that were cut to the end: all their parts are begun now.
+    fn close_cut(&mut self) {
+        while let Some(id) = self.requests.gather_done.pop() {
+            self.requests.get_mut(id).cut_all();
+            self.request_part_done(id, Ok(()));
+        }
+    }
+
+    fn clashes(&self, offset: u64, sectors: u64) -> bool {
+        !self.requests.gather.pieces.is_empty()
+            && self.cells_of(offset, sectors).any(|(cell, start, count, _)| {
+                self.requests.gather.overlaps(cell, start, start + count)
+            })
+    }
+
+    /// The data cells that a range of a row covers: (cell, start in the chunk, sectors, sectors before it).
+    fn cells_of(&self, offset: u64, sectors: u64) -> impl Iterator<Item = (u8, u64, u64, u64)> + use<> {
+        let chunk = self.layout.chunk_sectors();
+        let mut done = 0;
+        core::iter::from_fn(move || {
+            let at = offset + done;
+            let count = (chunk - at % chunk).min(sectors - done);
+            let part = ((at / chunk) as u8, at % chunk, count, done);
+            done += count;
+            (count > 0).then_some(part)
+        })
+    }
+
+    fn gather_data(&mut self, id: u32, offset: u64, sectors: u64) {
+        let pending = *self.requests.get(id);
+        let source = match pending.request.op {
+            RequestOp::Write => {
+                Source::Buf(pending.request.buf.part(pending.cut as u32, (sectors * SECTOR_BYTES) as u32))
+            }
+            _ => Source::Zero,
+        };
+        for (cell, start, count, before) in self.cells_of(offset, sectors) {
+            let source = source.part(before, count);
+            let piece = Fragment { cell, start, sectors: count, source, request: id };
+            self.requests.gather.pieces.push(piece);
+        }
+    }
+
+    fn push_single(&mut self, band: Band, fragment: Fragment) {
+        let gather = &mut self.requests.gather;
+        let first = gather.fragments.len() as u32;
+        gather.fragments.push(fragment);
+        gather.bands.push_back(Band { first, count: 1, ..band });
+        self.requests.begin_part(fragment.request);
+    }
+
+    /// A whole row, or part of a row whose cells are bound by nothing but their copies.
+    fn push_discard(&mut self, id: u32, row: Row, offset: u64, sectors: u64, op: IoOp) {
+        let durable = self.requests.get(id).request.fua;
+        let kind = BandKind::Discard(op);
+        if self.layout.parity() {
+            let cells = self.layout.row(row).data_set();
+            let chunk = self.layout.chunk_sectors();
+            let band = Band { row, start: 0, sectors: chunk, cells, kind, durable, first: 0, count: 0 };
+            let fragment = Fragment { cell: 0, start: 0, sectors: chunk, source: Source::Zero, request: id };
+            self.push_single(band, fragment);
+            return;
+        }
+        for (cell, start, count, _) in self.cells_of(offset, sectors) {
+            let cells = CellSet::default().with(cell);
+            let band = Band { row, start, sectors: count, cells, kind, durable, first: 0, count: 0 };
+            self.push_single(band, Fragment { cell, start, sectors: count, source: Source::Zero, request: id });
+        }
+    }
+
+    fn push_merge(&mut self, id: u32, lba: u64, skip: u32, bytes: u32) {
+        let pending = *self.requests.get(id);
+        let place = self.layout.place(lba);
+        let block = u64::from(self.superblock.logical_block) / SECTOR_BYTES;
+        let source = match pending.request.op {
+            RequestOp::Write => Source::Buf(pending.request.buf.part(pending.cut as u32, bytes)),
+            _ => Source::Zero,
+        };
+        let fragment =
+            Fragment { cell: place.data, start: place.offset, sectors: block, source, request: id };
+        let band = Band {
+            row: place.row,
+            start: place.offset,
+            sectors: block,
+            cells: CellSet::default().with(place.data),
+            kind: BandKind::Merge { skip, bytes },
+            durable: pending.request.fua,
+            first: 0,
+            count: 0,
+        };
+        self.push_single(band, fragment);
+    }
+
+    fn next_piece(&self, id: u32) -> (Piece, u64) {
+        let pending = self.requests.get(id);
+        let block = u64::from(self.superblock.logical_block);
+        let offset = pending.request.offset + pending.cut;
+        let left = pending.request.bytes - pending.cut;
+        if left == 0 {
+            return (Piece::Nothing, 0);
+        }
+        let op = pending.request.op;
+        if offset % block != 0 || left < block {
+            let bytes = left.min(block - offset % block);
+            let skip = (offset % block) as u32;
+            let merge = Piece::Merge { lba: offset / block * block / SECTOR_BYTES, skip };
+            return (if op == RequestOp::Trim { Piece::Nothing } else { merge }, bytes);
+        }
+        let lba = offset / SECTOR_BYTES;
+        let place = self.layout.place(lba);
+        let in_row = u64::from(place.data) * self.layout.chunk_sectors() + place.offset;
+        let sectors = (self.layout.row_sectors() - in_row).min(left / block * block / SECTOR_BYTES);
+        let data = Piece::Data { row: place.row, offset: in_row, sectors };
+        let piece = match op {
+            RequestOp::Write => data,
+            _ => self.discard_piece(op, place.row, in_row, sectors, data),
+        };
+        (piece, sectors * SECTOR_BYTES)
+    }
+
+    /// How a trim or a write of zeros to part of a row is done.
+    fn discard_piece(&self, op: RequestOp, row: Row, offset: u64, sectors: u64, data: Piece) -> Piece {
+        if !self.is_written(row) && !self.extent_in_motion(row) {
+            return Piece::Nothing;
+        }
+        let whole = !self.layout.parity() || sectors == self.layout.row_sectors();
+        let map = self.layout.row(row);
+        let complete = self.live_cells(&map) == CellSet::all(map.width);
+        match op {
+            RequestOp::Trim if whole && complete && self.trim_reads_zero() => {
+                Piece::Discard { row, offset, sectors, op: IoOp::Trim }
+            }
+            RequestOp::Trim => Piece::Nothing,
+            _ if whole && complete => Piece::Discard { row, offset, sectors, op: IoOp::Zero },
+            _ => data,
+        }
+    }
+
+    fn trim_reads_zero(&self) -> bool {
+        self.standing.iter().all(|standing| {
+            let members = [standing.member, standing.incoming];
+            members.into_iter().flatten().all(|member| self.devices[member.0 as usize].info.trim_zeroes)
+        })
+    }
+
+    /// Whether a write of zeros to this range needs nothing but fast zeroing of whole cells.
+    pub(crate) fn zeroing_is_fast(&self, request: &crate::Request) -> bool {
+        let row_bytes = self.layout.row_sectors() * SECTOR_BYTES;
+        let unit = if self.layout.parity() { row_bytes } else { u64::from(self.superblock.logical_block) };
+        let whole = request.offset.is_multiple_of(unit) && request.bytes.is_multiple_of(unit);
+        let fast = |member: Option<Member>| member.is_some_and(|m| self.devices[m.0 as usize].info.fast_zero);
+        whole && self.standing.iter().all(|standing| fast(standing.member))
+    }
+}

@@ -1,0 +1,207 @@
+//! The acts of a slice: reads, writes and computations over the cells of its band.
+
+use super::gather::{Fragment, Source};
+use super::{Extra, Kind, Phase};
+use crate::contract::{Action, BufRef, Class, ComputeOp, IoOp, LinearOutput, Segment};
+use crate::core::Core;
+use crate::layout::{CellSet, Recipe};
+use crate::ops::{Owner, SliceOp};
+use crate::units::{Member, SECTOR_BYTES};
+
+/// One term of a linear combination: a source, and its coefficient in each of up to four outputs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Term {
+    pub(crate) source: BufRef,
+    pub(crate) coefficients: [u8; 4],
+}
+
+impl Core {
+    fn class_of(&self, id: u32) -> Class {
+        match self.slices.list[id as usize].kind {
+            Kind::Write(_) => Class::Parity,
+            Kind::Read { .. } => Class::User,
+            _ => Class::Task,
+        }
+    }
+
+    /// The cells whose member can be read and whose medium has not erred in this band.
+    pub(crate) fn readable(&self, id: u32) -> CellSet {
+        let slice = &self.slices.list[id as usize];
+        self.live_cells(&slice.map).minus(slice.bad)
+    }
+
+    /// Reads cells into their buffers. They count as held at once; an error takes that back.
+    pub(crate) fn read_cells(&mut self, id: u32, cells: CellSet) {
+        self.set_phase(id, Phase::Reading);
+        for cell in cells.iter() {
+            let target = self.cell_buffer(id, cell);
+            let slice = &self.slices.list[id as usize];
+            let (place, at, sectors) = (slice.map.cells[cell as usize], slice.band, slice.band_sectors);
+            let row = slice.map.row;
+            let member = self.homes(place.slot, row).read.expect("only readable cells are read");
+            let at = self.device_at(member, place.at) + at;
+            let (owner, class) = (Owner::Slice { slice: id, what: SliceOp::Read { cell } }, self.class_of(id));
+            let slice = self.slices.get(id);
+            slice.have = slice.have.with(cell);
+            slice.pending += 1;
+            self.device_io(owner, member, IoOp::Read, at, sectors, class, |io| io.segments.push(Segment::Buf(target)));
+        }
+    }
+
+    /// Writes a buffer over the band of a cell, on every member that keeps it. `only`: on that member alone.
+    pub(crate) fn write_cell(&mut self, id: u32, cell: u8, source: Source, only: Option<Member>) {
+        let slice = &self.slices.list[id as usize];
+        let (start, sectors) = (slice.band, slice.band_sectors);
+        let fragment = Fragment { cell, start, sectors, source, request: 0 };
+        self.write_fragments(id, cell, &[fragment], IoOp::Write, only);
+    }
+
+    /// Writes (or discards) what `fragments` hold for a cell.
+    pub(crate) fn write_fragments(
+        &mut self,
+        id: u32,
+        cell: u8,
+        fragments: &[Fragment],
+        op: IoOp,
+        only: Option<Member>,
+    ) {
+        let slice = &self.slices.list[id as usize];
+        let (row, place, durable) = (slice.map.row, slice.map.cells[cell as usize], slice.durable);
+        let (start, sectors) = (slice.band, slice.band_sectors);
+        let class = match slice.kind {
+            Kind::Write(_) if !slice.map.parity_set().contains(cell) => Class::User,
+            _ => self.class_of(id),
+        };
+        let owner = Owner::Slice { slice: id, what: SliceOp::Write { cell } };
+        let homes = match only {
+            Some(member) => [Some(member), None],
+            None => self.homes(place.slot, row).write,
+        };
+        for member in homes.into_iter().flatten() {
+            self.slices.get(id).pending += 1;
+            let at = self.device_at(member, place.at) + start;
+            self.device_io(owner, member, op, at, sectors, class, |io| {
+                io.durable = durable;
+                if op == IoOp::Write {
+                    io.segments.extend(fragments.iter().filter_map(|fragment| fragment.segment(start, start + sectors)));
+                }
+            });
+        }
+    }
+
+    /// `target = recipe over the cells held`.
+    pub(crate) fn compute_recipe(&mut self, id: u32, recipe: &Recipe, target: BufRef) {
+        let owner = Owner::Slice { slice: id, what: SliceOp::Compute };
+        let mut compute = self.ops.compute(owner, ComputeOp::Linear);
+        let mut coefficients = self.ops.coefficient_list();
+        let slice = &self.slices.list[id as usize];
+        for (cell, coefficient) in recipe.iter() {
+            if slice.zeroed.contains(cell) {
+                continue;
+            }
+            compute.sources.push(slice.cell_ref(cell));
+            coefficients.push(coefficient);
+        }
+        compute.outputs.push(LinearOutput { target, coefficients });
+        self.slices.get(id).pending += 1;
+        self.out.push(Action::Compute(compute));
+    }
+
+    /// Several outputs over common terms. Zero coefficients cost nothing.
+    pub(crate) fn compute_terms(&mut self, id: u32, terms: &[Term], targets: &[Option<BufRef>; 4]) {
+        let owner = Owner::Slice { slice: id, what: SliceOp::Compute };
+        let mut compute = self.ops.compute(owner, ComputeOp::Linear);
+        compute.sources.extend(terms.iter().map(|term| term.source));
+        for (index, target) in targets.iter().enumerate() {
+            let Some(target) = *target else { continue };
+            let mut coefficients = self.ops.coefficient_list();
+            coefficients.extend(terms.iter().map(|term| term.coefficients[index]));
+            compute.outputs.push(LinearOutput { target, coefficients });
+        }
+        self.slices.get(id).pending += 1;
+        self.out.push(Action::Compute(compute));
+    }
+
+    /// Copies, or zeroes when there is no source.
+    pub(crate) fn compute_copy(&mut self, id: u32, source: Option<BufRef>, target: BufRef) {
+        let owner = Owner::Slice { slice: id, what: SliceOp::Compute };
+        let mut compute = self.ops.compute(owner, ComputeOp::Linear);
+        let mut coefficients = self.ops.coefficient_list();
+        if let Some(source) = source {
+            compute.sources.push(source);
+            coefficients.push(1);
+        }
+        compute.outputs.push(LinearOutput { target, coefficients });
+        self.slices.get(id).pending += 1;
+        self.out.push(Action::Compute(compute));
+    }
+
+    /// A checksum, comparison or location over whole buffers; the verdict comes with `index`.
+    pub(crate) fn compute_verdict(&mut self, id: u32, op: ComputeOp, sources: &[BufRef], index: u8) {
+        let owner = Owner::Slice { slice: id, what: SliceOp::Log { parity: index } };
+        let mut compute = self.ops.compute(owner, op);
+        compute.sources.extend_from_slice(sources);
+        self.slices.get(id).pending += 1;
+        self.out.push(Action::Compute(compute));
+    }
+
+    /// Recovers cells from those held. False if some cell cannot be.
+    pub(crate) fn recover_cells(&mut self, id: u32, wanted: CellSet) -> bool {
+        let slice = &self.slices.list[id as usize];
+        let (map, held) = (slice.map, slice.have.union(slice.zeroed));
+        for cell in wanted.iter() {
+            let Some(recipe) = map.recover(cell, held) else { return false };
+            let target = self.cell_buffer(id, cell);
+            self.compute_recipe(id, &recipe, target);
+        }
+        let slice = self.slices.get(id);
+        slice.have = slice.have.union(wanted);
+        self.set_phase(id, Phase::Recovering);
+        true
+    }
+
+    /// P and Q over all data cells held (zeroed ones are zeros), into the extra buffers, for parities that are there.
+    pub(crate) fn compute_parity(&mut self, id: u32, wanted: CellSet) {
+        let slice = &self.slices.list[id as usize];
+        let map = slice.map;
+        let mut terms: [Term; crate::SLOTS_MAX] = [Term::NONE; crate::SLOTS_MAX];
+        let mut count = 0;
+        for cell in map.data_set().minus(slice.zeroed).iter() {
+            let q = map.q().map_or(0, |q| map.coefficient(q, cell));
+            terms[count] = Term { source: slice.cell_ref(cell), coefficients: [1, q, 0, 0] };
+            count += 1;
+        }
+        let p = map.p().filter(|&p| wanted.contains(p)).map(|_| self.extra_buffer(id, Extra::NewP));
+        let q = map.q().filter(|&q| wanted.contains(q)).map(|_| self.extra_buffer(id, Extra::NewQ));
+        self.set_phase(id, Phase::Combining);
+        self.compute_terms(id, &terms[..count], &[p, q, None, None]);
+    }
+
+    /// Declares the data cells in `cells` lost in this band; later they are zeros. Waits for the record of it.
+    pub(crate) fn declare_lost(&mut self, id: u32, cells: CellSet) {
+        let slice = &self.slices.list[id as usize];
+        let (map, band, sectors) = (slice.map, slice.band, slice.band_sectors);
+        for cell in cells.intersection(map.data_set()).iter() {
+            self.lose(self.layout.lba(map.row, cell, band), sectors);
+        }
+        let slice = self.slices.get(id);
+        slice.zeroed = slice.zeroed.union(cells);
+        self.await_metadata(id);
+    }
+}
+
+impl Term {
+    pub(crate) const NONE: Term =
+        Term { source: BufRef { buf: crate::Buf(0), offset: 0, bytes: 0 }, coefficients: [0; 4] };
+}
+
+impl Fragment {
+    /// The part of the fragment that lies in `start..end` of its chunk.
+    pub(crate) fn segment(&self, start: u64, end: u64) -> Option<Segment> {
+        let (from, to) = (self.start.max(start), self.end().min(end));
+        (from < to).then(|| match self.source.part(from.saturating_sub(self.start), to - from) {
+            Source::Buf(buf) => Segment::Buf(buf),
+            Source::Zero => Segment::Zero(((to - from) * SECTOR_BYTES) as u32),
+        })
+    }
+}

@@ -1,0 +1,605 @@
+//! The slice machine: one sector range of a row, worked on under a lock, for every layout alike.
+//!
+//! Analyse, decide, act: a slice issues a batch of operations, waits until all have ended, and looks afresh at what
+//! its row is like now. A member may fail between any two steps.
+//!
+//! | phase         | waits for                               | then                                                |
+//! |---------------|-----------------------------------------|-----------------------------------------------------|
+//! | Queued        | older slices on the same sectors        | Preparing                                           |
+//! | Preparing     | extent, intent, lost map, log room      | Reading, Merging, Combining, Writing, Finished      |
+//! | Reading       | old data and parity                     | Reading (another way), Recovering, Merging, ...     |
+//! | Recovering    | lost cells computed                     | Merging, Combining, Writing, Delivering             |
+//! | Merging       | new bytes put over an old block         | Reading, Combining, Writing                         |
+//! | Combining     | parity and partial parity computed      | Checksumming, Logging, Writing                      |
+//! | Checksumming  | checksum of the partial parity          | Logging                                             |
+//! | Logging       | the record durable                      | Writing                                             |
+//! | Writing       | all cells written                       | Preparing (next pass or band), Finished             |
+//! | Delivering    | bytes put into the request's buffer     | Writing (repair), Preparing (next band), Finished   |
+//! | Comparing     | verdicts of a scrub                     | Combining, Writing, Finished                        |
+//! | Finished      |                                         | freed                                               |
+//!
+//! A slice works on its range band by band. When an unreadable sector leaves no way to decode a band, the band is
+//! narrowed to one logical block, so that exactly the sectors that are lost are lost.
+
+pub(crate) mod gather;
+mod issue;
+mod read;
+mod replay;
+mod scrub;
+mod task;
+mod write;
+
+use crate::contract::{Buf, BufRef, FailCause, IoError, RequestError, Verdict};
+use crate::core::Core;
+use crate::layout::RowMap;
+use crate::layout::code::CellSet;
+use crate::ops::SliceOp;
+use crate::pool::Size;
+use crate::units::{Member, Row, SECTOR_BYTES, SLOTS_MAX};
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use gather::{BandKind, Fragment};
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum Phase {
+    Queued,
+    Preparing,
+    Reading,
+    Recovering,
+    Merging,
+    Combining,
+    Checksumming,
+    Logging,
+    Writing,
+    Delivering,
+    Comparing,
+    Finished,
+}
+
+pub(crate) const PHASES: usize = 12;
+
+/// What a slice is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Write(BandKind),
+    /// A read that no single member can answer. `skip`: bytes of the first block that were not asked for.
+    Read { request: u32, lba: u64, target: BufRef, skip: u32 },
+    /// Fill the incoming member of a slot.
+    Fill { slot: u16 },
+    /// Bring parity or copies in step with the data.
+    Resync,
+    Scrub { repair: bool },
+    /// Make a row whose write was cut short by a crash consistent from its log record.
+    Replay { record: u32 },
+}
+
+impl Kind {
+    /// For coverage: the kind without its data.
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Kind::Write(_) => 0,
+            Kind::Read { .. } => 1,
+            Kind::Fill { .. } => 2,
+            Kind::Resync => 3,
+            Kind::Scrub { .. } => 4,
+            Kind::Replay { .. } => 5,
+        }
+    }
+}
+
+pub(crate) const KINDS: usize = 6;
+const KIND_NAMES: [&str; KINDS] = ["write", "read", "fill", "resync", "scrub", "replay"];
+const PHASE_NAMES: [&str; PHASES] = [
+    "queued",
+    "preparing",
+    "reading",
+    "recovering",
+    "merging",
+    "combining",
+    "checksumming",
+    "logging",
+    "writing",
+    "delivering",
+    "comparing",
+    "finished",
+];
+const NONE: u32 = u32::MAX;
+
+/// The buffers a slice may hold besides one for each cell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Extra {
+    NewP,
+    NewQ,
+    PartialP,
+    PartialQ,
+    Bounce,
+}
+const EXTRAS: usize = 5;
+
+pub(crate) struct Slice {
+    pub(crate) kind: Kind,
+    pub(crate) phase: Phase,
+    pub(crate) map: RowMap,
+    /// The locked range, in sectors of the chunk.
+    pub(crate) start: u64,
+    pub(crate) sectors: u64,
+    /// The band being worked on.
+    pub(crate) band: u64,
+    pub(crate) band_sectors: u64,
+    pub(crate) step: u64,
+    pub(crate) pending: u32,
+    pub(crate) durable: bool,
+    /// Cells whose medium cannot be read in this band.
+    pub(crate) bad: CellSet,
+    /// Cells whose content of this band is in `cells`.
+    pub(crate) have: CellSet,
+    /// Cells declared lost in this band: taken as zeros.
+    pub(crate) zeroed: CellSet,
+    /// Data cells of the band yet to be written, and those of this pass.
+    pub(crate) todo: CellSet,
+    pub(crate) pass: CellSet,
+    pub(crate) fragments: Vec<Fragment>,
+    pub(crate) cells: [Option<Buf>; SLOTS_MAX],
+    pub(crate) extras: [Option<Buf>; EXTRAS],
+    pub(crate) checksums: [u32; 2],
+    pub(crate) record: Option<u64>,
+    pub(crate) verdicts: scrub::Verdicts,
+    pub(crate) intent_held: bool,
+    pub(crate) merged: bool,
+    pub(crate) error: Option<RequestError>,
+    /// The task it is a window of.
+    pub(crate) serial: u64,
+    size: Size,
+    reserved: u32,
+    next_in_row: u32,
+    live: bool,
+}
+
+impl Slice {
+    fn new() -> Slice {
+        Slice {
+            kind: Kind::Resync,
+            phase: Phase::Finished,
+            map: RowMap::EMPTY,
+            start: 0,
+            sectors: 0,
+            band: 0,
+            band_sectors: 0,
+            step: 0,
+            pending: 0,
+            durable: false,
+            bad: CellSet::default(),
+            have: CellSet::default(),
+            zeroed: CellSet::default(),
+            todo: CellSet::default(),
+            pass: CellSet::default(),
+            fragments: Vec::new(),
+            cells: [None; SLOTS_MAX],
+            extras: [None; EXTRAS],
+            checksums: [0; 2],
+            record: None,
+            verdicts: scrub::Verdicts::default(),
+            intent_held: false,
+            merged: false,
+            error: None,
+            serial: 0,
+            size: Size::Small,
+            reserved: 0,
+            next_in_row: NONE,
+            live: false,
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.sectors
+    }
+
+    fn overlaps(&self, other: &Slice) -> bool {
+        self.map.row == other.map.row && self.start < other.end() && other.start < self.end()
+    }
+
+    pub(crate) fn band_bytes(&self) -> u32 {
+        (self.band_sectors * SECTOR_BYTES) as u32
+    }
+
+    /// A cell's buffer, as far as the band goes.
+    pub(crate) fn cell_ref(&self, cell: u8) -> BufRef {
+        let buf = self.cells[cell as usize].expect("the cell's buffer was taken");
+        BufRef::new(buf, 0, self.band_bytes())
+    }
+
+    pub(crate) fn extra_ref(&self, extra: Extra) -> Option<BufRef> {
+        self.extras[extra as usize].map(|buf| BufRef::new(buf, 0, self.band_bytes()))
+    }
+}
+
+/// All slices: those at work, those waiting for a row, and the room for more.
+pub(crate) struct Slices {
+    pub(crate) list: Vec<Slice>,
+    free: Vec<u32>,
+    /// Heads of the chains of slices by row, in order of arrival.
+    rows: Vec<u32>,
+    runnable: VecDeque<u32>,
+    /// In `Preparing`, until metadata moves.
+    waiting: Vec<u32>,
+    /// Operations to keep free for slices already admitted.
+    pub(crate) op_reserve: u32,
+    /// Transitions taken, by kind, from, to.
+    pub(crate) transitions: Vec<u64>,
+}
+
+const ROWS: usize = 1024;
+
+impl Slices {
+    pub(crate) fn new(limit: u32) -> Slices {
+        Slices {
+            list: (0..limit).map(|_| Slice::new()).collect(),
+            free: (0..limit).rev().collect(),
+            rows: vec![NONE; ROWS],
+            runnable: VecDeque::with_capacity(limit as usize),
+            waiting: Vec::with_capacity(limit as usize),
+            op_reserve: 0,
+            transitions: vec![0; KINDS * PHASES * PHASES],
+        }
+    }
+
+    pub(crate) fn room(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    pub(crate) fn idle(&self) -> bool {
+        self.free.len() == self.list.len()
+    }
+
+    pub(crate) fn get(&mut self, id: u32) -> &mut Slice {
+        &mut self.list[id as usize]
+    }
+
+    fn enqueue(&mut self, id: u32) {
+        let head = self.list[id as usize].map.row.0 as usize % ROWS;
+        self.list[id as usize].next_in_row = NONE;
+        if self.rows[head] == NONE {
+            self.rows[head] = id;
+            return;
+        }
+        let mut last = self.rows[head];
+        while self.list[last as usize].next_in_row != NONE {
+            last = self.list[last as usize].next_in_row;
+        }
+        self.list[last as usize].next_in_row = id;
+    }
+
+    /// Whether an older slice holds or awaits some of the same sectors.
+    fn blocked(&self, id: u32) -> bool {
+        let slice = &self.list[id as usize];
+        let mut other = self.rows[slice.map.row.0 as usize % ROWS];
+        while other != id {
+            if self.list[other as usize].overlaps(slice) {
+                return true;
+            }
+            other = self.list[other as usize].next_in_row;
+        }
+        false
+    }
+
+    /// Takes a slice out of its row; those that waited behind it may run.
+    fn dequeue(&mut self, id: u32) {
+        let head = self.list[id as usize].map.row.0 as usize % ROWS;
+        let mut after = self.list[id as usize].next_in_row;
+        if self.rows[head] == id {
+            self.rows[head] = after;
+        } else {
+            let mut before = self.rows[head];
+            while self.list[before as usize].next_in_row != id {
+                before = self.list[before as usize].next_in_row;
+            }
+            self.list[before as usize].next_in_row = after;
+        }
+        while after != NONE {
+            if self.list[after as usize].phase == Phase::Queued {
+                self.runnable.push_back(after);
+            }
+            after = self.list[after as usize].next_in_row;
+        }
+    }
+
+    pub(crate) fn coverage(&self) -> impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + '_ {
+        self.transitions.iter().enumerate().filter(|(_, count)| **count > 0).map(|(index, &count)| {
+            let (kind, from, to) = (index / PHASES / PHASES, index / PHASES % PHASES, index % PHASES);
+            (KIND_NAMES[kind], PHASE_NAMES[from], PHASE_NAMES[to], count)
+        })
+    }
+
+    /// A slice whose batch was empty goes on.
+    pub(crate) fn requeue(&mut self, id: u32) {
+        self.runnable.push_back(id);
+    }
+
+    /// Whether any slice holds or awaits sectors of a row.
+    pub(crate) fn row_busy(&self, row: Row) -> bool {
+        let mut id = self.rows[row.0 as usize % ROWS];
+        while id != NONE {
+            if self.list[id as usize].map.row == row {
+                return true;
+            }
+            id = self.list[id as usize].next_in_row;
+        }
+        false
+    }
+}
+
+/// What a slice of some kind needs to be admitted.
+pub(crate) struct Need {
+    pub(crate) kind: Kind,
+    pub(crate) row: Row,
+    pub(crate) start: u64,
+    pub(crate) sectors: u64,
+    /// Highest band.
+    pub(crate) step: u64,
+    pub(crate) buffers: u32,
+}
+
+impl Core {
+    /// Admits a slice with everything its worst case takes; `None` when there is no room.
+    pub(crate) fn admit_slice(&mut self, need: &Need) -> Option<u32> {
+        let size = Size::holding(need.step * SECTOR_BYTES);
+        if self.slices.free.is_empty() || !self.buffers.reserve(size, need.buffers) {
+            return None;
+        }
+        let id = self.slices.free.pop().expect("checked above");
+        let map = self.layout.row(need.row);
+        let slice = &mut self.slices.list[id as usize];
+        slice.kind = need.kind;
+        slice.phase = Phase::Queued;
+        slice.map = map;
+        (slice.start, slice.sectors) = (need.start, need.sectors);
+        slice.step = need.step;
+        (slice.size, slice.reserved) = (size, need.buffers);
+        (slice.pending, slice.durable, slice.intent_held) = (0, false, false);
+        (slice.error, slice.record) = (None, None);
+        slice.live = true;
+        slice.fragments.clear();
+        slice.begin_band(need.start);
+        self.slices.enqueue(id);
+        self.slices.runnable.push_back(id);
+        Some(id)
+    }
+
+    /// Runs every slice that can go on.
+    pub(crate) fn run_slices(&mut self) {
+        while let Some(id) = self.slices.runnable.pop_front() {
+            let slice = &self.slices.list[id as usize];
+            if !slice.live || slice.pending > 0 {
+                continue;
+            }
+            if slice.phase == Phase::Queued {
+                if self.slices.blocked(id) {
+                    continue;
+                }
+                self.set_phase(id, Phase::Preparing);
+            }
+            self.step_slice(id);
+        }
+    }
+
+    fn step_slice(&mut self, id: u32) {
+        match self.slices.list[id as usize].kind {
+            Kind::Write(kind) => self.step_write(id, kind),
+            Kind::Read { .. } => self.step_read(id),
+            Kind::Fill { slot } => self.step_fill(id, slot),
+            Kind::Resync => self.step_resync(id),
+            Kind::Scrub { repair } => self.step_scrub(id, repair),
+            Kind::Replay { record } => self.step_replay(id, record),
+        }
+    }
+
+    pub(crate) fn set_phase(&mut self, id: u32, to: Phase) {
+        let slice = &mut self.slices.list[id as usize];
+        let index = (slice.kind.index() * PHASES + slice.phase as usize) * PHASES + to as usize;
+        self.slices.transitions[index] += 1;
+        slice.phase = to;
+    }
+
+    /// Leaves a slice in `Preparing` until metadata moves.
+    pub(crate) fn await_metadata(&mut self, id: u32) {
+        self.set_phase(id, Phase::Preparing);
+        self.slices.waiting.push(id);
+    }
+
+    pub(crate) fn slices_wake_waiting(&mut self) {
+        let slices = &mut self.slices;
+        slices.runnable.extend(slices.waiting.drain(..));
+    }
+
+    /// The band is done: the next one, or the end.
+    pub(crate) fn band_done(&mut self, id: u32) {
+        self.drop_buffers(id);
+        let slice = self.slices.get(id);
+        let next = slice.band + slice.band_sectors;
+        if next < slice.end() {
+            slice.begin_band(next);
+            self.set_phase(id, Phase::Preparing);
+            self.slices.runnable.push_back(id);
+        } else {
+            self.finish_slice(id);
+        }
+    }
+
+    /// Starts the band again with one block at a time. False if it is one block already.
+    pub(crate) fn narrow(&mut self, id: u32) -> bool {
+        let block = u64::from(self.superblock.logical_block) / SECTOR_BYTES;
+        if self.slices.get(id).band_sectors <= block {
+            return false;
+        }
+        self.drop_buffers(id);
+        let slice = self.slices.get(id);
+        slice.step = block;
+        slice.begin_band(slice.band);
+        self.set_phase(id, Phase::Preparing);
+        self.slices.runnable.push_back(id);
+        true
+    }
+
+    pub(crate) fn finish_slice(&mut self, id: u32) {
+        self.drop_buffers(id);
+        self.set_phase(id, Phase::Finished);
+        let slice = &mut self.slices.list[id as usize];
+        slice.live = false;
+        let (size, reserved, row) = (slice.size, slice.reserved, slice.map.row);
+        let intent_held = core::mem::take(&mut slice.intent_held);
+        self.buffers.unreserve(size, reserved);
+        self.slices.dequeue(id);
+        if intent_held {
+            self.intent_release(row);
+        }
+        self.end_slice(id);
+        self.slices.free.push(id);
+    }
+
+    /// Tells whoever the slice worked for.
+    fn end_slice(&mut self, id: u32) {
+        let slice = &mut self.slices.list[id as usize];
+        let result = slice.error.map_or(Ok(()), Err);
+        let row = slice.map.row;
+        match slice.kind {
+            Kind::Write(_) => self.end_write(id, result),
+            Kind::Read { request, .. } => self.request_part_done(request, result),
+            Kind::Fill { .. } | Kind::Resync | Kind::Scrub { .. } => self.window_done(id, row),
+            Kind::Replay { record } => self.replay_done(record),
+        }
+    }
+
+    // -------------------------------------------------------------------------------------------------- buffers
+
+    /// The buffer of a cell, taken if it has none yet.
+    pub(crate) fn cell_buffer(&mut self, id: u32, cell: u8) -> BufRef {
+        let slice = &mut self.slices.list[id as usize];
+        if slice.cells[cell as usize].is_none() {
+            slice.cells[cell as usize] = Some(self.buffers.take(slice.size));
+        }
+        slice.cell_ref(cell)
+    }
+
+    pub(crate) fn extra_buffer(&mut self, id: u32, extra: Extra) -> BufRef {
+        let slice = &mut self.slices.list[id as usize];
+        if slice.extras[extra as usize].is_none() {
+            slice.extras[extra as usize] = Some(self.buffers.take(slice.size));
+        }
+        slice.extra_ref(extra).expect("taken just now")
+    }
+
+    pub(crate) fn drop_buffers(&mut self, id: u32) {
+        let slice = &mut self.slices.list[id as usize];
+        let width = slice.map.width as usize;
+        for held in slice.cells[..width].iter_mut().chain(&mut slice.extras) {
+            if let Some(buf) = held.take() {
+                self.buffers.give_back(buf);
+            }
+        }
+        slice.have = CellSet::default();
+    }
+
+    // ---------------------------------------------------------------------------------------------- completions
+
+    /// One operation of a slice ended; when it was the last of its batch, the slice goes on.
+    pub(crate) fn slice_op_done(&mut self, id: u32, what: SliceOp, member: Option<Member>, result: Result<(), IoError>) {
+        match (what, result) {
+            (SliceOp::Read { cell }, Err(error)) => {
+                let slice = self.slices.get(id);
+                slice.have = slice.have.without(cell);
+                if error == IoError::Media {
+                    slice.bad = slice.bad.with(cell);
+                }
+                self.read_failed(member.expect("a read has a member"), error);
+            }
+            (SliceOp::Write { cell }, Err(error)) => self.write_failed(id, cell, member, error),
+            (SliceOp::Log { .. }, Err(error)) => self.log_failed(id, member, error),
+            _ => {}
+        }
+        let slice = self.slices.get(id);
+        slice.pending -= 1;
+        if slice.pending == 0 {
+            self.slices.runnable.push_back(id);
+        }
+    }
+
+    pub(crate) fn slice_computed(&mut self, id: u32, verdict: Verdict, index: u32) {
+        let slice = self.slices.get(id);
+        match verdict {
+            Verdict::Checksum(sum) => slice.checksums[index as usize] = sum,
+            Verdict::Done => {}
+            other => slice.verdicts.note(index, other),
+        }
+        slice.pending -= 1;
+        if slice.pending == 0 {
+            self.slices.runnable.push_back(id);
+        }
+    }
+
+    /// A member could not be read. Media errors are counted, and repaired by whoever met them; others fail it.
+    pub(crate) fn read_failed(&mut self, member: Member, error: IoError) {
+        if error != IoError::Media {
+            let cause = if error == IoError::Gone { FailCause::Gone } else { FailCause::ReadErrors };
+            self.fail_member(member, cause);
+            return;
+        }
+        let Some(entry) = self.devices[member.0 as usize].entry else { return };
+        let count = &mut self.superblock.members[entry as usize].read_errors;
+        *count += 1;
+        if *count > READ_ERRORS_MAX && !self.indispensable(member) {
+            self.fail_member(member, FailCause::ReadErrors);
+        }
+    }
+
+    /// Whether some row could not be decoded without this member.
+    pub(crate) fn indispensable(&self, member: Member) -> bool {
+        match self.standing.iter().position(|standing| standing.member == Some(member)) {
+            Some(slot) => !self.all_decodable(|other| other == slot),
+            None => false,
+        }
+    }
+
+    fn write_failed(&mut self, id: u32, _cell: u8, member: Option<Member>, error: IoError) {
+        let member = member.expect("a write has a member");
+        if self.layout.tolerance() == 0 && error != IoError::Gone {
+            let slice = self.slices.get(id);
+            slice.error.get_or_insert(if error == IoError::NoSpace {
+                RequestError::NoSpace
+            } else {
+                RequestError::ReadOnly
+            });
+            return;
+        }
+        if self.layout.tolerance() == 0 {
+            self.slices.get(id).error.get_or_insert(RequestError::ReadOnly);
+        }
+        self.fail_member(member, FailCause::WriteError(error));
+    }
+
+    fn log_failed(&mut self, id: u32, member: Option<Member>, error: IoError) {
+        if let Kind::Replay { .. } = self.slices.get(id).kind {
+            self.slices.get(id).verdicts.note(0, Verdict::Differ);
+            return;
+        }
+        self.fail_member(member.expect("a log write has a member"), FailCause::WriteError(error));
+    }
+}
+
+/// More read errors than this and a member is failed, if it can be spared (md's default is 20).
+const READ_ERRORS_MAX: u32 = 20;
+
+impl Slice {
+    /// Starts on the band at `from`, as high as the step allows.
+    fn begin_band(&mut self, from: u64) {
+        self.band = from;
+        self.band_sectors = self.step.min(self.end() - from);
+        self.bad = CellSet::default();
+        self.have = CellSet::default();
+        self.zeroed = CellSet::default();
+        self.todo = CellSet::default();
+        self.pass = CellSet::default();
+        self.merged = false;
+        self.verdicts = scrub::Verdicts::default();
+    }
+}

@@ -1,0 +1,131 @@
+//! Reads that no single member can answer: recovered from the row's other cells, repaired on the way.
+
+use super::{Kind, Need, Phase};
+use crate::contract::{BufRef, Fact, RequestError};
+use crate::core::Core;
+use crate::layout::CellSet;
+use crate::slice::gather::Source;
+use crate::units::{Member, SECTOR_BYTES};
+
+impl Core {
+    /// Starts a read slice for part of a request; false when there is no room. `skip`: bytes of the first block that
+    /// were not asked for. `erred`: the member whose medium could not be read there.
+    pub(crate) fn start_read_slice(
+        &mut self,
+        request: u32,
+        lba: u64,
+        sectors: u64,
+        target: BufRef,
+        skip: u32,
+        erred: Option<Member>,
+    ) -> bool {
+        let place = self.layout.place(lba);
+        let kind = Kind::Read { request, lba, target, skip };
+        let buffers = self.layout.row(place.row).width as u32 + 1;
+        let need = Need { kind, row: place.row, start: place.offset, sectors, step: sectors, buffers };
+        let Some(id) = self.admit_slice(&need) else { return false };
+        self.requests.begin_part(request);
+        self.counters.degraded_reads += 1;
+        if let Some(member) = erred {
+            let map = self.slices.get(id).map;
+            let cells = map.cells().iter().position(|cell| self.homes(cell.slot, place.row).read == Some(member));
+            if let Some(cell) = cells {
+                let slice = self.slices.get(id);
+                slice.bad = slice.bad.with(cell as u8);
+            }
+            self.read_failed(member, crate::IoError::Media);
+        }
+        true
+    }
+
+    pub(crate) fn step_read(&mut self, id: u32) {
+        match self.slices.get(id).phase {
+            Phase::Preparing | Phase::Reading => self.plan_read(id),
+            Phase::Recovering => self.deliver(id),
+            Phase::Delivering => self.repair_read(id),
+            Phase::Writing => self.band_done(id),
+            other => unreachable!("a read is never {other:?}"),
+        }
+    }
+
+    fn read_cell_of(&mut self, id: u32) -> u8 {
+        let Kind::Read { lba, .. } = self.slices.get(id).kind else { unreachable!("a read slice reads") };
+        self.layout.place(lba).data
+    }
+
+    fn plan_read(&mut self, id: u32) {
+        let cell = self.read_cell_of(id);
+        let slice = &self.slices.list[id as usize];
+        let (map, have) = (slice.map, slice.have);
+        let (lba, sectors) = (self.layout.lba(map.row, cell, slice.band), slice.band_sectors);
+        if let Some(first) = self.lost.first_in(lba, sectors) {
+            return self.fail_read(id, first, 1);
+        }
+        if have.contains(cell) {
+            return self.deliver(id);
+        }
+        let readable = self.readable(id);
+        if readable.contains(cell) {
+            return self.read_cells(id, CellSet::only(cell));
+        }
+        let trusted = !self.layout.parity() || self.in_sync(map.row);
+        match map.recover(cell, readable.union(have)).filter(|_| trusted) {
+            Some(recipe) if !recipe.set().within(have) => self.read_cells(id, recipe.set().minus(have)),
+            Some(_) => {
+                self.recover_cells(id, CellSet::only(cell));
+            }
+            None => {
+                if !self.narrow(id) {
+                    self.fail_read(id, lba, sectors);
+                }
+            }
+        }
+    }
+
+    fn fail_read(&mut self, id: u32, lba: u64, sectors: u64) {
+        self.slices.get(id).error = Some(RequestError::Lost { lba, sectors });
+        self.finish_slice(id);
+    }
+
+    /// Puts the band's bytes, as far as they were asked for, where the request wants them.
+    fn deliver(&mut self, id: u32) {
+        let cell = self.read_cell_of(id);
+        let slice = &self.slices.list[id as usize];
+        let Kind::Read { target, skip, .. } = slice.kind else { unreachable!("a read slice reads") };
+        let before = ((slice.band - slice.start) * SECTOR_BYTES) as u32;
+        let held = slice.cell_ref(cell);
+        // The request's bytes begin `skip` into the slice; the band's begin `before` into it.
+        let from = skip.max(before);
+        let to = (skip + target.bytes).min(before + held.bytes);
+        self.set_phase(id, Phase::Delivering);
+        if from < to {
+            self.compute_copy(id, Some(held.part(from - before, to - from)), target.part(from - skip, to - from));
+        } else {
+            self.repair_read(id);
+        }
+    }
+
+    /// What could not be read and was recovered is written back where it belongs.
+    fn repair_read(&mut self, id: u32) {
+        let cell = self.read_cell_of(id);
+        let map = self.slices.get(id).map;
+        let live = self.live_cells(&map);
+        if !(self.slices.get(id).bad.contains(cell) && live.contains(cell)) || self.mode.read_only {
+            return self.band_done(id);
+        }
+        self.set_phase(id, Phase::Writing);
+        let content = self.slices.get(id).cell_ref(cell);
+        self.note_repair(id, cell);
+        self.write_cell(id, cell, Source::Buf(content), None);
+    }
+
+    pub(crate) fn note_repair(&mut self, id: u32, cell: u8) {
+        let slice = self.slices.get(id);
+        let (place, row) = (slice.map.cells[cell as usize], slice.map.row);
+        let (band, sectors) = (slice.band, slice.band_sectors);
+        let Some(member) = self.homes(place.slot, row).read else { return };
+        self.counters.repaired_sectors += sectors;
+        let at = self.device_at(member, place.at) + band;
+        self.fact(Fact::Repaired { member, at, sectors });
+    }
+}

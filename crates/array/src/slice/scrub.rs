@@ -1,0 +1,213 @@
+//! Scrubs: do the cells of a row agree, and if not, which one is wrong?
+//!
+//! A check never writes. With two parities the code can name a single wrong cell; with three copies or more the
+//! majority can; with one parity or two copies it is known only that something is wrong, and a repair makes parity (or
+//! the other copies) follow the data.
+
+use super::gather::Source;
+use super::{Extra, Phase};
+use crate::contract::{ComputeOp, Fact, Guilty, Verdict};
+use crate::core::Core;
+use crate::layout::{CellSet, RowMap};
+use crate::units::SLOTS_MAX;
+
+/// What the comparisons of a band said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Verdicts {
+    /// Bit `i`: comparison `i` found a difference.
+    pub(crate) differ: u32,
+    pub(crate) guilty: Option<Guilty>,
+    pub(crate) located: bool,
+}
+
+impl Verdicts {
+    pub(crate) fn note(&mut self, index: u32, verdict: Verdict) {
+        match verdict {
+            Verdict::Differ => self.differ |= 1 << index,
+            Verdict::Guilty(guilty) => (self.guilty, self.located) = (Some(guilty), true),
+            Verdict::Ambiguous => self.located = true,
+            Verdict::Equal | Verdict::Done | Verdict::Checksum(_) => {}
+        }
+    }
+}
+
+impl Core {
+    pub(crate) fn step_scrub(&mut self, id: u32, repair: bool) {
+        match self.slices.get(id).phase {
+            Phase::Preparing => self.begin_scrub(id),
+            Phase::Reading => self.scrub_read(id, repair),
+            Phase::Combining => self.scrub_compare(id),
+            Phase::Comparing => self.scrub_judge(id, repair),
+            Phase::Recovering => self.scrub_repair_recovered(id),
+            Phase::Writing => self.band_done(id),
+            other => unreachable!("a scrub is never {other:?}"),
+        }
+    }
+
+    /// Rows that were never written, that miss a cell, or that a resynchronisation still owes, have nothing to check.
+    fn begin_scrub(&mut self, id: u32) {
+        let map = self.slices.get(id).map;
+        if self.extent_in_motion(map.row) {
+            return self.await_metadata(id);
+        }
+        let complete = self.live_cells(&map) == map.all();
+        if !complete || !self.is_written(map.row) || !self.in_sync(map.row) || map.data == map.width {
+            return self.finish_slice(id);
+        }
+        self.read_cells(id, map.all());
+    }
+
+    fn scrub_read(&mut self, id: u32, repair: bool) {
+        let map = self.slices.get(id).map;
+        if self.live_cells(&map) != map.all() {
+            return self.band_done(id);
+        }
+        if !self.slices.get(id).bad.is_empty() {
+            return self.scrub_unreadable(id, &map, repair);
+        }
+        if self.layout.parity() {
+            self.compute_parity(id, map.parity_set());
+        } else {
+            self.scrub_compare(id);
+        }
+    }
+
+    /// A medium error: a check reports it, a repair rewrites what redundancy gives.
+    fn scrub_unreadable(&mut self, id: u32, map: &RowMap, repair: bool) {
+        let (bad, have) = (self.slices.get(id).bad, self.slices.get(id).have);
+        if !repair {
+            self.report_mismatch(id, bad.first(), false);
+            return self.band_done(id);
+        }
+        if bad.iter().all(|cell| map.recover(cell, have).is_some()) {
+            self.recover_cells(id, bad);
+        } else if !self.narrow(id) {
+            self.report_mismatch(id, bad.first(), false);
+            self.band_done(id);
+        }
+    }
+
+    fn scrub_repair_recovered(&mut self, id: u32) {
+        let bad = self.slices.get(id).bad;
+        self.set_phase(id, Phase::Writing);
+        for cell in bad.iter() {
+            let content = self.slices.get(id).cell_ref(cell);
+            self.note_repair(id, cell);
+            self.write_cell(id, cell, Source::Buf(content), None);
+        }
+        self.report_mismatch(id, bad.first(), true);
+        if self.slices.get(id).pending == 0 {
+            self.slices.requeue(id);
+        }
+    }
+
+    fn scrub_compare(&mut self, id: u32) {
+        self.set_phase(id, Phase::Comparing);
+        let map = self.slices.get(id).map;
+        for (index, (parity, extra)) in [(map.p(), Extra::NewP), (map.q(), Extra::NewQ)].into_iter().enumerate() {
+            if let Some(parity) = parity {
+                let slice = self.slices.get(id);
+                let pair = [slice.cell_ref(parity), slice.extra_ref(extra).expect("computed before")];
+                self.compute_verdict(id, ComputeOp::Compare, &pair, index as u8);
+            }
+        }
+        if !self.layout.parity() {
+            self.compare_copies(id, &map);
+        }
+    }
+
+    /// Each further copy against the first of its data.
+    fn compare_copies(&mut self, id: u32, map: &RowMap) {
+        for cell in map.data..map.width {
+            if let crate::layout::Role::Copy { of } = map.cells[cell as usize].role {
+                let slice = self.slices.get(id);
+                let pair = [slice.cell_ref(of), slice.cell_ref(cell)];
+                self.compute_verdict(id, ComputeOp::Compare, &pair, cell);
+            }
+        }
+    }
+
+    fn scrub_judge(&mut self, id: u32, repair: bool) {
+        let verdicts = self.slices.get(id).verdicts;
+        if verdicts.differ == 0 {
+            return self.band_done(id);
+        }
+        let map = self.slices.get(id).map;
+        if !self.layout.parity() {
+            return self.judge_copies(id, &map, repair);
+        }
+        if map.q().is_some() && !verdicts.located {
+            return self.locate(id, &map);
+        }
+        let guilty = verdicts.guilty.and_then(|guilty| guilty_cell(&map, guilty));
+        self.report_mismatch(id, guilty, repair);
+        if repair { self.repair_parity_row(id, &map, guilty) } else { self.band_done(id) }
+    }
+
+    /// The syndromes of P and Q, and the question whose error explains both.
+    fn locate(&mut self, id: u32, map: &RowMap) {
+        let pairs = [(map.p(), Extra::NewP, Extra::PartialP), (map.q(), Extra::NewQ, Extra::PartialQ)];
+        let mut syndromes = [crate::BufRef::new(crate::Buf(0), 0, 0); 2];
+        for (index, (parity, new, syndrome)) in pairs.into_iter().enumerate() {
+            let target = self.extra_buffer(id, syndrome);
+            let slice = self.slices.get(id);
+            let read = slice.cell_ref(parity.expect("a located row has both parities"));
+            let computed = slice.extra_ref(new).expect("computed before");
+            let terms = [read, computed].map(|source| super::issue::Term { source, coefficients: [1, 0, 0, 0] });
+            self.compute_terms(id, &terms, &[Some(target), None, None, None]);
+            syndromes[index] = target;
+        }
+        // The shell carries computations out in the order of the actions.
+        self.compute_verdict(id, ComputeOp::Locate, &syndromes, 2);
+    }
+
+    fn repair_parity_row(&mut self, id: u32, map: &RowMap, guilty: Option<u8>) {
+        if let Some(cell) = guilty.filter(|&cell| map.data_set().contains(cell)) {
+            let slice = self.slices.get(id);
+            slice.have = slice.have.without(cell);
+            slice.bad = CellSet::only(cell);
+            self.recover_cells(id, CellSet::only(cell));
+            return;
+        }
+        self.set_phase(id, Phase::Writing);
+        let only = guilty.map_or(map.parity_set(), CellSet::only);
+        self.write_parity(id, map, only);
+    }
+
+    /// The copy that most others equal is right; of two, the first.
+    fn judge_copies(&mut self, id: u32, map: &RowMap, repair: bool) {
+        let differ = CellSet(self.slices.get(id).verdicts.differ);
+        let copies = map.copies_of(0);
+        let first_is_wrong = copies.len() > 2 && differ.len() + 1 >= copies.len();
+        let guilty = if first_is_wrong { Some(0) } else { differ.first().filter(|_| copies.len() > 2) };
+        self.report_mismatch(id, guilty, repair);
+        if !repair {
+            return self.band_done(id);
+        }
+        self.set_phase(id, Phase::Writing);
+        let (source, targets) = if first_is_wrong { (1, CellSet::only(0)) } else { (0, differ) };
+        let content = self.slices.get(id).cell_ref(source);
+        for cell in targets.iter() {
+            self.write_cell(id, cell, Source::Buf(content), None);
+        }
+    }
+
+    fn report_mismatch(&mut self, id: u32, guilty: Option<u8>, repaired: bool) {
+        let slice = self.slices.get(id);
+        let (row, at, sectors) = (slice.map.row, slice.band, slice.band_sectors);
+        let slot = guilty.map(|cell| slice.map.cells[cell as usize].slot);
+        let guilty = slot.and_then(|slot| self.homes(slot, row).read);
+        self.tasks.mismatch();
+        self.fact(Fact::Mismatch { row: row.0, at, sectors, guilty, repaired });
+    }
+}
+
+fn guilty_cell(map: &RowMap, guilty: Guilty) -> Option<u8> {
+    match guilty {
+        Guilty::P => map.p(),
+        Guilty::Q => map.q(),
+        Guilty::Data { exponent } => map.data_of_exponent(exponent),
+    }
+}
+
+const _: () = assert!(SLOTS_MAX <= 32, "verdicts are a bit for each cell");

@@ -1,0 +1,637 @@
+//! Writes: full rows without reads, otherwise by the path with the fewer reads; degraded ones in logged steps.
+//!
+//! Passes: the live cells of a band are written in one pass; each lost cell, whose data exist only in parity, in a
+//! pass of its own. So a crash finds either one cell in flight, which is then old or new, or cells that are all here.
+
+use super::gather::{BandKind, Fragment, Source};
+use super::issue::Term;
+use super::{Extra, Kind, Need, Phase};
+use crate::contract::{BAND_SECTORS_MAX, BufRef, Class, ComputeOp, IoOp, RequestError, Segment};
+use crate::core::Core;
+use crate::layout::{CellSet, RowMap};
+use crate::log::Entry;
+use crate::meta::log::{self, LogRecord, PayloadKind};
+use crate::ops::{Owner, SliceOp};
+use crate::units::{Member, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
+
+/// How the new parity of a pass is had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Path {
+    /// From all other data, some of it perhaps recovered first.
+    Reconstruct { reads: CellSet, recovers: CellSet },
+    /// From the old data and the old parity.
+    Modify { reads: CellSet },
+    /// There is no parity to keep.
+    Plain,
+    /// These cells stand in the way and cannot be recovered.
+    Undecodable { cells: CellSet },
+}
+
+/// The parts of a band's new data that are contiguous in every source.
+struct Strip {
+    start: u64,
+    sectors: u64,
+}
+
+impl Core {
+    pub(crate) fn start_write_slice(&mut self, band: &super::gather::Band) -> bool {
+        let parity = self.layout.parity();
+        let step = match band.kind {
+            BandKind::Discard(_) => band.sectors,
+            _ => band.sectors.min(BAND_SECTORS_MAX),
+        };
+        let buffers = match (band.kind, parity) {
+            (_, true) => self.layout.data_cells() as u32 + 7,
+            (BandKind::Merge { .. }, false) => 3,
+            (_, false) => 0,
+        };
+        let need = Need { kind: Kind::Write(band.kind), row: band.row, start: band.start, sectors: band.sectors, step, buffers };
+        let need = Need { step: need.step.min(BAND_SECTORS_MAX), ..need };
+        let Some(id) = self.admit_slice(&need) else { return false };
+        let slice = &mut self.slices.list[id as usize];
+        slice.durable = band.durable;
+        slice.fragments.extend_from_slice(self.requests.gather.fragments(band));
+        if matches!(band.kind, BandKind::Discard(_)) {
+            slice.step = step;
+            slice.begin_band(band.start);
+        }
+        true
+    }
+
+    pub(crate) fn step_write(&mut self, id: u32, kind: BandKind) {
+        if self.slices.get(id).error.is_some() {
+            self.write_aborted(id);
+            return;
+        }
+        let unlogged = self.slices.get(id).record.is_none();
+        match self.slices.get(id).phase {
+            Phase::Preparing => self.prepare_write(id, kind),
+            Phase::Reading | Phase::Recovering => self.plan_write(id, kind),
+            Phase::Merging => {
+                self.slices.get(id).merged = true;
+                self.plan_write(id, kind);
+            }
+            Phase::Combining => self.checksum_partials(id),
+            Phase::Checksumming => self.log_pass(id),
+            Phase::Logging if unlogged => self.log_pass(id),
+            Phase::Logging => self.write_pass(id),
+            Phase::Writing => self.pass_done(id, kind),
+            other => unreachable!("a write is never {other:?}"),
+        }
+    }
+
+    fn prepare_write(&mut self, id: u32, kind: BandKind) {
+        let row = self.slices.get(id).map.row;
+        if !self.slices.get(id).intent_held {
+            self.intent_acquire(row);
+            self.slices.get(id).intent_held = true;
+        }
+        let extent = self.extent_ready(row);
+        let intent = self.intent_ready(row);
+        let lost = self.slices.get(id).zeroed.is_empty() || !self.lost.dirty();
+        if !(extent && intent && lost) {
+            self.await_metadata(id);
+            return;
+        }
+        let slice = self.slices.get(id);
+        if slice.todo.is_empty() {
+            slice.todo = slice.band_cells();
+        }
+        match kind {
+            BandKind::Discard(op) => self.plan_discard(id, op),
+            _ => self.plan_write(id, kind),
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------- discards
+
+    /// Whole cells at once, or, on a row that has lost a cell meanwhile: nothing for a trim, data for zeros.
+    fn plan_discard(&mut self, id: u32, op: IoOp) {
+        let map = self.slices.get(id).map;
+        if self.live_cells(&map) == map.all() {
+            self.slices.get(id).pass = if self.layout.parity() { map.data_set() } else { self.slices.get(id).todo };
+            self.log_pass(id);
+        } else if op == IoOp::Trim {
+            self.finish_slice(id);
+        } else {
+            self.zero_as_data(id, &map);
+        }
+    }
+
+    fn zero_as_data(&mut self, id: u32, map: &RowMap) {
+        let parity = self.layout.parity();
+        let slice = self.slices.get(id);
+        let (start, sectors) = (slice.start, slice.sectors);
+        let request = slice.fragments[0].request;
+        if parity {
+            slice.fragments.clear();
+            for cell in map.data_set().iter() {
+                slice.fragments.push(Fragment { cell, start, sectors, source: Source::Zero, request });
+            }
+        }
+        slice.kind = Kind::Write(BandKind::Data);
+        slice.step = BAND_SECTORS_MAX;
+        slice.begin_band(start);
+        slice.todo = slice.band_cells();
+        self.spread_parts(id, request);
+        self.plan_write(id, BandKind::Data);
+    }
+
+    /// A request waits for one part for each fragment: makes the count right after fragments were added.
+    fn spread_parts(&mut self, id: u32, request: u32) {
+        for _ in 1..self.slices.get(id).fragments.len() {
+            self.requests.begin_part(request);
+        }
+    }
+
+    // --------------------------------------------------------------------------------------------------- planning
+
+    fn plan_write(&mut self, id: u32, kind: BandKind) {
+        let map = self.slices.get(id).map;
+        if !self.choose_pass(id, &map) {
+            self.slices.get(id).error = Some(RequestError::ReadOnly);
+            self.write_aborted(id);
+            return;
+        }
+        if let BandKind::Merge { skip, bytes } = kind
+            && !self.slices.get(id).merged
+        {
+            self.merge(id, skip, bytes);
+            return;
+        }
+        if !self.layout.parity() {
+            self.write_pass(id);
+            return;
+        }
+        match self.choose_path(id, &map) {
+            Path::Plain => self.log_pass(id),
+            Path::Reconstruct { reads, .. } | Path::Modify { reads } if !reads.is_empty() => self.read_cells(id, reads),
+            Path::Reconstruct { recovers, .. } if !recovers.is_empty() => {
+                assert!(self.recover_cells(id, recovers), "the path was checked");
+            }
+            Path::Reconstruct { .. } => self.combine(id, false),
+            Path::Modify { .. } => self.combine(id, true),
+            Path::Undecodable { cells } => {
+                if !self.narrow(id) {
+                    self.declare_lost(id, cells);
+                }
+            }
+        }
+    }
+
+    /// The cells of this pass: all live ones first, then each lost one alone. False if a cell has nowhere to go.
+    fn choose_pass(&mut self, id: u32, map: &RowMap) -> bool {
+        let live = self.live_cells(map);
+        let todo = self.slices.get(id).todo;
+        if !self.layout.parity() {
+            self.slices.get(id).pass = todo;
+            return todo.iter().all(|cell| !map.copies_of(cell).intersection(live).is_empty());
+        }
+        if !map.decodable(live) {
+            return false;
+        }
+        let here = todo.intersection(live);
+        let pass = match todo.first() {
+            Some(first) if here.is_empty() => CellSet::only(first),
+            _ => here,
+        };
+        self.slices.get(id).pass = pass;
+        true
+    }
+
+    fn choose_path(&mut self, id: u32, map: &RowMap) -> Path {
+        let live = self.live_cells(map);
+        let parities = map.parity_set().intersection(live);
+        if parities.is_empty() {
+            return Path::Plain;
+        }
+        let in_sync = self.in_sync(map.row);
+        let slice = &self.slices.list[id as usize];
+        let (have, pass, zeroed) = (slice.have, slice.pass, slice.zeroed);
+        let readable = live.minus(slice.bad).union(have);
+        let others = map.data_set().minus(pass).minus(zeroed);
+        let modify = pass.union(parities);
+        let modify = (in_sync && zeroed.is_empty() && modify.within(readable)).then(|| modify.minus(have));
+        let reconstruct = reconstruct(map, others, readable.union(zeroed), zeroed, in_sync);
+        match (reconstruct, modify) {
+            (Ok((reads, recovers)), modify) if modify.is_none_or(|m| reads.minus(have).len() <= m.len()) => {
+                Path::Reconstruct { reads: reads.minus(have), recovers: recovers.minus(have) }
+            }
+            (_, Some(reads)) => Path::Modify { reads },
+            (Err(cells), None) => Path::Undecodable { cells },
+            (Ok(_), None) => unreachable!("taken by the first arm"),
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------- merging
+
+    /// Puts less than a block of new bytes over the old block.
+    fn merge(&mut self, id: u32, skip: u32, bytes: u32) {
+        let slice = &self.slices.list[id as usize];
+        let (map, fragment) = (slice.map, slice.fragments[0]);
+        let (cell, have) = (fragment.cell, slice.have);
+        let lba = self.layout.lba(map.row, cell, fragment.start);
+        if self.lost.first_in(lba, fragment.sectors).is_some() {
+            return self.fail_write(id, RequestError::Lost { lba, sectors: fragment.sectors });
+        }
+        if have.contains(cell) {
+            return self.merge_held(id, cell, fragment, skip, bytes);
+        }
+        let readable = self.readable(id);
+        if readable.contains(cell) {
+            return self.read_cells(id, CellSet::only(cell));
+        }
+        let recipe = if self.in_sync(map.row) || !self.layout.parity() { map.recover(cell, readable.union(have)) } else { None };
+        match recipe {
+            None => self.fail_write(id, RequestError::Lost { lba, sectors: fragment.sectors }),
+            Some(recipe) if !recipe.set().within(have) => self.read_cells(id, recipe.set().minus(have)),
+            Some(_) => {
+                self.recover_cells(id, CellSet::only(cell));
+            }
+        }
+    }
+
+    fn merge_held(&mut self, id: u32, cell: u8, fragment: Fragment, skip: u32, bytes: u32) {
+        let bounce = self.extra_buffer(id, Extra::Bounce);
+        let old = self.slices.get(id).cell_ref(cell);
+        let end = skip + bytes;
+        if skip > 0 {
+            self.compute_copy(id, Some(old.part(0, skip)), bounce.part(0, skip));
+        }
+        let new = match fragment.source {
+            Source::Buf(buf) => Some(buf),
+            Source::Zero => None,
+        };
+        self.compute_copy(id, new, bounce.part(skip, bytes));
+        if end < old.bytes {
+            self.compute_copy(id, Some(old.part(end, old.bytes - end)), bounce.part(end, old.bytes - end));
+        }
+        self.slices.get(id).fragments[0].source = Source::Buf(bounce);
+        self.set_phase(id, Phase::Merging);
+    }
+
+    // ------------------------------------------------------------------------------------------------ combining
+
+    /// New parity, and, for the log, the part of it that this pass does not change.
+    fn combine(&mut self, id: u32, modify: bool) {
+        let map = self.slices.get(id).map;
+        let live = self.live_cells(&map);
+        let logged = self.logged();
+        let slice = &self.slices.list[id as usize];
+        let others = map.data_set().minus(slice.pass).minus(slice.zeroed);
+        let partial = logged && (modify || !others.is_empty());
+        let mut targets: [Option<BufRef>; 4] = [None; 4];
+        for (index, (parity, new, old)) in [
+            (map.p(), Extra::NewP, Extra::PartialP),
+            (map.q(), Extra::NewQ, Extra::PartialQ),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            if parity.is_some_and(|parity| live.contains(parity)) {
+                targets[index] = Some(self.extra_buffer(id, new));
+                targets[index + 2] = partial.then(|| self.extra_buffer(id, old));
+            }
+        }
+        self.set_phase(id, Phase::Combining);
+        let (band, end) = {
+            let slice = self.slices.get(id);
+            (slice.band, slice.band + slice.band_sectors)
+        };
+        let mut at = band;
+        while at < end {
+            let strip = self.slices.list[id as usize].strip(at, end);
+            at += strip.sectors;
+            self.combine_strip(id, &map, &strip, modify, others, &targets);
+        }
+    }
+
+    fn combine_strip(
+        &mut self,
+        id: u32,
+        map: &RowMap,
+        strip: &Strip,
+        modify: bool,
+        others: CellSet,
+        targets: &[Option<BufRef>; 4],
+    ) {
+        let slice = &self.slices.list[id as usize];
+        let offset = ((strip.start - slice.band) * SECTOR_BYTES) as u32;
+        let bytes = (strip.sectors * SECTOR_BYTES) as u32;
+        let q_of = |cell: u8| map.q().map_or(0, |q| map.coefficient(q, cell));
+        let mut terms = [Term::NONE; 2 * crate::SLOTS_MAX];
+        let mut count = 0;
+        let mut push = |source: BufRef, coefficients: [u8; 4]| {
+            terms[count] = Term { source, coefficients };
+            count += 1;
+        };
+        let old_data = if modify { slice.pass } else { others };
+        for cell in old_data.iter() {
+            push(slice.cell_ref(cell).part(offset, bytes), [1, q_of(cell), 1, q_of(cell)]);
+        }
+        if modify {
+            for (parity, coefficients) in [(map.p(), [1, 0, 1, 0]), (map.q(), [0, 1, 0, 1])] {
+                if let Some(parity) = parity.filter(|&parity| slice.have.contains(parity)) {
+                    push(slice.cell_ref(parity).part(offset, bytes), coefficients);
+                }
+            }
+        }
+        for cell in slice.pass.iter() {
+            if let Source::Buf(buf) = slice.new_data(cell, strip) {
+                push(buf, [1, q_of(cell), 0, 0]);
+            }
+        }
+        let mut parts = *targets;
+        for target in parts.iter_mut().flatten() {
+            *target = target.part(offset, bytes);
+        }
+        self.compute_terms(id, &terms[..count], &parts);
+    }
+
+    fn checksum_partials(&mut self, id: u32) {
+        let mut any = false;
+        for (index, extra) in [Extra::PartialP, Extra::PartialQ].into_iter().enumerate() {
+            if let Some(partial) = self.slices.get(id).extra_ref(extra) {
+                self.compute_verdict(id, ComputeOp::Checksum, &[partial], index as u8);
+                any = true;
+            }
+        }
+        if any {
+            self.set_phase(id, Phase::Checksumming);
+        } else {
+            self.log_pass(id);
+        }
+    }
+
+    // -------------------------------------------------------------------------------------------------- logging
+
+    /// Writes the pass's record to the parity's members, when there is room and no older record forbids it.
+    fn log_pass(&mut self, id: u32) {
+        let map = self.slices.get(id).map;
+        let holders = self.log_holders(&map);
+        if !self.logged() || holders.iter().all(Option::is_none) {
+            self.write_pass(id);
+            return;
+        }
+        let slice = &self.slices.list[id as usize];
+        let partial = slice.extras[Extra::PartialP as usize].or(slice.extras[Extra::PartialQ as usize]);
+        let payload_sectors = if partial.is_some() { slice.band_sectors } else { 0 };
+        let modified = self.pass_with_zeroed(id).0;
+        let slice = &self.slices.list[id as usize];
+        let entry =
+            Entry { row: map.row, start: slice.band, sectors: slice.band_sectors, modified, payload_sectors };
+        if !self.log_ready(&holders, &entry) {
+            if self.slices.get(id).phase != Phase::Logging {
+                self.set_phase(id, Phase::Logging);
+            }
+            self.slices.waiting.push(id);
+            return;
+        }
+        self.write_records(id, &map, &holders, &entry);
+    }
+
+    /// The members whose logs take a record: P's, then Q's, with those being filled to replace them.
+    fn log_holders(&self, map: &RowMap) -> [Option<Member>; 4] {
+        let mut holders = [None; 4];
+        for (index, parity) in [map.p(), map.q()].into_iter().enumerate() {
+            if let Some(parity) = parity {
+                let homes = self.homes(map.cells[parity as usize].slot, map.row);
+                [holders[2 * index], holders[2 * index + 1]] = homes.write;
+            }
+        }
+        holders
+    }
+
+    fn write_records(&mut self, id: u32, map: &RowMap, holders: &[Option<Member>; 4], entry: &Entry) {
+        let sequence = self.logs.take_sequence();
+        self.set_phase(id, Phase::Logging);
+        self.slices.get(id).record = Some(sequence);
+        let has = |parity: usize| holders[2 * parity].or(holders[2 * parity + 1]).is_some();
+        let copies = u8::from(has(0)) * log::COPY_P + u8::from(has(1)) * log::COPY_Q;
+        for (index, member) in holders.iter().enumerate() {
+            let Some(member) = *member else { continue };
+            let parity = index / 2;
+            let (kind, extra) = [(PayloadKind::P, Extra::PartialP), (PayloadKind::Q, Extra::PartialQ)][parity];
+            let record = LogRecord {
+                array: self.superblock.array,
+                sequence,
+                floor: self.logs.floor_of(member).min(sequence),
+                generation: self.superblock.generation,
+                row: map.row.0,
+                offset: entry.start as u32,
+                sectors: entry.sectors as u32,
+                modified: entry.modified,
+                copies,
+                kind,
+                payload_sectors: entry.payload_sectors as u32,
+                payload_crc: if entry.payload_sectors > 0 { self.slices.get(id).checksums[parity] } else { 0 },
+            };
+            let payload = self.slices.get(id).extra_ref(extra).filter(|_| entry.payload_sectors > 0);
+            self.write_record(id, member, parity as u8, &record, payload, entry);
+        }
+    }
+
+    fn write_record(
+        &mut self,
+        id: u32,
+        member: Member,
+        parity: u8,
+        record: &LogRecord,
+        payload: Option<BufRef>,
+        entry: &Entry,
+    ) {
+        let mut page = self.ops.page();
+        log::encode(record, &mut page);
+        let at = self.devices[member.0 as usize].places.log + self.logs.place(member, record.sequence, entry);
+        let padded = entry.payload_sectors.next_multiple_of(PAGE_SECTORS);
+        let owner = Owner::Slice { slice: id, what: SliceOp::Log { parity } };
+        self.slices.get(id).pending += 1;
+        self.device_io(owner, member, IoOp::Write, at, PAGE_SECTORS + padded, Class::Metadata, |io| {
+            io.durable = true;
+            io.segments.push(Segment::Page(page));
+            if let Some(payload) = payload {
+                io.segments.push(Segment::Buf(payload));
+                let rest = (padded * SECTOR_BYTES) as u32 - payload.bytes;
+                if rest > 0 {
+                    debug_assert!((rest as usize) < PAGE_BYTES);
+                    io.segments.push(Segment::Zero(rest));
+                }
+            }
+        });
+    }
+
+    // -------------------------------------------------------------------------------------------------- writing
+
+    /// The cells whose content this pass changes: as a bit set for the log, and those of them that are zeroed.
+    fn pass_with_zeroed(&mut self, id: u32) -> (u32, CellSet) {
+        let map = self.slices.get(id).map;
+        let live = self.live_cells(&map);
+        let slice = self.slices.get(id);
+        let zeroed = slice.zeroed.intersection(live).minus(slice.pass);
+        (slice.pass.union(zeroed).0, zeroed)
+    }
+
+    /// Data, copies and parity, all at once.
+    fn write_pass(&mut self, id: u32) {
+        self.set_phase(id, Phase::Writing);
+        let map = self.slices.get(id).map;
+        let live = self.live_cells(&map);
+        let zeroed = self.pass_with_zeroed(id).1;
+        let slice = &self.slices.list[id as usize];
+        let (pass, discard) = (slice.pass, slice.discard());
+        let op = discard.unwrap_or(IoOp::Write);
+        let cells = if discard.is_some() && self.layout.parity() { map.all() } else { pass };
+        for cell in cells.iter() {
+            self.write_copies(id, &map, cell, op);
+        }
+        for cell in zeroed.iter() {
+            self.write_cell(id, cell, Source::Zero, None);
+        }
+        if discard.is_none() {
+            self.write_parity(id, &map, live);
+            self.write_repairs(id, live);
+        }
+        if self.slices.get(id).pending == 0 {
+            self.slices.runnable.push_back(id);
+        }
+    }
+
+    fn write_copies(&mut self, id: u32, map: &RowMap, cell: u8, op: IoOp) {
+        let slice = self.slices.get(id);
+        let mut fragments = core::mem::take(&mut slice.fragments);
+        let (from, to) = slice.band_range_of(&fragments, cell);
+        let copies = if map.parity_set().is_empty() { map.copies_of(cell) } else { CellSet::only(cell) };
+        for copy in copies.iter() {
+            self.write_fragments(id, copy, &fragments[from..to], op, None);
+        }
+        core::mem::swap(&mut self.slices.get(id).fragments, &mut fragments);
+    }
+
+    pub(crate) fn write_parity(&mut self, id: u32, map: &RowMap, live: CellSet) {
+        for (parity, extra) in [(map.p(), Extra::NewP), (map.q(), Extra::NewQ)] {
+            let Some(parity) = parity.filter(|&parity| live.contains(parity)) else { continue };
+            if let Some(new) = self.slices.get(id).extra_ref(extra) {
+                self.write_cell(id, parity, Source::Buf(new), None);
+            }
+        }
+    }
+
+    /// Cells that could not be read and were recovered on the way are written back.
+    fn write_repairs(&mut self, id: u32, live: CellSet) {
+        let slice = self.slices.get(id);
+        let data = slice.map.data_set();
+        let repairs = slice.bad.intersection(slice.have).intersection(live).intersection(data).minus(slice.pass);
+        for cell in repairs.iter() {
+            let content = self.slices.get(id).cell_ref(cell);
+            self.write_cell(id, cell, Source::Buf(content), None);
+            self.note_repair(id, cell);
+        }
+    }
+
+    fn pass_done(&mut self, id: u32, kind: BandKind) {
+        self.end_record(id);
+        let slice = self.slices.get(id);
+        slice.todo = slice.todo.minus(slice.pass);
+        if slice.todo.is_empty() || slice.discard().is_some() {
+            self.band_done(id);
+            return;
+        }
+        self.drop_buffers(id);
+        let slice = self.slices.get(id);
+        slice.bad = slice.bad.minus(slice.zeroed);
+        slice.zeroed = CellSet::EMPTY;
+        self.set_phase(id, Phase::Preparing);
+        self.prepare_write(id, kind);
+    }
+
+    fn end_record(&mut self, id: u32) {
+        if let Some(sequence) = self.slices.get(id).record.take() {
+            self.logs.finished(sequence, self.flusher.begun);
+        }
+    }
+
+    fn fail_write(&mut self, id: u32, error: RequestError) {
+        self.slices.get(id).error = Some(error);
+        self.write_aborted(id);
+    }
+
+    fn write_aborted(&mut self, id: u32) {
+        self.end_record(id);
+        self.finish_slice(id);
+    }
+
+    /// Every request with a part in the slice hears of it. What was lost and is written anew is lost no more.
+    pub(crate) fn end_write(&mut self, id: u32, result: Result<(), RequestError>) {
+        let slice = self.slices.get(id);
+        let (row, whole_row) = (slice.map.row, slice.discard().is_some());
+        let mut fragments = core::mem::take(&mut slice.fragments);
+        for fragment in fragments.drain(..) {
+            if result.is_ok() {
+                let lba = self.layout.lba(row, fragment.cell, fragment.start);
+                let whole = whole_row && self.layout.parity();
+                let sectors = if whole { self.layout.row_sectors() } else { fragment.sectors };
+                self.lost.rewritten(lba, sectors);
+            }
+            self.request_part_done(fragment.request, result);
+        }
+        self.slices.get(id).fragments = fragments;
+    }
+}
+
+/// The reads, and the recoveries, that make all of `others` known; or the cells that cannot be.
+fn reconstruct(
+    map: &RowMap,
+    others: CellSet,
+    readable: CellSet,
+    zeroed: CellSet,
+    in_sync: bool,
+) -> Result<(CellSet, CellSet), CellSet> {
+    let missing = others.minus(readable);
+    let mut reads = others.intersection(readable);
+    let mut undecodable = CellSet::EMPTY;
+    for cell in missing.iter() {
+        match map.recover(cell, readable).filter(|_| in_sync) {
+            Some(recipe) => reads = reads.union(recipe.set().minus(zeroed)),
+            None => undecodable = undecodable.with(cell),
+        }
+    }
+    if undecodable.is_empty() { Ok((reads, missing)) } else { Err(undecodable) }
+}
+
+impl super::Slice {
+    /// The data cells that the band's fragments write.
+    fn band_cells(&self) -> CellSet {
+        let end = self.band + self.band_sectors;
+        let within = |fragment: &&Fragment| fragment.start < end && self.band < fragment.end();
+        self.fragments.iter().filter(within).fold(CellSet::EMPTY, |set, fragment| set.with(fragment.cell))
+    }
+
+    fn discard(&self) -> Option<IoOp> {
+        match self.kind {
+            Kind::Write(BandKind::Discard(op)) => Some(op),
+            _ => None,
+        }
+    }
+
+    /// The longest strip from `at` on in which every cell of the pass has one contiguous source.
+    fn strip(&self, at: u64, end: u64) -> Strip {
+        let ends = self.fragments.iter().filter(|fragment| self.pass.contains(fragment.cell) && fragment.end() > at);
+        let end = ends.map(|fragment| if fragment.start > at { fragment.start } else { fragment.end() }).min().unwrap_or(end).min(end);
+        Strip { start: at, sectors: end - at }
+    }
+
+    fn new_data(&self, cell: u8, strip: &Strip) -> Source {
+        let holds = |fragment: &&Fragment| {
+            fragment.cell == cell && fragment.start <= strip.start && strip.start < fragment.end()
+        };
+        let fragment = self.fragments.iter().find(holds).expect("a pass cell has data for the whole band");
+        fragment.source.part(strip.start - fragment.start, strip.sectors)
+    }
+
+    /// The fragments of a cell, which stand together, in order.
+    fn band_range_of(&self, fragments: &[Fragment], cell: u8) -> (usize, usize) {
+        let from = fragments.iter().position(|fragment| fragment.cell == cell).unwrap_or(0);
+        let count = fragments[from..].iter().take_while(|fragment| fragment.cell == cell).count();
+        (from, from + count)
+    }
+}

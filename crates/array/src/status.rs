@@ -1,0 +1,115 @@
+//! What the array looks like: for people, metrics and block-status queries.
+
+use crate::core::Core;
+use crate::device::Health as DeviceHealth;
+use crate::meta::superblock::MemberRole;
+use crate::report::{ArrayState, Health, MapExtent, MemberState, MemberStatus, Status, TaskStatus};
+use crate::units::{Member, Nanos, Row, SECTOR_BYTES, Uuid};
+use alloc::vec::Vec;
+
+impl Core {
+    pub(crate) fn status(&self) -> Status {
+        let started = !self.standing.is_empty();
+        Status {
+            name: self.superblock.name.clone(),
+            uuid: self.superblock.array,
+            generation: self.superblock.generation,
+            state: self.state,
+            geometry: started.then_some(self.superblock.geometry),
+            size_bytes: if started { self.layout.size_sectors() * SECTOR_BYTES } else { 0 },
+            logical_block: self.superblock.logical_block,
+            read_only: self.mode.read_only,
+            members: (0..self.devices.len()).map(|index| self.member_status(index)).collect(),
+            tasks: self.tasks.list.iter().map(|task| self.task_status(task)).collect(),
+            lost: self.lost.extents.runs().to_vec(),
+            counters: self.counters,
+        }
+    }
+
+    fn member_status(&self, index: usize) -> MemberStatus {
+        let device = &self.devices[index];
+        let member = Member(index as u16);
+        let line = device.entry.map(|entry| &self.superblock.members[entry as usize]);
+        let state = match (device.health, line.map(|line| line.role)) {
+            (DeviceHealth::Stranger, _) | (_, None) => MemberState::Foreign,
+            (DeviceHealth::Failed, _) | (_, Some(MemberRole::Failed { .. })) => MemberState::Failed,
+            (_, Some(MemberRole::Active)) => MemberState::Active,
+            (_, Some(MemberRole::Rebuilding)) => MemberState::Rebuilding,
+            (_, Some(MemberRole::Spare)) => MemberState::Spare,
+        };
+        MemberStatus {
+            member,
+            uuid: line.map_or(Uuid::NIL, |line| line.uuid),
+            slot: self.slot_of(member).map(|slot| slot as u16),
+            state,
+            read_errors: line.map_or(0, |line| line.read_errors),
+        }
+    }
+
+    fn task_status(&self, task: &crate::task::Task) -> TaskStatus {
+        let chunk_bytes = self.layout.chunk_sectors() * SECTOR_BYTES;
+        let (done, total) = (task.done.len(), self.layout.rows());
+        let rate = task.rate(self.now, chunk_bytes);
+        let left = u128::from(total - done) * u128::from(chunk_bytes) * 1_000_000_000;
+        let eta = (rate > 0 && !task.paused).then(|| Nanos((left / u128::from(rate)) as u64));
+        TaskStatus {
+            kind: task.kind,
+            slot: task.slot,
+            paused: task.paused,
+            rows_done: done,
+            rows_total: total,
+            rate,
+            eta,
+            mismatches: task.mismatches,
+        }
+    }
+
+    /// Extents of like kind from `lba` on, chunk by chunk, joined.
+    pub(crate) fn map(&self, lba: u64, sectors: u64, most: usize, into: &mut Vec<MapExtent>) {
+        let end = (lba + sectors).min(self.layout.size_sectors());
+        let mut at = lba;
+        while at < end {
+            let mut extent = self.extent_at(at, end);
+            extent.sectors = extent.sectors.min(end - at);
+            at += extent.sectors;
+            let full = into.len() >= most;
+            match into.last_mut() {
+                Some(last) if last.hole == extent.hole && last.health == extent.health => {
+                    last.sectors += extent.sectors;
+                }
+                _ if full => return,
+                _ => into.push(extent),
+            }
+        }
+    }
+
+    fn extent_at(&self, lba: u64, end: u64) -> MapExtent {
+        let place = self.layout.place(lba);
+        if !self.is_written(place.row) {
+            let next = (self.extent_of(place.row) + 1) * self.superblock.extent_rows;
+            let sectors = next.min(self.layout.rows()) * self.layout.row_sectors() - lba;
+            return MapExtent { lba, sectors, hole: true, health: Health::Healthy };
+        }
+        let chunk_left = (self.layout.chunk_sectors() - place.offset).min(end - lba);
+        if let Some(first) = self.lost.first_in(lba, chunk_left) {
+            let lost_end = self.lost.extents.first_gap(first);
+            let (sectors, health) =
+                if first > lba { (first - lba, self.row_health(place.row)) } else { (lost_end - lba, Health::Lost) };
+            return MapExtent { lba, sectors: sectors.min(chunk_left), hole: false, health };
+        }
+        MapExtent { lba, sectors: chunk_left, hole: false, health: self.row_health(place.row) }
+    }
+
+    fn row_health(&self, row: Row) -> Health {
+        if self.state == ArrayState::Healthy && self.complete() {
+            return Health::Healthy;
+        }
+        let map = self.layout.row(row);
+        let live = self.live_cells(&map);
+        if live != map.all() {
+            return if map.decodable(live) { Health::Degraded } else { Health::Lost };
+        }
+        let serving = map.cells().iter().all(|cell| self.standing[cell.slot.0 as usize].member.is_some());
+        if serving { Health::Healthy } else { Health::Rebuilt }
+    }
+}

@@ -1,0 +1,486 @@
+//! Tasks: rebuild, replace, resync, scrub. One mechanism: a done-set over rows, and windows in flight.
+//!
+//! | state     | cause                                     | next      |
+//! |-----------|-------------------------------------------|-----------|
+//! | running   | every row done                            | flushing  |
+//! | flushing  | the flush ended, maps durable             | ended     |
+//! | running   | paused, another task goes first           | running   |
+//! | any       | target failed, cancelled                  | ended     |
+//!
+//! The done-set counts at once for reads and writes; what a restart may believe is the durable one, which trails: a
+//! checkpoint flushes first and then writes it into the superblocks.
+
+use crate::contract::{BAND_SECTORS_MAX, Fact, TaskKind, TaskOutcome};
+use crate::core::{Core, Wake};
+use crate::device::Health;
+use crate::flush::Waiter;
+use crate::meta::superblock::{MemberRole, RUNS_MAX, TaskRecord};
+use crate::policy::throttle::{DEFAULT, Decision, Limits, Throttle, View};
+use crate::report::ArrayState;
+use crate::runset::RunSet;
+use crate::slice::{Kind, Need};
+use crate::units::{Member, Nanos, Row, SECTOR_BYTES, Slot};
+use alloc::vec::Vec;
+
+/// Part of a row to be made consistent after a crash, and the records that may decide it, newest first.
+#[derive(Clone, Debug)]
+pub(crate) struct Replay {
+    pub(crate) row: Row,
+    pub(crate) start: u64,
+    pub(crate) sectors: u64,
+    pub(crate) cuts: Vec<Cut>,
+    /// The record in question; those before it proved torn.
+    pub(crate) current: usize,
+}
+
+/// A write that a crash may have cut short, as its log record tells it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    /// The range of the whole record.
+    pub(crate) start: u64,
+    pub(crate) sectors: u64,
+    pub(crate) modified: u32,
+    /// Partial P and partial Q, unless every data cell was being written.
+    pub(crate) payloads: [Option<Payload>; 2],
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Payload {
+    pub(crate) member: Member,
+    pub(crate) at: u64,
+    pub(crate) checksum: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Running,
+    /// All rows done; the target's cache is being flushed.
+    Flushing,
+    /// Flushed; the maps are still on their way to it.
+    Flushed,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub(crate) kind: TaskKind,
+    pub(crate) slot: Option<u16>,
+    pub(crate) paused: bool,
+    pub(crate) done: RunSet,
+    durable: RunSet,
+    checkpoint: Option<RunSet>,
+    next_checkpoint: Nanos,
+    /// Rows done or in flight.
+    claimed: RunSet,
+    in_flight: u32,
+    serial: u64,
+    state: State,
+    throttle: Throttle,
+    pub(crate) mismatches: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Tasks {
+    pub(crate) list: Vec<Task>,
+    pub(crate) replays: Vec<Replay>,
+    serials: u64,
+    limits: Option<Limits>,
+    rows: u64,
+}
+
+/// A checkpoint is made this often.
+const CHECKPOINT_EVERY: Nanos = Nanos::from_secs(10);
+
+impl Tasks {
+    pub(crate) fn set_rows(&mut self, rows: u64) {
+        self.rows = rows;
+    }
+
+    fn filler(&self, slot: Slot) -> Option<&Task> {
+        self.list.iter().find(|task| {
+            matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace) && task.slot == Some(slot.0)
+        })
+    }
+
+    /// Whether a row of the slot's incoming member is as good as a serving member's.
+    pub(crate) fn filled(&self, slot: Slot, row: Row) -> bool {
+        self.filler(slot).is_some_and(|task| task.done.contains(row.0))
+    }
+
+    fn resync(&self) -> Option<&Task> {
+        self.list.iter().find(|task| task.kind == TaskKind::Resync)
+    }
+
+    pub(crate) fn in_sync(&self, row: Row) -> bool {
+        self.resync().is_none_or(|task| task.done.contains(row.0))
+    }
+
+    /// The rows that a resynchronisation still owes, as runs; `None` if there is none.
+    pub(crate) fn resync_owes(&self) -> Option<Vec<(u64, u64)>> {
+        let task = self.resync()?;
+        let mut owed = RunSet::default();
+        owed.insert(0, self.rows);
+        for &(first, count) in task.done.runs() {
+            owed.remove(first, count);
+        }
+        Some(owed.runs().to_vec())
+    }
+
+    pub(crate) fn replay(&self, record: u32) -> &Replay {
+        &self.replays[record as usize]
+    }
+
+    /// The running scrub met a row whose cells disagree.
+    pub(crate) fn mismatch(&mut self) {
+        if let Some(task) = self.list.iter_mut().find(|t| matches!(t.kind, TaskKind::Check | TaskKind::Repair)) {
+            task.mismatches += 1;
+        }
+    }
+
+    /// The task that goes first: what restores redundancy before what only looks.
+    fn active(&self) -> Option<usize> {
+        let order = |task: &Task| match task.kind {
+            TaskKind::Resync => 0,
+            TaskKind::Rebuild | TaskKind::Replace => 1,
+            TaskKind::Check | TaskKind::Repair => 2,
+        };
+        (0..self.list.len()).min_by_key(|&index| (order(&self.list[index]), index))
+    }
+
+    /// The serving member of a slot failed while its replacement was being filled: the task goes on as a rebuild.
+    pub(crate) fn source_failed(&mut self, slot: usize) {
+        for task in &mut self.list {
+            if task.kind == TaskKind::Replace && task.slot == Some(slot as u16) {
+                task.kind = TaskKind::Rebuild;
+            }
+        }
+    }
+
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.limits = Some(limits);
+        for task in &mut self.list {
+            task.throttle.limits = limits;
+        }
+    }
+
+    pub(crate) fn idle(&self) -> bool {
+        self.list.iter().all(|task| task.in_flight == 0)
+    }
+
+    pub(crate) fn target_failed(&mut self, slot: usize) {
+        for task in &mut self.list {
+            if matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace) && task.slot == Some(slot as u16) {
+                // Ended at the next turn: its windows may still be out.
+                task.slot = None;
+            }
+        }
+    }
+}
+
+impl Core {
+    pub(crate) fn start_task(&mut self, kind: TaskKind, slot: Option<u16>, done: RunSet) {
+        self.tasks.serials += 1;
+        let view = self.throttle_view(&done);
+        let limits = self.tasks.limits.unwrap_or(DEFAULT);
+        self.tasks.list.push(Task {
+            kind,
+            slot,
+            paused: false,
+            claimed: done.clone(),
+            durable: done.clone(),
+            done,
+            checkpoint: None,
+            next_checkpoint: self.now.after(CHECKPOINT_EVERY),
+            in_flight: 0,
+            serial: self.tasks.serials,
+            state: State::Running,
+            throttle: Throttle::new(limits, view),
+            mismatches: 0,
+        });
+        self.keeper.change(false);
+        self.fact(Fact::TaskStarted { kind, slot });
+    }
+
+    fn throttle_view(&self, done: &RunSet) -> View {
+        let user = self.counters.io_bytes[0] + self.counters.io_bytes[1];
+        View {
+            now: self.now,
+            done: done.len() * self.layout.chunk_sectors() * SECTOR_BYTES,
+            user_sectors: user / SECTOR_BYTES,
+        }
+    }
+
+    /// Gives tasks their turn: new ones where a slot lost its member, windows for the one that goes first.
+    pub(crate) fn task_turn(&mut self) {
+        if !matches!(self.state, ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed) || self.mode.read_only {
+            return;
+        }
+        self.end_orphans();
+        self.take_spares();
+        let Some(index) = self.tasks.active() else { return };
+        match self.tasks.list[index].state {
+            State::Running => self.issue_windows(index),
+            State::Flushing => {}
+            State::Flushed => self.end_task(index),
+        }
+        self.checkpoint_turn();
+    }
+
+    /// Tasks whose target failed.
+    fn end_orphans(&mut self) {
+        let orphaned = |task: &Task| {
+            matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace) && task.slot.is_none() && task.in_flight == 0
+        };
+        while let Some(index) = self.tasks.list.iter().position(orphaned) {
+            let task = self.tasks.list.remove(index);
+            self.keeper.change(false);
+            self.fact(Fact::TaskEnded { kind: task.kind, outcome: TaskOutcome::Failed });
+        }
+    }
+
+    /// A spare for every slot that has nobody, if the rest can still be decoded.
+    fn take_spares(&mut self) {
+        if self.state != ArrayState::Degraded {
+            return;
+        }
+        for slot in 0..self.standing.len() {
+            if self.standing[slot].member.is_some() || self.standing[slot].incoming.is_some() {
+                continue;
+            }
+            let Some(spare) = self.find_spare() else { return };
+            self.fact(Fact::SpareTaken { spare, slot: slot as u16 });
+            self.fill_slot(slot, spare, TaskKind::Rebuild, RunSet::default());
+        }
+    }
+
+    fn find_spare(&self) -> Option<Member> {
+        (0..self.devices.len()).map(|index| Member(index as u16)).find(|&member| {
+            let device = &self.devices[member.0 as usize];
+            device.health == Health::Good
+                && device.entry.is_some_and(|entry| self.superblock.members[entry as usize].role == MemberRole::Spare)
+                && self.slot_of(member).is_none()
+                && !self.ops.busy(member)
+        })
+    }
+
+    /// Begins to fill a member for a slot. `done`: rows that it holds already.
+    pub(crate) fn fill_slot(&mut self, slot: usize, member: Member, kind: TaskKind, done: RunSet) {
+        let entry = self.devices[member.0 as usize].entry.expect("a member that is filled is in the table");
+        let line = &mut self.superblock.members[entry as usize];
+        line.role = MemberRole::Rebuilding;
+        line.log_floor = self.logs.next_sequence();
+        line.read_errors = 0;
+        self.standing[slot].incoming = Some(member);
+        let places = self.devices[member.0 as usize].places;
+        if self.logged() {
+            self.logs.open(member, places.log_sectors);
+        }
+        self.place_entries();
+        self.rewrite_maps();
+        self.start_task(kind, Some(slot as u16), done);
+    }
+
+    fn issue_windows(&mut self, index: usize) {
+        let view = self.throttle_view(&self.tasks.list[index].done);
+        let task = &mut self.tasks.list[index];
+        if task.paused || (matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace) && task.slot.is_none()) {
+            return;
+        }
+        let windows = match task.throttle.decide(view) {
+            Decision::Windows(windows) => windows,
+            Decision::Wait(until) => {
+                self.wake_at(Wake::Task, until);
+                return;
+            }
+        };
+        while self.tasks.list[index].in_flight < windows {
+            let Some(row) = self.next_row(index) else { break };
+            if !self.issue_window(index, row) {
+                break;
+            }
+        }
+        let task = &self.tasks.list[index];
+        if task.in_flight == 0 && task.done.first_gap(0) >= self.layout.rows() {
+            self.tasks.list[index].state = State::Flushing;
+            self.flush_for(Waiter::Checkpoint);
+        }
+    }
+
+    /// The next row that is neither done nor in flight; rows that were never written are done in passing.
+    fn next_row(&mut self, index: usize) -> Option<Row> {
+        loop {
+            let row = Row(self.tasks.list[index].claimed.first_gap(0));
+            if row.0 >= self.layout.rows() {
+                return None;
+            }
+            if self.is_written(row) || self.extent_in_motion(row) {
+                return Some(row);
+            }
+            let end = ((self.extent_of(row) + 1) * self.superblock.extent_rows).min(self.layout.rows());
+            let task = &mut self.tasks.list[index];
+            task.claimed.insert(row.0, end - row.0);
+            task.done.insert(row.0, end - row.0);
+        }
+    }
+
+    fn issue_window(&mut self, index: usize, row: Row) -> bool {
+        let task = &self.tasks.list[index];
+        let kind = match (task.kind, task.slot) {
+            (TaskKind::Rebuild | TaskKind::Replace, Some(slot)) => Kind::Fill { slot },
+            (TaskKind::Rebuild | TaskKind::Replace, None) => return false,
+            (TaskKind::Resync, _) => Kind::Resync,
+            (TaskKind::Check, _) => Kind::Scrub { repair: false },
+            (TaskKind::Repair, _) => Kind::Scrub { repair: true },
+        };
+        let chunk = self.layout.chunk_sectors();
+        let width = self.layout.row(row).width;
+        let need = Need {
+            kind,
+            row,
+            start: 0,
+            sectors: chunk,
+            step: chunk.min(BAND_SECTORS_MAX),
+            buffers: u32::from(width) + 5,
+        };
+        let serial = task.serial;
+        let Some(id) = self.admit_slice(&need) else { return false };
+        self.slices.get(id).serial = serial;
+        let task = &mut self.tasks.list[index];
+        task.claimed.insert(row.0, 1);
+        task.in_flight += 1;
+        true
+    }
+
+    pub(crate) fn window_done(&mut self, id: u32, row: Row) {
+        let serial = self.slices.get(id).serial;
+        let Some(task) = self.tasks.list.iter_mut().find(|task| task.serial == serial) else { return };
+        task.in_flight -= 1;
+        task.done.insert(row.0, 1);
+        if self.now >= task.next_checkpoint && task.checkpoint.is_none() && task.state == State::Running {
+            task.checkpoint = Some(task.done.clone());
+            task.next_checkpoint = self.now.after(CHECKPOINT_EVERY);
+            self.flush_for(Waiter::Checkpoint);
+        }
+    }
+
+    // ---------------------------------------------------------------------------------------------- checkpoints
+
+    fn checkpoint_turn(&mut self) {
+        for task in &self.tasks.list {
+            if task.in_flight > 0 {
+                let at = task.next_checkpoint;
+                self.wake[Wake::Task as usize] = self.wake[Wake::Task as usize].min(at);
+            }
+        }
+    }
+
+    pub(crate) fn checkpoint_flushed(&mut self) {
+        let mut changed = false;
+        for task in &mut self.tasks.list {
+            if let Some(snapshot) = task.checkpoint.take() {
+                task.durable = snapshot;
+                changed = true;
+            }
+            if task.state == State::Flushing {
+                task.durable = task.done.clone();
+                task.state = State::Flushed;
+                changed = true;
+            }
+        }
+        if changed {
+            self.keeper.change(false);
+        }
+    }
+
+    /// The tasks as the superblock shows them: of a done-set of many runs, the first.
+    pub(crate) fn tasks_to_superblock(&mut self) {
+        let share = RUNS_MAX / self.tasks.list.len().max(1);
+        self.superblock.tasks.clear();
+        for task in &self.tasks.list {
+            if task.slot.is_none() && matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace) {
+                continue;
+            }
+            let runs = task.durable.runs();
+            self.superblock.tasks.push(TaskRecord {
+                kind: task.kind,
+                slot: task.slot,
+                paused: task.paused,
+                done: runs[..runs.len().min(share)].to_vec(),
+            });
+        }
+    }
+
+    // --------------------------------------------------------------------------------------------------- ending
+
+    fn end_task(&mut self, index: usize) {
+        if self.written.dirty() || self.intent.dirty() || self.lost.dirty() {
+            return;
+        }
+        let task = self.tasks.list.remove(index);
+        match (task.kind, task.slot) {
+            (TaskKind::Rebuild | TaskKind::Replace, Some(slot)) => self.install(slot as usize),
+            (TaskKind::Resync, _) => self.superblock.resync_pending = false,
+            _ => {}
+        }
+        if self.intent.any() {
+            self.wake_at(Wake::Lazy, self.now.after(Nanos::from_secs(1)));
+        }
+        self.keeper.change(false);
+        self.fact(Fact::TaskEnded { kind: task.kind, outcome: TaskOutcome::Done });
+    }
+
+    /// The incoming member takes its slot; the one it replaces, if any, becomes a failed one that may be removed.
+    fn install(&mut self, slot: usize) {
+        let incoming = self.standing[slot].incoming.take().expect("a filled slot has an incoming member");
+        let old = self.standing[slot].member.replace(incoming);
+        self.superblock.generation += 1;
+        let generation = self.superblock.generation;
+        if let Some(old) = old {
+            self.retire(old, MemberRole::Failed { stale_since: generation, partial: false });
+            // From here on writes pass the old member by: none is acknowledged before the superblocks say so.
+            self.keeper.change(true);
+        }
+        let entry = self.devices[incoming.0 as usize].entry.expect("it is in the table");
+        let line = &mut self.superblock.members[entry as usize];
+        line.role = MemberRole::Active;
+        line.current_since = generation;
+        self.place_entries();
+        self.assess();
+    }
+
+    fn retire(&mut self, member: Member, role: MemberRole) {
+        let device = &mut self.devices[member.0 as usize];
+        device.health = Health::Failed;
+        if let Some(entry) = device.entry {
+            self.superblock.members[entry as usize].role = role;
+        }
+        self.logs.forget(member);
+    }
+
+    /// The placement table, from who stands where.
+    pub(crate) fn place_entries(&mut self) {
+        let entry = |devices: &[crate::device::Device], member: Option<Member>| {
+            member.and_then(|member| devices[member.0 as usize].entry)
+        };
+        for placement in &mut self.superblock.placement {
+            let standing = self.standing[placement.slot as usize];
+            placement.member = entry(&self.devices, standing.member).or(placement.member);
+            placement.incoming = entry(&self.devices, standing.incoming);
+        }
+    }
+
+    /// Ends a scrub before its time.
+    pub(crate) fn cancel_scrub(&mut self) -> bool {
+        let scrub = |task: &Task| matches!(task.kind, TaskKind::Check | TaskKind::Repair);
+        let Some(index) = self.tasks.list.iter().position(scrub) else { return false };
+        let task = self.tasks.list.remove(index);
+        self.keeper.change(false);
+        self.fact(Fact::TaskEnded { kind: task.kind, outcome: TaskOutcome::Cancelled });
+        true
+    }
+}
+
+impl Task {
+    pub(crate) fn rate(&self, now: Nanos, chunk_bytes: u64) -> u64 {
+        self.throttle.rate(now, self.done.len() * chunk_bytes)
+    }
+}

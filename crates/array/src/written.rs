@@ -1,0 +1,144 @@
+//! Extents that were never written read as zeros and cost nothing; the first write makes one real.
+//!
+//! | state      | cause                             | next       |
+//! |------------|-----------------------------------|------------|
+//! | unwritten  | a write wants the extent          | zeroing    |
+//! | zeroing    | zeros durable on all live cells   | marking    |
+//! | marking    | its bit durable on all members    | written    |
+//!
+//! Zeros satisfy every code, so the extent's rows are in step from the moment they are theirs.
+
+use crate::contract::{Class, FailCause, IoError, IoOp};
+use crate::core::Core;
+use crate::ops::Owner;
+use crate::units::{Member, Row};
+use alloc::vec::Vec;
+
+#[derive(Clone, Copy, Debug)]
+struct Init {
+    extent: u64,
+    outstanding: u32,
+    zeroed: bool,
+}
+
+/// Extents being made real. Few at a time: writers of one extent share it.
+#[derive(Default)]
+pub(crate) struct Inits {
+    list: Vec<Option<Init>>,
+}
+
+impl Inits {
+    fn find(&self, extent: u64) -> Option<usize> {
+        self.list.iter().position(|init| init.is_some_and(|init| init.extent == extent))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.iter().all(Option::is_none)
+    }
+
+    fn add(&mut self, init: Init) -> usize {
+        match self.list.iter().position(Option::is_none) {
+            Some(index) => {
+                self.list[index] = Some(init);
+                index
+            }
+            None => {
+                self.list.push(Some(init));
+                self.list.len() - 1
+            }
+        }
+    }
+}
+
+/// Most operations that zeroing one extent takes.
+const INIT_OPS: u32 = 2 * crate::SLOTS_MAX as u32;
+
+impl Core {
+    /// Whether a row's extent can be written; starts to make it real if need be. False: wait for metadata to move.
+    pub(crate) fn extent_ready(&mut self, row: Row) -> bool {
+        if self.superblock.written_all {
+            return true;
+        }
+        let extent = self.extent_of(row);
+        if self.written.is_durable(extent) {
+            return true;
+        }
+        if self.inits.find(extent).is_none() && !self.written.get(extent) && self.ops.available() > INIT_OPS {
+            self.begin_init(extent);
+        }
+        false
+    }
+
+    /// Whether a task must wait with a row because its extent is just being made real.
+    pub(crate) fn extent_in_motion(&self, row: Row) -> bool {
+        if self.superblock.written_all {
+            return false;
+        }
+        let extent = self.extent_of(row);
+        self.inits.find(extent).is_some() || self.written.get(extent) != self.written.is_durable(extent)
+    }
+
+    fn begin_init(&mut self, extent: u64) {
+        let index = self.inits.add(Init { extent, outstanding: 0, zeroed: false });
+        let first = extent * self.superblock.extent_rows;
+        let end = (first + self.superblock.extent_rows).min(self.layout.rows());
+        let mut started = 0;
+        for (slot, range) in self.slot_ranges(first, end).into_iter().enumerate() {
+            let Some((from, to)) = range else { continue };
+            let homes = self.extent_homes(slot);
+            for member in homes.into_iter().flatten() {
+                let at = self.device_at(member, from);
+                let owner = Owner::ExtentInit { init: index as u32 };
+                self.device_io(owner, member, IoOp::Zero, at, to - from, Class::Metadata, |io| io.durable = true);
+                started += 1;
+            }
+        }
+        self.init_mut(index).outstanding = started;
+        if started == 0 {
+            self.init_zeroed(index);
+        }
+    }
+
+    /// Zeros go to whoever serves a slot, and to whoever is being filled for it: no later pass skips them wrongly.
+    fn extent_homes(&self, slot: usize) -> [Option<Member>; 2] {
+        [self.standing[slot].member, self.standing[slot].incoming]
+    }
+
+    /// The part of each slot, in sectors of its set data, that rows `first..end` cover.
+    fn slot_ranges(&self, first: u64, end: u64) -> Vec<Option<(u64, u64)>> {
+        let mut ranges: Vec<Option<(u64, u64)>> = alloc::vec![None; self.standing.len()];
+        let chunk = self.layout.chunk_sectors();
+        for row in first..end {
+            let map = self.layout.row(Row(row));
+            for cell in &map.cells[..map.width as usize] {
+                let range = &mut ranges[cell.slot.0 as usize];
+                let (from, to) = range.unwrap_or((cell.at, cell.at));
+                assert!(cell.at <= to, "a slot's chunks of neighbouring rows are neighbours");
+                *range = Some((from.min(cell.at), to.max(cell.at + chunk)));
+            }
+        }
+        ranges
+    }
+
+    fn init_mut(&mut self, index: usize) -> &mut Init {
+        self.inits.list[index].as_mut().expect("an init lives until its bit is durable")
+    }
+
+    pub(crate) fn extent_zeroed(&mut self, init: u32, member: Member, result: Result<(), IoError>) {
+        if let Err(error) = result {
+            self.fail_member(member, FailCause::WriteError(error));
+        }
+        let state = self.init_mut(init as usize);
+        state.outstanding -= 1;
+        if state.outstanding == 0 {
+            self.init_zeroed(init as usize);
+        }
+    }
+
+    fn init_zeroed(&mut self, index: usize) {
+        let extent = self.init_mut(index).extent;
+        self.init_mut(index).zeroed = true;
+        self.inits.list[index] = None;
+        self.written.put(extent, true);
+    }
+}
