@@ -4,7 +4,7 @@
 
 use restripe_array::layout::{Geometry, Level, Rotation};
 use restripe_array::report::{ArrayState, Counters, MemberState, MemberStatus, Status, TaskStatus};
-use restripe_array::{Fact, Nanos, SECTOR_BYTES, TaskKind};
+use restripe_array::{Fact, FailCause, Member, Nanos, SECTOR_BYTES, TaskKind, TaskOutcome};
 use serde::{Deserialize, Serialize};
 
 /// The schema's version, in every status.
@@ -219,15 +219,23 @@ pub struct FactView {
     pub at_ns: u64,
     pub kind: String,
     pub text: String,
+    /// How a task ended: `done`, `cancelled` or `failed`. Empty for other kinds.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub outcome: String,
 }
 
 impl FactView {
     pub fn new(sequence: u64, at: Nanos, fact: &Fact) -> FactView {
+        let outcome = match fact {
+            Fact::TaskEnded { outcome, .. } => outcome_word(*outcome),
+            _ => "",
+        };
         FactView {
             sequence,
             at_ns: at.0,
             kind: fact_kind(fact).into(),
-            text: format!("{fact:?}"),
+            text: fact_text(fact),
+            outcome: outcome.into(),
         }
     }
 }
@@ -399,10 +407,87 @@ fn fact_kind(fact: &Fact) -> &'static str {
     }
 }
 
+fn outcome_word(outcome: TaskOutcome) -> &'static str {
+    match outcome {
+        TaskOutcome::Done => "done",
+        TaskOutcome::Cancelled => "cancelled",
+        TaskOutcome::Failed => "failed",
+    }
+}
+
+/// A fact as a sentence.
+fn fact_text(fact: &Fact) -> String {
+    let bytes = |sectors: &u64| sectors * SECTOR_BYTES;
+    match fact {
+        Fact::Started {
+            generation,
+            recovered_rows,
+        } => {
+            format!("serves, generation {generation}, {recovered_rows} rows recovered")
+        }
+        Fact::Stopped => "stopped and marked clean".into(),
+        Fact::MemberFailed { member, why } => {
+            format!("member {} failed: {}", member.0, cause_text(why))
+        }
+        Fact::SpareTaken { spare, slot } => format!("member {} takes over slot {slot}", spare.0),
+        Fact::Repaired {
+            member,
+            at,
+            sectors,
+        } => {
+            format!(
+                "{} bytes at sector {at} of member {} were unreadable and are rewritten",
+                bytes(sectors),
+                member.0
+            )
+        }
+        Fact::Lost { lba, sectors } => format!(
+            "{} bytes at byte {} of the array are lost",
+            bytes(sectors),
+            bytes(lba)
+        ),
+        Fact::TaskStarted {
+            kind,
+            slot: Some(slot),
+        } => format!("{} of slot {slot} begins", task_word(*kind)),
+        Fact::TaskStarted { kind, slot: None } => format!("{} begins", task_word(*kind)),
+        Fact::TaskEnded { kind, outcome } => {
+            format!("{} ended: {}", task_word(*kind), outcome_word(*outcome))
+        }
+        Fact::Mismatch {
+            row,
+            guilty,
+            repaired,
+            ..
+        } => mismatch_text(*row, *guilty, *repaired),
+        Fact::Throttled { rate, .. } => format!("background work waits at {rate} bytes a second"),
+    }
+}
+
+fn mismatch_text(row: u64, guilty: Option<Member>, repaired: bool) -> String {
+    let blame = guilty.map_or(String::new(), |member| {
+        format!(", member {} is wrong", member.0)
+    });
+    let repair = if repaired { ", repaired" } else { "" };
+    format!("the cells of row {row} disagree{blame}{repair}")
+}
+
+fn cause_text(cause: &FailCause) -> String {
+    match cause {
+        FailCause::Command => "an operator said so".into(),
+        FailCause::WriteError(error) => format!("a write failed ({error})"),
+        FailCause::FlushError(error) => format!("a flush failed ({error})"),
+        FailCause::ReadErrors => "too many read errors".into(),
+        FailCause::Gone => "the device is gone".into(),
+        FailCause::TimedOut => "it did not answer in time".into(),
+        FailCause::Metadata => "its metadata cannot be read or written".into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use restripe_array::{Member, Uuid};
+    use restripe_array::Uuid;
 
     #[test]
     fn requests_read_as_they_are_written_in_the_manual() {

@@ -17,6 +17,8 @@ const CONNECTIONS_MAX: usize = 16;
 /// From the first byte of a request to its last; also the longest silence between requests.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a server that ends waits for replies under way.
+const LAST_REPLIES: Duration = Duration::from_secs(2);
 
 /// Who answers: the daemon, or a verb that works offline.
 pub trait Answer: Send + Sync + 'static {
@@ -27,6 +29,7 @@ pub trait Answer: Send + Sync + 'static {
 pub struct Server {
     claim: Claim,
     ending: Arc<AtomicBool>,
+    open: Arc<Open>,
     acceptor: Option<JoinHandle<()>>,
 }
 
@@ -44,17 +47,19 @@ impl Server {
         desk: Arc<dyn Answer>,
     ) -> Result<Server, PlaceError> {
         let ending = Arc::new(AtomicBool::new(false));
+        let open = Arc::new(Open::default());
         let path = claim.path().to_path_buf();
         let acceptor = thread::Builder::new()
             .name("control".into())
             .spawn({
-                let ending = Arc::clone(&ending);
-                move || accept_all(&listener, &desk, &ending)
+                let (ending, open) = (Arc::clone(&ending), Arc::clone(&open));
+                move || accept_all(&listener, &desk, &open, &ending)
             })
             .map_err(|error| PlaceError::Socket { path, error })?;
         Ok(Server {
             claim,
             ending,
+            open,
             acceptor: Some(acceptor),
         })
     }
@@ -68,18 +73,35 @@ impl Drop for Server {
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
         }
+        // Whoever asked for the end is still to be told that it has come.
+        let deadline = Instant::now() + LAST_REPLIES;
+        while self.open.answering.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
-fn accept_all(listener: &UnixListener, desk: &Arc<dyn Answer>, ending: &AtomicBool) {
-    let open = Arc::new(AtomicUsize::new(0));
+/// What is under way.
+#[derive(Default)]
+struct Open {
+    connections: AtomicUsize,
+    /// Requests read and not yet replied to.
+    answering: AtomicUsize,
+}
+
+fn accept_all(
+    listener: &UnixListener,
+    desk: &Arc<dyn Answer>,
+    open: &Arc<Open>,
+    ending: &AtomicBool,
+) {
     loop {
         let accepted = listener.accept();
         if ending.load(Ordering::SeqCst) {
             return;
         }
         match accepted {
-            Ok((stream, _)) => admit(stream, desk, &open),
+            Ok((stream, _)) => admit(stream, desk, open),
             // Out of descriptors or memory: others may close theirs meanwhile.
             Err(error) if error.kind() != ErrorKind::Interrupted => {
                 thread::sleep(Duration::from_millis(50))
@@ -89,56 +111,61 @@ fn accept_all(listener: &UnixListener, desk: &Arc<dyn Answer>, ending: &AtomicBo
     }
 }
 
-fn admit(stream: UnixStream, desk: &Arc<dyn Answer>, open: &Arc<AtomicUsize>) {
-    if open.load(Ordering::SeqCst) >= CONNECTIONS_MAX {
+fn admit(stream: UnixStream, desk: &Arc<dyn Answer>, open: &Arc<Open>) {
+    if open.connections.load(Ordering::SeqCst) >= CONNECTIONS_MAX {
         let busy = Refusal::new("too many control connections").hint("try again in a few seconds");
         let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
         let _ = send(&stream, &Reply::Refused(busy));
         return;
     }
     let place = Place::take(open);
+    let open = Arc::clone(open);
     let desk = Arc::clone(desk);
     let spawned = thread::Builder::new()
         .name("control connection".into())
         .spawn(move || {
             let _place = place;
             // A connection that breaks is the client's affair; nothing is owed to it.
-            let _ = converse(&stream, &*desk);
+            let _ = converse(&stream, &*desk, &open);
         });
     // Without a thread the connection closes, which the client reports.
     drop(spawned);
 }
 
 /// One of the places for connections; given back when the connection ends, however it ends.
-struct Place(Arc<AtomicUsize>);
+struct Place(Arc<Open>);
 
 impl Place {
-    fn take(open: &Arc<AtomicUsize>) -> Place {
-        open.fetch_add(1, Ordering::SeqCst);
+    fn take(open: &Arc<Open>) -> Place {
+        open.connections.fetch_add(1, Ordering::SeqCst);
         Place(Arc::clone(open))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.0.connections.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-fn converse(stream: &UnixStream, desk: &dyn Answer) -> io::Result<()> {
+fn converse(stream: &UnixStream, desk: &dyn Answer, open: &Open) -> io::Result<()> {
     stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
     let mut lines = Lines::new(stream);
     loop {
-        let reply = match lines.next(REQUEST_TIMEOUT)? {
+        match lines.next(REQUEST_TIMEOUT)? {
             Line::End => return Ok(()),
             Line::TooLong => {
                 let refusal =
                     Refusal::new(format!("the request is longer than {LINE_BYTES_MAX} bytes"));
                 return send(stream, &Reply::Refused(refusal));
             }
-            Line::Whole(line) => answer(&line, desk),
-        };
-        send(stream, &reply)?;
+            Line::Whole(line) => {
+                open.answering.fetch_add(1, Ordering::SeqCst);
+                let sent = send(stream, &answer(&line, desk));
+                open.answering.fetch_sub(1, Ordering::SeqCst);
+                sent?;
+            }
+        }
     }
 }
 
