@@ -10,6 +10,8 @@
 //! [`Outcome`]s for the shell to take.
 
 mod flight;
+#[cfg(test)]
+mod tests;
 
 use crate::backend::{Backend, Completion, Op, Token};
 use crate::compute;
