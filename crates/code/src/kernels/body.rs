@@ -69,6 +69,10 @@ fn cover_short(mut operation: impl Operation) {
     }
 }
 
+/// Bytes ahead of a store at which a target's line is asked for where there are several targets. Found by trial: P+Q of
+/// 64 KiB chunks gains a sixth from the second cache and from memory, 1 KiB is no better, and xor gains nothing.
+const FETCH_AHEAD: usize = 512;
+
 /// # Safety
 /// As for the method of [`Vector`] that is chosen.
 #[inline(always)]
@@ -80,6 +84,26 @@ unsafe fn put<V: Vector, const STREAM: bool>(value: V, target: &mut [u8], at: us
         } else {
             value.store(target, at)
         }
+    }
+}
+
+/// Like [`put`], for one of several targets.
+///
+/// # Safety
+/// As for [`put`].
+#[inline(always)]
+unsafe fn put_one_of_several<V: Vector, const STREAM: bool>(
+    value: V,
+    target: &mut [u8],
+    at: usize,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        // Not past the end: those lines may be another thread's.
+        if !STREAM && at + FETCH_AHEAD < target.len() {
+            V::fetch_for_store(target, at + FETCH_AHEAD);
+        }
+        put::<V, STREAM>(value, target, at);
     }
 }
 
@@ -153,8 +177,8 @@ impl<'a, S: AsRef<[&'a [u8]]>> Operation for Pq<'a, S> {
                 }
             }
             for register in 0..COUNT {
-                put::<V, STREAM>(p[register], self.p, at + register * V::BYTES);
-                put::<V, STREAM>(q[register], self.q, at + register * V::BYTES);
+                put_one_of_several::<V, STREAM>(p[register], self.p, at + register * V::BYTES);
+                put_one_of_several::<V, STREAM>(q[register], self.q, at + register * V::BYTES);
             }
         }
     }
@@ -212,7 +236,7 @@ impl<const TARGETS: usize> Operation for Dot<'_, TARGETS> {
             }
             for (target, sums) in self.targets.iter_mut().zip(sums) {
                 for (register, sum) in sums.into_iter().enumerate() {
-                    put::<V, STREAM>(sum, target, at + register * V::BYTES);
+                    put_one_of_several::<V, STREAM>(sum, target, at + register * V::BYTES);
                 }
             }
         }

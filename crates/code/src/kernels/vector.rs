@@ -17,6 +17,8 @@ pub(super) trait Vector: Copy {
     unsafe fn store(self, bytes: &mut [u8], at: usize);
     /// Stores past the caches. The address is aligned to `BYTES`.
     unsafe fn stream(self, bytes: &mut [u8], at: usize);
+    /// Asks for the line at `at`, which is soon stored to.
+    unsafe fn fetch_for_store(bytes: &mut [u8], at: usize);
     /// Orders streamed stores before what follows.
     unsafe fn fence();
     unsafe fn xor(self, other: Self) -> Self;
@@ -115,6 +117,9 @@ impl<const COUNT: usize> Vector for Words<COUNT> {
         // SAFETY: as for `store`; no portable instruction passes the caches.
         unsafe { self.store(bytes, at) }
     }
+
+    #[inline(always)]
+    unsafe fn fetch_for_store(_: &mut [u8], _: usize) {}
 
     #[inline(always)]
     unsafe fn fence() {}

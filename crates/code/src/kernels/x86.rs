@@ -44,6 +44,13 @@ impl Vector for Ssse3 {
     }
 
     #[inline(always)]
+    unsafe fn fetch_for_store(bytes: &mut [u8], at: usize) {
+        debug_assert!(at < bytes.len());
+        // SAFETY: the address is within the slice, and a hint reads and writes nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(bytes.as_ptr().add(at).cast()) }
+    }
+
+    #[inline(always)]
     unsafe fn fence() {
         // SAFETY: every x86-64 has it.
         unsafe { _mm_sfence() }
@@ -129,6 +136,13 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn fetch_for_store(bytes: &mut [u8], at: usize) {
+        debug_assert!(at < bytes.len());
+        // SAFETY: the address is within the slice, and a hint reads and writes nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(bytes.as_ptr().add(at).cast()) }
+    }
+
+    #[inline(always)]
     unsafe fn fence() {
         // SAFETY: every x86-64 has it.
         unsafe { _mm_sfence() }
@@ -210,6 +224,13 @@ impl Vector for Avx512 {
         debug_assert!(at + Self::BYTES <= bytes.len());
         // SAFETY: AVX-512, room within the slice and alignment are the caller's promise, who fences before returning.
         unsafe { _mm512_stream_si512(bytes.as_mut_ptr().add(at).cast(), self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn fetch_for_store(bytes: &mut [u8], at: usize) {
+        debug_assert!(at < bytes.len());
+        // SAFETY: the address is within the slice, and a hint reads and writes nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(bytes.as_ptr().add(at).cast()) }
     }
 
     #[inline(always)]
