@@ -468,6 +468,7 @@ fn blank_superblock(geometry: Geometry) -> Superblock {
         written_all: true,
         intent_rows: 1,
         clean: true,
+        forced: 0,
         log_floor: 0,
         resync_pending: false,
         members: Vec::new(),

@@ -100,6 +100,13 @@ pub(crate) struct Entry {
     pub(crate) payload_sectors: u64,
 }
 
+impl Entry {
+    /// Sectors of the log that the record takes: its header page and its payload, in whole pages.
+    fn footprint(&self) -> u64 {
+        PAGE_SECTORS + self.payload_sectors.next_multiple_of(PAGE_SECTORS)
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Logs {
     logs: Vec<Option<Log>>,
@@ -153,14 +160,14 @@ impl Logs {
     /// Whether a record must wait for a flush, because of room or of an older record that it does not cover.
     fn must_wait(&self, member: Member, entry: &Entry) -> bool {
         let log = self.log(member);
-        log.room(PAGE_SECTORS + entry.payload_sectors).is_none()
+        log.room(entry.footprint()).is_none()
             || log.clashes(entry.row, entry.start, entry.start + entry.sectors, entry.modified)
     }
 
     /// Takes room for a record; returns its place from the start of the log.
     pub(crate) fn place(&mut self, member: Member, sequence: u64, entry: &Entry) -> u64 {
         let log = self.logs[member.0 as usize].as_mut().expect("checked with must_wait");
-        let sectors = PAGE_SECTORS + entry.payload_sectors.next_multiple_of(PAGE_SECTORS);
+        let sectors = entry.footprint();
         let at = log.room(sectors).expect("checked with must_wait");
         log.head = at + sectors;
         log.rows[entry.row.0 as usize % HASH] += 1;

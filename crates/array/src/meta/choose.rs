@@ -31,6 +31,7 @@ pub struct Candidate {
 /// The decision. Tables in it run parallel to the chosen superblock's member table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Choice {
+    /// The newest; it notes a start from a minority, if this is one.
     pub superblock: Superblock,
     /// Which candidate is this member, if it is here.
     pub opened: Vec<Option<usize>>,
@@ -93,8 +94,13 @@ pub fn choose(candidates: &[Candidate], mode: StartMode) -> Result<Choice, Comma
     check_clones(&claims)?;
     let winner = elect(&claims)?;
     let strayed = strayed(&claims, winner)?;
-    let choice = gather(candidates, &claims, winner.superblock, strayed);
-    check_majority(&choice, mode)?;
+    let mut choice = gather(candidates, &claims, winner.superblock, strayed);
+    if let Err(minority) = check_majority(&choice) {
+        if !mode.from_minority || !anybody_current(&choice) {
+            return Err(minority);
+        }
+        choice.superblock.forced = choice.superblock.generation + 1;
+    }
     Ok(choice)
 }
 
@@ -210,27 +216,41 @@ fn strayed(claims: &[Claim], winner: &Claim) -> Result<Vec<Member>, CommandError
     Ok(strayed)
 }
 
-/// A member that this claim's history counts on and that was in another history at that time.
+/// A member that this claim's history counts on and that is in another history.
+///
+/// Without forced starts no two histories can both have been acknowledged in: the members that a new generation needs
+/// and the majority that a start needs have one in common. With one, the other history must say itself that the
+/// member was current in it at that time, and not taken in later from the history that is called void.
 fn void<'a, 'b>(claim: &Claim, claims: &'b [Claim<'a>]) -> Option<&'b Claim<'a>> {
     let went_elsewhere = |other: &&Claim| {
         let (own, others) = (claim.superblock, other.superblock);
         let then = own.generation.min(others.generation);
         let bearer = others.member;
+        let forced = own.forced != 0 || others.forced != 0;
         diverged(own, others)
             && own.was_current(bearer, then) == Some(true)
-            && others.was_current(bearer, then) == Some(true)
+            && (!forced || others.was_current(bearer, then) == Some(true))
     };
     claims.iter().find(went_elsewhere)
 }
 
-/// Whether two superblocks are of two histories: they differ in who was current in the older one's generation.
+/// Whether two superblocks are of two histories: they differ in who was current in the older one's generation, or the
+/// one with the lower generation was not written first (a member that was to become current, and alone heard of it,
+/// against the others that were started without it).
 fn diverged(a: &Superblock, b: &Superblock) -> bool {
-    let then = a.generation.min(b.generation);
+    let (older, newer) = if age(a) <= age(b) { (a, b) } else { (b, a) };
+    let then = older.generation;
+    if then < newer.generation && older.sequence >= newer.sequence {
+        return true;
+    }
     let disagree = |member: Uuid| {
-        let (said, known) = (a.was_current(member, then), b.was_current(member, then));
+        let (said, known) = (
+            older.was_current(member, then),
+            newer.was_current(member, then),
+        );
         said.is_some() && known.is_some() && said != known
     };
-    let mut members = a.members.iter().chain(&b.members);
+    let mut members = older.members.iter().chain(&newer.members);
     members.any(|entry| disagree(entry.uuid))
 }
 
@@ -268,7 +288,12 @@ fn gather(
             Some(claim) if matches!(entry.role, MemberRole::Failed { .. }) => {
                 choice.stale.push(claim.member);
             }
-            Some(claim) if age(claim.superblock) < age(winner) => choice.lagging.push(index),
+            Some(claim)
+                if age(claim.superblock) < age(winner)
+                    && !choice.strayed.contains(&claim.member) =>
+            {
+                choice.lagging.push(index)
+            }
             Some(_) => {}
         }
     }
@@ -283,17 +308,25 @@ fn gather(
 }
 
 /// More than half of the current members are here, so that the others cannot have gone on without them.
-fn check_majority(choice: &Choice, mode: StartMode) -> Result<(), CommandError> {
-    let active = |entry: &&super::MemberEntry| entry.role == MemberRole::Active;
-    let current = choice.superblock.members.iter().filter(active).count() as u16; // 64 at most
-    let here = choice.superblock.members.iter().zip(&choice.opened);
-    let present = here
-        .filter(|(entry, opened)| active(entry) && opened.is_some())
-        .count() as u16;
-    if present * 2 > current || (mode.from_minority && present > 0) {
+fn check_majority(choice: &Choice) -> Result<(), CommandError> {
+    let (mut present, mut current) = (0, 0);
+    for (entry, opened) in choice.superblock.members.iter().zip(&choice.opened) {
+        if entry.role == MemberRole::Active {
+            current += 1;
+            present += u16::from(opened.is_some());
+        }
+    }
+    if present * 2 > current {
         return Ok(());
     }
     Err(CommandError::Minority { present, current })
+}
+
+fn anybody_current(choice: &Choice) -> bool {
+    let members = choice.superblock.members.iter().zip(&choice.opened);
+    members
+        .into_iter()
+        .any(|(entry, opened)| entry.role == MemberRole::Active && opened.is_some())
 }
 
 #[cfg(test)]
@@ -416,7 +449,11 @@ mod tests {
             current: 4,
         };
         assert_eq!(played.choose(&[0, 1]), Err(refused));
-        assert!(choose(&played.candidates(&[0, 1]), ALONE).is_ok());
+        let forced = choose(&played.candidates(&[0, 1]), ALONE)
+            .unwrap()
+            .superblock;
+        assert_eq!(forced.forced, 2, "the generation that is about to begin");
+        assert_eq!(played.choose(&[0, 1, 3]).unwrap().superblock.forced, 0);
         let mirror = Played::new(Level::Raid1, 2);
         let refused = CommandError::Minority {
             present: 1,
@@ -631,6 +668,7 @@ mod tests {
         let (mut left, mut right) = (together.clone(), together);
         left.fail(1);
         left.write(&[0]);
+        right.superblock.forced = 2;
         right.fail(0);
         right.write(&[1]);
         right.write(&[1]);
@@ -654,6 +692,7 @@ mod tests {
         let (mut many, mut loner) = (together.clone(), together);
         many.fail(2);
         many.write(&[0, 1]);
+        loner.superblock.forced = 2;
         loner.fail(0);
         loner.fail(1);
         loner.write(&[2]);

@@ -573,6 +573,7 @@ fn superblock(options: &CreateOptions, plan: &Plan, logical_block: u32) -> Super
         created: options.created,
         generation: 1,
         sequence: 2,
+        forced: 0,
         member: options.uuids.first().copied().unwrap_or(Uuid::NIL),
         geometry: plan.geometry,
         logical_block,

@@ -95,6 +95,7 @@ fn superblock_header() {
             PLACEMENT,
             TASKS,
             RUNS,
+            FORCED,
             RESERVED,
         ]
     );

@@ -6,6 +6,8 @@
 
 mod bytes;
 pub mod choose;
+#[cfg(test)]
+mod choose_model;
 pub mod crc;
 pub mod create;
 #[cfg(test)]

@@ -80,6 +80,7 @@ fn check_counters(superblock: &Superblock) -> Result<(), MetaError> {
     let counters = [
         ("generation", superblock.generation),
         ("sequence", superblock.sequence),
+        ("forced", superblock.forced),
         ("log floor", superblock.log_floor),
     ];
     for (name, value) in counters {

@@ -93,7 +93,8 @@ pub mod at {
     pub const PLACEMENT: usize = 192;
     pub const TASKS: usize = 200;
     pub const RUNS: usize = 208;
-    pub const RESERVED: usize = 216;
+    pub const FORCED: usize = 216;
+    pub const RESERVED: usize = 224;
 
     pub const TABLE_OFFSET: usize = 0;
     pub const TABLE_ENTRY_BYTES: usize = 4;
@@ -250,6 +251,9 @@ pub struct Superblock {
     pub generation: u64,
     /// Raised at each write of superblocks; its lowest bit says which copy this is.
     pub sequence: u64,
+    /// The generation that the last start from a minority began; 0 if there was none. Such a start may have left a
+    /// majority behind that went on as well.
+    pub forced: u64,
     /// The member on which this copy lies.
     pub member: Uuid,
     pub geometry: Geometry,
@@ -364,6 +368,7 @@ impl Superblock {
         put_u64(bytes, at::CREATED, self.created);
         put_u64(bytes, at::GENERATION, self.generation);
         put_u64(bytes, at::SEQUENCE, self.sequence);
+        put_u64(bytes, at::FORCED, self.forced);
         bytes[at::NAME..at::NAME + self.name.len()].copy_from_slice(self.name.as_bytes());
         self.put_geometry(bytes);
         put_u32(bytes, at::LOGICAL_BLOCK, self.logical_block);
@@ -422,6 +427,7 @@ impl Superblock {
             created: get_u64(bytes, at::CREATED),
             generation: get_u64(bytes, at::GENERATION),
             sequence: get_u64(bytes, at::SEQUENCE),
+            forced: get_u64(bytes, at::FORCED),
             member: get_uuid(bytes, at::MEMBER),
             geometry: get_geometry(bytes)?,
             logical_block: get_u32(bytes, at::LOGICAL_BLOCK),

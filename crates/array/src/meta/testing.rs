@@ -82,6 +82,7 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
     let mut superblock = create(&options).expect("sound options").superblock;
     superblock.generation = random.below(1 << 40);
     superblock.sequence = random.below(1 << 40);
+    superblock.forced = random.below(1 << 40);
     superblock.created = random.next();
     superblock.log_floor = random.below(1 << 40);
     superblock.clean = random.flag();

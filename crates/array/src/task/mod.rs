@@ -463,8 +463,10 @@ impl Core {
         };
         for placement in &mut self.superblock.placement {
             let standing = self.standing[placement.slot as usize];
-            placement.member = entry(&self.devices, standing.member).or(placement.member);
             placement.incoming = entry(&self.devices, standing.incoming);
+            // A vacant slot remembers who was in it, until that one comes back or another takes its place.
+            let former = placement.member.filter(|_| placement.incoming != placement.member);
+            placement.member = entry(&self.devices, standing.member).or(former);
         }
     }
 
