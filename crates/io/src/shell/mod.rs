@@ -206,12 +206,14 @@ impl Shell {
 
     /// Turns until told to shut down.
     pub fn run(&mut self) -> io::Result<()> {
-        while !self.answers.ended() {
+        loop {
             self.turn()?;
+            // Looked at before waiting: after the end nothing may come any more that would end the wait.
+            if self.answers.ended() {
+                return self.end();
+            }
             self.wait()?;
         }
-        self.turn()?;
-        self.end()
     }
 
     fn end(&mut self) -> io::Result<()> {
