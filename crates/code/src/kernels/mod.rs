@@ -10,6 +10,8 @@ mod x86;
 
 pub(crate) use body::{DOT_TARGETS, Term};
 
+use std::sync::OnceLock;
+
 use crate::{crc, gf};
 
 /// Alignment that streamed stores of every level are content with.
@@ -95,10 +97,13 @@ impl Kernels {
         }
     }
 
-    /// The fastest that this CPU has. Cheap enough to call each time: the CPU is asked only once a process.
+    /// The fastest that this CPU has. Cheap enough to call each time: the choice is made once a process.
     pub fn detect() -> Kernels {
-        let here = Level::ALL.into_iter().rev().find(|level| level.is_here());
-        Kernels::of(here.unwrap_or(Level::Portable))
+        static FASTEST: OnceLock<Kernels> = OnceLock::new();
+        *FASTEST.get_or_init(|| {
+            let here = Level::ALL.into_iter().rev().find(|level| level.is_here());
+            Kernels::of(here.unwrap_or(Level::Portable))
+        })
     }
 
     /// All that this CPU has, the slowest first: what tests compare.
