@@ -6,8 +6,8 @@ use crate::payload::Payload;
 use crate::rng::Rng;
 use restripe_array::layout::{Layout, Level, RowMap};
 use restripe_array::meta::{
-    Content, CreateError, CreateOptions, Creation, Init, MapKind, RegionKind, Superblock, WriteHole, create, pages,
-    superblock,
+    Content, CreateError, CreateOptions, Creation, Init, MapKind, RegionKind, Superblock,
+    WriteHole, create, pages, superblock,
 };
 use restripe_array::{MemberInfo, Row, SECTOR_BYTES, Uuid};
 
@@ -108,7 +108,8 @@ impl Spec {
             let mut rng = Rng::new(seed ^ u64::from(member));
             let unit = self.payload.unit();
             let mut data = vec![0; sectors as usize * unit];
-            data.chunks_exact_mut(unit).for_each(|sector| self.payload.fill(sector, rng.word()));
+            data.chunks_exact_mut(unit)
+                .for_each(|sector| self.payload.fill(sector, rng.word()));
             image.write_data(0, sectors, &data);
         }
         image
@@ -116,7 +117,11 @@ impl Spec {
 
     /// A disk of this array's kind.
     pub fn disk(&self, member: u16, image: Image, device: Box<dyn Device>, seed: u64) -> Disk {
-        let config = DiskConfig { info: self.info(member), volatile: self.volatile, depth: self.depth };
+        let config = DiskConfig {
+            info: self.info(member),
+            volatile: self.volatile,
+            depth: self.depth,
+        };
         Disk::new(config, image, device, Rng::new(seed ^ u64::from(member)))
     }
 }
@@ -135,9 +140,14 @@ pub fn superblock_of(image: &Image) -> Option<Superblock> {
     let read = |at: u64| {
         let mut bytes = vec![0; superblock::SUPERBLOCK_BYTES];
         image.read_full(at, &mut bytes);
-        Superblock::decode(&bytes).ok().filter(|found| found.home().is_some_and(|home| home.start == at))
+        Superblock::decode(&bytes)
+            .ok()
+            .filter(|found| found.home().is_some_and(|home| home.start == at))
     };
-    places.filter(fits).filter_map(read).max_by_key(|found| (found.generation, found.sequence))
+    places
+        .filter(fits)
+        .filter_map(read)
+        .max_by_key(|found| (found.generation, found.sequence))
 }
 
 /// Whether a row counts as written, by the written map on this medium.
@@ -152,7 +162,9 @@ pub fn row_written(image: &Image, superblock: &Superblock, row: Row) -> bool {
     let index = (bit / pages::BITS_PER_PAGE) as u32;
     let read = |sequence: u64| read_page(image, pages::home(region.start, index, sequence));
     let homes = [read(0), read(1)];
-    let views = homes.iter().filter_map(|page| pages::decode(page, MapKind::Written, superblock.array, index).ok());
+    let views = homes
+        .iter()
+        .filter_map(|page| pages::decode(page, MapKind::Written, superblock.array, index).ok());
     let newest = views.max_by_key(|view| view.sequence);
     newest.is_some_and(|view| view.bit(bit % pages::BITS_PER_PAGE))
 }
@@ -162,12 +174,19 @@ pub type Slots<'a> = Vec<Option<(&'a Disk, u64)>>;
 
 /// Rows whose cells do not agree with one another, as text. Rows with an absent or unreadable cell are left out, and so
 /// are the sectors that `skip` names (by lba of the row's first data sector at that offset).
-pub fn mismatches(layout: &Layout, slots: &Slots, written: impl Fn(Row) -> bool, skip: impl Fn(Row, u64) -> bool) -> Vec<String> {
+pub fn mismatches(
+    layout: &Layout,
+    slots: &Slots,
+    written: impl Fn(Row) -> bool,
+    skip: impl Fn(Row, u64) -> bool,
+) -> Vec<String> {
     let mut found = Vec::new();
     for row in (0..layout.rows()).map(Row).filter(|row| written(*row)) {
         let map = layout.row(row);
         if let Some(cells) = cells_of(layout, slots, &map) {
-            found.extend(disagreement(layout, &map, &cells, |offset| skip(row, offset)));
+            found.extend(disagreement(layout, &map, &cells, |offset| {
+                skip(row, offset)
+            }));
         }
     }
     found
@@ -189,11 +208,18 @@ fn cells_of(layout: &Layout, slots: &Slots, map: &RowMap) -> Option<Vec<Vec<u8>>
 }
 
 /// The first sector of a row at which a redundant cell is not what the data make it.
-fn disagreement(layout: &Layout, map: &RowMap, cells: &[Vec<u8>], skip: impl Fn(u64) -> bool) -> Option<String> {
+fn disagreement(
+    layout: &Layout,
+    map: &RowMap,
+    cells: &[Vec<u8>],
+    skip: impl Fn(u64) -> bool,
+) -> Option<String> {
     let data = usize::from(map.data);
     let sources: Vec<&[u8]> = cells[..data].iter().map(|cell| &cell[..]).collect();
     for index in data..cells.len() {
-        let coefficients: Vec<u8> = (0..map.data).map(|source| map.coefficient(index as u8, source)).collect();
+        let coefficients: Vec<u8> = (0..map.data)
+            .map(|source| map.coefficient(index as u8, source))
+            .collect();
         let mut made = vec![0; cells[index].len()];
         restripe_code::linear(&sources, &[&coefficients], &mut [&mut made]);
         let unit = made.len() / layout.chunk_sectors() as usize;
@@ -207,7 +233,10 @@ fn disagreement(layout: &Layout, map: &RowMap, cells: &[Vec<u8>], skip: impl Fn(
             let place = layout.lba(map.row, 0, *first);
             return Some(format!(
                 "row {} ({:?} on slot {}): {} sectors differ, the first at offset {first} (data from lba {place})",
-                map.row.0, cell.role, cell.slot.0, sectors.len(),
+                map.row.0,
+                cell.role,
+                cell.slot.0,
+                sectors.len(),
             ));
         }
     }
@@ -229,7 +258,11 @@ mod tests {
     fn disks(spec: &Spec) -> Vec<Disk> {
         let images = spec.format(None).expect("a sound specification");
         let device = || Box::new(Simple::new(Nanos(1), 1 << 30, Nanos(0)));
-        images.into_iter().enumerate().map(|(i, image)| spec.disk(i as u16, image, device(), 1)).collect()
+        images
+            .into_iter()
+            .enumerate()
+            .map(|(i, image)| spec.disk(i as u16, image, device(), 1))
+            .collect()
     }
 
     #[test]
@@ -249,7 +282,10 @@ mod tests {
         let layout = Layout::new(spec.create().expect("sound").geometry).expect("sound");
         let start = |disk: &Disk| {
             let superblock = superblock_of(disk.live()).expect("a superblock");
-            superblock.region(RegionKind::Data).expect("a data region").start
+            superblock
+                .region(RegionKind::Data)
+                .expect("a data region")
+                .start
         };
         let cell = layout.row(Row(3)).cells[1];
         let place = start(&disks[0]) + cell.at + 2;
@@ -258,7 +294,13 @@ mod tests {
         let found = mismatches(&layout, &slots, |_| true, |_, _| false);
         assert_eq!(found.len(), 1);
         assert!(found[0].starts_with("row 3 (P on slot"), "{found:?}");
-        assert_eq!(mismatches(&layout, &slots, |row| row != Row(3), |_, _| false), Vec::<String>::new());
-        assert_eq!(mismatches(&layout, &slots, |_| true, |_, offset| offset == 2), Vec::<String>::new());
+        assert_eq!(
+            mismatches(&layout, &slots, |row| row != Row(3), |_, _| false),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            mismatches(&layout, &slots, |_| true, |_, offset| offset == 2),
+            Vec::<String>::new()
+        );
     }
 }

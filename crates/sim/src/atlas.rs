@@ -43,12 +43,18 @@ impl<'a> Atlas<'a> {
         for disk in disks.filter(|disk| !disk.faults.doomed()) {
             found.extend(superblock_of(image(disk)).map(|superblock| (disk, superblock)));
         }
-        let newest = found.iter().max_by_key(|(_, superblock)| (superblock.generation, superblock.sequence))?;
+        let newest = found
+            .iter()
+            .max_by_key(|(_, superblock)| (superblock.generation, superblock.sequence))?;
         let superblock = newest.1.clone();
         let layout = Layout::new(superblock.geometry).ok()?;
         let slot = |slot: u16| current(&superblock, slot).and_then(|uuid| place(&found, uuid));
         let slots = (0..superblock.geometry.slots).map(slot).collect();
-        Some(Atlas { layout, slots, superblock })
+        Some(Atlas {
+            layout,
+            slots,
+            superblock,
+        })
     }
 
     pub fn layout(&self) -> &Layout {
@@ -71,8 +77,16 @@ impl<'a> Atlas<'a> {
 
     /// Members that the newest superblock calls current, and how many of them are here.
     pub fn quorum(&self) -> (usize, usize) {
-        let active = self.superblock.members.iter().filter(|entry| entry.role == MemberRole::Active).count();
-        (active, self.slots.iter().filter(|slot| slot.is_some()).count())
+        let active = self
+            .superblock
+            .members
+            .iter()
+            .filter(|entry| entry.role == MemberRole::Active)
+            .count();
+        (
+            active,
+            self.slots.iter().filter(|slot| slot.is_some()).count(),
+        )
     }
 
     /// The cells of a row that can be read at this offset.
@@ -80,9 +94,16 @@ impl<'a> Atlas<'a> {
         let readable = |cell: &u8| {
             let cell = &map.cells[usize::from(*cell)];
             let place = self.slots[usize::from(cell.slot.0)].as_ref();
-            place.is_some_and(|place| !place.disk.faults.unreadable(place.data_start + cell.at + offset))
+            place.is_some_and(|place| {
+                !place
+                    .disk
+                    .faults
+                    .unreadable(place.data_start + cell.at + offset)
+            })
         };
-        (0..map.width).filter(readable).fold(CellSet::EMPTY, CellSet::with)
+        (0..map.width)
+            .filter(readable)
+            .fold(CellSet::EMPTY, CellSet::with)
     }
 
     /// Whether every sector of the array can be had, with the disk in `without` gone too.
@@ -92,15 +113,25 @@ impl<'a> Atlas<'a> {
             offsets.extend([(row, 0)]);
         }
         for (slot, place) in self.slots.iter().enumerate() {
-            offsets.extend(place.iter().flat_map(|place| self.latent(slot as u16, place)));
+            offsets.extend(
+                place
+                    .iter()
+                    .flat_map(|place| self.latent(slot as u16, place)),
+            );
         }
-        offsets.into_iter().all(|(row, offset)| self.decodable(Row(row), offset, without))
+        offsets
+            .into_iter()
+            .all(|(row, offset)| self.decodable(Row(row), offset, without))
     }
 
     /// Rows and offsets that a disk cannot read.
     fn latent(&self, slot: u16, place: &Place) -> Vec<(u64, u64)> {
         let end = place.data_start + self.layout.geometry().slot_sectors;
-        let within = place.disk.faults.latent().filter(|at| (place.data_start..end).contains(at));
+        let within = place
+            .disk
+            .faults
+            .latent()
+            .filter(|at| (place.data_start..end).contains(at));
         let row = |at: u64| {
             let at = at - place.data_start;
             let row = self.layout.row_at(restripe_array::Slot(slot), at)?;
@@ -136,20 +167,31 @@ impl<'a> Atlas<'a> {
 
     /// Where a slot's set data start on its disk.
     pub fn data_start(&self, slot: u16) -> Option<u64> {
-        self.slots[usize::from(slot)].as_ref().map(|place| place.data_start)
+        self.slots[usize::from(slot)]
+            .as_ref()
+            .map(|place| place.data_start)
     }
 }
 
 fn current(superblock: &Superblock, slot: u16) -> Option<Uuid> {
-    let placement = superblock.placement.iter().find(|placement| placement.slot == slot)?;
+    let placement = superblock
+        .placement
+        .iter()
+        .find(|placement| placement.slot == slot)?;
     let entry = superblock.members.get(usize::from(placement.member?))?;
     (entry.role == MemberRole::Active).then_some(entry.uuid)
 }
 
 fn place<'a>(found: &[(&'a Disk, Superblock)], uuid: Uuid) -> Option<Place<'a>> {
-    let (disk, superblock) = found.iter().find(|(_, superblock)| superblock.member == uuid)?;
+    let (disk, superblock) = found
+        .iter()
+        .find(|(_, superblock)| superblock.member == uuid)?;
     let data_start = superblock.region(RegionKind::Data)?.start;
-    Some(Place { disk, uuid: Some(uuid), data_start })
+    Some(Place {
+        disk,
+        uuid: Some(uuid),
+        data_start,
+    })
 }
 
 #[cfg(test)]
@@ -165,7 +207,11 @@ mod tests {
         let spec = Spec::small(level, slots);
         let device = || Box::new(Simple::new(Nanos(1), 1 << 30, Nanos(0)));
         let images = spec.format(None).expect("a sound specification");
-        images.into_iter().enumerate().map(|(i, image)| spec.disk(i as u16, image, device(), 1)).collect()
+        images
+            .into_iter()
+            .enumerate()
+            .map(|(i, image)| spec.disk(i as u16, image, device(), 1))
+            .collect()
     }
 
     #[test]
@@ -173,19 +219,30 @@ mod tests {
         let mut disks = disks(Level::Raid6(Rotation::default()), 5);
         for lost in 0..3 {
             let atlas = Atlas::of(disks.iter()).expect("an array");
-            assert_eq!((atlas.absent(), atlas.whole(None), atlas.whole(Some(4))), (lost, true, lost < 2));
+            assert_eq!(
+                (atlas.absent(), atlas.whole(None), atlas.whole(Some(4))),
+                (lost, true, lost < 2)
+            );
             disks[lost].faults.inject(Fault::Death);
         }
         let atlas = Atlas::of(disks.iter()).expect("an array");
-        let readable = (0..atlas.layout().size_sectors()).filter(|lba| atlas.readable(*lba)).count() as u64;
+        let readable = (0..atlas.layout().size_sectors())
+            .filter(|lba| atlas.readable(*lba))
+            .count() as u64;
         assert!(!atlas.whole(None) && readable > 0 && readable < atlas.layout().size_sectors());
     }
 
     #[test]
     fn latent_errors_count_where_they_are() {
         let mut disks = disks(Level::Raid5(Rotation::default()), 4);
-        let start = Atlas::of(disks.iter()).expect("an array").data_start(1).expect("present");
-        disks[1].faults.inject(Fault::Latent { at: start + 5, sectors: 1 });
+        let start = Atlas::of(disks.iter())
+            .expect("an array")
+            .data_start(1)
+            .expect("present");
+        disks[1].faults.inject(Fault::Latent {
+            at: start + 5,
+            sectors: 1,
+        });
         let atlas = Atlas::of(disks.iter()).expect("an array");
         assert!(atlas.whole(None) && !atlas.whole(Some(2)) && atlas.whole(Some(1)));
         assert!(!atlas.spares_sector(2, 5) && atlas.spares_sector(2, 6));

@@ -317,7 +317,7 @@ impl Disk {
             vec![Part::Zero {
                 sectors: io.sectors,
             }],
-            false,
+            io.durable,
         );
     }
 

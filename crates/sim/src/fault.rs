@@ -74,7 +74,10 @@ impl Faults {
     /// Everything is well again, except what cannot be read.
     pub fn clear(&mut self) {
         let latent = std::mem::take(&mut self.latent);
-        *self = Faults { latent, ..Faults::default() };
+        *self = Faults {
+            latent,
+            ..Faults::default()
+        };
     }
 
     pub fn dead(&self) -> bool {
@@ -87,7 +90,11 @@ impl Faults {
 
     /// Whether this disk must be expected to leave the array.
     pub fn doomed(&self) -> bool {
-        self.dead || self.hanging || self.stuck.is_some() || self.flush_errors > 0 || !self.unwritable.is_empty()
+        self.dead
+            || self.hanging
+            || self.stuck.is_some()
+            || self.flush_errors > 0
+            || !self.unwritable.is_empty()
     }
 
     /// Whether a sector cannot be read.

@@ -91,7 +91,11 @@ impl Oracle {
             acked: Some(0),
             durable: Some(0),
         };
-        let sector = Sector { history: vec![WriteId(0)], pinned: None, may_be_lost: false };
+        let sector = Sector {
+            history: vec![WriteId(0)],
+            pinned: None,
+            may_be_lost: false,
+        };
         Oracle {
             payload,
             clock: 0,
@@ -117,7 +121,16 @@ impl Oracle {
     pub fn write(&mut self, lba: u64, sectors: u64, kind: WriteKind, fua: bool) -> WriteId {
         let issued = self.tick();
         let id = WriteId(self.writes.len() as u32);
-        self.writes.push(Write { lba, sectors, kind, fua, issued, ended: None, acked: None, durable: None });
+        self.writes.push(Write {
+            lba,
+            sectors,
+            kind,
+            fua,
+            issued,
+            ended: None,
+            acked: None,
+            durable: None,
+        });
         for sector in lba..lba + sectors {
             self.prune(sector);
             let sector = &mut self.sectors[sector as usize];
@@ -135,7 +148,8 @@ impl Oracle {
         }
         let write = &self.writes[id.0 as usize];
         for (i, sector) in contents.chunks_exact_mut(unit).enumerate() {
-            self.payload.fill(sector, self.value(id, write.lba + i as u64));
+            self.payload
+                .fill(sector, self.value(id, write.lba + i as u64));
         }
     }
 
@@ -155,7 +169,9 @@ impl Oracle {
     }
 
     pub fn flush(&mut self) -> FlushTicket {
-        FlushTicket { issued: self.tick() }
+        FlushTicket {
+            issued: self.tick(),
+        }
     }
 
     /// A flush was replied to: what was acknowledged before it was issued is durable.
@@ -174,7 +190,11 @@ impl Oracle {
     pub fn read(&mut self, lba: u64, sectors: u64) -> ReadTicket {
         let issued = self.tick();
         self.reads.insert(issued, ());
-        ReadTicket { issued, lba, sectors }
+        ReadTicket {
+            issued,
+            lba,
+            sectors,
+        }
     }
 
     /// A read was replied to with an error: nothing is to be checked here.
@@ -192,7 +212,8 @@ impl Oracle {
         for (i, sector) in contents.chunks_exact(unit).enumerate() {
             let lba = ticket.lba + i as u64;
             let token = self.payload.token(sector);
-            let token = token.ok_or_else(|| Violation::new(Invariant::MadeUpBytes, self.strange(lba, sector)))?;
+            let token = token
+                .ok_or_else(|| Violation::new(Invariant::MadeUpBytes, self.strange(lba, sector)))?;
             self.check(lba, token, ticket.issued)?;
         }
         Ok(())
@@ -207,7 +228,9 @@ impl Oracle {
                 write.acked = None;
             }
         }
-        self.sectors.iter_mut().for_each(|sector| sector.pinned = None);
+        self.sectors
+            .iter_mut()
+            .for_each(|sector| sector.pinned = None);
         self.reads.clear();
         self.crashed = Some(now);
     }
@@ -249,7 +272,8 @@ impl Oracle {
     fn unknown(&self, lba: u64, token: Token) -> Violation {
         let wrote = |id: usize| {
             let write = &self.writes[id];
-            (write.lba..write.lba + write.sectors).contains(&lba) && self.value(WriteId(id as u32), lba) == token
+            (write.lba..write.lba + write.sectors).contains(&lba)
+                && self.value(WriteId(id as u32), lba) == token
         };
         let invariant = match (0..self.writes.len()).any(wrote) {
             true if self.crashed.is_some() => Invariant::FlushedWriteLost,
@@ -261,20 +285,32 @@ impl Oracle {
 
     fn replaced(&self, lba: u64, token: Token, later: WriteId, issued: u64) -> Violation {
         let write = &self.writes[later.0 as usize];
-        let crashed_since = self.crashed.is_some_and(|crashed| write.acked.is_some_and(|acked| acked < crashed));
+        let crashed_since = self
+            .crashed
+            .is_some_and(|crashed| write.acked.is_some_and(|acked| acked < crashed));
         let invariant = match (crashed_since, self.settled(lba, issued)) {
             (true, _) => Invariant::FlushedWriteLost,
             (false, true) => Invariant::AckedWriteLost,
             (false, false) => Invariant::StaleRead,
         };
-        let detail = format!("{}; write {} (lba {} +{}) replaced it", self.origin(lba, token), later.0, write.lba, write.sectors);
+        let detail = format!(
+            "{}; write {} (lba {} +{}) replaced it",
+            self.origin(lba, token),
+            later.0,
+            write.lba,
+            write.sectors
+        );
         Violation::new(invariant, detail)
     }
 
     /// Whether all writes of a sector had ended before `issued`.
     fn settled(&self, lba: u64, issued: u64) -> bool {
         let history = &self.sectors[lba as usize].history;
-        history.iter().all(|id| self.writes[id.0 as usize].ended.is_some_and(|ended| ended < issued))
+        history.iter().all(|id| {
+            self.writes[id.0 as usize]
+                .ended
+                .is_some_and(|ended| ended < issued)
+        })
     }
 
     /// While nothing is written, every read must agree with the one before.
@@ -284,7 +320,11 @@ impl Oracle {
         }
         match self.sectors[lba as usize].pinned.replace(token) {
             Some(before) if before != token => {
-                let detail = format!("{}; read before: {}", self.origin(lba, token), self.origin(lba, before));
+                let detail = format!(
+                    "{}; read before: {}",
+                    self.origin(lba, token),
+                    self.origin(lba, before)
+                );
                 Err(Violation::new(Invariant::UnstableRead, detail))
             }
             _ => Ok(()),
@@ -294,7 +334,9 @@ impl Oracle {
     /// Whether a crash now may change a sector: some write of it is not durable.
     pub fn unsettled(&self, lba: u64) -> bool {
         let history = &self.sectors[lba as usize].history;
-        history.iter().any(|id| self.writes[id.0 as usize].durable.is_none() && !self.replaced_durably(*id, lba))
+        history.iter().any(|id| {
+            self.writes[id.0 as usize].durable.is_none() && !self.replaced_durably(*id, lba)
+        })
     }
 
     fn replaced_durably(&self, id: WriteId, lba: u64) -> bool {
@@ -351,17 +393,28 @@ impl Oracle {
         }
         let elsewhere = (1..self.writes.len()).find_map(|id| {
             let write = &self.writes[id];
-            let place = (write.lba..write.lba + write.sectors).find(|other| token_of(id as u64, *other) == token)?;
+            let place = (write.lba..write.lba + write.sectors)
+                .find(|other| token_of(id as u64, *other) == token)?;
             Some((id, place))
         });
         match elsewhere {
-            Some((id, place)) => format!("lba {lba} holds what write {id} put at {place}{}", self.expected(lba)),
-            None => format!("lba {lba} holds {token:#018x}, which nobody wrote{}", self.expected(lba)),
+            Some((id, place)) => format!(
+                "lba {lba} holds what write {id} put at {place}{}",
+                self.expected(lba)
+            ),
+            None => format!(
+                "lba {lba} holds {token:#018x}, which nobody wrote{}",
+                self.expected(lba)
+            ),
         }
     }
 
     fn strange(&self, lba: u64, sector: &[u8]) -> String {
-        format!("lba {lba} holds bytes that nobody wrote ({:02x?}...){}", &sector[..8], self.expected(lba))
+        format!(
+            "lba {lba} holds bytes that nobody wrote ({:02x?}...){}",
+            &sector[..8],
+            self.expected(lba)
+        )
     }
 
     fn expected(&self, lba: u64) -> String {
@@ -410,7 +463,10 @@ mod tests {
             let ticket = self.0.read(lba, 1);
             let mut sector = [0; 8];
             P.fill(&mut sector, value);
-            self.0.read_ended(ticket, &sector).err().map(|violation| violation.invariant)
+            self.0
+                .read_ended(ticket, &sector)
+                .err()
+                .map(|violation| violation.invariant)
         }
 
         fn value(&self, id: WriteId, lba: u64) -> Token {
@@ -438,9 +494,15 @@ mod tests {
     #[test]
     fn concurrent_writes_read_as_either_and_then_stay() {
         let mut probe = Probe::new();
-        let (a, b) = (probe.0.write(3, 1, WriteKind::Data, false), probe.0.write(3, 1, WriteKind::Data, false));
+        let (a, b) = (
+            probe.0.write(3, 1, WriteKind::Data, false),
+            probe.0.write(3, 1, WriteKind::Data, false),
+        );
         let (va, vb) = (probe.value(a, 3), probe.value(b, 3));
-        assert_eq!((probe.reads(3, va), probe.reads(3, vb), probe.reads(3, 0)), (None, None, None));
+        assert_eq!(
+            (probe.reads(3, va), probe.reads(3, vb), probe.reads(3, 0)),
+            (None, None, None)
+        );
         probe.0.write_ended(a, true);
         probe.0.write_ended(b, true);
         assert_eq!(probe.reads(3, 0), Some(Invariant::AckedWriteLost));
@@ -470,7 +532,11 @@ mod tests {
         let cut_short = probe.0.write(3, 1, WriteKind::Data, true);
         assert!(probe.0.unsettled(3) && !probe.0.unsettled(4));
         let values = [old, flushed, unflushed, cut_short].map(|id| probe.value(id, 3));
-        for (value, expected) in values.iter().zip([Some(Invariant::FlushedWriteLost), None, None, None]) {
+        for (value, expected) in
+            values
+                .iter()
+                .zip([Some(Invariant::FlushedWriteLost), None, None, None])
+        {
             probe.0.crash();
             assert_eq!(probe.reads(3, *value), expected);
         }
@@ -486,8 +552,14 @@ mod tests {
         probe.0.flush_ended(ticket, true);
         probe.0.crash();
         let (value, later) = (probe.value(before, 3), probe.value(after, 4));
-        assert_eq!((probe.reads(3, 0), probe.reads(3, value)), (Some(Invariant::FlushedWriteLost), None));
-        assert_eq!((probe.reads(4, 0), probe.reads(5, later)), (None, Some(Invariant::MadeUpBytes)));
+        assert_eq!(
+            (probe.reads(3, 0), probe.reads(3, value)),
+            (Some(Invariant::FlushedWriteLost), None)
+        );
+        assert_eq!(
+            (probe.reads(4, 0), probe.reads(5, later)),
+            (None, Some(Invariant::MadeUpBytes))
+        );
     }
 
     #[test]
@@ -498,7 +570,10 @@ mod tests {
         let failed = probe.0.write(4, 1, WriteKind::Data, true);
         probe.0.write_ended(failed, false);
         probe.0.crash();
-        assert_eq!((probe.reads(3, 0), probe.reads(4, 0)), (Some(Invariant::FlushedWriteLost), None));
+        assert_eq!(
+            (probe.reads(3, 0), probe.reads(4, 0)),
+            (Some(Invariant::FlushedWriteLost), None)
+        );
     }
 
     #[test]
@@ -508,10 +583,16 @@ mod tests {
         let value = probe.value(id, 3);
         let trim = probe.0.write(3, 1, WriteKind::Trim, false);
         probe.0.write_ended(trim, true);
-        assert_eq!((probe.reads(3, value), probe.reads(3, 0)), (None, Some(Invariant::UnstableRead)));
+        assert_eq!(
+            (probe.reads(3, value), probe.reads(3, 0)),
+            (None, Some(Invariant::UnstableRead))
+        );
         let exact = probe.0.write(3, 1, WriteKind::Zeroes, false);
         probe.0.write_ended(exact, true);
-        assert_eq!((probe.reads(3, 0), probe.reads(3, value)), (None, Some(Invariant::AckedWriteLost)));
+        assert_eq!(
+            (probe.reads(3, 0), probe.reads(3, value)),
+            (None, Some(Invariant::AckedWriteLost))
+        );
     }
 
     #[test]

@@ -4,8 +4,8 @@ use crate::invariant::{Invariant, Violation};
 use crate::oracle::{FlushTicket, Oracle, ReadTicket, WriteId, WriteKind};
 use crate::world::{Happening, Machine, World};
 use restripe_array::{
-    Buf, BufRef, Command, CommandError, CommandTag, Fact, Nanos, Request, RequestError, RequestOp, RequestTag,
-    SECTOR_BYTES,
+    Buf, BufRef, Command, CommandError, CommandTag, Fact, Nanos, Request, RequestError, RequestOp,
+    RequestTag, SECTOR_BYTES,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -46,6 +46,8 @@ pub struct Session<M> {
     pub refused: u64,
     /// Replies in all.
     pub replies: u64,
+    /// Say what is asked and answered.
+    pub trace: bool,
 }
 
 impl<M: Machine> Session<M> {
@@ -60,6 +62,7 @@ impl<M: Machine> Session<M> {
             refusals_expected: false,
             refused: 0,
             replies: 0,
+            trace: false,
         }
     }
 
@@ -93,14 +96,24 @@ impl<M: Machine> Session<M> {
             WriteKind::Trim => RequestOp::Trim,
         };
         let buf = (kind == WriteKind::Data).then(|| self.fill(id, sectors));
-        self.ask(Open { what: Asked::Write(id), buf, lba, sectors }, op, fua);
+        self.ask(
+            Open {
+                what: Asked::Write(id),
+                buf,
+                lba,
+                sectors,
+            },
+            op,
+            fua,
+        );
     }
 
     fn fill(&mut self, id: WriteId, sectors: u64) -> Buf {
         let bytes = (sectors * SECTOR_BYTES) as u32;
         let memory = self.world.memory();
         let buf = memory.allocate(bytes);
-        self.oracle.fill(id, memory.get_mut(BufRef::new(buf, 0, bytes)));
+        self.oracle
+            .fill(id, memory.get_mut(BufRef::new(buf, 0, bytes)));
         buf
     }
 
@@ -111,12 +124,30 @@ impl<M: Machine> Session<M> {
         let buf = memory.allocate(bytes);
         // What stands there is nobody's data: a read that forgets a sector is found out.
         memory.get_mut(BufRef::new(buf, 0, bytes)).fill(0xdb);
-        self.ask(Open { what: Asked::Read(ticket), buf: Some(buf), lba, sectors }, RequestOp::Read, false);
+        self.ask(
+            Open {
+                what: Asked::Read(ticket),
+                buf: Some(buf),
+                lba,
+                sectors,
+            },
+            RequestOp::Read,
+            false,
+        );
     }
 
     pub fn flush(&mut self) {
         let ticket = self.oracle.flush();
-        self.ask(Open { what: Asked::Flush(ticket), buf: None, lba: 0, sectors: 0 }, RequestOp::Flush, false);
+        self.ask(
+            Open {
+                what: Asked::Flush(ticket),
+                buf: None,
+                lba: 0,
+                sectors: 0,
+            },
+            RequestOp::Flush,
+            false,
+        );
     }
 
     fn ask(&mut self, open: Open, op: RequestOp, fua: bool) {
@@ -129,7 +160,23 @@ impl<M: Machine> Session<M> {
             None => BufRef::new(Buf(Buf::USER), 0, 0),
         };
         let offset = open.lba * SECTOR_BYTES;
-        self.world.request(Request { tag: RequestTag(tag), op, offset, bytes, buf, fua });
+        if self.trace {
+            eprintln!(
+                "  {:>14} asks {tag}: {op:?} {} +{}{}",
+                self.world.now().0,
+                open.lba,
+                open.sectors,
+                if fua { " fua" } else { "" }
+            );
+        }
+        self.world.request(Request {
+            tag: RequestTag(tag),
+            op,
+            offset,
+            bytes,
+            buf,
+            fua,
+        });
         self.listen();
     }
 
@@ -159,7 +206,9 @@ impl<M: Machine> Session<M> {
         while let Some(happening) = self.world.happening() {
             match happening {
                 Happening::Reply(tag, result) => self.replied(tag, result),
-                Happening::CommandReply(tag, result) => self.news.push_back(News::CommandReply(tag, result)),
+                Happening::CommandReply(tag, result) => {
+                    self.news.push_back(News::CommandReply(tag, result))
+                }
                 Happening::Fact(fact) => self.news.push_back(News::Fact(fact)),
                 Happening::Mark(mark) => self.news.push_back(News::Mark(mark)),
             }
@@ -167,7 +216,13 @@ impl<M: Machine> Session<M> {
     }
 
     fn replied(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
-        let open = self.open.remove(&tag.0).expect("the world knows which requests are outstanding");
+        let open = self
+            .open
+            .remove(&tag.0)
+            .expect("the world knows which requests are outstanding");
+        if self.trace {
+            eprintln!("  {:>14} reply {} {result:?}", self.world.now().0, tag.0);
+        }
         self.replies += 1;
         match open.what {
             Asked::Write(id) => self.oracle.write_ended(id, result.is_ok()),
@@ -197,17 +252,24 @@ impl<M: Machine> Session<M> {
             RequestError::Lost { lba, sectors } => self.lost(open, lba, sectors),
             RequestError::NotFast => {}
             _ if self.refusals_expected => self.refused += 1,
-            _ => self.violation(Invariant::RequestRefused, format!("{:?} {} +{}: {error}", open.what, open.lba, open.sectors)),
+            _ => self.violation(
+                Invariant::RequestRefused,
+                format!("{:?} {} +{}: {error}", open.what, open.lba, open.sectors),
+            ),
         }
     }
 
     /// Sectors were called lost. That must be allowed for, and the rest of the request must still be readable.
     fn lost(&mut self, open: &Open, lba: u64, sectors: u64) {
-        let wrongly: Vec<u64> = (lba..lba + sectors).filter(|lba| !self.oracle.may_be_lost(*lba)).collect();
+        let wrongly: Vec<u64> = (lba..lba + sectors)
+            .filter(|lba| !self.oracle.may_be_lost(*lba))
+            .collect();
         let outside = lba < open.lba || lba + sectors > open.lba + open.sectors || sectors == 0;
         if outside || !wrongly.is_empty() {
             let asked = format!("{:?} of {} +{}", open.what, open.lba, open.sectors);
-            let detail = format!("{asked}: {sectors} sectors at {lba} are called lost; not allowed for {wrongly:?}");
+            let detail = format!(
+                "{asked}: {sectors} sectors at {lba} are called lost; not allowed for {wrongly:?}"
+            );
             return self.violation(Invariant::LossReportedWrongly, detail);
         }
         if matches!(open.what, Asked::Read(_)) && open.sectors > 1 {
@@ -236,7 +298,11 @@ impl<M: Machine> Session<M> {
                 return false;
             }
             if (!more && !self.world.quiescent()) || self.world.now() > deadline {
-                let detail = format!("nothing ends them: {} ({} operations under way)", self.waiting(), self.world.operations());
+                let detail = format!(
+                    "nothing ends them: {} ({} operations under way)",
+                    self.waiting(),
+                    self.world.operations()
+                );
                 self.violation(Invariant::StuckRequest, detail);
                 return false;
             }

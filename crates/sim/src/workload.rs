@@ -5,8 +5,17 @@ use crate::rng::Rng;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ask {
-    Read { lba: u64, sectors: u64 },
-    Write { lba: u64, sectors: u64, kind: WriteKind, fua: bool, fast: bool },
+    Read {
+        lba: u64,
+        sectors: u64,
+    },
+    Write {
+        lba: u64,
+        sectors: u64,
+        kind: WriteKind,
+        fua: bool,
+        fast: bool,
+    },
     Flush,
 }
 
@@ -33,7 +42,12 @@ impl Workload {
         let hot_sectors = (*rng.pick(&[chunk, row, row * 2, size])).min(size);
         let hot_at = rng.below(size - hot_sectors + 1);
         Workload {
-            shares: [*rng.pick(&[5, 20, 50]), *rng.pick(&[0, 3, 12]), *rng.pick(&[0, 0, 5, 12]), *rng.pick(&[0, 4, 10])],
+            shares: [
+                *rng.pick(&[5, 20, 50]),
+                *rng.pick(&[0, 3, 12]),
+                *rng.pick(&[0, 0, 5, 12]),
+                *rng.pick(&[0, 4, 10]),
+            ],
             fua: *rng.pick(&[0, 5, 30]),
             hot: (hot_at, hot_sectors),
             hot_share: *rng.pick(&[20, 60, 95]),
@@ -63,15 +77,27 @@ impl Workload {
         };
         let fua = self.rng.chance(self.fua, 100);
         let fast = kind == WriteKind::Zeroes && self.rng.chance(1, 4);
-        Ask::Write { lba, sectors, kind, fua, fast }
+        Ask::Write {
+            lba,
+            sectors,
+            kind,
+            fua,
+            fast,
+        }
     }
 
     /// Somewhere to read or write: whole blocks within the array.
     pub fn extent(&mut self) -> (u64, u64) {
         let sectors = self.length();
-        let (base, span) = if self.rng.chance(self.hot_share, 100) { self.hot } else { (0, self.size) };
+        let (base, span) = if self.rng.chance(self.hot_share, 100) {
+            self.hot
+        } else {
+            (0, self.size)
+        };
         let at = (base + self.rng.below(span)).min(self.size - sectors);
-        let unit = *self.rng.pick(&[self.block, self.block, 8, self.chunk, self.row]);
+        let unit = *self
+            .rng
+            .pick(&[self.block, self.block, 8, self.chunk, self.row]);
         let lba = at / unit * unit / self.block * self.block;
         (lba, sectors)
     }
@@ -84,7 +110,9 @@ impl Workload {
             3 => self.row,
             _ => self.rng.between(1, self.largest),
         };
-        sectors.next_multiple_of(self.block).min(self.size / self.block * self.block)
+        sectors
+            .next_multiple_of(self.block)
+            .min(self.size / self.block * self.block)
     }
 }
 

@@ -55,6 +55,8 @@ pub struct WorldConfig {
     pub strict: bool,
     /// Keep every event for a replay.
     pub record: bool,
+    /// Say what is sent and what ends.
+    pub trace: bool,
 }
 
 /// What a scenario learns from a step.
@@ -422,6 +424,14 @@ impl<M: Machine> World<M> {
         if let Some(next) = disk.end() {
             self.begin(next);
         }
+        if self.config.trace {
+            eprintln!(
+                "  {:>14} ended {}{}",
+                self.now.0,
+                brief(&flight.io),
+                if result.is_ok() { "" } else { " FAILED" }
+            );
+        }
         self.deliver(Event::Device(flight.io, result));
     }
 
@@ -496,6 +506,9 @@ impl<M: Machine> World<M> {
         self.tally.ios += 1;
         if let Err(why) = self.check_device(&io) {
             return self.breach(format!("{why}: {io:?}"));
+        }
+        if self.config.trace {
+            eprintln!("  {:>14} sends {}", self.now.0, brief(&io));
         }
         let contents = self.contents(&io, None);
         let disk = &mut self.disks[usize::from(io.member.0)];
@@ -715,6 +728,25 @@ impl<M: Machine> World<M> {
     pub fn into_disks(self) -> Vec<Disk> {
         self.disks
     }
+}
+
+/// An operation on a line.
+fn brief(io: &DeviceIo) -> String {
+    let segments = io.segments.iter().map(|segment| match segment {
+        Segment::Page(_) => "page".to_string(),
+        Segment::Buf(buf) => format!("{}:{}+{}", buf.buf.0, buf.offset / 512, buf.bytes / 512),
+        Segment::Zero(bytes) => format!("zero+{}", bytes / 512),
+    });
+    let segments: Vec<String> = segments.collect();
+    let durable = if io.durable { " durable" } else { "" };
+    let (tag, member, op) = (io.tag.0, io.member.0, io.op);
+    format!(
+        "#{tag} m{member} {op:?} {} +{}{durable} {:?} [{}]",
+        io.at,
+        io.sectors,
+        io.class,
+        segments.join(" ")
+    )
 }
 
 fn check_linear(compute: &Compute) -> Result<(), String> {

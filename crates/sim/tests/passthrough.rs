@@ -3,8 +3,8 @@
 
 use restripe_array::report::Status;
 use restripe_array::{
-    Action, Actions, Class, DeviceIo, Event, IoOp, Limits, Member, MemberInfo, Nanos, Request, RequestOp, RequestTag,
-    SECTOR_BYTES, Segment, Tag,
+    Action, Actions, Class, DeviceIo, Event, IoOp, Limits, Member, MemberInfo, Nanos, Request,
+    RequestOp, RequestTag, SECTOR_BYTES, Segment, Tag,
 };
 use restripe_sim::disk::{Disk, DiskConfig, Simple};
 use restripe_sim::image::Image;
@@ -47,14 +47,21 @@ struct Passthrough {
 
 impl Passthrough {
     fn new(bug: Bug) -> Passthrough {
-        Passthrough { bug, next: 0, open: BTreeMap::new(), count: 0 }
+        Passthrough {
+            bug,
+            next: 0,
+            open: BTreeMap::new(),
+            count: 0,
+        }
     }
 
     fn request(&mut self, request: Request, actions: &mut Actions) {
         self.count += 1;
         let reply = Action::Reply(request.tag, Ok(()));
         match (self.bug, request.op) {
-            (Bug::SkippedFlush, RequestOp::Flush) | (Bug::LazyRead, RequestOp::Read) => return actions.push(reply),
+            (Bug::SkippedFlush, RequestOp::Flush) | (Bug::LazyRead, RequestOp::Read) => {
+                return actions.push(reply);
+            }
             (Bug::LostRequest, _) if self.count == 20 => return,
             (Bug::EarlyReply, RequestOp::WriteZeroes { .. }) => actions.push(reply),
             _ => {
@@ -80,7 +87,16 @@ impl Passthrough {
         let sectors = request.bytes / SECTOR_BYTES;
         let durable = request.fua && self.bug != Bug::ForgottenFua;
         let at = (request.offset / SECTOR_BYTES + shift) % (SECTORS * 2 - sectors);
-        DeviceIo { tag: Tag(self.next), member: Member(0), op, at, sectors, segments, durable, class: Class::User }
+        DeviceIo {
+            tag: Tag(self.next),
+            member: Member(0),
+            op,
+            at,
+            sectors,
+            segments,
+            durable,
+            class: Class::User,
+        }
     }
 }
 
@@ -90,7 +106,11 @@ impl Machine for Passthrough {
             Event::Request(request) => self.request(request, actions),
             Event::Device(io, result) => {
                 assert_eq!(result, Ok(()), "this disk has no faults");
-                actions.extend(self.open.remove(&io.tag).map(|tag| Action::Reply(tag, Ok(()))));
+                actions.extend(
+                    self.open
+                        .remove(&io.tag)
+                        .map(|tag| Action::Reply(tag, Ok(()))),
+                );
             }
             _ => {}
         }
@@ -101,18 +121,41 @@ impl Machine for Passthrough {
     }
 
     fn status(&self) -> Status {
-        Status { logical_block: 512, ..Status::default() }
+        Status {
+            logical_block: 512,
+            ..Status::default()
+        }
     }
 }
 
 fn disk(seed: u64) -> Disk {
-    let info = MemberInfo { sectors: SECTORS + 1, logical_block: 512, trim_zeroes: true, fast_zero: true };
-    let config = DiskConfig { info, volatile: true, depth: 4 };
+    let info = MemberInfo {
+        sectors: SECTORS + 1,
+        logical_block: 512,
+        trim_zeroes: true,
+        fast_zero: true,
+    };
+    let config = DiskConfig {
+        info,
+        volatile: true,
+        depth: 4,
+    };
     let device = Simple::new(Nanos(1000), 1 << 30, Nanos(50_000));
-    Disk::new(config, Image::new(Payload::Tokens, info.sectors), Box::new(device), Rng::new(seed))
+    Disk::new(
+        config,
+        Image::new(Payload::Tokens, info.sectors),
+        Box::new(device),
+        Rng::new(seed),
+    )
 }
 
-fn session(bug: Bug, seed: u64, now: Nanos, disks: Vec<Disk>, oracle: Oracle) -> Session<Passthrough> {
+fn session(
+    bug: Bug,
+    seed: u64,
+    now: Nanos,
+    disks: Vec<Disk>,
+    oracle: Oracle,
+) -> Session<Passthrough> {
     let config = WorldConfig {
         payload: Payload::Tokens,
         limits: Limits::default(),
@@ -120,6 +163,7 @@ fn session(bug: Bug, seed: u64, now: Nanos, disks: Vec<Disk>, oracle: Oracle) ->
         compute_delay: Nanos(0),
         strict: true,
         record: true,
+        trace: false,
     };
     Session::new(World::at(config, now, Passthrough::new(bug), disks), oracle)
 }
@@ -160,7 +204,11 @@ fn run(bug: Bug, seed: u64) -> (Option<Invariant>, Vec<u64>) {
         }
         session.write(0, 64, WriteKind::Data, true, false);
         session.write(100, 64, WriteKind::Data, false, false);
-        let Session { world, oracle: after, .. } = session;
+        let Session {
+            world,
+            oracle: after,
+            ..
+        } = session;
         now = world.now();
         let site = world.crash();
         let cut = site.sample(&mut rng);
@@ -209,7 +257,12 @@ fn an_early_reply_is_found_out() {
         session.write(3, 8, WriteKind::Zeroes, false, false);
         session.read(3, 8);
         session.settle(Nanos::from_secs(1));
-        found.extend(session.violations().next().map(|violation| violation.invariant));
+        found.extend(
+            session
+                .violations()
+                .next()
+                .map(|violation| violation.invariant),
+        );
     }
     assert!(found.contains(&Invariant::AckedWriteLost), "{found:?}");
 }
@@ -225,7 +278,9 @@ fn recorded_events_replay() {
     let mut actions = Actions::new();
     for (now, event) in session.world.events() {
         machine.handle(*now, event.clone(), &mut actions);
-        actions.drain(..).for_each(|action| digest.action(*now, &action));
+        actions
+            .drain(..)
+            .for_each(|action| digest.action(*now, &action));
     }
     assert_eq!(digest.value(), session.world.digest());
 }

@@ -57,11 +57,21 @@ fn main() -> ExitCode {
 fn parse(arguments: &[String]) -> Result<Option<Settings>, String> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     let options = Options::default();
-    let mut settings =
-        Settings { seeds: 0..1000, jobs: cores, options, twice: false, keep_going: false, coverage: false };
+    let mut settings = Settings {
+        seeds: 0..1000,
+        jobs: cores,
+        options,
+        twice: false,
+        keep_going: false,
+        coverage: false,
+    };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
-        let mut value = || rest.next().map(String::as_str).ok_or(format!("{argument} needs a value"));
+        let mut value = || {
+            rest.next()
+                .map(String::as_str)
+                .ok_or(format!("{argument} needs a value"))
+        };
         match argument.as_str() {
             "--help" | "-h" => return Ok(None),
             "--seed" => settings.seeds = number(value()?).map(|seed| seed..seed + 1)?,
@@ -83,19 +93,34 @@ fn parse(arguments: &[String]) -> Result<Option<Settings>, String> {
     Ok(Some(settings))
 }
 
-const ROUGHNESS: [(&str, Roughness); 3] =
-    [("calm", Roughness::Calm), ("crashes", Roughness::Crashes), ("faults", Roughness::Faults)];
-const HOLES: [(&str, WriteHole); 3] =
-    [("ppl", WriteHole::Ppl), ("bitmap", WriteHole::Bitmap), ("none", WriteHole::None)];
-const INITS: [(&str, Init); 4] =
-    [("written", Init::Written), ("zero", Init::Zero), ("sync", Init::Sync), ("trust", Init::Trust)];
-const PAYLOADS: [(&str, Payload); 3] =
-    [("bytes", Payload::Bytes), ("tokens", Payload::Tokens), ("none", Payload::None)];
+const ROUGHNESS: [(&str, Roughness); 3] = [
+    ("calm", Roughness::Calm),
+    ("crashes", Roughness::Crashes),
+    ("faults", Roughness::Faults),
+];
+const HOLES: [(&str, WriteHole); 3] = [
+    ("ppl", WriteHole::Ppl),
+    ("bitmap", WriteHole::Bitmap),
+    ("none", WriteHole::None),
+];
+const INITS: [(&str, Init); 4] = [
+    ("written", Init::Written),
+    ("zero", Init::Zero),
+    ("sync", Init::Sync),
+    ("trust", Init::Trust),
+];
+const PAYLOADS: [(&str, Payload); 3] = [
+    ("bytes", Payload::Bytes),
+    ("tokens", Payload::Tokens),
+    ("none", Payload::None),
+];
 
 fn named<T: Copy>(name: &str, choices: &[(&str, T)]) -> Result<T, String> {
     let names: Vec<&str> = choices.iter().map(|choice| choice.0).collect();
     let found = choices.iter().find(|choice| choice.0 == name);
-    found.map(|choice| choice.1).ok_or(format!("{name} is none of {}", names.join(", ")))
+    found
+        .map(|choice| choice.1)
+        .ok_or(format!("{name} is none of {}", names.join(", ")))
 }
 
 fn number(text: &str) -> Result<u64, String> {
@@ -103,7 +128,9 @@ fn number(text: &str) -> Result<u64, String> {
 }
 
 fn range(text: &str) -> Result<Range<u64>, String> {
-    let (from, to) = text.split_once("..").ok_or(format!("{text} is not a range A..B"))?;
+    let (from, to) = text
+        .split_once("..")
+        .ok_or(format!("{text} is not a range A..B"))?;
     Ok(number(from)?..number(to)?)
 }
 
@@ -166,7 +193,10 @@ fn judge(seed: u64, settings: &Settings) -> Outcome {
         if second != first {
             let detail = format!("digests {:#x} and {:#x}", first.digest, second.digest);
             let violations = vec![Violation::new(Invariant::NotDeterministic, detail)];
-            return Outcome { violations, ..first };
+            return Outcome {
+                violations,
+                ..first
+            };
         }
     }
     first
@@ -175,8 +205,13 @@ fn judge(seed: u64, settings: &Settings) -> Outcome {
 fn caught(seed: u64, options: &Options) -> Outcome {
     catch_unwind(AssertUnwindSafe(|| run(seed, options))).unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().cloned();
-        let text = text.or(payload.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default();
-        Outcome { violations: vec![Violation::new(Invariant::Panic, text)], ..Outcome::default() }
+        let text = text
+            .or(payload.downcast_ref::<&str>().map(ToString::to_string))
+            .unwrap_or_default();
+        Outcome {
+            violations: vec![Violation::new(Invariant::Panic, text)],
+            ..Outcome::default()
+        }
     })
 }
 
@@ -189,16 +224,36 @@ fn replay(seed: u64, settings: &Settings) -> String {
             line += &format!(" {flag} {name}");
         }
     };
-    add("--level", options.family.and_then(|family| name_of(family, &FAMILIES)));
-    add("--rough", name_of(options.roughness, &ROUGHNESS).filter(|name| *name != "faults"));
-    add("--hole", options.write_hole.and_then(|hole| name_of(hole, &HOLES)));
-    add("--init", options.init.and_then(|init| name_of(init, &INITS)));
-    add("--payload", options.payload.and_then(|payload| name_of(payload, &PAYLOADS)));
+    add(
+        "--level",
+        options.family.and_then(|family| name_of(family, &FAMILIES)),
+    );
+    add(
+        "--rough",
+        name_of(options.roughness, &ROUGHNESS).filter(|name| *name != "faults"),
+    );
+    add(
+        "--hole",
+        options.write_hole.and_then(|hole| name_of(hole, &HOLES)),
+    );
+    add(
+        "--init",
+        options.init.and_then(|init| name_of(init, &INITS)),
+    );
+    add(
+        "--payload",
+        options
+            .payload
+            .and_then(|payload| name_of(payload, &PAYLOADS)),
+    );
     line
 }
 
 fn name_of<T: PartialEq>(value: T, choices: &'static [(&'static str, T)]) -> Option<&'static str> {
-    choices.iter().find(|choice| choice.1 == value).map(|choice| choice.0)
+    choices
+        .iter()
+        .find(|choice| choice.1 == value)
+        .map(|choice| choice.0)
 }
 
 fn report(settings: &Settings, found: &Found, seconds: f64) -> ExitCode {
@@ -212,11 +267,24 @@ fn report(settings: &Settings, found: &Found, seconds: f64) -> ExitCode {
         settings.jobs,
     );
     for (invariant, seeds) in &found.failures {
-        println!("  {:<28} {:>6}  seeds {:?}", invariant.name(), seeds.len(), &seeds[..seeds.len().min(8)]);
+        println!(
+            "  {:<28} {:>6}  seeds {:?}",
+            invariant.name(),
+            seeds.len(),
+            &seeds[..seeds.len().min(8)]
+        );
     }
     if settings.coverage {
         print!("{}", found.coverage);
     }
-    let expected = if settings.options.canary { found.runs as usize } else { 0 };
-    if failed == expected { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let expected = if settings.options.canary {
+        found.runs as usize
+    } else {
+        0
+    };
+    if failed == expected {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

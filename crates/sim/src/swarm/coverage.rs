@@ -43,7 +43,10 @@ impl Coverage {
                 (done, total) if done >= total => Phase::End,
                 _ => Phase::Middle,
             };
-            *self.incidents.entry((Some((task.kind, phase)), incident)).or_default() += 1;
+            *self
+                .incidents
+                .entry((Some((task.kind, phase)), incident))
+                .or_default() += 1;
         }
     }
 
@@ -67,7 +70,9 @@ impl fmt::Display for Coverage {
             writeln!(f, "{what:<32} {times:>12}")?;
         }
         for ((task, incident), times) in &self.incidents {
-            let task = task.map_or("idle".to_string(), |(kind, phase)| format!("{kind:?} {phase:?}"));
+            let task = task.map_or("idle".to_string(), |(kind, phase)| {
+                format!("{kind:?} {phase:?}")
+            });
             writeln!(f, "{task:<18} {:<13} {times:>12}", format!("{incident:?}"))?;
         }
         Ok(())

@@ -15,7 +15,9 @@ use crate::workload::{Ask, Workload};
 use crate::world::{World, WorldConfig};
 use restripe_array::layout::Layout;
 use restripe_array::meta::WriteHole;
-use restripe_array::{Command, CommandError, CommandTag, Config, Engine, Fact, Nanos, StartMode, TaskOutcome};
+use restripe_array::{
+    Command, CommandError, CommandTag, Config, Engine, Fact, Nanos, StartMode, TaskOutcome,
+};
 
 /// An operation outstanding for longer fails its member.
 pub const IO_TIMEOUT: Nanos = Nanos::from_secs(1);
@@ -133,10 +135,20 @@ impl Run {
 
     fn begin(&mut self, crash_after: Option<u64>) -> Life {
         let order = self.rng.order(self.disks.len());
-        let mut present: Vec<Option<Disk>> = std::mem::take(&mut self.disks).into_iter().map(Some).collect();
-        let disks: Vec<Disk> = order.into_iter().filter_map(|index| present[index].take()).collect();
+        let mut present: Vec<Option<Disk>> = std::mem::take(&mut self.disks)
+            .into_iter()
+            .map(Some)
+            .collect();
+        let disks: Vec<Disk> = order
+            .into_iter()
+            .filter_map(|index| present[index].take())
+            .collect();
         let members = disks.iter().map(Disk::info).collect();
-        let engine = Engine::new(Config { members, limits: self.plan.limits, io_timeout: IO_TIMEOUT });
+        let engine = Engine::new(Config {
+            members,
+            limits: self.plan.limits,
+            io_timeout: IO_TIMEOUT,
+        });
         let config = WorldConfig {
             payload: self.plan.spec.payload,
             limits: self.plan.limits,
@@ -144,12 +156,18 @@ impl Run {
             compute_delay: Nanos(*self.rng.pick(&[0, 1_000, 100_000])),
             strict: true,
             record: false,
+            trace: self.options.trace,
         };
         let world = World::at(config, self.now, engine, disks);
-        let oracle = self.oracle.take().expect("the oracle is here between lives");
+        let oracle = self
+            .oracle
+            .take()
+            .expect("the oracle is here between lives");
         self.outcome.coverage.count("lives", 1);
+        let mut session = Session::new(world, oracle);
+        session.trace = self.options.trace;
         Life {
-            session: Session::new(world, oracle),
+            session,
             stirring: Stirring::new(self.rng.fork(2)),
             steps: 0,
             crash_after,
@@ -174,15 +192,21 @@ impl Run {
             };
             self.say(|| format!("  start refused: {error:?}"));
             match error {
-                CommandError::Minority { present, current } if present * 2 <= current => mode.from_minority = true,
-                CommandError::WouldLose { .. } if self.loss_is_allowed(life) => mode.accept_loss = true,
+                CommandError::Minority { present, current } if present * 2 <= current => {
+                    mode.from_minority = true
+                }
+                CommandError::WouldLose { .. } if self.loss_is_allowed(life) => {
+                    mode.accept_loss = true
+                }
                 _ => {
-                    life.session.violation(Invariant::StartRefused, format!("{mode:?}: {error:?}"));
+                    life.session
+                        .violation(Invariant::StartRefused, format!("{mode:?}: {error:?}"));
                     return Some(End::Broken);
                 }
             }
         }
-        life.session.violation(Invariant::StartRefused, format!("{mode:?}, over and over"));
+        life.session
+            .violation(Invariant::StartRefused, format!("{mode:?}, over and over"));
         Some(End::Broken)
     }
 
@@ -196,7 +220,9 @@ impl Run {
         loop {
             while let Some(news) = life.session.news() {
                 match news {
-                    News::CommandReply(answered, result) if answered == tag => return Answer::Given(result),
+                    News::CommandReply(answered, result) if answered == tag => {
+                        return Answer::Given(result);
+                    }
                     news => self.hear(life, news),
                 }
             }
@@ -222,7 +248,10 @@ impl Run {
         if stuck {
             let operations = life.session.world.operations();
             let asked = life.session.outstanding();
-            let detail = format!("{asked} requests and the commands wait; {operations} operations under way; {}", life.session.waiting());
+            let detail = format!(
+                "{asked} requests and the commands wait; {operations} operations under way; {}",
+                life.session.waiting()
+            );
             life.session.violation(Invariant::StuckRequest, detail);
             return Some(End::Broken);
         }
@@ -249,7 +278,11 @@ impl Run {
 
     fn ask(&mut self, life: &mut Life, requests: u64) {
         let depth = self.plan.queue_depth as usize;
-        while !life.resting && life.issued < requests && life.session.outstanding() < depth && life.session.world.ready() {
+        while !life.resting
+            && life.issued < requests
+            && life.session.outstanding() < depth
+            && life.session.world.ready()
+        {
             let ask = self.workload.next();
             issue(&mut life.session, ask);
             life.issued += 1;
@@ -296,7 +329,10 @@ impl Run {
             }
             Answer::Given(Err(error)) => {
                 if !life.stirring.suspects_any() {
-                    life.session.violation(Invariant::StuckRequest, format!("the array does not stop: {error:?}"));
+                    life.session.violation(
+                        Invariant::StuckRequest,
+                        format!("the array does not stop: {error:?}"),
+                    );
                     return End::Broken;
                 }
                 End::Crash
@@ -319,25 +355,43 @@ impl Run {
     fn fact(&mut self, life: &mut Life, fact: Fact) {
         match fact {
             Fact::MemberFailed { member, why } if !life.stirring.suspects(member) => {
-                life.session.violation(Invariant::MemberFailedWrongly, format!("{member:?}: {why:?}"));
+                life.session.violation(
+                    Invariant::MemberFailedWrongly,
+                    format!("{member:?}: {why:?}"),
+                );
             }
             Fact::Lost { lba, sectors } => self.lost(life, lba, sectors),
-            Fact::TaskEnded { kind, outcome: TaskOutcome::Failed } if !life.stirring.suspects_any() => {
-                life.session.violation(Invariant::TaskFailed, format!("{kind:?}"));
+            Fact::TaskEnded {
+                kind,
+                outcome: TaskOutcome::Failed,
+            } if !life.stirring.suspects_any() => {
+                life.session
+                    .violation(Invariant::TaskFailed, format!("{kind:?}"));
             }
-            Fact::TaskEnded { outcome: TaskOutcome::Done, .. } => self.outcome.coverage.count("tasks done", 1),
+            Fact::TaskEnded {
+                outcome: TaskOutcome::Done,
+                ..
+            } => self.outcome.coverage.count("tasks done", 1),
             Fact::Repaired { .. } => self.outcome.coverage.count("repairs", 1),
-            Fact::Started { recovered_rows, .. } => self.outcome.coverage.count("rows recovered", recovered_rows),
+            Fact::Started { recovered_rows, .. } => self
+                .outcome
+                .coverage
+                .count("rows recovered", recovered_rows),
             _ => {}
         }
     }
 
     fn lost(&mut self, life: &mut Life, lba: u64, sectors: u64) {
         self.outcome.coverage.count("sectors lost", sectors);
-        let wrongly: Vec<u64> = (lba..lba + sectors).filter(|lba| !life.session.oracle.may_be_lost(*lba)).collect();
+        let wrongly: Vec<u64> = (lba..lba + sectors)
+            .filter(|lba| !life.session.oracle.may_be_lost(*lba))
+            .collect();
         if !wrongly.is_empty() {
-            let detail = format!("a fact calls {sectors} sectors at {lba} lost; not allowed for {wrongly:?}");
-            life.session.violation(Invariant::LossReportedWrongly, detail);
+            let detail = format!(
+                "a fact calls {sectors} sectors at {lba} lost; not allowed for {wrongly:?}"
+            );
+            life.session
+                .violation(Invariant::LossReportedWrongly, detail);
         }
     }
 
@@ -345,17 +399,33 @@ impl Run {
 
     /// Ends a life. False when the run is over.
     fn end(&mut self, life: Life, end: End) -> bool {
-        self.say(|| format!("  life ends: {end:?} after {} steps at {}", life.steps, life.session.world.now().0));
+        self.say(|| {
+            format!(
+                "  life ends: {end:?} after {} steps at {}",
+                life.steps,
+                life.session.world.now().0
+            )
+        });
         if end == End::Crash {
-            let incident = if life.serving { Incident::Crash } else { Incident::CrashInRecovery };
-            self.outcome.coverage.incident(&life.session.world.status(), incident);
+            let incident = if life.serving {
+                Incident::Crash
+            } else {
+                Incident::CrashInRecovery
+            };
+            self.outcome
+                .coverage
+                .incident(&life.session.world.status(), incident);
         }
         let world = &life.session.world;
         self.outcome.digest = mix(self.outcome.digest ^ world.digest());
         self.outcome.ios += world.tally().ios;
-        self.outcome.coverage.count("late completions", world.tally().late);
+        self.outcome
+            .coverage
+            .count("late completions", world.tally().late);
         self.outcome.requests += life.session.replies;
-        self.outcome.violations.extend(life.session.violations().cloned());
+        self.outcome
+            .violations
+            .extend(life.session.violations().cloned());
         if !self.outcome.violations.is_empty() {
             return false;
         }
@@ -364,18 +434,37 @@ impl Run {
 
     /// Power goes, also after an orderly stop; some disks may not come back.
     fn cut(&mut self, life: Life) -> bool {
-        let Session { world, mut oracle, .. } = life.session;
+        let Session {
+            world, mut oracle, ..
+        } = life.session;
         self.now = world.now();
         let site = world.crash();
         oracle.crash();
-        self.outcome.coverage.count("open writes at crashes", site.open_count() as u64);
+        self.outcome
+            .coverage
+            .count("open writes at crashes", site.open_count() as u64);
         let cut = site.sample(&mut self.rng);
+        self.say_cut(&site, &cut);
         self.disks = site.restart(&cut);
         self.disks.append(&mut self.aside);
         self.oracle = Some(oracle);
         self.disks.retain(|disk| !disk.faults.doomed());
         self.take_aside();
         self.judge_losses()
+    }
+
+    fn say_cut(&self, site: &crate::crash::Site, cut: &crate::crash::Cut) {
+        for (disk, fates) in cut.0.iter().enumerate() {
+            for (write, fate) in site.open(disk).iter().zip(fates) {
+                let durable = if write.durable { " durable" } else { "" };
+                self.say(|| {
+                    format!(
+                        "  cut m{disk} {} +{}{durable} {fate:?}",
+                        write.at, write.sectors
+                    )
+                });
+            }
+        }
     }
 
     /// A disk or two may stay away in the next life.
@@ -385,7 +474,9 @@ impl Run {
         }
         let mut chance = self.rng.chance(1, 3);
         while chance && self.disks.len() > 1 {
-            let disk = self.disks.swap_remove(self.rng.below(self.disks.len() as u64) as usize);
+            let disk = self
+                .disks
+                .swap_remove(self.rng.below(self.disks.len() as u64) as usize);
             let whole = Atlas::of(self.disks.iter()).is_some_and(|atlas| atlas.whole(None));
             if !whole {
                 self.disks.push(disk);
@@ -405,7 +496,10 @@ impl Run {
             return false;
         };
         let whole = atlas.whole(None);
-        let latent = self.disks.iter().any(|disk| disk.faults.latent().next().is_some());
+        let latent = self
+            .disks
+            .iter()
+            .any(|disk| disk.faults.latent().next().is_some());
         let dirty = atlas.superblock().resync_pending || !atlas.superblock().clean;
         let reduced = atlas.absent() > 0 || latent;
         let parity = self.layout.parity();
@@ -413,7 +507,10 @@ impl Run {
             self.outcome.coverage.count("runs beyond redundancy", 1);
             return false;
         }
-        let oracle = self.oracle.as_mut().expect("the oracle is here between lives");
+        let oracle = self
+            .oracle
+            .as_mut()
+            .expect("the oracle is here between lives");
         if parity && reduced {
             let everything = self.plan.spec.write_hole != WriteHole::Ppl && dirty;
             for lba in 0..oracle.sectors() {
@@ -444,7 +541,10 @@ impl Run {
     }
 
     fn end_calmly(&mut self, life: Life, end: End) -> bool {
-        assert!(end != End::Crash || life.stirring.suspects_any(), "nothing crashes in the last life");
+        assert!(
+            end != End::Crash || life.stirring.suspects_any(),
+            "nothing crashes in the last life"
+        );
         self.end(life, end)
     }
 
@@ -481,7 +581,11 @@ impl Run {
     fn add_all(&mut self, life: &mut Life) {
         use restripe_array::report::MemberState;
         let status = life.session.world.status();
-        for member in status.members.iter().filter(|member| member.state == MemberState::Failed) {
+        for member in status
+            .members
+            .iter()
+            .filter(|member| member.state == MemberState::Failed)
+        {
             if self.rng.chance(3, 4) {
                 life.session.command(Command::Add(member.member));
             }
@@ -502,7 +606,8 @@ impl Run {
             }
         }
         let tasks = life.session.world.status().tasks;
-        life.session.violation(Invariant::TaskFailed, format!("never ends: {tasks:?}"));
+        life.session
+            .violation(Invariant::TaskFailed, format!("never ends: {tasks:?}"));
         Some(End::Broken)
     }
 }
@@ -530,7 +635,13 @@ pub fn blank_disk(plan: &Plan, seed: u64) -> Disk {
 fn issue(session: &mut Session<Engine>, ask: Ask) {
     match ask {
         Ask::Read { lba, sectors } => session.read(lba, sectors),
-        Ask::Write { lba, sectors, kind, fua, fast } => session.write(lba, sectors, kind, fua, fast),
+        Ask::Write {
+            lba,
+            sectors,
+            kind,
+            fua,
+            fast,
+        } => session.write(lba, sectors, kind, fua, fast),
         Ask::Flush => session.flush(),
     }
 }

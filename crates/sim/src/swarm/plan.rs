@@ -130,14 +130,22 @@ fn spec(rng: &mut Rng, options: &Options, level: Level, slots: u16) -> Spec {
     let chunk_sectors = *rng.pick(&[8, 16, 16, 32, 128, 256]);
     let chunks = (1024 / u64::from(chunk_sectors)).clamp(3, 24) + rng.below(4);
     let logical_block = if rng.chance(1, 4) { 4096 } else { 512 };
-    let spares = if options.roughness == Roughness::Faults { rng.below(3) as u16 } else { 0 };
+    let spares = if options.roughness == Roughness::Faults {
+        rng.below(3) as u16
+    } else {
+        0
+    };
     let mut spec = Spec {
         spares,
         chunk_sectors,
         chunks,
         write_hole: options.write_hole.unwrap_or_else(|| write_hole(rng, level)),
         init: options.init.unwrap_or_else(|| init(rng)),
-        payload: options.payload.unwrap_or(if rng.chance(1, 10) { Payload::Bytes } else { Payload::Tokens }),
+        payload: options.payload.unwrap_or(if rng.chance(1, 10) {
+            Payload::Bytes
+        } else {
+            Payload::Tokens
+        }),
         volatile: rng.chance(4, 5),
         depth: *rng.pick(&[1, 4, 32]),
         uneven_sectors: *rng.pick(&[0, 0, 8, 64]),
@@ -162,22 +170,51 @@ fn fit(mut spec: Spec) -> Spec {
 fn write_hole(rng: &mut Rng, level: Level) -> WriteHole {
     let choices: &[WriteHole] = match level {
         Level::Raid0 => &[WriteHole::None],
-        Level::Raid1 | Level::Raid10 { .. } => &[WriteHole::Bitmap, WriteHole::Bitmap, WriteHole::None],
-        Level::Raid4 | Level::Raid5(_) | Level::Raid6(_) => {
-            &[WriteHole::Ppl, WriteHole::Ppl, WriteHole::Ppl, WriteHole::Bitmap, WriteHole::Bitmap, WriteHole::None]
+        Level::Raid1 | Level::Raid10 { .. } => {
+            &[WriteHole::Bitmap, WriteHole::Bitmap, WriteHole::None]
         }
+        Level::Raid4 | Level::Raid5(_) | Level::Raid6(_) => &[
+            WriteHole::Ppl,
+            WriteHole::Ppl,
+            WriteHole::Ppl,
+            WriteHole::Bitmap,
+            WriteHole::Bitmap,
+            WriteHole::None,
+        ],
     };
     *rng.pick(choices)
 }
 
 fn init(rng: &mut Rng) -> Init {
-    *rng.pick(&[Init::Written, Init::Written, Init::Written, Init::Zero, Init::Sync, Init::Trust])
+    *rng.pick(&[
+        Init::Written,
+        Init::Written,
+        Init::Written,
+        Init::Zero,
+        Init::Sync,
+        Init::Trust,
+    ])
 }
 
 fn limits(rng: &mut Rng) -> Limits {
     let tight = rng.chance(1, 4);
-    let pool = if tight { Pool { small: 256, large: 64 } } else { Pool { small: 1024, large: 256 } };
-    Limits { pool, requests: if tight { 16 } else { 64 }, slices: if tight { 8 } else { 64 }, ios: 512 }
+    let pool = if tight {
+        Pool {
+            small: 256,
+            large: 64,
+        }
+    } else {
+        Pool {
+            small: 1024,
+            large: 256,
+        }
+    };
+    Limits {
+        pool,
+        requests: if tight { 16 } else { 64 },
+        slices: if tight { 8 } else { 64 },
+        ios: 512,
+    }
 }
 
 #[cfg(test)]
@@ -189,7 +226,12 @@ mod tests {
         for seed in 0..500 {
             let plan = Plan::draw(&mut Rng::new(seed), &Options::default());
             let created = plan.spec.create();
-            assert!(created.is_ok(), "seed {seed}: {:?} {:?}", created.err(), plan.spec);
+            assert!(
+                created.is_ok(),
+                "seed {seed}: {:?} {:?}",
+                created.err(),
+                plan.spec
+            );
         }
     }
 }

@@ -28,7 +28,12 @@ const LATENT_MAX: usize = 4;
 
 impl Stirring {
     pub fn new(rng: Rng) -> Stirring {
-        Stirring { rng, suspects: BTreeSet::new(), arrivals: 0, paused: false }
+        Stirring {
+            rng,
+            suspects: BTreeSet::new(),
+            arrivals: 0,
+            paused: false,
+        }
     }
 
     pub fn suspects(&self, member: Member) -> bool {
@@ -42,7 +47,9 @@ impl Stirring {
     /// A planned moment has come: what hung goes on, late.
     pub fn marked(&mut self, mark: u64, session: &mut Session<Engine>) {
         if mark >= RELEASE {
-            session.world.release(Member((mark - RELEASE) as u16), Nanos(1));
+            session
+                .world
+                .release(Member((mark - RELEASE) as u16), Nanos(1));
         }
     }
 }
@@ -62,21 +69,30 @@ impl Run {
     }
 
     fn note(&mut self, life: &Life, incident: Incident) {
-        self.outcome.coverage.incident(&life.session.world.status(), incident);
+        self.outcome
+            .coverage
+            .incident(&life.session.world.status(), incident);
     }
 
     /// An active member whose loss redundancy can bear, now and after a crash at this moment.
     fn expendable(&mut self, life: &mut Life) -> Option<Member> {
         let status = life.session.world.status();
-        let active = status.members.iter().filter(|member| member.state == MemberState::Active);
-        let candidates: Vec<(Member, u16)> = active.filter_map(|member| Some((member.member, member.slot?))).collect();
+        let active = status
+            .members
+            .iter()
+            .filter(|member| member.state == MemberState::Active);
+        let candidates: Vec<(Member, u16)> = active
+            .filter_map(|member| Some((member.member, member.slot?)))
+            .collect();
         if candidates.is_empty() {
             return None;
         }
         let (member, slot) = *life.stirring.rng.pick(&candidates);
         let world = &life.session.world;
         let disks = || world.members().map(|member| world.disk(member));
-        let bears = |atlas: Option<Atlas>| atlas.is_some_and(|atlas| atlas.whole(Some(slot)) && !weak(&atlas));
+        let bears = |atlas: Option<Atlas>| {
+            atlas.is_some_and(|atlas| atlas.whole(Some(slot)) && !weak(&atlas))
+        };
         (bears(Atlas::of(disks())) && bears(Atlas::durably(disks()))).then_some(member)
     }
 
@@ -87,20 +103,40 @@ impl Run {
         self.expose(life);
         life.stirring.suspects.insert(member);
         let way = life.stirring.rng.below(7);
-        self.say(|| format!("  {:>14} {member:?} is lost, way {way}", life.session.world.now().0));
-        self.note(life, if way == 2 || way == 3 { Incident::LateWrite } else { Incident::MemberLoss });
+        self.say(|| {
+            format!(
+                "  {:>14} {member:?} is lost, way {way}",
+                life.session.world.now().0
+            )
+        });
+        self.note(
+            life,
+            if way == 2 || way == 3 {
+                Incident::LateWrite
+            } else {
+                Incident::MemberLoss
+            },
+        );
         let world = &mut life.session.world;
         match way {
             0 => world.inject(member, Fault::Death),
             1 => world.depart(member),
             2 => {
                 world.inject(member, Fault::Hang);
-                let until = world.now().after(Nanos(IO_TIMEOUT.0 + life.stirring.rng.below(9 * IO_TIMEOUT.0)));
+                let until = world.now().after(Nanos(
+                    IO_TIMEOUT.0 + life.stirring.rng.below(9 * IO_TIMEOUT.0),
+                ));
                 world.mark(until, RELEASE + u64::from(member.0));
             }
             3 => {
                 let delay = Nanos(IO_TIMEOUT.0 + life.stirring.rng.below(4 * IO_TIMEOUT.0));
-                world.inject(member, Fault::Stuck { operations: 1, delay });
+                world.inject(
+                    member,
+                    Fault::Stuck {
+                        operations: 1,
+                        delay,
+                    },
+                );
             }
             4 => world.inject(member, Fault::FlushError { flushes: 1 }),
             5 => {
@@ -114,7 +150,10 @@ impl Run {
     }
 
     fn latent_error(&mut self, life: &mut Life) {
-        let slot = life.stirring.rng.below(u64::from(self.layout.geometry().slots)) as u16;
+        let slot = life
+            .stirring
+            .rng
+            .below(u64::from(self.layout.geometry().slots)) as u16;
         let at = life.stirring.rng.below(self.layout.geometry().slot_sectors);
         let world = &life.session.world;
         let disks = || world.members().map(|member| world.disk(member));
@@ -123,11 +162,15 @@ impl Run {
             let room = atlas.slot(slot)?.disk.faults.latent().count() < LATENT_MAX;
             (room && atlas.spares_sector(slot, at)).then(|| atlas.data_start(slot))?
         };
-        let (Some(start), Some(_)) = (place(Atlas::of(disks())), place(Atlas::durably(disks()))) else {
+        let (Some(start), Some(_)) = (place(Atlas::of(disks())), place(Atlas::durably(disks())))
+        else {
             return;
         };
         let status = world.status();
-        let Some(member) = status.members.iter().find(|member| member.slot == Some(slot) && member.state == MemberState::Active)
+        let Some(member) = status
+            .members
+            .iter()
+            .find(|member| member.slot == Some(slot) && member.state == MemberState::Active)
         else {
             return;
         };
@@ -135,7 +178,13 @@ impl Run {
         self.expose(life);
         self.note(life, Incident::LatentError);
         life.stirring.suspects.insert(member);
-        life.session.world.inject(member, Fault::Latent { at: start + at, sectors: 1 });
+        life.session.world.inject(
+            member,
+            Fault::Latent {
+                at: start + at,
+                sectors: 1,
+            },
+        );
     }
 
     /// Where parity may be out of step, a loss now may cost data.
@@ -152,7 +201,11 @@ impl Run {
     }
 
     fn slow_down(&mut self, life: &mut Life) {
-        let member = Member(life.stirring.rng.below(life.session.world.members().count() as u64) as u16);
+        let member = Member(
+            life.stirring
+                .rng
+                .below(life.session.world.members().count() as u64) as u16,
+        );
         let factor = *life.stirring.rng.pick(&[1, 3, 10]);
         life.session.world.inject(member, Fault::Slow { factor });
     }
@@ -160,8 +213,12 @@ impl Run {
     /// A failed member comes back: the same disk, stale.
     fn take_back(&mut self, life: &mut Life) {
         let status = life.session.world.status();
-        let failed: Vec<Member> =
-            status.members.iter().filter(|member| member.state == MemberState::Failed).map(|member| member.member).collect();
+        let failed: Vec<Member> = status
+            .members
+            .iter()
+            .filter(|member| member.state == MemberState::Failed)
+            .map(|member| member.member)
+            .collect();
         if failed.is_empty() {
             return;
         }
@@ -190,13 +247,21 @@ impl Run {
     fn replace(&mut self, life: &mut Life) {
         let status = life.session.world.status();
         let with = |state: MemberState| -> Vec<Member> {
-            status.members.iter().filter(|member| member.state == state).map(|member| member.member).collect()
+            status
+                .members
+                .iter()
+                .filter(|member| member.state == state)
+                .map(|member| member.member)
+                .collect()
         };
         let (active, spares) = (with(MemberState::Active), with(MemberState::Spare));
         if active.is_empty() || spares.is_empty() {
             return;
         }
-        let (old, new) = (*life.stirring.rng.pick(&active), *life.stirring.rng.pick(&spares));
+        let (old, new) = (
+            *life.stirring.rng.pick(&active),
+            *life.stirring.rng.pick(&spares),
+        );
         life.session.command(Command::Replace { old, new });
     }
 
@@ -206,7 +271,10 @@ impl Run {
             0 => Command::Scrub { repair: false },
             1 => Command::Scrub { repair: true },
             2 => Command::Cancel,
-            3 => Command::Rate { min: 1 << 20, max: *life.stirring.rng.pick(&[1 << 20, 1 << 30]) },
+            3 => Command::Rate {
+                min: 1 << 20,
+                max: *life.stirring.rng.pick(&[1 << 20, 1 << 30]),
+            },
             _ => {
                 life.stirring.paused = !life.stirring.paused;
                 Command::Pause(life.stirring.paused)

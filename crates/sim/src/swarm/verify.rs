@@ -26,7 +26,11 @@ fn found(run: &Run, life: &Life) -> Vec<String> {
     let status = world.status();
     let mut slots: Slots = (0..run.layout.geometry().slots).map(|_| None).collect();
     let mut superblock = None;
-    for member in status.members.iter().filter(|member| member.state == MemberState::Active) {
+    for member in status
+        .members
+        .iter()
+        .filter(|member| member.state == MemberState::Active)
+    {
         let disk = world.disk(member.member);
         let (Some(slot), Some(found)) = (member.slot, superblock_of(disk.live())) else {
             continue;
@@ -42,7 +46,9 @@ fn found(run: &Run, life: &Life) -> Vec<String> {
     let oracle = &life.session.oracle;
     let lost = |row: Row, offset: u64| {
         let cells = 0..run.layout.data_cells() as u8;
-        cells.map(|data| run.layout.lba(row, data, offset)).any(|lba| oracle.may_be_lost(lba))
+        cells
+            .map(|data| run.layout.lba(row, data, offset))
+            .any(|lba| oracle.may_be_lost(lba))
     };
     mismatches(&run.layout, &slots, written, lost)
 }
