@@ -136,6 +136,9 @@ impl Core {
 
     /// After every step: metadata, flushes and answers that the step made due.
     pub(crate) fn settle_turn(&mut self) {
+        if self.undecided() {
+            return self.arm();
+        }
         self.keep();
         self.flusher_turn();
         self.run_slices();

@@ -15,7 +15,9 @@ use crate::contract::{
 };
 use crate::core::Core;
 use crate::device::{Device, Health, Places, Standing};
+use crate::keeper::Keeper;
 use crate::layout::Layout;
+use crate::log::Logs;
 use crate::maps::{BitMap, LostMap};
 use crate::meta::choose::{Candidate, Choice, choose};
 use crate::meta::log::LogRecord;
@@ -27,6 +29,7 @@ use crate::meta::{MetaError, RegionKind};
 use crate::ops::Owner;
 use crate::report::ArrayState;
 use crate::runset::RunSet;
+use crate::task::Tasks;
 use crate::units::{Member, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -85,6 +88,7 @@ impl Core {
             return;
         }
         self.mode = mode;
+        self.forget_attempt();
         let candidates = self.devices.iter().enumerate().map(|(index, device)| Candidate {
             member: Member(index as u16),
             info: device.info,
@@ -115,6 +119,23 @@ impl Core {
         }
         self.boot = Some(boot);
         self.boot_turn();
+    }
+
+    /// Until it is decided which members are current, nothing is written to any.
+    pub(crate) fn undecided(&self) -> bool {
+        let reading = |boot: &Boot| matches!(boot.stage, Stage::Superblocks | Stage::Maps | Stage::Logs);
+        self.boot.as_ref().map_or(self.state == ArrayState::Starting, reading)
+    }
+
+    /// A start that failed leaves nothing behind for the next.
+    fn forget_attempt(&mut self) {
+        self.tasks = Tasks::default();
+        self.keeper = Keeper::default();
+        self.logs = Logs::default();
+        self.standing.clear();
+        for device in &mut self.devices {
+            *device = Device::new(device.info);
+        }
     }
 
     /// Issues queued reads; when a stage has nothing outstanding, goes on to the next.
@@ -424,17 +445,26 @@ impl Core {
         if self.superblock.clean || !unlogged || !self.intent.any() || self.mode.read_only {
             return Ok(());
         }
-        let mut done = RunSet::default();
-        done.insert(0, self.layout.rows());
+        let mut done = self.resynced_before();
         for region in 0..self.intent.len() {
             if self.intent.get(region) {
                 let first = region * self.superblock.intent_rows;
                 done.remove(first, self.superblock.intent_rows.min(self.layout.rows() - first));
             }
         }
-        self.tasks.list.retain(|task| task.kind != TaskKind::Resync || !self.superblock.resync_pending);
+        self.tasks.list.retain(|task| task.kind != TaskKind::Resync);
         self.start_task(TaskKind::Resync, None, done);
         self.lose_unsynced_slots()
+    }
+
+    /// The rows that no recorded resynchronisation owes.
+    fn resynced_before(&self) -> RunSet {
+        let mut done = RunSet::default();
+        done.insert(0, self.layout.rows());
+        for (first, count) in self.tasks.resync_owes().unwrap_or_default() {
+            done.remove(first, count);
+        }
+        done
     }
 
     /// With members missing and parity untrusted, what only parity held is lost: not without being told so.
