@@ -1,1 +1,56 @@
-fn main() {}
+//! The `restripe` command: parses, hands each verb to its module, and turns failures into words and an exit status.
+
+mod command;
+mod config;
+mod create;
+mod demo;
+mod desk;
+mod engine;
+mod examine;
+mod failure;
+mod member;
+mod operate;
+mod serve;
+mod session;
+mod signature;
+mod sim;
+mod status;
+mod terminal;
+mod units;
+
+use clap::Parser;
+use command::{Cli, Verb};
+use failure::Outcome;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // Wrong use ends here, with exit status 2.
+    let cli = Cli::parse();
+    match run(cli.verb) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("restripe: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(verb: Verb) -> Outcome {
+    match verb {
+        Verb::Create(verb) => create::run(verb),
+        Verb::Assemble(verb) => serve::assemble(verb),
+        Verb::Serve(verb) => serve::serve(verb),
+        Verb::Status(verb) => status::run(&verb),
+        Verb::Examine(verb) => examine::run(verb),
+        Verb::Fail(verb) => operate::fail(&verb),
+        Verb::Remove(verb) => operate::remove(&verb),
+        Verb::Add(verb) => operate::add(&verb),
+        Verb::Replace(verb) => operate::replace(&verb),
+        Verb::Rebuild(verb) => operate::rebuild(&verb),
+        Verb::Scrub(verb) => operate::scrub(&verb),
+        Verb::Stop(verb) => operate::stop(&verb),
+        Verb::Metrics(verb) => operate::metrics(&verb),
+        Verb::Sim(verb) => sim::run(&verb),
+        Verb::Demo(verb) => demo::run(&verb),
+    }
+}

@@ -1,0 +1,413 @@
+//! The command table: every verb, option and word of help, in one place. Parsing, `--help`, the man pages and the
+//! completions all come from it.
+
+use crate::units::{Rate, parse_rate, parse_size, parse_time};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Software RAID for Linux that keeps serving while disks fail, with the laboratory that proves it.
+#[derive(Parser, Debug)]
+#[command(
+    name = "restripe",
+    version,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+#[command(
+    after_help = "Sizes take K, M, G or T (powers of 1024), times take ms, s, m or h.
+A member is a file, a block device, or an NBD URI (nbd://host/export, nbd+unix:///export?socket=path).
+Exit status: 0 done, 1 failed, 2 called wrongly."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    /// Make a new array on empty members
+    Create(Create),
+    /// Check members, recover their logs, report, and exit: what serve does before it serves
+    Assemble(Assemble),
+    /// Serve arrays over NBD until told to stop
+    Serve(Serve),
+    /// Show how an array is: its members, its tasks, what is lost
+    Status(Status),
+    /// Show what is written on members, without touching them
+    Examine(Examine),
+    /// Take a member out of service
+    Fail(OnMember),
+    /// Forget a failed member or a spare
+    Remove(OnMember),
+    /// Take a device in: back into its old place, or as a spare
+    Add(Add),
+    /// Copy a serving member onto another device, then retire it
+    Replace(Replace),
+    /// Watch, pause or pace the rebuild that runs; it starts by itself when there is a spare
+    Rebuild(Rebuild),
+    /// Compare every copy and parity with its data; repair them only if asked to
+    Scrub(Scrub),
+    /// Flush, mark clean and end the daemon
+    Stop(Stop),
+    /// Print the counters in the Prometheus text format
+    Metrics(Target),
+    /// Run arrays in the simulator: a seed, many seeds, or a recorded run
+    Sim(Sim),
+    /// Show it all on disk images: a RAID-5 loses two disks and its daemon under load
+    Demo(Demo),
+}
+
+// ------------------------------------------------------------------------------------------------ shared arguments
+
+/// The array that a verb is about.
+#[derive(Args, Debug, Clone)]
+pub struct Target {
+    /// The array's name
+    pub name: String,
+    /// Work on these members directly, with no daemon running
+    #[arg(long, value_name = "MEMBER", num_args = 1..)]
+    pub offline: Vec<String>,
+}
+
+/// How an array is started.
+#[derive(Args, Debug, Clone, Default)]
+pub struct StartOptions {
+    /// Start although fewer than a majority of the members are here
+    #[arg(long)]
+    pub from_minority: bool,
+    /// Start although data is lost by it; what is lost is listed and reads as an error
+    #[arg(long)]
+    pub accept_loss: bool,
+    /// Take no writes, neither from users nor of our own
+    #[arg(long)]
+    pub read_only: bool,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LevelName {
+    Raid0,
+    Raid1,
+    Raid4,
+    Raid5,
+    Raid6,
+    Raid10,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RotationName {
+    LeftSymmetric,
+    LeftAsymmetric,
+    RightSymmetric,
+    RightAsymmetric,
+    ParityFirst,
+    ParityLast,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InitName {
+    /// Ready at once: what was never written reads as zeros
+    Written,
+    /// Ready at once, parity is computed in the background
+    Sync,
+    /// Every member is zeroed first
+    Zero,
+    /// The members already agree; nothing is checked
+    Trust,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteHoleName {
+    /// Log partial parity before each write
+    Ppl,
+    /// Remember where writes are under way, as md does
+    Bitmap,
+    /// Nothing: after a crash, parity may be wrong where writes were under way
+    None,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum BackendName {
+    /// io_uring where the kernel allows it, else threads
+    #[default]
+    Auto,
+    Uring,
+    Threads,
+}
+
+// ----------------------------------------------------------------------------------------------------------- verbs
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Unequal members use the size of the smallest. The last members of the list become spares.
+A member that already carries an array, a file system or anything else known is refused without --force.
+
+Example: restripe create tank --level raid5 --image-size 1G a.img b.img c.img"
+)]
+pub struct Create {
+    /// The array's name: letters, digits, `-`, `_` and `.`
+    pub name: Option<String>,
+    /// The members, in the order of their slots, then the spares
+    #[arg(value_name = "MEMBER")]
+    pub members: Vec<String>,
+    /// Take name, level, members and options from this file
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[arg(long, value_enum)]
+    pub level: Option<LevelName>,
+    /// How much of a member is used before the next one's turn (4K to 4M) [default: 64K]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub chunk: Option<u64>,
+    /// How parity rotates, for raid5 and raid6 [default: left-symmetric]
+    #[arg(long, value_enum)]
+    pub rotation: Option<RotationName>,
+    /// Copies of each chunk, for raid10 [default: 2]
+    #[arg(long, value_name = "N")]
+    pub copies: Option<u8>,
+    /// How many of the members are spares [default: 0]
+    #[arg(long, value_name = "N")]
+    pub spares: Option<usize>,
+    /// What the members hold at first [default: written]
+    #[arg(long, value_enum)]
+    pub init: Option<InitName>,
+    /// What guards parity against a crash [default: ppl for raid4, raid5, raid6; bitmap for raid1, raid10]
+    #[arg(long, value_enum)]
+    pub write_hole: Option<WriteHoleName>,
+    /// Use no more than this of each member
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub size_per_member: Option<u64>,
+    /// Where data starts on every member
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub data_offset: Option<u64>,
+    /// Make members that do not exist as image files of this size
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub image_size: Option<u64>,
+    /// Overwrite what the members carry; says what will be lost and asks
+    #[arg(long)]
+    pub force: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Assemble {
+    /// The members of one array
+    #[arg(value_name = "MEMBER", required_unless_present = "config")]
+    pub members: Vec<String>,
+    /// Take the members from this file
+    #[arg(long, value_name = "FILE", conflicts_with = "members")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub start: StartOptions,
+    /// Print the status as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Without --unix, --tcp, --stdio or a socket from systemd, the NBD socket is NAME.nbd in the
+runtime folder ($XDG_RUNTIME_DIR/restripe, else /tmp/restripe-UID). A line with the URI is printed once
+clients can connect. SIGTERM and SIGINT drain, flush and mark clean.
+
+Example: restripe serve --unix tank.nbd a.img b.img c.img"
+)]
+pub struct Serve {
+    /// The members; those of several arrays are told apart by themselves
+    #[arg(value_name = "MEMBER", required_unless_present = "config")]
+    pub members: Vec<String>,
+    /// Take members and options from this file
+    #[arg(long, value_name = "FILE", conflicts_with = "members")]
+    pub config: Option<PathBuf>,
+    /// Listen on this Unix socket
+    #[arg(long, value_name = "PATH")]
+    pub unix: Option<PathBuf>,
+    /// Listen on this TCP address; without a host on loopback [a port, or HOST:PORT]
+    #[arg(long, value_name = "ADDRESS")]
+    pub tcp: Option<String>,
+    /// Serve one connection on standard input and output, then end
+    #[arg(long, conflicts_with_all = ["unix", "tcp"])]
+    pub stdio: bool,
+    #[command(flatten)]
+    pub start: StartOptions,
+    /// Memory for requests of clients [default: 256M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory: Option<u64>,
+    /// A member that does not answer for this long is failed [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub io_timeout: Option<Duration>,
+    /// Limits of background work, bytes a second of one member, as MIN..MAX
+    #[arg(long, value_name = "RATES", value_parser = parse_rate)]
+    pub rate: Option<Rate>,
+    /// How operations reach the kernel
+    #[arg(long, value_enum, default_value_t)]
+    pub backend: BackendName,
+    /// Keep members in the page cache too, rather than bypass it
+    #[arg(long)]
+    pub buffered: bool,
+    /// Record every event here, for `restripe sim --replay`
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct Status {
+    /// The array's name; without it, every array that is served
+    pub name: Option<String>,
+    /// Work on these members directly, with no daemon running; changes nothing
+    #[arg(long, value_name = "MEMBER", num_args = 1.., requires = "name")]
+    pub offline: Vec<String>,
+    /// Print it as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Examine {
+    #[arg(value_name = "MEMBER", required_unless_present = "config")]
+    pub members: Vec<String>,
+    /// Take the members from this file
+    #[arg(long, value_name = "FILE", conflicts_with = "members")]
+    pub config: Option<PathBuf>,
+    /// Print it as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct OnMember {
+    /// The array's name
+    pub name: String,
+    /// The member: its path, its number in status, or its UUID
+    pub member: String,
+    /// Work on these members directly, with no daemon running
+    #[arg(long, value_name = "MEMBER", num_args = 1..)]
+    pub offline: Vec<String>,
+    /// Do not ask, even if it takes the last redundancy
+    #[arg(long)]
+    pub yes: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Add {
+    /// The array's name
+    pub name: String,
+    /// The device to take in
+    pub member: String,
+    /// Work on these members directly, with no daemon running
+    #[arg(long, value_name = "MEMBER", num_args = 1..)]
+    pub offline: Vec<String>,
+    /// Overwrite what the device carries; says what will be lost and asks
+    #[arg(long)]
+    pub force: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Replace {
+    /// The array's name
+    pub name: String,
+    /// The member to retire
+    pub old: String,
+    /// The device to take its place, equal or larger: a spare of the array, or a new one
+    pub new: String,
+    /// Work on these members directly, with no daemon running
+    #[arg(long, value_name = "MEMBER", num_args = 1..)]
+    pub offline: Vec<String>,
+    /// Return when it has begun
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Overwrite what the device carries; says what will be lost and asks
+    #[arg(long)]
+    pub force: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+}
+
+#[derive(Args, Debug)]
+#[group(multiple = false)]
+pub struct Pace {
+    /// Pause what runs
+    #[arg(long)]
+    pub pause: bool,
+    /// Go on with what is paused
+    #[arg(long)]
+    pub resume: bool,
+    /// Limits of background work, bytes a second of one member, as MIN..MAX
+    #[arg(long, value_name = "RATES", value_parser = parse_rate)]
+    pub rate: Option<Rate>,
+}
+
+#[derive(Args, Debug)]
+pub struct Rebuild {
+    #[command(flatten)]
+    pub target: Target,
+    #[command(flatten)]
+    pub pace: Pace,
+}
+
+#[derive(Args, Debug)]
+pub struct Scrub {
+    #[command(flatten)]
+    pub target: Target,
+    /// Write what is wrong anew; names the guilty member where the code can tell
+    #[arg(long)]
+    pub repair: bool,
+    /// Return when it has begun
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Stop the scrub that runs
+    #[arg(long, conflicts_with_all = ["repair", "no_wait", "offline"])]
+    pub cancel: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Stop {
+    /// The array's name
+    pub name: String,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "A run is a function of its seed: the same seed gives the same run on every machine."
+)]
+pub struct Sim {
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// How many seeds to run
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub count: u64,
+    /// Replay the events that `serve --record` wrote
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "count"])]
+    pub replay: Option<PathBuf>,
+    /// Print every fact
+    #[arg(long)]
+    pub verbose: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Demo {
+    /// Size of each of the six images
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "192M")]
+    pub member_size: u64,
+    /// How fast the rebuild may go, so that there is something to see
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "32M")]
+    pub rebuild_rate: u64,
+    /// Seed of the load
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write the report here
+    #[arg(long, value_name = "FILE", default_value = "restripe-demo.html")]
+    pub report: PathBuf,
+    /// Keep the images and say where they are
+    #[arg(long)]
+    pub keep: bool,
+}

@@ -1,0 +1,245 @@
+//! The configuration file: arrays and how they are served, in TOML, in the words of the command line.
+//!
+//! ```toml
+//! [[array]]
+//! name = "tank"
+//! level = "raid5"
+//! chunk = "64K"
+//! spares = 1
+//! members = ["a.img", "b.img", "c.img", "d.img"]   # relative to this file
+//!
+//! [serve]
+//! unix = "tank.nbd"
+//! ```
+
+use crate::command::{InitName, LevelName, RotationName, WriteHoleName};
+use crate::failure::{Failure, Outcome};
+use crate::units::{Rate, parse_rate, parse_size, parse_time};
+use clap::ValueEnum;
+use restripe_io::member::MemberSource;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[derive(Deserialize, Debug, Default, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Config {
+    #[serde(default, rename = "array")]
+    pub arrays: Vec<ArrayConfig>,
+    #[serde(default)]
+    pub serve: ServeConfig,
+}
+
+#[derive(Deserialize, Debug, Default, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ArrayConfig {
+    pub name: String,
+    pub members: Vec<String>,
+    #[serde(default, deserialize_with = "choice")]
+    pub level: Option<LevelName>,
+    #[serde(default, deserialize_with = "size")]
+    pub chunk: Option<u64>,
+    #[serde(default, deserialize_with = "choice")]
+    pub rotation: Option<RotationName>,
+    pub copies: Option<u8>,
+    pub spares: Option<usize>,
+    #[serde(default, deserialize_with = "choice")]
+    pub init: Option<InitName>,
+    #[serde(default, deserialize_with = "choice")]
+    pub write_hole: Option<WriteHoleName>,
+    #[serde(default, deserialize_with = "size")]
+    pub size_per_member: Option<u64>,
+    #[serde(default, deserialize_with = "size")]
+    pub data_offset: Option<u64>,
+    #[serde(default, deserialize_with = "size")]
+    pub image_size: Option<u64>,
+}
+
+#[derive(Deserialize, Debug, Default, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ServeConfig {
+    pub unix: Option<PathBuf>,
+    pub tcp: Option<String>,
+    #[serde(default, deserialize_with = "size")]
+    pub memory: Option<u64>,
+    #[serde(default, deserialize_with = "time")]
+    pub io_timeout: Option<Duration>,
+    #[serde(default, deserialize_with = "rate")]
+    pub rate: Option<Rate>,
+}
+
+impl Config {
+    /// Reads a file. Its relative paths become relative to its folder.
+    pub fn read(path: &Path) -> Outcome<Config> {
+        let text = fs::read_to_string(path).map_err(|error| {
+            Failure::new(format!("the configuration cannot be read: {error}")).at(path.display())
+        })?;
+        let mut config = Config::parse(&text).map_err(|failure| failure.at(path.display()))?;
+        config.place_in(path.parent().unwrap_or(Path::new("")));
+        Ok(config)
+    }
+
+    fn parse(text: &str) -> Outcome<Config> {
+        let config: Config = toml::from_str(text).map_err(|error| {
+            Failure::new(format!(
+                "the configuration is wrong: {}",
+                error.to_string().trim_end()
+            ))
+        })?;
+        if config.arrays.is_empty() {
+            return Err(Failure::new("the configuration names no array")
+                .hint("it needs an [[array]] with members"));
+        }
+        Ok(config)
+    }
+
+    fn place_in(&mut self, folder: &Path) {
+        for member in self.arrays.iter_mut().flat_map(|array| &mut array.members) {
+            if let Ok(MemberSource::Path(path)) = MemberSource::parse(member) {
+                *member = folder.join(path).to_string_lossy().into_owned();
+            }
+        }
+        if let Some(unix) = &mut self.serve.unix {
+            *unix = folder.join(&unix);
+        }
+    }
+
+    /// The array of this name, or the only one.
+    pub fn array(&mut self, name: Option<&str>) -> Outcome<ArrayConfig> {
+        let position = match name {
+            Some(name) => self.arrays.iter().position(|array| array.name == name),
+            None if self.arrays.len() == 1 => Some(0),
+            None => {
+                return Err(Failure::usage("the configuration has several arrays")
+                    .hint("name the one you mean"));
+            }
+        };
+        let position = position.ok_or_else(|| {
+            let names: Vec<&str> = self
+                .arrays
+                .iter()
+                .map(|array| array.name.as_str())
+                .collect();
+            Failure::usage("the configuration has no such array")
+                .hint(format!("it has {}", names.join(", ")))
+        })?;
+        Ok(self.arrays.swap_remove(position))
+    }
+}
+
+/// The members given on the command line, or those of the file.
+pub fn members_from(members: Vec<String>, config: Option<&Path>) -> Outcome<Vec<String>> {
+    match config {
+        None => Ok(members),
+        Some(path) => Ok(Config::read(path)?
+            .arrays
+            .into_iter()
+            .flat_map(|array| array.members)
+            .collect()),
+    }
+}
+
+fn text<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse(&text).map(Some).map_err(D::Error::custom)
+}
+
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    text(deserializer, parse_size)
+}
+
+fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    text(deserializer, parse_time)
+}
+
+fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rate>, D::Error> {
+    text(deserializer, parse_rate)
+}
+
+fn choice<'de, D: Deserializer<'de>, T: ValueEnum>(deserializer: D) -> Result<Option<T>, D::Error> {
+    text(deserializer, |text| {
+        let names = || {
+            let values = T::value_variants()
+                .iter()
+                .filter_map(|value| value.to_possible_value());
+            values
+                .map(|value| value.get_name().to_string())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        T::from_str(text, false).map_err(|_| format!("{text:?} is not one of {}", names()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = r#"
+        [[array]]
+        name = "tank"
+        level = "raid5"
+        chunk = "64K"
+        spares = 1
+        write-hole = "bitmap"
+        members = ["a.img", "/dev/sdb", "nbd://host/x"]
+
+        [serve]
+        unix = "tank.nbd"
+        io-timeout = "30s"
+        rate = "10M..200M"
+    "#;
+
+    #[test]
+    fn a_file_reads_as_the_command_line_does() {
+        let mut config = Config::parse(WHOLE).expect("it is right");
+        config.place_in(Path::new("/etc/restripe"));
+        assert_eq!(
+            config.serve.unix.as_deref(),
+            Some(Path::new("/etc/restripe/tank.nbd"))
+        );
+        assert_eq!(
+            config.serve.rate,
+            Some(Rate {
+                min: 10 << 20,
+                max: 200 << 20
+            })
+        );
+        let array = config.array(Some("tank")).expect("it is there");
+        assert_eq!(
+            (array.level, array.chunk),
+            (Some(LevelName::Raid5), Some(65536))
+        );
+        assert_eq!(array.write_hole, Some(WriteHoleName::Bitmap));
+        assert_eq!(
+            array.members,
+            ["/etc/restripe/a.img", "/dev/sdb", "nbd://host/x"]
+        );
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let wrong = |text: &str| Config::parse(text).expect_err("it is wrong").to_string();
+        assert!(wrong("").contains("names no array"));
+        assert!(wrong("[[array]]\nname='a'\nmembers=[]\nlevle='raid5'").contains("levle"));
+        let text = wrong("[[array]]\nname='a'\nmembers=[]\nlevel='raid7'");
+        assert!(text.contains("raid0") && text.contains("raid10"), "{text}");
+        assert!(wrong("[[array]]\nname='a'\nmembers=[]\nchunk='64Q'").contains("not a size"));
+    }
+
+    #[test]
+    fn an_array_is_chosen_by_name() {
+        let two = "[[array]]\nname='a'\nmembers=['x']\n[[array]]\nname='b'\nmembers=['y']";
+        let config = || Config::parse(two).expect("it is right");
+        assert_eq!(
+            config().array(Some("b")).expect("it is there").members,
+            ["y"]
+        );
+        assert!(config().array(None).is_err() && config().array(Some("c")).is_err());
+    }
+}

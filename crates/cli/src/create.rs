@@ -1,0 +1,342 @@
+//! `create`: makes an array on empty members.
+//!
+//! Everything is checked before anything is touched: the options, every member, what it carries. Then the engine's own
+//! plan of writes is carried out, with a flush at each of its boundaries.
+
+use crate::command::{Create, InitName, LevelName, RotationName, WriteHoleName};
+use crate::config::{ArrayConfig, Config};
+use crate::failure::{Failure, Outcome};
+use crate::member::{content, io_failure, open, random_uuid};
+use crate::terminal::{Lost, confirm};
+use crate::units::Size;
+use restripe_array::layout::{Level, Rotation};
+use restripe_array::meta::create::Note;
+use restripe_array::meta::{Content, CreateError, CreateOptions, Creation, Init, WriteHole};
+use restripe_array::{SECTOR_BYTES, Uuid};
+use restripe_io::control::is_name;
+use restripe_io::member::MemberSource;
+use restripe_io::plain::Plain;
+use serde_json::json;
+use std::fs::{self, OpenOptions};
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const CHUNK_BYTES: u64 = 64 << 10;
+
+pub fn run(verb: Create) -> Outcome {
+    let (force, yes, json) = (verb.force, verb.yes, verb.json);
+    let wanted = wanted(verb)?;
+    check(&wanted)?;
+    let images = Images::make(&wanted)?;
+    let members = wanted
+        .members
+        .iter()
+        .map(|name| open(name, false))
+        .collect::<Outcome<Vec<_>>>()?;
+    let losses = losses(&members)?;
+    let options = options(&wanted, &members)?;
+    let creation = restripe_array::meta::create(&options)
+        .map_err(|error| create_failure(&error, &wanted.members))?;
+    if !losses.is_empty() {
+        permit(&losses, force, yes)?;
+    }
+    carry_out(&creation, &members)?;
+    images.keep();
+    report(&wanted, &creation, json);
+    Ok(())
+}
+
+/// What the command line and the file together ask for; the command line has the last word.
+fn wanted(verb: Create) -> Outcome<ArrayConfig> {
+    let file = match &verb.config {
+        None => ArrayConfig::default(),
+        Some(path) => Config::read(path)?.array(verb.name.as_deref())?,
+    };
+    let members = if verb.members.is_empty() {
+        file.members
+    } else {
+        verb.members
+    };
+    Ok(ArrayConfig {
+        name: verb.name.unwrap_or(file.name),
+        members,
+        level: verb.level.or(file.level),
+        chunk: verb.chunk.or(file.chunk),
+        rotation: verb.rotation.or(file.rotation),
+        copies: verb.copies.or(file.copies),
+        spares: verb.spares.or(file.spares),
+        init: verb.init.or(file.init),
+        write_hole: verb.write_hole.or(file.write_hole),
+        size_per_member: verb.size_per_member.or(file.size_per_member),
+        data_offset: verb.data_offset.or(file.data_offset),
+        image_size: verb.image_size.or(file.image_size),
+    })
+}
+
+fn check(wanted: &ArrayConfig) -> Outcome {
+    if !is_name(&wanted.name) {
+        let what = match wanted.name.as_str() {
+            "" => "the array needs a name".to_string(),
+            name => format!("{name:?} is not a name for an array"),
+        };
+        let hint = "up to 32 letters, digits, `-`, `_` and `.`, the first a letter or digit";
+        return Err(Failure::usage(what).hint(hint));
+    }
+    if wanted.level.is_none() {
+        return Err(Failure::usage("the array needs a level").hint("--level raid5, for example"));
+    }
+    if wanted.members.is_empty() {
+        return Err(
+            Failure::usage("the array needs members").hint("name files, block devices or NBD URIs")
+        );
+    }
+    for (nth, name) in wanted.members.iter().enumerate() {
+        if wanted.members[..nth].contains(name) {
+            return Err(Failure::usage("a member is named twice").at(name));
+        }
+    }
+    Ok(())
+}
+
+// ---------------------------------------------------------------------------------------------------------- images
+
+/// Image files made for this array; they go again if it is not made.
+struct Images {
+    made: Vec<PathBuf>,
+}
+
+impl Images {
+    fn make(wanted: &ArrayConfig) -> Outcome<Images> {
+        let mut images = Images { made: Vec::new() };
+        let Some(size) = wanted.image_size else {
+            return Ok(images);
+        };
+        for name in &wanted.members {
+            if let Ok(MemberSource::Path(path)) = MemberSource::parse(name)
+                && !path.exists()
+            {
+                let failed =
+                    |error| Failure::new(format!("the image cannot be made: {error}")).at(name);
+                let file = OpenOptions::new()
+                    .write(true)
+                    .create_new(true)
+                    .open(&path)
+                    .map_err(failed)?;
+                images.made.push(path);
+                file.set_len(size).map_err(failed)?;
+            }
+        }
+        Ok(images)
+    }
+
+    fn keep(mut self) {
+        self.made.clear();
+    }
+}
+
+impl Drop for Images {
+    fn drop(&mut self) {
+        for path in &self.made {
+            // It was made a moment ago and holds nothing.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------- losses
+
+fn losses(members: &[Plain]) -> Outcome<Vec<Lost>> {
+    let mut losses = Vec::new();
+    for member in members {
+        if let Some(what) = content(member)? {
+            losses.push(Lost {
+                at: member.name().into(),
+                what,
+            });
+        }
+    }
+    Ok(losses)
+}
+
+fn permit(losses: &[Lost], force: bool, yes: bool) -> Outcome {
+    if !force {
+        let first = &losses[0];
+        let more = losses.len() - 1;
+        let at = if more == 0 {
+            first.at.clone()
+        } else {
+            format!("{} and {more} more", first.at)
+        };
+        let hint = "name an empty one, or say --force to overwrite it";
+        return Err(
+            Failure::new(format!("this member already carries {}", first.what))
+                .at(at)
+                .hint(hint),
+        );
+    }
+    confirm("These members will be overwritten:", losses, yes)
+}
+
+// -------------------------------------------------------------------------------------------------------- the plan
+
+fn options(wanted: &ArrayConfig, members: &[Plain]) -> Outcome<CreateOptions> {
+    let level = level(wanted)?;
+    let chunk_sectors = chunk_sectors(wanted)?;
+    let mut options = CreateOptions::new(&wanted.name, random_uuid()?, level, chunk_sectors);
+    options.created = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs());
+    options.members = members.iter().map(Plain::info).collect();
+    options.uuids = members
+        .iter()
+        .map(|_| random_uuid())
+        .collect::<Outcome<Vec<Uuid>>>()?;
+    options.spares = wanted.spares.unwrap_or(0);
+    options.size_per_member = sectors(wanted.size_per_member, "--size-per-member")?;
+    options.data_offset = sectors(wanted.data_offset, "--data-offset")?;
+    if let Some(init) = wanted.init {
+        options.init = match init {
+            InitName::Written => Init::Written,
+            InitName::Sync => Init::Sync,
+            InitName::Zero => Init::Zero,
+            InitName::Trust => Init::Trust,
+        };
+    }
+    if let Some(write_hole) = wanted.write_hole {
+        options.write_hole = match write_hole {
+            WriteHoleName::Ppl => WriteHole::Ppl,
+            WriteHoleName::Bitmap => WriteHole::Bitmap,
+            WriteHoleName::None => WriteHole::None,
+        };
+    }
+    Ok(options)
+}
+
+fn level(wanted: &ArrayConfig) -> Outcome<Level> {
+    let rotation = match wanted.rotation.unwrap_or(RotationName::LeftSymmetric) {
+        RotationName::LeftSymmetric => Rotation::LeftSymmetric,
+        RotationName::LeftAsymmetric => Rotation::LeftAsymmetric,
+        RotationName::RightSymmetric => Rotation::RightSymmetric,
+        RotationName::RightAsymmetric => Rotation::RightAsymmetric,
+        RotationName::ParityFirst => Rotation::ParityFirst,
+        RotationName::ParityLast => Rotation::ParityLast,
+    };
+    let level = match wanted
+        .level
+        .ok_or_else(|| Failure::usage("the array needs a level"))?
+    {
+        LevelName::Raid0 => Level::Raid0,
+        LevelName::Raid1 => Level::Raid1,
+        LevelName::Raid4 => Level::Raid4,
+        LevelName::Raid5 => Level::Raid5(rotation),
+        LevelName::Raid6 => Level::Raid6(rotation),
+        LevelName::Raid10 => Level::Raid10 {
+            copies: wanted.copies.unwrap_or(2),
+        },
+    };
+    let rotates = matches!(level, Level::Raid5(_) | Level::Raid6(_));
+    if wanted.rotation.is_some() && !rotates {
+        return Err(Failure::usage(format!("{level} has no rotation")).hint("leave --rotation out"));
+    }
+    if wanted.copies.is_some() && !matches!(level, Level::Raid10 { .. }) {
+        return Err(
+            Failure::usage(format!("{level} takes no number of copies")).hint("leave --copies out")
+        );
+    }
+    Ok(level)
+}
+
+fn chunk_sectors(wanted: &ArrayConfig) -> Outcome<u32> {
+    let sectors =
+        sectors(Some(wanted.chunk.unwrap_or(CHUNK_BYTES)), "--chunk")?.unwrap_or_default();
+    u32::try_from(sectors).map_err(|_| Failure::usage("a chunk is at most 4M"))
+}
+
+fn sectors(bytes: Option<u64>, option: &str) -> Outcome<Option<u64>> {
+    match bytes {
+        Some(bytes) if !bytes.is_multiple_of(SECTOR_BYTES) => Err(Failure::usage(format!(
+            "{option} must be a multiple of {SECTOR_BYTES} bytes"
+        ))),
+        bytes => Ok(bytes.map(|bytes| bytes / SECTOR_BYTES)),
+    }
+}
+
+fn create_failure(error: &CreateError, members: &[String]) -> Failure {
+    let failure = Failure::new(format!("the array cannot be made so: {error}"));
+    match error {
+        CreateError::MemberTooSmall { member, needs, .. } => {
+            let at = members.get(*member).map_or("", String::as_str);
+            failure
+                .at(at)
+                .hint(format!("it needs at least {} bytes", needs * SECTOR_BYTES))
+        }
+        _ => failure,
+    }
+}
+
+fn carry_out(creation: &Creation, members: &[Plain]) -> Outcome {
+    for (number, (member, at, content)) in creation.writes.iter().enumerate() {
+        if number == creation.wipes || number == creation.seals {
+            flush_all(members)?;
+        }
+        let member = &members[*member];
+        let written = match content {
+            Content::Page(page) => member.write(*at, &page[..]),
+            Content::Zero(sectors) => member.zero(*at, *sectors),
+        };
+        written.map_err(io_failure(member, "writing"))?;
+    }
+    flush_all(members)
+}
+
+fn flush_all(members: &[Plain]) -> Outcome {
+    members
+        .iter()
+        .try_for_each(|member| member.flush().map_err(io_failure(member, "flushing")))
+}
+
+fn report(wanted: &ArrayConfig, creation: &Creation, json: bool) {
+    let superblock = &creation.superblock;
+    let size = superblock.geometry.size_bytes_or_zero();
+    if json {
+        let value = json!({
+            "name": superblock.name,
+            "uuid": superblock.array.to_string(),
+            "level": superblock.geometry.level.to_string(),
+            "size_bytes": size,
+            "chunk_bytes": u64::from(superblock.geometry.chunk_sectors) * SECTOR_BYTES,
+            "members": wanted.members,
+            "spares": wanted.spares.unwrap_or(0),
+        });
+        println!("{value}");
+        return;
+    }
+    println!(
+        "created {}: {}, {} members, chunk {}, {} usable ({})",
+        superblock.name,
+        superblock.geometry.level,
+        wanted.members.len(),
+        Size(u64::from(superblock.geometry.chunk_sectors) * SECTOR_BYTES),
+        Size(size),
+        superblock.array,
+    );
+    for Note::Unused { member, sectors } in &creation.notes {
+        let unused = Size(sectors * SECTOR_BYTES);
+        println!(
+            "note: {unused} of {} stay unused: the smallest member sets the size",
+            wanted.members[*member]
+        );
+    }
+}
+
+trait GeometrySize {
+    fn size_bytes_or_zero(&self) -> u64;
+}
+
+impl GeometrySize for restripe_array::layout::Geometry {
+    /// What users see of an array of this geometry. A geometry that was made into an array is sound.
+    fn size_bytes_or_zero(&self) -> u64 {
+        restripe_array::layout::Layout::new(*self)
+            .map_or(0, |layout| layout.size_sectors() * SECTOR_BYTES)
+    }
+}

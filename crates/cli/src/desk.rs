@@ -1,0 +1,463 @@
+//! Answers the control requests of one array: from the socket of a daemon, or from a verb that works offline.
+//!
+//! A member is named as the operator knows it: by the path under which it was opened, by its number in `status`, or by
+//! its UUID. Whatever comes back from the engine is turned into words here, in one place.
+
+use crate::failure::{Failure, Outcome};
+use crate::member::{content, open, open_failure};
+use restripe_array::meta::MetaError;
+use restripe_array::report::{MemberState, MemberStatus, Status};
+use restripe_array::{Command, CommandError, Fact, Member, Nanos, SECTOR_BYTES};
+use restripe_io::control::{Answer, FactView, Refusal, Reply, Request, StatusView};
+use restripe_io::member::{self, MemberSource, OpenOptions};
+use restripe_io::remote::{MemberName, Remote};
+use restripe_io::{metrics, plain::Plain};
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+/// Entries of the log of facts that are kept for whoever asks.
+const FACTS_KEPT: usize = 4096;
+
+/// Why a daemon might end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// SIGTERM or SIGINT.
+    Signal,
+    /// An operator stopped this array.
+    Stopped(usize),
+}
+
+pub struct Desk {
+    remote: Remote,
+    array: usize,
+    epoch: Instant,
+    open: OpenOptions,
+    facts: Arc<Mutex<Facts>>,
+    /// Told when the array has stopped.
+    ends: Sender<End>,
+}
+
+#[derive(Default)]
+struct Facts {
+    /// The sequence number of the first entry kept.
+    first: u64,
+    kept: VecDeque<FactView>,
+}
+
+impl Facts {
+    fn push(&mut self, at: Nanos, fact: &Fact) {
+        let sequence = self.first + self.kept.len() as u64;
+        self.kept.push_back(FactView::new(sequence, at, fact));
+        if self.kept.len() > FACTS_KEPT {
+            self.kept.pop_front();
+            self.first += 1;
+        }
+    }
+
+    fn since(&self, since: u64) -> Reply {
+        let facts = self
+            .kept
+            .iter()
+            .filter(|fact| fact.sequence >= since)
+            .cloned()
+            .collect();
+        Reply::Facts {
+            facts,
+            next: self.first + self.kept.len() as u64,
+        }
+    }
+}
+
+/// What the engine said, or that there is none any more.
+type Said = Result<(), Refusal>;
+
+impl Desk {
+    /// `epoch` is when the reactor began: the zero of its clock. `ends` is told when the array has stopped.
+    pub fn new(
+        remote: Remote,
+        array: usize,
+        epoch: Instant,
+        open: OpenOptions,
+        ends: Sender<End>,
+    ) -> Desk {
+        let facts = Arc::new(Mutex::new(Facts::default()));
+        if let Ok(receiver) = remote.facts(array) {
+            keep_facts(receiver, Arc::clone(&facts));
+        }
+        Desk {
+            remote,
+            array,
+            epoch,
+            open,
+            facts,
+            ends,
+        }
+    }
+
+    pub fn status(&self) -> Result<StatusView, Refusal> {
+        let (status, names) = self.look()?;
+        let now = Nanos(u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let path_of = |number: u16| {
+            names
+                .get(usize::from(number))
+                .map_or(String::new(), |member| member.name.clone())
+        };
+        Ok(StatusView::new(&status, now, path_of))
+    }
+
+    fn look(&self) -> Result<(Status, Vec<MemberName>), Refusal> {
+        let status = self
+            .remote
+            .status(self.array)
+            .map_err(ended)?
+            .ok_or_else(|| Refusal::new("no such array"))?;
+        let names = self.remote.member_names(self.array).map_err(ended)?;
+        Ok((status, names))
+    }
+
+    fn serve(&self, request: Request) -> Result<Reply, Refusal> {
+        match request {
+            Request::Status => Ok(Reply::Status(Box::new(self.status()?))),
+            Request::Metrics => Ok(Reply::Metrics {
+                text: metrics::render(&self.status()?),
+            }),
+            Request::Facts { since } => Ok(lock(&self.facts).since(since)),
+            Request::Fail { member } => self.fail(&member),
+            Request::Remove { member } => self.remove(&member),
+            Request::Add { path, force } => self.add(&path, force),
+            Request::Replace { old, path, force } => self.replace(&old, &path, force),
+            Request::Scrub { repair } => self.simple(Command::Scrub { repair }, "the scrub runs"),
+            Request::Pause => self.simple(Command::Pause(true), "paused"),
+            Request::Resume => self.simple(Command::Pause(false), "it goes on"),
+            Request::Cancel => self.simple(Command::Cancel, "the scrub is stopped"),
+            Request::Rate {
+                min_bytes,
+                max_bytes,
+            } => self.simple(
+                Command::Rate {
+                    min: min_bytes,
+                    max: max_bytes,
+                },
+                "the rates are set",
+            ),
+            Request::Stop => self.stop(),
+        }
+    }
+
+    /// Sends a command, and says what an error means in this array.
+    pub fn command(&self, command: Command) -> Said {
+        let answer = self.remote.command(self.array, command).map_err(ended)?;
+        answer.map_err(|error| {
+            let names = self.remote.member_names(self.array).unwrap_or_default();
+            refusal(&error, &names)
+        })
+    }
+
+    fn simple(&self, command: Command, note: &str) -> Result<Reply, Refusal> {
+        self.command(command)?;
+        Ok(done(note))
+    }
+
+    fn fail(&self, text: &str) -> Result<Reply, Refusal> {
+        let (member, name) = self.resolve(text)?;
+        self.command(Command::Fail(member))?;
+        Ok(done(&format!("{name} is out of service")))
+    }
+
+    fn remove(&self, text: &str) -> Result<Reply, Refusal> {
+        let (member, name) = self.resolve(text)?;
+        self.command(Command::Remove(member))?;
+        self.remote.close(self.array, member).map_err(ended)?;
+        Ok(done(&format!("{name} is forgotten and closed")))
+    }
+
+    fn add(&self, path: &str, force: bool) -> Result<Reply, Refusal> {
+        let member = self.take_in(path, force)?;
+        let (status, _) = self.look()?;
+        let note = match status
+            .members
+            .iter()
+            .find(|found| found.member == member)
+            .map(|found| found.state)
+        {
+            Some(MemberState::Spare) => "is a spare",
+            Some(MemberState::Rebuilding) => "is taken in; its rebuild runs",
+            _ => "is taken in",
+        };
+        Ok(done(&format!("{path} {note}")))
+    }
+
+    fn replace(&self, old: &str, path: &str, force: bool) -> Result<Reply, Refusal> {
+        let (old, old_name) = self.resolve(old)?;
+        let new = match self.resolve(path) {
+            Ok((spare, _)) => spare,
+            Err(_) => self.take_in(path, force)?,
+        };
+        self.command(Command::Replace { old, new })?;
+        Ok(done(&format!(
+            "{old_name} is being copied to {path}, which then takes its place"
+        )))
+    }
+
+    fn stop(&self) -> Result<Reply, Refusal> {
+        self.command(Command::Stop)?;
+        // Nobody waits for it any more if the daemon is already ending.
+        let _ = self.ends.send(End::Stopped(self.array));
+        Ok(done("stopped, everything is flushed and marked clean"))
+    }
+
+    /// Opens a device and adds it. If the engine does not want it, it is closed again.
+    fn take_in(&self, path: &str, force: bool) -> Result<Member, Refusal> {
+        self.check_content(path, force)?;
+        let device =
+            member::open(path, self.open).map_err(|error| refusal_of(open_failure(error)))?;
+        let arrived = self.remote.arrive(self.array, device).map_err(ended)?;
+        let member =
+            arrived.ok_or_else(|| Refusal::new("the array takes no more devices").at(path))?;
+        if let Err(refused) = self.command(Command::Add(member)) {
+            self.remote.close(self.array, member).map_err(ended)?;
+            return Err(if refused.at.is_empty() {
+                refused.at(path)
+            } else {
+                refused
+            });
+        }
+        Ok(member)
+    }
+
+    /// What a device carries must not be overwritten unasked; a member of this array comes home.
+    fn check_content(&self, path: &str, force: bool) -> Said {
+        if force || !matches!(MemberSource::parse(path), Ok(MemberSource::Path(_))) {
+            return Ok(());
+        }
+        let device = open(path, true).map_err(refusal_of)?;
+        let (status, _) = self.look()?;
+        if belongs_to(&device, &status).map_err(refusal_of)? {
+            return Ok(());
+        }
+        match content(&device).map_err(refusal_of)? {
+            None => Ok(()),
+            Some(what) => Err(Refusal::new(format!("this device already carries {what}"))
+                .at(path)
+                .hint("name an empty one, or say --force to overwrite it")),
+        }
+    }
+
+    /// The member that is meant, and its name.
+    fn resolve(&self, text: &str) -> Result<(Member, String), Refusal> {
+        let (status, names) = self.look()?;
+        let name_of = |member: &MemberStatus| {
+            names
+                .get(usize::from(member.member.0))
+                .map_or("", |m| m.name.as_str())
+        };
+        let found = status
+            .members
+            .iter()
+            .find(|member| is_meant(text, member, name_of(member)));
+        let listed = || {
+            status
+                .members
+                .iter()
+                .map(name_of)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        match found {
+            Some(member) => Ok((member.member, name_of(member).to_string())),
+            None => Err(Refusal::new("the array has no such member")
+                .at(text)
+                .hint(format!("its members are {}", listed()))),
+        }
+    }
+}
+
+impl Answer for Desk {
+    fn answer(&self, request: Request) -> Reply {
+        self.serve(request).unwrap_or_else(Reply::Refused)
+    }
+}
+
+fn keep_facts(receiver: Receiver<(Nanos, Fact)>, facts: Arc<Mutex<Facts>>) {
+    let keep = move || {
+        receiver
+            .iter()
+            .for_each(|(at, fact)| lock(&facts).push(at, &fact))
+    };
+    // Without the thread the log stays empty; nothing else depends on it.
+    drop(thread::Builder::new().name("facts".into()).spawn(keep));
+}
+
+/// A list of facts is whole after each push, also if its thread died.
+fn lock(facts: &Mutex<Facts>) -> MutexGuard<'_, Facts> {
+    facts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn done(note: &str) -> Reply {
+    Reply::Done { note: note.into() }
+}
+
+fn ended(error: restripe_io::remote::Ended) -> Refusal {
+    Refusal::new(error.to_string())
+}
+
+fn refusal_of(failure: Failure) -> Refusal {
+    let (what, at, hint) = failure.into_parts();
+    Refusal { what, at, hint }
+}
+
+fn is_meant(text: &str, member: &MemberStatus, name: &str) -> bool {
+    let by_number = text
+        .parse::<u16>()
+        .is_ok_and(|number| number == member.member.0);
+    let by_uuid = text.eq_ignore_ascii_case(&member.uuid.to_string());
+    by_number || by_uuid || (!name.is_empty() && (text == name || same_file(text, name)))
+}
+
+fn same_file(one: &str, other: &str) -> bool {
+    match (
+        Path::new(one).canonicalize(),
+        Path::new(other).canonicalize(),
+    ) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
+}
+
+fn belongs_to(device: &Plain, status: &Status) -> Outcome<bool> {
+    let copies = crate::member::Copies::read(device)?;
+    let ours = |superblock: &restripe_array::meta::Superblock| superblock.array == status.uuid;
+    Ok(copies
+        .found
+        .iter()
+        .any(|(_, copy): &(u64, Result<_, MetaError>)| copy.as_ref().is_ok_and(ours)))
+}
+
+/// An engine's refusal in words, with the members' names.
+pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
+    let name = |member: &Member| {
+        let found = names
+            .get(usize::from(member.0))
+            .map(|found| found.name.clone());
+        found.unwrap_or_else(|| format!("member {}", member.0))
+    };
+    match error {
+        CommandError::NoArray => Refusal::new("these members hold no array that can be read")
+            .hint("`restripe examine` shows what they hold"),
+        CommandError::Clone(one, other) => Refusal::new("two members claim one place: one is a copy of the other")
+            .at(format!("{} and {}", name(one), name(other)))
+            .hint("leave the copy out, or wipe it"),
+        CommandError::Split(one, other) => Refusal::new("two halves of this array were started apart and differ since")
+            .at(format!("{} and {}", name(one), name(other)))
+            .hint("name only the members of the side to keep, with --from-minority if they are few; add the others later"),
+        CommandError::Foreign(member) => {
+            Refusal::new("this member belongs to another array").at(name(member)).hint("leave it out")
+        }
+        CommandError::Minority { present, current } => {
+            Refusal::new(format!("only {present} of the {current} current members are here"))
+                .hint("bring the others, or say --from-minority if they are gone for good")
+        }
+        CommandError::TooFew { missing } => {
+            let slots: Vec<String> = missing.iter().map(u16::to_string).collect();
+            Refusal::new(format!("too many members are missing: nothing current stands in slots {}", slots.join(", ")))
+                .hint("bring one of them")
+        }
+        CommandError::WouldLose { sectors } => {
+            Refusal::new(format!("a start would lose {} bytes", u128::from(*sectors) * u128::from(SECTOR_BYTES)))
+                .hint("bring the missing members, or say --accept-loss to start without those bytes")
+        }
+        CommandError::Indispensable(member) => Refusal::new("without this member data would be lost").at(name(member)),
+        CommandError::NoSuchMember(member) => Refusal::new("the array has no such member").at(name(member)),
+        CommandError::TooSmall { has, needs } => {
+            Refusal::new(format!("the device has {} bytes", has * SECTOR_BYTES))
+                .hint(format!("it needs {} bytes or more", needs * SECTOR_BYTES))
+        }
+        CommandError::LogicalBlock { member, array } => Refusal::new(format!(
+            "the device has logical blocks of {member} bytes, the array of {array}"
+        )),
+        CommandError::Busy(why) => Refusal::new(format!("not now: {why}")),
+        CommandError::Metadata => Refusal::new("the metadata could not be written to enough members"),
+    }
+}
+
+/// A task's name, as the schema has it.
+pub fn is_scrub(kind: &str) -> bool {
+    kind == "check" || kind == "repair"
+}
+
+/// The kinds of tasks that bring redundancy back.
+pub fn is_rebuild(kind: &str) -> bool {
+    matches!(kind, "rebuild" | "replace" | "resync")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use restripe_array::Uuid;
+
+    #[test]
+    fn a_member_is_meant_by_path_number_or_uuid() {
+        let uuid = Uuid([0xab; 16]);
+        let member = MemberStatus {
+            member: Member(3),
+            uuid,
+            slot: None,
+            state: MemberState::Active,
+            read_errors: 0,
+        };
+        for text in ["3", "d.img", "ABABABAB-ABAB-ABAB-ABAB-ABABABABABAB"] {
+            assert!(is_meant(text, &member, "d.img"), "{text}");
+        }
+        for text in ["4", "e.img", "", "abab"] {
+            assert!(!is_meant(text, &member, "d.img"), "{text}");
+        }
+    }
+
+    #[test]
+    fn refusals_name_members_as_the_operator_does() {
+        let names = ["a.img", "b.img"].map(|name| MemberName {
+            name: name.into(),
+            open: true,
+        });
+        let told = refusal(&CommandError::Clone(Member(0), Member(1)), &names);
+        assert_eq!(told.at, "a.img and b.img");
+        assert_eq!(
+            refusal(&CommandError::Foreign(Member(9)), &names).at,
+            "member 9"
+        );
+        assert!(
+            refusal(
+                &CommandError::Minority {
+                    present: 1,
+                    current: 3
+                },
+                &names
+            )
+            .hint
+            .contains("--from-minority")
+        );
+    }
+
+    #[test]
+    fn the_log_of_facts_keeps_the_newest() {
+        let mut facts = Facts::default();
+        for _ in 0..FACTS_KEPT + 10 {
+            facts.push(Nanos(1), &Fact::Stopped);
+        }
+        let Reply::Facts { facts: told, next } = facts.since(0) else {
+            panic!("facts")
+        };
+        assert_eq!(
+            (told.len(), told[0].sequence, next),
+            (FACTS_KEPT, 10, FACTS_KEPT as u64 + 10)
+        );
+        let Reply::Facts { facts: told, .. } = facts.since(next) else {
+            panic!("facts")
+        };
+        assert!(told.is_empty());
+    }
+}

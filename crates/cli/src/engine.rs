@@ -1,0 +1,242 @@
+//! Engines in this process: opens members, starts a reactor with one array or several, and ends it properly.
+
+use crate::desk::{Desk, End};
+use crate::failure::{Failure, Outcome};
+use crate::member::{Copies, open_failure};
+use crate::units::Rate;
+use restripe_array::{Command, Limits, Nanos, StartMode, Uuid};
+use restripe_io::BackendChoice;
+use restripe_io::member::{self, MemberSource, OpenFailure, OpenMember, OpenOptions};
+use restripe_io::plain::Plain;
+use restripe_io::remote::Remote;
+use restripe_io::shell::{self, ArraySpec, Shell, ShellOptions};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+/// Memory for requests, unless told otherwise.
+pub const MEMORY_BYTES: u64 = 256 << 20;
+pub const IO_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How engines are started.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub start: StartMode,
+    pub backend: BackendChoice,
+    pub memory: u64,
+    pub io_timeout: Duration,
+    pub direct: bool,
+    pub rate: Option<Rate>,
+    pub record: Option<PathBuf>,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup {
+            start: StartMode::default(),
+            backend: BackendChoice::Automatic,
+            memory: MEMORY_BYTES,
+            io_timeout: IO_TIMEOUT,
+            direct: true,
+            rate: None,
+            record: None,
+        }
+    }
+}
+
+impl Setup {
+    fn open_options(&self) -> OpenOptions {
+        OpenOptions {
+            direct: self.direct,
+            read_only: self.start.read_only,
+            ..OpenOptions::default()
+        }
+    }
+}
+
+/// A reactor at work, with a desk for each array.
+pub struct Running {
+    reactor: shell::Running,
+    desks: Vec<Arc<Desk>>,
+    ends: Receiver<End>,
+    ends_sender: Sender<End>,
+}
+
+impl Running {
+    /// One array, for the length of a verb.
+    pub fn for_verb(members: &[String]) -> Outcome<Running> {
+        Running::start(vec![members.to_vec()], &Setup::default())
+    }
+
+    /// Starts every group of members as an array of its own. All serve, or none.
+    pub fn start(groups: Vec<Vec<String>>, setup: &Setup) -> Outcome<Running> {
+        let arrays = groups.len();
+        let mut specs = Vec::new();
+        for members in &groups {
+            specs.push(spec(members, setup)?);
+        }
+        let epoch = Instant::now();
+        let options = ShellOptions {
+            backend: setup.backend,
+            memory: setup.memory,
+        };
+        let host_all = move |shell: &mut Shell| {
+            specs
+                .into_iter()
+                .try_for_each(|spec| shell.host(spec).map(|_| ()))
+        };
+        let reactor = Shell::spawn(options, host_all).map_err(reactor_failure)?;
+        let (ends_sender, ends) = mpsc::channel();
+        let desk = |array| {
+            let (remote, open) = (reactor.remote.clone(), setup.open_options());
+            Arc::new(Desk::new(remote, array, epoch, open, ends_sender.clone()))
+        };
+        let desks: Vec<Arc<Desk>> = (0..arrays).map(desk).collect();
+        let running = Running {
+            reactor,
+            desks,
+            ends,
+            ends_sender,
+        };
+        match running.start_all(setup) {
+            Ok(()) => Ok(running),
+            Err(failure) => {
+                // The reason for the end is the failure to start; how the end went matters less.
+                let _ = running.stop();
+                Err(failure)
+            }
+        }
+    }
+
+    fn start_all(&self, setup: &Setup) -> Outcome {
+        for desk in &self.desks {
+            desk.command(Command::Start(setup.start))?;
+            if let Some(rate) = setup.rate {
+                desk.command(Command::Rate {
+                    min: rate.min,
+                    max: rate.max,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The desk of the first array.
+    pub fn desk(&self) -> &Desk {
+        &self.desks[0]
+    }
+
+    pub fn desks(&self) -> &[Arc<Desk>] {
+        &self.desks
+    }
+
+    pub fn remote(&self) -> &Remote {
+        &self.reactor.remote
+    }
+
+    /// For whoever else may end this.
+    pub fn ends_sender(&self) -> Sender<End> {
+        self.ends_sender.clone()
+    }
+
+    /// The next reason to end; `None` if there was none in this time.
+    pub fn next_end(&self, within: Duration) -> Option<End> {
+        self.ends.recv_timeout(within).ok()
+    }
+
+    /// Drains, flushes, marks clean, and waits for the end.
+    pub fn stop(self) -> Outcome {
+        // It may have ended by itself, which joining tells.
+        let _ = self.reactor.remote.shutdown();
+        self.reactor.join().map_err(reactor_failure)
+    }
+}
+
+fn reactor_failure(error: io::Error) -> Failure {
+    Failure::new(format!("the reactor: {error}"))
+}
+
+fn spec(members: &[String], setup: &Setup) -> Outcome<ArraySpec> {
+    let io_timeout = Nanos(u64::try_from(setup.io_timeout.as_nanos()).unwrap_or(u64::MAX));
+    let members = open_all(members, setup.open_options())?;
+    Ok(ArraySpec {
+        members,
+        limits: Limits::default(),
+        io_timeout,
+        record: setup.record.clone(),
+    })
+}
+
+/// Opens what can be opened. A member that is not there is what redundancy is for; one in use by somebody else is a
+/// mistake.
+fn open_all(names: &[String], options: OpenOptions) -> Outcome<Vec<OpenMember>> {
+    let mut members = Vec::new();
+    let mut missing = None;
+    for name in names {
+        match member::open(name, options) {
+            Ok(member) => members.push(member),
+            Err(error) if is_missing(&error.why) => {
+                eprintln!("warning: {error}; going on without it");
+                missing = Some(error);
+            }
+            Err(error) => return Err(open_failure(error)),
+        }
+    }
+    match missing {
+        Some(error) if members.is_empty() => Err(open_failure(error)),
+        _ => Ok(members),
+    }
+}
+
+fn is_missing(why: &OpenFailure) -> bool {
+    matches!(why, OpenFailure::Io(error) if error.kind() != io::ErrorKind::PermissionDenied)
+        || matches!(why, OpenFailure::Remote(_))
+}
+
+/// Sorts members by the array they belong to, in the order of the first of each.
+///
+/// Only files and devices are looked at: remote members and memory are taken for members of the one array that there
+/// is, or refused.
+pub fn by_array(names: Vec<String>) -> Outcome<Vec<Vec<String>>> {
+    let mut groups: Vec<Vec<String>> = Vec::new();
+    let mut places: BTreeMap<Uuid, usize> = BTreeMap::new();
+    let mut rest = Vec::new();
+    for name in names {
+        match array_of(&name)? {
+            None => rest.push(name),
+            Some(array) => {
+                let place = *places.entry(array).or_insert_with(|| {
+                    groups.push(Vec::new());
+                    groups.len() - 1
+                });
+                groups[place].push(name);
+            }
+        }
+    }
+    match (groups.len(), rest.len()) {
+        (_, 0) => Ok(groups),
+        (0 | 1, _) => Ok(vec![groups.into_iter().flatten().chain(rest).collect()]),
+        (..) => Err(
+            Failure::new("it cannot be told which array this member belongs to")
+                .at(rest.join(", "))
+                .hint("serve each array by itself, or name their members in a configuration"),
+        ),
+    }
+}
+
+fn array_of(name: &str) -> Outcome<Option<Uuid>> {
+    if !matches!(MemberSource::parse(name), Ok(MemberSource::Path(_))) {
+        return Ok(None);
+    }
+    match Plain::open(name, true) {
+        // A member that cannot be read is told about when the array is opened.
+        Err(error) if is_missing(&error.why) => Ok(None),
+        Err(error) => Err(open_failure(error)),
+        Ok(member) => Ok(Copies::read(&member)?
+            .newest()
+            .map(|superblock| superblock.array)),
+    }
+}

@@ -1,0 +1,224 @@
+//! `examine`: what is written on members, read without touching them.
+
+use crate::command::Examine;
+use crate::config::members_from;
+use crate::failure::{Failure, Outcome};
+use crate::member::{Copies, content, open};
+use crate::units::Size;
+use restripe_array::SECTOR_BYTES;
+use restripe_array::meta::{MemberEntry, MemberRole, MetaError, RegionKind, Superblock};
+use restripe_io::plain::Plain;
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+pub fn run(verb: Examine) -> Outcome {
+    let names = members_from(verb.members, verb.config.as_deref())?;
+    let mut failed = None;
+    let mut values = Vec::new();
+    for name in &names {
+        match look(name) {
+            Ok(found) if verb.json => values.push(value(name, &found)),
+            Ok(found) => print!("{}", text(name, &found)),
+            Err(failure) => {
+                eprintln!("{failure}");
+                failed = Some(name);
+            }
+        }
+    }
+    if verb.json {
+        println!("{}", Value::Array(values));
+    }
+    match failed {
+        None => Ok(()),
+        Some(name) => Err(Failure::new("not every member could be examined").at(name)),
+    }
+}
+
+struct Found {
+    bytes: u64,
+    copies: Copies,
+    /// What else is there, where there is no array.
+    other: Option<String>,
+}
+
+fn look(name: &str) -> Outcome<Found> {
+    let member: Plain = open(name, true)?;
+    let copies = Copies::read(&member)?;
+    let other = if copies.newest().is_some() {
+        None
+    } else {
+        content(&member)?
+    };
+    Ok(Found {
+        bytes: member.bytes(),
+        copies,
+        other,
+    })
+}
+
+fn text(name: &str, found: &Found) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail, here and below.
+    let _ = writeln!(out, "{name}: {}", Size(found.bytes));
+    for (at, copy) in &found.copies.found {
+        let _ = writeln!(out, "  superblock at sector {at}: {}", copy_words(copy));
+    }
+    match (found.copies.newest(), &found.other) {
+        (Some(superblock), _) => describe(&mut out, superblock),
+        (None, Some(other)) => {
+            let _ = writeln!(out, "  no array; it carries {other}");
+        }
+        (None, None) => out.push_str("  no array, and nothing else that is known\n"),
+    }
+    out
+}
+
+fn copy_words(copy: &Result<Superblock, MetaError>) -> String {
+    match copy {
+        Ok(superblock) => format!(
+            "sound, generation {}, sequence {}",
+            superblock.generation, superblock.sequence
+        ),
+        Err(error) => format!("damaged: {error}"),
+    }
+}
+
+fn describe(out: &mut String, superblock: &Superblock) {
+    let geometry = &superblock.geometry;
+    let _ = writeln!(
+        out,
+        "  array {:?}, uuid {}",
+        superblock.name, superblock.array
+    );
+    let _ = writeln!(
+        out,
+        "  {}, {} slots, chunk {}, {} of each member, logical block {}",
+        geometry.level,
+        geometry.slots,
+        Size(u64::from(geometry.chunk_sectors) * SECTOR_BYTES),
+        Size(geometry.slot_sectors * SECTOR_BYTES),
+        superblock.logical_block
+    );
+    let shut = if superblock.clean {
+        "clean"
+    } else {
+        "not shut down cleanly"
+    };
+    let _ = writeln!(
+        out,
+        "  {shut}, write hole closed by {}",
+        write_hole(superblock)
+    );
+    if let Some(data) = superblock.region(RegionKind::Data) {
+        let _ = writeln!(out, "  data from sector {}", data.start);
+    }
+    let _ = writeln!(out, "  this is member {}", superblock.member);
+    for entry in &superblock.members {
+        let _ = writeln!(
+            out,
+            "    {} {}{}",
+            entry.uuid,
+            role(entry),
+            placed(superblock, entry)
+        );
+    }
+    for task in &superblock.tasks {
+        let rows: u64 = task.done.iter().map(|(_, rows)| rows).sum();
+        let paused = if task.paused { ", paused" } else { "" };
+        let _ = writeln!(out, "  {:?} with {rows} rows done{paused}", task.kind);
+    }
+}
+
+fn write_hole(superblock: &Superblock) -> String {
+    format!("{:?}", superblock.write_hole).to_lowercase()
+}
+
+fn role(entry: &MemberEntry) -> String {
+    match entry.role {
+        MemberRole::Active => "active".into(),
+        MemberRole::Rebuilding => "rebuilding".into(),
+        MemberRole::Spare => "spare".into(),
+        MemberRole::Failed { stale_since, .. } => {
+            format!("failed, stale since generation {stale_since}")
+        }
+    }
+}
+
+fn placed(superblock: &Superblock, entry: &MemberEntry) -> String {
+    let index = superblock.index_of(entry.uuid);
+    let slot = superblock
+        .placement
+        .iter()
+        .find(|p| index.is_some() && (p.member == index || p.incoming == index));
+    slot.map_or(String::new(), |placement| {
+        format!(", slot {}", placement.slot)
+    })
+}
+
+fn value(name: &str, found: &Found) -> Value {
+    let copies: Vec<Value> = found
+        .copies
+        .found
+        .iter()
+        .map(|(at, copy)| copy_value(*at, copy))
+        .collect();
+    json!({
+        "member": name,
+        "bytes": found.bytes,
+        "superblocks": copies,
+        "array": found.copies.newest().map(array_value),
+        "carries": found.other,
+    })
+}
+
+fn copy_value(at: u64, copy: &Result<Superblock, MetaError>) -> Value {
+    match copy {
+        Ok(superblock) => {
+            json!({"sector": at, "sound": true, "generation": superblock.generation, "sequence": superblock.sequence})
+        }
+        Err(error) => json!({"sector": at, "sound": false, "why": error.to_string()}),
+    }
+}
+
+fn array_value(superblock: &Superblock) -> Value {
+    let members: Vec<Value> = superblock
+        .members
+        .iter()
+        .map(|entry| member_value(superblock, entry))
+        .collect();
+    json!({
+        "name": superblock.name,
+        "uuid": superblock.array.to_string(),
+        "member_uuid": superblock.member.to_string(),
+        "level": superblock.geometry.level.to_string(),
+        "slots": superblock.geometry.slots,
+        "chunk_bytes": u64::from(superblock.geometry.chunk_sectors) * SECTOR_BYTES,
+        "slot_bytes": superblock.geometry.slot_sectors * SECTOR_BYTES,
+        "logical_block_bytes": superblock.logical_block,
+        "generation": superblock.generation,
+        "clean": superblock.clean,
+        "write_hole": write_hole(superblock),
+        "data_sector": superblock.region(RegionKind::Data).map(|region| region.start),
+        "members": members,
+    })
+}
+
+fn member_value(superblock: &Superblock, entry: &MemberEntry) -> Value {
+    let index = superblock.index_of(entry.uuid);
+    let placement = superblock
+        .placement
+        .iter()
+        .find(|p| index.is_some() && (p.member == index || p.incoming == index));
+    let state = match entry.role {
+        MemberRole::Active => "active",
+        MemberRole::Rebuilding => "rebuilding",
+        MemberRole::Spare => "spare",
+        MemberRole::Failed { .. } => "failed",
+    };
+    json!({
+        "uuid": entry.uuid.to_string(),
+        "state": state,
+        "slot": placement.map(|placement| placement.slot),
+        "read_errors": entry.read_errors,
+    })
+}

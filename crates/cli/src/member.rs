@@ -1,0 +1,127 @@
+//! Members as the verbs see them that work without an engine: what they carry, which array they belong to.
+
+use crate::failure::{Failure, Outcome};
+use crate::signature::{HEAD_BYTES, TAIL_BYTES, found_in_head, found_in_tail};
+use restripe_array::meta::superblock::{SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_BYTES, Superblock};
+use restripe_array::meta::{MetaError, RegionKind};
+use restripe_array::{SECTOR_BYTES, Uuid};
+use restripe_io::member::{OpenError, OpenFailure};
+use restripe_io::plain::Plain;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+
+/// Opens a member, with advice if that fails.
+pub fn open(name: &str, read_only: bool) -> Outcome<Plain> {
+    Plain::open(name, read_only).map_err(open_failure)
+}
+
+pub fn open_failure(error: OpenError) -> Failure {
+    let hint = match &error.why {
+        OpenFailure::InUse => "stop the daemon that serves it, or unmount it",
+        OpenFailure::Io(error) if error.kind() == ErrorKind::NotFound => {
+            "check the path; `restripe create --image-size` makes image files"
+        }
+        OpenFailure::Io(error) if error.kind() == ErrorKind::PermissionDenied => {
+            "check who may read and write it"
+        }
+        _ => "",
+    };
+    Failure::new(error.to_string()).hint(hint)
+}
+
+pub fn io_failure(member: &Plain, doing: &str) -> impl Fn(io::Error) -> Failure {
+    let at = member.name().to_string();
+    move |error| Failure::new(format!("{doing} failed: {error}")).at(&at)
+}
+
+/// Both copies of a member's superblock, as they lie there.
+pub struct Copies {
+    /// (first sector, what is there); nothing there is not listed.
+    pub found: Vec<(u64, Result<Superblock, MetaError>)>,
+}
+
+impl Copies {
+    pub fn read(member: &Plain) -> Outcome<Copies> {
+        let mut found = Vec::new();
+        for at in std::iter::once(SUPER_A_AT).chain(SUPER_B_PLACES) {
+            if at * SECTOR_BYTES + SUPERBLOCK_BYTES as u64 > member.bytes() {
+                continue;
+            }
+            let mut bytes = vec![0; SUPERBLOCK_BYTES];
+            member
+                .read(at, &mut bytes)
+                .map_err(io_failure(member, "reading the superblock"))?;
+            match Superblock::decode(&bytes) {
+                Err(MetaError::NotFound) => {}
+                // Where copy B may lie is a short list of places; only its own table says which one is meant.
+                Ok(superblock) if at != SUPER_A_AT && !lies_at(&superblock, at) => {}
+                decoded => found.push((at, decoded)),
+            }
+        }
+        Ok(Copies { found })
+    }
+
+    /// The newest sound copy.
+    pub fn newest(&self) -> Option<&Superblock> {
+        let sound = self.found.iter().filter_map(|(_, copy)| copy.as_ref().ok());
+        sound.max_by_key(|superblock| {
+            (
+                superblock.created,
+                superblock.generation,
+                superblock.sequence,
+            )
+        })
+    }
+}
+
+fn lies_at(superblock: &Superblock, at: u64) -> bool {
+    superblock
+        .region(RegionKind::SuperB)
+        .is_some_and(|region| region.start == at)
+}
+
+/// What a member already carries, in words; `None` if nothing known.
+pub fn content(member: &Plain) -> Outcome<Option<String>> {
+    if let Some(superblock) = Copies::read(member)?.newest() {
+        return Ok(Some(format!(
+            "the array {:?} ({})",
+            superblock.name, superblock.array
+        )));
+    }
+    let failed = io_failure(member, "reading what is there");
+    let length = |most: usize| usize::try_from(member.bytes()).unwrap_or(most).min(most);
+    let mut head = vec![0; length(HEAD_BYTES)];
+    member.read(0, &mut head).map_err(&failed)?;
+    if let Some(found) = found_in_head(&head) {
+        return Ok(Some(found.into()));
+    }
+    let mut tail = vec![0; length(TAIL_BYTES)];
+    let from = member.bytes() / SECTOR_BYTES - tail.len() as u64 / SECTOR_BYTES;
+    member.read(from, &mut tail).map_err(&failed)?;
+    Ok(found_in_tail(&tail).map(String::from))
+}
+
+/// A random identifier (RFC 9562, version 4).
+pub fn random_uuid() -> Outcome<Uuid> {
+    let mut bytes = [0; 16];
+    let read = File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes));
+    read.map_err(|error| Failure::new(format!("no random numbers: {error}")).at("/dev/urandom"))?;
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    Ok(Uuid(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_are_random_and_of_version_4() {
+        let (a, b) = (
+            random_uuid().expect("random"),
+            random_uuid().expect("random"),
+        );
+        assert_ne!(a, b);
+        assert_eq!((a.0[6] >> 4, a.0[8] >> 6), (4, 2));
+    }
+}

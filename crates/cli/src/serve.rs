@@ -1,0 +1,356 @@
+//! `assemble` and `serve`: an engine, its front ends and its control socket, until it is told to end.
+
+use crate::command::{Assemble, BackendName, Serve, StartOptions};
+use crate::config::{Config, ServeConfig, members_from};
+use crate::desk::End;
+use crate::engine::{IO_TIMEOUT, MEMORY_BYTES, Running, Setup, by_array};
+use crate::failure::{Failure, Outcome};
+use crate::status;
+use restripe_array::StartMode;
+use restripe_io::BackendChoice;
+use restripe_io::control::{Answer, Server, StatusView, runtime_folder};
+use restripe_io::front::listen::{Listener, Wire};
+use restripe_io::front::nbd;
+use restripe_io::remote::ProtocolMaker;
+use restripe_io::signals::Termination;
+use std::io::{self, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often a daemon looks whether its reactor still lives and, on standard input and output, its client.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Signals within this time are one.
+const ECHO: Duration = Duration::from_secs(1);
+
+pub fn assemble(verb: Assemble) -> Outcome {
+    let members = members_from(verb.members, verb.config.as_deref())?;
+    let setup = Setup {
+        start: mode(&verb.start),
+        ..Setup::default()
+    };
+    let running = Running::start(by_array(members)?, &setup)?;
+    let views = running
+        .desks()
+        .iter()
+        .map(|desk| desk.status())
+        .collect::<Result<Vec<StatusView>, _>>();
+    running.stop()?;
+    for view in views? {
+        if verb.json {
+            println!(
+                "{}",
+                serde_json::to_string(&view).map_err(|error| Failure::new(error.to_string()))?
+            );
+        } else {
+            print!("{}", status::text(&view));
+        }
+    }
+    Ok(())
+}
+
+pub fn mode(options: &StartOptions) -> StartMode {
+    StartMode {
+        from_minority: options.from_minority,
+        accept_loss: options.accept_loss,
+        read_only: options.read_only,
+    }
+}
+
+pub fn serve(verb: Serve) -> Outcome {
+    // Before any thread is started, so that all of them hold the signals back.
+    let termination =
+        Termination::hold().map_err(|error| Failure::new(format!("signals: {error}")))?;
+    let inherited = Listener::systemd();
+    let (groups, file) = what_to_serve(&verb)?;
+    let places = Places::choose(&verb, &file, inherited)?;
+    let running = Running::start(groups, &setup(&verb, &file))?;
+    watch_signals(termination, running.ends_sender())?;
+    let served = serve_until_told(&running, places);
+    running.stop()?;
+    served
+}
+
+fn what_to_serve(verb: &Serve) -> Outcome<(Vec<Vec<String>>, ServeConfig)> {
+    match &verb.config {
+        None => Ok((by_array(verb.members.clone())?, ServeConfig::default())),
+        Some(path) => {
+            let config = Config::read(path)?;
+            Ok((
+                config
+                    .arrays
+                    .into_iter()
+                    .map(|array| array.members)
+                    .collect(),
+                config.serve,
+            ))
+        }
+    }
+}
+
+fn setup(verb: &Serve, file: &ServeConfig) -> Setup {
+    Setup {
+        start: mode(&verb.start),
+        backend: match verb.backend {
+            BackendName::Auto => BackendChoice::Automatic,
+            BackendName::Uring => BackendChoice::Ring,
+            BackendName::Threads => BackendChoice::Threads,
+        },
+        memory: verb.memory.or(file.memory).unwrap_or(MEMORY_BYTES),
+        io_timeout: verb.io_timeout.or(file.io_timeout).unwrap_or(IO_TIMEOUT),
+        direct: !verb.buffered,
+        rate: verb.rate.or(file.rate),
+        record: verb.record.clone(),
+    }
+}
+
+/// Signals become a reason to end. A second one, not just an echo of the first (a shell and its group may both send
+/// it), is an order to end at once.
+fn watch_signals(termination: Termination, ends: Sender<End>) -> Outcome {
+    let watch = move || {
+        while termination.wait().is_ok() && ends.send(End::Signal).is_ok() {
+            let first = Instant::now();
+            while termination.wait().is_ok() {
+                if first.elapsed() > ECHO {
+                    eprintln!("restripe: told twice, ending without draining");
+                    std::process::exit(1);
+                }
+            }
+        }
+    };
+    let spawned = thread::Builder::new().name("signals".into()).spawn(watch);
+    spawned
+        .map(|_| ())
+        .map_err(|error| Failure::new(format!("signals: {error}")))
+}
+
+fn serve_until_told(running: &Running, places: Places) -> Outcome {
+    let mut controls = Vec::new();
+    let mut names = Vec::new();
+    for desk in running.desks() {
+        let name = desk.status()?.name;
+        controls.push(Server::start(&name, Arc::clone(desk) as Arc<dyn Answer>)?);
+        names.push(name);
+    }
+    let stdio = places.stdio;
+    let uris = places.open(running, &names)?;
+    announce(&names, &uris, stdio);
+    wait(running, stdio)
+}
+
+fn wait(running: &Running, stdio: bool) -> Outcome {
+    let mut left = running.desks().len();
+    let mut had_client = false;
+    loop {
+        match running.next_end(LOOK_EVERY) {
+            Some(End::Signal) => return Ok(()),
+            Some(End::Stopped(_)) => left -= 1,
+            None => {
+                let ended = |_| Failure::new("the reactor has ended by itself");
+                let clients = running.remote().connections().map_err(ended)?;
+                if stdio && had_client && clients == 0 {
+                    return Ok(());
+                }
+                had_client = had_client || clients > 0 || stdio;
+            }
+        }
+        if left == 0 {
+            return Ok(());
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------- places
+
+/// Where clients may connect.
+struct Places {
+    unix: Option<PathBuf>,
+    tcp: Option<SocketAddr>,
+    stdio: bool,
+    inherited: Vec<Listener>,
+}
+
+impl Places {
+    fn choose(verb: &Serve, file: &ServeConfig, inherited: Vec<Listener>) -> Outcome<Places> {
+        let asked = verb.unix.is_some() || verb.tcp.is_some() || verb.stdio;
+        let (unix, tcp) = match asked {
+            true => (verb.unix.clone(), verb.tcp.clone()),
+            false => (file.unix.clone(), file.tcp.clone()),
+        };
+        let tcp = tcp.as_deref().map(tcp_address).transpose()?;
+        Ok(Places {
+            unix,
+            tcp,
+            stdio: verb.stdio,
+            inherited,
+        })
+    }
+
+    /// Opens them and gives the URIs by which they are reached.
+    fn open(self, running: &Running, names: &[String]) -> Outcome<Vec<String>> {
+        let maker: ProtocolMaker = Arc::new(|| Box::new(nbd::Connection::new()));
+        let remote = running.remote();
+        let ended = |_| Failure::new("the reactor has ended by itself");
+        let nowhere =
+            self.unix.is_none() && self.tcp.is_none() && !self.stdio && self.inherited.is_empty();
+        let unix = match nowhere {
+            true => Some(runtime_folder().join(format!("{}.nbd", names[0]))),
+            false => self.unix,
+        };
+        let mut uris = Vec::new();
+        if let Some(path) = &unix {
+            let listener = Listener::unix(path).map_err(|error| listen_failure(&error, path))?;
+            remote.listen(listener, Arc::clone(&maker)).map_err(ended)?;
+            uris.extend(names.iter().map(|name| unix_uri(name, path, names.len())));
+        }
+        if let Some(address) = self.tcp {
+            let listener =
+                Listener::tcp(address).map_err(|error| listen_failure(&error, address))?;
+            let address = listener.address().unwrap_or(address);
+            remote.listen(listener, Arc::clone(&maker)).map_err(ended)?;
+            uris.extend(names.iter().map(|name| tcp_uri(name, address, names.len())));
+        }
+        for listener in self.inherited {
+            remote.listen(listener, Arc::clone(&maker)).map_err(ended)?;
+        }
+        if self.stdio {
+            let wire = Wire::stdio()
+                .map_err(|error| Failure::new(format!("standard input and output: {error}")))?;
+            remote.adopt(wire, maker).map_err(ended)?;
+        }
+        Ok(uris)
+    }
+}
+
+fn listen_failure(error: &io::Error, at: impl ToText) -> Failure {
+    Failure::new(format!("cannot listen: {error}"))
+        .at(at.to_text())
+        .hint("stop who listens there, or choose another place")
+}
+
+trait ToText {
+    fn to_text(&self) -> String;
+}
+
+impl ToText for &PathBuf {
+    fn to_text(&self) -> String {
+        self.display().to_string()
+    }
+}
+
+impl ToText for SocketAddr {
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// A port, or a host and a port. A port alone is on loopback: whoever wants the world to connect says so.
+fn tcp_address(text: &str) -> Outcome<SocketAddr> {
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
+    }
+    let wrong = || {
+        Failure::usage(format!("{text:?} is not an address"))
+            .hint("a port such as 10809, or HOST:PORT")
+    };
+    let address = text
+        .to_socket_addrs()
+        .map_err(|_| wrong())?
+        .next()
+        .ok_or_else(wrong)?;
+    if !address.ip().is_loopback() {
+        eprintln!(
+            "warning: whoever reaches {address} can read and write the array; nothing is encrypted"
+        );
+    }
+    Ok(address)
+}
+
+/// One array is the default export, so its name is left out.
+fn unix_uri(name: &str, path: &Path, arrays: usize) -> String {
+    let export = if arrays == 1 { "" } else { name };
+    format!("nbd+unix:///{export}?socket={}", escaped(&absolute(path)))
+}
+
+fn tcp_uri(name: &str, address: SocketAddr, arrays: usize) -> String {
+    let export = if arrays == 1 { "" } else { name };
+    format!("nbd://{address}/{export}")
+}
+
+fn absolute(path: &Path) -> String {
+    std::path::absolute(path)
+        .unwrap_or_else(|_| path.to_path_buf())
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Percent-escapes what a URI's query would read otherwise.
+fn escaped(path: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
+    path.bytes()
+        .map(|byte| {
+            if plain(byte) {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
+        .collect()
+}
+
+/// Tells people (one line an array and place) and systemd that clients can connect.
+fn announce(names: &[String], uris: &[String], stdio: bool) {
+    let what = if uris.is_empty() {
+        names.iter().map(|name| format!("{name}: serves")).collect()
+    } else {
+        uris.to_vec()
+    };
+    for line in what {
+        if stdio {
+            eprintln!("{line}")
+        } else {
+            println!("{line}")
+        }
+    }
+    // Standard output may be closed; the daemon serves all the same.
+    let _ = io::stdout().flush();
+    if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
+        && let Ok(sender) = UnixDatagram::unbound()
+    {
+        let _ = sender.send_to(b"READY=1\n", Path::new(&socket));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_on_loopback() {
+        assert_eq!(
+            tcp_address("10809").expect("a port").to_string(),
+            "127.0.0.1:10809"
+        );
+        assert_eq!(tcp_address("127.0.0.1:0").expect("an address").port(), 0);
+        assert!(tcp_address("nonsense").is_err() && tcp_address("99999").is_err());
+    }
+
+    #[test]
+    fn uris_name_the_export_only_among_several() {
+        let path = Path::new("/run/a b/x.nbd");
+        assert_eq!(
+            unix_uri("tank", path, 1),
+            "nbd+unix:///?socket=/run/a%20b/x.nbd"
+        );
+        assert_eq!(
+            unix_uri("tank", path, 2),
+            "nbd+unix:///tank?socket=/run/a%20b/x.nbd"
+        );
+        let address = SocketAddr::from(([127, 0, 0, 1], 10809));
+        assert_eq!(tcp_uri("tank", address, 1), "nbd://127.0.0.1:10809/");
+    }
+}

@@ -1,0 +1,100 @@
+//! `sim`: the swarm by hand. A seed is a whole run: an array, its users, its faults; an oracle judges every byte.
+
+use crate::command::Sim;
+use crate::failure::{Failure, Outcome};
+use crate::terminal::Progress;
+use restripe_io::record::replay;
+use restripe_sim::swarm::{self, Options};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+pub fn run(verb: &Sim) -> Outcome {
+    match &verb.replay {
+        Some(path) => replay_record(path, verb.verbose),
+        None => run_seeds(verb),
+    }
+}
+
+/// What a number of seeds came to.
+#[derive(Default)]
+struct Sum {
+    requests: u64,
+    ios: u64,
+    failed: Vec<u64>,
+}
+
+fn run_seeds(verb: &Sim) -> Outcome {
+    let options = Options {
+        trace: verb.verbose,
+        ..Options::default()
+    };
+    let mut sum = Sum::default();
+    let mut progress = Progress::new();
+    for seed in verb.seed..verb.seed.saturating_add(verb.count) {
+        progress.show(&format!(
+            "seed {seed}, {} member operations so far",
+            sum.ios
+        ));
+        run_seed(seed, &options, &mut sum);
+    }
+    drop(progress);
+    println!(
+        "{} seeds: {} requests, {} member operations",
+        verb.count, sum.requests, sum.ios
+    );
+    match sum.failed.first() {
+        None => {
+            println!("no promise was broken");
+            Ok(())
+        }
+        Some(seed) => Err(Failure::new(format!(
+            "{} of {} seeds broke a promise",
+            sum.failed.len(),
+            verb.count
+        ))
+        .hint(format!(
+            "replay the first with: restripe sim --seed {seed} --verbose"
+        ))),
+    }
+}
+
+fn run_seed(seed: u64, options: &Options, sum: &mut Sum) {
+    // A panic of the engine is a finding like any other; its message is on standard error already.
+    let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| swarm::run(seed, options))) else {
+        sum.failed.push(seed);
+        return;
+    };
+    sum.requests += outcome.requests;
+    sum.ios += outcome.ios;
+    for violation in &outcome.violations {
+        println!("seed {seed}: {violation}");
+    }
+    if !outcome.violations.is_empty() {
+        sum.failed.push(seed);
+    }
+}
+
+fn replay_record(path: &Path, verbose: bool) -> Outcome {
+    let record = std::fs::read(path).map_err(|error| {
+        Failure::new(format!("the record cannot be read: {error}")).at(path.display())
+    })?;
+    let replayed = replay(&record, |step| {
+        if verbose {
+            println!("{:>12} ns  {:?}", step.now.0, step.event);
+            step.actions
+                .iter()
+                .for_each(|action| println!("                 {action:?}"));
+        }
+    });
+    let replayed = replayed.map_err(|error| Failure::new(error.to_string()).at(path.display()))?;
+    let cut = if replayed.cut {
+        "; the record ends within a step, as one whose daemon was killed does"
+    } else {
+        ""
+    };
+    println!(
+        "{} steps replayed, every action the same{cut}",
+        replayed.steps
+    );
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! `status`: how an array is, on one screen.
+
+use crate::command::Status;
+use crate::failure::{Failure, Outcome};
+use crate::session::Session;
+use crate::terminal::task_line;
+use crate::units::Size;
+use restripe_io::control::{ClientError, Reply, Request, StatusView, ask, running};
+use std::fmt::Write;
+
+pub fn run(verb: &Status) -> Outcome {
+    let views = match &verb.name {
+        Some(name) if verb.offline.is_empty() => vec![Session::open(name, &[])?.status()?],
+        Some(name) => vec![offline(name, &verb.offline)?],
+        None => everything()?,
+    };
+    if verb.json {
+        println!("{}", as_json(&views, verb.name.is_some())?);
+    } else if views.is_empty() {
+        println!("no array is served");
+    } else {
+        let texts: Vec<String> = views.iter().map(text).collect();
+        print!("{}", texts.join("\n"));
+    }
+    Ok(())
+}
+
+fn offline(name: &str, members: &[String]) -> Outcome<StatusView> {
+    let session = Session::open(name, members)?;
+    let view = session.status()?;
+    session.close()?;
+    Ok(view)
+}
+
+/// Every array whose daemon answers. A socket that a killed daemon left says nothing.
+fn everything() -> Outcome<Vec<StatusView>> {
+    let mut views = Vec::new();
+    for name in running() {
+        match ask(&name, &Request::Status) {
+            Ok(Reply::Status(view)) => views.push(*view),
+            Err(ClientError::NotRunning { .. }) => {}
+            Ok(_) => {
+                return Err(
+                    Failure::new("the daemon answered `status` with something else").at(name),
+                );
+            }
+            Err(error) => return Err(Failure::from(error).at(name)),
+        }
+    }
+    Ok(views)
+}
+
+/// One object for one array, a list for all.
+fn as_json(views: &[StatusView], one: bool) -> Outcome<String> {
+    let written = match views {
+        [view] if one => serde_json::to_string(view),
+        views => serde_json::to_string(views),
+    };
+    written.map_err(|error| Failure::new(error.to_string()))
+}
+
+/// The screen.
+pub fn text(view: &StatusView) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "{}: {}", view.name, state(view));
+    let _ = writeln!(out, "  {}", shape(view));
+    let _ = writeln!(out, "  uuid {}, generation {}", view.uuid, view.generation);
+    for task in &view.tasks {
+        let slot = task
+            .slot
+            .map_or(String::new(), |slot| format!(" (slot {slot})"));
+        let _ = writeln!(out, "  {}{slot}", task_line(task));
+    }
+    for lost in &view.lost {
+        let _ = writeln!(
+            out,
+            "  LOST: {} at byte {}",
+            Size(lost.bytes),
+            lost.offset_bytes
+        );
+    }
+    out.push_str("  number  slot  state       read errors  member\n");
+    for member in &view.members {
+        let slot = member.slot.map_or("-".to_string(), |slot| slot.to_string());
+        let _ = writeln!(
+            out,
+            "  {:>6}  {slot:>4}  {:<10}  {:>11}  {}",
+            member.member, member.state, member.read_errors, member.path
+        );
+    }
+    out
+}
+
+fn state(view: &StatusView) -> String {
+    let mut words = vec![view.state.clone()];
+    if view.read_only {
+        words.push("read-only".into());
+    }
+    if view.lost_bytes > 0 {
+        words.push(format!("{} lost", Size(view.lost_bytes)));
+    }
+    words.join(", ")
+}
+
+fn shape(view: &StatusView) -> String {
+    let rotation = if view.rotation.is_empty() {
+        String::new()
+    } else {
+        format!(" {}", view.rotation)
+    };
+    let chunk = Size(view.chunk_bytes);
+    format!(
+        "{}{rotation}, {} slots, chunk {chunk}, {} usable",
+        view.level,
+        view.slots,
+        Size(view.size_bytes)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use restripe_io::control::{LostView, MemberView, TaskView};
+
+    #[test]
+    fn a_status_fits_a_screen_and_says_what_is_wrong() {
+        let member = |member, slot, state: &str| MemberView {
+            member,
+            path: format!("{member}.img"),
+            uuid: String::new(),
+            slot,
+            state: state.into(),
+            read_errors: 0,
+        };
+        let task = TaskView {
+            kind: "rebuild".into(),
+            slot: Some(1),
+            rows_done: 1,
+            rows_total: 4,
+            rate_bytes: 1 << 20,
+            eta_seconds: Some(9),
+            ..TaskView::default()
+        };
+        let view = StatusView {
+            name: "tank".into(),
+            uuid: "u".into(),
+            generation: 4,
+            state: "degraded".into(),
+            level: "raid5".into(),
+            rotation: "left-symmetric".into(),
+            slots: 3,
+            chunk_bytes: 65536,
+            size_bytes: 2 << 30,
+            members: vec![
+                member(0, Some(0), "active"),
+                member(3, Some(1), "rebuilding"),
+                member(1, None, "failed"),
+            ],
+            tasks: vec![task],
+            lost_bytes: 4096,
+            lost: vec![LostView {
+                offset_bytes: 8192,
+                bytes: 4096,
+            }],
+            ..StatusView::default()
+        };
+        let expected = "\
+tank: degraded, 4K lost
+  raid5 left-symmetric, 3 slots, chunk 64K, 2G usable
+  uuid u, generation 4
+  rebuild 25.0%, 1M/s, 9s left (slot 1)
+  LOST: 4K at byte 8192
+  number  slot  state       read errors  member
+       0     0  active                0  0.img
+       3     1  rebuilding            0  3.img
+       1     -  failed                0  1.img
+";
+        assert_eq!(text(&view), expected);
+    }
+}

@@ -1,0 +1,122 @@
+//! The terminal: questions before something is lost, and one line of progress while a person waits.
+
+use crate::failure::{Failure, Outcome};
+use crate::units::{Size, seconds};
+use restripe_io::control::TaskView;
+use std::io::{self, BufRead, IsTerminal, Write};
+
+/// Something that will be gone.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Lost {
+    pub at: String,
+    pub what: String,
+}
+
+/// Says what will be lost and asks, unless that was answered beforehand.
+pub fn confirm(question: &str, losses: &[Lost], yes: bool) -> Outcome {
+    eprintln!("{question}");
+    for Lost { at, what } in losses {
+        eprintln!("  {at}: {what}");
+    }
+    if yes {
+        return Ok(());
+    }
+    if !io::stdin().is_terminal() {
+        return Err(
+            Failure::new("nobody is there to be asked").hint("say --yes if this is what you want")
+        );
+    }
+    eprint!("Type yes to go on: ");
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    match read {
+        Ok(_) if answer.trim() == "yes" => Ok(()),
+        _ => Err(Failure::new("not confirmed; nothing was changed")),
+    }
+}
+
+/// One line that is written over and over on a terminal, and now and then elsewhere.
+pub struct Progress {
+    terminal: bool,
+    shown: String,
+}
+
+impl Progress {
+    pub fn new() -> Progress {
+        Progress {
+            terminal: io::stderr().is_terminal(),
+            shown: String::new(),
+        }
+    }
+
+    pub fn show(&mut self, line: &str) {
+        if !self.terminal || line == self.shown {
+            return;
+        }
+        eprint!("\r\x1b[K{line}");
+        // What cannot be shown is not missed.
+        let _ = io::stderr().flush();
+        self.shown = line.into();
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if !self.shown.is_empty() {
+            eprintln!();
+        }
+    }
+}
+
+/// A task in one line: how far, how fast, how long still.
+pub fn task_line(task: &TaskView) -> String {
+    let mut line = format!("{} {}", task.kind, percent(task.rows_done, task.rows_total));
+    if task.paused {
+        line.push_str(", paused");
+    } else {
+        line.push_str(&format!(", {}/s", Size(task.rate_bytes)));
+        if let Some(left) = task.eta_seconds {
+            line.push_str(&format!(", {} left", seconds(left)));
+        }
+    }
+    if task.mismatches > 0 {
+        line.push_str(&format!(", {} rows differ", task.mismatches));
+    }
+    line
+}
+
+/// `41.7%`; 100 only when all is done.
+pub fn percent(done: u64, total: u64) -> String {
+    let thousandths = u128::from(done.min(total)) * 1000 / u128::from(total.max(1));
+    format!("{}.{}%", thousandths / 10, thousandths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_one_line() {
+        let mut task = TaskView {
+            kind: "rebuild".into(),
+            rows_done: 5,
+            rows_total: 12,
+            ..TaskView::default()
+        };
+        task.rate_bytes = 48 << 20;
+        task.eta_seconds = Some(75);
+        assert_eq!(task_line(&task), "rebuild 41.6%, 48M/s, 1m 15s left");
+        task.paused = true;
+        task.mismatches = 2;
+        assert_eq!(task_line(&task), "rebuild 41.6%, paused, 2 rows differ");
+    }
+
+    #[test]
+    fn a_hundred_percent_is_the_end_and_not_before() {
+        assert_eq!(percent(999_999, 1_000_000), "99.9%");
+        assert_eq!(
+            (percent(3, 3), percent(0, 0)),
+            ("100.0%".into(), "0.0%".into())
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! Sizes, times and rates as people write and read them.
+
+use std::fmt;
+use std::time::Duration;
+
+const UNITS: [(char, u32); 4] = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
+
+/// `64K`, `1.5G` is refused: a size is a whole number of a unit, so that nothing is rounded behind one's back.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let body = text
+        .strip_suffix("iB")
+        .or_else(|| text.strip_suffix('B'))
+        .unwrap_or(text);
+    let (digits, shift) = match body.chars().last().and_then(unit_shift) {
+        Some(shift) => (&body[..body.len() - 1], shift),
+        None => (body, 0),
+    };
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| format!("{text:?} is not a size such as 64K, 512M or 2G"))?;
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| format!("{text} is more than 64 bits hold"))
+}
+
+fn unit_shift(letter: char) -> Option<u32> {
+    UNITS
+        .iter()
+        .find(|(unit, _)| *unit == letter.to_ascii_uppercase())
+        .map(|(_, shift)| *shift)
+}
+
+/// `500ms`, `30s`, `5m`, `1h`: the unit is never left out.
+pub fn parse_time(text: &str) -> Result<Duration, String> {
+    let split = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let wrong = || format!("{text:?} is not a time such as 500ms, 30s, 5m or 1h");
+    let number: u64 = text[..split].parse().map_err(|_| wrong())?;
+    let milliseconds = match &text[split..] {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(wrong()),
+    };
+    let total = number
+        .checked_mul(milliseconds)
+        .ok_or_else(|| format!("{text} is too long"))?;
+    Ok(Duration::from_millis(total))
+}
+
+/// Limits of background work, bytes a second of one member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rate {
+    pub min: u64,
+    pub max: u64,
+}
+
+/// `10M..200M`, `..200M`, `10M..`.
+pub fn parse_rate(text: &str) -> Result<Rate, String> {
+    let (min, max) = text
+        .split_once("..")
+        .ok_or_else(|| format!("{text:?} is not MIN..MAX, such as 10M..200M"))?;
+    let side = |side: &str, open: u64| {
+        if side.is_empty() {
+            Ok(open)
+        } else {
+            parse_size(side)
+        }
+    };
+    let rate = Rate {
+        min: side(min, 0)?,
+        max: side(max, u64::MAX)?,
+    };
+    if rate.max == 0 || rate.min > rate.max {
+        return Err(format!(
+            "{text}: the least must not be above the most, and the most not zero"
+        ));
+    }
+    Ok(rate)
+}
+
+/// Bytes as a person reads them, exact where a whole number of a unit says it: `64K`, `1.4G`.
+#[derive(Clone, Copy)]
+pub struct Size(pub u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fitting = UNITS.iter().rev().find(|(_, shift)| self.0 >> shift > 0);
+        let Some((unit, shift)) = fitting else {
+            return write!(f, "{}", self.0);
+        };
+        let tenths = (u128::from(self.0) * 10) >> shift;
+        let whole = tenths.is_multiple_of(10);
+        if whole {
+            write!(f, "{}{unit}", tenths / 10)
+        } else {
+            write!(f, "{}.{}{unit}", tenths / 10, tenths % 10)
+        }
+    }
+}
+
+/// Seconds as a person reads them: `42s`, `3m 20s`, `2h 05m`.
+pub fn seconds(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h {:02}m", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_powers_of_1024() {
+        assert_eq!(parse_size("512"), Ok(512));
+        assert_eq!(parse_size("64K"), Ok(65536));
+        assert_eq!(parse_size("64k"), Ok(65536));
+        assert_eq!(parse_size("2GiB"), Ok(2 << 30));
+        assert_eq!(parse_size("1T"), Ok(1 << 40));
+        for wrong in ["", "K", "1.5G", "-1", "1X", "99999999999T", "1 K", "é"] {
+            assert!(parse_size(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(parse_time("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_time("2h"), Ok(Duration::from_secs(7200)));
+        for wrong in [
+            "30",
+            "s",
+            "1d",
+            "",
+            "1.5s",
+            "99999999999999999999s",
+            "9999999999999999h",
+        ] {
+            assert!(parse_time(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn rates_have_two_sides() {
+        assert_eq!(
+            parse_rate("1M..2M"),
+            Ok(Rate {
+                min: 1 << 20,
+                max: 2 << 20
+            })
+        );
+        assert_eq!(
+            parse_rate("..2M"),
+            Ok(Rate {
+                min: 0,
+                max: 2 << 20
+            })
+        );
+        assert_eq!(
+            parse_rate("1M.."),
+            Ok(Rate {
+                min: 1 << 20,
+                max: u64::MAX
+            })
+        );
+        for wrong in ["1M", "2M..1M", "..0", "a..b"] {
+            assert!(parse_rate(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_shown_short() {
+        let shown: Vec<String> = [0, 1000, 65536, 1500 << 20, u64::MAX]
+            .map(|b| Size(b).to_string())
+            .to_vec();
+        assert_eq!(shown, ["0", "1000", "64K", "1.4G", "16777215.9T"]);
+        assert_eq!([5, 200, 7500].map(seconds), ["5s", "3m 20s", "2h 05m"]);
+    }
+}
