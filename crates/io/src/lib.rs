@@ -20,6 +20,7 @@
 pub mod backend;
 mod compute;
 pub mod control;
+mod fleet;
 pub mod front;
 pub mod host;
 pub mod member;

@@ -1,25 +1,31 @@
-//! Plain blocking access to a member: for making arrays and for looking at them, when no engine runs.
+//! Plain blocking access to a member, of whatever kind: for making arrays and for looking at them, when no engine runs.
 //!
-//! The member is opened as the shell opens it, with its lock, so that nobody else uses it meanwhile. Reads and writes
-//! go through the page cache and need no alignment; a flush makes them durable.
+//! The member is opened as the shell opens it, with its lock, so that nobody else uses it meanwhile, and driven by the
+//! same code. A flush makes what was written durable.
 
-use crate::member::{self, Device, OpenError, OpenMember, OpenOptions};
-use restripe_array::{MemberInfo, SECTOR_BYTES};
-use std::fs::File;
+use crate::backend::Backend;
+use crate::backend::threads::Threads;
+use crate::fleet::Fleet;
+use crate::member::{self, OpenError, OpenFailure, OpenMember, OpenOptions};
+use crate::memory::{Handles, PoolMemory, UserMemory};
+use crate::tokens::Owner;
+use restripe_array::{
+    Buf, BufRef, Class, DeviceIo, IoError, IoOp, LARGE_BYTES, Member, MemberInfo, Pool,
+    SECTOR_BYTES, Segment, Tag,
+};
+use std::cell::RefCell;
 use std::io::{self, ErrorKind};
-use std::os::fd::{BorrowedFd, RawFd};
-use std::os::unix::fs::FileExt;
 
-/// Zeros written at once where the device cannot zero by itself.
-const ZEROS: usize = 1 << 20;
+/// The one member of a fleet of one.
+const ONLY: Member = Member(0);
+/// The buffer that everything passes through.
+const BUFFER: Buf = Buf(0);
 
 /// A member, open and locked for as long as this lives.
 pub struct Plain {
     name: String,
     info: MemberInfo,
-    file: File,
-    /// Holds the lock.
-    _member: OpenMember,
+    driver: RefCell<Driver>,
 }
 
 impl Plain {
@@ -31,23 +37,30 @@ impl Plain {
             ..OpenOptions::default()
         };
         let member = member::open(name, options)?;
-        let file = match &member.device {
-            Device::File(device) => duplicate(device.fd()),
-            _ => Err(io::Error::new(
-                ErrorKind::Unsupported,
-                "only files and block devices can be used this way",
-            )),
-        };
-        let file = file.map_err(|error| OpenError {
+        Plain::of(member).map_err(|error| OpenError {
             member: name.into(),
-            why: member::OpenFailure::Io(error),
-        })?;
-        Ok(Plain {
-            name: name.into(),
-            info: member.info,
-            file,
-            _member: member,
+            why: OpenFailure::Io(error),
         })
+    }
+
+    /// Uses a member that is open already.
+    pub fn of(member: OpenMember) -> io::Result<Plain> {
+        let (name, info) = (member.name.clone(), member.info);
+        Ok(Plain {
+            name,
+            info,
+            driver: RefCell::new(Driver::new(member)?),
+        })
+    }
+
+    /// The member, for a shell.
+    pub fn into_member(self) -> OpenMember {
+        let device = self.driver.into_inner().fleet.take_device(ONLY);
+        OpenMember {
+            name: self.name,
+            info: self.info,
+            device: device.expect("only this takes it"),
+        }
     }
 
     pub fn name(&self) -> &str {
@@ -63,39 +76,52 @@ impl Plain {
     }
 
     /// Fills the buffer from this sector on.
-    pub fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(into, at * SECTOR_BYTES)
-    }
-
-    pub fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.check_end(at * SECTOR_BYTES, bytes.len() as u64)?;
-        self.file.write_all_at(bytes, at * SECTOR_BYTES)
-    }
-
-    /// Makes a range read as zeros.
-    pub fn zero(&self, at: u64, sectors: u64) -> io::Result<()> {
-        let zeros = vec![0; ZEROS];
-        let (mut from, end) = (at * SECTOR_BYTES, (at + sectors) * SECTOR_BYTES);
-        self.check_end(from, end - from)?;
-        while from < end {
-            let bytes = (end - from).min(ZEROS as u64);
-            let part = &zeros[..usize::try_from(bytes).expect("no more than there are")];
-            self.file.write_all_at(part, from)?;
-            from += bytes;
+    pub fn read(&self, mut at: u64, into: &mut [u8]) -> io::Result<()> {
+        for part in into.chunks_mut(LARGE_BYTES as usize) {
+            let sectors = (part.len() as u64).div_ceil(SECTOR_BYTES);
+            self.check_end(at, sectors)?;
+            let mut driver = self.driver.borrow_mut();
+            driver.run(IoOp::Read, at, sectors)?;
+            part.copy_from_slice(driver.buffer().get(part.len()));
+            at += sectors;
         }
         Ok(())
     }
 
+    /// Writes whole sectors.
+    pub fn write(&self, mut at: u64, bytes: &[u8]) -> io::Result<()> {
+        assert_eq!(
+            bytes.len() as u64 % SECTOR_BYTES,
+            0,
+            "sectors are written whole"
+        );
+        for part in bytes.chunks(LARGE_BYTES as usize) {
+            let sectors = part.len() as u64 / SECTOR_BYTES;
+            self.check_end(at, sectors)?;
+            let mut driver = self.driver.borrow_mut();
+            driver.buffer().set(part);
+            driver.run(IoOp::Write, at, sectors)?;
+            at += sectors;
+        }
+        Ok(())
+    }
+
+    /// Makes a range read as zeros.
+    pub fn zero(&self, at: u64, sectors: u64) -> io::Result<()> {
+        self.check_end(at, sectors)?;
+        self.driver.borrow_mut().run(IoOp::Zero, at, sectors)
+    }
+
     /// Makes everything written so far durable.
     pub fn flush(&self) -> io::Result<()> {
-        self.file.sync_data()
+        self.driver.borrow_mut().run(IoOp::Flush, 0, 0)
     }
 
     /// An image file would grow where a device refuses: both refuse.
-    fn check_end(&self, from: u64, bytes: u64) -> io::Result<()> {
-        if from
-            .checked_add(bytes)
-            .is_some_and(|end| end <= self.bytes())
+    fn check_end(&self, at: u64, sectors: u64) -> io::Result<()> {
+        if at
+            .checked_add(sectors)
+            .is_some_and(|end| end <= self.info.sectors)
         {
             return Ok(());
         }
@@ -106,10 +132,120 @@ impl Plain {
     }
 }
 
-fn duplicate(fd: RawFd) -> io::Result<File> {
-    // SAFETY: the descriptor belongs to an open member that lives beyond this call.
-    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
-    borrowed.try_clone_to_owned().map(File::from)
+/// A fleet of one, and what it needs.
+struct Driver {
+    fleet: Fleet,
+    backend: Threads,
+    pool: PoolMemory,
+    users: UserMemory,
+}
+
+impl Driver {
+    fn new(member: OpenMember) -> io::Result<Driver> {
+        Ok(Driver {
+            fleet: Fleet::new(0, vec![member]),
+            backend: Threads::new()?,
+            pool: PoolMemory::new(Pool { small: 0, large: 1 }),
+            users: UserMemory::new(0),
+        })
+    }
+
+    fn buffer(&mut self) -> Buffer<'_> {
+        Buffer(Handles {
+            pool: &mut self.pool,
+            users: &mut self.users,
+        })
+    }
+
+    /// One operation, from or to the buffer, waited for.
+    fn run(&mut self, op: IoOp, at: u64, sectors: u64) -> io::Result<()> {
+        let data = matches!(op, IoOp::Read | IoOp::Write);
+        let whole = BufRef::new(
+            BUFFER,
+            0,
+            if data {
+                (sectors * SECTOR_BYTES) as u32
+            } else {
+                0
+            },
+        );
+        let segments = if data {
+            vec![Segment::Buf(whole)]
+        } else {
+            Vec::new()
+        };
+        let io = DeviceIo {
+            tag: Tag(0),
+            member: ONLY,
+            op,
+            at,
+            sectors,
+            segments,
+            durable: false,
+            class: Class::Metadata,
+        };
+        let handles = Handles {
+            pool: &mut self.pool,
+            users: &mut self.users,
+        };
+        self.fleet.start(Box::new(io), &handles, &mut self.backend);
+        self.wait()
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        let mut done = Vec::new();
+        loop {
+            if let Some((_, result)) = self.fleet.landed.pop() {
+                return result.map_err(io_error);
+            }
+            self.backend.wait(None, &mut done)?;
+            for completion in done.drain(..) {
+                let handles = Handles {
+                    pool: &mut self.pool,
+                    users: &mut self.users,
+                };
+                match Owner::of(completion.token) {
+                    Owner::Device { flight, .. } => {
+                        self.fleet
+                            .completed(flight, completion, &handles, &mut self.backend);
+                    }
+                    Owner::Remote { member, sent, .. } => {
+                        self.fleet.remote_completed(
+                            member,
+                            sent,
+                            completion,
+                            &handles,
+                            &mut self.backend,
+                        );
+                    }
+                    owner => unreachable!("a fleet alone has no {owner:?}"),
+                }
+            }
+        }
+    }
+}
+
+/// The bytes of the one buffer.
+struct Buffer<'a>(Handles<'a>);
+
+impl Buffer<'_> {
+    fn get(&self, bytes: usize) -> &[u8] {
+        self.0.memory(BUFFER).slice(0, bytes)
+    }
+
+    fn set(&self, bytes: &[u8]) {
+        self.0.memory(BUFFER).fill(0, bytes);
+    }
+}
+
+fn io_error(error: IoError) -> io::Error {
+    match error {
+        IoError::Other(errno) => io::Error::from_raw_os_error(errno),
+        IoError::Media => io::Error::from_raw_os_error(libc::EIO),
+        IoError::Gone => io::Error::from_raw_os_error(libc::ENODEV),
+        IoError::NoSpace => io::Error::from_raw_os_error(libc::ENOSPC),
+        IoError::Unsupported => io::Error::from_raw_os_error(libc::EOPNOTSUPP),
+    }
 }
 
 #[cfg(test)]
@@ -135,5 +271,16 @@ mod tests {
             (7, 9, 0, 0, 7)
         );
         fs::remove_file(&path).expect("ours");
+    }
+
+    #[test]
+    fn memory_is_a_member_like_any_other_and_can_be_handed_on() {
+        let member = Plain::open("ram:1M", false).expect("it opens");
+        let bytes: Vec<u8> = (0..200 * 512).map(|i| (i / 512) as u8).collect();
+        member.write(7, &bytes).expect("room");
+        let again = Plain::of(member.into_member()).expect("as before");
+        let mut back = vec![0; bytes.len()];
+        again.read(7, &mut back).expect("it reads");
+        assert_eq!(back, bytes);
     }
 }

@@ -162,7 +162,9 @@ impl Waker {
         }
         // SAFETY: just made, owned by nobody else.
         let event = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Waker { event: Arc::new(event) })
+        Ok(Waker {
+            event: Arc::new(event),
+        })
     }
 
     pub fn wake(&self) {

@@ -9,24 +9,20 @@
 //! A host does not wait and does not look at a clock. What leaves it upwards (replies, answers, facts) gathers in
 //! [`Outcome`]s for the shell to take.
 
-mod flight;
 #[cfg(test)]
 mod tests;
 
-use crate::backend::{Backend, Completion, Op, Token};
+use crate::backend::{Backend, Completion};
 use crate::compute;
+use crate::fleet::Fleet;
 use crate::front::Export;
-use crate::member::{Device, OpenMember};
+use crate::member::OpenMember;
 use crate::memory::{Handles, PoolMemory, UserMemory};
 use crate::record::Recorder;
-use crate::slab::Slab;
-use crate::tokens::Owner;
-use flight::{Flight, Progress, Scratch};
-use restripe_array::report::{ArrayState, Health, MapExtent, Status};
+use restripe_array::report::{ArrayState, MapExtent, Status};
 use restripe_array::{
-    Action, Actions, Buf, Command, CommandError, CommandTag, Config, DeviceIo, Engine, Event, Fact,
-    IoError, IoOp, Member, MemberInfo, Nanos, Request, RequestError, RequestTag, SECTOR_BYTES,
-    Segment, Tag,
+    Action, Actions, Command, CommandError, CommandTag, Config, DeviceIo, Engine, Event, Fact,
+    Member, Nanos, Request, RequestError, RequestTag, SECTOR_BYTES,
 };
 use std::collections::VecDeque;
 
@@ -56,23 +52,10 @@ pub enum Delivery {
     Held,
 }
 
-struct Place {
-    name: String,
-    /// `None` once closed.
-    device: Option<Device>,
-    /// Operations in flight; the device stays open until they are back.
-    flights: u32,
-    closing: bool,
-    /// The engine was told that it is gone.
-    departed: bool,
-}
-
 pub struct Host {
-    index: u8,
     engine: Engine,
     pool: PoolMemory,
-    members: Vec<Place>,
-    flights: Slab<Flight>,
+    fleet: Fleet,
     inbox: VecDeque<Event>,
     requests: VecDeque<Request>,
     actions: Actions,
@@ -82,7 +65,6 @@ pub struct Host {
     /// Something was told since the last turn.
     stirred: bool,
     pub outcomes: Vec<Outcome>,
-    scratch: Scratch,
     recorder: Option<Recorder>,
 }
 
@@ -93,11 +75,9 @@ impl Host {
         let limits = config.limits;
         let engine = Engine::new(config);
         Host {
-            index,
             engine,
             pool: PoolMemory::new(limits.pool),
-            members: members.into_iter().map(Place::new).collect(),
-            flights: Slab::default(),
+            fleet: Fleet::new(index, members),
             inbox: VecDeque::new(),
             requests: VecDeque::new(),
             actions: Actions::new(),
@@ -106,7 +86,6 @@ impl Host {
             held: Vec::new(),
             stirred: false,
             outcomes: Vec::new(),
-            scratch: Scratch::new(),
             recorder: None,
         }
     }
@@ -149,30 +128,22 @@ impl Host {
 
     /// What a byte range of the array is like; see [`crate::front::Link::map`].
     pub fn map(&self, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent> {
-        let _ = max;
         let (first, end) = (
             offset / SECTOR_BYTES,
             (offset + bytes).div_ceil(SECTOR_BYTES),
         );
-        vec![MapExtent {
-            lba: first,
-            sectors: end - first,
-            hole: false,
-            health: Health::Healthy,
-        }]
+        let mut extents = Vec::new();
+        self.engine.map(first, end - first, max, &mut extents);
+        extents
     }
 
     pub fn member_name(&self, member: Member) -> Option<&str> {
-        self.members
-            .get(usize::from(member.0))
-            .map(|place| &*place.name)
+        self.fleet.name(member)
     }
 
     /// Every device ever opened, in the order of their numbers, with whether it is still open.
     pub fn member_names(&self) -> impl Iterator<Item = (&str, bool)> {
-        self.members
-            .iter()
-            .map(|place| (&*place.name, place.device.is_some() && !place.closing))
+        self.fleet.names()
     }
 
     // --------------------------------------------------------------------------------------------------- events in
@@ -187,20 +158,13 @@ impl Host {
 
     /// Takes a device in while the array runs, and tells its number.
     pub fn arrive(&mut self, member: OpenMember) -> Member {
-        let number =
-            Member(u16::try_from(self.members.len()).expect("operators do not add 65,536 devices"));
-        let info: MemberInfo = member.info;
-        self.members.push(Place::new(member));
-        self.inbox.push_back(Event::Arrived(info));
-        number
+        self.inbox.push_back(Event::Arrived(member.info));
+        self.fleet.arrive(member)
     }
 
     /// Closes a device once its operations are back. From now on it is gone to the engine.
     pub fn close(&mut self, member: Member) {
-        if let Some(place) = self.members.get_mut(usize::from(member.0)) {
-            place.closing = true;
-            place.close_if_idle();
-        }
+        self.fleet.close(member);
     }
 
     /// When the engine wants to be told the time.
@@ -210,7 +174,7 @@ impl Host {
 
     /// Device operations in flight.
     pub fn in_flight(&self) -> usize {
-        self.flights.len()
+        self.fleet.in_flight()
     }
 
     /// Completions that wait to be released, in the order in which they came.
@@ -274,11 +238,13 @@ impl Host {
         match action {
             Action::Device(io) => self.start(io, world),
             Action::Compute(compute) => {
-                let verdict = compute::perform(&compute, &handles(&mut self.pool, world));
+                let verdict = compute::perform(&compute, &handles(&mut self.pool, world.users));
                 self.finish(Event::Compute(compute, verdict));
             }
             Action::Reply(tag, result) => self.outcomes.push(Outcome::Reply(tag, result)),
-            Action::Detach(tag) => self.detach(tag, world),
+            Action::Detach(tag) => self
+                .fleet
+                .detach(tag, &mut handles(&mut self.pool, world.users)),
             Action::Wake(time) => self.wake = Some(time),
             Action::CommandReply(tag, result) => {
                 self.outcomes.push(Outcome::CommandReply(tag, result))
@@ -296,80 +262,17 @@ impl Host {
 
     // ------------------------------------------------------------------------------------------- device operations
 
-    fn start(&mut self, mut io: Box<DeviceIo>, world: &mut World<'_>) {
-        let place = self
-            .members
-            .get_mut(usize::from(io.member.0))
-            .filter(|place| !place.closing);
-        match place.and_then(|place| place.device.as_mut()) {
-            None => self.finish(Event::Device(io, Err(IoError::Gone))),
-            Some(Device::Ram(ram)) => {
-                let result = ram.perform(&mut io, &handles(&mut self.pool, world));
-                self.finish(Event::Device(io, result));
-            }
-            Some(Device::File(_)) => self.take_off(io, world),
-            Some(Device::Nbd(_)) => self.take_off_remote(io, world),
-        }
-    }
-
-    fn take_off(&mut self, io: Box<DeviceIo>, world: &mut World<'_>) {
-        let member = usize::from(io.member.0);
-        self.members[member].flights += 1;
-        let index = self.flights.insert(Flight::new(io));
-        let flight = self.flights.get_mut(index).expect("just made");
-        let Some(Device::File(device)) = &self.members[member].device else {
-            unreachable!("the caller looked")
-        };
-        let progress = flight.start(device, &handles(&mut self.pool, world), &mut self.scratch);
-        self.progress(index, progress, world);
+    fn start(&mut self, io: Box<DeviceIo>, world: &mut World<'_>) {
+        let handles = handles(&mut self.pool, world.users);
+        self.fleet.start(io, &handles, world.backend);
+        self.landed();
     }
 
     /// A kernel operation of this host is back.
     pub fn completed(&mut self, flight: u32, done: Completion, world: &mut World<'_>) {
-        let airborne = self.flights.get_mut(flight).expect("a flight ends once");
-        let member = usize::from(airborne.io.member.0);
-        let Some(Device::File(device)) = &mut self.members[member].device else {
-            unreachable!("a device stays open while operations on it are in flight")
-        };
-        let progress = airborne.go_on(device, done.result, done.pieces, &mut self.scratch);
-        self.progress(flight, progress, world);
-    }
-
-    fn progress(&mut self, flight: u32, progress: Progress, world: &mut World<'_>) {
-        match progress {
-            Progress::Submit(op) => world.backend.submit(self.token(flight), op),
-            Progress::Done(result) => self.land(flight, result, world),
-        }
-    }
-
-    fn token(&self, flight: u32) -> Token {
-        Owner::Device {
-            host: self.index,
-            flight,
-        }
-        .token()
-    }
-
-    fn land(&mut self, flight: u32, result: Result<(), IoError>, world: &mut World<'_>) {
-        let landed = self.flights.remove(flight).expect("a flight ends once");
-        let io = landed.land(result, &handles(&mut self.pool, world), &mut self.scratch);
-        let place = &mut self.members[usize::from(io.member.0)];
-        place.flights -= 1;
-        place.close_if_idle();
-        self.finish(Event::Device(io, result));
-    }
-
-    fn take_off_remote(&mut self, io: Box<DeviceIo>, world: &mut World<'_>) {
-        let member = io.member;
-        let place = &mut self.members[usize::from(member.0)];
-        place.flights += 1;
-        let index = self.flights.insert(Flight::new(io));
-        let flight = self.flights.get_mut(index).expect("just made");
-        let pieces = flight.gather(&handles(&mut self.pool, world), &mut self.scratch);
-        if let Some(Device::Nbd(device)) = &mut place.device {
-            device.start(index, &flight.io, pieces);
-        }
-        self.tend_remote(u32::from(member.0), world);
+        let handles = handles(&mut self.pool, world.users);
+        self.fleet.completed(flight, done, &handles, world.backend);
+        self.landed();
     }
 
     /// A send or receive of a remote member is back.
@@ -380,155 +283,27 @@ impl Host {
         done: Completion,
         world: &mut World<'_>,
     ) {
-        let Some(Device::Nbd(device)) = &mut self.members[member as usize].device else {
-            unreachable!("a device stays open while operations on it are in flight")
-        };
-        if !sent {
-            device.received(done.result);
-        } else if let Some(pieces) = device.sent(done.result, done.pieces) {
-            let token = Owner::Remote {
-                host: self.index,
-                member,
-                sent: true,
-            }
-            .token();
-            world.backend.submit(
-                token,
-                Op::Send {
-                    stream: device.output(),
-                    pieces,
-                },
-            );
-        }
-        self.tend_remote(member, world);
+        let handles = handles(&mut self.pool, world.users);
+        self.fleet
+            .remote_completed(member, sent, done, &handles, world.backend);
+        self.landed();
     }
 
-    /// Sends and receives what a remote member has to, and lands what is done.
-    fn tend_remote(&mut self, member: u32, world: &mut World<'_>) {
-        let place = &mut self.members[member as usize];
-        let Some(Device::Nbd(device)) = &mut place.device else {
-            return;
-        };
-        let token = |sent| {
-            Owner::Remote {
-                host: self.index,
-                member,
-                sent,
-            }
-            .token()
-        };
-        if let Some(pieces) = device.next_send() {
-            world.backend.submit(
-                token(true),
-                Op::Send {
-                    stream: device.output(),
-                    pieces,
-                },
-            );
-        }
-        if let Some(pieces) = device.next_receive() {
-            world.backend.submit(
-                token(false),
-                Op::Receive {
-                    stream: device.input(),
-                    pieces,
-                },
-            );
-        }
-        let mut done = Vec::new();
-        device.take_done(&mut done);
-        if device.broken() && !place.departed {
-            place.departed = true;
-            self.inbox.push_back(Event::Departed(Member(member as u16)));
-        }
-        for (flight, result) in done {
-            self.land(flight, result, world);
-        }
-        self.members[member as usize].close_if_idle();
-    }
-
-    /// Gives an operation its memory for good. Other reads in flight into the same handles go on into the old memory
-    /// too, so their data is brought over when they land.
-    fn detach(&mut self, tag: Tag, world: &mut World<'_>) {
-        let Some(index) = self
-            .flights
-            .iter()
-            .find(|(_, flight)| flight.io.tag == tag)
-            .map(|(index, _)| index)
-        else {
-            return;
-        };
-        let flight = self.flights.get_mut(index).expect("just found");
-        flight.detached = true;
-        let bufs = bufs_of(&flight.io);
-        let mut handles = handles(&mut self.pool, world);
-        for buf in bufs {
-            redirect(&mut self.flights, buf, &handles);
-            handles.renew(buf);
+    fn landed(&mut self) {
+        let departed = self.fleet.departed.drain(..).map(Event::Departed);
+        self.inbox.extend(departed);
+        let landed = self
+            .fleet
+            .landed
+            .drain(..)
+            .map(|(io, result)| Event::Device(io, result));
+        match self.delivery {
+            Delivery::Prompt => self.inbox.extend(landed),
+            Delivery::Held => self.held.extend(landed),
         }
     }
 }
 
-impl Place {
-    fn new(member: OpenMember) -> Place {
-        Place {
-            name: member.name,
-            device: Some(member.device),
-            flights: 0,
-            closing: false,
-            departed: false,
-        }
-    }
-
-    fn close_if_idle(&mut self) {
-        if !self.closing || self.flights > 0 {
-            return;
-        }
-        if let Some(Device::Nbd(device)) = &mut self.device {
-            device.hang_up();
-            if !device.idle() {
-                return;
-            }
-        }
-        self.device = None;
-    }
-}
-
-fn handles<'a>(pool: &'a mut PoolMemory, world: &'a mut World<'_>) -> Handles<'a> {
-    Handles {
-        pool,
-        users: world.users,
-    }
-}
-
-/// The handles that an operation names, each once.
-fn bufs_of(io: &DeviceIo) -> Vec<Buf> {
-    let mut bufs: Vec<Buf> = io
-        .segments
-        .iter()
-        .filter_map(|segment| match segment {
-            Segment::Buf(part) => Some(part.buf),
-            Segment::Page(_) | Segment::Zero(_) => None,
-        })
-        .collect();
-    bufs.sort_unstable();
-    bufs.dedup();
-    bufs
-}
-
-/// Notes for every read in flight into `buf` which memory it really fills.
-fn redirect(flights: &mut Slab<Flight>, buf: Buf, handles: &Handles<'_>) {
-    for (_, flight) in flights.iter_mut() {
-        if flight.io.op != IoOp::Read || flight.detached {
-            continue;
-        }
-        for segment in &flight.io.segments {
-            if let Segment::Buf(part) = segment
-                && part.buf == buf
-                && !flight.redirects.iter().any(|(known, _)| known == part)
-            {
-                flight.redirects.push((*part, handles.memory(buf).clone()));
-            }
-        }
-    }
+fn handles<'a>(pool: &'a mut PoolMemory, users: &'a mut UserMemory) -> Handles<'a> {
+    Handles { pool, users }
 }

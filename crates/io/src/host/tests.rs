@@ -4,7 +4,8 @@ use super::*;
 use crate::backend::{BackendChoice, open as open_backend};
 use crate::member::{self, OpenOptions};
 use crate::memory::Memory;
-use restripe_array::{BufRef, Class, Limits, Pool, zeroed_page};
+use crate::tokens::Owner;
+use restripe_array::{Buf, BufRef, Class, IoError, IoOp, Limits, Pool, Segment, Tag, zeroed_page};
 use std::path::PathBuf;
 
 const POOL: Pool = Pool { small: 8, large: 2 };
@@ -22,22 +23,47 @@ struct Bench {
 impl Bench {
     fn new(backend: BackendChoice, name: &str) -> Bench {
         let member = member::open(name, OpenOptions::default()).expect("the member opens");
-        let limits = Limits { pool: POOL, ..Limits::default() };
-        let config = Config { members: vec![member.info], limits, io_timeout: Nanos::from_secs(30) };
+        let limits = Limits {
+            pool: POOL,
+            ..Limits::default()
+        };
+        let config = Config {
+            members: vec![member.info],
+            limits,
+            io_timeout: Nanos::from_secs(30),
+        };
         let backend = open_backend(backend).expect("tried before");
         let host = Host::new(0, vec![member], config);
-        Bench { host, backend, users: UserMemory::new(1 << 20), next_tag: 1, file: None }
+        Bench {
+            host,
+            backend,
+            users: UserMemory::new(1 << 20),
+            next_tag: 1,
+            file: None,
+        }
     }
 
     fn io(&mut self, op: IoOp, at: u64, sectors: u64, segments: Vec<Segment>) -> Box<DeviceIo> {
         let tag = Tag(self.next_tag);
         self.next_tag += 1;
         let class = Class::Metadata;
-        Box::new(DeviceIo { tag, member: Member(0), op, at, sectors, segments, durable: op == IoOp::Write, class })
+        Box::new(DeviceIo {
+            tag,
+            member: Member(0),
+            op,
+            at,
+            sectors,
+            segments,
+            durable: op == IoOp::Write,
+            class,
+        })
     }
 
     fn start(&mut self, io: Box<DeviceIo>) {
-        let mut world = World { backend: &mut *self.backend, users: &mut self.users };
+        let mut world = World {
+            backend: &mut *self.backend,
+            users: &mut self.users,
+        };
         self.host.start(io, &mut world);
     }
 
@@ -45,20 +71,33 @@ impl Bench {
     fn next(&mut self) -> (Box<DeviceIo>, Result<(), IoError>) {
         loop {
             if let Some(event) = self.host.inbox.pop_front() {
-                let Event::Device(io, result) = event else { panic!("not an operation: {event:?}") };
+                let Event::Device(io, result) = event else {
+                    panic!("not an operation: {event:?}")
+                };
                 return (io, result);
             }
             let mut done = Vec::new();
             self.backend.wait(None, &mut done).expect("waiting works");
             for completion in done {
-                let Owner::Device { flight, .. } = Owner::of(completion.token) else { panic!("not a flight") };
-                let mut world = World { backend: &mut *self.backend, users: &mut self.users };
+                let Owner::Device { flight, .. } = Owner::of(completion.token) else {
+                    panic!("not a flight")
+                };
+                let mut world = World {
+                    backend: &mut *self.backend,
+                    users: &mut self.users,
+                };
                 self.host.completed(flight, completion, &mut world);
             }
         }
     }
 
-    fn run(&mut self, op: IoOp, at: u64, sectors: u64, segments: Vec<Segment>) -> (Box<DeviceIo>, Result<(), IoError>) {
+    fn run(
+        &mut self,
+        op: IoOp,
+        at: u64,
+        sectors: u64,
+        segments: Vec<Segment>,
+    ) -> (Box<DeviceIo>, Result<(), IoError>) {
         let io = self.io(op, at, sectors, segments);
         self.start(io);
         self.next()
@@ -66,7 +105,12 @@ impl Bench {
 
     fn memory(&mut self, buf: Buf) -> Memory {
         let users = &mut self.users;
-        Handles { pool: &mut self.host.pool, users }.memory(buf).clone()
+        Handles {
+            pool: &mut self.host.pool,
+            users,
+        }
+        .memory(buf)
+        .clone()
     }
 
     fn read(&mut self, at: u64, sectors: u64) -> Vec<u8> {
@@ -91,7 +135,10 @@ fn part(buf: Buf, offset: u32, bytes: u32) -> Segment {
 
 /// A file member on this backend.
 fn file_bench(backend: BackendChoice, test: &str) -> Bench {
-    let path = std::env::temp_dir().join(format!("restripe-host-{}-{backend:?}-{test}", std::process::id()));
+    let path = std::env::temp_dir().join(format!(
+        "restripe-host-{}-{backend:?}-{test}",
+        std::process::id()
+    ));
     let file = std::fs::File::create(&path).expect("a temporary file");
     file.set_len(1 << 20).expect("room");
     let mut bench = Bench::new(backend, path.to_str().expect("plain"));
@@ -114,14 +161,25 @@ fn pages_buffers_and_zeros_make_one_write() {
         bench.memory(Buf(3)).fill(0, &[3; 4096]);
         let mut page = zeroed_page();
         page.fill(7);
-        let segments = vec![part(Buf(3), 512, 1024), Segment::Page(page), Segment::Zero(512), part(Buf(3), 0, 512)];
+        let segments = vec![
+            part(Buf(3), 512, 1024),
+            Segment::Page(page),
+            Segment::Zero(512),
+            part(Buf(3), 0, 512),
+        ];
         let (io, result) = bench.run(IoOp::Write, 16, 12, segments);
-        assert_eq!((result, io.segments.len()), (Ok(()), 4), "the box comes back whole");
+        assert_eq!(
+            (result, io.segments.len()),
+            (Ok(()), 4),
+            "the box comes back whole"
+        );
         let bytes = bench.read(16, 12);
         let want = [vec![3; 1024], vec![7; 4096], vec![0; 512], vec![3; 512]].concat();
         assert_eq!(bytes, want);
         let (io, _) = bench.run(IoOp::Read, 18, 8, vec![Segment::Page(zeroed_page())]);
-        assert!(matches!(&io.segments[0], Segment::Page(page) if page.iter().all(|byte| *byte == 7)));
+        assert!(
+            matches!(&io.segments[0], Segment::Page(page) if page.iter().all(|byte| *byte == 7))
+        );
         assert_eq!(bench.host.in_flight(), 0);
     });
 }
@@ -131,12 +189,23 @@ fn zeroed_and_trimmed_ranges_read_as_zeros() {
     each("zero", |bench| {
         bench.memory(LARGE).fill(0, &[5; 65536]);
         for op in [IoOp::Zero, IoOp::Trim] {
-            assert_eq!(bench.run(IoOp::Write, 0, 128, vec![part(LARGE, 0, 65536)]).1, Ok(()));
+            assert_eq!(
+                bench
+                    .run(IoOp::Write, 0, 128, vec![part(LARGE, 0, 65536)])
+                    .1,
+                Ok(())
+            );
             assert_eq!(bench.run(op, 8, 16, vec![]).1, Ok(()));
             assert_eq!(bench.run(IoOp::Flush, 0, 0, vec![]).1, Ok(()));
             let bytes = bench.read(0, 128);
             assert!(bytes[4096..12288].iter().all(|byte| *byte == 0), "{op:?}");
-            assert!(bytes[..4096].iter().chain(&bytes[12288..]).all(|byte| *byte == 5), "{op:?}");
+            assert!(
+                bytes[..4096]
+                    .iter()
+                    .chain(&bytes[12288..])
+                    .all(|byte| *byte == 5),
+                "{op:?}"
+            );
             bench.memory(LARGE).fill(0, &[5; 65536]);
         }
     });
@@ -150,7 +219,12 @@ fn more_segments_than_a_call_takes() {
         let segments = (0..2000).map(|i| part(Buf(i % 2), 0, 512)).collect();
         assert_eq!(bench.run(IoOp::Write, 0, 2000, segments).1, Ok(()));
         let bytes = bench.read(1900, 100);
-        assert!(bytes.chunks(512).enumerate().all(|(i, sector)| sector.iter().all(|byte| *byte == 1 + i as u8 % 2)));
+        assert!(
+            bytes
+                .chunks(512)
+                .enumerate()
+                .all(|(i, sector)| sector.iter().all(|byte| *byte == 1 + i as u8 % 2))
+        );
     });
 }
 
@@ -159,8 +233,15 @@ fn a_file_cut_short_is_a_media_error_and_not_an_endless_loop() {
     for backend in [BackendChoice::Threads, BackendChoice::Automatic] {
         let mut bench = file_bench(backend, "short");
         let path = bench.file.clone().expect("a file");
-        std::fs::OpenOptions::new().write(true).open(path).and_then(|file| file.set_len(4096)).expect("ours");
-        assert_eq!(bench.run(IoOp::Read, 0, 16, vec![part(LARGE, 0, 8192)]).1, Err(IoError::Media));
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(path)
+            .and_then(|file| file.set_len(4096))
+            .expect("ours");
+        assert_eq!(
+            bench.run(IoOp::Read, 0, 16, vec![part(LARGE, 0, 8192)]).1,
+            Err(IoError::Media)
+        );
     }
 }
 
@@ -169,20 +250,31 @@ fn a_late_read_scribbles_on_nothing_and_its_neighbour_arrives() {
     for backend in [BackendChoice::Threads, BackendChoice::Automatic] {
         let mut bench = file_bench(backend, "detach");
         bench.memory(LARGE).fill(0, &[9; 65536]);
-        assert_eq!(bench.run(IoOp::Write, 0, 128, vec![part(LARGE, 0, 65536)]).1, Ok(()));
+        assert_eq!(
+            bench
+                .run(IoOp::Write, 0, 128, vec![part(LARGE, 0, 65536)])
+                .1,
+            Ok(())
+        );
         bench.memory(LARGE).fill(0, &[4; 65536]);
         let late = bench.io(IoOp::Read, 0, 8, vec![part(LARGE, 0, 4096)]);
         let neighbour = bench.io(IoOp::Read, 8, 8, vec![part(LARGE, 4096, 4096)]);
         let tag = late.tag;
         bench.start(late);
         bench.start(neighbour);
-        let mut world = World { backend: &mut *bench.backend, users: &mut bench.users };
-        bench.host.detach(tag, &mut world);
+        let mut handles = handles(&mut bench.host.pool, &mut bench.users);
+        bench.host.fleet.detach(tag, &mut handles);
         bench.memory(LARGE).fill(0, &[6; 4096]);
         assert_eq!((bench.next().1, bench.next().1), (Ok(()), Ok(())));
         let memory = bench.memory(LARGE);
-        assert!(memory.slice(0, 4096).iter().all(|byte| *byte == 6), "the late read went elsewhere");
-        assert!(memory.slice(4096, 4096).iter().all(|byte| *byte == 9), "the neighbour's data was brought over");
+        assert!(
+            memory.slice(0, 4096).iter().all(|byte| *byte == 6),
+            "the late read went elsewhere"
+        );
+        assert!(
+            memory.slice(4096, 4096).iter().all(|byte| *byte == 9),
+            "the neighbour's data was brought over"
+        );
     }
 }
 
@@ -193,7 +285,10 @@ fn a_closed_member_is_gone_but_answers_for_what_was_in_flight() {
     bench.start(io);
     bench.host.close(Member(0));
     assert_eq!(bench.next().1, Ok(()));
-    assert_eq!(bench.run(IoOp::Read, 0, 8, vec![part(LARGE, 0, 4096)]).1, Err(IoError::Gone));
+    assert_eq!(
+        bench.run(IoOp::Read, 0, 8, vec![part(LARGE, 0, 4096)]).1,
+        Err(IoError::Gone)
+    );
     assert_eq!(bench.host.member_names().collect::<Vec<_>>().len(), 1);
 }
 

@@ -1,0 +1,347 @@
+//! The open devices of one array, and the operations in flight on them.
+//!
+//! ```text
+//! start(io)                        -> landed at once, or in flight
+//! completed, remote_completed      -> landed, or another kernel operation
+//! ```
+//!
+//! A device is closed only when nothing of it is with the kernel any more.
+
+mod flight;
+
+use crate::backend::{Backend, Completion, Op, Token};
+use crate::member::nbd::NbdDevice;
+use crate::member::{Device, OpenMember};
+use crate::memory::{Handles, Piece};
+use crate::slab::Slab;
+use crate::tokens::Owner;
+use flight::{Flight, Progress, Scratch};
+use restripe_array::{Buf, DeviceIo, IoError, IoOp, Member, Segment, Tag};
+
+/// An operation that is back.
+pub type Landed = (Box<DeviceIo>, Result<(), IoError>);
+
+struct Place {
+    name: String,
+    /// `None` once closed.
+    device: Option<Device>,
+    flights: u32,
+    closing: bool,
+    /// Its loss was told.
+    departed: bool,
+}
+
+pub struct Fleet {
+    /// Tells this fleet's operations from others' on the same backend.
+    index: u8,
+    places: Vec<Place>,
+    flights: Slab<Flight>,
+    scratch: Scratch,
+    /// Operations that are back, for the owner to take.
+    pub landed: Vec<Landed>,
+    /// Devices lost altogether since the owner looked.
+    pub departed: Vec<Member>,
+}
+
+impl Fleet {
+    pub fn new(index: u8, members: Vec<OpenMember>) -> Fleet {
+        Fleet {
+            index,
+            places: members.into_iter().map(Place::new).collect(),
+            flights: Slab::default(),
+            scratch: Scratch::new(),
+            landed: Vec::new(),
+            departed: Vec::new(),
+        }
+    }
+
+    /// Operations in flight.
+    pub fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Every device ever opened, in the order of their numbers, with whether it is still open.
+    pub fn names(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.places
+            .iter()
+            .map(|place| (&*place.name, place.device.is_some() && !place.closing))
+    }
+
+    pub fn name(&self, member: Member) -> Option<&str> {
+        self.places
+            .get(usize::from(member.0))
+            .map(|place| &*place.name)
+    }
+
+    /// Takes a device in, and gives its number.
+    pub fn arrive(&mut self, member: OpenMember) -> Member {
+        let number =
+            Member(u16::try_from(self.places.len()).expect("operators do not add 65,536 devices"));
+        self.places.push(Place::new(member));
+        number
+    }
+
+    /// Closes a device once its operations are back. From now on it is gone.
+    pub fn close(&mut self, member: Member) {
+        if let Some(place) = self.places.get_mut(usize::from(member.0)) {
+            place.closing = true;
+            place.close_if_idle();
+        }
+    }
+
+    /// The device of a member, to be used elsewhere. Only while nothing is in flight on it.
+    pub fn take_device(&mut self, member: Member) -> Option<Device> {
+        let place = self.places.get_mut(usize::from(member.0))?;
+        assert_eq!(place.flights, 0, "a device in use is not taken away");
+        place.device.take()
+    }
+
+    pub fn start(
+        &mut self,
+        mut io: Box<DeviceIo>,
+        handles: &Handles<'_>,
+        backend: &mut dyn Backend,
+    ) {
+        let place = self
+            .places
+            .get_mut(usize::from(io.member.0))
+            .filter(|place| !place.closing);
+        match place.and_then(|place| place.device.as_mut()) {
+            None => self.landed.push((io, Err(IoError::Gone))),
+            Some(Device::Ram(ram)) => {
+                let result = ram.perform(&mut io, handles);
+                self.landed.push((io, result));
+            }
+            Some(Device::File(_)) => self.take_off(io, handles, backend),
+            Some(Device::Nbd(_)) => self.take_off_remote(io, handles, backend),
+        }
+    }
+
+    // ------------------------------------------------------------------------------------- files and block devices
+
+    fn take_off(&mut self, io: Box<DeviceIo>, handles: &Handles<'_>, backend: &mut dyn Backend) {
+        let member = usize::from(io.member.0);
+        self.places[member].flights += 1;
+        let index = self.flights.insert(Flight::new(io));
+        let flight = self.flights.get_mut(index).expect("just made");
+        let Some(Device::File(device)) = &self.places[member].device else {
+            unreachable!("the caller looked")
+        };
+        let progress = flight.start(device, handles, &mut self.scratch);
+        self.progress(index, progress, handles, backend);
+    }
+
+    /// A kernel operation is back.
+    pub fn completed(
+        &mut self,
+        flight: u32,
+        done: Completion,
+        handles: &Handles<'_>,
+        backend: &mut dyn Backend,
+    ) {
+        let airborne = self.flights.get_mut(flight).expect("a flight ends once");
+        let member = usize::from(airborne.io.member.0);
+        let Some(Device::File(device)) = &mut self.places[member].device else {
+            unreachable!("a device stays open while operations on it are in flight")
+        };
+        let progress = airborne.go_on(device, done.result, done.pieces, &mut self.scratch);
+        self.progress(flight, progress, handles, backend);
+    }
+
+    fn progress(
+        &mut self,
+        flight: u32,
+        progress: Progress,
+        handles: &Handles<'_>,
+        backend: &mut dyn Backend,
+    ) {
+        match progress {
+            Progress::Submit(op) => backend.submit(
+                Owner::Device {
+                    host: self.index,
+                    flight,
+                }
+                .token(),
+                op,
+            ),
+            Progress::Done(result) => self.land(flight, result, handles),
+        }
+    }
+
+    fn land(&mut self, flight: u32, result: Result<(), IoError>, handles: &Handles<'_>) {
+        let landed = self.flights.remove(flight).expect("a flight ends once");
+        let io = landed.land(result, handles, &mut self.scratch);
+        let place = &mut self.places[usize::from(io.member.0)];
+        place.flights -= 1;
+        place.close_if_idle();
+        self.landed.push((io, result));
+    }
+
+    // -------------------------------------------------------------------------------------------------- remote ones
+
+    fn take_off_remote(
+        &mut self,
+        io: Box<DeviceIo>,
+        handles: &Handles<'_>,
+        backend: &mut dyn Backend,
+    ) {
+        let member = io.member;
+        let place = &mut self.places[usize::from(member.0)];
+        place.flights += 1;
+        let index = self.flights.insert(Flight::new(io));
+        let flight = self.flights.get_mut(index).expect("just made");
+        let pieces = flight.gather(handles, &mut self.scratch);
+        if let Some(Device::Nbd(device)) = &mut place.device {
+            device.start(index, &flight.io, pieces);
+        }
+        self.tend_remote(u32::from(member.0), handles, backend);
+    }
+
+    /// A send or receive of a remote member is back.
+    pub fn remote_completed(
+        &mut self,
+        member: u32,
+        sent: bool,
+        done: Completion,
+        handles: &Handles<'_>,
+        backend: &mut dyn Backend,
+    ) {
+        let token = self.remote_token(member, true);
+        let Some(Device::Nbd(device)) = &mut self.places[member as usize].device else {
+            unreachable!("a device stays open while operations on it are in flight")
+        };
+        if !sent {
+            device.received(done.result);
+        } else if let Some(pieces) = device.sent(done.result, done.pieces) {
+            send(device, token, pieces, backend);
+        }
+        self.tend_remote(member, handles, backend);
+    }
+
+    fn remote_token(&self, member: u32, sent: bool) -> Token {
+        Owner::Remote {
+            host: self.index,
+            member,
+            sent,
+        }
+        .token()
+    }
+
+    /// Sends and receives what a remote member has to, and lands what is done.
+    fn tend_remote(&mut self, member: u32, handles: &Handles<'_>, backend: &mut dyn Backend) {
+        let (sends, receives) = (
+            self.remote_token(member, true),
+            self.remote_token(member, false),
+        );
+        let place = &mut self.places[member as usize];
+        let Some(Device::Nbd(device)) = &mut place.device else {
+            return;
+        };
+        if let Some(pieces) = device.next_send() {
+            send(device, sends, pieces, backend);
+        }
+        if let Some(pieces) = device.next_receive() {
+            backend.submit(
+                receives,
+                Op::Receive {
+                    stream: device.input(),
+                    pieces,
+                },
+            );
+        }
+        let mut done = Vec::new();
+        device.take_done(&mut done);
+        if device.broken() && !place.departed {
+            place.departed = true;
+            self.departed.push(Member(member as u16));
+        }
+        for (flight, result) in done {
+            self.land(flight, result, handles);
+        }
+        self.places[member as usize].close_if_idle();
+    }
+
+    // ------------------------------------------------------------------------------------------------- giving up
+
+    /// Gives an operation its memory for good. Other reads in flight into the same handles go on into the old memory
+    /// too, so their data is brought over when they land.
+    pub fn detach(&mut self, tag: Tag, handles: &mut Handles<'_>) {
+        let Some(flight) = self
+            .flights
+            .iter_mut()
+            .map(|(_, flight)| flight)
+            .find(|flight| flight.io.tag == tag)
+        else {
+            return;
+        };
+        flight.detached = true;
+        for buf in bufs_of(&flight.io) {
+            redirect(&mut self.flights, buf, handles);
+            handles.renew(buf);
+        }
+    }
+}
+
+fn send(device: &NbdDevice, token: Token, pieces: Vec<Piece>, backend: &mut dyn Backend) {
+    backend.submit(
+        token,
+        Op::Send {
+            stream: device.output(),
+            pieces,
+        },
+    );
+}
+
+impl Place {
+    fn new(member: OpenMember) -> Place {
+        Place {
+            name: member.name,
+            device: Some(member.device),
+            flights: 0,
+            closing: false,
+            departed: false,
+        }
+    }
+
+    fn close_if_idle(&mut self) {
+        if !self.closing || self.flights > 0 {
+            return;
+        }
+        if let Some(Device::Nbd(device)) = &mut self.device {
+            device.hang_up();
+            if !device.idle() {
+                return;
+            }
+        }
+        self.device = None;
+    }
+}
+
+/// The handles that an operation names, each once.
+fn bufs_of(io: &DeviceIo) -> Vec<Buf> {
+    let parts = io.segments.iter().filter_map(|segment| match segment {
+        Segment::Buf(part) => Some(part.buf),
+        Segment::Page(_) | Segment::Zero(_) => None,
+    });
+    let mut bufs: Vec<Buf> = parts.collect();
+    bufs.sort_unstable();
+    bufs.dedup();
+    bufs
+}
+
+/// Notes for every read in flight into `buf` which memory it really fills.
+fn redirect(flights: &mut Slab<Flight>, buf: Buf, handles: &Handles<'_>) {
+    for (_, flight) in flights.iter_mut() {
+        if flight.io.op != IoOp::Read || flight.detached {
+            continue;
+        }
+        for segment in &flight.io.segments {
+            if let Segment::Buf(part) = segment
+                && part.buf == buf
+                && !flight.redirects.iter().any(|(known, _)| known == part)
+            {
+                flight.redirects.push((*part, handles.memory(buf).clone()));
+            }
+        }
+    }
+}
