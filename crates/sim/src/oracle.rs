@@ -49,7 +49,24 @@ struct Sector {
     /// What was read since the last write.
     pinned: Option<Token>,
     /// More was broken than redundancy can repair: it may be reported lost.
-    may_be_lost: bool,
+    loss: Loss,
+}
+
+/// Whether a sector may be reported lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Loss {
+    Never,
+    Allowed,
+    /// A write ended it: only what was asked before then may still be told of a loss.
+    Ended(u64),
+}
+
+impl Sector {
+    fn end_loss(&mut self, now: u64) {
+        if self.loss == Loss::Allowed {
+            self.loss = Loss::Ended(now);
+        }
+    }
 }
 
 /// A read under way.
@@ -74,6 +91,7 @@ pub struct Oracle {
     /// When each read under way was issued: histories are kept for the oldest.
     reads: BTreeMap<u64, ()>,
     crashed: Option<u64>,
+    all_may_be_lost: bool,
 }
 
 /// Histories are cut when they get longer.
@@ -94,7 +112,7 @@ impl Oracle {
         let sector = Sector {
             history: vec![WriteId(0)],
             pinned: None,
-            may_be_lost: false,
+            loss: Loss::Never,
         };
         Oracle {
             payload,
@@ -103,6 +121,7 @@ impl Oracle {
             sectors: vec![sector; sectors as usize],
             reads: BTreeMap::new(),
             crashed: None,
+            all_may_be_lost: false,
         }
     }
 
@@ -164,7 +183,7 @@ impl Oracle {
         }
         if success && write.kind != WriteKind::Trim {
             let written = write.lba..write.lba + write.sectors;
-            written.for_each(|lba| self.sectors[lba as usize].may_be_lost = false);
+            written.for_each(|lba| self.sectors[lba as usize].end_loss(now));
         }
     }
 
@@ -350,11 +369,23 @@ impl Oracle {
 
     /// From now on, until it is written again, a sector may be reported lost.
     pub fn allow_loss(&mut self, lba: u64) {
-        self.sectors[lba as usize].may_be_lost = true;
+        self.sectors[lba as usize].loss = Loss::Allowed;
     }
 
-    pub fn may_be_lost(&self, lba: u64) -> bool {
-        self.sectors[lba as usize].may_be_lost
+    /// From now on any sector may be reported lost: a member went while redundancy was not in step.
+    pub fn allow_all_losses(&mut self) {
+        self.all_may_be_lost = true;
+    }
+
+    /// Whether a sector may be reported lost to a read, or to whoever looks now.
+    pub fn may_be_lost(&self, lba: u64, read: Option<ReadTicket>) -> bool {
+        let asked = read.map_or(self.clock, |ticket| ticket.issued);
+        let allowed = match self.sectors[lba as usize].loss {
+            Loss::Never => false,
+            Loss::Allowed => true,
+            Loss::Ended(at) => asked < at,
+        };
+        self.all_may_be_lost || allowed
     }
 
     /// Whether a sector was ever written.

@@ -39,6 +39,8 @@ pub struct Session<M> {
     open: BTreeMap<u64, Open>,
     next_tag: u64,
     news: VecDeque<News>,
+    /// Parts of reads that told of a loss, to be read again when there is room.
+    backlog: VecDeque<(u64, u64)>,
     violations: Vec<Violation>,
     /// The array may refuse requests: it is stopping, or too much of it is gone.
     pub refusals_expected: bool,
@@ -58,6 +60,7 @@ impl<M: Machine> Session<M> {
             open: BTreeMap::new(),
             next_tag: 1,
             news: VecDeque::new(),
+            backlog: VecDeque::new(),
             violations: Vec::new(),
             refusals_expected: false,
             refused: 0,
@@ -76,7 +79,7 @@ impl<M: Machine> Session<M> {
     }
 
     pub fn outstanding(&self) -> usize {
-        self.open.len()
+        self.open.len() + self.backlog.len()
     }
 
     /// The requests without a reply, in words: the first few.
@@ -193,6 +196,10 @@ impl<M: Machine> Session<M> {
 
     /// One step of the world. False when nothing is to come.
     pub fn step(&mut self) -> bool {
+        while self.world.ready() && !self.backlog.is_empty() {
+            let (lba, sectors) = self.backlog.pop_front().expect("just seen");
+            self.read(lba, sectors);
+        }
         let more = self.world.step();
         self.listen();
         more
@@ -261,8 +268,12 @@ impl<M: Machine> Session<M> {
 
     /// Sectors were called lost. That must be allowed for, and the rest of the request must still be readable.
     fn lost(&mut self, open: &Open, lba: u64, sectors: u64) {
+        let read = match open.what {
+            Asked::Read(ticket) => Some(ticket),
+            Asked::Write(_) | Asked::Flush(_) => None,
+        };
         let wrongly: Vec<u64> = (lba..lba + sectors)
-            .filter(|lba| !self.oracle.may_be_lost(*lba))
+            .filter(|lba| !self.oracle.may_be_lost(*lba, read))
             .collect();
         let outside = lba < open.lba || lba + sectors > open.lba + open.sectors || sectors == 0;
         if outside || !wrongly.is_empty() {
@@ -282,8 +293,8 @@ impl<M: Machine> Session<M> {
         let block = u64::from(self.world.status().logical_block.max(512)) / SECTOR_BYTES;
         let half = (open.sectors / 2).div_ceil(block) * block;
         if half < open.sectors && half > 0 {
-            self.read(open.lba, half);
-            self.read(open.lba + half, open.sectors - half);
+            self.backlog.push_back((open.lba, half));
+            self.backlog.push_back((open.lba + half, open.sectors - half));
         }
     }
 
@@ -292,7 +303,7 @@ impl<M: Machine> Session<M> {
     /// Steps until nobody waits for anything. After `patience` without an end, the oldest request is stuck.
     pub fn settle(&mut self, patience: Nanos) -> bool {
         let deadline = self.world.now().after(patience);
-        while !self.world.quiescent() {
+        while !self.world.quiescent() || !self.backlog.is_empty() {
             let more = self.step();
             if self.violations().next().is_some() {
                 return false;

@@ -212,7 +212,7 @@ impl Run {
 
     fn loss_is_allowed(&self, life: &Life) -> bool {
         let oracle = &life.session.oracle;
-        (0..oracle.sectors()).any(|lba| oracle.may_be_lost(lba))
+        (0..oracle.sectors()).any(|lba| oracle.may_be_lost(lba, None))
     }
 
     /// Steps until a command is answered.
@@ -384,7 +384,7 @@ impl Run {
     fn lost(&mut self, life: &mut Life, lba: u64, sectors: u64) {
         self.outcome.coverage.count("sectors lost", sectors);
         let wrongly: Vec<u64> = (lba..lba + sectors)
-            .filter(|lba| !life.session.oracle.may_be_lost(*lba))
+            .filter(|lba| !life.session.oracle.may_be_lost(*lba, None))
             .collect();
         if !wrongly.is_empty() {
             let detail = format!(

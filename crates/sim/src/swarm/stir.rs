@@ -195,8 +195,7 @@ impl Run {
         }
         let status = life.session.world.status();
         if !status.tasks.is_empty() || unsynced(life) {
-            let oracle = &mut life.session.oracle;
-            (0..oracle.sectors()).for_each(|lba| oracle.allow_loss(lba));
+            life.session.oracle.allow_all_losses();
         }
     }
 

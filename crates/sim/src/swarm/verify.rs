@@ -48,7 +48,7 @@ fn found(run: &Run, life: &Life) -> Vec<String> {
         let cells = 0..run.layout.data_cells() as u8;
         cells
             .map(|data| run.layout.lba(row, data, offset))
-            .any(|lba| oracle.may_be_lost(lba))
+            .any(|lba| oracle.may_be_lost(lba, None))
     };
     mismatches(&run.layout, &slots, written, lost)
 }
