@@ -35,6 +35,8 @@ const CALM: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 /// Where in the rebuild the daemon is killed.
 const KILL_AT_PERCENT: u64 = 45;
+/// Failures shown; the first ones tell.
+const SHOWN_MAX: usize = 10;
 const STEP_US: u64 = 200_000;
 
 pub fn run(verb: &Demo) -> Outcome {
@@ -72,7 +74,7 @@ fn judge(acts: &Acts) -> Outcome {
         .iter()
         .chain(&acts.differences)
         .collect();
-    for failure in failures.iter().take(10) {
+    for failure in failures.iter().take(SHOWN_MAX) {
         eprintln!("  {failure}");
     }
     if failures.is_empty() {
@@ -306,7 +308,7 @@ impl Stage {
             Ok(script) => self.finish(&spec, load, script),
             Err(failure) => {
                 // What the load saw says more than what the script missed.
-                for found in &load.finish().failures {
+                for found in load.abandon().iter().take(SHOWN_MAX) {
                     eprintln!("  {found}");
                 }
                 Err(failure)

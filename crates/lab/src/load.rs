@@ -107,6 +107,8 @@ impl fmt::Display for Failure {
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
+    /// Stop without settling what is in doubt: the server is not coming back.
+    abandon: AtomicBool,
     requests: AtomicU64,
     failures: AtomicU64,
 }
@@ -170,6 +172,12 @@ impl Load {
         self.shared.failures.load(Ordering::Relaxed)
     }
 
+    /// Ends a load whose server is not coming back: what went wrong so far.
+    pub fn abandon(self) -> Vec<Failure> {
+        self.shared.abandon.store(true, Ordering::SeqCst);
+        self.finish().failures
+    }
+
     /// Lets every worker end its request, and gathers what they know.
     pub fn finish(self) -> Outcome {
         self.shared.stop.store(true, Ordering::SeqCst);
@@ -218,6 +226,7 @@ struct Worker {
     expected: Vec<u8>,
     samples: Vec<Sample>,
     failures: Vec<Failure>,
+    unreachable: bool,
     longest_outage: Duration,
 }
 
@@ -250,6 +259,7 @@ impl Worker {
             expected: vec![0; BLOCK_BYTES],
             samples: Vec::new(),
             failures: Vec::new(),
+            unreachable: false,
             longest_outage: Duration::ZERO,
         };
         for own in 0.. {
@@ -297,7 +307,12 @@ impl Worker {
 
     fn ended(&self) -> bool {
         let doubts = self.blocks.iter().any(|block| block.low != block.high);
-        (self.shared.stop.load(Ordering::SeqCst) && !doubts) || self.failures.len() >= FAILURES_MAX
+        let settled = self.shared.stop.load(Ordering::SeqCst) && !doubts;
+        settled || self.unreachable || self.abandoned() || self.failures.len() >= FAILURES_MAX
+    }
+
+    fn abandoned(&self) -> bool {
+        self.shared.abandon.load(Ordering::SeqCst)
     }
 
     fn fail(&mut self, failure: Failure) {
@@ -311,13 +326,12 @@ impl Worker {
         loop {
             match self.spec.connect() {
                 Ok(client) => return Some(client),
+                Err(_) if self.abandoned() => return None,
                 Err(error) if Instant::now() >= deadline => {
-                    // There is no way on: make it the last failure.
-                    while self.failures.len() < FAILURES_MAX {
-                        self.fail(Failure::Unreachable {
-                            why: error.to_string(),
-                        });
-                    }
+                    self.unreachable = true;
+                    self.fail(Failure::Unreachable {
+                        why: error.to_string(),
+                    });
                     return None;
                 }
                 Err(_) => thread::sleep(RECONNECT_PAUSE),
