@@ -3,14 +3,15 @@
 //! Each operation in flight has a slot that keeps its memory, its vectors and its message header at fixed addresses
 //! until the kernel is done with them. The slot's number is the kernel's user data.
 
-use super::blocking::Workers;
-use super::{Backend, Completion, Op, Token, Waker, message, vectors};
+use super::blocking::{Workers, send};
+use super::{Backend, Completion, Op, Stream, Token, Waker, message, vectors};
 use crate::memory::Piece;
 use io_uring::squeue::Entry;
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode};
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 const ENTRIES: u32 = 1024;
@@ -23,11 +24,16 @@ const CANCEL: u64 = u64::MAX - 1;
 /// The offset that means "where the stream is".
 const STREAM_POSITION: u64 = u64::MAX;
 
+/// IORING_RECVSEND_POLL_FIRST: wait for data before trying.
+const POLL_FIRST: u16 = 1;
+
 /// What an operation in flight needs to stay where it is.
 struct Slot {
     token: Option<Token>,
     pieces: Vec<Piece>,
     iov: Vec<libc::iovec>,
+    /// The socket that it receives from.
+    receives_from: Option<RawFd>,
     /// Boxed for its address: the list of slots may move.
     header: Box<libc::msghdr>,
 }
@@ -42,17 +48,35 @@ pub struct Ring {
     waker_armed: bool,
     /// For the operations that have no asynchronous form.
     workers: Workers,
+    /// Sends that were done at once, to be reported at the next wait.
+    sent: Vec<Completion>,
+    /// The wait before did not enter the kernel.
+    rested: bool,
+    iov: Vec<libc::iovec>,
+    /// The kernel knows of receives that poll first.
+    polls_first: bool,
+    /// By descriptor: the last receive found nothing more. A hint; a wrong one costs a little time.
+    drained: Vec<bool>,
 }
 
-fn build() -> io::Result<IoUring> {
+/// The ring, and whether it has all that kernels from 6.1 on offer.
+fn build() -> io::Result<(IoUring, bool)> {
     let lean = IoUring::builder()
         .setup_single_issuer()
         .setup_defer_taskrun()
         .setup_coop_taskrun()
         .setup_cqsize(COMPLETIONS)
         .build(ENTRIES);
-    // Kernels before 6.1 know neither flag.
-    lean.or_else(|_| IoUring::builder().setup_cqsize(COMPLETIONS).build(ENTRIES))
+    match lean {
+        Ok(ring) => Ok((ring, true)),
+        // Kernels before 6.1 know neither flag.
+        Err(_) => Ok((
+            IoUring::builder()
+                .setup_cqsize(COMPLETIONS)
+                .build(ENTRIES)?,
+            false,
+        )),
+    }
 }
 
 /// Whether this kernel has every operation that we submit.
@@ -82,7 +106,7 @@ fn complete(ring: &IoUring) -> io::Result<bool> {
 
 impl Ring {
     pub fn new() -> io::Result<Ring> {
-        let ring = build()?;
+        let (ring, polls_first) = build()?;
         if !complete(&ring)? {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -99,7 +123,33 @@ impl Ring {
             waker,
             waker_armed: false,
             workers,
+            sent: Vec::new(),
+            rested: false,
+            iov: Vec::new(),
+            polls_first,
+            drained: Vec::new(),
         })
+    }
+
+    /// Most sends fit the socket's buffer: one plain call then does them, and no completion has to be fetched. Gives
+    /// back what has to wait.
+    fn send_at_once(&mut self, token: Token, stream: Stream, pieces: Vec<Piece>) -> Option<Op> {
+        vectors(&pieces, &mut self.iov);
+        let result = send(stream, &mut self.iov, libc::MSG_DONTWAIT);
+        if matches!(-result, libc::EAGAIN | libc::EINTR) {
+            return Some(Op::Send { stream, pieces });
+        }
+        self.sent.push(Completion {
+            token,
+            result,
+            pieces,
+        });
+        None
+    }
+
+    /// Whether a receive should wait for data rather than try: the last one emptied the socket.
+    fn poll_first(&mut self, fd: RawFd) -> bool {
+        self.polls_first && self.drained.get(fd as usize).copied().unwrap_or(false)
     }
 
     fn take_slot(&mut self, token: Token, pieces: Vec<Piece>) -> usize {
@@ -109,6 +159,7 @@ impl Ring {
                 token: None,
                 pieces: Vec::new(),
                 iov: Vec::new(),
+                receives_from: None,
                 header,
             });
             self.slots.len() - 1
@@ -174,7 +225,7 @@ impl Ring {
     fn reap(&mut self, done: &mut Vec<Completion>) {
         let mut woken = false;
         // The iterator borrows the ring, and finishing a slot needs only the slots.
-        let (slots, free) = (&mut self.slots, &mut self.free);
+        let (slots, free, drained) = (&mut self.slots, &mut self.free, &mut self.drained);
         for entry in self.ring.completion() {
             match entry.user_data() {
                 CANCEL => {}
@@ -182,7 +233,14 @@ impl Ring {
                     woken = true;
                     self.waker_armed = cqueue::more(entry.flags());
                 }
-                index => done.push(finish(slots, free, index as usize, entry.result())),
+                index => {
+                    let slot = &mut slots[index as usize];
+                    if let Some(fd) = slot.receives_from.take() {
+                        note_drained(drained, fd, !cqueue::sock_nonempty(entry.flags()));
+                    }
+                    free.push(index as usize);
+                    done.push(finish(slot, entry.result()));
+                }
             }
         }
         if woken {
@@ -191,13 +249,19 @@ impl Ring {
     }
 }
 
-fn finish(slots: &mut [Slot], free: &mut Vec<usize>, index: usize, result: i32) -> Completion {
-    let slot = &mut slots[index];
+fn note_drained(drained: &mut Vec<bool>, fd: RawFd, empty: bool) {
+    let index = fd as usize;
+    if drained.len() <= index {
+        drained.resize(index + 1, false);
+    }
+    drained[index] = empty;
+}
+
+fn finish(slot: &mut Slot, result: i32) -> Completion {
     let token = slot
         .token
         .take()
         .expect("the kernel completes each operation once");
-    free.push(index);
     Completion {
         token,
         result,
@@ -241,12 +305,16 @@ fn entry(op: Shape, slot: &mut Slot) -> Entry {
             .offset(at)
             .rw_flags(flags)
             .build(),
-        (Shape::Receive { fd }, Some(v)) => {
-            opcode::Recv::new(fd, v.iov_base.cast(), v.iov_len as u32).build()
+        (Shape::Receive { fd, ioprio }, Some(v)) => {
+            opcode::Recv::new(fd, v.iov_base.cast(), v.iov_len as u32)
+                .ioprio(ioprio)
+                .build()
         }
-        (Shape::Receive { fd }, None) => {
+        (Shape::Receive { fd, ioprio }, None) => {
             *slot.header = message(&mut slot.iov);
-            opcode::RecvMsg::new(fd, &mut *slot.header).build()
+            opcode::RecvMsg::new(fd, &mut *slot.header)
+                .ioprio(ioprio)
+                .build()
         }
         (Shape::Send { fd }, Some(v)) => opcode::Send::new(fd, v.iov_base.cast(), v.iov_len as u32)
             .flags(libc::MSG_NOSIGNAL)
@@ -265,7 +333,7 @@ fn entry(op: Shape, slot: &mut Slot) -> Entry {
 enum Shape {
     Read { fd: Fd, at: u64 },
     Write { fd: Fd, at: u64, flags: i32 },
-    Receive { fd: Fd },
+    Receive { fd: Fd, ioprio: u16 },
     Send { fd: Fd },
     Plain(Entry),
 }
@@ -286,9 +354,13 @@ fn shape(op: Op) -> (Shape, Vec<Piece>) {
             },
             pieces,
         ),
-        Op::Receive { stream, pieces } if stream.socket => {
-            (Shape::Receive { fd: Fd(stream.fd) }, pieces)
-        }
+        Op::Receive { stream, pieces } if stream.socket => (
+            Shape::Receive {
+                fd: Fd(stream.fd),
+                ioprio: 0,
+            },
+            pieces,
+        ),
         Op::Receive { stream, pieces } => (
             Shape::Read {
                 fd: Fd(stream.fd),
@@ -345,8 +417,21 @@ impl Backend for Ring {
             self.workers.submit(token, op);
             return;
         }
-        let (shape, pieces) = shape(op);
+        let op = match op {
+            Op::Send { stream, pieces } if stream.socket => {
+                match self.send_at_once(token, stream, pieces) {
+                    Some(op) => op,
+                    None => return,
+                }
+            }
+            op => op,
+        };
+        let (mut shape, pieces) = shape(op);
         let index = self.take_slot(token, pieces);
+        if let Shape::Receive { fd, ioprio } = &mut shape {
+            self.slots[index].receives_from = Some(fd.0);
+            *ioprio = if self.poll_first(fd.0) { POLL_FIRST } else { 0 };
+        }
         let entry = entry(shape, &mut self.slots[index]).user_data(index as u64);
         self.push(entry);
     }
@@ -363,9 +448,17 @@ impl Backend for Ring {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, done: &mut Vec<Completion>) -> io::Result<()> {
+        if !self.sent.is_empty() && !self.rested {
+            // Only every other wait, so that sends without end cannot keep the kernel's completions away.
+            self.rested = true;
+            done.append(&mut self.sent);
+            return Ok(());
+        }
+        self.rested = false;
         self.arm_waker();
         self.flush_backlog()?;
         let before = done.len();
+        done.append(&mut self.sent);
         self.workers.collect(done);
         let more = done.len() > before || !self.backlog.is_empty();
         self.enter(if more { Some(Duration::ZERO) } else { timeout })?;
@@ -375,7 +468,7 @@ impl Backend for Ring {
     }
 
     fn outstanding(&self) -> usize {
-        self.slots.len() - self.free.len() + self.workers.outstanding()
+        self.slots.len() - self.free.len() + self.workers.outstanding() + self.sent.len()
     }
 
     fn waker(&self) -> Waker {
