@@ -294,7 +294,8 @@ impl<M: Machine> Session<M> {
         let half = (open.sectors / 2).div_ceil(block) * block;
         if half < open.sectors && half > 0 {
             self.backlog.push_back((open.lba, half));
-            self.backlog.push_back((open.lba + half, open.sectors - half));
+            self.backlog
+                .push_back((open.lba + half, open.sectors - half));
         }
     }
 

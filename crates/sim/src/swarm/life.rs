@@ -371,7 +371,11 @@ impl Run {
             Fact::TaskEnded {
                 outcome: TaskOutcome::Done,
                 ..
-            } => self.outcome.coverage.count("tasks done", 1),
+            } => {
+                let status = life.session.world.status();
+                life.stirring.rebuilt(&status);
+                self.outcome.coverage.count("tasks done", 1);
+            }
             Fact::Repaired { .. } => self.outcome.coverage.count("repairs", 1),
             Fact::Started { recovered_rows, .. } => self
                 .outcome

@@ -139,7 +139,7 @@ fn spec(rng: &mut Rng, options: &Options, level: Level, slots: u16) -> Spec {
         spares,
         chunk_sectors,
         chunks,
-        write_hole: options.write_hole.unwrap_or_else(|| write_hole(rng, level)),
+        write_hole: write_hole(rng, level, options.write_hole),
         init: options.init.unwrap_or_else(|| init(rng)),
         payload: options.payload.unwrap_or(if rng.chance(1, 10) {
             Payload::Bytes
@@ -167,7 +167,8 @@ fn fit(mut spec: Spec) -> Spec {
     spec
 }
 
-fn write_hole(rng: &mut Rng, level: Level) -> WriteHole {
+/// `asked` counts where the level has parity.
+fn write_hole(rng: &mut Rng, level: Level, asked: Option<WriteHole>) -> WriteHole {
     let choices: &[WriteHole] = match level {
         Level::Raid0 => &[WriteHole::None],
         Level::Raid1 | Level::Raid10 { .. } => {
@@ -182,7 +183,10 @@ fn write_hole(rng: &mut Rng, level: Level) -> WriteHole {
             WriteHole::None,
         ],
     };
-    *rng.pick(choices)
+    let drawn = *rng.pick(choices);
+    asked
+        .filter(|_| choices.contains(&WriteHole::Ppl))
+        .unwrap_or(drawn)
 }
 
 fn init(rng: &mut Rng) -> Init {

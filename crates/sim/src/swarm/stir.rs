@@ -8,7 +8,7 @@ use crate::fault::Fault;
 use crate::rng::Rng;
 use crate::session::Session;
 use restripe_array::meta::WriteHole;
-use restripe_array::report::MemberState;
+use restripe_array::report::{MemberState, Status};
 use restripe_array::{Command, Engine, Member, Nanos};
 use std::collections::BTreeSet;
 
@@ -17,6 +17,8 @@ pub struct Stirring {
     pub rng: Rng,
     /// Members that the engine has a reason to fail.
     suspects: BTreeSet<Member>,
+    /// Members that were taken away and are not yet brought up to date again.
+    lost: BTreeSet<Member>,
     arrivals: u32,
     paused: bool,
 }
@@ -31,6 +33,7 @@ impl Stirring {
         Stirring {
             rng,
             suspects: BTreeSet::new(),
+            lost: BTreeSet::new(),
             arrivals: 0,
             paused: false,
         }
@@ -42,6 +45,15 @@ impl Stirring {
 
     pub fn suspects_any(&self) -> bool {
         !self.suspects.is_empty()
+    }
+
+    /// A rebuild or a replacement has ended: who is active now is up to date.
+    pub fn rebuilt(&mut self, status: &Status) {
+        let active = |member: &Member| {
+            let found = status.members.iter().find(|line| line.member == *member);
+            found.is_some_and(|line| line.state == MemberState::Active)
+        };
+        self.lost.retain(|member| !active(member));
     }
 
     /// A planned moment has come: what hung goes on, late.
@@ -89,7 +101,13 @@ impl Run {
         }
         let (member, slot) = *life.stirring.rng.pick(&candidates);
         let world = &life.session.world;
-        let disks = || world.members().map(|member| world.disk(member));
+        let here = |member: &Member| !life.stirring.lost.contains(member);
+        let disks = || {
+            world
+                .members()
+                .filter(here)
+                .map(|member| world.disk(member))
+        };
         let bears = |atlas: Option<Atlas>| {
             atlas.is_some_and(|atlas| atlas.whole(Some(slot)) && !weak(&atlas))
         };
@@ -102,6 +120,7 @@ impl Run {
         };
         self.expose(life);
         life.stirring.suspects.insert(member);
+        life.stirring.lost.insert(member);
         let way = life.stirring.rng.below(7);
         self.say(|| {
             format!(
@@ -156,7 +175,13 @@ impl Run {
             .below(u64::from(self.layout.geometry().slots)) as u16;
         let at = life.stirring.rng.below(self.layout.geometry().slot_sectors);
         let world = &life.session.world;
-        let disks = || world.members().map(|member| world.disk(member));
+        let here = |member: &Member| !life.stirring.lost.contains(member);
+        let disks = || {
+            world
+                .members()
+                .filter(here)
+                .map(|member| world.disk(member))
+        };
         let place = |atlas: Option<Atlas>| -> Option<u64> {
             let atlas = atlas?;
             let room = atlas.slot(slot)?.disk.faults.latent().count() < LATENT_MAX;
