@@ -153,6 +153,7 @@ pub struct Create {
     /// Take name, level, members and options from this file
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// The RAID level
     #[arg(long, value_enum)]
     pub level: Option<LevelName>,
     /// How much of a member is used before the next one's turn (4K to 4M) [default: 64K]
@@ -268,6 +269,7 @@ pub struct Status {
 
 #[derive(Args, Debug)]
 pub struct Examine {
+    /// The members to look at
     #[arg(value_name = "MEMBER", required_unless_present = "config")]
     pub members: Vec<String>,
     /// Take the members from this file

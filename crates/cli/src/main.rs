@@ -8,6 +8,8 @@ mod desk;
 mod engine;
 mod examine;
 mod failure;
+#[cfg(test)]
+mod generated;
 mod member;
 mod operate;
 mod serve;

@@ -1,0 +1,355 @@
+//! The command's contract: exit status, what goes to which stream, and the words that scripts and people rely on.
+//! Every test works in a folder of its own and ends the processes that it starts.
+
+mod harness;
+
+use harness::{Place, line_of};
+use serde_json::Value;
+
+#[test]
+fn wrong_use_is_status_2_and_says_how() {
+    let place = Place::new("usage");
+    for arguments in [
+        &["create"][..],
+        &["bogus"],
+        &["status", "--bogus"],
+        &["create", "t", "--level", "raid7", "x"],
+    ] {
+        let run = place.run(arguments);
+        assert_eq!(run.status, 2, "{arguments:?}: {}", run.stderr);
+        assert!(run.stdout.is_empty() && !run.stderr.is_empty());
+    }
+    let help = place.run(&["--help"]);
+    assert_eq!((help.status, help.stderr.as_str()), (0, ""));
+    assert!(help.stdout.contains("Usage: restripe <COMMAND>"));
+    assert_eq!(
+        place.run(&["--version"]).stdout,
+        format!("restripe {}\n", env!("CARGO_PKG_VERSION"))
+    );
+}
+
+#[test]
+fn create_makes_images_and_examine_reads_them() {
+    let place = Place::new("create");
+    let made = place.create(
+        &["a.img", "b.img", "c.img", "d.img"],
+        &["--level", "raid5", "--spares", "1"],
+    );
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    assert!(
+        made.stdout
+            .starts_with("created tank: RAID-5 left-symmetric, 4 members, chunk 64K,"),
+        "{}",
+        made.stdout
+    );
+    let examined = place.run(&["examine", "--json", "a.img", "d.img"]);
+    let value: Value = serde_json::from_str(&examined.stdout).expect("it is JSON");
+    assert_eq!(value[0]["array"]["name"], "tank");
+    assert_eq!(value[0]["superblocks"].as_array().map(Vec::len), Some(2));
+    assert_eq!(value[1]["array"]["members"][3]["state"], "spare");
+    let text = place.run(&["examine", "a.img"]).stdout;
+    assert!(
+        text.contains("array \"tank\"") && text.contains("write hole closed by ppl"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_is_there_is_not_overwritten_unasked() {
+    let place = Place::new("overwrite");
+    let names = ["a.img", "b.img"];
+    assert_eq!(place.create(&names, &["--level", "raid1"]).status, 0);
+    let before = place.bytes("a.img");
+    let refused = place.create(&names, &["--level", "raid1"]);
+    assert_eq!(refused.status, 1);
+    assert!(
+        refused
+            .stderr
+            .contains("already carries the array \"tank\"")
+            && refused.stderr.contains("--force")
+    );
+    let unasked = place.create(&names, &["--level", "raid1", "--force"]);
+    assert_eq!(unasked.status, 1, "nobody is there to say yes");
+    assert!(unasked.stderr.contains("--yes"), "{}", unasked.stderr);
+    assert!(before == place.bytes("a.img"), "nothing was touched");
+    assert_eq!(
+        place
+            .create(&names, &["--level", "raid1", "--force", "--yes"])
+            .status,
+        0
+    );
+    assert!(before != place.bytes("a.img"));
+}
+
+#[test]
+fn a_file_system_is_not_overwritten_either() {
+    let place = Place::new("ext4");
+    place.write("a.img", 64 << 20, 1080, &[0x53, 0xef]);
+    let refused = place.create(&["a.img", "b.img"], &["--level", "raid1"]);
+    assert_eq!(refused.status, 1);
+    assert!(
+        refused.stderr.contains("an ext2/3/4 file system"),
+        "{}",
+        refused.stderr
+    );
+    assert!(
+        !place.exists("b.img"),
+        "the image made for an array that was not made is gone"
+    );
+}
+
+#[test]
+fn mistakes_are_told_before_anything_is_touched() {
+    let place = Place::new("mistakes");
+    let twice = place.create(&["a.img", "a.img"], &["--level", "raid1"]);
+    assert!(
+        twice.status == 2 && twice.stderr.contains("named twice"),
+        "{}",
+        twice.stderr
+    );
+    let few = place.create(&["a.img", "b.img"], &["--level", "raid6"]);
+    assert!(few.status == 1 && !place.exists("a.img"), "{}", few.stderr);
+    let name = place.run(&["create", "no/name", "--level", "raid1", "a.img", "b.img"]);
+    assert!(
+        name.status == 2 && name.stderr.contains("is not a name"),
+        "{}",
+        name.stderr
+    );
+    let missing = place.run(&["create", "t", "--level", "raid1", "a.img", "b.img"]);
+    assert!(
+        missing.status == 1 && missing.stderr.contains("--image-size"),
+        "{}",
+        missing.stderr
+    );
+    let nobody = place.run(&["status", "nobody"]);
+    assert!(
+        nobody.status == 1 && nobody.stderr.contains("restripe serve"),
+        "{}",
+        nobody.stderr
+    );
+}
+
+#[test]
+fn unequal_members_use_the_smallest_and_say_so() {
+    let place = Place::new("unequal");
+    place.write("big.img", 96 << 20, 0, &[]);
+    let made = place.create(&["a.img", "big.img"], &["--level", "raid1"]);
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    assert!(
+        made.stdout.contains("note: 32M of big.img stay unused"),
+        "{}",
+        made.stdout
+    );
+}
+
+#[test]
+fn a_configuration_says_the_same_as_the_command_line() {
+    let place = Place::new("config");
+    let config = "[[array]]\nname='tank'\nlevel='raid5'\nimage-size='64M'\nmembers=['a.img','b.img','c.img']\n";
+    place.write("tank.toml", 0, 0, config.as_bytes());
+    assert_eq!(place.run(&["create", "--config", "tank.toml"]).status, 0);
+    let assembled = place.run(&["assemble", "--config", "tank.toml"]);
+    assert_eq!(assembled.status, 0, "{}", assembled.stderr);
+    assert!(
+        assembled.stdout.starts_with("tank: healthy"),
+        "{}",
+        assembled.stdout
+    );
+    place.write(
+        "bad.toml",
+        0,
+        0,
+        b"[[array]]\nname='tank'\nmembers=[]\nlevle='raid5'\n",
+    );
+    let bad = place.run(&["create", "--config", "bad.toml"]);
+    assert!(
+        bad.status == 1 && bad.stderr.contains("levle") && bad.stderr.contains("bad.toml"),
+        "{}",
+        bad.stderr
+    );
+}
+
+#[test]
+fn a_served_array_is_operated_by_name() {
+    let place = Place::new("operate");
+    place.create(&["a.img", "b.img", "c.img"], &["--level", "raid5"]);
+    let daemon = place.serve(&["a.img", "b.img", "c.img"]);
+    let status = place.run(&["status", "tank"]);
+    assert!(
+        status.stdout.starts_with("tank: healthy\n"),
+        "{}",
+        status.stdout
+    );
+    let json: Value =
+        serde_json::from_str(&place.run(&["status", "--json", "tank"]).stdout).expect("it is JSON");
+    assert_eq!(
+        (&json["name"], &json["level"], &json["slots"]),
+        (&"tank".into(), &"raid5".into(), &3.into())
+    );
+
+    let metrics = place.run(&["metrics", "tank"]).stdout;
+    assert!(
+        metrics.contains("restripe_state{array=\"tank\",state=\"healthy\"} 1\n"),
+        "{metrics}"
+    );
+
+    let failed = place.run(&["fail", "tank", "b.img"]);
+    assert_eq!(
+        (failed.status, failed.stdout.as_str()),
+        (0, "b.img is out of service\n"),
+        "{}",
+        failed.stderr
+    );
+    assert!(line_of(&place.run(&["status", "tank"]).stdout, "b.img").contains("failed"));
+    let unknown = place.run(&["fail", "tank", "z.img", "--yes"]);
+    assert!(
+        unknown.status == 1
+            && unknown
+                .stderr
+                .contains("its members are a.img, b.img, c.img"),
+        "{}",
+        unknown.stderr
+    );
+
+    assert_eq!(place.run(&["remove", "tank", "b.img"]).status, 0);
+    let added = place.run(&["add", "tank", "b.img"]);
+    assert_eq!(added.status, 0, "{}", added.stderr);
+    let rebuilt = place.run(&["rebuild", "tank"]);
+    assert_eq!(
+        (rebuilt.status, rebuilt.stdout.as_str()),
+        (0, "tank is healthy\n"),
+        "{}",
+        rebuilt.stderr
+    );
+
+    let stopped = place.run(&["stop", "tank"]);
+    assert_eq!(stopped.status, 0, "{}", stopped.stderr);
+    assert_eq!(daemon.wait(), 0);
+    assert!(
+        place
+            .run(&["examine", "a.img"])
+            .stdout
+            .contains("\n  clean, ")
+    );
+}
+
+#[test]
+fn a_scrub_that_finds_nothing_is_a_success() {
+    let place = Place::new("scrub");
+    place.create(
+        &["a.img", "b.img", "c.img"],
+        &["--level", "raid5", "--init", "zero"],
+    );
+    let scrubbed = place.run(&["scrub", "tank", "--offline", "a.img", "b.img", "c.img"]);
+    assert_eq!(scrubbed.status, 0, "{}", scrubbed.stderr);
+    assert!(
+        scrubbed.stdout.ends_with("every row agrees\n"),
+        "{}",
+        scrubbed.stdout
+    );
+}
+
+#[test]
+fn a_scrub_that_finds_something_is_a_failure_and_its_repair_is_not() {
+    let place = Place::new("rot");
+    place.create(
+        &["a.img", "b.img", "c.img"],
+        &["--level", "raid5", "--init", "zero"],
+    );
+    place.write("b.img", 0, 40 << 20, b"rotten");
+    let offline = ["--offline", "a.img", "b.img", "c.img"];
+    let found = place.run(&[&["scrub", "tank"][..], &offline].concat());
+    assert!(
+        found.status == 1 && found.stderr.contains("--repair"),
+        "{} {}",
+        found.stdout,
+        found.stderr
+    );
+    let repaired = place.run(&[&["scrub", "tank", "--repair"][..], &offline].concat());
+    assert_eq!(repaired.status, 0, "{}", repaired.stderr);
+    assert_eq!(
+        place
+            .run(&[&["scrub", "tank"][..], &offline].concat())
+            .status,
+        0
+    );
+}
+
+#[test]
+fn offline_verbs_check_the_name() {
+    let place = Place::new("offline");
+    place.create(&["a.img", "b.img"], &["--level", "raid1"]);
+    let wrong = place.run(&["status", "other", "--offline", "a.img", "b.img"]);
+    assert!(
+        wrong.status == 1 && wrong.stderr.contains("\"tank\", not \"other\""),
+        "{}",
+        wrong.stderr
+    );
+    let right = place.run(&["status", "tank", "--offline", "a.img", "b.img"]);
+    assert!(
+        right.status == 0 && right.stdout.starts_with("tank: healthy"),
+        "{}",
+        right.stderr
+    );
+}
+
+#[test]
+fn a_signal_ends_a_daemon_cleanly() {
+    let place = Place::new("signal");
+    place.create(&["a.img", "b.img"], &["--level", "raid1"]);
+    let daemon = place.serve(&["a.img", "b.img"]);
+    daemon.terminate();
+    assert_eq!(daemon.wait(), 0);
+    assert!(
+        place
+            .run(&["examine", "a.img"])
+            .stdout
+            .contains("\n  clean, ")
+    );
+    assert!(!place.exists("nbd.sock"), "the socket is gone");
+}
+
+#[test]
+fn a_killed_daemon_is_replaced_at_once_on_the_same_sockets() {
+    let place = Place::new("kill");
+    place.create(&["a.img", "b.img"], &["--level", "raid1"]);
+    let daemon = place.serve(&["a.img", "b.img"]);
+    daemon.kill();
+    assert!(place.exists("nbd.sock"), "what a kill leaves");
+    let again = place.serve(&["a.img", "b.img"]);
+    assert!(
+        place
+            .run(&["status", "tank"])
+            .stdout
+            .starts_with("tank: healthy")
+    );
+    assert_eq!(place.run(&["stop", "tank"]).status, 0);
+    assert_eq!(again.wait(), 0);
+}
+
+#[test]
+fn two_daemons_never_share_a_member() {
+    let place = Place::new("shared");
+    place.create(&["a.img", "b.img"], &["--level", "raid1"]);
+    let daemon = place.serve(&["a.img", "b.img"]);
+    let second = place.run(&["assemble", "a.img", "b.img"]);
+    assert!(
+        second.status == 1 && second.stderr.contains("is in use"),
+        "{}",
+        second.stderr
+    );
+    assert_eq!(place.run(&["stop", "tank"]).status, 0);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn a_seed_runs_in_the_simulator() {
+    let place = Place::new("sim");
+    let ran = place.run(&["sim", "--seed", "1"]);
+    assert!(
+        ran.stdout.contains("1 seeds:"),
+        "{} {}",
+        ran.stdout,
+        ran.stderr
+    );
+}

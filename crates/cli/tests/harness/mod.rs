@@ -1,0 +1,156 @@
+//! A folder, the command run in it, and daemons that end with their test.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+
+/// A folder of one test's own: images, sockets and the runtime folder lie in it.
+pub struct Place {
+    folder: PathBuf,
+}
+
+/// How a run ended.
+pub struct Run {
+    pub status: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Place {
+    pub fn new(name: &str) -> Place {
+        let folder =
+            std::env::temp_dir().join(format!("restripe-cli-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&folder)
+            .expect("a fresh folder");
+        Place { folder }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_restripe"));
+        command
+            .args(arguments)
+            .current_dir(&self.folder)
+            .env("XDG_RUNTIME_DIR", &self.folder)
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Run {
+        let output = self.command(arguments).output().expect("the command runs");
+        Run {
+            status: output.status.code().expect("it ends by itself"),
+            stdout: String::from_utf8(output.stdout).expect("text"),
+            stderr: String::from_utf8(output.stderr).expect("text"),
+        }
+    }
+
+    /// An array called `tank` on images of 64 MiB, made where they are not there.
+    pub fn create(&self, members: &[&str], options: &[&str]) -> Run {
+        self.run(&[&["create", "tank", "--image-size", "64M"], options, members].concat())
+    }
+
+    /// A daemon that serves: clients can connect when this returns.
+    pub fn serve(&self, members: &[&str]) -> Daemon {
+        let arguments = [&["serve", "--unix", "nbd.sock"], members].concat();
+        let mut child = self
+            .command(&arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the command runs");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("it is piped");
+        BufReader::new(stdout)
+            .read_line(&mut line)
+            .expect("it says when it serves");
+        assert!(line.starts_with("nbd+unix:///?socket="), "{line:?}");
+        Daemon {
+            child: Mutex::new(child),
+        }
+    }
+
+    /// Writes into a file, made if it is not there and at least so long.
+    pub fn write(&self, name: &str, length: u64, at: u64, bytes: &[u8]) {
+        let path = self.folder.join(name);
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)
+            .expect("a file of ours");
+        if length > 0 {
+            file.set_len(length).expect("room");
+        }
+        file.seek(SeekFrom::Start(at)).expect("a place in it");
+        file.write_all(bytes).expect("room");
+    }
+
+    pub fn bytes(&self, name: &str) -> Vec<u8> {
+        fs::read(self.folder.join(name)).expect("a file of ours")
+    }
+
+    pub fn exists(&self, name: &str) -> bool {
+        self.folder.join(name).exists()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+pub struct Daemon {
+    child: Mutex<Child>,
+}
+
+impl Daemon {
+    /// Waits for its end and gives its status.
+    pub fn wait(&self) -> i32 {
+        let status = self
+            .child
+            .lock()
+            .expect("one thread")
+            .wait()
+            .expect("it was started");
+        status.code().expect("it ends by itself")
+    }
+
+    pub fn terminate(&self) {
+        let id = self.child.lock().expect("one thread").id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-TERM", &id])
+                .status()
+                .expect("kill is there")
+                .success()
+        );
+    }
+
+    pub fn kill(&self) {
+        let mut child = self.child.lock().expect("one thread");
+        child.kill().expect("it runs");
+        child.wait().expect("it was started");
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let child = self.child.get_mut().expect("one thread");
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+/// The line of a text that names this.
+pub fn line_of(text: &str, name: &str) -> String {
+    text.lines()
+        .find(|line| line.contains(name))
+        .unwrap_or_default()
+        .to_string()
+}

@@ -1,0 +1,140 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_restripe_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_restripe_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_restripe_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_restripe_using_subcommand
+    set -l cmd (__fish_restripe_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c restripe -n "__fish_restripe_needs_command" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_needs_command" -s V -l version -d 'Print version'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "create" -d 'Make a new array on empty members'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "assemble" -d 'Check members, recover their logs, report, and exit: what serve does before it serves'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "serve" -d 'Serve arrays over NBD until told to stop'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "status" -d 'Show how an array is: its members, its tasks, what is lost'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "examine" -d 'Show what is written on members, without touching them'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "fail" -d 'Take a member out of service'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "remove" -d 'Forget a failed member or a spare'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "add" -d 'Take a device in: back into its old place, or as a spare'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "replace" -d 'Copy a serving member onto another device, then retire it'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "rebuild" -d 'Watch, pause or pace the rebuild that runs; it starts by itself when there is a spare'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "scrub" -d 'Compare every copy and parity with its data; repair them only if asked to'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "stop" -d 'Flush, mark clean and end the daemon'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "metrics" -d 'Print the counters in the Prometheus text format'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim" -d 'Run arrays in the simulator: a seed, many seeds, or a recorded run'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "demo" -d 'Show it all on disk images: a RAID-5 loses two disks and its daemon under load'
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l config -d 'Take name, level, members and options from this file' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l level -d 'The RAID level' -r -f -a "raid0\t''
+raid1\t''
+raid4\t''
+raid5\t''
+raid6\t''
+raid10\t''"
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l chunk -d 'How much of a member is used before the next one\'s turn (4K to 4M) [default: 64K]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l rotation -d 'How parity rotates, for raid5 and raid6 [default: left-symmetric]' -r -f -a "left-symmetric\t''
+left-asymmetric\t''
+right-symmetric\t''
+right-asymmetric\t''
+parity-first\t''
+parity-last\t''"
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l copies -d 'Copies of each chunk, for raid10 [default: 2]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l spares -d 'How many of the members are spares [default: 0]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l init -d 'What the members hold at first [default: written]' -r -f -a "written\t'Ready at once: what was never written reads as zeros'
+sync\t'Ready at once, parity is computed in the background'
+zero\t'Every member is zeroed first'
+trust\t'The members already agree; nothing is checked'"
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l write-hole -d 'What guards parity against a crash [default: ppl for raid4, raid5, raid6; bitmap for raid1, raid10]' -r -f -a "ppl\t'Log partial parity before each write'
+bitmap\t'Remember where writes are under way, as md does'
+none\t'Nothing: after a crash, parity may be wrong where writes were under way'"
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l size-per-member -d 'Use no more than this of each member' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l data-offset -d 'Where data starts on every member' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l image-size -d 'Make members that do not exist as image files of this size' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l force -d 'Overwrite what the members carry; says what will be lost and asks'
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l yes -d 'Do not ask'
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l json -d 'Print the result as JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand create" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l config -d 'Take the members from this file' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l from-minority -d 'Start although fewer than a majority of the members are here'
+complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l accept-loss -d 'Start although data is lost by it; what is lost is listed and reads as an error'
+complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l read-only -d 'Take no writes, neither from users nor of our own'
+complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l json -d 'Print the status as JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand assemble" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l config -d 'Take members and options from this file' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l unix -d 'Listen on this Unix socket' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l tcp -d 'Listen on this TCP address; without a host on loopback [a port, or HOST:PORT]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l memory -d 'Memory for requests of clients [default: 256M]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l io-timeout -d 'A member that does not answer for this long is failed [default: 30s]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l rate -d 'Limits of background work, bytes a second of one member, as MIN..MAX' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l backend -d 'How operations reach the kernel' -r -f -a "auto\t'io_uring where the kernel allows it, else threads'
+uring\t''
+threads\t''"
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l record -d 'Record every event here, for `restripe sim --replay`' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l stdio -d 'Serve one connection on standard input and output, then end'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l from-minority -d 'Start although fewer than a majority of the members are here'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l accept-loss -d 'Start although data is lost by it; what is lost is listed and reads as an error'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l read-only -d 'Take no writes, neither from users nor of our own'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l buffered -d 'Keep members in the page cache too, rather than bypass it'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c restripe -n "__fish_restripe_using_subcommand status" -l offline -d 'Work on these members directly, with no daemon running; changes nothing' -r
+complete -c restripe -n "__fish_restripe_using_subcommand status" -l json -d 'Print it as JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand status" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand examine" -l config -d 'Take the members from this file' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand examine" -l json -d 'Print it as JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand examine" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand fail" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand fail" -l yes -d 'Do not ask, even if it takes the last redundancy'
+complete -c restripe -n "__fish_restripe_using_subcommand fail" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand remove" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand remove" -l yes -d 'Do not ask, even if it takes the last redundancy'
+complete -c restripe -n "__fish_restripe_using_subcommand remove" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand add" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand add" -l force -d 'Overwrite what the device carries; says what will be lost and asks'
+complete -c restripe -n "__fish_restripe_using_subcommand add" -l yes -d 'Do not ask'
+complete -c restripe -n "__fish_restripe_using_subcommand add" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand replace" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replace" -l no-wait -d 'Return when it has begun'
+complete -c restripe -n "__fish_restripe_using_subcommand replace" -l force -d 'Overwrite what the device carries; says what will be lost and asks'
+complete -c restripe -n "__fish_restripe_using_subcommand replace" -l yes -d 'Do not ask'
+complete -c restripe -n "__fish_restripe_using_subcommand replace" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l rate -d 'Limits of background work, bytes a second of one member, as MIN..MAX' -r
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l pause -d 'Pause what runs'
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l resume -d 'Go on with what is paused'
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l repair -d 'Write what is wrong anew; names the guilty member where the code can tell'
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l no-wait -d 'Return when it has begun'
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l cancel -d 'Stop the scrub that runs'
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand stop" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand metrics" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand metrics" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand sim" -l seed -d 'The first seed' -r
+complete -c restripe -n "__fish_restripe_using_subcommand sim" -l count -d 'How many seeds to run' -r
+complete -c restripe -n "__fish_restripe_using_subcommand sim" -l replay -d 'Replay the events that `serve --record` wrote' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand sim" -l verbose -d 'Print every fact'
+complete -c restripe -n "__fish_restripe_using_subcommand sim" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand demo" -l member-size -d 'Size of each of the six images' -r
+complete -c restripe -n "__fish_restripe_using_subcommand demo" -l rebuild-rate -d 'How fast the rebuild may go, so that there is something to see' -r
+complete -c restripe -n "__fish_restripe_using_subcommand demo" -l seed -d 'Seed of the load' -r
+complete -c restripe -n "__fish_restripe_using_subcommand demo" -l report -d 'Write the report here' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand demo" -l keep -d 'Keep the images and say where they are'
+complete -c restripe -n "__fish_restripe_using_subcommand demo" -s h -l help -d 'Print help'
