@@ -121,15 +121,21 @@ pub fn keeps_patterns(target: &Target) {
 
 /// Random writes that are read back and checked, at depth 16.
 pub fn passes_verified_load(target: &Target) {
+    verified_load(target, 1);
+}
+
+/// The same so many times over.
+pub fn verified_load(target: &Target, rounds: u32) {
     if !installed(&["fio"]) {
         return;
     }
     let folder = Folder::new();
     let uri = format!("--uri={}", target.uri());
     let size = format!("--size={}", target.size / 2);
+    let rounds = format!("--loops={rounds}");
     let output = Command::new("timeout")
         .args(["60", "fio", "--name=load", "--ioengine=nbd", &uri, &size])
-        .args(["--rw=randrw", "--bsrange=512-64k", "--iodepth=16"])
+        .args(["--rw=randrw", "--bsrange=512-64k", "--iodepth=16", &rounds])
         .args(["--verify=crc32c", "--verify_fatal=1", "--fsync=64"])
         .current_dir(folder.path())
         .output()

@@ -1,0 +1,171 @@
+//! Faults while clients work: a member fails under verified load, remote members err, stall and die, the server is
+//! killed.
+
+use crate::array::{Array, make, status, wait_until};
+use crate::checks;
+use crate::tools::{Folder, installed, succeed};
+use restripe_array::layout::{Level, Rotation};
+use restripe_array::report::ArrayState;
+use restripe_array::{Fact, FailCause, Member, Nanos, TaskKind};
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+const RAID5: Level = Level::Raid5(Rotation::LeftSymmetric);
+const RAID6: Level = Level::Raid6(Rotation::LeftSymmetric);
+
+/// Runs a verified load, and something else once it is well under way.
+fn under_load(array: &Array, disturb: impl FnOnce()) {
+    let target = array.target();
+    thread::scope(|scope| {
+        let load = scope.spawn(|| checks::verified_load(&target, 4));
+        let begun = status(array.remote()).counters.writes;
+        wait_until(|| status(array.remote()).counters.writes > begun + 200);
+        disturb();
+        load.join().expect("the load finds its data");
+    });
+}
+
+#[test]
+fn members_fail_and_spares_fill_in_under_load() {
+    if !installed(&["fio"]) {
+        return;
+    }
+    for (level, losses) in [(RAID5, 1), (RAID6, 2), (Level::Raid1, 1)] {
+        let array = Array::new(level, 4);
+        under_load(&array, || {
+            (0..losses).for_each(|member| array.fail(member));
+        });
+        assert_eq!(array.state(), ArrayState::Degraded);
+        under_load(&array, || {
+            (0..losses).for_each(|member| array.add_spare(10 + usize::from(member)));
+        });
+        (0..losses).for_each(|_| array.wait_for_end(TaskKind::Rebuild));
+        wait_until(|| array.state() == ArrayState::Healthy);
+        checks::copies_both_ways(&array.target());
+    }
+}
+
+// ----------------------------------------------------------------------------------------------- remote members
+
+/// A member behind nbdkit, which does to it what its filters say.
+struct RemoteMember {
+    nbdkit: Child,
+    socket: PathBuf,
+}
+
+impl RemoteMember {
+    fn start(folder: &Folder, image: &str, filters: &[&str], parameters: &[&str]) -> RemoteMember {
+        let socket = folder.file("remote");
+        let nbdkit = Command::new("nbdkit")
+            .args(["--foreground", "--exit-with-parent", "--unix"])
+            .arg(&socket)
+            .args(filters.iter().map(|filter| format!("--filter={filter}")))
+            .args(["file", image])
+            .args(parameters)
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("nbdkit is installed");
+        wait_until(|| UnixStream::connect(&socket).is_ok());
+        RemoteMember { nbdkit, socket }
+    }
+
+    fn uri(&self) -> String {
+        format!("nbd+unix:///?socket={}", self.socket.display())
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.nbdkit.id().to_string();
+        succeed("kill", &["-s", signal, &pid]);
+    }
+}
+
+impl Drop for RemoteMember {
+    fn drop(&mut self) {
+        // It may be dead already, which is as well.
+        let _ = self.nbdkit.kill();
+        let _ = self.nbdkit.wait();
+    }
+}
+
+/// A RAID-5 whose member 2 is remote.
+fn with_remote(filters: &[&str], parameters: &[&str], io_timeout: Nanos) -> (Array, RemoteMember) {
+    let folder = Folder::new();
+    let mut names = make(&folder, RAID5, 4);
+    let remote = RemoteMember::start(&folder, &names[2], filters, parameters);
+    names[2] = remote.uri();
+    (Array::serve(folder, &names, io_timeout), remote)
+}
+
+fn cause_of_failure(array: &Array) -> FailCause {
+    let fact = array.wait_for(|fact| matches!(fact, Fact::MemberFailed { .. }));
+    let Fact::MemberFailed { member, why } = fact else {
+        unreachable!("waited for it");
+    };
+    assert_eq!(member, Member(2));
+    why
+}
+
+const LONG: Nanos = Nanos::from_secs(20);
+
+#[test]
+fn a_slow_remote_member_is_a_member() {
+    if !installed(&["nbdkit", "nbdcopy", "qemu-img"]) {
+        return;
+    }
+    let delays = ["rdelay=1ms", "wdelay=1ms"];
+    let (array, _remote) = with_remote(&["delay"], &delays, LONG);
+    checks::copies_both_ways(&array.target());
+    checks::passes_verified_load(&array.target());
+    assert_eq!(array.state(), ArrayState::Healthy);
+}
+
+#[test]
+fn a_remote_member_that_errs_is_failed() {
+    if !installed(&["nbdkit", "fio"]) {
+        return;
+    }
+    let trigger = Folder::new();
+    let file = trigger.file("trigger");
+    let errors = format!("error-file={}", file.display());
+    let errors = ["error=EIO", "error-rate=100%", &errors];
+    let (array, _remote) = with_remote(&["error"], &errors, LONG);
+    under_load(&array, || {
+        fs::write(&file, b"").expect("room for a file");
+    });
+    let why = cause_of_failure(&array);
+    let expected = matches!(
+        why,
+        FailCause::WriteError(_) | FailCause::FlushError(_) | FailCause::ReadErrors
+    );
+    assert!(expected, "{why:?}");
+    assert_eq!(array.state(), ArrayState::Degraded);
+    checks::copies_both_ways(&array.target());
+}
+
+#[test]
+fn a_remote_member_that_dies_is_gone() {
+    if !installed(&["nbdkit", "fio"]) {
+        return;
+    }
+    let (array, remote) = with_remote(&[], &[], LONG);
+    under_load(&array, || remote.signal("KILL"));
+    cause_of_failure(&array);
+    assert_eq!(array.state(), ArrayState::Degraded);
+    checks::copies_both_ways(&array.target());
+}
+
+#[test]
+fn a_remote_member_that_stalls_is_failed_in_time() {
+    if !installed(&["nbdkit", "fio"]) {
+        return;
+    }
+    let (array, remote) = with_remote(&[], &[], Nanos::from_secs(1));
+    under_load(&array, || remote.signal("STOP"));
+    assert_eq!(cause_of_failure(&array), FailCause::TimedOut);
+    assert_eq!(array.state(), ArrayState::Degraded);
+    checks::copies_both_ways(&array.target());
+    remote.signal("CONT");
+}
