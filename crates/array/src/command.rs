@@ -123,7 +123,7 @@ impl Core {
         match (former, slot) {
             (Some(MemberRole::Failed { partial: true, .. }), Some(slot)) => {
                 self.devices[index].health = Health::Good;
-                let done = self.rows_without_intent();
+                let done = self.rows_not_owed();
                 self.fill_slot(slot, member, TaskKind::Rebuild, done);
             }
             _ => self.add_spare(member)?,
@@ -151,12 +151,12 @@ impl Core {
         (standing.member.is_none() && standing.incoming.is_none()).then_some(placement.slot as usize)
     }
 
-    /// What a member that left holds still: the rows that the intent map does not name.
-    fn rows_without_intent(&self) -> RunSet {
+    /// What a member that left holds still: the rows that it is not owed.
+    fn rows_not_owed(&self) -> RunSet {
         let mut rows = RunSet::default();
         rows.insert(0, self.layout.rows());
-        for region in 0..self.intent.len() {
-            if self.intent.get(region) {
+        for region in 0..self.regions() {
+            if self.intent.get(self.owed_bit(region)) {
                 let first = region * self.superblock.intent_rows;
                 rows.remove(first, self.superblock.intent_rows.min(self.layout.rows() - first));
             }

@@ -402,7 +402,7 @@ impl Core {
         if self.standing[slot].incoming.is_some() {
             self.tasks.source_failed(slot);
         }
-        self.mark_unflushed_rows();
+        self.owe_unflushed_rows();
         self.lose_unsynced(slot);
     }
 

@@ -121,6 +121,7 @@ impl Core {
         match owner {
             Owner::Slice { slice, what } => self.slice_op_done(slice, what, Some(member), result),
             Owner::Flush => self.member_flushed(member, result),
+            Owner::DoneList => self.done_list_written(member, result),
             Owner::Superblock => self.superblock_written(member, result),
             Owner::MapPage { map, page } => self.map_page_written(map, page, member, result),
             Owner::ExtentInit { init } => self.extent_zeroed(init, member, result),

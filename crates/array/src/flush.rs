@@ -3,7 +3,8 @@
 //! | state   | cause                                   | next     |
 //! |---------|-----------------------------------------|----------|
 //! | idle    | somebody waits                          | flushing |
-//! | flushing| all members answered                    | settling |
+//! | flushing| all members answered                    | listing  |
+//! | listing | done-lists of the logs written          | settling |
 //! | settling| failures and lost-map pages are durable | idle     |
 //!
 //! A member that fails a flush is failed; the flush is never tried again on it.
@@ -26,12 +27,15 @@ pub(crate) enum Waiter {
     Checkpoint,
     /// The lazy clearing of intent bits.
     Intent,
+    /// What a recovery wrote.
+    Boot,
     Stop,
 }
 
 #[derive(Default)]
 pub(crate) struct Flusher {
     running: bool,
+    listing: bool,
     outstanding: u32,
     next: Vec<Waiter>,
     current: Vec<Waiter>,
@@ -80,16 +84,35 @@ impl Core {
         if let Err(error) = result {
             self.fail_member(member, FailCause::FlushError(error));
         }
-        if self.flusher.outstanding == 0 && self.flusher.running {
+        if self.flusher.outstanding == 0 && self.flusher.running && !self.flusher.listing {
             self.flush_ended();
         }
     }
 
     fn flush_ended(&mut self) {
-        self.flusher.running = false;
         let ended = self.flusher.begun;
         self.logs.flushed(ended);
         self.intent_flushed(ended);
+        self.flusher.listing = true;
+        self.flusher.outstanding = self.write_done_lists();
+        if self.flusher.outstanding == 0 {
+            self.listing_ended();
+        }
+    }
+
+    pub(crate) fn done_list_written(&mut self, member: Member, result: Result<(), IoError>) {
+        self.flusher.outstanding -= 1;
+        if let Err(error) = result {
+            self.fail_member(member, FailCause::WriteError(error));
+        }
+        if self.flusher.outstanding == 0 && self.flusher.listing {
+            self.listing_ended();
+        }
+    }
+
+    fn listing_ended(&mut self) {
+        self.flusher.listing = false;
+        self.flusher.running = false;
         let mut current = core::mem::take(&mut self.flusher.current);
         self.flusher.settling.append(&mut current);
         self.flusher.current = current;
@@ -116,6 +139,7 @@ impl Core {
             Waiter::Request(request) => self.request_part_done(request, Ok(())),
             Waiter::Log | Waiter::Intent => {}
             Waiter::Checkpoint => self.checkpoint_flushed(),
+            Waiter::Boot => self.boot_flushed(),
             Waiter::Stop => self.stop_flushed(),
         }
     }

@@ -1,16 +1,16 @@
-//! The write-intent map: which regions may differ between members.
+//! The intent map: which regions may differ between members, and which a missing member lacks.
 //!
-//! Set, durably, before a write that could leave members different: always for mirrors and for `bitmap` arrays, and
-//! for every redundant array while a member is missing, so that it can come back without a full rebuild. Cleared
-//! lazily, a while after the last write was flushed, and never while a member is missing.
+//! Two bits a region. *Dirty* is set, durably, before a write that a crash could leave different on different members
+//! (mirrors, and parity without a log), and cleared a while after the last such write was flushed. *Owed* is set before
+//! a write that a missing member misses, so that it can come back without a full rebuild, and is cleared when nobody is
+//! missing any more. Kept apart, since after a crash what is dirty is in doubt and what is owed is not.
 
 use crate::core::{Core, NEVER, Wake};
 use crate::flush::Waiter;
-use crate::meta::superblock::WriteHole;
 use crate::units::{Nanos, Row};
 use alloc::vec::Vec;
 
-/// How long a region stays marked after its last write (md's default).
+/// How long a region stays dirty after its last write (md's default).
 const LAZY: Nanos = Nanos::from_secs(5);
 
 /// The writes that an intent region has seen.
@@ -23,23 +23,46 @@ pub(crate) struct IntentUsers {
 }
 
 impl Core {
-    /// Whether a write to this row must be announced in the intent map.
-    fn intent_needed(&self) -> bool {
-        if self.layout.tolerance() == 0 {
-            return false;
-        }
-        let announced = !self.layout.parity() || self.superblock.write_hole == WriteHole::Bitmap;
-        announced || !self.complete()
+    pub(crate) fn regions(&self) -> u64 {
+        self.layout.rows().div_ceil(self.superblock.intent_rows)
     }
 
-    /// Announces a write; true once the announcement is durable. Every `true` is paired with [`Core::intent_release`].
+    pub(crate) fn dirty_bit(&self, region: u64) -> u64 {
+        region
+    }
+
+    pub(crate) fn owed_bit(&self, region: u64) -> u64 {
+        self.regions() + region
+    }
+
+    /// Announces a write to a row; true once every announcement that it needs is durable.
     pub(crate) fn intent_ready(&mut self, row: Row) -> bool {
-        if !self.intent_needed() {
+        if self.layout.tolerance() == 0 {
             return true;
         }
         let region = self.intent_region(row);
-        self.intent.put(region, true);
-        self.intent.is_durable(region)
+        let mut ready = true;
+        if !self.logged() {
+            ready &= self.announce(self.dirty_bit(region));
+        }
+        if !self.complete() {
+            ready &= self.announce(self.owed_bit(region));
+        }
+        ready
+    }
+
+    fn announce(&mut self, bit: u64) -> bool {
+        self.intent.put(bit, true);
+        self.intent.is_durable(bit)
+    }
+
+    /// A missing member lacks what is about to be written here; true once that is durable.
+    pub(crate) fn owe_rows(&mut self, first: Row, last: Row) -> bool {
+        let mut durable = true;
+        for region in self.intent_region(first)..=self.intent_region(last) {
+            durable &= self.announce(self.owed_bit(region));
+        }
+        durable
     }
 
     pub(crate) fn intent_acquire(&mut self, row: Row) {
@@ -52,49 +75,56 @@ impl Core {
         let users = &mut self.intent_users[region];
         users.writes -= 1;
         users.finished_at = self.flusher.begun;
-        if self.intent.get(region as u64) && self.wake[Wake::Lazy as usize] == NEVER {
+        if self.intent.get(self.dirty_bit(region as u64)) && self.wake[Wake::Lazy as usize] == NEVER {
             self.wake_at(Wake::Lazy, self.now.after(LAZY));
         }
     }
 
-    /// A member is gone from now on: every row whose last writes were not flushed counts as different.
-    pub(crate) fn mark_unflushed_rows(&mut self) {
+    /// A member is gone from now on: it may lack every row whose last writes were not flushed.
+    pub(crate) fn owe_unflushed_rows(&mut self) {
         if self.layout.tolerance() == 0 {
             return;
         }
+        self.owe_inits();
         let mut rows = Vec::new();
         self.logs.live_rows(&mut rows);
         for row in rows {
-            let region = self.intent_region(row);
-            self.intent.put(region, true);
+            self.owe_rows(row, row);
         }
-        for region in 0..self.intent_users.len() {
-            if self.intent_users[region].writes > 0 {
-                self.intent.put(region as u64, true);
+        for region in 0..self.regions() {
+            let writing = self.intent_users[region as usize].writes > 0;
+            if writing || self.intent.get(self.dirty_bit(region)) {
+                self.intent.put(self.owed_bit(region), true);
             }
         }
     }
 
     pub(crate) fn lazy_timer(&mut self) {
-        if self.complete() && self.intent.any() {
+        if self.intent.any() {
             self.flush_for(Waiter::Intent);
         }
     }
 
-    /// A flush ended: regions without writers are the same on all members, if all are here and in step.
+    /// A flush ended: regions without writers are the same on all current members; with nobody missing, nothing is
+    /// owed.
     pub(crate) fn intent_flushed(&mut self, ended: u64) {
-        if !self.complete() || self.tasks.resync_owes().is_some() || !self.intent.any() {
+        if !self.intent.any() {
             return;
         }
-        let mut left = false;
-        for region in 0..self.intent.len() {
-            if self.intent.get(region) {
+        let in_step = self.tasks.resync_owes().is_none();
+        let (complete, mut left) = (self.complete(), false);
+        for region in 0..self.regions() {
+            let (dirty, owed) = (self.dirty_bit(region), self.owed_bit(region));
+            if complete && self.intent.get(owed) {
+                self.intent.put(owed, false);
+            }
+            if in_step && self.intent.get(dirty) {
                 let users = self.intent_users[region as usize];
-                if users.writes == 0 && users.finished_at < ended {
-                    self.intent.put(region, false);
-                } else {
-                    left = true;
+                let quiet = users.writes == 0 && users.finished_at < ended;
+                if quiet {
+                    self.intent.put(dirty, false);
                 }
+                left |= !quiet;
             }
         }
         if left {

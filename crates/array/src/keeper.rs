@@ -43,6 +43,10 @@ impl Keeper {
         self.durable >= self.failure
     }
 
+    pub(crate) fn quiet(&self) -> bool {
+        self.outstanding == 0
+    }
+
     pub(crate) fn all_durable(&self) -> bool {
         self.durable == self.wanted && self.outstanding == 0
     }
@@ -61,7 +65,7 @@ const KINDS: [MapKind; 3] = [MapKind::Written, MapKind::Intent, MapKind::Lost];
 impl Core {
     /// Starts what needs writing and is not being written.
     pub(crate) fn keep(&mut self) {
-        if self.keeper.outstanding == 0 && self.keeper.durable < self.keeper.wanted {
+        if !self.replaying() && self.keeper.outstanding == 0 && self.keeper.durable < self.keeper.wanted {
             self.write_superblocks();
         }
         for kind in KINDS {
@@ -72,7 +76,9 @@ impl Core {
     fn write_superblocks(&mut self) {
         self.tasks_to_superblock();
         self.superblock.sequence += 1;
-        self.superblock.log_floor = self.logs.floor();
+        if !self.replaying() {
+            self.superblock.log_floor = self.logs.floor();
+        }
         self.keeper.in_flight = self.keeper.wanted;
         for index in 0..self.devices.len() {
             if self.devices[index].health == Health::Good && self.devices[index].entry.is_some() {
@@ -82,10 +88,11 @@ impl Core {
         if self.keeper.outstanding == 0 {
             // Nobody is left to tell: the array has failed as a whole.
             self.keeper.durable = self.keeper.in_flight;
+            self.metadata_moved();
         }
     }
 
-    fn write_superblock(&mut self, member: Member) {
+    pub(crate) fn write_superblock(&mut self, member: Member) {
         let device = &self.devices[member.0 as usize];
         let entry = device.entry.expect("checked by the caller");
         let at = device.places.superblock[(self.superblock.sequence & 1) as usize];
@@ -105,6 +112,7 @@ impl Core {
         if self.keeper.outstanding == 0 {
             self.keeper.durable = self.keeper.in_flight;
             self.metadata_moved();
+            self.boot_levelled();
         }
     }
 

@@ -8,10 +8,16 @@
 //! every write to a row with parity is logged, and a write whose cells do not include those of an overlapping live
 //! record waits until that record has been flushed away.
 //!
-//! One log a member: a ring of records, each a header page and its payload. Space is given back in order.
+//! One log a member: a ring of records, each a header page and its payload. Space is given back in order. In front of
+//! the ring stands a done-list: the records that are over, though they lie there still. Without it a write that was
+//! flushed long ago would look like one that was cut short. It is written when a flush releases a record of several
+//! data cells, before the flush is acknowledged; records of one cell do no harm when they are replayed late.
 
+use crate::contract::{Class, IoOp, Segment};
 use crate::core::Core;
 use crate::flush::Waiter;
+use crate::meta::log::{DONE_MAX, DONE_SECTORS, encode_done};
+use crate::ops::Owner;
 use crate::units::{Member, PAGE_SECTORS, Row};
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -30,12 +36,18 @@ enum Stage {
 struct Live {
     sequence: u64,
     at: u64,
-    sectors: u64,
     row: Row,
     start: u64,
     end: u64,
     modified: u32,
     stage: Stage,
+}
+
+impl Live {
+    /// More than one data cell was written: after a crash with one of them missing, it matters whether this was over.
+    fn several(&self) -> bool {
+        self.modified.count_ones() > 1
+    }
 }
 
 const HASH: usize = 512;
@@ -46,11 +58,17 @@ struct Log {
     records: VecDeque<Live>,
     /// Live records by row, hashed: zero means there is none to look for.
     rows: Vec<u16>,
+    /// The version of the done-list last written, and whether another is due.
+    done_version: u64,
+    done_due: bool,
 }
 
 impl Log {
-    fn new(sectors: u64) -> Log {
-        Log { sectors, head: 0, records: VecDeque::with_capacity((sectors / PAGE_SECTORS) as usize), rows: vec![0; HASH] }
+    /// `version`: at least that of any done-list ever written there. A record is written for each list, so the next
+    /// sequence is.
+    fn new(sectors: u64, version: u64) -> Log {
+        let records = VecDeque::with_capacity((sectors / PAGE_SECTORS) as usize);
+        Log { sectors, head: 0, records, rows: vec![0; HASH], done_version: version, done_due: false }
     }
 
     fn tail(&self) -> Option<u64> {
@@ -111,6 +129,8 @@ impl Entry {
 pub(crate) struct Logs {
     logs: Vec<Option<Log>>,
     next_sequence: u64,
+    /// Room for a done-list in the making.
+    sequences: Vec<u64>,
 }
 
 impl Logs {
@@ -123,7 +143,8 @@ impl Logs {
         while self.logs.len() <= index {
             self.logs.push(None);
         }
-        self.logs[index] = (sectors >= 2 * PAGE_SECTORS).then(|| Log::new(sectors));
+        let version = self.next_sequence;
+        self.logs[index] = (sectors > DONE_SECTORS).then(|| Log::new(sectors - DONE_SECTORS, version));
     }
 
     pub(crate) fn forget(&mut self, member: Member) {
@@ -164,7 +185,7 @@ impl Logs {
             || log.clashes(entry.row, entry.start, entry.start + entry.sectors, entry.modified)
     }
 
-    /// Takes room for a record; returns its place from the start of the log.
+    /// Takes room for a record; returns its place from the start of the log region.
     pub(crate) fn place(&mut self, member: Member, sequence: u64, entry: &Entry) -> u64 {
         let log = self.logs[member.0 as usize].as_mut().expect("checked with must_wait");
         let sectors = entry.footprint();
@@ -174,14 +195,13 @@ impl Logs {
         log.records.push_back(Live {
             sequence,
             at,
-            sectors,
             row: entry.row,
             start: entry.start,
             end: entry.start + entry.sectors,
             modified: entry.modified,
             stage: Stage::Open,
         });
-        at
+        DONE_SECTORS + at
     }
 
     /// The write in place of a record has ended; `begun` flushes had begun by then.
@@ -199,10 +219,31 @@ impl Logs {
             for record in &mut log.records {
                 if matches!(record.stage, Stage::Finished(begun) if begun < ended) {
                     record.stage = Stage::Released;
+                    log.done_due |= record.several();
                     log.rows[record.row.0 as usize % HASH] -= 1;
                 }
             }
             log.release_front();
+        }
+    }
+
+    /// The done-list that a member's log owes, if it does: its version, the floor, and the sequences done above it.
+    fn take_done_list(&mut self, member: Member, sequences: &mut Vec<u64>) -> Option<(u64, u64)> {
+        let floor = self.floor_of(member);
+        let log = self.logs.get_mut(member.0 as usize)?.as_mut()?;
+        if !core::mem::take(&mut log.done_due) {
+            return None;
+        }
+        log.done_version += 1;
+        let done = log.records.iter().filter(|record| record.stage == Stage::Released && record.several());
+        sequences.extend(done.map(|record| record.sequence).take(DONE_MAX));
+        Some((log.done_version, floor))
+    }
+
+    /// The version of the done-list found on a member at the start: the next goes to the other home.
+    pub(crate) fn found_done_list(&mut self, member: Member, version: u64) {
+        if let Some(Some(log)) = self.logs.get_mut(member.0 as usize) {
+            log.done_version += (log.done_version ^ version) & 1;
         }
     }
 
@@ -212,17 +253,30 @@ impl Logs {
             into.extend(log.records.iter().filter(|record| record.stage != Stage::Released).map(|record| record.row));
         }
     }
-
-    /// More than half of some log is in use.
-    pub(crate) fn crowded(&self) -> bool {
-        self.logs.iter().flatten().any(|log| {
-            let used: u64 = log.records.iter().map(|record| record.sectors).sum();
-            used * 2 > log.sectors
-        })
-    }
 }
 
 impl Core {
+    /// Writes the done-lists that are due; how many writes that takes.
+    pub(crate) fn write_done_lists(&mut self) -> u32 {
+        let mut writes = 0;
+        let mut sequences = core::mem::take(&mut self.logs.sequences);
+        for index in 0..self.devices.len() {
+            let member = Member(index as u16);
+            sequences.clear();
+            let Some((version, floor)) = self.logs.take_done_list(member, &mut sequences) else { continue };
+            let mut page = self.ops.page();
+            encode_done(self.superblock.array, version, floor, &sequences, &mut page);
+            let at = self.devices[index].places.log + (version & 1) * PAGE_SECTORS;
+            self.device_io(Owner::DoneList, member, IoOp::Write, at, PAGE_SECTORS, Class::Metadata, |io| {
+                io.durable = true;
+                io.segments.push(Segment::Page(page));
+            });
+            writes += 1;
+        }
+        self.logs.sequences = sequences;
+        writes
+    }
+
     /// Whether a record can be written now to all these members; if not, a flush is asked for.
     pub(crate) fn log_ready(&mut self, members: &[Option<Member>], entry: &Entry) -> bool {
         let waits = members.iter().flatten().any(|&member| self.logs.must_wait(member, entry));

@@ -28,6 +28,8 @@ pub(crate) enum Owner {
     /// A read of a healthy cell, straight into the request's buffer.
     ReadPart { request: u32, lba: u64, sectors: u64, target: BufRef },
     Flush,
+    /// The list of a log's records that are over.
+    DoneList,
     Superblock,
     MapPage { map: u8, page: u16 },
     ExtentInit { init: u32 },

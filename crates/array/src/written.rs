@@ -63,10 +63,31 @@ impl Core {
         if self.written.is_durable(extent) {
             return true;
         }
-        if self.inits.find(extent).is_none() && !self.written.get(extent) && self.ops.available() > INIT_OPS {
+        let wanted = self.inits.find(extent).is_none() && !self.written.get(extent);
+        if wanted && self.ops.available() > INIT_OPS && self.extent_announced(extent) {
             self.begin_init(extent);
         }
         false
+    }
+
+    /// While a member is missing, a whole extent that becomes real is something it lacks: that is on record first.
+    fn extent_announced(&mut self, extent: u64) -> bool {
+        self.layout.tolerance() == 0 || self.complete() || self.owe_extent(extent)
+    }
+
+    fn owe_extent(&mut self, extent: u64) -> bool {
+        let first = extent * self.superblock.extent_rows;
+        let last = (first + self.superblock.extent_rows).min(self.layout.rows()) - 1;
+        self.owe_rows(Row(first), Row(last))
+    }
+
+    /// A member failed: extents that are just becoming real may be real without it.
+    pub(crate) fn owe_inits(&mut self) {
+        for index in 0..self.inits.list.len() {
+            if let Some(init) = self.inits.list[index] {
+                self.owe_extent(init.extent);
+            }
+        }
     }
 
     /// Whether a task must wait with a row because its extent is just being made real.

@@ -5,7 +5,9 @@
 //! | Superblocks | both copies of every device         | Maps, or the command fails        |
 //! | Maps        | every map page of current members   | Logs, Settle                      |
 //! | Logs        | the log headers                     | Replaying, Settle                 |
-//! | Replaying   | rows made consistent (`recover.rs`) | Settle                            |
+//! | Replaying   | rows made consistent (`recover.rs`) | Flushing                          |
+//! | Flushing    | what was replayed is durable        | Levelling                         |
+//! | Levelling   | the chosen version on who lags      | Settle                            |
 //! | Settle      | superblocks and maps durable        | serving                           |
 
 mod recover;
@@ -15,15 +17,16 @@ use crate::contract::{
 };
 use crate::core::Core;
 use crate::device::{Device, Health, Places, Standing};
+use crate::flush::Waiter;
 use crate::keeper::Keeper;
 use crate::layout::Layout;
 use crate::log::Logs;
 use crate::maps::{BitMap, LostMap};
-use crate::meta::choose::{Candidate, Choice, choose};
-use crate::meta::log::LogRecord;
-use crate::meta::pages::{self, MapKind};
+use crate::meta::{Candidate, Choice, choose, copies_of};
+use crate::meta::log::{self, DoneList, LogRecord};
+use crate::meta::pages::{self, INTENT_BITS, MapKind};
 use crate::meta::superblock::{
-    MemberRole, SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock, WriteHole,
+    MemberRole, SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock,
 };
 use crate::meta::{MetaError, RegionKind};
 use crate::ops::Owner;
@@ -40,14 +43,18 @@ enum Stage {
     Maps,
     Logs,
     Replaying,
+    /// Replayed rows are being flushed.
+    Flushing,
+    /// Members that lag get the chosen version.
+    Levelling,
     Settle,
 }
 
 /// What one read of the boot was for.
 #[derive(Clone, Copy, Debug)]
 enum Read {
-    SuperA,
-    SuperB,
+    /// A place of a superblock, by its number.
+    Super { index: usize },
     Map { kind: MapKind, page: u32 },
     /// Part of a log, from this sector of it.
     Log { from: u64 },
@@ -62,8 +69,14 @@ pub(crate) struct Boot {
     queue: Vec<u32>,
     outstanding: u32,
     candidates: Vec<Candidate>,
+    /// What lies at each device's places of a superblock: copy A's, then copy B's.
+    places: Vec<[Option<Result<Superblock, MetaError>>; 1 + SUPER_B_PLACES.len()]>,
     maps: Vec<MapVersion>,
     records: Vec<(Member, u64, LogRecord)>,
+    /// The newest done-list of each member's log.
+    done_lists: Vec<(Member, DoneList)>,
+    /// Members whose newest copy is older than the one chosen.
+    lagging: Vec<u16>,
     replays_left: u32,
     replays_next: u32,
     recovered: u64,
@@ -102,8 +115,11 @@ impl Core {
             queue: Vec::new(),
             outstanding: 0,
             candidates: candidates.collect(),
+            places: Vec::new(),
             maps: Vec::new(),
             records: Vec::new(),
+            done_lists: Vec::new(),
+            lagging: Vec::new(),
             replays_left: 0,
             replays_next: 0,
             recovered: 0,
@@ -111,9 +127,10 @@ impl Core {
         for index in 0..self.devices.len() {
             let sectors = self.devices[index].info.sectors;
             let member = Member(index as u16);
-            for at in core::iter::once(SUPER_A_AT).chain(SUPER_B_PLACES) {
-                if at + SUPERBLOCK_SECTORS <= sectors {
-                    boot.ask(member, if at == SUPER_A_AT { Read::SuperA } else { Read::SuperB });
+            boot.places.push(Default::default());
+            for index in 0..=SUPER_B_PLACES.len() {
+                if super_place(index) + SUPERBLOCK_SECTORS <= sectors {
+                    boot.ask(member, Read::Super { index });
                 }
             }
         }
@@ -125,6 +142,11 @@ impl Core {
     pub(crate) fn undecided(&self) -> bool {
         let reading = |boot: &Boot| matches!(boot.stage, Stage::Superblocks | Stage::Maps | Stage::Logs);
         self.boot.as_ref().map_or(self.state == ArrayState::Starting, reading)
+    }
+
+    /// Whether log records still decide what rows hold: until then none of them is declared void.
+    pub(crate) fn replaying(&self) -> bool {
+        self.boot.as_ref().is_some_and(|boot| boot.stage != Stage::Settle)
     }
 
     /// A start that failed leaves nothing behind for the next.
@@ -165,8 +187,7 @@ impl Core {
         let (member, read) = boot.reads[step as usize];
         let places = self.devices[member.0 as usize].places;
         let (at, count) = match read {
-            Read::SuperA => (SUPER_A_AT, SUPERBLOCK_PAGES as u64),
-            Read::SuperB => (self.super_b_place(step), SUPERBLOCK_PAGES as u64),
+            Read::Super { index } => (super_place(index), SUPERBLOCK_PAGES as u64),
             Read::Map { kind, page } => (pages::home(places.map(kind), page, 0), 2),
             Read::Log { from } => (places.log + from, ((places.log_sectors - from) / PAGE_SECTORS).min(LOG_PAGES)),
         };
@@ -178,27 +199,16 @@ impl Core {
         });
     }
 
-    /// Which of the places of copy B a read is for: they were asked in order, after copy A.
-    fn super_b_place(&self, step: u32) -> u64 {
-        let boot = self.boot.as_ref().expect("reads belong to a boot");
-        let member = boot.reads[step as usize].0;
-        let before = boot.reads[..step as usize].iter().filter(|(other, _)| *other == member).count();
-        SUPER_B_PLACES[before - 1]
-    }
-
     pub(crate) fn boot_read_done(&mut self, step: u32, io: &DeviceIo, result: Result<(), IoError>) {
-        let place = io.at;
         let array = self.superblock.array;
         let Some(boot) = &mut self.boot else { return };
         boot.outstanding -= 1;
         let (member, read) = boot.reads[step as usize];
         let whole = result.is_ok();
         match read {
-            Read::SuperA | Read::SuperB if !whole => {}
-            Read::SuperA => {
-                boot.candidates[member.0 as usize].copies[0] = Some(Superblock::decode(&joined(io)));
+            Read::Super { index } if whole => {
+                boot.places[member.0 as usize][index] = Some(Superblock::decode(&joined(io)));
             }
-            Read::SuperB => boot.note_super_b(member, place, Superblock::decode(&joined(io))),
             Read::Map { kind, page } if whole => boot.note_map(kind, page, array, io),
             Read::Log { from } if whole => boot.note_log(member, from, array, io),
             _ => {}
@@ -219,6 +229,7 @@ impl Core {
             Stage::Maps => self.boot_maps(),
             Stage::Logs => self.boot_recover(),
             Stage::Replaying => self.boot_replay(),
+            Stage::Flushing | Stage::Levelling => false,
             Stage::Settle => self.boot_settle(),
         }
     }
@@ -237,7 +248,11 @@ impl Core {
 
     fn boot_choose(&mut self) -> bool {
         let boot = self.boot_mut();
-        let (candidates, mode) = (core::mem::take(&mut boot.candidates), boot.mode);
+        let (mut candidates, mode) = (core::mem::take(&mut boot.candidates), boot.mode);
+        for (candidate, places) in candidates.iter_mut().zip(core::mem::take(&mut boot.places)) {
+            let [a, b @ ..] = places;
+            candidate.copies = copies_of(a, b);
+        }
         let choice = match choose(&candidates, mode) {
             Ok(choice) => choice,
             Err(error) => return self.boot_fail(error),
@@ -260,6 +275,7 @@ impl Core {
     /// Takes over the chosen superblock and puts every device where it says.
     fn adopt(&mut self, choice: Choice) -> Result<(), CommandError> {
         self.superblock = choice.superblock;
+        self.boot_mut().lagging = choice.lagging.clone();
         let template = self.superblock.regions.clone();
         for (entry, opened) in choice.opened.iter().enumerate() {
             let Some(index) = *opened else { continue };
@@ -276,6 +292,14 @@ impl Core {
             if device.info.logical_block > self.superblock.logical_block {
                 let member = device.info.logical_block;
                 return Err(CommandError::LogicalBlock { member, array: self.superblock.logical_block });
+            }
+        }
+        for member in choice.strayed {
+            let entry = self.devices[member.0 as usize].entry;
+            if let Some(line) = entry.map(|entry| &mut self.superblock.members[entry as usize])
+                && let MemberRole::Failed { partial, .. } = &mut line.role
+            {
+                *partial = false;
             }
         }
         self.stand();
@@ -317,8 +341,8 @@ impl Core {
         let rows = self.layout.rows();
         self.tasks.set_rows(rows);
         self.written = BitMap::new(rows.div_ceil(self.superblock.extent_rows));
-        self.intent = BitMap::new(rows.div_ceil(self.superblock.intent_rows));
-        self.intent_users = vec![Default::default(); self.intent.len() as usize];
+        self.intent = BitMap::new(INTENT_BITS * self.regions());
+        self.intent_users = vec![Default::default(); self.regions() as usize];
         let lost = self.superblock.region(RegionKind::Lost).map_or(0, |region| pages::pages_in(region.sectors));
         self.lost = LostMap::new(lost as usize);
         self.size_ops();
@@ -377,7 +401,7 @@ impl Core {
         self.restore_tasks();
         if self.superblock.clean || !self.logged() || self.mode.read_only {
             self.logs.start(self.superblock.log_floor.max(1));
-            return self.boot_recovered();
+            return if self.mode.read_only { self.boot_recovered() } else { self.boot_flush() };
         }
         self.ask_logs();
         true
@@ -414,6 +438,34 @@ impl Core {
 
     // ---------------------------------------------------------------------------------------------------- serving
 
+    /// Rows are consistent: a crash must not take that back once their records are void.
+    fn boot_flush(&mut self) -> bool {
+        self.boot_mut().stage = Stage::Flushing;
+        self.flush_for(Waiter::Boot);
+        false
+    }
+
+    /// Brings lagging members to the chosen version before anybody gets a next one, which would go over their last.
+    pub(crate) fn boot_flushed(&mut self) {
+        self.boot_mut().stage = Stage::Levelling;
+        let lagging = core::mem::take(&mut self.boot_mut().lagging);
+        let members = self.entry_members();
+        for entry in lagging {
+            if let Some(member) = members[entry as usize].filter(|&member| self.good(member)) {
+                self.write_superblock(member);
+            }
+        }
+        self.boot_levelled();
+    }
+
+    /// Goes on when the last lagging member has been written.
+    pub(crate) fn boot_levelled(&mut self) {
+        let levelling = self.boot.as_ref().is_some_and(|boot| boot.stage == Stage::Levelling);
+        if levelling && self.keeper.quiet() {
+            self.boot_recovered();
+        }
+    }
+
     /// Rows are consistent, or owed by a resynchronisation: what is missing is written down and service begins.
     fn boot_recovered(&mut self) -> bool {
         if let Err(error) = self.owe_resync() {
@@ -430,7 +482,14 @@ impl Core {
                 let sectors = self.devices[member.0 as usize].places.log_sectors;
                 if self.logged() {
                     self.logs.open(member, sectors);
+                    let version = self.boot_mut().done_version(member);
+                    self.logs.found_done_list(member, version);
                 }
+            }
+        }
+        if !self.superblock.clean {
+            for row in self.boot_mut().rows() {
+                self.tasks.undo_replace(row, 1);
             }
         }
         self.superblock.clean = false;
@@ -442,15 +501,16 @@ impl Core {
     /// After a crash, members of an array without a log may differ wherever the intent map says so.
     fn owe_resync(&mut self) -> Result<(), CommandError> {
         let unlogged = self.layout.tolerance() > 0 && !self.logged();
-        if self.superblock.clean || !unlogged || !self.intent.any() || self.mode.read_only {
+        let dirty: Vec<u64> = (0..self.regions()).filter(|&region| self.intent.get(self.dirty_bit(region))).collect();
+        if self.superblock.clean || !unlogged || dirty.is_empty() || self.mode.read_only {
             return Ok(());
         }
         let mut done = self.resynced_before();
-        for region in 0..self.intent.len() {
-            if self.intent.get(region) {
-                let first = region * self.superblock.intent_rows;
-                done.remove(first, self.superblock.intent_rows.min(self.layout.rows() - first));
-            }
+        for region in dirty {
+            let first = region * self.superblock.intent_rows;
+            let count = self.superblock.intent_rows.min(self.layout.rows() - first);
+            done.remove(first, count);
+            self.tasks.undo_replace(first, count);
         }
         self.tasks.list.retain(|task| task.kind != TaskKind::Resync);
         self.start_task(TaskKind::Resync, None, done);
@@ -469,7 +529,7 @@ impl Core {
 
     /// With members missing and parity untrusted, what only parity held is lost: not without being told so.
     fn lose_unsynced_slots(&mut self) -> Result<(), CommandError> {
-        if !self.layout.parity() || self.superblock.write_hole == WriteHole::Ppl {
+        if !self.layout.parity() || self.logged() {
             return Ok(());
         }
         let before = self.lost.extents.len();
@@ -500,10 +560,14 @@ impl Core {
         }
         if any {
             self.superblock.generation = stale_since;
-            let rows: Vec<_> = self.boot_mut().records.iter().map(|(_, _, record)| record.row).collect();
+            let rows = self.boot_mut().rows();
             for row in rows {
-                let region = self.intent_region(crate::Row(row));
-                self.intent.put(region, true);
+                self.owe_rows(crate::Row(row), crate::Row(row));
+            }
+            for region in 0..self.regions() {
+                if !self.superblock.clean && self.intent.get(self.dirty_bit(region)) {
+                    self.intent.put(self.owed_bit(region), true);
+                }
             }
         }
     }
@@ -525,26 +589,30 @@ impl Core {
 }
 
 impl Boot {
+    fn note_done_list(&mut self, member: Member, found: Result<DoneList, MetaError>) {
+        let Ok(found) = found else { return };
+        match self.done_lists.iter_mut().find(|(other, _)| *other == member) {
+            Some((_, held)) if held.version < found.version => *held = found,
+            Some(_) => {}
+            None => self.done_lists.push((member, found)),
+        }
+    }
+
+    fn done_version(&self, member: Member) -> u64 {
+        self.done_lists.iter().find(|(other, _)| *other == member).map_or(0, |(_, list)| list.version)
+    }
+
+    /// The rows that the logs speak of.
+    fn rows(&self) -> Vec<u64> {
+        let mut rows: Vec<u64> = self.records.iter().map(|(_, _, record)| record.row).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    }
+
     fn ask(&mut self, member: Member, read: Read) {
         self.queue.push(self.reads.len() as u32);
         self.reads.push((member, read));
-    }
-
-    /// A copy B counts where its own region table says that it lies.
-    fn note_super_b(&mut self, member: Member, place: u64, found: Result<Superblock, MetaError>) {
-        let copy = &mut self.candidates[member.0 as usize].copies[1];
-        let here = |superblock: &Superblock| {
-            superblock.region(RegionKind::SuperB).is_some_and(|region| region.start == place)
-        };
-        match found {
-            Ok(superblock) if here(&superblock) => *copy = Some(Ok(superblock)),
-            Ok(_) => {}
-            Err(error) => {
-                if !matches!(copy, Some(Ok(_))) {
-                    *copy = Some(Err(error));
-                }
-            }
-        }
     }
 
     fn note_map(&mut self, kind: MapKind, page: u32, array: crate::Uuid, io: &DeviceIo) {
@@ -561,11 +629,19 @@ impl Boot {
     fn note_log(&mut self, member: Member, from: u64, array: crate::Uuid, io: &DeviceIo) {
         for (index, segment) in io.segments.iter().enumerate() {
             let Segment::Page(bytes) = segment else { continue };
-            if let Ok(record) = crate::meta::log::decode(bytes, array) {
-                self.records.push((member, from + index as u64 * PAGE_SECTORS, record));
+            let at = from + index as u64 * PAGE_SECTORS;
+            if at < log::DONE_SECTORS {
+                self.note_done_list(member, log::decode_done(bytes, array));
+            } else if let Ok(record) = log::decode(bytes, array) {
+                self.records.push((member, at, record));
             }
         }
     }
+}
+
+/// The sector of a place where a superblock may lie: copy A's, then copy B's in their order.
+fn super_place(index: usize) -> u64 {
+    index.checked_sub(1).map_or(SUPER_A_AT, |index| SUPER_B_PLACES[index])
 }
 
 fn joined(io: &DeviceIo) -> Vec<u8> {

@@ -17,7 +17,7 @@
 use super::Stage;
 use crate::core::Core;
 use crate::layout::CellSet;
-use crate::meta::log::{COPY_P, COPY_Q, LogRecord, PayloadKind};
+use crate::meta::log::{DoneList, COPY_P, COPY_Q, LogRecord, PayloadKind};
 use crate::slice::{Kind, Need};
 use crate::task::{Cut, Payload, Replay};
 use crate::units::{Member, PAGE_SECTORS, Row};
@@ -54,7 +54,8 @@ impl Core {
         let mut found: Vec<Found> = Vec::new();
         let mut live: Vec<(Member, u64, LogRecord)> = Vec::new();
         for entry in &records {
-            if entry.2.sequence >= self.record_floor(entry.0, &records) {
+            let done = self.done_list(entry.0).is_some_and(|list| list.sequences.contains(&entry.2.sequence));
+            if !done && entry.2.sequence >= self.record_floor(entry.0, &records) {
                 live.push(entry.clone());
             }
         }
@@ -73,7 +74,13 @@ impl Core {
         let entry = self.devices[member.0 as usize].entry.map_or(0, |entry| entry as usize);
         let newest = records.iter().filter(|other| other.0 == member).max_by_key(|other| other.2.sequence);
         let own = newest.map_or(0, |newest| newest.2.floor);
-        own.max(self.superblock.log_floor).max(self.superblock.members[entry].log_floor)
+        let listed = self.done_list(member).map_or(0, |list| list.floor);
+        own.max(listed).max(self.superblock.log_floor).max(self.superblock.members[entry].log_floor)
+    }
+
+    fn done_list(&self, member: Member) -> Option<&DoneList> {
+        let lists = &self.boot.as_ref().expect("a boot runs").done_lists;
+        lists.iter().find(|(other, _)| *other == member).map(|(_, list)| list)
     }
 
     fn plausible(&self, record: &LogRecord) -> bool {
@@ -152,7 +159,7 @@ impl Core {
         let rows = self.tasks.replays.len() as u64;
         self.tasks.replays.clear();
         self.boot.as_mut().expect("a boot runs").recovered = rows;
-        self.boot_recovered()
+        self.boot_flush()
     }
 
     fn start_replay(&mut self, index: u32) -> bool {

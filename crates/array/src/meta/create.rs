@@ -3,7 +3,7 @@
 //! Pure: it computes writes, the caller does them. The same arithmetic serves real disks and members of a few hundred
 //! sectors, as tests like them.
 
-use super::pages::{self, BITS_PER_PAGE, HOMES_SECTORS, MapKind, WORDS_PER_PAGE};
+use super::pages::{self, BITS_PER_PAGE, INTENT_BITS, HOMES_SECTORS, MapKind, WORDS_PER_PAGE};
 use super::superblock::{MEMBERS_MAX, SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_SECTORS};
 use super::{
     MemberEntry, MemberRole, MetaError, Placement, Region, RegionKind, Superblock, TaskRecord,
@@ -445,7 +445,7 @@ fn middle(
     extent_rows: u64,
     intent_rows: u64,
 ) -> Result<Middle, CreateError> {
-    let map = |bit_rows: u64| rows.div_ceil(bit_rows).div_ceil(BITS_PER_PAGE) * HOMES_SECTORS;
+    let map = |bits: u64| bits.div_ceil(BITS_PER_PAGE) * HOMES_SECTORS;
     let log_min = match (options.write_hole, options.log_sectors) {
         (WriteHole::Ppl, Some(sectors))
             if !(LOG_SECTORS_MIN..=LOG_SECTORS_MAX).contains(&sectors) =>
@@ -457,8 +457,8 @@ fn middle(
         (_, _) => 0,
     };
     Ok(Middle {
-        written: map(extent_rows),
-        intent: map(intent_rows),
+        written: map(rows.div_ceil(extent_rows)),
+        intent: map(INTENT_BITS * rows.div_ceil(intent_rows)),
         lost: LOST_PAGES * HOMES_SECTORS,
         log_min,
     })
@@ -956,8 +956,9 @@ mod tests {
                 ];
                 for (kind, bit_rows) in maps {
                     let pages = pages::pages_in(superblock.region(kind).unwrap().sectors);
-                    assert!((1..=4).contains(&pages));
-                    assert!(rows.div_ceil(bit_rows) <= pages * BITS_PER_PAGE);
+                    assert!((1..=8).contains(&pages));
+                    let bits = if kind == RegionKind::Intent { INTENT_BITS } else { 1 };
+                    assert!(bits * rows.div_ceil(bit_rows) <= pages * BITS_PER_PAGE);
                     assert!(bit_rows.is_power_of_two());
                 }
             }

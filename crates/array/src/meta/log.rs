@@ -10,7 +10,8 @@ use super::rules::check_counter;
 use super::{FORMAT_MAJOR, MetaError, field};
 use crate::contract::Page;
 use crate::layout::CHUNK_SECTORS_MAX;
-use crate::units::{PAGE_SECTORS, SECTOR_BYTES, Uuid};
+use crate::units::{PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, Uuid};
+use alloc::vec::Vec;
 
 pub const MAGIC: [u8; 8] = *b"RstrpLog";
 
@@ -57,6 +58,66 @@ impl PayloadKind {
             PayloadKind::Q => COPY_Q,
         }
     }
+}
+
+/// Sectors at the start of a log region that its done-list takes: two homes of a page, by the list's version.
+pub const DONE_SECTORS: u64 = 2 * PAGE_SECTORS;
+/// Begins a done-list.
+pub const DONE_MAGIC: [u8; 8] = *b"RstrpDon";
+/// Sequences that a done-list holds.
+pub const DONE_MAX: usize = (PAGE_BYTES - done_at::SEQUENCES) / 8;
+
+/// Offsets in a done-list.
+pub mod done_at {
+    pub const MAGIC: usize = 0;
+    pub const VERSION: usize = 8;
+    pub const CRC: usize = 12;
+    pub const ARRAY: usize = 16;
+    pub const LIST_VERSION: usize = 32;
+    pub const FLOOR: usize = 40;
+    pub const COUNT: usize = 48;
+    pub const SEQUENCES: usize = 56;
+}
+
+/// Which records of a log are done with, though they lie there still: all below `floor`, and those named.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DoneList {
+    pub version: u64,
+    pub floor: u64,
+    pub sequences: Vec<u64>,
+}
+
+/// Writes a done-list of at most [`DONE_MAX`] sequences.
+pub fn encode_done(array: Uuid, version: u64, floor: u64, sequences: &[u64], page: &mut Page) {
+    assert!(sequences.len() <= DONE_MAX, "a done-list fits its page");
+    let bytes = &mut page[..];
+    bytes.fill(0);
+    put(bytes, done_at::MAGIC, DONE_MAGIC);
+    put_u16(bytes, done_at::VERSION, FORMAT_MAJOR);
+    put(bytes, done_at::ARRAY, array.0);
+    put_u64(bytes, done_at::LIST_VERSION, version);
+    put_u64(bytes, done_at::FLOOR, floor);
+    put_u64(bytes, done_at::COUNT, sequences.len() as u64);
+    for (index, sequence) in sequences.iter().enumerate() {
+        put_u64(bytes, done_at::SEQUENCES + 8 * index, *sequence);
+    }
+    let crc = crc32c_without(bytes, done_at::CRC);
+    put_u32(bytes, done_at::CRC, crc);
+}
+
+/// Reads a done-list.
+pub fn decode_done(page: &Page, array: Uuid) -> Result<DoneList, MetaError> {
+    let bytes = &page[..];
+    check_header(bytes, DONE_MAGIC, array)?;
+    let count = get_u64(bytes, done_at::COUNT);
+    if count > DONE_MAX as u64 {
+        return field("done sequences", count);
+    }
+    Ok(DoneList {
+        version: get_u64(bytes, done_at::LIST_VERSION),
+        floor: get_u64(bytes, done_at::FLOOR),
+        sequences: (0..count as usize).map(|i| get_u64(bytes, done_at::SEQUENCES + 8 * i)).collect(),
+    })
 }
 
 /// What a record's header says.
@@ -121,7 +182,7 @@ pub fn encode(record: &LogRecord, page: &mut Page) {
 /// Reads a header page. The payload is the caller's to check against [`LogRecord::payload_crc`].
 pub fn decode(page: &Page, array: Uuid) -> Result<LogRecord, MetaError> {
     let header = &page[..HEADER_BYTES];
-    check_identity(header, array)?;
+    check_header(header, MAGIC, array)?;
     let record = LogRecord {
         array,
         sequence: get_u64(header, at::SEQUENCE),
@@ -140,8 +201,9 @@ pub fn decode(page: &Page, array: Uuid) -> Result<LogRecord, MetaError> {
     Ok(record)
 }
 
-fn check_identity(header: &[u8], array: Uuid) -> Result<(), MetaError> {
-    if header[..MAGIC.len()] != MAGIC {
+/// Magic, checksum, version and array, which stand alike in records and done-lists.
+fn check_header(header: &[u8], magic: [u8; 8], array: Uuid) -> Result<(), MetaError> {
+    if header[..magic.len()] != magic {
         return Err(MetaError::NotFound);
     }
     let stored = get_u32(header, at::CRC);

@@ -17,6 +17,9 @@ pub const BODY_BYTES: usize = PAGE_BYTES - HEADER_BYTES;
 /// Words of 64 bits in the body of a bit page.
 pub const WORDS_PER_PAGE: usize = BODY_BYTES / 8;
 pub const BITS_PER_PAGE: u64 = WORDS_PER_PAGE as u64 * 64;
+/// Bits that the intent map keeps for each region: first, for all regions, whether writes may be in flight; then, for
+/// all regions, whether a missing member lacks something.
+pub const INTENT_BITS: u64 = 2;
 
 /// Bytes of one extent in a page of the lost list; a count of as many bytes' width as half of it comes first.
 pub const EXTENT_BYTES: usize = 16;

@@ -145,6 +145,8 @@ pub(crate) struct Slice {
     pub(crate) checksums: [u32; 2],
     pub(crate) record: Option<u64>,
     pub(crate) verdicts: scrub::Verdicts,
+    /// Durable data of several cells was logged: over only when the log says so.
+    pub(crate) several: bool,
     pub(crate) intent_held: bool,
     pub(crate) merged: bool,
     pub(crate) error: Option<RequestError>,
@@ -180,6 +182,7 @@ impl Slice {
             checksums: [0; 2],
             record: None,
             verdicts: scrub::Verdicts::default(),
+            several: false,
             intent_held: false,
             merged: false,
             error: None,
@@ -357,6 +360,7 @@ impl Core {
         slice.step = need.step;
         (slice.size, slice.reserved) = (size, need.buffers);
         (slice.pending, slice.durable, slice.intent_held) = (0, false, false);
+        slice.several = false;
         (slice.error, slice.record) = (None, None);
         slice.live = true;
         slice.fragments.clear();

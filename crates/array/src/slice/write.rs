@@ -8,6 +8,7 @@ use super::issue::Term;
 use super::{Extra, Kind, Need, Phase};
 use crate::contract::{BAND_SECTORS_MAX, BufRef, Class, ComputeOp, IoOp, RequestError, Segment};
 use crate::core::Core;
+use crate::flush::Waiter;
 use crate::layout::{CellSet, RowMap};
 use crate::log::Entry;
 use crate::meta::log::{self, LogRecord, PayloadKind};
@@ -405,7 +406,9 @@ impl Core {
     fn write_records(&mut self, id: u32, map: &RowMap, holders: &[Option<Member>; 4], entry: &Entry) {
         let sequence = self.logs.take_sequence();
         self.set_phase(id, Phase::Logging);
-        self.slices.get(id).record = Some(sequence);
+        let slice = self.slices.get(id);
+        slice.record = Some(sequence);
+        slice.several |= slice.durable && entry.modified.count_ones() > 1;
         let has = |parity: usize| holders[2 * parity].or(holders[2 * parity + 1]).is_some();
         let copies = u8::from(has(0)) * log::COPY_P + u8::from(has(1)) * log::COPY_Q;
         for (index, member) in holders.iter().enumerate() {
@@ -563,7 +566,7 @@ impl Core {
     /// Every request with a part in the slice hears of it. What was lost and is written anew is lost no more.
     pub(crate) fn end_write(&mut self, id: u32, result: Result<(), RequestError>) {
         let slice = self.slices.get(id);
-        let (row, whole_row) = (slice.map.row, slice.discard().is_some());
+        let (row, whole_row, several) = (slice.map.row, slice.discard().is_some(), slice.several);
         let mut fragments = core::mem::take(&mut slice.fragments);
         for fragment in fragments.drain(..) {
             if result.is_ok() {
@@ -572,7 +575,11 @@ impl Core {
                 let sectors = if whole { self.layout.row_sectors() } else { fragment.sectors };
                 self.lost.rewritten(lba, sectors);
             }
-            self.request_part_done(fragment.request, result);
+            if several && result.is_ok() {
+                self.flush_for(Waiter::Request(fragment.request));
+            } else {
+                self.request_part_done(fragment.request, result);
+            }
         }
         self.slices.get(id).fragments = fragments;
     }

@@ -88,7 +88,7 @@ pub(crate) struct Tasks {
 }
 
 /// A checkpoint is made this often.
-const CHECKPOINT_EVERY: Nanos = Nanos::from_secs(10);
+const CHECKPOINT_EVERY: Nanos = Nanos::from_secs(2);
 
 impl Tasks {
     pub(crate) fn set_rows(&mut self, rows: u64) {
@@ -152,6 +152,15 @@ impl Tasks {
             if task.kind == TaskKind::Replace && task.slot == Some(slot as u16) {
                 task.kind = TaskKind::Rebuild;
             }
+        }
+    }
+
+    /// After a crash, copies of a cell on a member and on the one that is to replace it may differ in these rows.
+    pub(crate) fn undo_replace(&mut self, first: u64, count: u64) {
+        for task in self.list.iter_mut().filter(|task| task.kind == TaskKind::Replace) {
+            task.done.remove(first, count);
+            task.claimed.remove(first, count);
+            task.durable.remove(first, count);
         }
     }
 
