@@ -18,18 +18,33 @@ const CHUNK_SECTORS: u32 = 128;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let socket = arguments.first().ok_or("usage: ram_array SOCKET [MEMBERS [SIZE]]")?;
+    let socket = arguments
+        .first()
+        .ok_or("usage: ram_array SOCKET [MEMBERS [SIZE]]")?;
     let count = arguments.get(1).map_or(Ok(5), |text| text.parse())?;
     let size = arguments.get(2).map_or("128M", |text| text);
     let members = make(count, &format!("ram:{size}"))?;
-    let backend = std::env::var("RESTRIPE_BACKEND").map_or(Ok(BackendChoice::Automatic), |text| text.parse())?;
-    let options = ShellOptions { backend, ..ShellOptions::default() };
-    let spec = ArraySpec { members, limits: Limits::default(), io_timeout: Nanos::from_secs(30), record: None };
+    let backend = std::env::var("RESTRIPE_BACKEND")
+        .map_or(Ok(BackendChoice::Automatic), |text| text.parse())?;
+    let options = ShellOptions {
+        backend,
+        ..ShellOptions::default()
+    };
+    let spec = ArraySpec {
+        members,
+        limits: Limits::default(),
+        io_timeout: Nanos::from_secs(30),
+        record: None,
+    };
     let running = Shell::spawn(options, move |shell| shell.host(spec).map(drop))?;
-    let started = running.remote.command(0, Command::Start(StartMode::default()))?;
+    let started = running
+        .remote
+        .command(0, Command::Start(StartMode::default()))?;
     started.map_err(|error| format!("the array does not start: {error:?}"))?;
     let listener = Listener::unix(Path::new(socket))?;
-    running.remote.listen(listener, Arc::new(|| Box::new(Connection::new())))?;
+    running
+        .remote
+        .listen(listener, Arc::new(|| Box::new(Connection::new())))?;
     println!("nbd+unix:///?socket={socket}");
     std::io::stdin().read_to_end(&mut Vec::new())?;
     running.remote.shutdown()?;
@@ -39,8 +54,15 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn make(count: usize, name: &str) -> Result<Vec<OpenMember>, Box<dyn Error>> {
-    let members = (0..count).map(|_| Plain::open(name, false)).collect::<Result<Vec<_>, _>>()?;
-    let mut options = CreateOptions::new("ram", Uuid([7; 16]), Level::Raid5(Rotation::LeftSymmetric), CHUNK_SECTORS);
+    let members = (0..count)
+        .map(|_| Plain::open(name, false))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut options = CreateOptions::new(
+        "ram",
+        Uuid([7; 16]),
+        Level::Raid5(Rotation::LeftSymmetric),
+        CHUNK_SECTORS,
+    );
     options.members = members.iter().map(Plain::info).collect();
     options.uuids = (1..=count).map(|i| Uuid([i as u8; 16])).collect();
     let creation = create(&options).map_err(|error| error.to_string())?;
@@ -56,7 +78,21 @@ fn make(count: usize, name: &str) -> Result<Vec<OpenMember>, Box<dyn Error>> {
 /// User and system time of this process so far, in clock ticks of 10 ms, as /proc tells them.
 fn cpu_times() -> Result<String, Box<dyn Error>> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |index: usize| fields.get(index).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-    Ok(format!("cpu: user {} ms, system {} ms", ticks(11) * 10, ticks(12) * 10))
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    let ticks = |index: usize| {
+        fields
+            .get(index)
+            .and_then(|text| text.parse::<u64>().ok())
+            .unwrap_or(0)
+    };
+    Ok(format!(
+        "cpu: user {} ms, system {} ms",
+        ticks(11) * 10,
+        ticks(12) * 10
+    ))
 }

@@ -24,6 +24,9 @@ const CANCEL: u64 = u64::MAX - 1;
 /// The offset that means "where the stream is".
 const STREAM_POSITION: u64 = u64::MAX;
 
+/// A send that had to wait goes on by itself until all is sent.
+const SEND_FLAGS: i32 = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
+
 /// IORING_RECVSEND_POLL_FIRST: wait for data before trying.
 const POLL_FIRST: u16 = 1;
 
@@ -317,12 +320,12 @@ fn entry(op: Shape, slot: &mut Slot) -> Entry {
                 .build()
         }
         (Shape::Send { fd }, Some(v)) => opcode::Send::new(fd, v.iov_base.cast(), v.iov_len as u32)
-            .flags(libc::MSG_NOSIGNAL)
+            .flags(SEND_FLAGS)
             .build(),
         (Shape::Send { fd }, None) => {
             *slot.header = message(&mut slot.iov);
             opcode::SendMsg::new(fd, &*slot.header)
-                .flags(libc::MSG_NOSIGNAL as u32)
+                .flags(SEND_FLAGS as u32)
                 .build()
         }
         (Shape::Plain(entry), _) => entry,

@@ -99,6 +99,11 @@ impl Connection {
         &self.wire
     }
 
+    /// Bytes that the peer has not taken.
+    pub fn unsent(&self) -> u64 {
+        self.outbox.bytes()
+    }
+
     /// Whether it waits for memory.
     pub fn starved(&self) -> bool {
         self.state == State::Open(Then::Memory)

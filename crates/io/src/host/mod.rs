@@ -43,6 +43,9 @@ pub enum Outcome {
 /// Users' requests of this size cost the least: a metadata page, and a file system's block.
 const PREFERRED_BLOCK: u32 = 4096;
 
+/// Replies to requests of so many bytes are sent before further requests are looked at.
+const BYTES_AT_ONCE: u64 = 512 * 1024;
+
 /// When completions reach the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Delivery {
@@ -190,8 +193,10 @@ impl Host {
 
     // ------------------------------------------------------------------------------------------------------- steps
 
-    /// Tells the engine everything there is to tell, and carries out what it wants, until both are quiet.
-    pub fn settle(&mut self, now: Nanos, world: &mut World<'_>) {
+    /// Tells the engine everything there is to tell, and carries out what it wants, until both are quiet, `steps` are
+    /// used up, or replies with much data are worth sending first.
+    pub fn settle(&mut self, now: Nanos, steps: &mut u32, world: &mut World<'_>) {
+        let mut bytes = 0;
         if self.wake.is_some_and(|time| time <= now) {
             self.wake = None;
             self.inbox.push_back(Event::Timer);
@@ -199,7 +204,14 @@ impl Host {
         loop {
             while let Some(event) = self.next_event() {
                 self.stirred = true;
+                if let Event::Request(request) = &event {
+                    bytes += request.bytes;
+                }
                 self.step(now, event, world);
+                *steps = steps.saturating_sub(1);
+                if *steps == 0 || (bytes > BYTES_AT_ONCE && !self.outcomes.is_empty()) {
+                    return;
+                }
             }
             if !self.stirred {
                 return;
@@ -207,6 +219,11 @@ impl Host {
             self.stirred = false;
             self.step(now, Event::Turn, world);
         }
+    }
+
+    /// Whether there is something to tell right now.
+    pub fn busy(&self) -> bool {
+        self.stirred || !self.inbox.is_empty() || (!self.requests.is_empty() && self.engine.ready())
     }
 
     fn next_event(&mut self) -> Option<Event> {

@@ -33,6 +33,10 @@ use std::time::{Duration, Instant};
 
 /// How often peers are looked at for whether they still move.
 const PATIENCE_SCAN: Nanos = Nanos::from_secs(1);
+/// Events told to engines in one turn: a task on members in memory must not keep the clients waiting.
+const STEPS_A_TURN: u32 = 4096;
+/// Unsent bytes from which a reply is sent within the turn: the client can take them while we go on.
+const SEND_EARLY_BYTES: u64 = 256 * 1024;
 /// Connections at once; more are closed as they come.
 const CONNECTIONS_MAX: usize = 256;
 /// After running out of descriptors, accepting rests this long.
@@ -86,6 +90,7 @@ pub struct Shell {
     /// Connections to look after at the end of the turn.
     dirty: Vec<u32>,
     asks: Vec<Ask>,
+    outcomes: Vec<(usize, Outcome)>,
     release: Vec<BufRef>,
     done: Vec<Completion>,
     answers: Answers,
@@ -131,6 +136,7 @@ impl Shell {
             starved: VecDeque::new(),
             dirty: Vec::new(),
             asks: Vec::new(),
+            outcomes: Vec::new(),
             release: Vec::new(),
             done: Vec::new(),
             answers: Answers::default(),
@@ -239,6 +245,9 @@ impl Shell {
     }
 
     fn wait(&mut self) -> io::Result<()> {
+        if self.hosts.iter().any(Host::busy) {
+            return self.backend.wait(Some(Duration::ZERO), &mut self.done);
+        }
         let timeout = self
             .next_time()
             .map(|time| Duration::from_nanos(time.since(self.clock()).0));
@@ -284,26 +293,31 @@ impl Shell {
         }
     }
 
-    /// Tells the engines what there is to tell until they want nothing more at once.
+    /// Tells the engines what there is to tell until they want nothing more at once, or the turn has been long enough.
     fn settle(&mut self) {
+        let mut steps = STEPS_A_TURN;
+        let mut outcomes = std::mem::take(&mut self.outcomes);
         loop {
-            let mut outcomes = Vec::new();
             for (index, host) in self.hosts.iter_mut().enumerate() {
                 let mut world = World {
                     backend: &mut *self.backend,
                     users: &mut self.users,
                 };
-                host.settle(self.now, &mut world);
+                host.settle(self.now, &mut steps, &mut world);
                 outcomes.extend(host.outcomes.drain(..).map(|outcome| (index, outcome)));
             }
-            let released = self.feed_starved();
-            if outcomes.is_empty() && !released {
-                return;
+            let fed = self.feed_starved();
+            if outcomes.is_empty() && !fed {
+                break;
             }
             outcomes
-                .into_iter()
+                .drain(..)
                 .for_each(|(array, outcome)| self.outcome(array, outcome));
+            if steps == 0 {
+                break;
+            }
         }
+        self.outcomes = outcomes;
     }
 
     fn outcome(&mut self, array: usize, outcome: Outcome) {
@@ -386,6 +400,19 @@ impl Shell {
         );
     }
 
+    /// Sends what gathered for a connection, if that is much.
+    fn send_early(&mut self, number: u32) {
+        let Some(connection) = self.connections.get_mut(number) else {
+            return;
+        };
+        if connection.unsent() < SEND_EARLY_BYTES {
+            return;
+        }
+        if let Some(pieces) = connection.next_send() {
+            self.send(number, pieces);
+        }
+    }
+
     /// Gives memory to those who wait for it, in their order. Whether anyone got some.
     fn feed_starved(&mut self) -> bool {
         let mut fed = false;
@@ -421,12 +448,11 @@ impl Shell {
             return;
         };
         if let Some(pieces) = connection.next_send() {
-            let stream = connection.wire().output;
-            self.backend.submit(
-                Owner::Send { connection: number }.token(),
-                Op::Send { stream, pieces },
-            );
+            self.send(number, pieces);
         }
+        let Some(connection) = self.connections.get_mut(number) else {
+            return;
+        };
         connection.finish_if_done();
         if let Some(pieces) = connection.next_receive(&self.users) {
             let stream = connection.wire().input;

@@ -74,6 +74,7 @@ impl Shell {
                 connection, tag, ..
             } => {
                 self.with(connection, |c, around| c.replied(tag, result, around));
+                self.send_early(connection);
             }
             Pending::Local {
                 tag,
