@@ -4,14 +4,15 @@
 //! its UUID. Whatever comes back from the engine is turned into words here, in one place.
 
 use crate::failure::{Failure, Outcome};
+use crate::medium::Medium;
 use crate::member::{content, open, open_failure};
 use restripe_array::meta::MetaError;
 use restripe_array::report::{MemberState, MemberStatus, Status};
 use restripe_array::{Command, CommandError, Fact, Member, Nanos, SECTOR_BYTES};
 use restripe_io::control::{Answer, FactView, Refusal, Reply, Request, StatusView};
 use restripe_io::member::{self, MemberSource, OpenOptions};
+use restripe_io::metrics;
 use restripe_io::remote::{MemberName, Remote};
-use restripe_io::{metrics, plain::Plain};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender};
@@ -231,7 +232,7 @@ impl Desk {
 
     /// What a device carries must not be overwritten unasked; a member of this array comes home.
     fn check_content(&self, path: &str, force: bool) -> Said {
-        if force || !matches!(MemberSource::parse(path), Ok(MemberSource::Path(_))) {
+        if force || matches!(MemberSource::parse(path), Ok(MemberSource::Ram { .. })) {
             return Ok(());
         }
         let device = open(path, true).map_err(refusal_of)?;
@@ -328,7 +329,7 @@ fn same_file(one: &str, other: &str) -> bool {
     }
 }
 
-fn belongs_to(device: &Plain, status: &Status) -> Outcome<bool> {
+fn belongs_to(device: &Medium, status: &Status) -> Outcome<bool> {
     let copies = crate::member::Copies::read(device)?;
     let ours = |superblock: &restripe_array::meta::Superblock| superblock.array == status.uuid;
     Ok(copies

@@ -2,12 +2,12 @@
 
 use crate::desk::{Desk, End};
 use crate::failure::{Failure, Outcome};
+use crate::medium::Medium;
 use crate::member::{Copies, open_failure};
 use crate::units::Rate;
 use restripe_array::{Command, Limits, Nanos, StartMode, Uuid};
 use restripe_io::BackendChoice;
 use restripe_io::member::{self, MemberSource, OpenError, OpenFailure, OpenMember, OpenOptions};
-use restripe_io::plain::Plain;
 use restripe_io::remote::Remote;
 use restripe_io::shell::{self, ArraySpec, Shell, ShellOptions};
 use std::collections::BTreeMap;
@@ -215,8 +215,7 @@ fn is_missing(why: &OpenFailure) -> bool {
 
 /// Sorts members by the array they belong to, in the order of the first of each.
 ///
-/// Only files and devices are looked at: remote members and memory are taken for members of the one array that there
-/// is, or refused.
+/// Members that cannot be looked at are taken for members of the one array that there is, or refused.
 pub fn by_array(names: Vec<String>) -> Outcome<Vec<Vec<String>>> {
     let mut groups: Vec<Vec<String>> = Vec::new();
     let mut places: BTreeMap<Uuid, usize> = BTreeMap::new();
@@ -245,10 +244,10 @@ pub fn by_array(names: Vec<String>) -> Outcome<Vec<Vec<String>>> {
 }
 
 fn array_of(name: &str) -> Outcome<Option<Uuid>> {
-    if !matches!(MemberSource::parse(name), Ok(MemberSource::Path(_))) {
+    if matches!(MemberSource::parse(name), Ok(MemberSource::Ram { .. })) {
         return Ok(None);
     }
-    match patiently(|| Plain::open(name, true)) {
+    match patiently(|| Medium::open(name, true)) {
         // A member that cannot be read is told about when the array is opened.
         Err(error) if is_missing(&error.why) => Ok(None),
         Err(error) => Err(open_failure(error)),

@@ -10,6 +10,7 @@ mod examine;
 mod failure;
 #[cfg(test)]
 mod generated;
+mod medium;
 mod member;
 mod operate;
 mod serve;

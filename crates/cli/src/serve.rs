@@ -67,6 +67,11 @@ pub fn serve(verb: Serve) -> Outcome {
         Termination::hold().map_err(|error| Failure::new(format!("signals: {error}")))?;
     let inherited = Listener::systemd();
     let (groups, file) = what_to_serve(&verb)?;
+    if verb.record.is_some() && groups.len() > 1 {
+        return Err(
+            Failure::usage("a record holds one array").hint("serve the others by themselves")
+        );
+    }
     let places = Places::choose(&verb, &file, inherited)?;
     let running = Running::start(groups, &setup(&verb, &file))?;
     watch_signals(termination, running.ends_sender())?;

@@ -343,6 +343,73 @@ fn two_daemons_never_share_a_member() {
 }
 
 #[test]
+fn a_member_may_be_an_export_of_another_daemon() {
+    let place = Place::new("remote");
+    place.create(&["a.img", "b.img"], &["--level", "raid1"]);
+    let inner = place.serve(&["a.img", "b.img"]);
+    let remote = format!("nbd+unix:///?socket={}", place.path("nbd.sock"));
+    let made = place.run(&[
+        "create",
+        "outer",
+        "--level",
+        "raid1",
+        "--image-size",
+        "64M",
+        &remote,
+        "c.img",
+    ]);
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    let examined = place.run(&["examine", &remote]);
+    assert!(
+        examined.stdout.contains("array \"outer\""),
+        "{} {}",
+        examined.stdout,
+        examined.stderr
+    );
+    let assembled = place.run(&["assemble", &remote, "c.img"]);
+    assert!(
+        assembled.stdout.starts_with("outer: healthy"),
+        "{} {}",
+        assembled.stdout,
+        assembled.stderr
+    );
+    assert_eq!(place.run(&["stop", "tank"]).status, 0);
+    assert_eq!(inner.wait(), 0);
+}
+
+#[test]
+fn a_recorded_run_replays_to_the_same_actions() {
+    let place = Place::new("record");
+    place.create(&["a.img", "b.img"], &["--level", "raid1"]);
+    let daemon = place.serve(&["--record", "run.rec", "a.img", "b.img"]);
+    assert_eq!(place.run(&["stop", "tank"]).status, 0);
+    assert_eq!(daemon.wait(), 0);
+    let replayed = place.run(&["sim", "--replay", "run.rec"]);
+    assert!(
+        replayed.status == 0 && replayed.stdout.contains("every action the same"),
+        "{}",
+        replayed.stderr
+    );
+}
+
+#[test]
+fn a_member_is_replaced_while_it_serves() {
+    let place = Place::new("replace");
+    place.create(&["a.img", "b.img"], &["--level", "raid1"]);
+    place.write("new.img", 80 << 20, 0, &[]);
+    let daemon = place.serve(&["a.img", "b.img"]);
+    let replaced = place.run(&["replace", "tank", "a.img", "new.img"]);
+    assert_eq!(replaced.status, 0, "{}", replaced.stderr);
+    let status = place.run(&["status", "tank"]).stdout;
+    assert!(
+        status.starts_with("tank: healthy") && line_of(&status, "new.img").contains("active"),
+        "{status}"
+    );
+    assert_eq!(place.run(&["stop", "tank"]).status, 0);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
 fn a_seed_runs_in_the_simulator() {
     let place = Place::new("sim");
     let ran = place.run(&["sim", "--seed", "1"]);

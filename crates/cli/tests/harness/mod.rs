@@ -90,6 +90,14 @@ impl Place {
         file.write_all(bytes).expect("room");
     }
 
+    pub fn path(&self, name: &str) -> String {
+        self.folder
+            .join(name)
+            .to_str()
+            .expect("plain text")
+            .to_string()
+    }
+
     pub fn bytes(&self, name: &str) -> Vec<u8> {
         fs::read(self.folder.join(name)).expect("a file of ours")
     }
