@@ -118,8 +118,12 @@ impl Array {
         &self.running.as_ref().expect("until it is dropped").remote
     }
 
+    pub fn order(&self, order: Command) {
+        command(self.remote(), order);
+    }
+
     pub fn fail(&self, member: u16) {
-        command(self.remote(), Command::Fail(Member(member)));
+        self.order(Command::Fail(Member(member)));
     }
 
     /// Adds a new image as a spare. A degraded array begins to rebuild onto it.

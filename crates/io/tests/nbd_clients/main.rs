@@ -1,11 +1,13 @@
 //! Other people's NBD clients against our server: nbdinfo, nbdcopy, nbdsh, qemu-io, qemu-img, fio and nbdkit.
 //!
 //! First over the smallest possible shell with a disk in memory, which tests the protocol alone; then over arrays of
-//! every level in every health ([`levels`]), and through faults under load ([`faults`]). A tool that is not installed
+//! every level in every health ([`levels`]), through faults under load ([`faults`]) and
+//! through kills of the server ([`crash`]). A tool that is not installed
 //! is skipped with a message that counts the skips.
 
 mod array;
 mod checks;
+mod crash;
 mod faults;
 mod levels;
 mod memory_server;

@@ -81,8 +81,12 @@ pub fn succeed<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> String {
     printed
 }
 
-/// A folder that is gone when it is dropped.
-pub struct Folder(PathBuf);
+/// A folder for a test's files.
+pub struct Folder {
+    path: PathBuf,
+    /// Gone when it is dropped.
+    ours: bool,
+}
 
 impl Folder {
     pub fn new() -> Folder {
@@ -90,20 +94,28 @@ impl Folder {
         let name = format!("restripe-test-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir(&path).expect("a new folder");
-        Folder(path)
+        Folder { path, ours: true }
+    }
+
+    /// A folder that somebody else removes.
+    pub fn of_another(path: &Path) -> Folder {
+        let path = path.to_path_buf();
+        Folder { path, ours: false }
     }
 
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     pub fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.path.join(name)
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        if self.ours {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
     }
 }

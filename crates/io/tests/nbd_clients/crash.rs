@@ -1,0 +1,198 @@
+//! The server is killed while a client writes; another one takes the members over. What was acknowledged as durable is
+//! there, also when a member is then lost: parity is as true as the data.
+
+use crate::array::{Array, make};
+use crate::checks::nbdsh;
+use crate::tools::{Folder, installed};
+use restripe_array::layout::{Level, Rotation};
+use restripe_array::{Command as Order, Fact, Nanos, TaskKind};
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Names the folder whose members [`serves_until_killed`] serves.
+const FOLDER: &str = "RESTRIPE_TEST_FOLDER";
+const READY: &str = "the array is served";
+const IO_TIMEOUT: Nanos = Nanos::from_secs(20);
+const MEMBERS: usize = 4;
+
+/// A server in a process of its own, made of this very program.
+struct Server(Child);
+
+impl Server {
+    fn start(folder: &Folder) -> Server {
+        let program = std::env::current_exe().expect("a test has a program");
+        let mut child = Command::new(program)
+            .args(["--exact", "crash::serves_until_killed", "--nocapture"])
+            .env(FOLDER, folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a process more");
+        let mut lines = BufReader::new(child.stdout.as_mut().expect("piped")).lines();
+        let ready = lines.any(|line| line.is_ok_and(|line| line.contains(READY)));
+        assert!(ready, "the server starts");
+        Server(child)
+    }
+
+    fn kill(mut self) {
+        self.0.kill().expect("it still runs");
+        self.0.wait().expect("it was ours");
+    }
+}
+
+/// Not a test by itself: the server's process. Ends when its parent does.
+#[test]
+fn serves_until_killed() {
+    let Some(path) = std::env::var_os(FOLDER) else {
+        return;
+    };
+    let folder = Folder::of_another(Path::new(&path));
+    let array = Array::serve(folder, &names(Path::new(&path)), IO_TIMEOUT);
+    println!("{READY}");
+    let _ = std::io::stdin().read(&mut [0]);
+    drop(array);
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    (0..MEMBERS)
+        .map(|i| folder.join(format!("member-{i}")).display().to_string())
+        .collect()
+}
+
+/// How far a client came: blocks written with FUA, and blocks written and then flushed.
+#[derive(Clone, Copy, Default)]
+struct Acknowledged {
+    forced: usize,
+    flushed: usize,
+}
+
+/// Writes until the server is killed, after so many acknowledgements.
+fn write_until_killed(folder: &Folder, uri: &str, from: usize, kill_after: usize) -> Acknowledged {
+    let server = Server::start(folder);
+    let set_up = format!("uri = '{uri}'; first = {from}");
+    let mut client = Command::new("env")
+        .args(["PATH=/usr/bin:/bin", "nbdsh", "-c", &set_up, "-c", BLOCKS])
+        .args(["-c", WRITER])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("nbdsh is installed");
+    let mut lines = BufReader::new(client.stdout.take().expect("piped")).lines();
+    let mut acknowledged = Acknowledged::default();
+    let mut take = |line: String| {
+        let (what, block) = line.split_once(' ').expect("two words");
+        let blocks = 1 + block.parse::<usize>().expect("a number");
+        match what {
+            "forced" => acknowledged.forced = blocks,
+            _ => acknowledged.flushed = blocks,
+        }
+    };
+    for line in lines.by_ref().take(kill_after) {
+        take(line.expect("text"));
+    }
+    server.kill();
+    lines.map_while(Result::ok).for_each(&mut take);
+    client.wait().expect("it was ours");
+    acknowledged
+}
+
+const BLOCKS: &str = r#"
+# Blocks of odd sizes at odd places: most touch several sectors and some touch several cells.
+bytes_of_block = 7777
+
+def content(block, turn):
+    return bytes((block * 7 + turn * 13 + i) % 251 for i in range(256)) * 31
+
+def place(block, region):
+    return region * (4 << 20) + (block * bytes_of_block) % (3 << 20)
+
+def data(block, region):
+    return content(block, region)[:bytes_of_block]
+"#;
+
+const WRITER: &str = r#"
+h.connect_uri(uri)
+block = first
+while True:
+    h.pwrite(data(block, 0), place(block, 0), nbd.CMD_FLAG_FUA)
+    print("forced", block, flush=True)
+    h.pwrite(data(block, 1), place(block, 1))
+    if block % 8 == 7:
+        h.flush()
+        print("flushed", block, flush=True)
+    block += 1
+"#;
+
+/// Blocks wrap around: only the last of those that share a place are looked at.
+const READER: &str = r#"
+h.connect_uri(uri)
+kept = (3 << 20) // bytes_of_block - 16
+for region, end in ((0, forced), (1, flushed)):
+    for block in range(max(0, end - kept), end):
+        found = h.pread(bytes_of_block, place(block, region))
+        assert found == data(block, region), (region, block)
+print("all probes answered")
+"#;
+
+fn verify(uri: &str, acknowledged: Acknowledged) {
+    let Acknowledged { forced, flushed } = acknowledged;
+    let set_up = format!("uri = '{uri}'; forced = {forced}; flushed = {flushed}");
+    nbdsh(&["-c", &set_up, "-c", BLOCKS, "-c", READER]);
+}
+
+fn survives_kills(level: Level) {
+    if !installed(&["nbdsh"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let names = make(&folder, level, MEMBERS);
+    let uri = format!(
+        "nbd+unix:///disk?socket={}",
+        folder.file("socket").display()
+    );
+    let mut from = 0;
+    for kill_after in [20, 111, 300] {
+        let acknowledged = write_until_killed(&folder, &uri, from, kill_after);
+        assert!(acknowledged.flushed > from);
+        // Blocks beyond the last flush may be lost in one region: they are written again.
+        from = acknowledged.flushed;
+        let borrowed = Folder::of_another(folder.path());
+        let array = Array::serve(borrowed, &names, IO_TIMEOUT);
+        verify(&uri, acknowledged);
+        check_parity(&array);
+        drop(array);
+    }
+    let last = write_until_killed(&folder, &uri, from, 50);
+    let array = Array::serve(folder, &names, IO_TIMEOUT);
+    array.fail(2);
+    verify(&uri, last);
+}
+
+fn check_parity(array: &Array) {
+    array.order(Order::Scrub { repair: false });
+    array.wait_for(|fact| {
+        assert!(!matches!(fact, Fact::Mismatch { .. }), "{fact:?}");
+        matches!(fact, Fact::TaskEnded { kind, .. } if *kind == TaskKind::Check)
+    });
+}
+
+#[test]
+fn raid5_survives_kills() {
+    survives_kills(Level::Raid5(Rotation::LeftSymmetric));
+}
+
+#[test]
+fn raid6_survives_kills() {
+    survives_kills(Level::Raid6(Rotation::LeftSymmetric));
+}
+
+#[test]
+fn raid1_survives_kills() {
+    survives_kills(Level::Raid1);
+}
+
+#[test]
+fn raid10_survives_kills() {
+    survives_kills(Level::Raid10 { copies: 2 });
+}
