@@ -369,6 +369,9 @@ impl<M: Machine> World<M> {
         }
         if self.wake.is_some_and(|wake| wake <= next) {
             self.wake = None;
+            if self.config.trace {
+                eprintln!("  {:>14} timer", self.now.0);
+            }
             self.deliver(Event::Timer);
         }
         self.turn();

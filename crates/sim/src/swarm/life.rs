@@ -26,6 +26,9 @@ const PATIENCE: Nanos = Nanos::from_secs(120);
 /// Steps in which the tasks of the last life must end.
 const TASK_STEPS: u64 = 400_000;
 
+/// So many steps without a moment passing are one too many.
+const STILL_STEPS: u64 = 10_000;
+
 /// How a life ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
@@ -55,6 +58,8 @@ pub struct Life {
     pub session: Session<Engine>,
     pub stirring: Stirring,
     steps: u64,
+    /// Steps since time last went on.
+    still: u64,
     crash_after: Option<u64>,
     issued: u64,
     serving: bool,
@@ -170,6 +175,7 @@ impl Run {
             session,
             stirring: Stirring::new(self.rng.fork(2)),
             steps: 0,
+            still: 0,
             crash_after,
             issued: 0,
             serving: false,
@@ -192,8 +198,14 @@ impl Run {
             };
             self.say(|| format!("  start refused: {error:?}"));
             match error {
+                CommandError::Minority { .. } if self.outdated(life) => {
+                    self.outcome
+                        .coverage
+                        .count("outdated minorities refused", 1);
+                    return Some(End::Crash);
+                }
                 CommandError::Minority { present, current } if present * 2 <= current => {
-                    mode.from_minority = true
+                    mode.from_minority = true;
                 }
                 CommandError::WouldLose { .. } if self.loss_is_allowed(life) => {
                     mode.accept_loss = true
@@ -208,6 +220,16 @@ impl Run {
         life.session
             .violation(Invariant::StartRefused, format!("{mode:?}, over and over"));
         Some(End::Broken)
+    }
+
+    /// Whether a disk that is away knows more than those that are here: an operator would wait for it.
+    fn outdated(&self, life: &Life) -> bool {
+        let world = &life.session.world;
+        let here = Atlas::of(world.members().map(|member| world.disk(member)));
+        let away = Atlas::of(self.aside.iter());
+        let generation =
+            |atlas: Option<Atlas>| atlas.map_or(0, |atlas| atlas.superblock().generation);
+        generation(away) > generation(here)
     }
 
     fn loss_is_allowed(&self, life: &Life) -> bool {
@@ -241,21 +263,25 @@ impl Run {
             return Some(End::Crash);
         }
         life.steps += 1;
+        let before = life.session.world.now();
         let more = life.session.step();
         let now = life.session.world.now();
+        life.still = if now > before { 0 } else { life.still + 1 };
         let oldest = life.session.world.oldest_outstanding();
-        let stuck = oldest.is_some_and(|since| !more || now.since(since) > PATIENCE);
-        if stuck {
-            let operations = life.session.world.operations();
-            let asked = life.session.outstanding();
-            let detail = format!(
-                "{asked} requests and the commands wait; {operations} operations under way; {}",
-                life.session.waiting()
-            );
-            life.session.violation(Invariant::StuckRequest, detail);
-            return Some(End::Broken);
+        let patient = life.still < STILL_STEPS
+            && oldest.is_none_or(|since| more && now.since(since) <= PATIENCE);
+        if patient {
+            return None;
         }
-        None
+        let detail = format!(
+            "{} requests and the commands wait; {} operations under way; {} steps without a moment passing; {}",
+            life.session.outstanding(),
+            life.session.world.operations(),
+            life.still,
+            life.session.waiting()
+        );
+        life.session.violation(Invariant::StuckRequest, detail);
+        Some(End::Broken)
     }
 
     /// Serves until the plan is through.
@@ -504,7 +530,8 @@ impl Run {
             .disks
             .iter()
             .any(|disk| disk.faults.latent().next().is_some());
-        let dirty = atlas.superblock().resync_pending || !atlas.superblock().clean;
+        let dirty = !atlas.superblock().clean;
+        let pending = atlas.superblock().resync_pending;
         let reduced = atlas.absent() > 0 || latent;
         let parity = self.layout.parity();
         if !whole {
@@ -516,7 +543,7 @@ impl Run {
             .as_mut()
             .expect("the oracle is here between lives");
         if parity && reduced {
-            let everything = self.plan.spec.write_hole != WriteHole::Ppl && dirty;
+            let everything = pending || (self.plan.spec.write_hole != WriteHole::Ppl && dirty);
             for lba in 0..oracle.sectors() {
                 if everything || oracle.unsettled(lba) {
                     oracle.allow_loss(lba);
