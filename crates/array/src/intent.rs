@@ -108,7 +108,7 @@ impl Core {
     /// A flush ended: regions without writers are the same on all current members; with nobody missing, nothing is
     /// owed.
     pub(crate) fn intent_flushed(&mut self, ended: u64) {
-        if !self.intent.any() {
+        if self.boot.is_some() || !self.intent.any() {
             return;
         }
         let in_step = self.tasks.resync_owes().is_none();
