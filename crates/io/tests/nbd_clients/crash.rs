@@ -1,23 +1,28 @@
 //! The server is killed while a client writes; another one takes the members over. What was acknowledged as durable is
 //! there, also when a member is then lost: parity is as true as the data.
 
-use crate::array::{Array, make};
+use crate::array::{Array, make, status, wait_until};
 use crate::checks::nbdsh;
 use crate::tools::{Folder, installed};
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::{Command as Order, Fact, Nanos, TaskKind};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::thread;
 
 /// Names the folder whose members [`serves_until_killed`] serves.
 const FOLDER: &str = "RESTRIPE_TEST_FOLDER";
 const READY: &str = "the array is served";
+const UNDER_WAY: &str = "writes are coming in";
 const IO_TIMEOUT: Nanos = Nanos::from_secs(20);
 const MEMBERS: usize = 4;
 
 /// A server in a process of its own, made of this very program.
-struct Server(Child);
+struct Server {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
 
 impl Server {
     fn start(folder: &Folder) -> Server {
@@ -29,15 +34,26 @@ impl Server {
             .stdout(Stdio::piped())
             .spawn()
             .expect("a process more");
-        let mut lines = BufReader::new(child.stdout.as_mut().expect("piped")).lines();
-        let ready = lines.any(|line| line.is_ok_and(|line| line.contains(READY)));
-        assert!(ready, "the server starts");
-        Server(child)
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut server = Server { child, lines };
+        server.wait_for(READY);
+        server
+    }
+
+    fn wait_for(&mut self, what: &str) {
+        let told = |line: Result<String, _>| line.is_ok_and(|line| line.contains(what));
+        assert!(self.lines.any(told), "the server says: {what}");
+    }
+
+    fn wait_for_work(&mut self) {
+        let questions = self.child.stdin.as_mut().expect("piped");
+        questions.write_all(b"?").expect("the server listens");
+        self.wait_for(UNDER_WAY);
     }
 
     fn kill(mut self) {
-        self.0.kill().expect("it still runs");
-        self.0.wait().expect("it was ours");
+        self.child.kill().expect("it still runs");
+        self.child.wait().expect("it was ours");
     }
 }
 
@@ -50,7 +66,11 @@ fn serves_until_killed() {
     let folder = Folder::of_another(Path::new(&path));
     let array = Array::serve(folder, &names(Path::new(&path)), IO_TIMEOUT);
     println!("{READY}");
-    let _ = std::io::stdin().read(&mut [0]);
+    // Every byte from the parent asks to be told when clients are at work.
+    while matches!(std::io::stdin().read(&mut [0]), Ok(1)) {
+        wait_until(|| status(array.remote()).counters.writes > 500);
+        println!("{UNDER_WAY}");
+    }
     drop(array);
 }
 
@@ -167,6 +187,65 @@ fn survives_kills(level: Level) {
     let array = Array::serve(folder, &names, IO_TIMEOUT);
     array.fail(2);
     verify(&uri, last);
+}
+
+/// Of fio's blocks at most those are missing that were in flight, and what is there is right.
+#[test]
+fn fio_finds_what_it_wrote_before_a_kill() {
+    const DEPTH: usize = 8;
+    if !installed(&["fio"]) {
+        return;
+    }
+    let (folder, notes) = (Folder::new(), Folder::new());
+    let names = make(&folder, Level::Raid5(Rotation::LeftSymmetric), MEMBERS);
+    let uri = format!(
+        "--uri=nbd+unix:///disk?socket={}",
+        folder.file("socket").display()
+    );
+    let fio = |arguments: &[&str]| -> Output {
+        Command::new("timeout")
+            .args([
+                "60",
+                "fio",
+                "--name=load",
+                "--ioengine=nbd",
+                &uri,
+                "--size=24m",
+            ])
+            .args(["--rw=randwrite", "--bs=4k", "--verify=crc32c"])
+            .arg(format!("--iodepth={DEPTH}"))
+            .args(arguments)
+            .current_dir(notes.path())
+            .output()
+            .expect("fio runs")
+    };
+    let mut server = Server::start(&folder);
+    let written = thread::scope(|scope| {
+        let load = scope.spawn(|| fio(&["--verify_state_save=1", "--do_verify=0"]));
+        server.wait_for_work();
+        server.kill();
+        load.join().expect("no panic there")
+    });
+    assert!(!written.status.success(), "it was interrupted");
+    let borrowed = Folder::of_another(folder.path());
+    let array = Array::serve(borrowed, &names, IO_TIMEOUT);
+    let verify = [
+        "--verify_only",
+        "--verify_state_load=1",
+        "--continue_on_error=verify",
+    ];
+    let verified = fio(&verify);
+    let told = String::from_utf8_lossy(&verified.stderr);
+    let wrong: Vec<&str> = told
+        .lines()
+        .filter(|line| line.starts_with("verify:"))
+        .collect();
+    assert!(wrong.len() < DEPTH + 1, "{told}");
+    assert!(
+        wrong.iter().all(|line| line.contains("bad magic header 0")),
+        "{told}"
+    );
+    drop(array);
 }
 
 fn check_parity(array: &Array) {
