@@ -2,7 +2,7 @@
 
 use crate::backend::{Op, VECTORS_MAX};
 use crate::member::file::{FileDevice, Plan, error_of};
-use crate::memory::{Handles, Memory, Piece, advance};
+use crate::memory::{Handles, Memory, Piece, advance, total_bytes};
 use restripe_array::{BufRef, DeviceIo, IoError, IoOp, SECTOR_BYTES, SMALL_BYTES, Segment};
 
 /// Zeros written by one kernel operation, when a device knows no better.
@@ -73,6 +73,8 @@ pub struct Flight {
     rest: Vec<Piece>,
     /// Aligned stand-ins for metadata pages, by segment.
     bounces: Vec<(usize, Memory)>,
+    /// The pieces as they were asked for, when their alignment did not suit, and the memory that stands in for them.
+    stand_in: Option<(Vec<Piece>, Memory)>,
     /// Parts whose handle was backed anew while this read was in flight, with the memory that the read fills.
     pub redirects: Vec<(BufRef, Memory)>,
     /// Given up on: its late data goes nowhere.
@@ -100,6 +102,7 @@ impl Flight {
             left,
             rest: Vec::new(),
             bounces: Vec::new(),
+            stand_in: None,
             redirects: Vec::new(),
             detached: false,
         }
@@ -115,6 +118,7 @@ impl Flight {
         match self.stage {
             Stage::Transfer => {
                 let pieces = self.gather(handles, scratch);
+                let pieces = self.align(device.alignment(), pieces, scratch);
                 self.transfer(device, pieces)
             }
             _ => self.plan(device, scratch),
@@ -139,6 +143,25 @@ impl Flight {
             }
         }
         pieces
+    }
+
+    /// Pieces that suit the device: the same, or one aligned stand-in for all of them.
+    fn align(&mut self, alignment: usize, pieces: Vec<Piece>, scratch: &mut Scratch) -> Vec<Piece> {
+        let suits = |piece: &Piece| {
+            (piece.start() as usize).is_multiple_of(alignment)
+                && (piece.bytes as usize).is_multiple_of(alignment)
+        };
+        if pieces.iter().all(suits) {
+            return pieces;
+        }
+        let memory = Memory::new(total_bytes(&pieces) as usize);
+        if self.io.op == IoOp::Write {
+            each_place(&pieces, |at, piece| memory.fill(at, piece.slice()));
+        }
+        let mut stand_in = scratch.list();
+        stand_in.push(Piece::new(memory.clone(), 0, memory.bytes() as u32));
+        self.stand_in = Some((pieces, memory));
+        stand_in
     }
 
     fn transfer(&mut self, device: &FileDevice, mut pieces: Vec<Piece>) -> Progress {
@@ -279,6 +302,15 @@ impl Flight {
         scratch: &mut Scratch,
     ) -> Box<DeviceIo> {
         let arrived = self.io.op == IoOp::Read && result.is_ok();
+        if let Some((pieces, memory)) = self.stand_in.take() {
+            if arrived {
+                each_place(&pieces, |at, piece| {
+                    let bytes = memory.slice(at, piece.bytes as usize);
+                    piece.memory.fill(piece.offset as usize, bytes);
+                });
+            }
+            scratch.keep(pieces);
+        }
         for (index, memory) in self.bounces.drain(..) {
             if let Segment::Page(page) = &mut self.io.segments[index]
                 && arrived
@@ -294,5 +326,14 @@ impl Flight {
             }
         }
         self.io
+    }
+}
+
+/// Shows each piece with where it lies in the whole.
+fn each_place(pieces: &[Piece], mut show: impl FnMut(usize, &Piece)) {
+    let mut at = 0;
+    for piece in pieces {
+        show(at, piece);
+        at += piece.bytes as usize;
     }
 }

@@ -26,8 +26,9 @@ const UNSENT_SMALL_MAX: u64 = 256 * 1024;
 const INBOX_BYTES: usize = 2 * MESSAGE_BYTES_MAX;
 /// Received behind a payload: enough for the next headers, little enough that the next payload is not copied.
 const BEHIND_PAYLOAD_BYTES: usize = 512;
-/// How long a peer may leave sent bytes untaken.
-const SEND_PATIENCE: Nanos = Nanos::from_secs(60);
+/// How long a peer may leave sent bytes untaken, and the rate at which it may then take them.
+const SEND_PATIENCE: Nanos = Nanos::from_secs(30);
+const SEND_BYTES_A_SECOND: u64 = 256 * 1024;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -53,7 +54,8 @@ pub struct Connection {
     receiving: bool,
     sending: bool,
     pub in_flight: u32,
-    /// When the peer last moved, or we last had nothing to ask of it.
+    /// When the peer last finished something, or we last had nothing to ask of it. Single bytes do not count: a drip
+    /// must not hold memory for ever.
     progress: Nanos,
 }
 
@@ -206,6 +208,9 @@ impl Connection {
                 "a protocol consumes what it was offered"
             );
             self.start += received.consumed;
+            if received.consumed > 0 {
+                self.progress = around.now;
+            }
             let stuck = received.consumed == 0 && received.then == Then::More;
             self.turn_to(received.then, around);
             if stuck {
@@ -248,6 +253,7 @@ impl Connection {
         payload.filled += count;
         if payload.filled == payload.buf.bytes {
             self.payload = None;
+            self.progress = around.now;
             self.state = State::Open(Then::More);
             let Connection {
                 protocol,
@@ -323,7 +329,6 @@ impl Connection {
     }
 
     fn took(&mut self, count: usize, around: &mut Surroundings<'_>) {
-        self.progress = around.now;
         let due = self
             .payload
             .as_ref()
@@ -390,17 +395,15 @@ impl Connection {
             State::Open(_) | State::Finishing => self.sending || self.receiving,
             State::Dead => return,
         };
-        if !waits_for_peer {
-            self.progress = now;
-            return;
-        }
-        let patience = if self.sending {
-            Some(SEND_PATIENCE)
-        } else {
-            self.protocol.patience()
+        let patience = match self.sending {
+            true => Some(SEND_PATIENCE.after(Nanos::from_secs(self.unsent() / SEND_BYTES_A_SECOND))),
+            false => self.protocol.patience(),
         };
-        if patience.is_some_and(|limit| now.since(self.progress) > limit) {
-            self.kill();
+        match patience.filter(|_| waits_for_peer) {
+            // The clock starts when there is something to wait for.
+            None => self.progress = now,
+            Some(limit) if now.since(self.progress) > limit => self.kill(),
+            Some(_) => {}
         }
     }
 }

@@ -229,6 +229,31 @@ fn more_segments_than_a_call_takes() {
 }
 
 #[test]
+fn memory_that_suits_no_device_is_served_all_the_same() {
+    each("crooked", |bench| {
+        bench
+            .memory(LARGE)
+            .fill(0, &(0..4096).map(|i| i as u8).collect::<Vec<u8>>());
+        let crooked = vec![
+            part(LARGE, 7, 100),
+            Segment::Zero(12),
+            part(LARGE, 1001, 912),
+        ];
+        assert_eq!(bench.run(IoOp::Write, 4, 2, crooked).1, Ok(()));
+        let segments = vec![part(Buf(2), 3, 500), part(Buf(3), 0, 524)];
+        assert_eq!(bench.run(IoOp::Read, 4, 2, segments).1, Ok(()));
+        let mut got = bench.memory(Buf(2)).slice(3, 500).to_vec();
+        got.extend_from_slice(bench.memory(Buf(3)).slice(0, 524));
+        let want: Vec<u8> = (7..107)
+            .map(|i| i as u8)
+            .chain([0; 12])
+            .chain((1001..1913).map(|i| i as u8))
+            .collect();
+        assert_eq!(got, want);
+    });
+}
+
+#[test]
 fn a_file_cut_short_is_a_media_error_and_not_an_endless_loop() {
     for backend in [BackendChoice::Threads, BackendChoice::Automatic] {
         let mut bench = file_bench(backend, "short");

@@ -33,6 +33,8 @@ pub struct FileDevice {
     file: File,
     block_device: bool,
     zero: Rung,
+    /// What addresses and lengths of memory must be multiples of: 1 through the page cache.
+    alignment: usize,
 }
 
 /// What to do for an operation without data.
@@ -47,6 +49,26 @@ pub enum Plan {
 impl FileDevice {
     pub fn fd(&self) -> RawFd {
         self.file.as_raw_fd()
+    }
+
+    /// What addresses and lengths of memory must be multiples of.
+    pub fn alignment(&self) -> usize {
+        self.alignment
+    }
+
+    /// Finds out what direct I/O asks for. Where it asks for larger blocks than the array may use, the page cache it is.
+    fn align(&mut self, logical_block: u32) {
+        if !is_direct(&self.file) {
+            return;
+        }
+        // Kernels before 6.1 do not tell; the logical block is then the usual demand.
+        let (memory, offset) =
+            direct_alignment(&self.file).unwrap_or((logical_block, logical_block));
+        if offset == 0 || offset > logical_block {
+            end_direct(&self.file);
+        } else {
+            self.alignment = memory.max(offset) as usize;
+        }
     }
 
     /// The kernel operation for a flush, zero or trim of a byte range.
@@ -131,13 +153,43 @@ pub fn open(path: &Path, options: OpenOptions) -> Result<(FileDevice, MemberInfo
         file,
         block_device,
         zero: Rung::Punch,
+        alignment: 1,
     };
     let info = if block_device {
         probe_device(&device)?
     } else {
         probe_file(&mut device, options)?
     };
+    if options.direct {
+        device.align(info.logical_block);
+    }
     Ok((device, info))
+}
+
+/// What the kernel says of direct I/O on an open file: alignment of memory, of offsets; zeros where there is none.
+fn direct_alignment(file: &File) -> Option<(u32, u32)> {
+    let mut answer = std::mem::MaybeUninit::<libc::statx>::zeroed();
+    let (fd, here, mask) = (file.as_raw_fd(), c"".as_ptr(), libc::STATX_DIOALIGN);
+    // SAFETY: an empty path means the descriptor itself; the answer has room for what is written.
+    let result = unsafe { libc::statx(fd, here, libc::AT_EMPTY_PATH, mask, answer.as_mut_ptr()) };
+    // SAFETY: zeros are a valid answer, and the kernel may have written a better one.
+    let answer = unsafe { answer.assume_init() };
+    let told = result == 0 && answer.stx_mask & mask != 0;
+    told.then_some((answer.stx_dio_mem_align, answer.stx_dio_offset_align))
+}
+
+fn is_direct(file: &File) -> bool {
+    // SAFETY: no pointers are passed.
+    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+    flags >= 0 && flags & libc::O_DIRECT != 0
+}
+
+/// Goes through the page cache from now on.
+fn end_direct(file: &File) {
+    // SAFETY: no pointers are passed.
+    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+    // SAFETY: as above. Should it fail, alignment is still kept.
+    let _ = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_DIRECT) };
 }
 
 /// Direct if wanted and possible; locked either way. A block device is claimed from the kernel, a file by a lock that

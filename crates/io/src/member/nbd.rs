@@ -400,11 +400,11 @@ impl NbdDevice {
     pub fn received(&mut self, result: i32) {
         self.receiving = false;
         let again = matches!(-result, libc::EAGAIN | libc::EINTR);
-        if self.broken || again {
-            return;
-        }
-        if result <= 0 {
+        if self.broken || (result <= 0 && !again) {
             return self.give_up();
+        }
+        if again {
+            return;
         }
         let mut count = result as u64;
         if let Some(filling) = &mut self.filling {
@@ -512,14 +512,17 @@ impl NbdDevice {
         }
     }
 
-    /// The connection is of no more use: everything in flight has failed.
+    /// The connection is of no more use: everything in flight has failed. Jobs end only when the kernel has given back
+    /// the memory that it may still write or read, for their handles are used again then.
     fn give_up(&mut self) {
-        if self.broken {
+        if !self.broken {
+            self.broken = true;
+            self.wire.shut();
+            self.filling = None;
+        }
+        if !self.idle() {
             return;
         }
-        self.broken = true;
-        self.wire.shut();
-        self.filling = None;
         let jobs: Vec<u32> = self.jobs.iter().map(|(index, _)| index).collect();
         jobs.into_iter()
             .for_each(|index| self.end_job(index, Err(IoError::Gone)));
