@@ -7,8 +7,9 @@
 use crate::array::superblock_of;
 use crate::disk::Disk;
 use crate::image::Image;
+use crate::oracle::Oracle;
 use restripe_array::layout::{CellSet, Layout, RowMap};
-use restripe_array::meta::{MemberRole, RegionKind, Superblock};
+use restripe_array::meta::{MemberRole, RegionKind, Superblock, WriteHole};
 use restripe_array::{Row, Uuid};
 
 /// One disk as the atlas sees it.
@@ -163,6 +164,25 @@ impl<'a> Atlas<'a> {
             return false;
         };
         self.decodable(row, at % self.layout.chunk_sectors(), Some(slot))
+    }
+
+    /// Tells the oracle what a start of these disks after a crash may cost, by what the write hole promises: with
+    /// partial parity the sectors that were in flight, where a cell of their row is missing; else anything, since a
+    /// code that is not in step brings nothing back.
+    pub fn grant_losses(&self, write_hole: WriteHole, oracle: &mut Oracle) {
+        let latent = |place: &Place| place.disk.faults.latent().next().is_some();
+        let reduced = self.absent() > 0 || self.slots.iter().flatten().any(latent);
+        if !self.layout.parity() || !reduced {
+            return;
+        }
+        let dirty = write_hole != WriteHole::Ppl && !self.superblock.clean;
+        if self.superblock.resync_pending {
+            return oracle.allow_all_losses();
+        }
+        let open: Vec<u64> = (0..oracle.sectors())
+            .filter(|lba| dirty || oracle.unsettled(*lba))
+            .collect();
+        open.into_iter().for_each(|lba| oracle.allow_loss(lba));
     }
 
     /// Where a slot's set data start on its disk.

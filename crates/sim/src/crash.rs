@@ -21,20 +21,31 @@ pub enum Fate {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cut(pub Vec<Vec<Fate>>);
 
-/// The disks of an array at the moment that power went.
+/// An array at the moment that power goes: what is durable on each disk, and the writes since.
+#[derive(Clone)]
 pub struct Site {
-    disks: Vec<Disk>,
+    durable: Vec<Image>,
+    /// Sectors in each disk's logical block.
+    blocks: Vec<u64>,
     open: Vec<Vec<Pending>>,
 }
 
 impl Site {
-    pub fn new(disks: Vec<Disk>, open: Vec<Vec<Pending>>) -> Site {
-        assert_eq!(disks.len(), open.len(), "one list of writes a disk");
-        Site { disks, open }
-    }
-
-    pub fn disks(&self) -> &[Disk] {
-        &self.disks
+    /// `under_way` are the writes that each disk has not completed.
+    pub fn new(disks: &[Disk], under_way: Vec<Vec<Pending>>) -> Site {
+        assert_eq!(disks.len(), under_way.len(), "one list of writes a disk");
+        let open = disks
+            .iter()
+            .zip(under_way)
+            .map(|(disk, under_way)| disk.pending().cloned().chain(under_way).collect());
+        Site {
+            durable: disks.iter().map(|disk| disk.durable().clone()).collect(),
+            blocks: disks
+                .iter()
+                .map(|disk| u64::from(disk.info().logical_block) / SECTOR_BYTES)
+                .collect(),
+            open: open.collect(),
+        }
     }
 
     /// The writes of one disk whose fate is open, oldest first.
@@ -51,7 +62,7 @@ impl Site {
     /// What one disk holds after the cut.
     pub fn image(&self, disk: usize, fates: &[Fate]) -> Image {
         assert_eq!(fates.len(), self.open[disk].len(), "one fate a write");
-        let mut image = self.disks[disk].durable().clone();
+        let mut image = self.durable[disk].clone();
         for (write, fate) in self.open[disk].iter().zip(fates) {
             match fate {
                 Fate::Kept => write.apply(&mut image),
@@ -77,21 +88,18 @@ impl Site {
             .collect()
     }
 
-    /// The disks after the cut.
-    pub fn restart(self, cut: &Cut) -> Vec<Disk> {
+    /// The same disks after the cut.
+    pub fn restart(&self, disks: Vec<Disk>, cut: &Cut) -> Vec<Disk> {
         let images = self.images(cut);
-        self.disks
-            .into_iter()
-            .zip(images)
-            .map(|(disk, image)| disk.restart(image))
-            .collect()
+        let restart = |(disk, image): (Disk, Image)| disk.restart(image);
+        disks.into_iter().zip(images).map(restart).collect()
     }
 
     /// A random cut. Its temper is random as well: all, none, most or few of the writes survive.
     pub fn sample(&self, rng: &mut Rng) -> Cut {
         let keep = *rng.pick(&[0, 4, 16, 28, 32]);
         let tear = *rng.pick(&[0, 0, 4, 12]);
-        let disks = 0..self.disks.len();
+        let disks = 0..self.open.len();
         Cut(disks
             .map(|disk| self.sample_disk(disk, keep, tear, rng))
             .collect())
@@ -112,7 +120,7 @@ impl Site {
 
     /// What a disk never tears: its logical block, or, often, a physical block of 4096 bytes.
     fn tear_unit(&self, disk: usize, rng: &mut Rng) -> u64 {
-        let block = u64::from(self.disks[disk].info().logical_block) / SECTOR_BYTES;
+        let block = self.blocks[disk];
         if rng.chance(1, 2) { block } else { 8 }
     }
 
@@ -151,7 +159,7 @@ mod tests {
             number,
             at,
             sectors,
-            parts,
+            parts: parts.into(),
             durable,
         }
     }
@@ -172,7 +180,8 @@ mod tests {
             let device = Box::new(Simple::new(Nanos(1), 1, Nanos(0)));
             Disk::new(config, Image::new(Payload::Tokens, 64), device, Rng::new(0))
         };
-        Site::new((0..open.len()).map(disk).collect(), open)
+        let disks: Vec<Disk> = (0..open.len()).map(disk).collect();
+        Site::new(&disks, open)
     }
 
     fn values(image: &Image) -> Vec<u8> {

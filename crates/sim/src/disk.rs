@@ -14,6 +14,7 @@ use restripe_array::{
     Segment, Tag,
 };
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 // ------------------------------------------------------------------------------------------------ service times
 
@@ -89,7 +90,8 @@ pub struct Pending {
     pub number: u64,
     pub at: u64,
     pub sectors: u64,
-    pub parts: Vec<Part>,
+    /// Shared, so that a snapshot of a crash costs little.
+    pub parts: Arc<[Part]>,
     /// On the medium already; kept here for its place in the order.
     pub durable: bool,
 }
@@ -98,7 +100,7 @@ impl Pending {
     /// Puts the whole write into an image.
     pub fn apply(&self, image: &mut Image) {
         let mut at = self.at;
-        for part in &self.parts {
+        for part in self.parts.iter() {
             match part {
                 Part::Page(page) => image.write_full(at, &page[..]),
                 Part::Data { sectors, bytes } => image.write_data(at, *sectors, bytes),
@@ -327,7 +329,7 @@ impl Disk {
             number: self.writes,
             at,
             sectors,
-            parts,
+            parts: parts.into(),
             durable,
         };
         self.writes += 1;
@@ -375,7 +377,7 @@ impl Disk {
             number: u64::MAX,
             at: io.at,
             sectors: io.sectors,
-            parts,
+            parts: parts.into(),
             durable: false,
         })
     }

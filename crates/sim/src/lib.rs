@@ -11,6 +11,7 @@ pub mod compute;
 pub mod crash;
 pub mod digest;
 pub mod disk;
+pub mod enumerate;
 pub mod fault;
 pub mod image;
 pub mod invariant;

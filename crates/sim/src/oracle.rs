@@ -7,6 +7,7 @@
 
 use crate::invariant::{Invariant, Violation};
 use crate::payload::{Payload, Token, token_of};
+use crate::rng::mix;
 use std::collections::BTreeMap;
 
 /// Names a write. Number 0 stands for the array as created: zeros everywhere.
@@ -83,6 +84,7 @@ pub struct FlushTicket {
     issued: u64,
 }
 
+#[derive(Clone)]
 pub struct Oracle {
     payload: Payload,
     clock: u64,
@@ -386,6 +388,15 @@ impl Oracle {
             Loss::Ended(at) => asked < at,
         };
         self.all_may_be_lost || allowed
+    }
+
+    /// A digest of everything that was asked and promised so far.
+    pub fn promises(&self) -> u64 {
+        let of = |write: &Write| [write.acked.is_some(), write.durable.is_some()].map(u64::from);
+        self.writes.iter().fold(0, |digest, write| {
+            let [acked, durable] = of(write);
+            mix(digest ^ (acked << 1 | durable))
+        })
     }
 
     /// Whether a sector was ever written.

@@ -703,8 +703,8 @@ impl<M: Machine> World<M> {
 
     // ---------------------------------------------------------------------------------------------- crashes
 
-    /// Power goes: what is left is the disks, and on each the writes whose fate is open.
-    pub fn crash(self) -> Site {
+    /// What a cut of power at this moment would leave.
+    pub fn site(&self) -> Site {
         let mut flights: Vec<&Flight> = Vec::new();
         for operation in self.operations.values() {
             match operation {
@@ -713,21 +713,17 @@ impl<M: Machine> World<M> {
             }
         }
         flights.sort_unstable_by_key(|flight| flight.io.tag);
-        let mut open: Vec<Vec<_>> = self
-            .disks
-            .iter()
-            .map(|disk| disk.pending().cloned().collect())
-            .collect();
+        let mut under_way: Vec<Vec<_>> = self.disks.iter().map(|_| Vec::new()).collect();
         for flight in flights {
             let member = usize::from(flight.io.member.0);
             let write =
                 self.disks[member].under_way(&flight.io, &self.memory, flight.private.as_ref());
-            open[member].extend(write);
+            under_way[member].extend(write);
         }
-        Site::new(self.disks, open)
+        Site::new(&self.disks, under_way)
     }
 
-    /// Takes a quiet world apart: its disks as they are.
+    /// Takes the world apart: its disks as they are.
     pub fn into_disks(self) -> Vec<Disk> {
         self.disks
     }

@@ -210,9 +210,9 @@ fn run(bug: Bug, seed: u64) -> (Option<Invariant>, Vec<u64>) {
             ..
         } = session;
         now = world.now();
-        let site = world.crash();
+        let site = world.site();
         let cut = site.sample(&mut rng);
-        (disks, oracle) = (site.restart(&cut), after);
+        (disks, oracle) = (site.restart(world.into_disks(), &cut), after);
         oracle.crash();
     }
     (None, digests)

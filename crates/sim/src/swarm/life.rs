@@ -468,14 +468,14 @@ impl Run {
             world, mut oracle, ..
         } = life.session;
         self.now = world.now();
-        let site = world.crash();
+        let site = world.site();
         oracle.crash();
         self.outcome
             .coverage
             .count("open writes at crashes", site.open_count() as u64);
         let cut = site.sample(&mut self.rng);
         self.say_cut(&site, &cut);
-        self.disks = site.restart(&cut);
+        self.disks = site.restart(world.into_disks(), &cut);
         self.disks.append(&mut self.aside);
         self.oracle = Some(oracle);
         self.disks.retain(|disk| !disk.faults.doomed());
@@ -525,16 +525,7 @@ impl Run {
             self.outcome.coverage.count("runs beyond redundancy", 1);
             return false;
         };
-        let whole = atlas.whole(None);
-        let latent = self
-            .disks
-            .iter()
-            .any(|disk| disk.faults.latent().next().is_some());
-        let dirty = !atlas.superblock().clean;
-        let pending = atlas.superblock().resync_pending;
-        let reduced = atlas.absent() > 0 || latent;
-        let parity = self.layout.parity();
-        if !whole {
+        if !atlas.whole(None) {
             self.outcome.coverage.count("runs beyond redundancy", 1);
             return false;
         }
@@ -542,14 +533,7 @@ impl Run {
             .oracle
             .as_mut()
             .expect("the oracle is here between lives");
-        if parity && reduced {
-            let everything = pending || (self.plan.spec.write_hole != WriteHole::Ppl && dirty);
-            for lba in 0..oracle.sectors() {
-                if everything || oracle.unsettled(lba) {
-                    oracle.allow_loss(lba);
-                }
-            }
-        }
+        atlas.grant_losses(self.plan.spec.write_hole, oracle);
         true
     }
 

@@ -1,0 +1,143 @@
+//! Assembles crash images: `crashes --images 100000`, or `crashes --seed N --trace IMAGE` to see one fail.
+
+use restripe_sim::enumerate::{Reach, Report, enumerate};
+use restripe_sim::invariant::{Invariant, Violation};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+const HELP: &str = "\
+crashes: cuts power at every write of small arrays, and assembles what is left
+
+  --images N       different images in all (default 10000)
+  --seed N         one seed only
+  --trace IMAGE    say what happens when this image of the seed is assembled
+  --jobs N         in so many threads (default: all cores)
+  --keep-going     do not stop at the first failure
+";
+
+/// Images of one seed, before the next one is taken.
+const IMAGES_A_SEED: u64 = 2000;
+
+struct Settings {
+    images: u64,
+    seed: Option<u64>,
+    trace: Option<u64>,
+    jobs: u64,
+    keep_going: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match parse(&arguments) {
+        Ok(Some(settings)) => crashes(&settings),
+        Ok(None) => {
+            print!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("crashes: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn parse(arguments: &[String]) -> Result<Option<Settings>, String> {
+    let jobs = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    let mut settings = Settings {
+        images: 10_000,
+        seed: None,
+        trace: None,
+        jobs,
+        keep_going: false,
+    };
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let mut value = || {
+            let text = rest.next().ok_or(format!("{argument} needs a value"))?;
+            text.parse::<u64>()
+                .map_err(|_| format!("{text} is not a number"))
+        };
+        match argument.as_str() {
+            "--help" | "-h" => return Ok(None),
+            "--images" => settings.images = value()?,
+            "--seed" => settings.seed = Some(value()?),
+            "--trace" => settings.trace = Some(value()?),
+            "--jobs" => settings.jobs = value()?.max(1),
+            "--keep-going" => settings.keep_going = true,
+            other => return Err(format!("unknown argument {other}; --help lists them")),
+        }
+    }
+    Ok(Some(settings))
+}
+
+fn crashes(settings: &Settings) -> ExitCode {
+    let begun = Instant::now();
+    let next = AtomicU64::new(settings.seed.unwrap_or(0));
+    let total = Mutex::new((Report::default(), 0u64));
+    std::thread::scope(|scope| {
+        for _ in 0..settings.jobs {
+            scope.spawn(|| work(settings, &next, &total));
+        }
+    });
+    let (report, failed) = total.into_inner().expect("no thread panics with the lock");
+    println!(
+        "{} different images ({} with members away) from {} moments, {} repeats, in {:.1} s; {failed} seeds failed",
+        report.images,
+        report.reduced,
+        report.moments,
+        report.repeats,
+        begun.elapsed().as_secs_f64(),
+    );
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn work(settings: &Settings, next: &AtomicU64, total: &Mutex<(Report, u64)>) {
+    loop {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        let done = {
+            let total = total.lock().expect("no thread panics with the lock");
+            total.0.images >= settings.images || (total.1 > 0 && !settings.keep_going)
+        };
+        if done || settings.seed.is_some_and(|only| seed > only) {
+            return;
+        }
+        let report = caught(
+            seed,
+            Reach {
+                images: IMAGES_A_SEED.min(settings.images),
+                trace: settings.trace,
+            },
+        );
+        let mut total = total.lock().expect("no thread panics with the lock");
+        total.0.images += report.images;
+        total.0.moments += report.moments;
+        total.0.repeats += report.repeats;
+        total.0.reduced += report.reduced;
+        if let Some((image, violation)) = report.violation {
+            total.1 += 1;
+            println!(
+                "seed {seed}, image {image}: {violation}\n  replay: crashes --seed {seed} --trace {image}"
+            );
+        }
+    }
+}
+
+fn caught(seed: u64, reach: Reach) -> Report {
+    catch_unwind(AssertUnwindSafe(|| enumerate(seed, reach))).unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<String>().cloned();
+        let text = text
+            .or(payload.downcast_ref::<&str>().map(ToString::to_string))
+            .unwrap_or_default();
+        Report {
+            violation: Some((0, Violation::new(Invariant::Panic, text))),
+            ..Report::default()
+        }
+    })
+}
