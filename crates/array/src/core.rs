@@ -203,7 +203,11 @@ impl Core {
     }
 
     pub(crate) fn idle(&self) -> bool {
-        self.requests.idle() && self.slices.idle() && self.ops.idle() && self.flusher.idle()
+        self.requests.idle()
+            && self.slices.idle()
+            && self.ops.idle()
+            && self.flusher.idle()
+            && self.buffers.all_free()
     }
 
     pub(crate) fn fact(&mut self, fact: Fact) {

@@ -65,6 +65,9 @@ const KINDS: [MapKind; 3] = [MapKind::Written, MapKind::Intent, MapKind::Lost];
 impl Core {
     /// Starts what needs writing and is not being written.
     pub(crate) fn keep(&mut self) {
+        if self.undecided() {
+            return;
+        }
         if !self.replaying() && self.keeper.outstanding == 0 && self.keeper.durable < self.keeper.wanted {
             self.write_superblocks();
         }

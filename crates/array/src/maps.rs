@@ -38,10 +38,6 @@ impl BitMap {
         }
     }
 
-    pub(crate) fn len(&self) -> u64 {
-        self.bits
-    }
-
     pub(crate) fn get(&self, bit: u64) -> bool {
         self.live[(bit / 64) as usize] >> (bit % 64) & 1 == 1
     }

@@ -61,6 +61,7 @@ impl Buffers {
         self.promised[size as usize] += 1;
     }
 
+    /// Nothing is taken and nothing promised.
     pub(crate) fn all_free(&self) -> bool {
         self.promised == [0, 0]
             && self.free[0].len() == self.pool.small as usize

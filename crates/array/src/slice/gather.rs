@@ -59,7 +59,6 @@ pub(crate) struct Band {
     pub(crate) row: Row,
     pub(crate) start: u64,
     pub(crate) sectors: u64,
-    pub(crate) cells: CellSet,
     pub(crate) kind: BandKind,
     pub(crate) durable: bool,
     first: u32,
@@ -116,15 +115,15 @@ impl Gather {
                     Some((from, end, held))
                 }
                 other => {
-                    if let Some((from, to, held)) = other {
-                        self.push_band(row, from, to, held, durable);
+                    if let Some((from, to, _)) = other {
+                        self.push_band(row, from, to, durable);
                     }
                     (!cells.is_empty()).then_some((start, end, cells))
                 }
             };
         }
-        if let Some((from, to, held)) = open {
-            self.push_band(row, from, to, held, durable);
+        if let Some((from, to, _)) = open {
+            self.push_band(row, from, to, durable);
         }
     }
 
@@ -137,7 +136,7 @@ impl Gather {
         self.pieces.iter().filter(within).fold(CellSet::default(), |set, piece| set.with(piece.cell))
     }
 
-    fn push_band(&mut self, row: Row, start: u64, end: u64, cells: CellSet, durable: bool) {
+    fn push_band(&mut self, row: Row, start: u64, end: u64, durable: bool) {
         let first = self.fragments.len() as u32;
         for piece in &self.pieces {
             let (from, to) = (piece.start.max(start), piece.end().min(end));
@@ -148,7 +147,7 @@ impl Gather {
         }
         let count = self.fragments.len() as u32 - first;
         let kind = BandKind::Data;
-        self.bands.push_back(Band { row, start, sectors: end - start, cells, kind, durable, first, count });
+        self.bands.push_back(Band { row, start, sectors: end - start, kind, durable, first, count });
     }
 }
 
@@ -295,16 +294,14 @@ impl Core {
         let durable = self.requests.get(id).request.fua;
         let kind = BandKind::Discard(op);
         if self.layout.parity() {
-            let cells = self.layout.row(row).data_set();
             let chunk = self.layout.chunk_sectors();
-            let band = Band { row, start: 0, sectors: chunk, cells, kind, durable, first: 0, count: 0 };
+            let band = Band { row, start: 0, sectors: chunk, kind, durable, first: 0, count: 0 };
             let fragment = Fragment { cell: 0, start: 0, sectors: chunk, source: Source::Zero, request: id };
             self.push_single(band, fragment);
             return;
         }
         for (cell, start, count, _) in self.cells_of(offset, sectors) {
-            let cells = CellSet::default().with(cell);
-            let band = Band { row, start, sectors: count, cells, kind, durable, first: 0, count: 0 };
+            let band = Band { row, start, sectors: count, kind, durable, first: 0, count: 0 };
             self.push_single(band, Fragment { cell, start, sectors: count, source: Source::Zero, request: id });
         }
     }
@@ -323,7 +320,6 @@ impl Core {
             row: place.row,
             start: place.offset,
             sectors: block,
-            cells: CellSet::default().with(place.data),
             kind: BandKind::Merge { skip, bytes },
             durable: pending.request.fua,
             first: 0,

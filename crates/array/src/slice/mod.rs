@@ -247,10 +247,6 @@ impl Slices {
         }
     }
 
-    pub(crate) fn room(&self) -> u32 {
-        self.free.len() as u32
-    }
-
     pub(crate) fn idle(&self) -> bool {
         self.free.len() == self.list.len()
     }
@@ -317,18 +313,6 @@ impl Slices {
     /// A slice whose batch was empty goes on.
     pub(crate) fn requeue(&mut self, id: u32) {
         self.runnable.push_back(id);
-    }
-
-    /// Whether any slice holds or awaits sectors of a row.
-    pub(crate) fn row_busy(&self, row: Row) -> bool {
-        let mut id = self.rows[row.0 as usize % ROWS];
-        while id != NONE {
-            if self.list[id as usize].map.row == row {
-                return true;
-            }
-            id = self.list[id as usize].next_in_row;
-        }
-        false
     }
 }
 

@@ -171,10 +171,6 @@ impl Tasks {
         }
     }
 
-    pub(crate) fn idle(&self) -> bool {
-        self.list.iter().all(|task| task.in_flight == 0)
-    }
-
     pub(crate) fn target_failed(&mut self, slot: usize) {
         for task in &mut self.list {
             if matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace) && task.slot == Some(slot as u16) {
@@ -231,7 +227,6 @@ impl Core {
             State::Flushing => {}
             State::Flushed => self.end_task(index),
         }
-        self.checkpoint_turn();
     }
 
     /// Tasks whose target failed.
@@ -372,15 +367,6 @@ impl Core {
     }
 
     // ---------------------------------------------------------------------------------------------- checkpoints
-
-    fn checkpoint_turn(&mut self) {
-        for task in &self.tasks.list {
-            if task.in_flight > 0 {
-                let at = task.next_checkpoint;
-                self.wake[Wake::Task as usize] = self.wake[Wake::Task as usize].min(at);
-            }
-        }
-    }
 
     pub(crate) fn checkpoint_flushed(&mut self) {
         let mut changed = false;
