@@ -6,7 +6,6 @@
 use crate::command::{Create, InitName, LevelName, RotationName, WriteHoleName};
 use crate::config::{ArrayConfig, Config};
 use crate::failure::{Failure, Outcome};
-use crate::medium::Medium;
 use crate::member::{content, io_failure, open, random_uuid};
 use crate::terminal::{Lost, confirm};
 use crate::units::Size;
@@ -16,6 +15,7 @@ use restripe_array::meta::{Content, CreateError, CreateOptions, Creation, Init, 
 use restripe_array::{SECTOR_BYTES, Uuid};
 use restripe_io::control::is_name;
 use restripe_io::member::MemberSource;
+use restripe_io::plain::Plain;
 use serde_json::json;
 use std::fs::{self, OpenOptions};
 use std::path::PathBuf;
@@ -145,7 +145,7 @@ impl Drop for Images {
 
 // ---------------------------------------------------------------------------------------------------------- losses
 
-fn losses(members: &[Medium]) -> Outcome<Vec<Lost>> {
+fn losses(members: &[Plain]) -> Outcome<Vec<Lost>> {
     let mut losses = Vec::new();
     for member in members {
         if let Some(what) = content(member)? {
@@ -179,14 +179,14 @@ fn permit(losses: &[Lost], force: bool, yes: bool) -> Outcome {
 
 // -------------------------------------------------------------------------------------------------------- the plan
 
-fn options(wanted: &ArrayConfig, members: &[Medium]) -> Outcome<CreateOptions> {
+fn options(wanted: &ArrayConfig, members: &[Plain]) -> Outcome<CreateOptions> {
     let level = level(wanted)?;
     let chunk_sectors = chunk_sectors(wanted)?;
     let mut options = CreateOptions::new(&wanted.name, random_uuid()?, level, chunk_sectors);
     options.created = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |time| time.as_secs());
-    options.members = members.iter().map(Medium::info).collect();
+    options.members = members.iter().map(Plain::info).collect();
     options.uuids = members
         .iter()
         .map(|_| random_uuid())
@@ -274,7 +274,7 @@ fn create_failure(error: &CreateError, members: &[String]) -> Failure {
     }
 }
 
-fn carry_out(creation: &Creation, members: &[Medium]) -> Outcome {
+fn carry_out(creation: &Creation, members: &[Plain]) -> Outcome {
     for (number, (member, at, content)) in creation.writes.iter().enumerate() {
         if number == creation.wipes || number == creation.seals {
             flush_all(members)?;
@@ -289,7 +289,7 @@ fn carry_out(creation: &Creation, members: &[Medium]) -> Outcome {
     flush_all(members)
 }
 
-fn flush_all(members: &[Medium]) -> Outcome {
+fn flush_all(members: &[Plain]) -> Outcome {
     members
         .iter()
         .try_for_each(|member| member.flush().map_err(io_failure(member, "flushing")))

@@ -4,14 +4,14 @@
 //! its UUID. Whatever comes back from the engine is turned into words here, in one place.
 
 use crate::failure::{Failure, Outcome};
-use crate::medium::Medium;
-use crate::member::{content, open, open_failure};
+use crate::member::{content, open_failure};
 use restripe_array::meta::MetaError;
 use restripe_array::report::{MemberState, MemberStatus, Status};
 use restripe_array::{Command, CommandError, Fact, Member, Nanos, SECTOR_BYTES};
 use restripe_io::control::{Answer, FactView, Refusal, Reply, Request, StatusView};
-use restripe_io::member::{self, MemberSource, OpenOptions};
+use restripe_io::member::{self, OpenMember, OpenOptions};
 use restripe_io::metrics;
+use restripe_io::plain::Plain;
 use restripe_io::remote::{MemberName, Remote};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -213,9 +213,9 @@ impl Desk {
 
     /// Opens a device and adds it. If the engine does not want it, it is closed again.
     fn take_in(&self, path: &str, force: bool) -> Result<Member, Refusal> {
-        self.check_content(path, force)?;
         let device =
             member::open(path, self.open).map_err(|error| refusal_of(open_failure(error)))?;
+        let device = self.checked(device, force)?;
         let arrived = self.remote.arrive(self.array, device).map_err(ended)?;
         let member =
             arrived.ok_or_else(|| Refusal::new("the array takes no more devices").at(path))?;
@@ -231,17 +231,16 @@ impl Desk {
     }
 
     /// What a device carries must not be overwritten unasked; a member of this array comes home.
-    fn check_content(&self, path: &str, force: bool) -> Said {
-        if force || matches!(MemberSource::parse(path), Ok(MemberSource::Ram { .. })) {
-            return Ok(());
-        }
-        let device = open(path, true).map_err(refusal_of)?;
+    fn checked(&self, device: OpenMember, force: bool) -> Result<OpenMember, Refusal> {
+        let path = device.name.clone();
+        let device =
+            Plain::of(device).map_err(|error| Refusal::new(error.to_string()).at(&path))?;
         let (status, _) = self.look()?;
-        if belongs_to(&device, &status).map_err(refusal_of)? {
-            return Ok(());
+        if force || belongs_to(&device, &status).map_err(refusal_of)? {
+            return Ok(device.into_member());
         }
         match content(&device).map_err(refusal_of)? {
-            None => Ok(()),
+            None => Ok(device.into_member()),
             Some(what) => Err(Refusal::new(format!("this device already carries {what}"))
                 .at(path)
                 .hint("name an empty one, or say --force to overwrite it")),
@@ -329,7 +328,7 @@ fn same_file(one: &str, other: &str) -> bool {
     }
 }
 
-fn belongs_to(device: &Medium, status: &Status) -> Outcome<bool> {
+fn belongs_to(device: &Plain, status: &Status) -> Outcome<bool> {
     let copies = crate::member::Copies::read(device)?;
     let ours = |superblock: &restripe_array::meta::Superblock| superblock.array == status.uuid;
     Ok(copies

@@ -2,12 +2,12 @@
 
 use crate::desk::{Desk, End};
 use crate::failure::{Failure, Outcome};
-use crate::medium::Medium;
 use crate::member::{Copies, open_failure};
 use crate::units::Rate;
 use restripe_array::{Command, Limits, Nanos, StartMode, Uuid};
 use restripe_io::BackendChoice;
 use restripe_io::member::{self, MemberSource, OpenError, OpenFailure, OpenMember, OpenOptions};
+use restripe_io::plain::Plain;
 use restripe_io::remote::Remote;
 use restripe_io::shell::{self, ArraySpec, Shell, ShellOptions};
 use std::collections::BTreeMap;
@@ -21,8 +21,9 @@ use std::time::{Duration, Instant};
 /// Memory for requests, unless told otherwise.
 pub const MEMORY_BYTES: u64 = 256 << 20;
 pub const IO_TIMEOUT: Duration = Duration::from_secs(30);
-const IN_USE_PATIENCE: Duration = Duration::from_millis(1500);
-const IN_USE_PAUSE: Duration = Duration::from_millis(5);
+/// What a killed daemon held stays in use for a moment; longer than this, and somebody lives.
+pub const IN_USE_PATIENCE: Duration = Duration::from_millis(1500);
+pub const IN_USE_PAUSE: Duration = Duration::from_millis(5);
 
 /// How engines are started.
 #[derive(Clone, Debug)]
@@ -247,7 +248,7 @@ fn array_of(name: &str) -> Outcome<Option<Uuid>> {
     if matches!(MemberSource::parse(name), Ok(MemberSource::Ram { .. })) {
         return Ok(None);
     }
-    match patiently(|| Medium::open(name, true)) {
+    match patiently(|| Plain::open(name, true)) {
         // A member that cannot be read is told about when the array is opened.
         Err(error) if is_missing(&error.why) => Ok(None),
         Err(error) => Err(open_failure(error)),

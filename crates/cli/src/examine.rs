@@ -3,11 +3,11 @@
 use crate::command::Examine;
 use crate::config::members_from;
 use crate::failure::{Failure, Outcome};
-use crate::medium::Medium;
 use crate::member::{Copies, content, open};
 use crate::units::Size;
 use restripe_array::SECTOR_BYTES;
 use restripe_array::meta::{MemberEntry, MemberRole, MetaError, RegionKind, Superblock};
+use restripe_io::plain::Plain;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -42,7 +42,7 @@ struct Found {
 }
 
 fn look(name: &str) -> Outcome<Found> {
-    let member: Medium = open(name, true)?;
+    let member: Plain = open(name, true)?;
     let copies = Copies::read(&member)?;
     let other = if copies.newest().is_some() {
         None

@@ -10,7 +10,6 @@ mod examine;
 mod failure;
 #[cfg(test)]
 mod generated;
-mod medium;
 mod member;
 mod operate;
 mod serve;

@@ -1,18 +1,18 @@
 //! Members as the verbs see them that work without an engine: what they carry, which array they belong to.
 
 use crate::failure::{Failure, Outcome};
-use crate::medium::Medium;
 use crate::signature::{HEAD_BYTES, TAIL_BYTES, found_in_head, found_in_tail};
 use restripe_array::meta::superblock::{SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_BYTES, Superblock};
 use restripe_array::meta::{MetaError, RegionKind};
 use restripe_array::{SECTOR_BYTES, Uuid};
 use restripe_io::member::{OpenError, OpenFailure};
+use restripe_io::plain::Plain;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 
 /// Opens a member, with advice if that fails.
-pub fn open(name: &str, read_only: bool) -> Outcome<Medium> {
-    Medium::open(name, read_only).map_err(open_failure)
+pub fn open(name: &str, read_only: bool) -> Outcome<Plain> {
+    Plain::open(name, read_only).map_err(open_failure)
 }
 
 pub fn open_failure(error: OpenError) -> Failure {
@@ -29,7 +29,7 @@ pub fn open_failure(error: OpenError) -> Failure {
     Failure::new(error.to_string()).hint(hint)
 }
 
-pub fn io_failure(member: &Medium, doing: &str) -> impl Fn(io::Error) -> Failure {
+pub fn io_failure(member: &Plain, doing: &str) -> impl Fn(io::Error) -> Failure {
     let at = member.name().to_string();
     move |error| Failure::new(format!("{doing} failed: {error}")).at(&at)
 }
@@ -41,7 +41,7 @@ pub struct Copies {
 }
 
 impl Copies {
-    pub fn read(member: &Medium) -> Outcome<Copies> {
+    pub fn read(member: &Plain) -> Outcome<Copies> {
         let mut found = Vec::new();
         for at in std::iter::once(SUPER_A_AT).chain(SUPER_B_PLACES) {
             if at * SECTOR_BYTES + SUPERBLOCK_BYTES as u64 > member.bytes() {
@@ -81,7 +81,7 @@ fn lies_at(superblock: &Superblock, at: u64) -> bool {
 }
 
 /// What a member already carries, in words; `None` if nothing known.
-pub fn content(member: &Medium) -> Outcome<Option<String>> {
+pub fn content(member: &Plain) -> Outcome<Option<String>> {
     if let Some(superblock) = Copies::read(member)?.newest() {
         return Ok(Some(format!(
             "the array {:?} ({})",

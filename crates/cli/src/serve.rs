@@ -3,7 +3,9 @@
 use crate::command::{Assemble, BackendName, Serve, StartOptions};
 use crate::config::{Config, ServeConfig, members_from};
 use crate::desk::End;
-use crate::engine::{IO_TIMEOUT, MEMORY_BYTES, Running, Setup, by_array};
+use crate::engine::{
+    IN_USE_PATIENCE, IN_USE_PAUSE, IO_TIMEOUT, MEMORY_BYTES, Running, Setup, by_array,
+};
 use crate::failure::{Failure, Outcome};
 use crate::status;
 use restripe_array::StartMode;
@@ -13,7 +15,7 @@ use restripe_io::front::listen::{Listener, Wire};
 use restripe_io::front::nbd;
 use restripe_io::remote::ProtocolMaker;
 use restripe_io::signals::Termination;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -208,13 +210,14 @@ impl Places {
         };
         let mut uris = Vec::new();
         if let Some(path) = &unix {
-            let listener = Listener::unix(path).map_err(|error| listen_failure(&error, path))?;
+            let listener =
+                patiently(|| Listener::unix(path)).map_err(|error| listen_failure(&error, path))?;
             remote.listen(listener, Arc::clone(&maker)).map_err(ended)?;
             uris.extend(names.iter().map(|name| unix_uri(name, path, names.len())));
         }
         if let Some(address) = self.tcp {
-            let listener =
-                Listener::tcp(address).map_err(|error| listen_failure(&error, address))?;
+            let listener = patiently(|| Listener::tcp(address))
+                .map_err(|error| listen_failure(&error, address))?;
             let address = listener.address().unwrap_or(address);
             remote.listen(listener, Arc::clone(&maker)).map_err(ended)?;
             uris.extend(names.iter().map(|name| tcp_uri(name, address, names.len())));
@@ -228,6 +231,20 @@ impl Places {
             remote.adopt(wire, maker).map_err(ended)?;
         }
         Ok(uris)
+    }
+}
+
+/// Listens, again and again for a moment while somebody else does: like its members, the socket of a daemon that was
+/// killed is closed only after its last operations are back.
+fn patiently(listen: impl Fn() -> io::Result<Listener>) -> io::Result<Listener> {
+    let deadline = Instant::now() + IN_USE_PATIENCE;
+    loop {
+        match listen() {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
+                thread::sleep(IN_USE_PAUSE);
+            }
+            listening => return listening,
+        }
     }
 }
 

@@ -66,7 +66,7 @@ pub fn ask_at(path: &Path, request: &Request, timeout: Duration) -> Result<Reply
     line.push(b'\n');
     stream.set_write_timeout(Some(timeout)).map_err(failed)?;
     (&stream).write_all(&line).map_err(failed)?;
-    match Lines::new(&stream).next(timeout).map_err(failed)? {
+    match Lines::new(&stream).next_line(timeout).map_err(failed)? {
         Line::Whole(reply) => {
             serde_json::from_slice(&reply).map_err(|e| broken(format!("not a reply: {e}")))
         }

@@ -152,7 +152,7 @@ fn converse(stream: &UnixStream, desk: &dyn Answer, open: &Open) -> io::Result<(
     stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
     let mut lines = Lines::new(stream);
     loop {
-        match lines.next(REQUEST_TIMEOUT)? {
+        match lines.next_line(REQUEST_TIMEOUT)? {
             Line::End => return Ok(()),
             Line::TooLong => {
                 let refusal =
@@ -209,7 +209,7 @@ impl<'a> Lines<'a> {
     }
 
     /// The next line without its ending, within `timeout` however the bytes trickle.
-    pub(super) fn next(&mut self, timeout: Duration) -> io::Result<Line> {
+    pub(super) fn next_line(&mut self, timeout: Duration) -> io::Result<Line> {
         let deadline = Instant::now() + timeout;
         let mut searched = 0;
         loop {
@@ -391,7 +391,7 @@ mod tests {
         let (here, there) = UnixStream::pair().expect("a pair");
         (&there).write_all(b"{\"ver").expect("it takes them");
         let error = Lines::new(&here)
-            .next(Duration::from_millis(20))
+            .next_line(Duration::from_millis(20))
             .expect_err("the rest never comes");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
     }
