@@ -23,6 +23,9 @@ const MEMBER_BYTES: u64 = 16 << 20;
 /// The longest that a test waits for something that must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Longer than anything takes here.
+pub const IO_TIMEOUT: Nanos = Nanos::from_secs(20);
+
 /// Members in the page cache: what is tested here is not the disks.
 const OPEN: OpenOptions = OpenOptions {
     direct: false,
@@ -54,9 +57,15 @@ pub fn make(folder: &Folder, level: Level, members: usize) -> Vec<String> {
 
 /// An empty image file.
 fn image(folder: &Folder, number: usize) -> String {
-    let path = folder.file(&format!("member-{number}"));
-    let file = File::create_new(&path).expect("a new file");
+    let name = member(folder, number);
+    let file = File::create_new(&name).expect("a new file");
     file.set_len(MEMBER_BYTES).expect("room for an image");
+    name
+}
+
+/// The name of an image file.
+pub fn member(folder: &Folder, number: usize) -> String {
+    let path = folder.file(&format!("member-{number}"));
     path.display().to_string()
 }
 
@@ -74,11 +83,20 @@ impl Array {
     pub fn new(level: Level, members: usize) -> Array {
         let folder = Folder::new();
         let names = make(&folder, level, members);
-        Array::serve(folder, &names, Nanos::from_secs(20))
+        Array::serve(folder, &names, IO_TIMEOUT)
     }
 
     /// Starts an array on these members and serves it on a socket in the folder.
     pub fn serve(folder: Folder, members: &[String], io_timeout: Nanos) -> Array {
+        Array::serve_with(folder, members, io_timeout, ShellOptions::default())
+    }
+
+    pub fn serve_with(
+        folder: Folder,
+        members: &[String],
+        io_timeout: Nanos,
+        options: ShellOptions,
+    ) -> Array {
         let members = open_members(members, OPEN).expect("members that open");
         let spec = ArraySpec {
             members,
@@ -86,8 +104,7 @@ impl Array {
             io_timeout,
             record: None,
         };
-        let running = Shell::spawn(ShellOptions::default(), |shell| shell.host(spec).map(drop))
-            .expect("a reactor");
+        let running = Shell::spawn(options, |shell| shell.host(spec).map(drop)).expect("a reactor");
         let remote = running.remote.clone();
         let facts = remote.facts(0).expect("a reactor that runs");
         let start = Command::Start(StartMode::default());

@@ -1,84 +1,18 @@
 //! The server is killed while a client writes; another one takes the members over. What was acknowledged as durable is
 //! there, also when a member is then lost: parity is as true as the data.
 
-use crate::array::{Array, make, status, wait_until};
+use crate::array::{Array, IO_TIMEOUT, make};
 use crate::checks::nbdsh;
+use crate::server::Server;
 use crate::tools::{Folder, installed};
 use restripe_array::layout::{Level, Rotation};
-use restripe_array::{Command as Order, Fact, Nanos, TaskKind};
-use std::io::{BufRead, BufReader, Lines, Read, Write};
-use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use restripe_array::{Command as Order, Fact, TaskKind};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 
-/// Names the folder whose members [`serves_until_killed`] serves.
-const FOLDER: &str = "RESTRIPE_TEST_FOLDER";
-const READY: &str = "the array is served";
-const UNDER_WAY: &str = "writes are coming in";
-const IO_TIMEOUT: Nanos = Nanos::from_secs(20);
 const MEMBERS: usize = 4;
-
-/// A server in a process of its own, made of this very program.
-struct Server {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-}
-
-impl Server {
-    fn start(folder: &Folder) -> Server {
-        let program = std::env::current_exe().expect("a test has a program");
-        let mut child = Command::new(program)
-            .args(["--exact", "crash::serves_until_killed", "--nocapture"])
-            .env(FOLDER, folder.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("a process more");
-        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let mut server = Server { child, lines };
-        server.wait_for(READY);
-        server
-    }
-
-    fn wait_for(&mut self, what: &str) {
-        let told = |line: Result<String, _>| line.is_ok_and(|line| line.contains(what));
-        assert!(self.lines.any(told), "the server says: {what}");
-    }
-
-    fn wait_for_work(&mut self) {
-        let questions = self.child.stdin.as_mut().expect("piped");
-        questions.write_all(b"?").expect("the server listens");
-        self.wait_for(UNDER_WAY);
-    }
-
-    fn kill(mut self) {
-        self.child.kill().expect("it still runs");
-        self.child.wait().expect("it was ours");
-    }
-}
-
-/// Not a test by itself: the server's process. Ends when its parent does.
-#[test]
-fn serves_until_killed() {
-    let Some(path) = std::env::var_os(FOLDER) else {
-        return;
-    };
-    let folder = Folder::of_another(Path::new(&path));
-    let array = Array::serve(folder, &names(Path::new(&path)), IO_TIMEOUT);
-    println!("{READY}");
-    // Every byte from the parent asks to be told when clients are at work.
-    while matches!(std::io::stdin().read(&mut [0]), Ok(1)) {
-        wait_until(|| status(array.remote()).counters.writes > 500);
-        println!("{UNDER_WAY}");
-    }
-    drop(array);
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    (0..MEMBERS)
-        .map(|i| folder.join(format!("member-{i}")).display().to_string())
-        .collect()
-}
+const MEMORY: u64 = 64 << 20;
 
 /// How far a client came: blocks written with FUA, and blocks written and then flushed.
 #[derive(Clone, Copy, Default)]
@@ -89,7 +23,7 @@ struct Acknowledged {
 
 /// Writes until the server is killed, after so many acknowledgements.
 fn write_until_killed(folder: &Folder, uri: &str, from: usize, kill_after: usize) -> Acknowledged {
-    let server = Server::start(folder);
+    let server = Server::start(folder, MEMBERS, MEMORY);
     let set_up = format!("uri = '{uri}'; first = {from}");
     let mut client = Command::new("env")
         .args(["PATH=/usr/bin:/bin", "nbdsh", "-c", &set_up, "-c", BLOCKS])
@@ -219,7 +153,7 @@ fn fio_finds_what_it_wrote_before_a_kill() {
             .output()
             .expect("fio runs")
     };
-    let mut server = Server::start(&folder);
+    let mut server = Server::start(&folder, MEMBERS, MEMORY);
     let written = thread::scope(|scope| {
         let load = scope.spawn(|| fio(&["--verify_state_save=1", "--do_verify=0"]));
         server.wait_for_work();

@@ -1,7 +1,7 @@
 //! Faults while clients work: a member fails under verified load, remote members err, stall and die, the server is
 //! killed.
 
-use crate::array::{Array, make, status, wait_until};
+use crate::array::{Array, IO_TIMEOUT, make, status, wait_until};
 use crate::checks;
 use crate::tools::{Folder, installed, succeed};
 use restripe_array::layout::{Level, Rotation};
@@ -108,15 +108,13 @@ fn cause_of_failure(array: &Array) -> FailCause {
     why
 }
 
-const LONG: Nanos = Nanos::from_secs(20);
-
 #[test]
 fn a_slow_remote_member_is_a_member() {
     if !installed(&["nbdkit", "nbdcopy", "qemu-img"]) {
         return;
     }
     let delays = ["rdelay=1ms", "wdelay=1ms"];
-    let (array, _remote) = with_remote(&["delay"], &delays, LONG);
+    let (array, _remote) = with_remote(&["delay"], &delays, IO_TIMEOUT);
     checks::copies_both_ways(&array.target());
     checks::passes_verified_load(&array.target());
     assert_eq!(array.state(), ArrayState::Healthy);
@@ -131,7 +129,7 @@ fn a_remote_member_that_errs_is_failed() {
     let file = trigger.file("trigger");
     let errors = format!("error-file={}", file.display());
     let errors = ["error=EIO", "error-rate=100%", &errors];
-    let (array, _remote) = with_remote(&["error"], &errors, LONG);
+    let (array, _remote) = with_remote(&["error"], &errors, IO_TIMEOUT);
     under_load(&array, || {
         fs::write(&file, b"").expect("room for a file");
     });
@@ -150,7 +148,7 @@ fn a_remote_member_that_dies_is_gone() {
     if !installed(&["nbdkit", "fio"]) {
         return;
     }
-    let (array, remote) = with_remote(&[], &[], LONG);
+    let (array, remote) = with_remote(&[], &[], IO_TIMEOUT);
     under_load(&array, || remote.signal("KILL"));
     cause_of_failure(&array);
     assert_eq!(array.state(), ArrayState::Degraded);

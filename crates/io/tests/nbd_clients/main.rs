@@ -9,8 +9,10 @@ mod array;
 mod checks;
 mod crash;
 mod faults;
+mod hostile;
 mod levels;
 mod memory_server;
+mod server;
 mod tools;
 // The protocol's tests use more of it.
 #[allow(dead_code)]
