@@ -146,6 +146,9 @@ struct Found {
 
 fn swarm(settings: Arc<Settings>) -> ExitCode {
     let begun = Instant::now();
+    if !settings.options.trace {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
     let next = Arc::new(AtomicU64::new(settings.seeds.start));
     let found = Arc::new(Mutex::new(Found::default()));
     let threads: Vec<_> = (0..settings.jobs)
@@ -203,6 +206,7 @@ fn judge(seed: u64, settings: &Settings) -> Outcome {
 }
 
 fn caught(seed: u64, options: &Options) -> Outcome {
+    // The hook is silent so that a swarm's output stays readable; a replay with --trace shows where it happened.
     catch_unwind(AssertUnwindSafe(|| run(seed, options))).unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().cloned();
         let text = text

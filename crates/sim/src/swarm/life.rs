@@ -4,7 +4,7 @@ use super::coverage::Incident;
 use super::plan::{Options, Plan, Roughness};
 use super::stir::Stirring;
 use super::{Outcome, verify};
-use crate::array::Spec;
+use crate::array::{Spec, superblock_of};
 use crate::atlas::Atlas;
 use crate::disk::{Disk, Simple};
 use crate::invariant::Invariant;
@@ -225,11 +225,8 @@ impl Run {
     /// Whether a disk that is away knows more than those that are here: an operator would wait for it.
     fn outdated(&self, life: &Life) -> bool {
         let world = &life.session.world;
-        let here = Atlas::of(world.members().map(|member| world.disk(member)));
-        let away = Atlas::of(self.aside.iter());
-        let generation =
-            |atlas: Option<Atlas>| atlas.map_or(0, |atlas| atlas.superblock().generation);
-        generation(away) > generation(here)
+        let here = newest_generation(world.members().map(|member| world.disk(member)));
+        newest_generation(self.aside.iter()) > here
     }
 
     fn loss_is_allowed(&self, life: &Life) -> bool {
@@ -480,6 +477,7 @@ impl Run {
         self.oracle = Some(oracle);
         self.disks.retain(|disk| !disk.faults.doomed());
         self.take_aside();
+        self.say_disks();
         self.judge_losses()
     }
 
@@ -497,6 +495,38 @@ impl Run {
         }
     }
 
+    fn say_disks(&self) {
+        for (away, disk) in self
+            .disks
+            .iter()
+            .map(|disk| (false, disk))
+            .chain(self.aside.iter().map(|disk| (true, disk)))
+        {
+            let said = superblock_of(disk.live()).map(|found| {
+                let me = found.index_of(found.member);
+                let roles: Vec<String> = found
+                    .members
+                    .iter()
+                    .map(|entry| format!("{:?}", entry.role))
+                    .collect();
+                format!(
+                    "member {me:?} generation {} sequence {} clean {}: {}",
+                    found.generation,
+                    found.sequence,
+                    found.clean,
+                    roles.join(", ")
+                )
+            });
+            self.say(|| {
+                format!(
+                    "  disk{}: {}",
+                    if away { " (away)" } else { "" },
+                    said.unwrap_or_default()
+                )
+            });
+        }
+    }
+
     /// A disk or two may stay away in the next life.
     fn take_aside(&mut self) {
         if self.options.roughness < Roughness::Faults {
@@ -507,7 +537,11 @@ impl Run {
             let disk = self
                 .disks
                 .swap_remove(self.rng.below(self.disks.len() as u64) as usize);
-            let whole = Atlas::of(self.disks.iter()).is_some_and(|atlas| atlas.whole(None));
+            let newest = newest_generation(self.disks.iter().chain([&disk]));
+            let left = Atlas::of(self.disks.iter());
+            // Going on without the one that knows best would make two histories.
+            let whole = left
+                .is_some_and(|atlas| atlas.whole(None) && atlas.superblock().generation >= newest);
             if !whole {
                 self.disks.push(disk);
                 return;
@@ -625,6 +659,10 @@ impl Run {
             .violation(Invariant::TaskFailed, format!("never ends: {tasks:?}"));
         Some(End::Broken)
     }
+}
+
+fn newest_generation<'a>(disks: impl Iterator<Item = &'a Disk>) -> u64 {
+    Atlas::of(disks).map_or(0, |atlas| atlas.superblock().generation)
 }
 
 /// The disks of a plan, formatted.
