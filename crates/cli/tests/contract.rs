@@ -410,6 +410,28 @@ fn a_member_is_replaced_while_it_serves() {
 }
 
 #[test]
+fn the_session_in_the_readme_works_as_pasted() {
+    let place = Place::new("readme");
+    let readme = include_str!("../../../README.md");
+    let session = readme
+        .split("<!-- session -->\n```sh\n")
+        .nth(1)
+        .expect("the README has a session");
+    let session = session.split("```").next().expect("it ends");
+    let run = place.shell(&format!("set -e\n{session}\nwait\n"));
+    assert_eq!(run.status, 0, "{}\n{}", run.stdout, run.stderr);
+    for line in [
+        "created tank: RAID-5",
+        "b.img is out of service",
+        "tank is healthy",
+        "every row agrees",
+        "stopped,",
+    ] {
+        assert!(run.stdout.contains(line), "{line} in\n{}", run.stdout);
+    }
+}
+
+#[test]
 fn a_seed_runs_in_the_simulator() {
     let place = Place::new("sim");
     let ran = place.run(&["sim", "--seed", "1"]);

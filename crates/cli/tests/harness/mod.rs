@@ -3,7 +3,7 @@
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
@@ -17,6 +17,17 @@ pub struct Run {
     pub status: i32,
     pub stdout: String,
     pub stderr: String,
+}
+
+impl Run {
+    fn of(command: &mut Command) -> Run {
+        let output = command.output().expect("the command runs");
+        Run {
+            status: output.status.code().expect("it ends by itself"),
+            stdout: String::from_utf8(output.stdout).expect("text"),
+            stderr: String::from_utf8(output.stderr).expect("text"),
+        }
+    }
 }
 
 impl Place {
@@ -33,21 +44,35 @@ impl Place {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_restripe"));
-        command
-            .args(arguments)
-            .current_dir(&self.folder)
-            .env("XDG_RUNTIME_DIR", &self.folder)
-            .stdin(Stdio::null());
+        command.args(arguments);
+        self.place(&mut command);
         command
     }
 
+    fn place(&self, command: &mut Command) {
+        command
+            .current_dir(&self.folder)
+            .env("XDG_RUNTIME_DIR", &self.folder)
+            .stdin(Stdio::null());
+    }
+
+    /// Runs a script in a shell that finds the command.
+    pub fn shell(&self, script: &str) -> Run {
+        let bin = Path::new(env!("CARGO_BIN_EXE_restripe"))
+            .parent()
+            .expect("a folder")
+            .to_path_buf();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = Command::new("bash");
+        command
+            .args(["-c", script])
+            .env("PATH", format!("{}:{path}", bin.display()));
+        self.place(&mut command);
+        Run::of(&mut command)
+    }
+
     pub fn run(&self, arguments: &[&str]) -> Run {
-        let output = self.command(arguments).output().expect("the command runs");
-        Run {
-            status: output.status.code().expect("it ends by itself"),
-            stdout: String::from_utf8(output.stdout).expect("text"),
-            stderr: String::from_utf8(output.stderr).expect("text"),
-        }
+        Run::of(&mut self.command(arguments))
     }
 
     /// An array called `tank` on images of 64 MiB, made where they are not there.
