@@ -19,6 +19,8 @@
 
 pub mod backend;
 mod compute;
+#[cfg(test)]
+mod conformance;
 pub mod control;
 mod fleet;
 pub mod front;

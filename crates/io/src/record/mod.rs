@@ -27,7 +27,7 @@ pub(crate) const MAGIC: &[u8; 8] = b"RSTREC01";
 
 /// Writes a run as it happens. An error is kept until the end; the run is more important than its record.
 pub struct Recorder {
-    file: BufWriter<File>,
+    file: BufWriter<Box<dyn Write + Send>>,
     before: Nanos,
     step: Writer,
     scratch: Writer,
@@ -36,7 +36,12 @@ pub struct Recorder {
 
 impl Recorder {
     pub fn create(path: &Path, config: &Config) -> io::Result<Recorder> {
-        let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        Recorder::new(Box::new(File::create(path)?), config)
+    }
+
+    /// Records to anything that takes bytes.
+    pub fn new(sink: Box<dyn Write + Send>, config: &Config) -> io::Result<Recorder> {
+        let mut file = BufWriter::with_capacity(1 << 20, sink);
         let mut head = Writer::default();
         head.config(config);
         file.write_all(MAGIC)?;
