@@ -410,6 +410,49 @@ fn a_member_is_replaced_while_it_serves() {
 }
 
 #[test]
+fn every_level_is_made_and_starts() {
+    let place = Place::new("levels");
+    let images = ["a.img", "b.img", "c.img", "d.img"];
+    for (level, shown) in [
+        ("raid0", "raid0, 4 slots"),
+        ("raid1", "raid1, 4 slots"),
+        ("raid4", "raid4, 4 slots"),
+        ("raid5", "raid5 left-symmetric, 4 slots"),
+        ("raid6", "raid6 left-symmetric, 4 slots"),
+        ("raid10", "raid10, 4 slots"),
+    ] {
+        let made = place.create(&images, &["--level", level, "--force", "--yes"]);
+        assert_eq!(made.status, 0, "{level}: {}", made.stderr);
+        let assembled = place.run(&[&["assemble"][..], &images].concat());
+        let healthy =
+            assembled.stdout.starts_with("tank: healthy") && assembled.stdout.contains(shown);
+        assert!(
+            healthy,
+            "{level}: {} {}",
+            assembled.stdout, assembled.stderr
+        );
+    }
+}
+
+#[test]
+fn a_missing_member_is_told_and_gone_without() {
+    let place = Place::new("missing");
+    place.create(&["a.img", "b.img", "c.img"], &["--level", "raid5"]);
+    let assembled = place.run(&["assemble", "a.img", "gone.img", "c.img"]);
+    assert_eq!(assembled.status, 0, "{}", assembled.stderr);
+    assert!(
+        assembled.stderr.contains("gone.img") && assembled.stdout.starts_with("tank: degraded")
+    );
+    let alone = place.run(&["assemble", "b.img"]);
+    assert!(
+        alone.status == 1 && alone.stderr.contains("hint:"),
+        "{} {}",
+        alone.stdout,
+        alone.stderr
+    );
+}
+
+#[test]
 fn the_session_in_the_readme_works_as_pasted() {
     let place = Place::new("readme");
     let readme = include_str!("../../../README.md");
