@@ -233,6 +233,8 @@ pub(crate) struct Slices {
 }
 
 const ROWS: usize = 1024;
+/// Slices that requests leave to tasks.
+const TASK_SLICES: usize = 2;
 
 impl Slices {
     pub(crate) fn new(limit: u32) -> Slices {
@@ -310,6 +312,12 @@ impl Slices {
         })
     }
 
+    /// Lets everybody who waits for the same sectors go first.
+    pub(crate) fn back_of_row(&mut self, id: u32) {
+        self.dequeue(id);
+        self.enqueue(id);
+    }
+
     /// A slice whose batch was empty goes on.
     pub(crate) fn requeue(&mut self, id: u32) {
         self.runnable.push_back(id);
@@ -331,7 +339,7 @@ impl Core {
     /// Admits a slice with everything its worst case takes; `None` when there is no room.
     pub(crate) fn admit_slice(&mut self, need: &Need) -> Option<u32> {
         let size = Size::holding(need.step * SECTOR_BYTES);
-        if self.slices.free.is_empty() || !self.buffers.reserve(size, need.buffers) {
+        if self.slices.free.len() <= self.kept_slices(need) || !self.room_in_buffers(need, size) {
             return None;
         }
         let id = self.slices.free.pop().expect("checked above");
@@ -352,6 +360,25 @@ impl Core {
         self.slices.enqueue(id);
         self.slices.runnable.push_back(id);
         Some(id)
+    }
+
+    /// Requests leave room for tasks, on which they may have to wait.
+    fn kept_slices(&self, need: &Need) -> usize {
+        if matches!(need.kind, Kind::Write(_) | Kind::Read { .. }) { TASK_SLICES } else { 0 }
+    }
+
+    fn room_in_buffers(&mut self, need: &Need, size: Size) -> bool {
+        let kept = if self.kept_slices(need) > 0 { self.task_buffers() } else { 0 };
+        if !self.buffers.reserve(size, need.buffers + kept) {
+            return false;
+        }
+        self.buffers.unreserve(size, kept);
+        true
+    }
+
+    /// The most buffers that one window of a task takes.
+    pub(crate) fn task_buffers(&self) -> u32 {
+        u32::from(self.superblock.geometry.slots) + 5
     }
 
     /// Runs every slice that can go on.

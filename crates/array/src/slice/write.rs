@@ -94,6 +94,9 @@ impl Core {
             self.await_metadata(id);
             return;
         }
+        if self.behind_resync(id, row) {
+            return;
+        }
         let slice = self.slices.get(id);
         if slice.todo.is_empty() {
             slice.todo = slice.band_cells();
@@ -102,6 +105,23 @@ impl Core {
             BandKind::Discard(op) => self.plan_discard(id, op),
             _ => self.plan_write(id, kind),
         }
+    }
+
+    /// What parity does not tell of a missing cell is lost already; before anything is written into such a row, its
+    /// parity is brought in step, so that it tells what is written.
+    fn behind_resync(&mut self, id: u32, row: crate::Row) -> bool {
+        let map = self.slices.get(id).map;
+        if self.in_sync(row) || !self.layout.parity() || self.live_cells(&map) == map.all() {
+            return false;
+        }
+        if self.resync_row(row) {
+            self.slices.back_of_row(id);
+            self.set_phase(id, Phase::Queued);
+            self.slices.requeue(id);
+        } else {
+            self.await_metadata(id);
+        }
+        true
     }
 
     // ------------------------------------------------------------------------------------------------- discards

@@ -296,13 +296,20 @@ impl Core {
                 return;
             }
         };
+        let mut issued = false;
         while self.tasks.list[index].in_flight < windows {
             let Some(row) = self.next_row(index) else { break };
             if !self.issue_window(index, row) {
                 break;
             }
+            issued = true;
         }
-        let task = &self.tasks.list[index];
+        self.run_slices();
+        if issued && self.tasks.list.get(index).is_some_and(|task| task.in_flight == 0) {
+            // These windows needed no operation: nothing else would bring the next turn.
+            self.wake_at(Wake::Task, self.now);
+        }
+        let Some(task) = self.tasks.list.get(index) else { return };
         if task.in_flight == 0 && task.done.first_gap(0) >= self.layout.rows() {
             self.tasks.list[index].state = State::Flushing;
             self.flush_for(Waiter::Checkpoint);
@@ -326,6 +333,13 @@ impl Core {
         }
     }
 
+    /// A write needs a row whose parity no one has brought in step, with a cell missing: that row goes first. False if
+    /// there is no room for it now.
+    pub(crate) fn resync_row(&mut self, row: Row) -> bool {
+        let Some(index) = self.tasks.list.iter().position(|task| task.kind == TaskKind::Resync) else { return true };
+        self.tasks.list[index].claimed.contains(row.0) || self.issue_window(index, row)
+    }
+
     fn issue_window(&mut self, index: usize, row: Row) -> bool {
         let task = &self.tasks.list[index];
         let kind = match (task.kind, task.slot) {
@@ -336,14 +350,13 @@ impl Core {
             (TaskKind::Repair, _) => Kind::Scrub { repair: true },
         };
         let chunk = self.layout.chunk_sectors();
-        let width = self.layout.row(row).width;
         let need = Need {
             kind,
             row,
             start: 0,
             sectors: chunk,
             step: chunk.min(BAND_SECTORS_MAX),
-            buffers: u32::from(width) + 5,
+            buffers: self.task_buffers(),
         };
         let serial = task.serial;
         let Some(id) = self.admit_slice(&need) else { return false };
@@ -359,6 +372,8 @@ impl Core {
         let Some(task) = self.tasks.list.iter_mut().find(|task| task.serial == serial) else { return };
         task.in_flight -= 1;
         task.done.insert(row.0, 1);
+        self.slices_wake_waiting();
+        let Some(task) = self.tasks.list.iter_mut().find(|task| task.serial == serial) else { return };
         if self.now >= task.next_checkpoint && task.checkpoint.is_none() && task.state == State::Running {
             task.checkpoint = Some(task.done.clone());
             task.next_checkpoint = self.now.after(CHECKPOINT_EVERY);
