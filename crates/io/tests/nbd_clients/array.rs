@@ -28,7 +28,7 @@ pub const IO_TIMEOUT: Nanos = Nanos::from_secs(20);
 
 /// Members in the page cache: what is tested here is not the disks.
 const OPEN: OpenOptions = OpenOptions {
-    direct: false,
+    direct: true,
     read_only: false,
     file_block: 512,
 };
@@ -97,7 +97,7 @@ impl Array {
         io_timeout: Nanos,
         options: ShellOptions,
     ) -> Array {
-        let members = open_members(members, OPEN).expect("members that open");
+        let members = held_by_the_dead(|| open_members(members, OPEN));
         let spec = ArraySpec {
             members,
             limits: Limits::default(),
@@ -109,7 +109,7 @@ impl Array {
         let facts = remote.facts(0).expect("a reactor that runs");
         let start = Command::Start(StartMode::default());
         command(&remote, start);
-        let listener = Listener::unix(&folder.file("socket")).expect("a new socket");
+        let listener = held_by_the_dead(|| Listener::unix(&folder.file("socket")));
         let protocol = Arc::new(|| Box::new(Connection::new()) as Box<_>);
         remote
             .listen(listener, protocol)
@@ -197,6 +197,18 @@ impl Drop for Array {
 pub fn command(remote: &Remote, command: Command) {
     let answer = remote.command(0, command).expect("a reactor that runs");
     assert_eq!(answer, Ok(()), "{command:?}");
+}
+
+/// Tries until it works: after a kill the kernel gives back what a ring held some moments after the process is gone.
+fn held_by_the_dead<T, E: std::fmt::Debug>(mut attempt: impl FnMut() -> Result<T, E>) -> T {
+    let begun = Instant::now();
+    loop {
+        match attempt() {
+            Ok(value) => return value,
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error:?}"),
+        }
+        thread::yield_now();
+    }
 }
 
 /// Asks again and again until it is so.

@@ -130,7 +130,11 @@ fn peers_that_mean_harm_do_none() {
             .collect()
     });
     let after = peak_memory(server.process());
-    eprintln!("memory: {} MiB before, {} MiB at most", before >> 20, after >> 20);
+    eprintln!(
+        "memory: {} MiB before, {} MiB at most",
+        before >> 20,
+        after >> 20
+    );
     assert!(
         after < before.max(64 << 20) + MEMORY,
         "{before} bytes before, {after} after"
