@@ -26,9 +26,11 @@ const UNSENT_SMALL_MAX: u64 = 256 * 1024;
 const INBOX_BYTES: usize = 2 * MESSAGE_BYTES_MAX;
 /// Received behind a payload: enough for the next headers, little enough that the next payload is not copied.
 const BEHIND_PAYLOAD_BYTES: usize = 512;
-/// How long a peer may leave sent bytes untaken, and the rate at which it may then take them.
+/// How long a peer may leave sent bytes untaken, and the slowest rate that is progress.
 const SEND_PATIENCE: Nanos = Nanos::from_secs(30);
-const SEND_BYTES_A_SECOND: u64 = 256 * 1024;
+const BYTES_A_SECOND: u64 = 256 * 1024;
+/// How long a payload may keep others from memory, at the same rate.
+const HURRIED_PATIENCE: Nanos = Nanos::from_secs(5);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -40,6 +42,14 @@ enum State {
 struct Payload {
     buf: BufRef,
     filled: u32,
+}
+
+impl Payload {
+    /// While others starve: a short time, and more only for what really comes.
+    fn hurried_patience(&self) -> Nanos {
+        let earned = Nanos::from_secs(u64::from(self.filled) / BYTES_A_SECOND);
+        HURRIED_PATIENCE.after(earned)
+    }
 }
 
 pub struct Connection {
@@ -389,15 +399,19 @@ impl Connection {
     }
 
     /// Kills it when its peer kept us waiting for too long.
-    pub fn check_patience(&mut self, now: Nanos) {
+    /// `hurried`: others wait for the memory that it may hold.
+    pub fn check_patience(&mut self, now: Nanos, hurried: bool) {
         let waits_for_peer = match self.state {
             State::Open(Then::Hold | Then::Memory) => self.sending,
             State::Open(_) | State::Finishing => self.sending || self.receiving,
             State::Dead => return,
         };
         let patience = match self.sending {
-            true => Some(SEND_PATIENCE.after(Nanos::from_secs(self.unsent() / SEND_BYTES_A_SECOND))),
-            false => self.protocol.patience(),
+            true => Some(SEND_PATIENCE.after(Nanos::from_secs(self.unsent() / BYTES_A_SECOND))),
+            false => match &self.payload {
+                Some(payload) if hurried => Some(payload.hurried_patience()),
+                _ => self.protocol.patience(),
+            },
         };
         match patience.filter(|_| waits_for_peer) {
             // The clock starts when there is something to wait for.

@@ -8,6 +8,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a socket may be in use before that is an error, and between two attempts.
+const PATIENCE: Duration = Duration::from_secs(2);
+const RETRY_AFTER: Duration = Duration::from_millis(20);
 
 /// First descriptor that systemd hands over.
 const SYSTEMD_FIRST: RawFd = 3;
@@ -21,8 +26,20 @@ pub struct Listener {
 
 impl Listener {
     /// Listens on a Unix socket. A socket file that nobody listens on any more is replaced.
+    /// The kernel closes a killed process's socket a moment after the process is gone, so a live one is tried again for
+    /// a while.
     pub fn unix(path: &Path) -> io::Result<Listener> {
-        remove_stale(path)?;
+        Listener::unix_within(path, PATIENCE)
+    }
+
+    fn unix_within(path: &Path, patience: Duration) -> io::Result<Listener> {
+        let begin = Instant::now();
+        while let Err(error) = remove_stale(path) {
+            if error.kind() != ErrorKind::AddrInUse || begin.elapsed() >= patience {
+                return Err(error);
+            }
+            std::thread::sleep(RETRY_AFTER);
+        }
         let listener = UnixListener::bind(path)?;
         Ok(Listener {
             fd: listener.into(),
@@ -199,12 +216,15 @@ mod tests {
     fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
         let path = std::env::temp_dir().join(format!("restripe-listen-{}", std::process::id()));
         drop(UnixListener::bind(&path).expect("a socket"));
-        let listener = Listener::unix(&path).expect("nobody listened");
-        assert!(Listener::unix(&path).is_err_and(|error| error.kind() == ErrorKind::AddrInUse));
+        let listener = Listener::unix_within(&path, Duration::ZERO).expect("nobody listened");
+        assert!(
+            Listener::unix_within(&path, Duration::ZERO)
+                .is_err_and(|error| error.kind() == ErrorKind::AddrInUse)
+        );
         drop(listener);
         assert!(!path.exists());
         fs::write(&path, b"precious").expect("a file");
-        assert!(Listener::unix(&path).is_err() && path.exists());
+        assert!(Listener::unix_within(&path, Duration::ZERO).is_err() && path.exists());
         fs::remove_file(&path).expect("ours");
     }
 }

@@ -117,7 +117,11 @@ impl Host {
     /// The array as clients may attach to it.
     pub fn export(&self) -> Export {
         let status = self.status();
-        let serving = matches!(status.state, ArrayState::Healthy | ArrayState::Degraded);
+        // A failed array still gives what can be read.
+        let serving = matches!(
+            status.state,
+            ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed
+        );
         Export {
             name: status.name,
             description: String::new(),

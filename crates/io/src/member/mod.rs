@@ -9,7 +9,8 @@ use crate::nbd_wire::uri::{NbdUri, UriError};
 use restripe_array::MemberInfo;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Where a member's bytes are.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -66,6 +67,9 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// The logical block to report for a file; devices know their own.
     pub file_block: u32,
+    /// How long a member may be in use before that is an error: the kernel lets go of a killed process's files a
+    /// moment after the process is gone.
+    pub patience: Duration,
 }
 
 impl Default for OpenOptions {
@@ -74,6 +78,7 @@ impl Default for OpenOptions {
             direct: true,
             read_only: false,
             file_block: 512,
+            patience: Duration::from_secs(2),
         }
     }
 }
@@ -91,6 +96,9 @@ pub enum Device {
     Ram(ram::RamDevice),
     Nbd(Box<nbd::NbdDevice>),
 }
+
+/// Between two attempts at a member that is in use.
+const RETRY_AFTER: Duration = Duration::from_millis(20);
 
 /// Which member could not be opened, and why.
 #[derive(Debug)]
@@ -146,7 +154,7 @@ pub fn open(name: &str, options: OpenOptions) -> Result<OpenMember, OpenError> {
     let source = MemberSource::parse(name)?;
     let (device, info) = match &source {
         MemberSource::Path(path) => {
-            let (device, info) = file::open(path, options).map_err(fail)?;
+            let (device, info) = open_patiently(path, options).map_err(fail)?;
             (Device::File(device), info)
         }
         MemberSource::Ram { bytes } => {
@@ -163,6 +171,21 @@ pub fn open(name: &str, options: OpenOptions) -> Result<OpenMember, OpenError> {
         info,
         device,
     })
+}
+
+fn open_patiently(
+    path: &Path,
+    options: OpenOptions,
+) -> Result<(file::FileDevice, MemberInfo), OpenFailure> {
+    let begin = Instant::now();
+    loop {
+        match file::open(path, options) {
+            Err(OpenFailure::InUse) if begin.elapsed() < options.patience => {
+                std::thread::sleep(RETRY_AFTER)
+            }
+            other => return other,
+        }
+    }
 }
 
 /// Opens members in the order given: their index is their [`restripe_array::Member`] number.

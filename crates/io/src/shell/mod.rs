@@ -485,8 +485,9 @@ impl Shell {
 
     fn scan_patience(&mut self) {
         self.next_scan = self.now.after(PATIENCE_SCAN);
+        let hurried = !self.starved.is_empty() || !self.local_waiting.is_empty();
         for (number, connection) in self.connections.iter_mut() {
-            connection.check_patience(self.now);
+            connection.check_patience(self.now, hurried);
             if connection.dead() {
                 self.dirty.push(number);
             }

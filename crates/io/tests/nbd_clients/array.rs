@@ -31,6 +31,7 @@ const OPEN: OpenOptions = OpenOptions {
     direct: true,
     read_only: false,
     file_block: 512,
+    patience: Duration::from_secs(2),
 };
 
 /// An array that is served until it is dropped.
