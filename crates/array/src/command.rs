@@ -1,6 +1,8 @@
 //! What operators ask for, checked and carried out.
 
-use crate::contract::{Action, Command, CommandError, CommandTag, Fact, FailCause, MemberInfo, TaskKind};
+use crate::contract::{
+    Action, Command, CommandError, CommandTag, Fact, FailCause, MemberInfo, TaskKind,
+};
 use crate::core::Core;
 use crate::device::{Device, Health, Places};
 use crate::flush::Waiter;
@@ -24,10 +26,17 @@ impl Core {
             Command::Scrub { repair } => self.command_scrub(repair),
             Command::Pause(paused) => self.command_pause(paused),
             Command::Cancel => {
-                if self.cancel_scrub() { Ok(()) } else { Err(CommandError::Busy("no scrub is running")) }
+                if self.cancel_scrub() {
+                    Ok(())
+                } else {
+                    Err(CommandError::Busy("no scrub is running"))
+                }
             }
             Command::Rate { min, max } => {
-                self.tasks.set_limits(Limits { min, max: max.max(1) });
+                self.tasks.set_limits(Limits {
+                    min,
+                    max: max.max(1),
+                });
                 Ok(())
             }
         };
@@ -38,7 +47,10 @@ impl Core {
     }
 
     fn serving(&self) -> bool {
-        matches!(self.state, ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed)
+        matches!(
+            self.state,
+            ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed
+        )
     }
 
     /// A command is answered once what it changed is on the members.
@@ -61,7 +73,11 @@ impl Core {
 
     fn known(&self, member: Member) -> Result<usize, CommandError> {
         let index = member.0 as usize;
-        if index < self.devices.len() { Ok(index) } else { Err(CommandError::NoSuchMember(member)) }
+        if index < self.devices.len() {
+            Ok(index)
+        } else {
+            Err(CommandError::NoSuchMember(member))
+        }
     }
 
     fn command_fail(&mut self, member: Member) -> Result<(), CommandError> {
@@ -78,9 +94,13 @@ impl Core {
 
     fn command_remove(&mut self, member: Member) -> Result<(), CommandError> {
         let index = self.known(member)?;
-        let Some(entry) = self.devices[index].entry else { return Err(CommandError::NoSuchMember(member)) };
+        let Some(entry) = self.devices[index].entry else {
+            return Err(CommandError::NoSuchMember(member));
+        };
         if self.slot_of(member).is_some() {
-            return Err(CommandError::Busy("the member is in use: fail or replace it first"));
+            return Err(CommandError::Busy(
+                "the member is in use: fail or replace it first",
+            ));
         }
         self.devices[index].health = Health::Stranger;
         self.devices[index].entry = None;
@@ -93,7 +113,9 @@ impl Core {
     fn drop_entry(&mut self, entry: u16) {
         self.superblock.members.remove(entry as usize);
         for device in &mut self.devices {
-            device.entry = device.entry.map(|other| if other > entry { other - 1 } else { other });
+            device.entry = device
+                .entry
+                .map(|other| if other > entry { other - 1 } else { other });
         }
         let moved = |held: Option<u16>| match held {
             Some(other) if other == entry => None,
@@ -115,11 +137,17 @@ impl Core {
             return Err(CommandError::Busy("the member is in use"));
         }
         if self.ops.busy(member) {
-            return Err(CommandError::Busy("operations on the member are still outstanding"));
+            return Err(CommandError::Busy(
+                "operations on the member are still outstanding",
+            ));
         }
         self.fits(&self.devices[index].info)?;
-        let former = self.devices[index].entry.map(|entry| self.superblock.members[entry as usize].role);
-        let slot = self.devices[index].entry.and_then(|entry| self.vacant_slot_of(entry));
+        let former = self.devices[index]
+            .entry
+            .map(|entry| self.superblock.members[entry as usize].role);
+        let slot = self.devices[index]
+            .entry
+            .and_then(|entry| self.vacant_slot_of(entry));
         match (former, slot) {
             (Some(MemberRole::Failed { partial: true, .. }), Some(slot)) => {
                 self.devices[index].health = Health::Good;
@@ -133,9 +161,13 @@ impl Core {
     }
 
     fn fits(&self, info: &MemberInfo) -> Result<(), CommandError> {
-        let needs = Places::of(&self.superblock.regions).data + self.superblock.geometry.slot_sectors;
+        let needs =
+            Places::of(&self.superblock.regions).data + self.superblock.geometry.slot_sectors;
         if info.sectors < needs {
-            return Err(CommandError::TooSmall { has: info.sectors, needs });
+            return Err(CommandError::TooSmall {
+                has: info.sectors,
+                needs,
+            });
         }
         if info.logical_block > self.superblock.logical_block {
             let (member, array) = (info.logical_block, self.superblock.logical_block);
@@ -146,9 +178,14 @@ impl Core {
 
     /// The slot that a former member held, if nobody has taken it since.
     fn vacant_slot_of(&self, entry: u16) -> Option<usize> {
-        let placement = self.superblock.placement.iter().find(|placement| placement.member == Some(entry))?;
+        let placement = self
+            .superblock
+            .placement
+            .iter()
+            .find(|placement| placement.member == Some(entry))?;
         let standing = self.standing[placement.slot as usize];
-        (standing.member.is_none() && standing.incoming.is_none()).then_some(placement.slot as usize)
+        (standing.member.is_none() && standing.incoming.is_none())
+            .then_some(placement.slot as usize)
     }
 
     /// What a member that left holds still: the rows that it is not owed.
@@ -158,7 +195,10 @@ impl Core {
         for region in 0..self.regions() {
             if self.intent.get(self.owed_bit(region)) {
                 let first = region * self.superblock.intent_rows;
-                rows.remove(first, self.superblock.intent_rows.min(self.layout.rows() - first));
+                rows.remove(
+                    first,
+                    self.superblock.intent_rows.min(self.layout.rows() - first),
+                );
             }
         }
         rows
@@ -168,7 +208,9 @@ impl Core {
         let index = member.0 as usize;
         if self.devices[index].entry.is_none() {
             if self.superblock.members.len() >= MEMBERS_MAX {
-                return Err(CommandError::Busy("the member table is full: remove failed members first"));
+                return Err(CommandError::Busy(
+                    "the member table is full: remove failed members first",
+                ));
             }
             let uuid = self.fresh_uuid();
             self.superblock.members.push(MemberEntry {
@@ -196,11 +238,18 @@ impl Core {
     /// A member's identity, from the array's and the moment: unique within the array, which is all it must be.
     fn fresh_uuid(&self) -> Uuid {
         let mut bytes = self.superblock.array.0;
-        let moment = self.now.0 ^ self.superblock.sequence.rotate_left(32) ^ self.superblock.generation.rotate_left(48);
+        let moment = self.now.0
+            ^ self.superblock.sequence.rotate_left(32)
+            ^ self.superblock.generation.rotate_left(48);
         for (byte, add) in bytes.iter_mut().zip(moment.to_le_bytes()) {
             *byte ^= add;
         }
-        while self.superblock.members.iter().any(|line| line.uuid.0 == bytes) {
+        while self
+            .superblock
+            .members
+            .iter()
+            .any(|line| line.uuid.0 == bytes)
+        {
             bytes[15] = bytes[15].wrapping_add(1);
         }
         Uuid(bytes)
@@ -211,7 +260,11 @@ impl Core {
     fn command_replace(&mut self, old: Member, new: Member) -> Result<(), CommandError> {
         self.known(old)?;
         let index = self.known(new)?;
-        let Some(slot) = self.standing.iter().position(|standing| standing.member == Some(old)) else {
+        let Some(slot) = self
+            .standing
+            .iter()
+            .position(|standing| standing.member == Some(old))
+        else {
             return Err(CommandError::NoSuchMember(old));
         };
         if self.standing[slot].incoming.is_some() {
@@ -230,10 +283,19 @@ impl Core {
         if self.layout.tolerance() == 0 {
             return Err(CommandError::Busy("there is no redundancy to check"));
         }
-        if self.tasks.list.iter().any(|task| matches!(task.kind, TaskKind::Check | TaskKind::Repair)) {
+        if self
+            .tasks
+            .list
+            .iter()
+            .any(|task| matches!(task.kind, TaskKind::Check | TaskKind::Repair))
+        {
             return Err(CommandError::Busy("a scrub is running"));
         }
-        let kind = if repair { TaskKind::Repair } else { TaskKind::Check };
+        let kind = if repair {
+            TaskKind::Repair
+        } else {
+            TaskKind::Check
+        };
         self.start_task(kind, None, RunSet::default());
         Ok(())
     }
@@ -278,7 +340,10 @@ impl Core {
         if self.state != ArrayState::Stopping || self.stop_flush {
             return;
         }
-        let drained = self.requests.idle() && self.slices.idle() && self.inits.is_empty() && self.flusher.idle();
+        let drained = self.requests.idle()
+            && self.slices.idle()
+            && self.inits.is_empty()
+            && self.flusher.idle();
         if drained {
             self.stop_flush = true;
             self.flush_for(Waiter::Stop);

@@ -48,7 +48,11 @@ pub struct Pool {
 impl Pool {
     /// The bytes behind a pool handle.
     pub fn bytes_of(&self, buf: Buf) -> u32 {
-        if buf.0 < self.small { SMALL_BYTES } else { LARGE_BYTES }
+        if buf.0 < self.small {
+            SMALL_BYTES
+        } else {
+            LARGE_BYTES
+        }
     }
 }
 
@@ -68,7 +72,11 @@ impl BufRef {
     /// The part of this reference that starts `offset` bytes in.
     pub fn part(&self, offset: u32, bytes: u32) -> BufRef {
         assert!(offset + bytes <= self.bytes, "a part lies within its whole");
-        BufRef { buf: self.buf, offset: self.offset + offset, bytes }
+        BufRef {
+            buf: self.buf,
+            offset: self.offset + offset,
+            bytes,
+        }
     }
 }
 
@@ -231,7 +239,9 @@ pub enum RequestOp {
     Flush,
     Trim,
     /// `fast`: refuse rather than be slow.
-    WriteZeroes { fast: bool },
+    WriteZeroes {
+        fast: bool,
+    },
 }
 
 /// A user's request, in bytes. `buf` is as long as the request for reads and writes and ignored otherwise.
@@ -249,9 +259,15 @@ pub struct Request {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum RequestError {
     /// Beyond the end of the array.
-    OutOfRange { end: u64, size: u64 },
+    OutOfRange {
+        end: u64,
+        size: u64,
+    },
     /// These bytes are lost: redundancy could not bring them back, and no made-up byte stands in for them.
-    Lost { lba: u64, sectors: u64 },
+    Lost {
+        lba: u64,
+        sectors: u64,
+    },
     /// The array takes no writes: too many members are gone, or it was started read-only.
     ReadOnly,
     NoSpace,
@@ -264,7 +280,9 @@ pub enum RequestError {
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RequestError::OutOfRange { end, size } => write!(f, "request ends at byte {end}, the array at {size}"),
+            RequestError::OutOfRange { end, size } => {
+                write!(f, "request ends at byte {end}, the array at {size}")
+            }
             RequestError::Lost { lba, sectors } => write!(f, "{sectors} sectors at {lba} are lost"),
             RequestError::ReadOnly => f.write_str("the array takes no writes"),
             RequestError::NoSpace => f.write_str("a member has no space left"),
@@ -344,14 +362,22 @@ pub enum Command {
     /// Take a device in: back into its old place if it was a member, else as a spare.
     Add(Member),
     /// Copy a serving member onto a spare, then retire it.
-    Replace { old: Member, new: Member },
-    Scrub { repair: bool },
+    Replace {
+        old: Member,
+        new: Member,
+    },
+    Scrub {
+        repair: bool,
+    },
     /// Pause or go on with the running task.
     Pause(bool),
     /// Stop the running scrub.
     Cancel,
     /// Rate limits of tasks, bytes a second of one member.
-    Rate { min: u64, max: u64 },
+    Rate {
+        min: u64,
+        max: u64,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -374,18 +400,31 @@ pub enum CommandError {
     /// Members of two different arrays.
     Foreign(Member),
     /// Too few of the current members: present, needed for a start that cannot be challenged.
-    Minority { present: u16, current: u16 },
+    Minority {
+        present: u16,
+        current: u16,
+    },
     /// Redundancy does not reach: these slots have no current member.
-    TooFew { missing: Vec<u16> },
+    TooFew {
+        missing: Vec<u16>,
+    },
     /// A start would lose these sectors (first lba, sectors).
-    WouldLose { sectors: u64 },
+    WouldLose {
+        sectors: u64,
+    },
     /// Redundancy does not allow taking this member out.
     Indispensable(Member),
     NoSuchMember(Member),
     /// The device is too small: has, needs (sectors).
-    TooSmall { has: u64, needs: u64 },
+    TooSmall {
+        has: u64,
+        needs: u64,
+    },
     /// The device's logical block is larger than the array's.
-    LogicalBlock { member: u32, array: u32 },
+    LogicalBlock {
+        member: u32,
+        array: u32,
+    },
     /// Not now: a task runs, or none does, or the array is not serving.
     Busy(&'static str),
     /// Metadata could not be written to enough members.
@@ -396,21 +435,52 @@ pub enum CommandError {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fact {
     /// The array serves.
-    Started { generation: u64, recovered_rows: u64 },
+    Started {
+        generation: u64,
+        recovered_rows: u64,
+    },
     Stopped,
-    MemberFailed { member: Member, why: FailCause },
+    MemberFailed {
+        member: Member,
+        why: FailCause,
+    },
     /// A failed member's place went to another.
-    SpareTaken { spare: Member, slot: u16 },
+    SpareTaken {
+        spare: Member,
+        slot: u16,
+    },
     /// A read error was repaired from redundancy and rewritten.
-    Repaired { member: Member, at: u64, sectors: u64 },
+    Repaired {
+        member: Member,
+        at: u64,
+        sectors: u64,
+    },
     /// These sectors of the array are lost.
-    Lost { lba: u64, sectors: u64 },
-    TaskStarted { kind: TaskKind, slot: Option<u16> },
-    TaskEnded { kind: TaskKind, outcome: TaskOutcome },
+    Lost {
+        lba: u64,
+        sectors: u64,
+    },
+    TaskStarted {
+        kind: TaskKind,
+        slot: Option<u16>,
+    },
+    TaskEnded {
+        kind: TaskKind,
+        outcome: TaskOutcome,
+    },
     /// A scrub found a row whose cells disagree, and who is to blame where the code can tell.
-    Mismatch { row: u64, at: u64, sectors: u64, guilty: Option<Member>, repaired: bool },
+    Mismatch {
+        row: u64,
+        at: u64,
+        sectors: u64,
+        guilty: Option<Member>,
+        repaired: bool,
+    },
     /// A throttle's decision to wait, with its inputs.
-    Throttled { rate: u64, until: Nanos },
+    Throttled {
+        rate: u64,
+        until: Nanos,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

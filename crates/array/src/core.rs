@@ -2,7 +2,8 @@
 
 use crate::boot::Boot;
 use crate::contract::{
-    Action, Actions, Class, CommandTag, DeviceIo, FailCause, Fact, IoOp, RequestError, RequestTag, Segment, StartMode,
+    Action, Actions, Class, CommandTag, DeviceIo, Fact, FailCause, IoOp, RequestError, RequestTag,
+    Segment, StartMode,
 };
 use crate::device::{Device, Health, Homes, Standing};
 use crate::engine::Config;
@@ -13,6 +14,7 @@ use crate::log::Logs;
 use crate::maps::{BitMap, LostMap};
 use crate::meta::superblock::{MemberRole, Superblock, WriteHole};
 use crate::ops::{Ops, Owner};
+use crate::planted::Bug;
 use crate::pool::Buffers;
 use crate::report::{ArrayState, Counters};
 use crate::request::Requests;
@@ -117,7 +119,8 @@ impl Core {
     pub(crate) fn size_ops(&mut self) {
         let width = u32::from(self.superblock.geometry.slots);
         self.slices.op_reserve = self.config.limits.slices * (4 * width + 8) + METADATA_OPS;
-        self.ops.grow(self.slices.op_reserve + self.config.limits.ios);
+        self.ops
+            .grow(self.slices.op_reserve + self.config.limits.ios);
     }
 
     // ------------------------------------------------------------------------------------------------ each step
@@ -159,7 +162,10 @@ impl Core {
             due
         };
         let now = self.now;
-        let (watchdog, lazy) = (due(&mut self.wake[Wake::Watchdog as usize], now), due(&mut self.wake[Wake::Lazy as usize], now));
+        let (watchdog, lazy) = (
+            due(&mut self.wake[Wake::Watchdog as usize], now),
+            due(&mut self.wake[Wake::Lazy as usize], now),
+        );
         due(&mut self.wake[Wake::Task as usize], now);
         if watchdog {
             self.watch();
@@ -233,9 +239,15 @@ impl Core {
         fill: impl FnOnce(&mut DeviceIo),
     ) {
         let deadline = self.now.after(self.config.io_timeout);
-        let mut io = self.ops.device(owner, member, op, at, sectors, class, deadline);
+        let mut io = self
+            .ops
+            .device(owner, member, op, at, sectors, class, deadline);
         fill(&mut io);
-        let carried: u64 = io.segments.iter().map(|segment| u64::from(segment.bytes())).sum();
+        let carried: u64 = io
+            .segments
+            .iter()
+            .map(|segment| u64::from(segment.bytes()))
+            .sum();
         debug_assert!(
             !matches!(op, IoOp::Read | IoOp::Write) || carried == sectors * crate::SECTOR_BYTES,
             "segments cover the operation: {io:?}"
@@ -250,12 +262,26 @@ impl Core {
     }
 
     /// Starts a write of whole metadata pages.
-    pub(crate) fn write_pages(&mut self, owner: Owner, member: Member, at: u64, pages: Vec<crate::Page>) {
+    pub(crate) fn write_pages(
+        &mut self,
+        owner: Owner,
+        member: Member,
+        at: u64,
+        pages: Vec<crate::Page>,
+    ) {
         let sectors = pages.len() as u64 * crate::PAGE_SECTORS;
-        self.device_io(owner, member, IoOp::Write, at, sectors, Class::Metadata, |io| {
-            io.durable = true;
-            io.segments.extend(pages.into_iter().map(Segment::Page));
-        });
+        self.device_io(
+            owner,
+            member,
+            IoOp::Write,
+            at,
+            sectors,
+            Class::Metadata,
+            |io| {
+                io.durable = true;
+                io.segments.extend(pages.into_iter().map(Segment::Page));
+            },
+        );
     }
 
     /// Accounts for a completed operation; the caller has its owner already.
@@ -282,14 +308,21 @@ impl Core {
     pub(crate) fn homes(&self, slot: Slot, row: Row) -> Homes {
         let standing = self.standing[slot.0 as usize];
         let filled = standing.incoming.filter(|_| self.tasks.filled(slot, row));
-        Homes { read: standing.member.or(filled), write: [standing.member, filled] }
+        Homes {
+            read: standing.member.or(filled),
+            write: [standing.member, filled],
+        }
     }
 
     /// The cells of a row that have somewhere to be read from.
     pub(crate) fn live_cells(&self, map: &RowMap) -> crate::layout::code::CellSet {
         let mut set = crate::layout::code::CellSet::default();
         for cell in 0..map.width {
-            if self.homes(map.cells[cell as usize].slot, map.row).read.is_some() {
+            if self
+                .homes(map.cells[cell as usize].slot, map.row)
+                .read
+                .is_some()
+            {
                 set = set.with(cell);
             }
         }
@@ -302,12 +335,16 @@ impl Core {
     }
 
     pub(crate) fn good(&self, member: Member) -> bool {
-        self.devices.get(member.0 as usize).is_some_and(|device| device.health == Health::Good)
+        self.devices
+            .get(member.0 as usize)
+            .is_some_and(|device| device.health == Health::Good)
     }
 
     /// Every slot has a serving member.
     pub(crate) fn complete(&self) -> bool {
-        self.standing.iter().all(|standing| standing.member.is_some())
+        self.standing
+            .iter()
+            .all(|standing| standing.member.is_some())
     }
 
     pub(crate) fn logged(&self) -> bool {
@@ -333,7 +370,10 @@ impl Core {
 
     /// The array's state as its members leave it.
     pub(crate) fn assess(&mut self) {
-        if matches!(self.state, ArrayState::Starting | ArrayState::Stopping | ArrayState::Stopped) {
+        if matches!(
+            self.state,
+            ArrayState::Starting | ArrayState::Stopping | ArrayState::Stopped
+        ) {
             return;
         }
         self.state = if self.complete() {
@@ -363,7 +403,9 @@ impl Core {
 
     /// The slot in which a member serves, or into which it is filled.
     pub(crate) fn slot_of(&self, member: Member) -> Option<usize> {
-        self.standing.iter().position(|s| s.member == Some(member) || s.incoming == Some(member))
+        self.standing
+            .iter()
+            .position(|s| s.member == Some(member) || s.incoming == Some(member))
     }
 
     // ------------------------------------------------------------------------------------------------- failures
@@ -379,7 +421,10 @@ impl Core {
         device.unflushed = false;
         self.fact(Fact::MemberFailed { member, why: cause });
         let serving = self.standing.iter().position(|s| s.member == Some(member));
-        let filling = self.standing.iter().position(|s| s.incoming == Some(member));
+        let filling = self
+            .standing
+            .iter()
+            .position(|s| s.incoming == Some(member));
         if let Some(slot) = serving {
             self.lose_slot(slot);
         }
@@ -390,8 +435,10 @@ impl Core {
         let stale_since = self.superblock.generation + 1;
         self.superblock.generation = stale_since;
         if let Some(entry) = self.devices[member.0 as usize].entry {
-            self.superblock.members[entry as usize].role =
-                MemberRole::Failed { stale_since, partial: serving.is_some() };
+            self.superblock.members[entry as usize].role = MemberRole::Failed {
+                stale_since,
+                partial: serving.is_some(),
+            };
         }
         self.keeper.change(true);
         self.logs.forget(member);
@@ -415,7 +462,9 @@ impl Core {
         if !self.layout.parity() {
             return;
         }
-        let Some(owed) = self.tasks.resync_owes() else { return };
+        let Some(owed) = self.tasks.resync_owes() else {
+            return;
+        };
         for (first, count) in owed {
             for row in (first..first + count).map(Row) {
                 if !self.is_written(row) {
@@ -432,7 +481,9 @@ impl Core {
     }
 
     pub(crate) fn lose(&mut self, lba: u64, sectors: u64) {
-        self.lost.add(lba, sectors);
+        if !self.planted(Bug::LossForgotten) {
+            self.lost.add(lba, sectors);
+        }
         self.fact(Fact::Lost { lba, sectors });
     }
 
@@ -450,13 +501,18 @@ impl Core {
 
     /// No acknowledgement is given while a failure is known here and nowhere else.
     pub(crate) fn settled(&self) -> bool {
-        self.keeper.failures_durable()
+        self.keeper.failures_durable() || self.planted(Bug::FailureNotRecorded)
     }
 }
 
 /// What stands in until the members have spoken.
 fn blank_geometry() -> Geometry {
-    Geometry { level: Level::Raid0, slots: 2, chunk_sectors: 8, slot_sectors: 8 }
+    Geometry {
+        level: Level::Raid0,
+        slots: 2,
+        chunk_sectors: 8,
+        slot_sectors: 8,
+    }
 }
 
 fn blank_superblock(geometry: Geometry) -> Superblock {

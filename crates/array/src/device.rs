@@ -28,9 +28,15 @@ impl Places {
                 RegionKind::SuperB => places.superblock[1] = region.start,
                 RegionKind::Written => places.written = region.start,
                 RegionKind::Intent => places.intent = region.start,
-                RegionKind::Lost => (places.lost, places.lost_sectors) = (region.start, region.sectors),
-                RegionKind::Log => (places.log, places.log_sectors) = (region.start, region.sectors),
-                RegionKind::Data => (places.data, places.data_sectors) = (region.start, region.sectors),
+                RegionKind::Lost => {
+                    (places.lost, places.lost_sectors) = (region.start, region.sectors)
+                }
+                RegionKind::Log => {
+                    (places.log, places.log_sectors) = (region.start, region.sectors)
+                }
+                RegionKind::Data => {
+                    (places.data, places.data_sectors) = (region.start, region.sectors)
+                }
                 _ => {}
             }
         }

@@ -16,6 +16,9 @@ pub struct Config {
     pub limits: Limits,
     /// An operation outstanding for longer fails its member.
     pub io_timeout: Nanos,
+    /// The bug to have.
+    #[cfg(feature = "planted")]
+    pub bug: Option<crate::Bug>,
 }
 
 /// Bounds, fixed at construction.
@@ -31,7 +34,15 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { pool: Pool { small: 4096, large: 512 }, requests: 1024, slices: 512, ios: 4096 }
+        Limits {
+            pool: Pool {
+                small: 4096,
+                large: 512,
+            },
+            requests: 1024,
+            slices: 512,
+            ios: 4096,
+        }
     }
 }
 
@@ -41,13 +52,19 @@ pub struct Engine {
 
 impl Engine {
     pub fn new(config: Config) -> Engine {
-        Engine { core: Box::new(Core::new(config)) }
+        Engine {
+            core: Box::new(Core::new(config)),
+        }
     }
 
     /// One step: takes an event, appends what is to be done about it.
     pub fn handle(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
         let core = &mut *self.core;
-        assert!(now >= core.now, "time never goes back: {now:?} after {:?}", core.now);
+        assert!(
+            now >= core.now,
+            "time never goes back: {now:?} after {:?}",
+            core.now
+        );
         core.now = now;
         core::mem::swap(&mut core.out, actions);
         match event {
@@ -81,7 +98,9 @@ impl Engine {
     }
 
     /// How often each transition of the slice table was taken: (kind, from, to, count).
-    pub fn coverage(&self) -> impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + '_ {
+    pub fn coverage(
+        &self,
+    ) -> impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + '_ {
         self.core.slices.coverage()
     }
 
@@ -98,7 +117,12 @@ impl Core {
         match owner {
             Owner::Free => unreachable!("a free slot has no operation"),
             Owner::Orphan => {}
-            Owner::ReadPart { request, lba, sectors, target } => {
+            Owner::ReadPart {
+                request,
+                lba,
+                sectors,
+                target,
+            } => {
                 self.read_part_done(request, lba, io.member, sectors, target, result);
             }
             Owner::Boot { step } => self.boot_read_done(step, &io, result),
@@ -110,7 +134,12 @@ impl Core {
     /// An operation that was given up on: its owner hears that the member is gone.
     pub(crate) fn orphaned(&mut self, owner: Owner, member: Member) {
         match owner {
-            Owner::ReadPart { request, lba, sectors, target } => {
+            Owner::ReadPart {
+                request,
+                lba,
+                sectors,
+                target,
+            } => {
                 self.retry_read(request, lba, sectors, target, None);
             }
             other => self.owner_done(other, member, Err(IoError::Gone)),
@@ -126,14 +155,20 @@ impl Core {
             Owner::MapPage { map, page } => self.map_page_written(map, page, member, result),
             Owner::ExtentInit { init } => self.extent_zeroed(init, member, result),
             Owner::Boot { .. } => self.boot_read_given_up(),
-            Owner::ReadPart { .. } | Owner::Free | Owner::Orphan => unreachable!("handled by the caller"),
+            Owner::ReadPart { .. } | Owner::Free | Owner::Orphan => {
+                unreachable!("handled by the caller")
+            }
         }
     }
 
     fn compute_done(&mut self, compute: Box<Compute>, verdict: Verdict) {
         match self.ops.release(compute.tag) {
             Owner::Slice { slice, what } => {
-                let index = if let SliceOp::Log { parity } = what { u32::from(parity) } else { 0 };
+                let index = if let SliceOp::Log { parity } = what {
+                    u32::from(parity)
+                } else {
+                    0
+                };
                 self.slice_computed(slice, verdict, index);
             }
             Owner::ReadPart { request, .. } => self.request_part_done(request, Ok(())),

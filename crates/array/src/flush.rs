@@ -13,6 +13,7 @@ use crate::contract::{Class, FailCause, IoError, IoOp};
 use crate::core::Core;
 use crate::device::Health;
 use crate::ops::Owner;
+use crate::planted::Bug;
 use crate::units::Member;
 use alloc::vec::Vec;
 
@@ -66,12 +67,24 @@ impl Core {
         self.flusher.running = true;
         self.flusher.begun += 1;
         core::mem::swap(&mut self.flusher.next, &mut self.flusher.current);
+        let mut skip = self.planted(Bug::FlushSkipsMember);
         for index in 0..self.devices.len() {
             let device = &mut self.devices[index];
             if device.health == Health::Good && device.unflushed {
                 device.unflushed = false;
+                if core::mem::take(&mut skip) {
+                    continue;
+                }
                 self.flusher.outstanding += 1;
-                self.device_io(Owner::Flush, Member(index as u16), IoOp::Flush, 0, 0, Class::User, |_| {});
+                self.device_io(
+                    Owner::Flush,
+                    Member(index as u16),
+                    IoOp::Flush,
+                    0,
+                    0,
+                    Class::User,
+                    |_| {},
+                );
             }
         }
         if self.flusher.outstanding == 0 {

@@ -7,6 +7,7 @@
 
 use crate::core::{Core, NEVER, Wake};
 use crate::flush::Waiter;
+use crate::planted::Bug;
 use crate::units::{Nanos, Row};
 use alloc::vec::Vec;
 
@@ -53,7 +54,7 @@ impl Core {
 
     fn announce(&mut self, bit: u64) -> bool {
         self.intent.put(bit, true);
-        self.intent.is_durable(bit)
+        self.intent.is_durable(bit) || self.planted(Bug::IntentNotDurable)
     }
 
     /// A missing member lacks what is about to be written here; true once that is durable.
@@ -75,7 +76,8 @@ impl Core {
         let users = &mut self.intent_users[region];
         users.writes -= 1;
         users.finished_at = self.flusher.begun;
-        if self.intent.get(self.dirty_bit(region as u64)) && self.wake[Wake::Lazy as usize] == NEVER {
+        if self.intent.get(self.dirty_bit(region as u64)) && self.wake[Wake::Lazy as usize] == NEVER
+        {
             self.wake_at(Wake::Lazy, self.now.after(LAZY));
         }
     }

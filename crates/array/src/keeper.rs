@@ -16,6 +16,7 @@ use crate::device::Health;
 use crate::meta::pages::{self, MapKind};
 use crate::meta::superblock::MemberRole;
 use crate::ops::Owner;
+use crate::planted::Bug;
 use crate::units::{Member, PAGE_SECTORS};
 use alloc::vec::Vec;
 
@@ -68,7 +69,10 @@ impl Core {
         if self.undecided() {
             return;
         }
-        if !self.replaying() && self.keeper.outstanding == 0 && self.keeper.durable < self.keeper.wanted {
+        if !self.replaying()
+            && self.keeper.outstanding == 0
+            && self.keeper.durable < self.keeper.wanted
+        {
             self.write_superblocks();
         }
         for kind in KINDS {
@@ -98,11 +102,18 @@ impl Core {
     pub(crate) fn write_superblock(&mut self, member: Member) {
         let device = &self.devices[member.0 as usize];
         let entry = device.entry.expect("checked by the caller");
-        let at = device.places.superblock[(self.superblock.sequence & 1) as usize];
+        let home = if self.planted(Bug::SuperblockInPlace) {
+            0
+        } else {
+            (self.superblock.sequence & 1) as usize
+        };
+        let at = device.places.superblock[home];
         let mut copy = self.superblock.clone();
         copy.member = copy.members[entry as usize].uuid;
         copy.regions.clone_from(&device.regions);
-        let pages = copy.encode().expect("the engine keeps its superblock within its bounds");
+        let pages = copy
+            .encode()
+            .expect("the engine keeps its superblock within its bounds");
         self.keeper.outstanding += 1;
         self.write_pages(Owner::Superblock, member, at, pages);
     }
@@ -156,7 +167,9 @@ impl Core {
     }
 
     fn write_map_page(&mut self, kind: MapKind, page: usize) {
-        let holders = (0..self.devices.len()).filter(|&index| self.holds_maps(index)).count() as u32;
+        let holders = (0..self.devices.len())
+            .filter(|&index| self.holds_maps(index))
+            .count() as u32;
         let state = self.page_state(kind, page);
         state.dirty = false;
         state.sequence += 1;
@@ -188,7 +201,10 @@ impl Core {
         let device = &self.devices[index];
         device.health == Health::Good
             && device.entry.is_some_and(|entry| {
-                matches!(self.superblock.members[entry as usize].role, MemberRole::Active | MemberRole::Rebuilding)
+                matches!(
+                    self.superblock.members[entry as usize].role,
+                    MemberRole::Active | MemberRole::Rebuilding
+                )
             })
     }
 
@@ -197,10 +213,24 @@ impl Core {
         let array = self.superblock.array;
         match kind {
             MapKind::Written => {
-                pages::encode_bits(kind, array, page as u32, sequence, self.written.begin_write(page), &mut bytes);
+                pages::encode_bits(
+                    kind,
+                    array,
+                    page as u32,
+                    sequence,
+                    self.written.begin_write(page),
+                    &mut bytes,
+                );
             }
             MapKind::Intent => {
-                pages::encode_bits(kind, array, page as u32, sequence, self.intent.begin_write(page), &mut bytes);
+                pages::encode_bits(
+                    kind,
+                    array,
+                    page as u32,
+                    sequence,
+                    self.intent.begin_write(page),
+                    &mut bytes,
+                );
             }
             MapKind::Lost => {
                 let per_page = pages::EXTENTS_PER_PAGE as usize;
@@ -213,7 +243,14 @@ impl Core {
         bytes
     }
 
-    fn write_one_page(&mut self, member: Member, kind: MapKind, page: usize, sequence: u64, bytes: Page) {
+    fn write_one_page(
+        &mut self,
+        member: Member,
+        kind: MapKind,
+        page: usize,
+        sequence: u64,
+        bytes: Page,
+    ) {
         let places = self.devices[member.0 as usize].places;
         let start = match kind {
             MapKind::Written => places.written,
@@ -221,18 +258,38 @@ impl Core {
             MapKind::Lost => places.lost,
         };
         let at = start + (2 * page as u64 + (sequence & 1)) * PAGE_SECTORS;
-        let owner = Owner::MapPage { map: kind as u8, page: page as u16 };
-        self.device_io(owner, member, crate::IoOp::Write, at, PAGE_SECTORS, crate::Class::Metadata, |io| {
-            io.durable = true;
-            io.segments.push(crate::Segment::Page(bytes));
-        });
+        let owner = Owner::MapPage {
+            map: kind as u8,
+            page: page as u16,
+        };
+        self.device_io(
+            owner,
+            member,
+            crate::IoOp::Write,
+            at,
+            PAGE_SECTORS,
+            crate::Class::Metadata,
+            |io| {
+                io.durable = true;
+                io.segments.push(crate::Segment::Page(bytes));
+            },
+        );
     }
 
-    pub(crate) fn map_page_written(&mut self, map: u8, page: u16, member: Member, result: Result<(), IoError>) {
+    pub(crate) fn map_page_written(
+        &mut self,
+        map: u8,
+        page: u16,
+        member: Member,
+        result: Result<(), IoError>,
+    ) {
         if result.is_err() {
             self.fail_member(member, FailCause::Metadata);
         }
-        let kind = KINDS.into_iter().find(|&kind| kind as u8 == map).expect("an owner names a real map");
+        let kind = KINDS
+            .into_iter()
+            .find(|&kind| kind as u8 == map)
+            .expect("an owner names a real map");
         let state = self.page_state(kind, page as usize);
         state.writing -= 1;
         if state.writing == 0 {

@@ -33,6 +33,7 @@ mod log;
 mod maps;
 pub mod meta;
 mod ops;
+mod planted;
 mod policy;
 mod pool;
 pub mod report;
@@ -46,4 +47,6 @@ mod written;
 
 pub use contract::*;
 pub use engine::{Config, Engine, Limits};
+#[cfg(feature = "planted")]
+pub use planted::Bug;
 pub use units::*;

@@ -68,7 +68,14 @@ impl Log {
     /// sequence is.
     fn new(sectors: u64, version: u64) -> Log {
         let records = VecDeque::with_capacity((sectors / PAGE_SECTORS) as usize);
-        Log { sectors, head: 0, records, rows: vec![0; HASH], done_version: version, done_due: false }
+        Log {
+            sectors,
+            head: 0,
+            records,
+            rows: vec![0; HASH],
+            done_version: version,
+            done_due: false,
+        }
     }
 
     fn tail(&self) -> Option<u64> {
@@ -102,7 +109,11 @@ impl Log {
     }
 
     fn release_front(&mut self) {
-        while self.records.front().is_some_and(|record| record.stage == Stage::Released) {
+        while self
+            .records
+            .front()
+            .is_some_and(|record| record.stage == Stage::Released)
+        {
             self.records.pop_front();
         }
     }
@@ -144,7 +155,8 @@ impl Logs {
             self.logs.push(None);
         }
         let version = self.next_sequence;
-        self.logs[index] = (sectors > DONE_SECTORS).then(|| Log::new(sectors - DONE_SECTORS, version));
+        self.logs[index] =
+            (sectors > DONE_SECTORS).then(|| Log::new(sectors - DONE_SECTORS, version));
     }
 
     pub(crate) fn forget(&mut self, member: Member) {
@@ -164,30 +176,44 @@ impl Logs {
 
     /// Records below this are void on every member.
     pub(crate) fn floor(&self) -> u64 {
-        let live = self.logs.iter().flatten().filter_map(|log| log.records.front().map(|record| record.sequence));
+        let live = self
+            .logs
+            .iter()
+            .flatten()
+            .filter_map(|log| log.records.front().map(|record| record.sequence));
         live.min().unwrap_or(self.next_sequence)
     }
 
     /// The oldest live record of one member's log.
     pub(crate) fn floor_of(&self, member: Member) -> u64 {
         let log = self.logs.get(member.0 as usize).and_then(Option::as_ref);
-        log.and_then(|log| log.records.front()).map_or(self.next_sequence, |record| record.sequence)
+        log.and_then(|log| log.records.front())
+            .map_or(self.next_sequence, |record| record.sequence)
     }
 
     fn log(&self, member: Member) -> &Log {
-        self.logs[member.0 as usize].as_ref().expect("a current member of a logged array has a log")
+        self.logs[member.0 as usize]
+            .as_ref()
+            .expect("a current member of a logged array has a log")
     }
 
     /// Whether a record must wait for a flush, because of room or of an older record that it does not cover.
     fn must_wait(&self, member: Member, entry: &Entry) -> bool {
         let log = self.log(member);
         log.room(entry.footprint()).is_none()
-            || log.clashes(entry.row, entry.start, entry.start + entry.sectors, entry.modified)
+            || log.clashes(
+                entry.row,
+                entry.start,
+                entry.start + entry.sectors,
+                entry.modified,
+            )
     }
 
     /// Takes room for a record; returns its place from the start of the log region.
     pub(crate) fn place(&mut self, member: Member, sequence: u64, entry: &Entry) -> u64 {
-        let log = self.logs[member.0 as usize].as_mut().expect("checked with must_wait");
+        let log = self.logs[member.0 as usize]
+            .as_mut()
+            .expect("checked with must_wait");
         let sectors = entry.footprint();
         let at = log.room(sectors).expect("checked with must_wait");
         log.head = at + sectors;
@@ -207,7 +233,10 @@ impl Logs {
     /// The write in place of a record has ended; `begun` flushes had begun by then.
     pub(crate) fn finished(&mut self, sequence: u64, begun: u64) {
         for log in self.logs.iter_mut().flatten() {
-            if let Ok(index) = log.records.binary_search_by_key(&sequence, |record| record.sequence) {
+            if let Ok(index) = log
+                .records
+                .binary_search_by_key(&sequence, |record| record.sequence)
+            {
                 log.records[index].stage = Stage::Finished(begun);
             }
         }
@@ -235,7 +264,10 @@ impl Logs {
             return None;
         }
         log.done_version += 1;
-        let done = log.records.iter().filter(|record| record.stage == Stage::Released && record.several());
+        let done = log
+            .records
+            .iter()
+            .filter(|record| record.stage == Stage::Released && record.several());
         sequences.extend(done.map(|record| record.sequence).take(DONE_MAX));
         Some((log.done_version, floor))
     }
@@ -250,7 +282,12 @@ impl Logs {
     /// Rows with a live record anywhere: what a member that fails now may lack.
     pub(crate) fn live_rows(&self, into: &mut Vec<Row>) {
         for log in self.logs.iter().flatten() {
-            into.extend(log.records.iter().filter(|record| record.stage != Stage::Released).map(|record| record.row));
+            into.extend(
+                log.records
+                    .iter()
+                    .filter(|record| record.stage != Stage::Released)
+                    .map(|record| record.row),
+            );
         }
     }
 }
@@ -263,14 +300,24 @@ impl Core {
         for index in 0..self.devices.len() {
             let member = Member(index as u16);
             sequences.clear();
-            let Some((version, floor)) = self.logs.take_done_list(member, &mut sequences) else { continue };
+            let Some((version, floor)) = self.logs.take_done_list(member, &mut sequences) else {
+                continue;
+            };
             let mut page = self.ops.page();
             encode_done(self.superblock.array, version, floor, &sequences, &mut page);
             let at = self.devices[index].places.log + (version & 1) * PAGE_SECTORS;
-            self.device_io(Owner::DoneList, member, IoOp::Write, at, PAGE_SECTORS, Class::Metadata, |io| {
-                io.durable = true;
-                io.segments.push(Segment::Page(page));
-            });
+            self.device_io(
+                Owner::DoneList,
+                member,
+                IoOp::Write,
+                at,
+                PAGE_SECTORS,
+                Class::Metadata,
+                |io| {
+                    io.durable = true;
+                    io.segments.push(Segment::Page(page));
+                },
+            );
             writes += 1;
         }
         self.logs.sequences = sequences;
@@ -279,7 +326,10 @@ impl Core {
 
     /// Whether a record can be written now to all these members; if not, a flush is asked for.
     pub(crate) fn log_ready(&mut self, members: &[Option<Member>], entry: &Entry) -> bool {
-        let waits = members.iter().flatten().any(|&member| self.logs.must_wait(member, entry));
+        let waits = members
+            .iter()
+            .flatten()
+            .any(|&member| self.logs.must_wait(member, entry));
         if waits {
             self.flush_for(Waiter::Log);
         }

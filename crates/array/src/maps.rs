@@ -100,7 +100,10 @@ pub(crate) struct LostMap {
 
 impl LostMap {
     pub(crate) fn new(pages: usize) -> LostMap {
-        LostMap { extents: RunSet::default(), pages: vec![PageState::default(); pages] }
+        LostMap {
+            extents: RunSet::default(),
+            pages: vec![PageState::default(); pages],
+        }
     }
 
     pub(crate) fn add(&mut self, lba: u64, sectors: u64) {
@@ -123,7 +126,9 @@ impl LostMap {
         if self.extents.is_empty() {
             return None;
         }
-        self.extents.next_member(lba).filter(|&first| first < lba + sectors)
+        self.extents
+            .next_member(lba)
+            .filter(|&first| first < lba + sectors)
     }
 
     fn touch(&mut self) {

@@ -3,7 +3,9 @@
 //! A tag is an index here. A slot is freed only by its own completion, so a late completion of an abandoned operation
 //! finds its slot still taken and its owner gone.
 
-use crate::contract::{BufRef, Class, Compute, ComputeOp, DeviceIo, IoOp, Page, Segment, Tag, zeroed_page};
+use crate::contract::{
+    BufRef, Class, Compute, ComputeOp, DeviceIo, IoOp, Page, Segment, Tag, zeroed_page,
+};
 use crate::units::{Member, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -11,10 +13,16 @@ use alloc::vec::Vec;
 /// What a slice wanted of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SliceOp {
-    Read { cell: u8 },
-    Write { cell: u8 },
+    Read {
+        cell: u8,
+    },
+    Write {
+        cell: u8,
+    },
     /// A log record, or the read of one's payload.
-    Log { parity: u8 },
+    Log {
+        parity: u8,
+    },
     Compute,
 }
 
@@ -24,16 +32,31 @@ pub(crate) enum Owner {
     Free,
     /// Given up on; its completion only frees the slot.
     Orphan,
-    Slice { slice: u32, what: SliceOp },
+    Slice {
+        slice: u32,
+        what: SliceOp,
+    },
     /// A read of a healthy cell, straight into the request's buffer.
-    ReadPart { request: u32, lba: u64, sectors: u64, target: BufRef },
+    ReadPart {
+        request: u32,
+        lba: u64,
+        sectors: u64,
+        target: BufRef,
+    },
     Flush,
     /// The list of a log's records that are over.
     DoneList,
     Superblock,
-    MapPage { map: u8, page: u16 },
-    ExtentInit { init: u32 },
-    Boot { step: u32 },
+    MapPage {
+        map: u8,
+        page: u16,
+    },
+    ExtentInit {
+        init: u32,
+    },
+    Boot {
+        step: u32,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +80,11 @@ const NO_MEMBER: Member = Member(u16::MAX);
 
 impl Ops {
     pub(crate) fn new(limit: u32) -> Ops {
-        let slot = Slot { owner: Owner::Free, member: NO_MEMBER, deadline: Nanos(u64::MAX) };
+        let slot = Slot {
+            owner: Owner::Free,
+            member: NO_MEMBER,
+            deadline: Nanos(u64::MAX),
+        };
         Ops {
             slots: alloc::vec![slot; limit as usize],
             free: (0..limit).rev().collect(),
@@ -71,7 +98,11 @@ impl Ops {
 
     /// Makes room for so many operations in all.
     pub(crate) fn grow(&mut self, limit: u32) {
-        let slot = Slot { owner: Owner::Free, member: NO_MEMBER, deadline: Nanos(u64::MAX) };
+        let slot = Slot {
+            owner: Owner::Free,
+            member: NO_MEMBER,
+            deadline: Nanos(u64::MAX),
+        };
         let held = self.slots.len() as u32;
         if limit > held {
             self.slots.resize(limit as usize, slot);
@@ -100,7 +131,16 @@ impl Ops {
         deadline: Nanos,
     ) -> Box<DeviceIo> {
         let tag = self.claim(owner, member, deadline);
-        let fresh = DeviceIo { tag, member, op, at, sectors, segments: Vec::new(), durable: false, class };
+        let fresh = DeviceIo {
+            tag,
+            member,
+            op,
+            at,
+            sectors,
+            segments: Vec::new(),
+            durable: false,
+            class,
+        };
         match self.ios.pop() {
             Some(mut io) => {
                 let segments = core::mem::take(&mut io.segments);
@@ -114,7 +154,12 @@ impl Ops {
     pub(crate) fn compute(&mut self, owner: Owner, op: ComputeOp) -> Box<Compute> {
         let tag = self.claim(owner, NO_MEMBER, Nanos(u64::MAX));
         let mut compute = self.computes.pop().unwrap_or_else(|| {
-            Box::new(Compute { tag, op, sources: Vec::new(), outputs: Vec::new() })
+            Box::new(Compute {
+                tag,
+                op,
+                sources: Vec::new(),
+                outputs: Vec::new(),
+            })
         });
         compute.tag = tag;
         compute.op = op;
@@ -138,8 +183,15 @@ impl Ops {
     }
 
     fn claim(&mut self, owner: Owner, member: Member, deadline: Nanos) -> Tag {
-        let index = self.free.pop().expect("operations are admitted within their limit");
-        self.slots[index as usize] = Slot { owner, member, deadline };
+        let index = self
+            .free
+            .pop()
+            .expect("operations are admitted within their limit");
+        self.slots[index as usize] = Slot {
+            owner,
+            member,
+            deadline,
+        };
         self.in_flight += 1;
         Tag(index)
     }
@@ -201,6 +253,8 @@ impl Ops {
 
     /// Whether a member still has operations outstanding, given up on or not.
     pub(crate) fn busy(&self, member: Member) -> bool {
-        self.slots.iter().any(|slot| slot.member == member && slot.owner != Owner::Free)
+        self.slots
+            .iter()
+            .any(|slot| slot.member == member && slot.owner != Owner::Free)
     }
 }

@@ -12,8 +12,15 @@ pub(crate) enum Size {
 impl Size {
     /// The smaller size that holds `bytes`.
     pub(crate) fn holding(bytes: u64) -> Size {
-        assert!(bytes <= u64::from(LARGE_BYTES), "no pool buffer holds {bytes} bytes");
-        if bytes <= u64::from(SMALL_BYTES) { Size::Small } else { Size::Large }
+        assert!(
+            bytes <= u64::from(LARGE_BYTES),
+            "no pool buffer holds {bytes} bytes"
+        );
+        if bytes <= u64::from(SMALL_BYTES) {
+            Size::Small
+        } else {
+            Size::Large
+        }
     }
 }
 
@@ -27,8 +34,15 @@ pub(crate) struct Buffers {
 impl Buffers {
     pub(crate) fn new(pool: Pool) -> Buffers {
         let small = (0..pool.small).rev().map(Buf).collect();
-        let large = (pool.small..pool.small + pool.large).rev().map(Buf).collect();
-        Buffers { pool, free: [small, large], promised: [0, 0] }
+        let large = (pool.small..pool.small + pool.large)
+            .rev()
+            .map(Buf)
+            .collect();
+        Buffers {
+            pool,
+            free: [small, large],
+            promised: [0, 0],
+        }
     }
 
     /// Promises `count` buffers to the caller, or none.
@@ -49,14 +63,23 @@ impl Buffers {
 
     /// Makes one promised buffer a real one.
     pub(crate) fn take(&mut self, size: Size) -> Buf {
-        assert!(self.promised[size as usize] > 0, "buffers are taken within a reservation");
+        assert!(
+            self.promised[size as usize] > 0,
+            "buffers are taken within a reservation"
+        );
         self.promised[size as usize] -= 1;
-        self.free[size as usize].pop().expect("a promised buffer is free")
+        self.free[size as usize]
+            .pop()
+            .expect("a promised buffer is free")
     }
 
     /// Gives a buffer back; its promise stands again, until it is unreserved.
     pub(crate) fn give_back(&mut self, buf: Buf) {
-        let size = if buf.0 < self.pool.small { Size::Small } else { Size::Large };
+        let size = if buf.0 < self.pool.small {
+            Size::Small
+        } else {
+            Size::Large
+        };
         self.free[size as usize].push(buf);
         self.promised[size as usize] += 1;
     }

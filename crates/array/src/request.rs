@@ -3,7 +3,10 @@
 //! Reads of healthy cells go straight to their members. Writes, and reads that redundancy must answer, become slices
 //! (`slice/gather.rs` cuts them). Two queues, each first come first served, hold what could not be started yet.
 
-use crate::contract::{BufRef, Class, ComputeOp, IoError, IoOp, LinearOutput, Request, RequestError, RequestOp, Segment};
+use crate::contract::{
+    BufRef, Class, ComputeOp, IoError, IoOp, LinearOutput, Request, RequestError, RequestOp,
+    Segment,
+};
 use crate::core::Core;
 use crate::flush::Waiter;
 use crate::ops::Owner;
@@ -64,11 +67,15 @@ impl Requests {
     }
 
     pub(crate) fn get(&self, id: u32) -> &Pending {
-        self.list[id as usize].as_ref().expect("a request lives until its reply")
+        self.list[id as usize]
+            .as_ref()
+            .expect("a request lives until its reply")
     }
 
     pub(crate) fn get_mut(&mut self, id: u32) -> &mut Pending {
-        self.list[id as usize].as_mut().expect("a request lives until its reply")
+        self.list[id as usize]
+            .as_mut()
+            .expect("a request lives until its reply")
     }
 
     /// One more part of a request is under way.
@@ -89,7 +96,13 @@ impl Core {
             self.reply(request.tag, Err(RequestError::Unavailable));
             return;
         };
-        self.requests.list[id as usize] = Some(Pending { request, cut: 0, parts: 0, error: None, cut_all: false });
+        self.requests.list[id as usize] = Some(Pending {
+            request,
+            cut: 0,
+            parts: 0,
+            error: None,
+            cut_all: false,
+        });
         match request.op {
             RequestOp::Flush => {
                 let pending = self.requests.get_mut(id);
@@ -98,12 +111,17 @@ impl Core {
                 self.flush_for(Waiter::Request(id));
             }
             RequestOp::Read => self.requests.reads.push_back(id),
-            RequestOp::Write | RequestOp::Trim | RequestOp::WriteZeroes { .. } => self.requests.writes.push_back(id),
+            RequestOp::Write | RequestOp::Trim | RequestOp::WriteZeroes { .. } => {
+                self.requests.writes.push_back(id)
+            }
         }
     }
 
     fn admit(&self, request: &Request) -> Result<(), RequestError> {
-        if !matches!(self.state, ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed) {
+        if !matches!(
+            self.state,
+            ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed
+        ) {
             return Err(RequestError::Unavailable);
         }
         let size = self.layout.size_sectors() * SECTOR_BYTES;
@@ -115,7 +133,9 @@ impl Core {
         if writes && self.mode.read_only {
             return Err(RequestError::ReadOnly);
         }
-        if matches!(request.op, RequestOp::WriteZeroes { fast: true }) && !self.zeroing_is_fast(request) {
+        if matches!(request.op, RequestOp::WriteZeroes { fast: true })
+            && !self.zeroing_is_fast(request)
+        {
             return Err(RequestError::NotFast);
         }
         Ok(())
@@ -182,7 +202,9 @@ impl Core {
     }
 
     fn finish_request(&mut self, id: u32) {
-        let pending = self.requests.list[id as usize].take().expect("a request is finished once");
+        let pending = self.requests.list[id as usize]
+            .take()
+            .expect("a request is finished once");
         self.requests.free.push(id);
         self.reply(pending.request.tag, pending.error.map_or(Ok(()), Err));
     }
@@ -213,7 +235,9 @@ impl Core {
             if self.ops.available() <= self.slices.op_reserve {
                 return false;
             }
-            let Some(bytes) = self.start_read_part(id, &pending) else { return false };
+            let Some(bytes) = self.start_read_part(id, &pending) else {
+                return false;
+            };
             self.requests.get_mut(id).cut += bytes;
         }
     }
@@ -225,28 +249,47 @@ impl Core {
         let left = pending.request.bytes - pending.cut;
         let place = self.layout.place(offset / SECTOR_BYTES);
         if !self.is_written(place.row) {
-            let chunk_left = (self.layout.chunk_sectors() - place.offset) * SECTOR_BYTES - offset % SECTOR_BYTES;
+            let chunk_left =
+                (self.layout.chunk_sectors() - place.offset) * SECTOR_BYTES - offset % SECTOR_BYTES;
             let bytes = left.min(chunk_left);
-            self.start_zero_part(id, pending.request.buf.part(pending.cut as u32, bytes as u32));
+            self.start_zero_part(
+                id,
+                pending.request.buf.part(pending.cut as u32, bytes as u32),
+            );
             return Some(bytes);
         }
         if offset % block != 0 || left < block {
             let bytes = left.min(block - offset % block);
             return self.start_partial_read(id, pending, bytes).then_some(bytes);
         }
-        let sectors = (self.layout.chunk_sectors() - place.offset).min(left / block * block / SECTOR_BYTES);
+        let sectors =
+            (self.layout.chunk_sectors() - place.offset).min(left / block * block / SECTOR_BYTES);
         let lba = offset / SECTOR_BYTES;
-        let target = pending.request.buf.part(pending.cut as u32, (sectors * SECTOR_BYTES) as u32);
+        let target = pending
+            .request
+            .buf
+            .part(pending.cut as u32, (sectors * SECTOR_BYTES) as u32);
         if let Some(first) = self.lost.first_in(lba, sectors) {
             self.requests.begin_part(id);
-            self.request_part_done(id, Err(RequestError::Lost { lba: first, sectors: 1 }));
+            self.request_part_done(
+                id,
+                Err(RequestError::Lost {
+                    lba: first,
+                    sectors: 1,
+                }),
+            );
             return Some(sectors * SECTOR_BYTES);
         }
         match self.read_home(place.row, place.data) {
             Some((member, cell_at)) => {
                 let at = self.device_at(member, cell_at) + place.offset;
                 self.requests.begin_part(id);
-                let owner = Owner::ReadPart { request: id, lba, sectors, target };
+                let owner = Owner::ReadPart {
+                    request: id,
+                    lba,
+                    sectors,
+                    target,
+                };
                 self.device_io(owner, member, IoOp::Read, at, sectors, Class::User, |io| {
                     io.segments.push(Segment::Buf(target));
                 });
@@ -255,7 +298,8 @@ impl Core {
             None => {
                 let sectors = sectors.min(crate::BAND_SECTORS_MAX);
                 let target = target.part(0, (sectors * SECTOR_BYTES) as u32);
-                self.start_read_slice(id, lba, sectors, target, 0, None).then_some(sectors * SECTOR_BYTES)
+                self.start_read_slice(id, lba, sectors, target, 0, None)
+                    .then_some(sectors * SECTOR_BYTES)
             }
         }
     }
@@ -265,14 +309,32 @@ impl Core {
         let offset = pending.request.offset + pending.cut;
         let target = pending.request.buf.part(pending.cut as u32, bytes as u32);
         let lba = offset / block * block / SECTOR_BYTES;
-        self.start_read_slice(id, lba, block / SECTOR_BYTES, target, (offset % block) as u32, None)
+        self.start_read_slice(
+            id,
+            lba,
+            block / SECTOR_BYTES,
+            target,
+            (offset % block) as u32,
+            None,
+        )
     }
 
     fn start_zero_part(&mut self, id: u32, target: BufRef) {
         self.requests.begin_part(id);
-        let mut compute = self.ops.compute(Owner::ReadPart { request: id, lba: 0, sectors: 0, target }, ComputeOp::Linear);
+        let mut compute = self.ops.compute(
+            Owner::ReadPart {
+                request: id,
+                lba: 0,
+                sectors: 0,
+                target,
+            },
+            ComputeOp::Linear,
+        );
         let coefficients = self.ops.coefficient_list();
-        compute.outputs.push(LinearOutput { target, coefficients });
+        compute.outputs.push(LinearOutput {
+            target,
+            coefficients,
+        });
         self.out.push(crate::Action::Compute(compute));
     }
 
@@ -282,12 +344,21 @@ impl Core {
         let map = self.layout.row(row);
         if map.data == map.width || self.layout.parity() {
             let cell = map.cells[data as usize];
-            return self.homes(cell.slot, row).read.map(|member| (member, cell.at));
+            return self
+                .homes(cell.slot, row)
+                .read
+                .map(|member| (member, cell.at));
         }
         let settled = self.in_sync(row);
         let mut best: Option<(Member, u64)> = None;
-        for cell in map.copies_of(data).iter().map(|cell| map.cells[cell as usize]) {
-            let Some(member) = self.homes(cell.slot, row).read else { continue };
+        for cell in map
+            .copies_of(data)
+            .iter()
+            .map(|cell| map.cells[cell as usize])
+        {
+            let Some(member) = self.homes(cell.slot, row).read else {
+                continue;
+            };
             let load = |member: Member| self.devices[member.0 as usize].in_flight;
             if best.is_none_or(|(held, _)| settled && load(member) < load(held)) {
                 best = Some((member, cell.at));
@@ -312,18 +383,34 @@ impl Core {
                 if error != IoError::Media {
                     self.read_failed(member, error);
                 }
-                self.retry_read(request, lba, sectors, target, (error == IoError::Media).then_some(member));
+                self.retry_read(
+                    request,
+                    lba,
+                    sectors,
+                    target,
+                    (error == IoError::Media).then_some(member),
+                );
             }
         }
     }
 
     /// Reads again what a member could not give, in slices. `bad`: the member whose medium erred.
-    pub(crate) fn retry_read(&mut self, request: u32, lba: u64, sectors: u64, target: BufRef, bad: Option<Member>) {
+    pub(crate) fn retry_read(
+        &mut self,
+        request: u32,
+        lba: u64,
+        sectors: u64,
+        target: BufRef,
+        bad: Option<Member>,
+    ) {
         let mut done = 0;
         while done < sectors {
             let step = (sectors - done).min(crate::BAND_SECTORS_MAX);
             let part = target.part((done * SECTOR_BYTES) as u32, (step * SECTOR_BYTES) as u32);
-            self.requests.gather.retries.push_back((request, lba + done, step, part, bad));
+            self.requests
+                .gather
+                .retries
+                .push_back((request, lba + done, step, part, bad));
             self.requests.begin_part(request);
             done += step;
         }

@@ -49,7 +49,9 @@ impl RunSet {
         if self.contains(from) {
             return Some(from);
         }
-        self.runs.get(self.runs.partition_point(|run| run.0 <= from)).map(|run| run.0)
+        self.runs
+            .get(self.runs.partition_point(|run| run.0 <= from))
+            .map(|run| run.0)
     }
 
     pub(crate) fn insert(&mut self, first: u64, count: u64) {
@@ -109,15 +111,26 @@ mod tests {
             let first = random(180);
             let count = random(20);
             let insert = random(2) == 0;
-            if insert { set.insert(first, count) } else { set.remove(first, count) }
+            if insert {
+                set.insert(first, count)
+            } else {
+                set.remove(first, count)
+            }
             bits[first as usize..(first + count) as usize].fill(insert);
             let probe = random(200);
             assert_eq!(set.contains(probe), bits[probe as usize]);
             let gap = (probe..).find(|&i| !bits.get(i as usize).copied().unwrap_or(false));
             assert_eq!(Some(set.first_gap(probe)), gap);
-            assert_eq!(set.next_member(probe), (probe..200).find(|&i| bits[i as usize]));
+            assert_eq!(
+                set.next_member(probe),
+                (probe..200).find(|&i| bits[i as usize])
+            );
             assert_eq!(set.len(), bits.iter().filter(|&&bit| bit).count() as u64);
-            assert!(set.runs.windows(2).all(|pair| pair[0].0 + pair[0].1 < pair[1].0));
+            assert!(
+                set.runs
+                    .windows(2)
+                    .all(|pair| pair[0].0 + pair[0].1 < pair[1].0)
+            );
         }
     }
 }

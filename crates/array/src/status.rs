@@ -16,11 +16,22 @@ impl Core {
             generation: self.superblock.generation,
             state: self.state,
             geometry: started.then_some(self.superblock.geometry),
-            size_bytes: if started { self.layout.size_sectors() * SECTOR_BYTES } else { 0 },
+            size_bytes: if started {
+                self.layout.size_sectors() * SECTOR_BYTES
+            } else {
+                0
+            },
             logical_block: self.superblock.logical_block,
             read_only: self.mode.read_only,
-            members: (0..self.devices.len()).map(|index| self.member_status(index)).collect(),
-            tasks: self.tasks.list.iter().map(|task| self.task_status(task)).collect(),
+            members: (0..self.devices.len())
+                .map(|index| self.member_status(index))
+                .collect(),
+            tasks: self
+                .tasks
+                .list
+                .iter()
+                .map(|task| self.task_status(task))
+                .collect(),
             lost: self.lost.extents.runs().to_vec(),
             counters: self.counters,
         }
@@ -29,7 +40,9 @@ impl Core {
     fn member_status(&self, index: usize) -> MemberStatus {
         let device = &self.devices[index];
         let member = Member(index as u16);
-        let line = device.entry.map(|entry| &self.superblock.members[entry as usize]);
+        let line = device
+            .entry
+            .map(|entry| &self.superblock.members[entry as usize]);
         let state = match (device.health, line.map(|line| line.role)) {
             (DeviceHealth::Stranger, _) | (_, None) => MemberState::Foreign,
             (DeviceHealth::Failed, _) | (_, Some(MemberRole::Failed { .. })) => MemberState::Failed,
@@ -88,16 +101,34 @@ impl Core {
         if !self.is_written(place.row) {
             let next = (self.extent_of(place.row) + 1) * self.superblock.extent_rows;
             let sectors = next.min(self.layout.rows()) * self.layout.row_sectors() - lba;
-            return MapExtent { lba, sectors, hole: true, health: Health::Healthy };
+            return MapExtent {
+                lba,
+                sectors,
+                hole: true,
+                health: Health::Healthy,
+            };
         }
         let chunk_left = (self.layout.chunk_sectors() - place.offset).min(end - lba);
         if let Some(first) = self.lost.first_in(lba, chunk_left) {
             let lost_end = self.lost.extents.first_gap(first);
-            let (sectors, health) =
-                if first > lba { (first - lba, self.row_health(place.row)) } else { (lost_end - lba, Health::Lost) };
-            return MapExtent { lba, sectors: sectors.min(chunk_left), hole: false, health };
+            let (sectors, health) = if first > lba {
+                (first - lba, self.row_health(place.row))
+            } else {
+                (lost_end - lba, Health::Lost)
+            };
+            return MapExtent {
+                lba,
+                sectors: sectors.min(chunk_left),
+                hole: false,
+                health,
+            };
         }
-        MapExtent { lba, sectors: chunk_left, hole: false, health: self.row_health(place.row) }
+        MapExtent {
+            lba,
+            sectors: chunk_left,
+            hole: false,
+            health: self.row_health(place.row),
+        }
     }
 
     fn row_health(&self, row: Row) -> Health {
@@ -107,9 +138,20 @@ impl Core {
         let map = self.layout.row(row);
         let live = self.live_cells(&map);
         if live != map.all() {
-            return if map.decodable(live) { Health::Degraded } else { Health::Lost };
+            return if map.decodable(live) {
+                Health::Degraded
+            } else {
+                Health::Lost
+            };
         }
-        let serving = map.cells().iter().all(|cell| self.standing[cell.slot.0 as usize].member.is_some());
-        if serving { Health::Healthy } else { Health::Rebuilt }
+        let serving = map
+            .cells()
+            .iter()
+            .all(|cell| self.standing[cell.slot.0 as usize].member.is_some());
+        if serving {
+            Health::Healthy
+        } else {
+            Health::Rebuilt
+        }
     }
 }

@@ -11,6 +11,7 @@
 use crate::contract::{Class, FailCause, IoError, IoOp};
 use crate::core::Core;
 use crate::ops::Owner;
+use crate::planted::Bug;
 use crate::units::{Member, Row};
 use alloc::vec::Vec;
 
@@ -29,7 +30,9 @@ pub(crate) struct Inits {
 
 impl Inits {
     fn find(&self, extent: u64) -> Option<usize> {
-        self.list.iter().position(|init| init.is_some_and(|init| init.extent == extent))
+        self.list
+            .iter()
+            .position(|init| init.is_some_and(|init| init.extent == extent))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -96,21 +99,35 @@ impl Core {
             return false;
         }
         let extent = self.extent_of(row);
-        self.inits.find(extent).is_some() || self.written.get(extent) != self.written.is_durable(extent)
+        self.inits.find(extent).is_some()
+            || self.written.get(extent) != self.written.is_durable(extent)
     }
 
     fn begin_init(&mut self, extent: u64) {
-        let index = self.inits.add(Init { extent, outstanding: 0, zeroed: false });
+        let index = self.inits.add(Init {
+            extent,
+            outstanding: 0,
+            zeroed: false,
+        });
         let first = extent * self.superblock.extent_rows;
         let end = (first + self.superblock.extent_rows).min(self.layout.rows());
         let mut started = 0;
+        let zeroes = !self.planted(Bug::ExtentNotZeroed);
         for (slot, range) in self.slot_ranges(first, end).into_iter().enumerate() {
             let Some((from, to)) = range else { continue };
             let homes = self.extent_homes(slot);
-            for member in homes.into_iter().flatten() {
+            for member in homes.into_iter().flatten().filter(|_| zeroes) {
                 let at = self.device_at(member, from);
                 let owner = Owner::ExtentInit { init: index as u32 };
-                self.device_io(owner, member, IoOp::Zero, at, to - from, Class::Metadata, |io| io.durable = true);
+                self.device_io(
+                    owner,
+                    member,
+                    IoOp::Zero,
+                    at,
+                    to - from,
+                    Class::Metadata,
+                    |io| io.durable = true,
+                );
                 started += 1;
             }
         }
@@ -134,7 +151,10 @@ impl Core {
             for cell in &map.cells[..map.width as usize] {
                 let range = &mut ranges[cell.slot.0 as usize];
                 let (from, to) = range.unwrap_or((cell.at, cell.at));
-                assert!(cell.at <= to, "a slot's chunks of neighbouring rows are neighbours");
+                assert!(
+                    cell.at <= to,
+                    "a slot's chunks of neighbouring rows are neighbours"
+                );
                 *range = Some((from.min(cell.at), to.max(cell.at + chunk)));
             }
         }
@@ -142,7 +162,9 @@ impl Core {
     }
 
     fn init_mut(&mut self, index: usize) -> &mut Init {
-        self.inits.list[index].as_mut().expect("an init lives until its bit is durable")
+        self.inits.list[index]
+            .as_mut()
+            .expect("an init lives until its bit is durable")
     }
 
     pub(crate) fn extent_zeroed(&mut self, init: u32, member: Member, result: Result<(), IoError>) {

@@ -13,7 +13,8 @@
 mod recover;
 
 use crate::contract::{
-    Action, Class, CommandError, CommandTag, DeviceIo, Fact, IoError, IoOp, Page, Segment, StartMode, TaskKind,
+    Action, Class, CommandError, CommandTag, DeviceIo, Fact, IoError, IoOp, Page, Segment,
+    StartMode, TaskKind,
 };
 use crate::core::Core;
 use crate::device::{Device, Health, Places, Standing};
@@ -22,14 +23,15 @@ use crate::keeper::Keeper;
 use crate::layout::Layout;
 use crate::log::Logs;
 use crate::maps::{BitMap, LostMap};
-use crate::meta::{Candidate, Choice, choose, copies_of};
 use crate::meta::log::{self, DoneList, LogRecord};
 use crate::meta::pages::{self, INTENT_BITS, MapKind};
 use crate::meta::superblock::{
     MemberRole, SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock,
 };
+use crate::meta::{Candidate, Choice, choose, copies_of};
 use crate::meta::{MetaError, RegionKind};
 use crate::ops::Owner;
+use crate::planted::Bug;
 use crate::report::ArrayState;
 use crate::runset::RunSet;
 use crate::task::Tasks;
@@ -54,10 +56,17 @@ enum Stage {
 #[derive(Clone, Copy, Debug)]
 enum Read {
     /// A place of a superblock, by its number.
-    Super { index: usize },
-    Map { kind: MapKind, page: u32 },
+    Super {
+        index: usize,
+    },
+    Map {
+        kind: MapKind,
+        page: u32,
+    },
     /// Part of a log, from this sector of it.
-    Log { from: u64 },
+    Log {
+        from: u64,
+    },
 }
 
 pub(crate) struct Boot {
@@ -97,16 +106,23 @@ const READS: u32 = 64;
 impl Core {
     pub(crate) fn boot_start(&mut self, tag: CommandTag, mode: StartMode) {
         if self.boot.is_some() || self.state != ArrayState::Starting {
-            self.out.push(Action::CommandReply(tag, Err(CommandError::Busy("the array is running"))));
+            self.out.push(Action::CommandReply(
+                tag,
+                Err(CommandError::Busy("the array is running")),
+            ));
             return;
         }
         self.mode = mode;
         self.forget_attempt();
-        let candidates = self.devices.iter().enumerate().map(|(index, device)| Candidate {
-            member: Member(index as u16),
-            info: device.info,
-            copies: [None, None],
-        });
+        let candidates = self
+            .devices
+            .iter()
+            .enumerate()
+            .map(|(index, device)| Candidate {
+                member: Member(index as u16),
+                info: device.info,
+                copies: [None, None],
+            });
         let mut boot = Boot {
             tag,
             mode,
@@ -140,13 +156,18 @@ impl Core {
 
     /// Until it is decided which members are current, nothing is written to any.
     pub(crate) fn undecided(&self) -> bool {
-        let reading = |boot: &Boot| matches!(boot.stage, Stage::Superblocks | Stage::Maps | Stage::Logs);
-        self.boot.as_ref().map_or(self.state == ArrayState::Starting, reading)
+        let reading =
+            |boot: &Boot| matches!(boot.stage, Stage::Superblocks | Stage::Maps | Stage::Logs);
+        self.boot
+            .as_ref()
+            .map_or(self.state == ArrayState::Starting, reading)
     }
 
     /// Whether log records still decide what rows hold: until then none of them is declared void.
     pub(crate) fn replaying(&self) -> bool {
-        self.boot.as_ref().is_some_and(|boot| boot.stage != Stage::Settle)
+        self.boot
+            .as_ref()
+            .is_some_and(|boot| boot.stage != Stage::Settle)
     }
 
     /// A start that failed leaves nothing behind for the next.
@@ -189,14 +210,25 @@ impl Core {
         let (at, count) = match read {
             Read::Super { index } => (super_place(index), SUPERBLOCK_PAGES as u64),
             Read::Map { kind, page } => (pages::home(places.map(kind), page, 0), 2),
-            Read::Log { from } => (places.log + from, ((places.log_sectors - from) / PAGE_SECTORS).min(LOG_PAGES)),
+            Read::Log { from } => (
+                places.log + from,
+                ((places.log_sectors - from) / PAGE_SECTORS).min(LOG_PAGES),
+            ),
         };
         let mut fresh = Vec::new();
         fresh.resize_with(count as usize, || self.ops.page());
         let owner = Owner::Boot { step };
-        self.device_io(owner, member, IoOp::Read, at, count * PAGE_SECTORS, Class::Metadata, |io| {
-            io.segments.extend(fresh.into_iter().map(Segment::Page));
-        });
+        self.device_io(
+            owner,
+            member,
+            IoOp::Read,
+            at,
+            count * PAGE_SECTORS,
+            Class::Metadata,
+            |io| {
+                io.segments.extend(fresh.into_iter().map(Segment::Page));
+            },
+        );
     }
 
     pub(crate) fn boot_read_done(&mut self, step: u32, io: &DeviceIo, result: Result<(), IoError>) {
@@ -279,19 +311,43 @@ impl Core {
         let template = self.superblock.regions.clone();
         for (entry, opened) in choice.opened.iter().enumerate() {
             let Some(index) = *opened else { continue };
+            if self.planted(Bug::StaleMemberAccepted)
+                && self
+                    .superblock
+                    .placement
+                    .iter()
+                    .any(|p| p.member == Some(entry as u16))
+            {
+                self.superblock.members[entry].role = MemberRole::Active;
+            }
             let role = self.superblock.members[entry].role;
             let device: &mut Device = &mut self.devices[index];
             device.entry = Some(entry as u16);
-            device.regions = choice.regions.get(entry).filter(|own| !own.is_empty()).unwrap_or(&template).clone();
+            device.regions = choice
+                .regions
+                .get(entry)
+                .filter(|own| !own.is_empty())
+                .unwrap_or(&template)
+                .clone();
             device.places = Places::of(&device.regions);
-            device.health = if matches!(role, MemberRole::Failed { .. }) { Health::Failed } else { Health::Good };
+            device.health = if matches!(role, MemberRole::Failed { .. }) {
+                Health::Failed
+            } else {
+                Health::Good
+            };
             let end = device.places.data + self.superblock.geometry.slot_sectors;
             if device.info.sectors < end {
-                return Err(CommandError::TooSmall { has: device.info.sectors, needs: end });
+                return Err(CommandError::TooSmall {
+                    has: device.info.sectors,
+                    needs: end,
+                });
             }
             if device.info.logical_block > self.superblock.logical_block {
                 let member = device.info.logical_block;
-                return Err(CommandError::LogicalBlock { member, array: self.superblock.logical_block });
+                return Err(CommandError::LogicalBlock {
+                    member,
+                    array: self.superblock.logical_block,
+                });
             }
         }
         for member in choice.strayed {
@@ -329,7 +385,10 @@ impl Core {
         }
         if !mode.accept_loss {
             let gone = |slot: &usize| self.standing[*slot].member.is_none();
-            let missing = (0..self.standing.len()).filter(gone).map(|slot| slot as u16).collect();
+            let missing = (0..self.standing.len())
+                .filter(gone)
+                .map(|slot| slot as u16)
+                .collect();
             return Err(CommandError::TooFew { missing });
         }
         self.mode.read_only = true;
@@ -343,7 +402,10 @@ impl Core {
         self.written = BitMap::new(rows.div_ceil(self.superblock.extent_rows));
         self.intent = BitMap::new(INTENT_BITS * self.regions());
         self.intent_users = vec![Default::default(); self.regions() as usize];
-        let lost = self.superblock.region(RegionKind::Lost).map_or(0, |region| pages::pages_in(region.sectors));
+        let lost = self
+            .superblock
+            .region(RegionKind::Lost)
+            .map_or(0, |region| pages::pages_in(region.sectors));
         self.lost = LostMap::new(lost as usize);
         self.size_ops();
     }
@@ -362,7 +424,14 @@ impl Core {
         let current = self.current_members();
         let boot = self.boot_mut();
         boot.stage = Stage::Maps;
-        boot.maps = wanted.iter().map(|&(kind, page)| MapVersion { kind, page, newest: None }).collect();
+        boot.maps = wanted
+            .iter()
+            .map(|&(kind, page)| MapVersion {
+                kind,
+                page,
+                newest: None,
+            })
+            .collect();
         for member in current {
             for &(kind, page) in &wanted {
                 boot.ask(member, Read::Map { kind, page });
@@ -371,7 +440,10 @@ impl Core {
     }
 
     fn current_members(&self) -> Vec<Member> {
-        self.standing.iter().filter_map(|standing| standing.member).collect()
+        self.standing
+            .iter()
+            .filter_map(|standing| standing.member)
+            .collect()
     }
 
     fn boot_maps(&mut self) -> bool {
@@ -387,7 +459,11 @@ impl Core {
             match map.kind {
                 MapKind::Written | MapKind::Intent => {
                     let words: Vec<u64> = view.words().collect();
-                    let bits = if map.kind == MapKind::Written { &mut self.written } else { &mut self.intent };
+                    let bits = if map.kind == MapKind::Written {
+                        &mut self.written
+                    } else {
+                        &mut self.intent
+                    };
                     bits.load(map.page as usize, &words, sequence);
                 }
                 MapKind::Lost => {
@@ -401,7 +477,11 @@ impl Core {
         self.restore_tasks();
         if self.superblock.clean || !self.logged() || self.mode.read_only {
             self.logs.start(self.superblock.log_floor.max(1));
-            return if self.mode.read_only { self.boot_recovered() } else { self.boot_flush() };
+            return if self.mode.read_only {
+                self.boot_recovered()
+            } else {
+                self.boot_flush()
+            };
         }
         self.ask_logs();
         true
@@ -412,7 +492,10 @@ impl Core {
         let records = core::mem::take(&mut self.superblock.tasks);
         for record in records {
             let filling = matches!(record.kind, TaskKind::Rebuild | TaskKind::Replace);
-            let target = record.slot.and_then(|slot| self.standing.get(slot as usize)).and_then(|s| s.incoming);
+            let target = record
+                .slot
+                .and_then(|slot| self.standing.get(slot as usize))
+                .and_then(|s| s.incoming);
             if filling && target.is_none() {
                 continue;
             }
@@ -424,7 +507,10 @@ impl Core {
 
     fn ask_logs(&mut self) {
         let members = self.current_members();
-        let sectors: Vec<u64> = members.iter().map(|m| self.devices[m.0 as usize].places.log_sectors).collect();
+        let sectors: Vec<u64> = members
+            .iter()
+            .map(|m| self.devices[m.0 as usize].places.log_sectors)
+            .collect();
         let boot = self.boot_mut();
         boot.stage = Stage::Logs;
         for (member, sectors) in members.into_iter().zip(sectors) {
@@ -460,7 +546,10 @@ impl Core {
 
     /// Goes on when the last lagging member has been written.
     pub(crate) fn boot_levelled(&mut self) {
-        let levelling = self.boot.as_ref().is_some_and(|boot| boot.stage == Stage::Levelling);
+        let levelling = self
+            .boot
+            .as_ref()
+            .is_some_and(|boot| boot.stage == Stage::Levelling);
         if levelling && self.keeper.quiet() {
             self.boot_recovered();
         }
@@ -501,7 +590,9 @@ impl Core {
     /// After a crash, members of an array without a log may differ wherever the intent map says so.
     fn owe_resync(&mut self) -> Result<(), CommandError> {
         let unlogged = self.layout.tolerance() > 0 && !self.logged();
-        let dirty: Vec<u64> = (0..self.regions()).filter(|&region| self.intent.get(self.dirty_bit(region))).collect();
+        let dirty: Vec<u64> = (0..self.regions())
+            .filter(|&region| self.intent.get(self.dirty_bit(region)))
+            .collect();
         if self.superblock.clean || !unlogged || dirty.is_empty() || self.mode.read_only {
             return Ok(());
         }
@@ -554,7 +645,10 @@ impl Core {
             let partial = line.role == MemberRole::Active;
             let absent = members[entry].is_none();
             if absent && matches!(line.role, MemberRole::Active | MemberRole::Rebuilding) {
-                line.role = MemberRole::Failed { stale_since, partial };
+                line.role = MemberRole::Failed {
+                    stale_since,
+                    partial,
+                };
                 any = true;
             }
         }
@@ -574,7 +668,10 @@ impl Core {
 
     /// Serves once the members agree on the new state of things.
     fn boot_settle(&mut self) -> bool {
-        let durable = self.keeper.all_durable() && !self.written.dirty() && !self.intent.dirty() && !self.lost.dirty();
+        let durable = self.keeper.all_durable()
+            && !self.written.dirty()
+            && !self.intent.dirty()
+            && !self.lost.dirty();
         if !durable && !self.mode.read_only {
             return false;
         }
@@ -583,7 +680,10 @@ impl Core {
         self.assess();
         self.out.push(Action::CommandReply(boot.tag, Ok(())));
         let generation = self.superblock.generation;
-        self.fact(Fact::Started { generation, recovered_rows: boot.recovered });
+        self.fact(Fact::Started {
+            generation,
+            recovered_rows: boot.recovered,
+        });
         false
     }
 }
@@ -591,7 +691,11 @@ impl Core {
 impl Boot {
     fn note_done_list(&mut self, member: Member, found: Result<DoneList, MetaError>) {
         let Ok(found) = found else { return };
-        match self.done_lists.iter_mut().find(|(other, _)| *other == member) {
+        match self
+            .done_lists
+            .iter_mut()
+            .find(|(other, _)| *other == member)
+        {
             Some((_, held)) if held.version < found.version => *held = found,
             Some(_) => {}
             None => self.done_lists.push((member, found)),
@@ -599,12 +703,19 @@ impl Boot {
     }
 
     fn done_version(&self, member: Member) -> u64 {
-        self.done_lists.iter().find(|(other, _)| *other == member).map_or(0, |(_, list)| list.version)
+        self.done_lists
+            .iter()
+            .find(|(other, _)| *other == member)
+            .map_or(0, |(_, list)| list.version)
     }
 
     /// The rows that the logs speak of.
     fn rows(&self) -> Vec<u64> {
-        let mut rows: Vec<u64> = self.records.iter().map(|(_, _, record)| record.row).collect();
+        let mut rows: Vec<u64> = self
+            .records
+            .iter()
+            .map(|(_, _, record)| record.row)
+            .collect();
         rows.sort_unstable();
         rows.dedup();
         rows
@@ -616,11 +727,25 @@ impl Boot {
     }
 
     fn note_map(&mut self, kind: MapKind, page: u32, array: crate::Uuid, io: &DeviceIo) {
-        let Some(held) = self.maps.iter_mut().find(|map| map.kind == kind && map.page == page) else { return };
+        let Some(held) = self
+            .maps
+            .iter_mut()
+            .find(|map| map.kind == kind && map.page == page)
+        else {
+            return;
+        };
         for segment in &io.segments {
-            let Segment::Page(bytes) = segment else { continue };
-            let Ok(view) = pages::decode(bytes, kind, array, page) else { continue };
-            if held.newest.as_ref().is_none_or(|(sequence, _)| *sequence < view.sequence) {
+            let Segment::Page(bytes) = segment else {
+                continue;
+            };
+            let Ok(view) = pages::decode(bytes, kind, array, page) else {
+                continue;
+            };
+            if held
+                .newest
+                .as_ref()
+                .is_none_or(|(sequence, _)| *sequence < view.sequence)
+            {
                 held.newest = Some((view.sequence, bytes.clone()));
             }
         }
@@ -628,7 +753,9 @@ impl Boot {
 
     fn note_log(&mut self, member: Member, from: u64, array: crate::Uuid, io: &DeviceIo) {
         for (index, segment) in io.segments.iter().enumerate() {
-            let Segment::Page(bytes) = segment else { continue };
+            let Segment::Page(bytes) = segment else {
+                continue;
+            };
             let at = from + index as u64 * PAGE_SECTORS;
             if at < log::DONE_SECTORS {
                 self.note_done_list(member, log::decode_done(bytes, array));
@@ -641,7 +768,9 @@ impl Boot {
 
 /// The sector of a place where a superblock may lie: copy A's, then copy B's in their order.
 fn super_place(index: usize) -> u64 {
-    index.checked_sub(1).map_or(SUPER_A_AT, |index| SUPER_B_PLACES[index])
+    index
+        .checked_sub(1)
+        .map_or(SUPER_A_AT, |index| SUPER_B_PLACES[index])
 }
 
 fn joined(io: &DeviceIo) -> Vec<u8> {

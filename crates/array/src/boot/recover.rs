@@ -17,7 +17,7 @@
 use super::Stage;
 use crate::core::Core;
 use crate::layout::CellSet;
-use crate::meta::log::{DoneList, COPY_P, COPY_Q, LogRecord, PayloadKind};
+use crate::meta::log::{COPY_P, COPY_Q, DoneList, LogRecord, PayloadKind};
 use crate::slice::{Kind, Need};
 use crate::task::{Cut, Payload, Replay};
 use crate::units::{Member, PAGE_SECTORS, Row};
@@ -32,13 +32,21 @@ struct Found {
 impl Core {
     pub(super) fn boot_recover(&mut self) -> bool {
         let found = self.live_records();
-        let next = found.iter().map(|found| found.record.sequence + 1).max().unwrap_or(0);
+        let next = found
+            .iter()
+            .map(|found| found.record.sequence + 1)
+            .max()
+            .unwrap_or(0);
         self.logs.start(next.max(self.superblock.log_floor).max(1));
         let mut rows: Vec<u64> = found.iter().map(|found| found.record.row).collect();
         rows.sort_unstable();
         rows.dedup();
         for row in rows {
-            let of_row: Vec<&Found> = found.iter().rev().filter(|found| found.record.row == row).collect();
+            let of_row: Vec<&Found> = found
+                .iter()
+                .rev()
+                .filter(|found| found.record.row == row)
+                .collect();
             self.plan_row(Row(row), &of_row);
         }
         let boot = self.boot.as_mut().expect("a boot runs");
@@ -54,7 +62,9 @@ impl Core {
         let mut found: Vec<Found> = Vec::new();
         let mut live: Vec<(Member, u64, LogRecord)> = Vec::new();
         for entry in &records {
-            let done = self.done_list(entry.0).is_some_and(|list| list.sequences.contains(&entry.2.sequence));
+            let done = self
+                .done_list(entry.0)
+                .is_some_and(|list| list.sequences.contains(&entry.2.sequence));
             if !done && entry.2.sequence >= self.record_floor(entry.0, &records) {
                 live.push(entry.clone());
             }
@@ -63,7 +73,10 @@ impl Core {
         for copy in live {
             match found.last_mut() {
                 Some(last) if last.record.sequence == copy.2.sequence => last.copies.push(copy),
-                _ => found.push(Found { record: copy.2.clone(), copies: alloc::vec![copy] }),
+                _ => found.push(Found {
+                    record: copy.2.clone(),
+                    copies: alloc::vec![copy],
+                }),
             }
         }
         found.retain(|found| self.plausible(&found.record));
@@ -71,16 +84,26 @@ impl Core {
     }
 
     fn record_floor(&self, member: Member, records: &[(Member, u64, LogRecord)]) -> u64 {
-        let entry = self.devices[member.0 as usize].entry.map_or(0, |entry| entry as usize);
-        let newest = records.iter().filter(|other| other.0 == member).max_by_key(|other| other.2.sequence);
+        let entry = self.devices[member.0 as usize]
+            .entry
+            .map_or(0, |entry| entry as usize);
+        let newest = records
+            .iter()
+            .filter(|other| other.0 == member)
+            .max_by_key(|other| other.2.sequence);
         let own = newest.map_or(0, |newest| newest.2.floor);
         let listed = self.done_list(member).map_or(0, |list| list.floor);
-        own.max(listed).max(self.superblock.log_floor).max(self.superblock.members[entry].log_floor)
+        own.max(listed)
+            .max(self.superblock.log_floor)
+            .max(self.superblock.members[entry].log_floor)
     }
 
     fn done_list(&self, member: Member) -> Option<&DoneList> {
         let lists = &self.boot.as_ref().expect("a boot runs").done_lists;
-        lists.iter().find(|(other, _)| *other == member).map(|(_, list)| list)
+        lists
+            .iter()
+            .find(|(other, _)| *other == member)
+            .map(|(_, list)| list)
     }
 
     fn plausible(&self, record: &LogRecord) -> bool {
@@ -97,24 +120,42 @@ impl Core {
     fn plan_row(&mut self, row: Row, newest_first: &[&Found]) {
         let map = self.layout.row(row);
         let all_here = map.data_set().within(self.live_cells(&map));
-        let usable: Vec<&&Found> =
-            newest_first.iter().filter(|found| all_here || self.record_complete(found)).collect();
-        let mut cuts: Vec<u64> = usable.iter().flat_map(|found| [range(found).0, range(found).1]).collect();
+        let usable: Vec<&&Found> = newest_first
+            .iter()
+            .filter(|found| all_here || self.record_complete(found))
+            .collect();
+        let mut cuts: Vec<u64> = usable
+            .iter()
+            .flat_map(|found| [range(found).0, range(found).1])
+            .collect();
         cuts.sort_unstable();
         cuts.dedup();
         for pair in cuts.windows(2) {
             let (start, end) = (pair[0], pair[1]);
             let covers = |found: &&&&Found| range(found).0 < end && start < range(found).1;
-            let cuts: Vec<Cut> = usable.iter().filter(covers).map(|found| self.cut_of(found)).collect();
+            let cuts: Vec<Cut> = usable
+                .iter()
+                .filter(covers)
+                .map(|found| self.cut_of(found))
+                .collect();
             if !cuts.is_empty() {
-                self.tasks.replays.push(Replay { row, start, sectors: end - start, cuts, current: 0 });
+                self.tasks.replays.push(Replay {
+                    row,
+                    start,
+                    sectors: end - start,
+                    cuts,
+                    current: 0,
+                });
             }
         }
     }
 
     fn cut_of(&self, found: &Found) -> Cut {
         let payload = |kind: PayloadKind| {
-            let held = found.copies.iter().find(|copy| copy.2.kind == kind && copy.2.payload_sectors > 0);
+            let held = found
+                .copies
+                .iter()
+                .find(|copy| copy.2.kind == kind && copy.2.payload_sectors > 0);
             held.map(|(member, at, copy)| Payload {
                 member: *member,
                 at: self.devices[member.0 as usize].places.log + at + PAGE_SECTORS,
@@ -123,18 +164,30 @@ impl Core {
         };
         let (start, end) = range(found);
         let payloads = [payload(PayloadKind::P), payload(PayloadKind::Q)];
-        Cut { start, sectors: end - start, modified: found.record.modified, payloads }
+        Cut {
+            start,
+            sectors: end - start,
+            modified: found.record.modified,
+            payloads,
+        }
     }
 
     fn record_complete(&self, found: &Found) -> bool {
         let map = self.layout.row(Row(found.record.row));
-        [(map.p(), COPY_P, PayloadKind::P), (map.q(), COPY_Q, PayloadKind::Q)].into_iter().all(|(cell, bit, kind)| {
+        [
+            (map.p(), COPY_P, PayloadKind::P),
+            (map.q(), COPY_Q, PayloadKind::Q),
+        ]
+        .into_iter()
+        .all(|(cell, bit, kind)| {
             let wanted = found.record.copies & bit != 0;
-            let holder = cell.and_then(|cell| self.homes(map.cells[cell as usize].slot, map.row).read);
+            let holder =
+                cell.and_then(|cell| self.homes(map.cells[cell as usize].slot, map.row).read);
             match holder {
-                Some(member) if wanted => {
-                    found.copies.iter().any(|copy| copy.0 == member && copy.2.kind == kind)
-                }
+                Some(member) if wanted => found
+                    .copies
+                    .iter()
+                    .any(|copy| copy.0 == member && copy.2.kind == kind),
                 _ => true,
             }
         })

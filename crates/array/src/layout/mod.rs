@@ -69,7 +69,11 @@ impl RowMap {
         row: Row(0),
         width: 0,
         data: 0,
-        cells: [Cell { slot: Slot(0), role: Role::P, at: 0 }; SLOTS_MAX],
+        cells: [Cell {
+            slot: Slot(0),
+            role: Role::P,
+            at: 0,
+        }; SLOTS_MAX],
         exponent: [0; SLOTS_MAX],
     };
 

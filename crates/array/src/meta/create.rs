@@ -3,7 +3,7 @@
 //! Pure: it computes writes, the caller does them. The same arithmetic serves real disks and members of a few hundred
 //! sectors, as tests like them.
 
-use super::pages::{self, BITS_PER_PAGE, INTENT_BITS, HOMES_SECTORS, MapKind, WORDS_PER_PAGE};
+use super::pages::{self, BITS_PER_PAGE, HOMES_SECTORS, INTENT_BITS, MapKind, WORDS_PER_PAGE};
 use super::superblock::{MEMBERS_MAX, SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_SECTORS};
 use super::{
     MemberEntry, MemberRole, MetaError, Placement, Region, RegionKind, Superblock, TaskRecord,
@@ -957,7 +957,11 @@ mod tests {
                 for (kind, bit_rows) in maps {
                     let pages = pages::pages_in(superblock.region(kind).unwrap().sectors);
                     assert!((1..=8).contains(&pages));
-                    let bits = if kind == RegionKind::Intent { INTENT_BITS } else { 1 };
+                    let bits = if kind == RegionKind::Intent {
+                        INTENT_BITS
+                    } else {
+                        1
+                    };
                     assert!(bits * rows.div_ceil(bit_rows) <= pages * BITS_PER_PAGE);
                     assert!(bit_rows.is_power_of_two());
                 }

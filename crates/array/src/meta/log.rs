@@ -116,7 +116,9 @@ pub fn decode_done(page: &Page, array: Uuid) -> Result<DoneList, MetaError> {
     Ok(DoneList {
         version: get_u64(bytes, done_at::LIST_VERSION),
         floor: get_u64(bytes, done_at::FLOOR),
-        sequences: (0..count as usize).map(|i| get_u64(bytes, done_at::SEQUENCES + 8 * i)).collect(),
+        sequences: (0..count as usize)
+            .map(|i| get_u64(bytes, done_at::SEQUENCES + 8 * i))
+            .collect(),
     })
 }
 

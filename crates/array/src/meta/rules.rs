@@ -166,8 +166,18 @@ fn check_region(region: &Region, slot_sectors: u64) -> Result<(), MetaError> {
 /// Every bit of both maps, and at least one page of the lost list, has its place.
 fn check_maps(superblock: &Superblock, rows: u64) -> Result<(), MetaError> {
     let bit_rows = [
-        (RegionKind::Written, "written map", superblock.extent_rows, 1),
-        (RegionKind::Intent, "intent map", superblock.intent_rows, pages::INTENT_BITS),
+        (
+            RegionKind::Written,
+            "written map",
+            superblock.extent_rows,
+            1,
+        ),
+        (
+            RegionKind::Intent,
+            "intent map",
+            superblock.intent_rows,
+            pages::INTENT_BITS,
+        ),
     ];
     for (kind, name, rows_per_bit, each) in bit_rows {
         if rows_per_bit == 0 || rows_per_bit >= COUNTER_LIMIT {

@@ -14,7 +14,10 @@ pub(crate) struct Limits {
 }
 
 /// md's defaults, 1,000 and 200,000 KiB/s, but for a maximum that today's disks do not reach.
-pub(crate) const DEFAULT: Limits = Limits { min: 1000 * 1024, max: 2_000_000 * 1024 };
+pub(crate) const DEFAULT: Limits = Limits {
+    min: 1000 * 1024,
+    max: 2_000_000 * 1024,
+};
 
 /// What the policy sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +83,11 @@ impl Throttle {
         if rate > self.limits.max {
             return Decision::Wait(self.until_slow_enough(view));
         }
-        if rate > self.limits.min && self.busy { Decision::Windows(1) } else { Decision::Windows(WINDOWS) }
+        if rate > self.limits.min && self.busy {
+            Decision::Windows(1)
+        } else {
+            Decision::Windows(WINDOWS)
+        }
     }
 
     /// Are users active? Asked anew a few times a second, since single completions say little.
@@ -97,7 +104,9 @@ impl Throttle {
         let (since, bytes) = self.marks[self.next];
         let moved = u128::from(view.done.saturating_sub(bytes));
         let nanos = moved * 1_000_000_000 / u128::from(self.limits.max.max(1));
-        since.after(Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))).max(view.now.after(Nanos::from_millis(1)))
+        since
+            .after(Nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+            .max(view.now.after(Nanos::from_millis(1)))
     }
 }
 
@@ -106,11 +115,19 @@ mod tests {
     use super::*;
 
     fn run(limits: Limits, user_sectors_a_step: u64) -> (u64, u32) {
-        let start = View { now: Nanos::ZERO, done: 0, user_sectors: 0 };
+        let start = View {
+            now: Nanos::ZERO,
+            done: 0,
+            user_sectors: 0,
+        };
         let mut throttle = Throttle::new(limits, start);
         let (mut now, mut done, mut users, mut windows) = (Nanos::ZERO, 0, 0, 0);
         while now < Nanos::from_secs(60) {
-            match throttle.decide(View { now, done, user_sectors: users }) {
+            match throttle.decide(View {
+                now,
+                done,
+                user_sectors: users,
+            }) {
                 Decision::Windows(count) => {
                     windows = count;
                     done += 65_536;
@@ -125,7 +142,13 @@ mod tests {
 
     #[test]
     fn the_maximum_holds() {
-        let (rate, _) = run(Limits { min: 1 << 20, max: 10 << 20 }, 0);
+        let (rate, _) = run(
+            Limits {
+                min: 1 << 20,
+                max: 10 << 20,
+            },
+            0,
+        );
         assert!(rate <= 11 << 20, "{rate}");
         assert!(rate >= 9 << 20, "{rate}");
     }

@@ -20,9 +20,10 @@ pub(crate) enum Source {
 impl Source {
     pub(crate) fn part(self, offset_sectors: u64, sectors: u64) -> Source {
         match self {
-            Source::Buf(buf) => {
-                Source::Buf(buf.part((offset_sectors * SECTOR_BYTES) as u32, (sectors * SECTOR_BYTES) as u32))
-            }
+            Source::Buf(buf) => Source::Buf(buf.part(
+                (offset_sectors * SECTOR_BYTES) as u32,
+                (sectors * SECTOR_BYTES) as u32,
+            )),
             Source::Zero => Source::Zero,
         }
     }
@@ -51,7 +52,10 @@ pub(crate) enum BandKind {
     /// Trim or zero whole cells, all that the code binds.
     Discard(IoOp),
     /// Less than a block: the old block is read and the new bytes put over it.
-    Merge { skip: u32, bytes: u32 },
+    Merge {
+        skip: u32,
+        bytes: u32,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -84,14 +88,22 @@ impl Gather {
     }
 
     fn overlaps(&self, cell: u8, start: u64, end: u64) -> bool {
-        self.pieces.iter().any(|piece| piece.cell == cell && piece.start < end && start < piece.end())
+        self.pieces
+            .iter()
+            .any(|piece| piece.cell == cell && piece.start < end && start < piece.end())
     }
 
     /// Cuts the gathered pieces of a row into bands.
     fn cut(&mut self, row: Row, durable: bool) {
         self.cuts.clear();
-        self.pieces.sort_unstable_by_key(|piece| (piece.cell, piece.start));
-        let lowest = self.pieces.iter().map(|piece| piece.start).min().unwrap_or(0);
+        self.pieces
+            .sort_unstable_by_key(|piece| (piece.cell, piece.start));
+        let lowest = self
+            .pieces
+            .iter()
+            .map(|piece| piece.start)
+            .min()
+            .unwrap_or(0);
         let highest = self.pieces.iter().map(Fragment::end).max().unwrap_or(0);
         for piece in &self.pieces {
             self.cuts.push(piece.start);
@@ -111,7 +123,9 @@ impl Gather {
             let (start, end) = (self.cuts[index - 1], self.cuts[index]);
             let cells = self.cells_in(start, end);
             open = match open {
-                Some((from, to, held)) if held == cells && to == start && Self::one_band(from, end) => {
+                Some((from, to, held))
+                    if held == cells && to == start && Self::one_band(from, end) =>
+                {
                     Some((from, end, held))
                 }
                 other => {
@@ -133,7 +147,10 @@ impl Gather {
 
     fn cells_in(&self, start: u64, end: u64) -> CellSet {
         let within = |piece: &&Fragment| piece.start < end && start < piece.end();
-        self.pieces.iter().filter(within).fold(CellSet::default(), |set, piece| set.with(piece.cell))
+        self.pieces
+            .iter()
+            .filter(within)
+            .fold(CellSet::default(), |set, piece| set.with(piece.cell))
     }
 
     fn push_band(&mut self, row: Row, start: u64, end: u64, durable: bool) {
@@ -142,12 +159,25 @@ impl Gather {
             let (from, to) = (piece.start.max(start), piece.end().min(end));
             if from < to {
                 let source = piece.source.part(from - piece.start, to - from);
-                self.fragments.push(Fragment { start: from, sectors: to - from, source, ..*piece });
+                self.fragments.push(Fragment {
+                    start: from,
+                    sectors: to - from,
+                    source,
+                    ..*piece
+                });
             }
         }
         let count = self.fragments.len() as u32 - first;
         let kind = BandKind::Data;
-        self.bands.push_back(Band { row, start, sectors: end - start, kind, durable, first, count });
+        self.bands.push_back(Band {
+            row,
+            start,
+            sectors: end - start,
+            kind,
+            durable,
+            first,
+            count,
+        });
     }
 }
 
@@ -156,15 +186,28 @@ enum Piece {
     /// Nothing to do: zeros where zeros are.
     Nothing,
     /// New data within one row.
-    Data { row: Row, offset: u64, sectors: u64 },
-    Discard { row: Row, offset: u64, sectors: u64, op: IoOp },
-    Merge { lba: u64, skip: u32 },
+    Data {
+        row: Row,
+        offset: u64,
+        sectors: u64,
+    },
+    Discard {
+        row: Row,
+        offset: u64,
+        sectors: u64,
+        op: IoOp,
+    },
+    Merge {
+        lba: u64,
+        skip: u32,
+    },
 }
 
 impl Core {
     /// Starts retried reads, then bands, cutting more from the queue as long as there is room.
     pub(crate) fn pump_writes(&mut self) {
-        while let Some(&(request, lba, sectors, target, bad)) = self.requests.gather.retries.front() {
+        while let Some(&(request, lba, sectors, target, bad)) = self.requests.gather.retries.front()
+        {
             if !self.start_read_slice(request, lba, sectors, target, 0, bad) {
                 return;
             }
@@ -194,18 +237,27 @@ impl Core {
         while let Some(&id) = self.requests.writes.front() {
             let (piece, bytes) = self.next_piece(id);
             match piece {
-                Piece::Data { row, offset, sectors }
-                    if gathering.is_none_or(|held| held == row) && !self.clashes(offset, sectors) =>
-                {
+                Piece::Data {
+                    row,
+                    offset,
+                    sectors,
+                } if gathering.is_none_or(|held| held == row) && !self.clashes(offset, sectors) => {
                     gathering = Some(row);
                     durable |= self.requests.get(id).request.fua;
                     self.gather_data(id, offset, sectors);
                 }
                 Piece::Nothing => {}
-                Piece::Discard { row, offset, sectors, op } if gathering.is_none() => {
+                Piece::Discard {
+                    row,
+                    offset,
+                    sectors,
+                    op,
+                } if gathering.is_none() => {
                     self.push_discard(id, row, offset, sectors, op);
                 }
-                Piece::Merge { lba, skip } if gathering.is_none() => self.push_merge(id, lba, skip, bytes as u32),
+                Piece::Merge { lba, skip } if gathering.is_none() => {
+                    self.push_merge(id, lba, skip, bytes as u32)
+                }
                 _ => break,
             }
             cut_any = true;
@@ -248,13 +300,19 @@ impl Core {
 
     fn clashes(&self, offset: u64, sectors: u64) -> bool {
         !self.requests.gather.pieces.is_empty()
-            && self.cells_of(offset, sectors).any(|(cell, start, count, _)| {
-                self.requests.gather.overlaps(cell, start, start + count)
-            })
+            && self
+                .cells_of(offset, sectors)
+                .any(|(cell, start, count, _)| {
+                    self.requests.gather.overlaps(cell, start, start + count)
+                })
     }
 
     /// The data cells that a range of a row covers: (cell, start in the chunk, sectors, sectors before it).
-    fn cells_of(&self, offset: u64, sectors: u64) -> impl Iterator<Item = (u8, u64, u64, u64)> + use<> {
+    fn cells_of(
+        &self,
+        offset: u64,
+        sectors: u64,
+    ) -> impl Iterator<Item = (u8, u64, u64, u64)> + use<> {
         let chunk = self.layout.chunk_sectors();
         let mut done = 0;
         core::iter::from_fn(move || {
@@ -269,14 +327,23 @@ impl Core {
     fn gather_data(&mut self, id: u32, offset: u64, sectors: u64) {
         let pending = *self.requests.get(id);
         let source = match pending.request.op {
-            RequestOp::Write => {
-                Source::Buf(pending.request.buf.part(pending.cut as u32, (sectors * SECTOR_BYTES) as u32))
-            }
+            RequestOp::Write => Source::Buf(
+                pending
+                    .request
+                    .buf
+                    .part(pending.cut as u32, (sectors * SECTOR_BYTES) as u32),
+            ),
             _ => Source::Zero,
         };
         for (cell, start, count, before) in self.cells_of(offset, sectors) {
             let source = source.part(before, count);
-            let piece = Fragment { cell, start, sectors: count, source, request: id };
+            let piece = Fragment {
+                cell,
+                start,
+                sectors: count,
+                source,
+                request: id,
+            };
             self.requests.gather.pieces.push(piece);
         }
     }
@@ -285,7 +352,11 @@ impl Core {
         let gather = &mut self.requests.gather;
         let first = gather.fragments.len() as u32;
         gather.fragments.push(fragment);
-        gather.bands.push_back(Band { first, count: 1, ..band });
+        gather.bands.push_back(Band {
+            first,
+            count: 1,
+            ..band
+        });
         self.requests.begin_part(fragment.request);
     }
 
@@ -295,14 +366,45 @@ impl Core {
         let kind = BandKind::Discard(op);
         if self.layout.parity() {
             let chunk = self.layout.chunk_sectors();
-            let band = Band { row, start: 0, sectors: chunk, kind, durable, first: 0, count: 0 };
-            let fragment = Fragment { cell: 0, start: 0, sectors: chunk, source: Source::Zero, request: id };
+            let band = Band {
+                row,
+                start: 0,
+                sectors: chunk,
+                kind,
+                durable,
+                first: 0,
+                count: 0,
+            };
+            let fragment = Fragment {
+                cell: 0,
+                start: 0,
+                sectors: chunk,
+                source: Source::Zero,
+                request: id,
+            };
             self.push_single(band, fragment);
             return;
         }
         for (cell, start, count, _) in self.cells_of(offset, sectors) {
-            let band = Band { row, start, sectors: count, kind, durable, first: 0, count: 0 };
-            self.push_single(band, Fragment { cell, start, sectors: count, source: Source::Zero, request: id });
+            let band = Band {
+                row,
+                start,
+                sectors: count,
+                kind,
+                durable,
+                first: 0,
+                count: 0,
+            };
+            self.push_single(
+                band,
+                Fragment {
+                    cell,
+                    start,
+                    sectors: count,
+                    source: Source::Zero,
+                    request: id,
+                },
+            );
         }
     }
 
@@ -314,8 +416,13 @@ impl Core {
             RequestOp::Write => Source::Buf(pending.request.buf.part(pending.cut as u32, bytes)),
             _ => Source::Zero,
         };
-        let fragment =
-            Fragment { cell: place.data, start: place.offset, sectors: block, source, request: id };
+        let fragment = Fragment {
+            cell: place.data,
+            start: place.offset,
+            sectors: block,
+            source,
+            request: id,
+        };
         let band = Band {
             row: place.row,
             start: place.offset,
@@ -340,14 +447,28 @@ impl Core {
         if offset % block != 0 || left < block {
             let bytes = left.min(block - offset % block);
             let skip = (offset % block) as u32;
-            let merge = Piece::Merge { lba: offset / block * block / SECTOR_BYTES, skip };
-            return (if op == RequestOp::Trim { Piece::Nothing } else { merge }, bytes);
+            let merge = Piece::Merge {
+                lba: offset / block * block / SECTOR_BYTES,
+                skip,
+            };
+            return (
+                if op == RequestOp::Trim {
+                    Piece::Nothing
+                } else {
+                    merge
+                },
+                bytes,
+            );
         }
         let lba = offset / SECTOR_BYTES;
         let place = self.layout.place(lba);
         let in_row = u64::from(place.data) * self.layout.chunk_sectors() + place.offset;
         let sectors = (self.layout.row_sectors() - in_row).min(left / block * block / SECTOR_BYTES);
-        let data = Piece::Data { row: place.row, offset: in_row, sectors };
+        let data = Piece::Data {
+            row: place.row,
+            offset: in_row,
+            sectors,
+        };
         let piece = match op {
             RequestOp::Write => data,
             _ => self.discard_piece(op, place.row, in_row, sectors, data),
@@ -356,7 +477,14 @@ impl Core {
     }
 
     /// How a trim or a write of zeros to part of a row is done.
-    fn discard_piece(&self, op: RequestOp, row: Row, offset: u64, sectors: u64, data: Piece) -> Piece {
+    fn discard_piece(
+        &self,
+        op: RequestOp,
+        row: Row,
+        offset: u64,
+        sectors: u64,
+        data: Piece,
+    ) -> Piece {
         if !self.is_written(row) && !self.extent_in_motion(row) {
             return Piece::Nothing;
         }
@@ -364,11 +492,19 @@ impl Core {
         let map = self.layout.row(row);
         let complete = self.live_cells(&map) == CellSet::all(map.width);
         match op {
-            RequestOp::Trim if whole && complete && self.trim_reads_zero() => {
-                Piece::Discard { row, offset, sectors, op: IoOp::Trim }
-            }
+            RequestOp::Trim if whole && complete && self.trim_reads_zero() => Piece::Discard {
+                row,
+                offset,
+                sectors,
+                op: IoOp::Trim,
+            },
             RequestOp::Trim => Piece::Nothing,
-            _ if whole && complete => Piece::Discard { row, offset, sectors, op: IoOp::Zero },
+            _ if whole && complete => Piece::Discard {
+                row,
+                offset,
+                sectors,
+                op: IoOp::Zero,
+            },
             _ => data,
         }
     }
@@ -376,16 +512,25 @@ impl Core {
     fn trim_reads_zero(&self) -> bool {
         self.standing.iter().all(|standing| {
             let members = [standing.member, standing.incoming];
-            members.into_iter().flatten().all(|member| self.devices[member.0 as usize].info.trim_zeroes)
+            members
+                .into_iter()
+                .flatten()
+                .all(|member| self.devices[member.0 as usize].info.trim_zeroes)
         })
     }
 
     /// Whether a write of zeros to this range needs nothing but fast zeroing of whole cells.
     pub(crate) fn zeroing_is_fast(&self, request: &crate::Request) -> bool {
         let row_bytes = self.layout.row_sectors() * SECTOR_BYTES;
-        let unit = if self.layout.parity() { row_bytes } else { u64::from(self.superblock.logical_block) };
+        let unit = if self.layout.parity() {
+            row_bytes
+        } else {
+            u64::from(self.superblock.logical_block)
+        };
         let whole = request.offset.is_multiple_of(unit) && request.bytes.is_multiple_of(unit);
-        let fast = |member: Option<Member>| member.is_some_and(|m| self.devices[m.0 as usize].info.fast_zero);
+        let fast = |member: Option<Member>| {
+            member.is_some_and(|m| self.devices[m.0 as usize].info.fast_zero)
+        };
         whole && self.standing.iter().all(|standing| fast(standing.member))
     }
 }

@@ -36,15 +36,30 @@ impl Core {
         for cell in cells.iter() {
             let target = self.cell_buffer(id, cell);
             let slice = &self.slices.list[id as usize];
-            let (place, at, sectors) = (slice.map.cells[cell as usize], slice.band, slice.band_sectors);
+            let (place, at, sectors) = (
+                slice.map.cells[cell as usize],
+                slice.band,
+                slice.band_sectors,
+            );
             let row = slice.map.row;
-            let member = self.homes(place.slot, row).read.expect("only readable cells are read");
+            let member = self
+                .homes(place.slot, row)
+                .read
+                .expect("only readable cells are read");
             let at = self.device_at(member, place.at) + at;
-            let (owner, class) = (Owner::Slice { slice: id, what: SliceOp::Read { cell } }, self.class_of(id));
+            let (owner, class) = (
+                Owner::Slice {
+                    slice: id,
+                    what: SliceOp::Read { cell },
+                },
+                self.class_of(id),
+            );
             let slice = self.slices.get(id);
             slice.have = slice.have.with(cell);
             slice.pending += 1;
-            self.device_io(owner, member, IoOp::Read, at, sectors, class, |io| io.segments.push(Segment::Buf(target)));
+            self.device_io(owner, member, IoOp::Read, at, sectors, class, |io| {
+                io.segments.push(Segment::Buf(target))
+            });
         }
     }
 
@@ -52,7 +67,13 @@ impl Core {
     pub(crate) fn write_cell(&mut self, id: u32, cell: u8, source: Source, only: Option<Member>) {
         let slice = &self.slices.list[id as usize];
         let (start, sectors) = (slice.band, slice.band_sectors);
-        let fragment = Fragment { cell, start, sectors, source, request: 0 };
+        let fragment = Fragment {
+            cell,
+            start,
+            sectors,
+            source,
+            request: 0,
+        };
         self.write_fragments(id, cell, &[fragment], IoOp::Write, only);
     }
 
@@ -72,7 +93,10 @@ impl Core {
             Kind::Write(_) if !slice.map.parity_set().contains(cell) => Class::User,
             _ => self.class_of(id),
         };
-        let owner = Owner::Slice { slice: id, what: SliceOp::Write { cell } };
+        let owner = Owner::Slice {
+            slice: id,
+            what: SliceOp::Write { cell },
+        };
         let homes = match only {
             Some(member) => [Some(member), None],
             None => self.homes(place.slot, row).write,
@@ -83,7 +107,11 @@ impl Core {
             self.device_io(owner, member, op, at, sectors, class, |io| {
                 io.durable = durable;
                 if op == IoOp::Write {
-                    io.segments.extend(fragments.iter().filter_map(|fragment| fragment.segment(start, start + sectors)));
+                    io.segments.extend(
+                        fragments
+                            .iter()
+                            .filter_map(|fragment| fragment.segment(start, start + sectors)),
+                    );
                 }
             });
         }
@@ -91,7 +119,10 @@ impl Core {
 
     /// `target = recipe over the cells held`.
     pub(crate) fn compute_recipe(&mut self, id: u32, recipe: &Recipe, target: BufRef) {
-        let owner = Owner::Slice { slice: id, what: SliceOp::Compute };
+        let owner = Owner::Slice {
+            slice: id,
+            what: SliceOp::Compute,
+        };
         let mut compute = self.ops.compute(owner, ComputeOp::Linear);
         let mut coefficients = self.ops.coefficient_list();
         let slice = &self.slices.list[id as usize];
@@ -102,21 +133,30 @@ impl Core {
             compute.sources.push(slice.cell_ref(cell));
             coefficients.push(coefficient);
         }
-        compute.outputs.push(LinearOutput { target, coefficients });
+        compute.outputs.push(LinearOutput {
+            target,
+            coefficients,
+        });
         self.slices.get(id).pending += 1;
         self.out.push(Action::Compute(compute));
     }
 
     /// Several outputs over common terms. Zero coefficients cost nothing.
     pub(crate) fn compute_terms(&mut self, id: u32, terms: &[Term], targets: &[Option<BufRef>; 4]) {
-        let owner = Owner::Slice { slice: id, what: SliceOp::Compute };
+        let owner = Owner::Slice {
+            slice: id,
+            what: SliceOp::Compute,
+        };
         let mut compute = self.ops.compute(owner, ComputeOp::Linear);
         compute.sources.extend(terms.iter().map(|term| term.source));
         for (index, target) in targets.iter().enumerate() {
             let Some(target) = *target else { continue };
             let mut coefficients = self.ops.coefficient_list();
             coefficients.extend(terms.iter().map(|term| term.coefficients[index]));
-            compute.outputs.push(LinearOutput { target, coefficients });
+            compute.outputs.push(LinearOutput {
+                target,
+                coefficients,
+            });
         }
         self.slices.get(id).pending += 1;
         self.out.push(Action::Compute(compute));
@@ -124,21 +164,36 @@ impl Core {
 
     /// Copies, or zeroes when there is no source.
     pub(crate) fn compute_copy(&mut self, id: u32, source: Option<BufRef>, target: BufRef) {
-        let owner = Owner::Slice { slice: id, what: SliceOp::Compute };
+        let owner = Owner::Slice {
+            slice: id,
+            what: SliceOp::Compute,
+        };
         let mut compute = self.ops.compute(owner, ComputeOp::Linear);
         let mut coefficients = self.ops.coefficient_list();
         if let Some(source) = source {
             compute.sources.push(source);
             coefficients.push(1);
         }
-        compute.outputs.push(LinearOutput { target, coefficients });
+        compute.outputs.push(LinearOutput {
+            target,
+            coefficients,
+        });
         self.slices.get(id).pending += 1;
         self.out.push(Action::Compute(compute));
     }
 
     /// A checksum, comparison or location over whole buffers; the verdict comes with `index`.
-    pub(crate) fn compute_verdict(&mut self, id: u32, op: ComputeOp, sources: &[BufRef], index: u8) {
-        let owner = Owner::Slice { slice: id, what: SliceOp::Log { parity: index } };
+    pub(crate) fn compute_verdict(
+        &mut self,
+        id: u32,
+        op: ComputeOp,
+        sources: &[BufRef],
+        index: u8,
+    ) {
+        let owner = Owner::Slice {
+            slice: id,
+            what: SliceOp::Log { parity: index },
+        };
         let mut compute = self.ops.compute(owner, op);
         compute.sources.extend_from_slice(sources);
         self.slices.get(id).pending += 1;
@@ -150,7 +205,9 @@ impl Core {
         let slice = &self.slices.list[id as usize];
         let (map, held) = (slice.map, slice.have.union(slice.zeroed));
         for cell in wanted.iter() {
-            let Some(recipe) = map.recover(cell, held) else { return false };
+            let Some(recipe) = map.recover(cell, held) else {
+                return false;
+            };
             let target = self.cell_buffer(id, cell);
             self.compute_recipe(id, &recipe, target);
         }
@@ -168,11 +225,20 @@ impl Core {
         let mut count = 0;
         for cell in map.data_set().minus(slice.zeroed).iter() {
             let q = map.q().map_or(0, |q| map.coefficient(q, cell));
-            terms[count] = Term { source: slice.cell_ref(cell), coefficients: [1, q, 0, 0] };
+            terms[count] = Term {
+                source: slice.cell_ref(cell),
+                coefficients: [1, q, 0, 0],
+            };
             count += 1;
         }
-        let p = map.p().filter(|&p| wanted.contains(p)).map(|_| self.extra_buffer(id, Extra::NewP));
-        let q = map.q().filter(|&q| wanted.contains(q)).map(|_| self.extra_buffer(id, Extra::NewQ));
+        let p = map
+            .p()
+            .filter(|&p| wanted.contains(p))
+            .map(|_| self.extra_buffer(id, Extra::NewP));
+        let q = map
+            .q()
+            .filter(|&q| wanted.contains(q))
+            .map(|_| self.extra_buffer(id, Extra::NewQ));
         self.set_phase(id, Phase::Combining);
         self.compute_terms(id, &terms[..count], &[p, q, None, None]);
     }
@@ -191,17 +257,25 @@ impl Core {
 }
 
 impl Term {
-    pub(crate) const NONE: Term =
-        Term { source: BufRef { buf: crate::Buf(0), offset: 0, bytes: 0 }, coefficients: [0; 4] };
+    pub(crate) const NONE: Term = Term {
+        source: BufRef {
+            buf: crate::Buf(0),
+            offset: 0,
+            bytes: 0,
+        },
+        coefficients: [0; 4],
+    };
 }
 
 impl Fragment {
     /// The part of the fragment that lies in `start..end` of its chunk.
     pub(crate) fn segment(&self, start: u64, end: u64) -> Option<Segment> {
         let (from, to) = (self.start.max(start), self.end().min(end));
-        (from < to).then(|| match self.source.part(from.saturating_sub(self.start), to - from) {
-            Source::Buf(buf) => Segment::Buf(buf),
-            Source::Zero => Segment::Zero(((to - from) * SECTOR_BYTES) as u32),
-        })
+        (from < to).then(
+            || match self.source.part(from.saturating_sub(self.start), to - from) {
+                Source::Buf(buf) => Segment::Buf(buf),
+                Source::Zero => Segment::Zero(((to - from) * SECTOR_BYTES) as u32),
+            },
+        )
     }
 }

@@ -34,6 +34,7 @@ use crate::core::Core;
 use crate::layout::RowMap;
 use crate::layout::code::CellSet;
 use crate::ops::SliceOp;
+use crate::planted::Bug;
 use crate::pool::Size;
 use crate::units::{Member, Row, SECTOR_BYTES, SLOTS_MAX};
 use alloc::collections::VecDeque;
@@ -64,14 +65,25 @@ pub(crate) const PHASES: usize = 12;
 pub(crate) enum Kind {
     Write(BandKind),
     /// A read that no single member can answer. `skip`: bytes of the first block that were not asked for.
-    Read { request: u32, lba: u64, target: BufRef, skip: u32 },
+    Read {
+        request: u32,
+        lba: u64,
+        target: BufRef,
+        skip: u32,
+    },
     /// Fill the incoming member of a slot.
-    Fill { slot: u16 },
+    Fill {
+        slot: u16,
+    },
     /// Bring parity or copies in step with the data.
     Resync,
-    Scrub { repair: bool },
+    Scrub {
+        repair: bool,
+    },
     /// Make a row whose write was cut short by a crash consistent from its log record.
-    Replay { record: u32 },
+    Replay {
+        record: u32,
+    },
 }
 
 impl Kind {
@@ -305,11 +317,21 @@ impl Slices {
         }
     }
 
-    pub(crate) fn coverage(&self) -> impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + '_ {
-        self.transitions.iter().enumerate().filter(|(_, count)| **count > 0).map(|(index, &count)| {
-            let (kind, from, to) = (index / PHASES / PHASES, index / PHASES % PHASES, index % PHASES);
-            (KIND_NAMES[kind], PHASE_NAMES[from], PHASE_NAMES[to], count)
-        })
+    pub(crate) fn coverage(
+        &self,
+    ) -> impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + '_ {
+        self.transitions
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0)
+            .map(|(index, &count)| {
+                let (kind, from, to) = (
+                    index / PHASES / PHASES,
+                    index / PHASES % PHASES,
+                    index % PHASES,
+                );
+                (KIND_NAMES[kind], PHASE_NAMES[from], PHASE_NAMES[to], count)
+            })
     }
 
     /// Lets everybody who waits for the same sectors go first.
@@ -364,11 +386,19 @@ impl Core {
 
     /// Requests leave room for tasks, on which they may have to wait.
     fn kept_slices(&self, need: &Need) -> usize {
-        if matches!(need.kind, Kind::Write(_) | Kind::Read { .. }) { TASK_SLICES } else { 0 }
+        if matches!(need.kind, Kind::Write(_) | Kind::Read { .. }) {
+            TASK_SLICES
+        } else {
+            0
+        }
     }
 
     fn room_in_buffers(&mut self, need: &Need, size: Size) -> bool {
-        let kept = if self.kept_slices(need) > 0 { self.task_buffers() } else { 0 };
+        let kept = if self.kept_slices(need) > 0 {
+            self.task_buffers()
+        } else {
+            0
+        };
         if !self.buffers.reserve(size, need.buffers + kept) {
             return false;
         }
@@ -389,7 +419,7 @@ impl Core {
                 continue;
             }
             if slice.phase == Phase::Queued {
-                if self.slices.blocked(id) {
+                if self.slices.blocked(id) && !self.planted(Bug::OverlapOrderLost) {
                     continue;
                 }
                 self.set_phase(id, Phase::Preparing);
@@ -518,7 +548,13 @@ impl Core {
     // ---------------------------------------------------------------------------------------------- completions
 
     /// One operation of a slice ended; when it was the last of its batch, the slice goes on.
-    pub(crate) fn slice_op_done(&mut self, id: u32, what: SliceOp, member: Option<Member>, result: Result<(), IoError>) {
+    pub(crate) fn slice_op_done(
+        &mut self,
+        id: u32,
+        what: SliceOp,
+        member: Option<Member>,
+        result: Result<(), IoError>,
+    ) {
         match (what, result) {
             (SliceOp::Read { cell }, Err(error)) => {
                 let slice = self.slices.get(id);
@@ -555,11 +591,17 @@ impl Core {
     /// A member could not be read. Media errors are counted, and repaired by whoever met them; others fail it.
     pub(crate) fn read_failed(&mut self, member: Member, error: IoError) {
         if error != IoError::Media {
-            let cause = if error == IoError::Gone { FailCause::Gone } else { FailCause::ReadErrors };
+            let cause = if error == IoError::Gone {
+                FailCause::Gone
+            } else {
+                FailCause::ReadErrors
+            };
             self.fail_member(member, cause);
             return;
         }
-        let Some(entry) = self.devices[member.0 as usize].entry else { return };
+        let Some(entry) = self.devices[member.0 as usize].entry else {
+            return;
+        };
         let count = &mut self.superblock.members[entry as usize].read_errors;
         *count += 1;
         if *count > READ_ERRORS_MAX && !self.indispensable(member) {
@@ -569,7 +611,11 @@ impl Core {
 
     /// Whether some row could not be decoded without this member.
     pub(crate) fn indispensable(&self, member: Member) -> bool {
-        match self.standing.iter().position(|standing| standing.member == Some(member)) {
+        match self
+            .standing
+            .iter()
+            .position(|standing| standing.member == Some(member))
+        {
             Some(slot) => !self.all_decodable(|other| other == slot),
             None => false,
         }
@@ -587,7 +633,10 @@ impl Core {
             return;
         }
         if self.layout.tolerance() == 0 {
-            self.slices.get(id).error.get_or_insert(RequestError::ReadOnly);
+            self.slices
+                .get(id)
+                .error
+                .get_or_insert(RequestError::ReadOnly);
         }
         self.fail_member(member, FailCause::WriteError(error));
     }
@@ -597,7 +646,10 @@ impl Core {
             self.slices.get(id).verdicts.note(0, Verdict::Differ);
             return;
         }
-        self.fail_member(member.expect("a log write has a member"), FailCause::WriteError(error));
+        self.fail_member(
+            member.expect("a log write has a member"),
+            FailCause::WriteError(error),
+        );
     }
 }
 

@@ -20,15 +20,32 @@ impl Core {
         erred: Option<Member>,
     ) -> bool {
         let place = self.layout.place(lba);
-        let kind = Kind::Read { request, lba, target, skip };
+        let kind = Kind::Read {
+            request,
+            lba,
+            target,
+            skip,
+        };
         let buffers = self.layout.row(place.row).width as u32 + 1;
-        let need = Need { kind, row: place.row, start: place.offset, sectors, step: sectors, buffers };
-        let Some(id) = self.admit_slice(&need) else { return false };
+        let need = Need {
+            kind,
+            row: place.row,
+            start: place.offset,
+            sectors,
+            step: sectors,
+            buffers,
+        };
+        let Some(id) = self.admit_slice(&need) else {
+            return false;
+        };
         self.requests.begin_part(request);
         self.counters.degraded_reads += 1;
         if let Some(member) = erred {
             let map = self.slices.get(id).map;
-            let cells = map.cells().iter().position(|cell| self.homes(cell.slot, place.row).read == Some(member));
+            let cells = map
+                .cells()
+                .iter()
+                .position(|cell| self.homes(cell.slot, place.row).read == Some(member));
             if let Some(cell) = cells {
                 let slice = self.slices.get(id);
                 slice.bad = slice.bad.with(cell as u8);
@@ -49,7 +66,9 @@ impl Core {
     }
 
     fn read_cell_of(&mut self, id: u32) -> u8 {
-        let Kind::Read { lba, .. } = self.slices.get(id).kind else { unreachable!("a read slice reads") };
+        let Kind::Read { lba, .. } = self.slices.get(id).kind else {
+            unreachable!("a read slice reads")
+        };
         self.layout.place(lba).data
     }
 
@@ -57,7 +76,10 @@ impl Core {
         let cell = self.read_cell_of(id);
         let slice = &self.slices.list[id as usize];
         let (map, have) = (slice.map, slice.have);
-        let (lba, sectors) = (self.layout.lba(map.row, cell, slice.band), slice.band_sectors);
+        let (lba, sectors) = (
+            self.layout.lba(map.row, cell, slice.band),
+            slice.band_sectors,
+        );
         if let Some(first) = self.lost.first_in(lba, sectors) {
             return self.fail_read(id, first, 1);
         }
@@ -70,7 +92,9 @@ impl Core {
         }
         let trusted = !self.layout.parity() || self.in_sync(map.row);
         match map.recover(cell, readable.union(have)).filter(|_| trusted) {
-            Some(recipe) if !recipe.set().within(have) => self.read_cells(id, recipe.set().minus(have)),
+            Some(recipe) if !recipe.set().within(have) => {
+                self.read_cells(id, recipe.set().minus(have))
+            }
             Some(_) => {
                 self.recover_cells(id, CellSet::only(cell));
             }
@@ -91,7 +115,9 @@ impl Core {
     fn deliver(&mut self, id: u32) {
         let cell = self.read_cell_of(id);
         let slice = &self.slices.list[id as usize];
-        let Kind::Read { target, skip, .. } = slice.kind else { unreachable!("a read slice reads") };
+        let Kind::Read { target, skip, .. } = slice.kind else {
+            unreachable!("a read slice reads")
+        };
         let before = ((slice.band - slice.start) * SECTOR_BYTES) as u32;
         let held = slice.cell_ref(cell);
         // The request's bytes begin `skip` into the slice; the band's begin `before` into it.
@@ -99,7 +125,11 @@ impl Core {
         let to = (skip + target.bytes).min(before + held.bytes);
         self.set_phase(id, Phase::Delivering);
         if from < to {
-            self.compute_copy(id, Some(held.part(from - before, to - from)), target.part(from - skip, to - from));
+            self.compute_copy(
+                id,
+                Some(held.part(from - before, to - from)),
+                target.part(from - skip, to - from),
+            );
         } else {
             self.repair_read(id);
         }
@@ -123,9 +153,15 @@ impl Core {
         let slice = self.slices.get(id);
         let (place, row) = (slice.map.cells[cell as usize], slice.map.row);
         let (band, sectors) = (slice.band, slice.band_sectors);
-        let Some(member) = self.homes(place.slot, row).read else { return };
+        let Some(member) = self.homes(place.slot, row).read else {
+            return;
+        };
         self.counters.repaired_sectors += sectors;
         let at = self.device_at(member, place.at) + band;
-        self.fact(Fact::Repaired { member, at, sectors });
+        self.fact(Fact::Repaired {
+            member,
+            at,
+            sectors,
+        });
     }
 }

@@ -39,7 +39,9 @@ impl Core {
             return self.reset_band(id, &map);
         }
         // Without a record that proves durable nothing was written in place, and the row is as it was.
-        let Some(cut) = self.cut(record) else { return self.band_done(id) };
+        let Some(cut) = self.cut(record) else {
+            return self.band_done(id);
+        };
         let modified = CellSet(cut.modified).intersection(data);
         let lost = modified.minus(here);
         if CellSet(cut.modified).len() > 1 && !lost.is_empty() {
@@ -51,7 +53,11 @@ impl Core {
             }
             return;
         }
-        let parities = if lost.is_empty() { CellSet::EMPTY } else { map.parity_set().intersection(here) };
+        let parities = if lost.is_empty() {
+            CellSet::EMPTY
+        } else {
+            map.parity_set().intersection(here)
+        };
         self.load_replay(id, &cut, modified.minus(lost).union(parities));
     }
 
@@ -68,7 +74,9 @@ impl Core {
         if cells.within(have) && verified {
             return self.combine_replay(id, cut);
         }
-        let loaded = PARTIALS.iter().any(|&extra| self.slices.get(id).extras[extra as usize].is_some());
+        let loaded = PARTIALS
+            .iter()
+            .any(|&extra| self.slices.get(id).extras[extra as usize].is_some());
         if cells.within(have) && loaded {
             return self.verify_replay(id, cut);
         }
@@ -85,12 +93,25 @@ impl Core {
         for (parity, payload) in cut.payloads.iter().enumerate() {
             let Some(payload) = *payload else { continue };
             let target = self.whole_partial(id, PARTIALS[parity], cut);
-            let owner = Owner::Slice { slice: id, what: SliceOp::Log { parity: parity as u8 } };
+            let owner = Owner::Slice {
+                slice: id,
+                what: SliceOp::Log {
+                    parity: parity as u8,
+                },
+            };
             self.slices.get(id).pending += 1;
             let class = crate::Class::Task;
-            self.device_io(owner, payload.member, IoOp::Read, payload.at, cut.sectors, class, |io| {
-                io.segments.push(Segment::Buf(target));
-            });
+            self.device_io(
+                owner,
+                payload.member,
+                IoOp::Read,
+                payload.at,
+                cut.sectors,
+                class,
+                |io| {
+                    io.segments.push(Segment::Buf(target));
+                },
+            );
         }
     }
 
@@ -112,7 +133,9 @@ impl Core {
 
     /// A record whose partial parity is not whole was never durable: an older one decides.
     fn judge_replay(&mut self, id: u32, record: u32) {
-        let Some(cut) = self.cut(record) else { return self.band_done(id) };
+        let Some(cut) = self.cut(record) else {
+            return self.band_done(id);
+        };
         let slice = self.slices.get(id);
         let unreadable = slice.verdicts.differ != 0;
         let torn = (0..2).any(|parity| {
@@ -172,12 +195,18 @@ impl Core {
         let mut count = 0;
         for cell in modified.iter() {
             let q = map.q().map_or(0, |q| map.coefficient(q, cell));
-            terms[count] = Term { source: slice.cell_ref(cell), coefficients: [1, q, 0, 0] };
+            terms[count] = Term {
+                source: slice.cell_ref(cell),
+                coefficients: [1, q, 0, 0],
+            };
             count += 1;
         }
         for (source, coefficients) in [(partial[0], [1, 0, 0, 0]), (partial[1], [0, 1, 0, 0])] {
             if let Some(source) = source {
-                terms[count] = Term { source, coefficients };
+                terms[count] = Term {
+                    source,
+                    coefficients,
+                };
                 count += 1;
             }
         }
@@ -199,9 +228,18 @@ impl Core {
             return None;
         }
         let factor = map.coefficient(q, cell);
-        terms[0] = Term { source: slice.cell_ref(p), coefficients: [0, factor, 0, 0] };
-        terms[1] = Term { source: partial[0]?, coefficients: [0, factor, 0, 0] };
-        terms[2] = Term { source: partial[1]?, coefficients: [0, 1, 0, 0] };
+        terms[0] = Term {
+            source: slice.cell_ref(p),
+            coefficients: [0, factor, 0, 0],
+        };
+        terms[1] = Term {
+            source: partial[0]?,
+            coefficients: [0, factor, 0, 0],
+        };
+        terms[2] = Term {
+            source: partial[1]?,
+            coefficients: [0, 1, 0, 0],
+        };
         Some(3)
     }
 }

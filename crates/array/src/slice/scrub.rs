@@ -51,7 +51,8 @@ impl Core {
             return self.await_metadata(id);
         }
         let complete = self.live_cells(&map) == map.all();
-        if !complete || !self.is_written(map.row) || !self.in_sync(map.row) || map.data == map.width {
+        if !complete || !self.is_written(map.row) || !self.in_sync(map.row) || map.data == map.width
+        {
             return self.finish_slice(id);
         }
         self.read_cells(id, map.all());
@@ -104,10 +105,16 @@ impl Core {
     fn scrub_compare(&mut self, id: u32) {
         self.set_phase(id, Phase::Comparing);
         let map = self.slices.get(id).map;
-        for (index, (parity, extra)) in [(map.p(), Extra::NewP), (map.q(), Extra::NewQ)].into_iter().enumerate() {
+        for (index, (parity, extra)) in [(map.p(), Extra::NewP), (map.q(), Extra::NewQ)]
+            .into_iter()
+            .enumerate()
+        {
             if let Some(parity) = parity {
                 let slice = self.slices.get(id);
-                let pair = [slice.cell_ref(parity), slice.extra_ref(extra).expect("computed before")];
+                let pair = [
+                    slice.cell_ref(parity),
+                    slice.extra_ref(extra).expect("computed before"),
+                ];
                 self.compute_verdict(id, ComputeOp::Compare, &pair, index as u8);
             }
         }
@@ -141,19 +148,29 @@ impl Core {
         }
         let guilty = verdicts.guilty.and_then(|guilty| guilty_cell(&map, guilty));
         self.report_mismatch(id, guilty, repair);
-        if repair { self.repair_parity_row(id, &map, guilty) } else { self.band_done(id) }
+        if repair {
+            self.repair_parity_row(id, &map, guilty)
+        } else {
+            self.band_done(id)
+        }
     }
 
     /// The syndromes of P and Q, and the question whose error explains both.
     fn locate(&mut self, id: u32, map: &RowMap) {
-        let pairs = [(map.p(), Extra::NewP, Extra::PartialP), (map.q(), Extra::NewQ, Extra::PartialQ)];
+        let pairs = [
+            (map.p(), Extra::NewP, Extra::PartialP),
+            (map.q(), Extra::NewQ, Extra::PartialQ),
+        ];
         let mut syndromes = [crate::BufRef::new(crate::Buf(0), 0, 0); 2];
         for (index, (parity, new, syndrome)) in pairs.into_iter().enumerate() {
             let target = self.extra_buffer(id, syndrome);
             let slice = self.slices.get(id);
             let read = slice.cell_ref(parity.expect("a located row has both parities"));
             let computed = slice.extra_ref(new).expect("computed before");
-            let terms = [read, computed].map(|source| super::issue::Term { source, coefficients: [1, 0, 0, 0] });
+            let terms = [read, computed].map(|source| super::issue::Term {
+                source,
+                coefficients: [1, 0, 0, 0],
+            });
             self.compute_terms(id, &terms, &[Some(target), None, None, None]);
             syndromes[index] = target;
         }
@@ -179,13 +196,21 @@ impl Core {
         let differ = CellSet(self.slices.get(id).verdicts.differ);
         let copies = map.copies_of(0);
         let first_is_wrong = copies.len() > 2 && differ.len() + 1 >= copies.len();
-        let guilty = if first_is_wrong { Some(0) } else { differ.first().filter(|_| copies.len() > 2) };
+        let guilty = if first_is_wrong {
+            Some(0)
+        } else {
+            differ.first().filter(|_| copies.len() > 2)
+        };
         self.report_mismatch(id, guilty, repair);
         if !repair {
             return self.band_done(id);
         }
         self.set_phase(id, Phase::Writing);
-        let (source, targets) = if first_is_wrong { (1, CellSet::only(0)) } else { (0, differ) };
+        let (source, targets) = if first_is_wrong {
+            (1, CellSet::only(0))
+        } else {
+            (0, differ)
+        };
         let content = self.slices.get(id).cell_ref(source);
         for cell in targets.iter() {
             self.write_cell(id, cell, Source::Buf(content), None);
@@ -198,7 +223,13 @@ impl Core {
         let slot = guilty.map(|cell| slice.map.cells[cell as usize].slot);
         let guilty = slot.and_then(|slot| self.homes(slot, row).read);
         self.tasks.mismatch();
-        self.fact(Fact::Mismatch { row: row.0, at, sectors, guilty, repaired });
+        self.fact(Fact::Mismatch {
+            row: row.0,
+            at,
+            sectors,
+            guilty,
+            repaired,
+        });
     }
 }
 

@@ -21,7 +21,9 @@ impl Core {
 
     fn begin_fill(&mut self, id: u32, slot: u16) {
         let row = self.slices.get(id).map.row;
-        if self.extent_in_motion(row) || (!self.slices.get(id).zeroed.is_empty() && self.lost.dirty()) {
+        if self.extent_in_motion(row)
+            || (!self.slices.get(id).zeroed.is_empty() && self.lost.dirty())
+        {
             return self.await_metadata(id);
         }
         if !self.is_written(row) || self.standing[slot as usize].incoming.is_none() {
@@ -32,8 +34,12 @@ impl Core {
 
     fn plan_fill(&mut self, id: u32, slot: u16) {
         let map = self.slices.get(id).map;
-        let Some(target) = self.standing[slot as usize].incoming else { return self.finish_slice(id) };
-        let Some(cell) = map.cell_on(crate::Slot(slot)) else { return self.finish_slice(id) };
+        let Some(target) = self.standing[slot as usize].incoming else {
+            return self.finish_slice(id);
+        };
+        let Some(cell) = map.cell_on(crate::Slot(slot)) else {
+            return self.finish_slice(id);
+        };
         let have = self.slices.get(id).have;
         if have.contains(cell) {
             return self.write_fill(id, cell, target);
@@ -46,8 +52,13 @@ impl Core {
             return self.read_cells(id, CellSet::only(cell));
         }
         let trusted = !self.layout.parity() || self.in_sync(map.row);
-        match map.recover(cell, readable.union(have).without(cell)).filter(|_| trusted) {
-            Some(recipe) if !recipe.set().within(have) => self.read_cells(id, recipe.set().minus(have)),
+        match map
+            .recover(cell, readable.union(have).without(cell))
+            .filter(|_| trusted)
+        {
+            Some(recipe) if !recipe.set().within(have) => {
+                self.read_cells(id, recipe.set().minus(have))
+            }
             Some(_) => {
                 self.recover_cells(id, CellSet::only(cell));
             }
@@ -77,7 +88,11 @@ impl Core {
             let more = wanted.minus(readable);
             return self.declare_lost(id, more);
         }
-        if wanted.is_empty() { self.compute_parity(id, map.parity_set()) } else { self.read_cells(id, wanted) }
+        if wanted.is_empty() {
+            self.compute_parity(id, map.parity_set())
+        } else {
+            self.read_cells(id, wanted)
+        }
     }
 
     /// Writes what a reset decided: zeros and parity, to the serving members and to the one being filled.
@@ -90,7 +105,11 @@ impl Core {
             self.write_cell(id, cell, Source::Zero, None);
         }
         self.write_parity(id, &map, live);
-        let target = slot.and_then(|slot| self.standing[slot as usize].incoming.map(|member| (slot, member)));
+        let target = slot.and_then(|slot| {
+            self.standing[slot as usize]
+                .incoming
+                .map(|member| (slot, member))
+        });
         if let Some((slot, member)) = target
             && let Some(cell) = map.cell_on(crate::Slot(slot))
         {
@@ -103,7 +122,11 @@ impl Core {
 
     fn write_reset_target(&mut self, id: u32, map: &RowMap, cell: u8, member: Member) {
         let slice = self.slices.get(id);
-        let extra = if map.p() == Some(cell) { Extra::NewP } else { Extra::NewQ };
+        let extra = if map.p() == Some(cell) {
+            Extra::NewP
+        } else {
+            Extra::NewQ
+        };
         let source = if map.parity_set().contains(cell) {
             slice.extra_ref(extra).map(Source::Buf)
         } else if slice.zeroed.contains(cell) {
@@ -131,13 +154,19 @@ impl Core {
 
     fn begin_resync(&mut self, id: u32) {
         let row = self.slices.get(id).map.row;
-        if self.extent_in_motion(row) || (!self.slices.get(id).zeroed.is_empty() && self.lost.dirty()) {
+        if self.extent_in_motion(row)
+            || (!self.slices.get(id).zeroed.is_empty() && self.lost.dirty())
+        {
             return self.await_metadata(id);
         }
         if !self.is_written(row) {
             return self.finish_slice(id);
         }
-        if self.layout.parity() { self.plan_resync(id) } else { self.resync_copies(id) }
+        if self.layout.parity() {
+            self.plan_resync(id)
+        } else {
+            self.resync_copies(id)
+        }
     }
 
     /// Parity from the data. A data cell that is missing or unreadable is lost: its parity cannot be trusted.

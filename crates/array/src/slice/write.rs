@@ -13,6 +13,7 @@ use crate::layout::{CellSet, RowMap};
 use crate::log::Entry;
 use crate::meta::log::{self, LogRecord, PayloadKind};
 use crate::ops::{Owner, SliceOp};
+use crate::planted::Bug;
 use crate::units::{Member, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 
 /// How the new parity of a pass is had.
@@ -46,12 +47,26 @@ impl Core {
             (BandKind::Merge { .. }, false) => 3,
             (_, false) => 0,
         };
-        let need = Need { kind: Kind::Write(band.kind), row: band.row, start: band.start, sectors: band.sectors, step, buffers };
-        let need = Need { step: need.step.min(BAND_SECTORS_MAX), ..need };
-        let Some(id) = self.admit_slice(&need) else { return false };
+        let need = Need {
+            kind: Kind::Write(band.kind),
+            row: band.row,
+            start: band.start,
+            sectors: band.sectors,
+            step,
+            buffers,
+        };
+        let need = Need {
+            step: need.step.min(BAND_SECTORS_MAX),
+            ..need
+        };
+        let Some(id) = self.admit_slice(&need) else {
+            return false;
+        };
         let slice = &mut self.slices.list[id as usize];
         slice.durable = band.durable;
-        slice.fragments.extend_from_slice(self.requests.gather.fragments(band));
+        slice
+            .fragments
+            .extend_from_slice(self.requests.gather.fragments(band));
         if matches!(band.kind, BandKind::Discard(_)) {
             slice.step = step;
             slice.begin_band(band.start);
@@ -130,7 +145,11 @@ impl Core {
     fn plan_discard(&mut self, id: u32, op: IoOp) {
         let map = self.slices.get(id).map;
         if self.live_cells(&map) == map.all() {
-            self.slices.get(id).pass = if self.layout.parity() { map.data_set() } else { self.slices.get(id).todo };
+            self.slices.get(id).pass = if self.layout.parity() {
+                map.data_set()
+            } else {
+                self.slices.get(id).todo
+            };
             self.log_pass(id);
         } else if op == IoOp::Trim {
             self.finish_slice(id);
@@ -147,7 +166,13 @@ impl Core {
         if parity {
             slice.fragments.clear();
             for cell in map.data_set().iter() {
-                slice.fragments.push(Fragment { cell, start, sectors, source: Source::Zero, request });
+                slice.fragments.push(Fragment {
+                    cell,
+                    start,
+                    sectors,
+                    source: Source::Zero,
+                    request,
+                });
             }
         }
         slice.kind = Kind::Write(BandKind::Data);
@@ -186,7 +211,9 @@ impl Core {
         }
         match self.choose_path(id, &map) {
             Path::Plain => self.log_pass(id),
-            Path::Reconstruct { reads, .. } | Path::Modify { reads } if !reads.is_empty() => self.read_cells(id, reads),
+            Path::Reconstruct { reads, .. } | Path::Modify { reads } if !reads.is_empty() => {
+                self.read_cells(id, reads)
+            }
             Path::Reconstruct { recovers, .. } if !recovers.is_empty() => {
                 assert!(self.recover_cells(id, recovers), "the path was checked");
             }
@@ -206,12 +233,18 @@ impl Core {
         let todo = self.slices.get(id).todo;
         if !self.layout.parity() {
             self.slices.get(id).pass = todo;
-            return todo.iter().all(|cell| !map.copies_of(cell).intersection(live).is_empty());
+            return todo
+                .iter()
+                .all(|cell| !map.copies_of(cell).intersection(live).is_empty());
         }
         if !map.decodable(live) {
             return false;
         }
-        let here = todo.intersection(live);
+        let here = if self.planted(Bug::DegradedInOneStep) {
+            todo
+        } else {
+            todo.intersection(live)
+        };
         let pass = match todo.first() {
             Some(first) if here.is_empty() => CellSet::only(first),
             _ => here,
@@ -232,11 +265,17 @@ impl Core {
         let readable = live.minus(slice.bad).union(have);
         let others = map.data_set().minus(pass).minus(zeroed);
         let modify = pass.union(parities);
-        let modify = (in_sync && zeroed.is_empty() && modify.within(readable)).then(|| modify.minus(have));
+        let modify =
+            (in_sync && zeroed.is_empty() && modify.within(readable)).then(|| modify.minus(have));
         let reconstruct = reconstruct(map, others, readable.union(zeroed), zeroed, in_sync);
         match (reconstruct, modify) {
-            (Ok((reads, recovers)), modify) if modify.is_none_or(|m| reads.minus(have).len() <= m.len()) => {
-                Path::Reconstruct { reads: reads.minus(have), recovers: recovers.minus(have) }
+            (Ok((reads, recovers)), modify)
+                if modify.is_none_or(|m| reads.minus(have).len() <= m.len()) =>
+            {
+                Path::Reconstruct {
+                    reads: reads.minus(have),
+                    recovers: recovers.minus(have),
+                }
             }
             (_, Some(reads)) => Path::Modify { reads },
             (Err(cells), None) => Path::Undecodable { cells },
@@ -253,7 +292,13 @@ impl Core {
         let (cell, have) = (fragment.cell, slice.have);
         let lba = self.layout.lba(map.row, cell, fragment.start);
         if self.lost.first_in(lba, fragment.sectors).is_some() {
-            return self.fail_write(id, RequestError::Lost { lba, sectors: fragment.sectors });
+            return self.fail_write(
+                id,
+                RequestError::Lost {
+                    lba,
+                    sectors: fragment.sectors,
+                },
+            );
         }
         if have.contains(cell) {
             return self.merge_held(id, cell, fragment, skip, bytes);
@@ -262,10 +307,22 @@ impl Core {
         if readable.contains(cell) {
             return self.read_cells(id, CellSet::only(cell));
         }
-        let recipe = if self.in_sync(map.row) || !self.layout.parity() { map.recover(cell, readable.union(have)) } else { None };
+        let recipe = if self.in_sync(map.row) || !self.layout.parity() {
+            map.recover(cell, readable.union(have))
+        } else {
+            None
+        };
         match recipe {
-            None => self.fail_write(id, RequestError::Lost { lba, sectors: fragment.sectors }),
-            Some(recipe) if !recipe.set().within(have) => self.read_cells(id, recipe.set().minus(have)),
+            None => self.fail_write(
+                id,
+                RequestError::Lost {
+                    lba,
+                    sectors: fragment.sectors,
+                },
+            ),
+            Some(recipe) if !recipe.set().within(have) => {
+                self.read_cells(id, recipe.set().minus(have))
+            }
             Some(_) => {
                 self.recover_cells(id, CellSet::only(cell));
             }
@@ -285,7 +342,11 @@ impl Core {
         };
         self.compute_copy(id, new, bounce.part(skip, bytes));
         if end < old.bytes {
-            self.compute_copy(id, Some(old.part(end, old.bytes - end)), bounce.part(end, old.bytes - end));
+            self.compute_copy(
+                id,
+                Some(old.part(end, old.bytes - end)),
+                bounce.part(end, old.bytes - end),
+            );
         }
         self.slices.get(id).fragments[0].source = Source::Buf(bounce);
         self.set_phase(id, Phase::Merging);
@@ -339,16 +400,27 @@ impl Core {
         let slice = &self.slices.list[id as usize];
         let offset = ((strip.start - slice.band) * SECTOR_BYTES) as u32;
         let bytes = (strip.sectors * SECTOR_BYTES) as u32;
-        let q_of = |cell: u8| map.q().map_or(0, |q| map.coefficient(q, cell));
+        let wrong = u8::from(self.planted(Bug::WrongQCoefficient));
+        let q_of = |cell: u8| {
+            map.q().map_or(0, |q| {
+                map.coefficient(q, if cell == 0 { wrong } else { cell })
+            })
+        };
         let mut terms = [Term::NONE; 2 * crate::SLOTS_MAX];
         let mut count = 0;
         let mut push = |source: BufRef, coefficients: [u8; 4]| {
-            terms[count] = Term { source, coefficients };
+            terms[count] = Term {
+                source,
+                coefficients,
+            };
             count += 1;
         };
         let old_data = if modify { slice.pass } else { others };
         for cell in old_data.iter() {
-            push(slice.cell_ref(cell).part(offset, bytes), [1, q_of(cell), 1, q_of(cell)]);
+            push(
+                slice.cell_ref(cell).part(offset, bytes),
+                [1, q_of(cell), 1, q_of(cell)],
+            );
         }
         if modify {
             for (parity, coefficients) in [(map.p(), [1, 0, 1, 0]), (map.q(), [0, 1, 0, 1])] {
@@ -395,12 +467,22 @@ impl Core {
             return;
         }
         let slice = &self.slices.list[id as usize];
-        let partial = slice.extras[Extra::PartialP as usize].or(slice.extras[Extra::PartialQ as usize]);
-        let payload_sectors = if partial.is_some() { slice.band_sectors } else { 0 };
+        let partial =
+            slice.extras[Extra::PartialP as usize].or(slice.extras[Extra::PartialQ as usize]);
+        let payload_sectors = if partial.is_some() {
+            slice.band_sectors
+        } else {
+            0
+        };
         let modified = self.pass_with_zeroed(id).0;
         let slice = &self.slices.list[id as usize];
-        let entry =
-            Entry { row: map.row, start: slice.band, sectors: slice.band_sectors, modified, payload_sectors };
+        let entry = Entry {
+            row: map.row,
+            start: slice.band,
+            sectors: slice.band_sectors,
+            modified,
+            payload_sectors,
+        };
         if !self.log_ready(&holders, &entry) {
             if self.slices.get(id).phase != Phase::Logging {
                 self.set_phase(id, Phase::Logging);
@@ -423,7 +505,13 @@ impl Core {
         holders
     }
 
-    fn write_records(&mut self, id: u32, map: &RowMap, holders: &[Option<Member>; 4], entry: &Entry) {
+    fn write_records(
+        &mut self,
+        id: u32,
+        map: &RowMap,
+        holders: &[Option<Member>; 4],
+        entry: &Entry,
+    ) {
         let sequence = self.logs.take_sequence();
         self.set_phase(id, Phase::Logging);
         let slice = self.slices.get(id);
@@ -434,7 +522,10 @@ impl Core {
         for (index, member) in holders.iter().enumerate() {
             let Some(member) = *member else { continue };
             let parity = index / 2;
-            let (kind, extra) = [(PayloadKind::P, Extra::PartialP), (PayloadKind::Q, Extra::PartialQ)][parity];
+            let (kind, extra) = [
+                (PayloadKind::P, Extra::PartialP),
+                (PayloadKind::Q, Extra::PartialQ),
+            ][parity];
             let record = LogRecord {
                 array: self.superblock.array,
                 sequence,
@@ -447,9 +538,17 @@ impl Core {
                 copies,
                 kind,
                 payload_sectors: entry.payload_sectors as u32,
-                payload_crc: if entry.payload_sectors > 0 { self.slices.get(id).checksums[parity] } else { 0 },
+                payload_crc: if entry.payload_sectors > 0 {
+                    self.slices.get(id).checksums[parity]
+                } else {
+                    0
+                },
             };
-            let payload = self.slices.get(id).extra_ref(extra).filter(|_| entry.payload_sectors > 0);
+            let payload = self
+                .slices
+                .get(id)
+                .extra_ref(extra)
+                .filter(|_| entry.payload_sectors > 0);
             self.write_record(id, member, parity as u8, &record, payload, entry);
         }
     }
@@ -465,22 +564,34 @@ impl Core {
     ) {
         let mut page = self.ops.page();
         log::encode(record, &mut page);
-        let at = self.devices[member.0 as usize].places.log + self.logs.place(member, record.sequence, entry);
+        let at = self.devices[member.0 as usize].places.log
+            + self.logs.place(member, record.sequence, entry);
         let padded = entry.payload_sectors.next_multiple_of(PAGE_SECTORS);
-        let owner = Owner::Slice { slice: id, what: SliceOp::Log { parity } };
+        let owner = Owner::Slice {
+            slice: id,
+            what: SliceOp::Log { parity },
+        };
         self.slices.get(id).pending += 1;
-        self.device_io(owner, member, IoOp::Write, at, PAGE_SECTORS + padded, Class::Metadata, |io| {
-            io.durable = true;
-            io.segments.push(Segment::Page(page));
-            if let Some(payload) = payload {
-                io.segments.push(Segment::Buf(payload));
-                let rest = (padded * SECTOR_BYTES) as u32 - payload.bytes;
-                if rest > 0 {
-                    debug_assert!((rest as usize) < PAGE_BYTES);
-                    io.segments.push(Segment::Zero(rest));
+        self.device_io(
+            owner,
+            member,
+            IoOp::Write,
+            at,
+            PAGE_SECTORS + padded,
+            Class::Metadata,
+            |io| {
+                io.durable = true;
+                io.segments.push(Segment::Page(page));
+                if let Some(payload) = payload {
+                    io.segments.push(Segment::Buf(payload));
+                    let rest = (padded * SECTOR_BYTES) as u32 - payload.bytes;
+                    if rest > 0 {
+                        debug_assert!((rest as usize) < PAGE_BYTES);
+                        io.segments.push(Segment::Zero(rest));
+                    }
                 }
-            }
-        });
+            },
+        );
     }
 
     // -------------------------------------------------------------------------------------------------- writing
@@ -503,7 +614,11 @@ impl Core {
         let slice = &self.slices.list[id as usize];
         let (pass, discard) = (slice.pass, slice.discard());
         let op = discard.unwrap_or(IoOp::Write);
-        let cells = if discard.is_some() && self.layout.parity() { map.all() } else { pass };
+        let cells = if discard.is_some() && self.layout.parity() {
+            map.all()
+        } else {
+            pass
+        };
         for cell in cells.iter() {
             self.write_copies(id, &map, cell, op);
         }
@@ -523,7 +638,11 @@ impl Core {
         let slice = self.slices.get(id);
         let mut fragments = core::mem::take(&mut slice.fragments);
         let (from, to) = slice.band_range_of(&fragments, cell);
-        let copies = if map.parity_set().is_empty() { map.copies_of(cell) } else { CellSet::only(cell) };
+        let copies = if map.parity_set().is_empty() {
+            map.copies_of(cell)
+        } else {
+            CellSet::only(cell)
+        };
         for copy in copies.iter() {
             self.write_fragments(id, copy, &fragments[from..to], op, None);
         }
@@ -532,7 +651,9 @@ impl Core {
 
     pub(crate) fn write_parity(&mut self, id: u32, map: &RowMap, live: CellSet) {
         for (parity, extra) in [(map.p(), Extra::NewP), (map.q(), Extra::NewQ)] {
-            let Some(parity) = parity.filter(|&parity| live.contains(parity)) else { continue };
+            let Some(parity) = parity.filter(|&parity| live.contains(parity)) else {
+                continue;
+            };
             if let Some(new) = self.slices.get(id).extra_ref(extra) {
                 self.write_cell(id, parity, Source::Buf(new), None);
             }
@@ -543,7 +664,12 @@ impl Core {
     fn write_repairs(&mut self, id: u32, live: CellSet) {
         let slice = self.slices.get(id);
         let data = slice.map.data_set();
-        let repairs = slice.bad.intersection(slice.have).intersection(live).intersection(data).minus(slice.pass);
+        let repairs = slice
+            .bad
+            .intersection(slice.have)
+            .intersection(live)
+            .intersection(data)
+            .minus(slice.pass);
         for cell in repairs.iter() {
             let content = self.slices.get(id).cell_ref(cell);
             self.write_cell(id, cell, Source::Buf(content), None);
@@ -570,6 +696,9 @@ impl Core {
     fn end_record(&mut self, id: u32) {
         if let Some(sequence) = self.slices.get(id).record.take() {
             self.logs.finished(sequence, self.flusher.begun);
+            if self.planted(Bug::LogReusedEarly) {
+                self.logs.flushed(self.flusher.begun + 1);
+            }
         }
     }
 
@@ -592,7 +721,11 @@ impl Core {
             if result.is_ok() {
                 let lba = self.layout.lba(row, fragment.cell, fragment.start);
                 let whole = whole_row && self.layout.parity();
-                let sectors = if whole { self.layout.row_sectors() } else { fragment.sectors };
+                let sectors = if whole {
+                    self.layout.row_sectors()
+                } else {
+                    fragment.sectors
+                };
                 self.lost.rewritten(lba, sectors);
             }
             if several && result.is_ok() {
@@ -622,7 +755,11 @@ fn reconstruct(
             None => undecodable = undecodable.with(cell),
         }
     }
-    if undecodable.is_empty() { Ok((reads, missing)) } else { Err(undecodable) }
+    if undecodable.is_empty() {
+        Ok((reads, missing))
+    } else {
+        Err(undecodable)
+    }
 }
 
 impl super::Slice {
@@ -630,7 +767,10 @@ impl super::Slice {
     fn band_cells(&self) -> CellSet {
         let end = self.band + self.band_sectors;
         let within = |fragment: &&Fragment| fragment.start < end && self.band < fragment.end();
-        self.fragments.iter().filter(within).fold(CellSet::EMPTY, |set, fragment| set.with(fragment.cell))
+        self.fragments
+            .iter()
+            .filter(within)
+            .fold(CellSet::EMPTY, |set, fragment| set.with(fragment.cell))
     }
 
     fn discard(&self) -> Option<IoOp> {
@@ -642,23 +782,51 @@ impl super::Slice {
 
     /// The longest strip from `at` on in which every cell of the pass has one contiguous source.
     fn strip(&self, at: u64, end: u64) -> Strip {
-        let ends = self.fragments.iter().filter(|fragment| self.pass.contains(fragment.cell) && fragment.end() > at);
-        let end = ends.map(|fragment| if fragment.start > at { fragment.start } else { fragment.end() }).min().unwrap_or(end).min(end);
-        Strip { start: at, sectors: end - at }
+        let ends = self
+            .fragments
+            .iter()
+            .filter(|fragment| self.pass.contains(fragment.cell) && fragment.end() > at);
+        let end = ends
+            .map(|fragment| {
+                if fragment.start > at {
+                    fragment.start
+                } else {
+                    fragment.end()
+                }
+            })
+            .min()
+            .unwrap_or(end)
+            .min(end);
+        Strip {
+            start: at,
+            sectors: end - at,
+        }
     }
 
     fn new_data(&self, cell: u8, strip: &Strip) -> Source {
         let holds = |fragment: &&Fragment| {
             fragment.cell == cell && fragment.start <= strip.start && strip.start < fragment.end()
         };
-        let fragment = self.fragments.iter().find(holds).expect("a pass cell has data for the whole band");
-        fragment.source.part(strip.start - fragment.start, strip.sectors)
+        let fragment = self
+            .fragments
+            .iter()
+            .find(holds)
+            .expect("a pass cell has data for the whole band");
+        fragment
+            .source
+            .part(strip.start - fragment.start, strip.sectors)
     }
 
     /// The fragments of a cell, which stand together, in order.
     fn band_range_of(&self, fragments: &[Fragment], cell: u8) -> (usize, usize) {
-        let from = fragments.iter().position(|fragment| fragment.cell == cell).unwrap_or(0);
-        let count = fragments[from..].iter().take_while(|fragment| fragment.cell == cell).count();
+        let from = fragments
+            .iter()
+            .position(|fragment| fragment.cell == cell)
+            .unwrap_or(0);
+        let count = fragments[from..]
+            .iter()
+            .take_while(|fragment| fragment.cell == cell)
+            .count();
         (from, from + count)
     }
 }

@@ -15,6 +15,7 @@ use crate::core::{Core, Wake};
 use crate::device::Health;
 use crate::flush::Waiter;
 use crate::meta::superblock::{MemberRole, RUNS_MAX, TaskRecord};
+use crate::planted::Bug;
 use crate::policy::throttle::{DEFAULT, Decision, Limits, Throttle, View};
 use crate::report::ArrayState;
 use crate::runset::RunSet;
@@ -103,7 +104,8 @@ impl Tasks {
 
     /// Whether a row of the slot's incoming member is as good as a serving member's.
     pub(crate) fn filled(&self, slot: Slot, row: Row) -> bool {
-        self.filler(slot).is_some_and(|task| task.done.contains(row.0))
+        self.filler(slot)
+            .is_some_and(|task| task.done.contains(row.0))
     }
 
     fn resync(&self) -> Option<&Task> {
@@ -131,7 +133,11 @@ impl Tasks {
 
     /// The running scrub met a row whose cells disagree.
     pub(crate) fn mismatch(&mut self) {
-        if let Some(task) = self.list.iter_mut().find(|t| matches!(t.kind, TaskKind::Check | TaskKind::Repair)) {
+        if let Some(task) = self
+            .list
+            .iter_mut()
+            .find(|t| matches!(t.kind, TaskKind::Check | TaskKind::Repair))
+        {
             task.mismatches += 1;
         }
     }
@@ -157,7 +163,11 @@ impl Tasks {
 
     /// After a crash, copies of a cell on a member and on the one that is to replace it may differ in these rows.
     pub(crate) fn undo_replace(&mut self, first: u64, count: u64) {
-        for task in self.list.iter_mut().filter(|task| task.kind == TaskKind::Replace) {
+        for task in self
+            .list
+            .iter_mut()
+            .filter(|task| task.kind == TaskKind::Replace)
+        {
             task.done.remove(first, count);
             task.claimed.remove(first, count);
             task.durable.remove(first, count);
@@ -173,7 +183,9 @@ impl Tasks {
 
     pub(crate) fn target_failed(&mut self, slot: usize) {
         for task in &mut self.list {
-            if matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace) && task.slot == Some(slot as u16) {
+            if matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace)
+                && task.slot == Some(slot as u16)
+            {
                 // Ended at the next turn: its windows may still be out.
                 task.slot = None;
             }
@@ -216,12 +228,18 @@ impl Core {
 
     /// Gives tasks their turn: new ones where a slot lost its member, windows for the one that goes first.
     pub(crate) fn task_turn(&mut self) {
-        if !matches!(self.state, ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed) || self.mode.read_only {
+        if !matches!(
+            self.state,
+            ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed
+        ) || self.mode.read_only
+        {
             return;
         }
         self.end_orphans();
         self.take_spares();
-        let Some(index) = self.tasks.active() else { return };
+        let Some(index) = self.tasks.active() else {
+            return;
+        };
         match self.tasks.list[index].state {
             State::Running => self.issue_windows(index),
             State::Flushing => {}
@@ -232,12 +250,17 @@ impl Core {
     /// Tasks whose target failed.
     fn end_orphans(&mut self) {
         let orphaned = |task: &Task| {
-            matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace) && task.slot.is_none() && task.in_flight == 0
+            matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace)
+                && task.slot.is_none()
+                && task.in_flight == 0
         };
         while let Some(index) = self.tasks.list.iter().position(orphaned) {
             let task = self.tasks.list.remove(index);
             self.keeper.change(false);
-            self.fact(Fact::TaskEnded { kind: task.kind, outcome: TaskOutcome::Failed });
+            self.fact(Fact::TaskEnded {
+                kind: task.kind,
+                outcome: TaskOutcome::Failed,
+            });
         }
     }
 
@@ -250,25 +273,36 @@ impl Core {
             if self.standing[slot].member.is_some() || self.standing[slot].incoming.is_some() {
                 continue;
             }
-            let Some(spare) = self.find_spare() else { return };
-            self.fact(Fact::SpareTaken { spare, slot: slot as u16 });
+            let Some(spare) = self.find_spare() else {
+                return;
+            };
+            self.fact(Fact::SpareTaken {
+                spare,
+                slot: slot as u16,
+            });
             self.fill_slot(slot, spare, TaskKind::Rebuild, RunSet::default());
         }
     }
 
     fn find_spare(&self) -> Option<Member> {
-        (0..self.devices.len()).map(|index| Member(index as u16)).find(|&member| {
-            let device = &self.devices[member.0 as usize];
-            device.health == Health::Good
-                && device.entry.is_some_and(|entry| self.superblock.members[entry as usize].role == MemberRole::Spare)
-                && self.slot_of(member).is_none()
-                && !self.ops.busy(member)
-        })
+        (0..self.devices.len())
+            .map(|index| Member(index as u16))
+            .find(|&member| {
+                let device = &self.devices[member.0 as usize];
+                device.health == Health::Good
+                    && device.entry.is_some_and(|entry| {
+                        self.superblock.members[entry as usize].role == MemberRole::Spare
+                    })
+                    && self.slot_of(member).is_none()
+                    && !self.ops.busy(member)
+            })
     }
 
     /// Begins to fill a member for a slot. `done`: rows that it holds already.
     pub(crate) fn fill_slot(&mut self, slot: usize, member: Member, kind: TaskKind, done: RunSet) {
-        let entry = self.devices[member.0 as usize].entry.expect("a member that is filled is in the table");
+        let entry = self.devices[member.0 as usize]
+            .entry
+            .expect("a member that is filled is in the table");
         let line = &mut self.superblock.members[entry as usize];
         line.role = MemberRole::Rebuilding;
         line.log_floor = self.logs.next_sequence();
@@ -286,7 +320,9 @@ impl Core {
     fn issue_windows(&mut self, index: usize) {
         let view = self.throttle_view(&self.tasks.list[index].done);
         let task = &mut self.tasks.list[index];
-        if task.paused || (matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace) && task.slot.is_none()) {
+        if task.paused
+            || (matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace) && task.slot.is_none())
+        {
             return;
         }
         let windows = match task.throttle.decide(view) {
@@ -298,18 +334,28 @@ impl Core {
         };
         let mut issued = false;
         while self.tasks.list[index].in_flight < windows {
-            let Some(row) = self.next_row(index) else { break };
+            let Some(row) = self.next_row(index) else {
+                break;
+            };
             if !self.issue_window(index, row) {
                 break;
             }
             issued = true;
         }
         self.run_slices();
-        if issued && self.tasks.list.get(index).is_some_and(|task| task.in_flight == 0) {
+        if issued
+            && self
+                .tasks
+                .list
+                .get(index)
+                .is_some_and(|task| task.in_flight == 0)
+        {
             // These windows needed no operation: nothing else would bring the next turn.
             self.wake_at(Wake::Task, self.now);
         }
-        let Some(task) = self.tasks.list.get(index) else { return };
+        let Some(task) = self.tasks.list.get(index) else {
+            return;
+        };
         if task.in_flight == 0 && task.done.first_gap(0) >= self.layout.rows() {
             self.tasks.list[index].state = State::Flushing;
             self.flush_for(Waiter::Checkpoint);
@@ -326,7 +372,8 @@ impl Core {
             if self.is_written(row) || self.extent_in_motion(row) {
                 return Some(row);
             }
-            let end = ((self.extent_of(row) + 1) * self.superblock.extent_rows).min(self.layout.rows());
+            let end =
+                ((self.extent_of(row) + 1) * self.superblock.extent_rows).min(self.layout.rows());
             let task = &mut self.tasks.list[index];
             task.claimed.insert(row.0, end - row.0);
             task.done.insert(row.0, end - row.0);
@@ -336,7 +383,14 @@ impl Core {
     /// A write needs a row whose parity no one has brought in step, with a cell missing: that row goes first. False if
     /// there is no room for it now.
     pub(crate) fn resync_row(&mut self, row: Row) -> bool {
-        let Some(index) = self.tasks.list.iter().position(|task| task.kind == TaskKind::Resync) else { return true };
+        let Some(index) = self
+            .tasks
+            .list
+            .iter()
+            .position(|task| task.kind == TaskKind::Resync)
+        else {
+            return true;
+        };
         self.tasks.list[index].claimed.contains(row.0) || self.issue_window(index, row)
     }
 
@@ -359,22 +413,45 @@ impl Core {
             buffers: self.task_buffers(),
         };
         let serial = task.serial;
-        let Some(id) = self.admit_slice(&need) else { return false };
+        let Some(id) = self.admit_slice(&need) else {
+            return false;
+        };
+        let ahead = self.planted(Bug::RebuildRunsAhead);
         self.slices.get(id).serial = serial;
         let task = &mut self.tasks.list[index];
         task.claimed.insert(row.0, 1);
         task.in_flight += 1;
+        if ahead {
+            task.done.insert(row.0, 1);
+        }
         true
     }
 
     pub(crate) fn window_done(&mut self, id: u32, row: Row) {
         let serial = self.slices.get(id).serial;
-        let Some(task) = self.tasks.list.iter_mut().find(|task| task.serial == serial) else { return };
+        let Some(task) = self
+            .tasks
+            .list
+            .iter_mut()
+            .find(|task| task.serial == serial)
+        else {
+            return;
+        };
         task.in_flight -= 1;
         task.done.insert(row.0, 1);
         self.slices_wake_waiting();
-        let Some(task) = self.tasks.list.iter_mut().find(|task| task.serial == serial) else { return };
-        if self.now >= task.next_checkpoint && task.checkpoint.is_none() && task.state == State::Running {
+        let Some(task) = self
+            .tasks
+            .list
+            .iter_mut()
+            .find(|task| task.serial == serial)
+        else {
+            return;
+        };
+        if self.now >= task.next_checkpoint
+            && task.checkpoint.is_none()
+            && task.state == State::Running
+        {
             task.checkpoint = Some(task.done.clone());
             task.next_checkpoint = self.now.after(CHECKPOINT_EVERY);
             self.flush_for(Waiter::Checkpoint);
@@ -435,21 +512,35 @@ impl Core {
             self.wake_at(Wake::Lazy, self.now.after(Nanos::from_secs(1)));
         }
         self.keeper.change(false);
-        self.fact(Fact::TaskEnded { kind: task.kind, outcome: TaskOutcome::Done });
+        self.fact(Fact::TaskEnded {
+            kind: task.kind,
+            outcome: TaskOutcome::Done,
+        });
     }
 
     /// The incoming member takes its slot; the one it replaces, if any, becomes a failed one that may be removed.
     fn install(&mut self, slot: usize) {
-        let incoming = self.standing[slot].incoming.take().expect("a filled slot has an incoming member");
+        let incoming = self.standing[slot]
+            .incoming
+            .take()
+            .expect("a filled slot has an incoming member");
         let old = self.standing[slot].member.replace(incoming);
         self.superblock.generation += 1;
         let generation = self.superblock.generation;
         if let Some(old) = old {
-            self.retire(old, MemberRole::Failed { stale_since: generation, partial: false });
+            self.retire(
+                old,
+                MemberRole::Failed {
+                    stale_since: generation,
+                    partial: false,
+                },
+            );
             // From here on writes pass the old member by: none is acknowledged before the superblocks say so.
             self.keeper.change(true);
         }
-        let entry = self.devices[incoming.0 as usize].entry.expect("it is in the table");
+        let entry = self.devices[incoming.0 as usize]
+            .entry
+            .expect("it is in the table");
         let line = &mut self.superblock.members[entry as usize];
         line.role = MemberRole::Active;
         line.current_since = generation;
@@ -475,7 +566,9 @@ impl Core {
             let standing = self.standing[placement.slot as usize];
             placement.incoming = entry(&self.devices, standing.incoming);
             // A vacant slot remembers who was in it, until that one comes back or another takes its place.
-            let former = placement.member.filter(|_| placement.incoming != placement.member);
+            let former = placement
+                .member
+                .filter(|_| placement.incoming != placement.member);
             placement.member = entry(&self.devices, standing.member).or(former);
         }
     }
@@ -483,10 +576,15 @@ impl Core {
     /// Ends a scrub before its time.
     pub(crate) fn cancel_scrub(&mut self) -> bool {
         let scrub = |task: &Task| matches!(task.kind, TaskKind::Check | TaskKind::Repair);
-        let Some(index) = self.tasks.list.iter().position(scrub) else { return false };
+        let Some(index) = self.tasks.list.iter().position(scrub) else {
+            return false;
+        };
         let task = self.tasks.list.remove(index);
         self.keeper.change(false);
-        self.fact(Fact::TaskEnded { kind: task.kind, outcome: TaskOutcome::Cancelled });
+        self.fact(Fact::TaskEnded {
+            kind: task.kind,
+            outcome: TaskOutcome::Cancelled,
+        });
         true
     }
 }

@@ -1,0 +1,67 @@
+//! Ten and more bugs, planted on purpose, to prove that the test suites have teeth.
+//!
+//! Behind the feature `planted`, which no release is built with: without it every question here is a constant `false`
+//! and nothing of this is left. One bug is chosen at run time, in [`crate::Config`].
+
+use crate::core::Core;
+
+/// A bug of the kind that reviews miss. Each names what goes wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[cfg_attr(not(feature = "planted"), allow(dead_code))]
+pub enum Bug {
+    /// A flush leaves out one member that has unflushed writes.
+    FlushSkipsMember,
+    /// The first data cell enters Q with the coefficient of the second.
+    WrongQCoefficient,
+    /// At a start, a failed member that is here counts as current.
+    StaleMemberAccepted,
+    /// A write does not wait until its announcement in the intent map is durable.
+    IntentNotDurable,
+    /// Slices on the same sectors run at once.
+    OverlapOrderLost,
+    /// A log record is given up when its write has ended, not when it is flushed.
+    LogReusedEarly,
+    /// An extent counts as written before it was zeroed.
+    ExtentNotZeroed,
+    /// Writes are acknowledged before a failure is on the other members' record.
+    FailureNotRecorded,
+    /// What is lost is told but not remembered.
+    LossForgotten,
+    /// A rebuild counts a row as done when it begins with it.
+    RebuildRunsAhead,
+    /// A degraded write changes lost and live cells in one step.
+    DegradedInOneStep,
+    /// Superblocks are always written to the same home.
+    SuperblockInPlace,
+}
+
+impl Bug {
+    #[cfg(feature = "planted")]
+    pub const ALL: [Bug; 12] = [
+        Bug::FlushSkipsMember,
+        Bug::WrongQCoefficient,
+        Bug::StaleMemberAccepted,
+        Bug::IntentNotDurable,
+        Bug::OverlapOrderLost,
+        Bug::LogReusedEarly,
+        Bug::ExtentNotZeroed,
+        Bug::FailureNotRecorded,
+        Bug::LossForgotten,
+        Bug::RebuildRunsAhead,
+        Bug::DegradedInOneStep,
+        Bug::SuperblockInPlace,
+    ];
+}
+
+impl Core {
+    #[cfg(feature = "planted")]
+    pub(crate) fn planted(&self, bug: Bug) -> bool {
+        self.config.bug == Some(bug)
+    }
+
+    #[cfg(not(feature = "planted"))]
+    #[inline(always)]
+    pub(crate) fn planted(&self, _bug: Bug) -> bool {
+        false
+    }
+}
