@@ -233,7 +233,7 @@ impl Core {
                 );
             }
             MapKind::Lost => {
-                let per_page = pages::EXTENTS_PER_PAGE as usize;
+                let per_page = pages::EXTENTS_PER_PAGE;
                 let all = self.lost.extents.runs();
                 let from = (page * per_page).min(all.len());
                 let to = (from + per_page).min(all.len());

@@ -66,6 +66,8 @@ struct Slot {
     deadline: Nanos,
 }
 
+/// Boxes are kept as boxes: they go out with actions and come back with events.
+#[allow(clippy::vec_box)]
 pub(crate) struct Ops {
     slots: Vec<Slot>,
     free: Vec<u32>,

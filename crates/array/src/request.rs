@@ -258,7 +258,7 @@ impl Core {
             );
             return Some(bytes);
         }
-        if offset % block != 0 || left < block {
+        if !offset.is_multiple_of(block) || left < block {
             let bytes = left.min(block - offset % block);
             return self.start_partial_read(id, pending, bytes).then_some(bytes);
         }

@@ -83,12 +83,10 @@ impl RunSet {
 
     /// Puts up to two runs in the place of the runs `from..to`.
     fn replace(&mut self, from: usize, to: usize, a: Option<(u64, u64)>, b: Option<(u64, u64)>) {
-        let fresh = [a, b];
-        if to - from == 1 && a.is_some() && b.is_none() {
-            self.runs[from] = a.expect("just tested");
-            return;
+        match (a, b) {
+            (Some(only), None) if to - from == 1 => self.runs[from] = only,
+            _ => drop(self.runs.splice(from..to, [a, b].into_iter().flatten())),
         }
-        self.runs.splice(from..to, fresh.into_iter().flatten());
     }
 }
 

@@ -66,7 +66,7 @@ impl Core {
                 .done_list(entry.0)
                 .is_some_and(|list| list.sequences.contains(&entry.2.sequence));
             if !done && entry.2.sequence >= self.record_floor(entry.0, &records) {
-                live.push(entry.clone());
+                live.push(*entry);
             }
         }
         live.sort_by_key(|(member, at, record)| (record.sequence, *member, *at));
@@ -74,7 +74,7 @@ impl Core {
             match found.last_mut() {
                 Some(last) if last.record.sequence == copy.2.sequence => last.copies.push(copy),
                 _ => found.push(Found {
-                    record: copy.2.clone(),
+                    record: copy.2,
                     copies: alloc::vec![copy],
                 }),
             }

@@ -444,7 +444,7 @@ impl Core {
             return (Piece::Nothing, 0);
         }
         let op = pending.request.op;
-        if offset % block != 0 || left < block {
+        if !offset.is_multiple_of(block) || left < block {
             let bytes = left.min(block - offset % block);
             let skip = (offset % block) as u32;
             let merge = Piece::Merge {

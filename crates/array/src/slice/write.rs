@@ -217,13 +217,27 @@ impl Core {
             Path::Reconstruct { recovers, .. } if !recovers.is_empty() => {
                 assert!(self.recover_cells(id, recovers), "the path was checked");
             }
-            Path::Reconstruct { .. } => self.combine(id, false),
-            Path::Modify { .. } => self.combine(id, true),
+            Path::Reconstruct { .. } => {
+                self.count_path(id, &map);
+                self.combine(id, false);
+            }
+            Path::Modify { .. } => {
+                self.counters.read_modify_writes += 1;
+                self.combine(id, true);
+            }
             Path::Undecodable { cells } => {
                 if !self.narrow(id) {
                     self.declare_lost(id, cells);
                 }
             }
+        }
+    }
+
+    fn count_path(&mut self, id: u32, map: &RowMap) {
+        if self.slices.get(id).pass == map.data_set() {
+            self.counters.full_row_writes += 1;
+        } else {
+            self.counters.reconstruct_writes += 1;
         }
     }
 
