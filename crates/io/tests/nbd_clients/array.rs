@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const CHUNK_SECTORS: u32 = 128;
-const MEMBER_BYTES: u64 = 16 << 20;
+const MEMBER_BYTES: u64 = 12 << 20;
 /// The longest that a test waits for something that must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 

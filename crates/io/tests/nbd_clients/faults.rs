@@ -9,7 +9,7 @@ use restripe_array::report::ArrayState;
 use restripe_array::{Fact, FailCause, Member, Nanos, TaskKind};
 use std::fs;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
@@ -57,13 +57,15 @@ struct RemoteMember {
 }
 
 impl RemoteMember {
-    fn start(folder: &Folder, image: &str, filters: &[&str], parameters: &[&str]) -> RemoteMember {
-        let socket = folder.file("remote");
+    fn start(image: &str, filters: &[&str], parameters: &[&str]) -> RemoteMember {
+        let image = Path::new(image);
+        let socket = image.with_extension("socket");
         let nbdkit = Command::new("nbdkit")
             .args(["--foreground", "--exit-with-parent", "--unix"])
             .arg(&socket)
             .args(filters.iter().map(|filter| format!("--filter={filter}")))
-            .args(["file", image])
+            .arg("file")
+            .arg(image)
             .args(parameters)
             .stderr(Stdio::null())
             .spawn()
@@ -94,7 +96,7 @@ impl Drop for RemoteMember {
 fn with_remote(filters: &[&str], parameters: &[&str], io_timeout: Nanos) -> (Array, RemoteMember) {
     let folder = Folder::new();
     let mut names = make(&folder, RAID5, 4);
-    let remote = RemoteMember::start(&folder, &names[2], filters, parameters);
+    let remote = RemoteMember::start(&names[2], filters, parameters);
     names[2] = remote.uri();
     (Array::serve(folder, &names, io_timeout), remote)
 }
@@ -167,3 +169,56 @@ fn a_remote_member_that_stalls_is_failed_in_time() {
     checks::copies_both_ways(&array.target());
     remote.signal("CONT");
 }
+
+/// Beyond what the level tolerates: what is lost is an error, what is not is still there.
+#[test]
+fn two_losses_of_a_raid5_are_told_and_the_rest_is_read() {
+    if !installed(&["nbdkit", "nbdsh", "nbdinfo"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let mut names = make(&folder, RAID5, 4);
+    let remotes: Vec<RemoteMember> = names[2..]
+        .iter_mut()
+        .map(|name| {
+            let remote = RemoteMember::start(name, &[], &[]);
+            *name = remote.uri();
+            remote
+        })
+        .collect();
+    let array = Array::serve(folder, &names, IO_TIMEOUT);
+    let uri = array.target().uri();
+    checks::nbdsh(&["-u", &uri, "-c", WRITE]);
+    drop(remotes);
+    checks::nbdsh(&["-u", &uri, "-c", READ]);
+    assert_eq!(array.state(), ArrayState::Failed);
+    // Also for a client that comes now.
+    checks::nbdsh(&["-u", &uri, "-c", READ]);
+}
+
+const WRITE: &str = r#"
+h.pwrite(b"x" * (6 << 20), 0, nbd.CMD_FLAG_FUA)
+print("all probes answered")
+"#;
+
+/// Half of the data cells are on the members that are left.
+const READ: &str = r#"
+import errno
+
+h.set_strict_mode(0)
+lost = 0
+chunks = 6 << 4
+for chunk in range(chunks):
+    try:
+        assert h.pread(65536, chunk * 65536) == b"x" * 65536, chunk
+    except nbd.Error as error:
+        assert error.errnum == errno.EIO, error.string
+        lost += 1
+assert lost == chunks // 2, (lost, chunks)
+try:
+    h.pwrite(b"y" * 65536, 0)
+    raise AssertionError("an array that lost data takes no writes")
+except nbd.Error as error:
+    assert error.errnum in (errno.EPERM, errno.EIO), error.string
+print("all probes answered")
+"#;

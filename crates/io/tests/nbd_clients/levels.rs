@@ -2,6 +2,7 @@
 
 use crate::array::{Array, command, status, wait_until};
 use crate::checks::{self, Check};
+use crate::tools::{installed, succeed};
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::report::ArrayState;
 use restripe_array::{Command, Fact, TaskKind};
@@ -80,4 +81,52 @@ fn raid10_through_a_loss() {
 #[test]
 fn raid0_serves() {
     try_all(&Array::new(Level::Raid0, 3));
+}
+
+/// What nbdinfo shows of a context: (offset, bytes, flags).
+fn map(array: &Array, context: &str) -> Vec<(u64, u64, u64)> {
+    let argument = format!("--map={context}");
+    let printed = succeed("nbdinfo", &[&argument, &array.target().uri()]);
+    let extent = |line: &str| {
+        let mut numbers = line.split_whitespace().map(|word| word.parse::<u64>());
+        let mut next = || numbers.next().and_then(Result::ok).expect("a number");
+        (next(), next(), next())
+    };
+    printed.lines().map(extent).collect()
+}
+
+#[test]
+fn block_status_tells_what_is_written_and_how_it_fares() {
+    if !installed(&["nbdinfo", "qemu-io"]) {
+        return;
+    }
+    const WRITTEN: u64 = 4 << 20;
+    let array = Array::new(RAID5, 4);
+    let size = array.target().size as u64;
+    let allocation = || map(&array, "base:allocation");
+    // Nothing is degraded about a stretch that holds nothing, nor is it ever anything but healthy.
+    let health_of_written = || {
+        let health = map(&array, "restripe:health");
+        assert!(
+            health
+                .iter()
+                .all(|&(at, _, flags)| at < size / 2 || flags == 0)
+        );
+        health[0].2
+    };
+    assert_eq!(allocation(), [(0, size, 3)], "a new array is one hole");
+    let write = format!("write -P 1 0 {WRITTEN}");
+    let uri = array.target().uri();
+    succeed("qemu-io", &["-f", "raw", "-c", &write, &uri]);
+    let now = allocation();
+    assert!(now[0].1 >= WRITTEN && now[0].2 == 0, "{now:?}");
+    assert_eq!(now.last().map(|extent| extent.2), Some(3), "{now:?}");
+    assert_eq!(health_of_written(), 0);
+    array.fail(3);
+    assert_eq!(health_of_written(), 1, "degraded");
+    assert_eq!(allocation(), now);
+    array.add_spare(9);
+    array.wait_for_end(TaskKind::Rebuild);
+    wait_until(|| array.state() == ArrayState::Healthy);
+    assert_eq!(health_of_written(), 0);
 }

@@ -56,6 +56,8 @@ impl Context {
 
 /// Most extents of the map that one query looks at: more are left to the client's next query.
 pub(super) const EXTENTS_MAX: usize = 1024;
+/// Most bytes of the export that one query looks at: making a map takes time for each of its chunks.
+pub(super) const MAPPED_BYTES_MAX: u32 = 256 << 20;
 
 /// What `context` says of the `bytes` bytes from `offset` on: neighbours that say the same are one. The answer ends
 /// where the map does, or where it has a gap.

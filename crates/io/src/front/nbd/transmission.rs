@@ -4,7 +4,7 @@
 //! of a write that is refused is skipped. Only a wrong magic ends the connection.
 
 use super::Step;
-use super::block_status::{Context, EXTENTS_MAX, descriptors};
+use super::block_status::{Context, EXTENTS_MAX, MAPPED_BYTES_MAX, descriptors};
 use super::handshake::skip;
 use crate::front::{Ask, BUFFER_BYTES_MAX, Link, Then};
 use crate::nbd_wire::message::{
@@ -321,11 +321,11 @@ impl Transmission {
         let Attachment {
             export, contexts, ..
         } = &self.attachment;
-        let bytes = u64::from(request.bytes);
-        let map = link.map(*export, request.offset, bytes, EXTENTS_MAX);
+        let bytes = request.bytes.min(MAPPED_BYTES_MAX);
+        let map = link.map(*export, request.offset, u64::from(bytes), EXTENTS_MAX);
         self.out.clear();
         for (i, context) in contexts.iter().enumerate() {
-            let mut answer = descriptors(*context, &map, request.offset, request.bytes);
+            let mut answer = descriptors(*context, &map, request.offset, bytes);
             if answer.is_empty() {
                 let refusal = Refusal(Errno::Shutdown, "the array is not serving");
                 return self.refuse(request, &refusal, link);
