@@ -78,6 +78,11 @@ pub(crate) struct Ops {
     in_flight: u32,
 }
 
+/// Room that new operations begin with: enough for most, so that recycled ones need not grow.
+const SEGMENTS: usize = 8;
+const TERMS: usize = 2 * crate::SLOTS_MAX;
+const OUTPUTS: usize = 4;
+
 const NO_MEMBER: Member = Member(u16::MAX);
 
 impl Ops {
@@ -149,7 +154,10 @@ impl Ops {
                 *io = DeviceIo { segments, ..fresh };
                 io
             }
-            None => Box::new(fresh),
+            None => Box::new(DeviceIo {
+                segments: Vec::with_capacity(SEGMENTS),
+                ..fresh
+            }),
         }
     }
 
@@ -159,8 +167,8 @@ impl Ops {
             Box::new(Compute {
                 tag,
                 op,
-                sources: Vec::new(),
-                outputs: Vec::new(),
+                sources: Vec::with_capacity(TERMS),
+                outputs: Vec::with_capacity(OUTPUTS),
             })
         });
         compute.tag = tag;
@@ -170,7 +178,8 @@ impl Ops {
 
     /// An empty coefficient list, recycled.
     pub(crate) fn coefficient_list(&mut self) -> Vec<u8> {
-        self.coefficients.pop().unwrap_or_default()
+        let fresh = || Vec::with_capacity(TERMS);
+        self.coefficients.pop().unwrap_or_else(fresh)
     }
 
     /// A page of zeros, recycled.
