@@ -213,7 +213,7 @@ fn held_by_the_dead<T, E: std::fmt::Debug>(mut attempt: impl FnMut() -> Result<T
 }
 
 /// Asks again and again until it is so.
-pub fn wait_until(condition: impl Fn() -> bool) {
+pub fn wait_until(mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
         assert!(begun.elapsed() < PATIENCE, "in time");

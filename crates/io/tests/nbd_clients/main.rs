@@ -9,6 +9,7 @@ mod array;
 mod checks;
 mod crash;
 mod faults;
+mod filesystem;
 mod hostile;
 mod levels;
 mod memory_server;
