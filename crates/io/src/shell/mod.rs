@@ -14,7 +14,7 @@ use crate::front::listen::{Listener, Wire};
 use crate::front::{Ask, Export};
 use crate::host::{Host, Outcome, World};
 use crate::member::OpenMember;
-use crate::memory::UserMemory;
+use crate::memory::{USER_BYTES_MAX, UserMemory};
 use crate::record::Recorder;
 use crate::remote::{Call, ProtocolMaker, Remote};
 use crate::slab::Slab;
@@ -47,7 +47,7 @@ const ARRAYS_MAX: usize = 255;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShellOptions {
     pub backend: BackendChoice,
-    /// Bytes for users' requests, over all connections. At least one largest request.
+    /// Bytes for users' requests, over all connections. Never less than one largest request has.
     pub memory: u64,
 }
 
@@ -127,7 +127,7 @@ impl Shell {
         };
         Ok(Shell {
             backend,
-            users: UserMemory::new(options.memory),
+            users: UserMemory::new(options.memory.max(u64::from(USER_BYTES_MAX))),
             hosts: Vec::new(),
             connections: Slab::default(),
             listeners: Slab::default(),
@@ -530,15 +530,19 @@ impl Shell {
             return;
         }
         match -result {
-            libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => {
-                if let Some(listening) = self.listeners.get_mut(number) {
-                    listening.rests_until = Some(self.now.after(ACCEPT_REST));
-                }
-            }
             libc::EINVAL | libc::EBADF | libc::ENOTSOCK | libc::EOPNOTSUPP => {
-                drop(self.listeners.remove(number))
+                self.listeners.remove(number);
             }
-            _ => self.accept(number),
+            taken if taken <= 0 => self.accept(number),
+            libc::ECONNABORTED | libc::EINTR | libc::EAGAIN | libc::EPROTO => self.accept(number),
+            // Out of descriptors or memory: others may give some back meanwhile.
+            _ => self.rest(number),
+        }
+    }
+
+    fn rest(&mut self, number: u32) {
+        if let Some(listening) = self.listeners.get_mut(number) {
+            listening.rests_until = Some(self.now.after(ACCEPT_REST));
         }
     }
 

@@ -157,7 +157,7 @@ fn write_some(client: &mut LocalClient, seed: u64) {
 
 fn check_some(client: &mut LocalClient, seed: u64) {
     let long = pattern(seed, 300_000 / 512 * 512);
-    assert_eq!(client.read(0, long.len() as u64).expect("it is read"), long);
+    assert!(client.read(0, long.len() as u64).expect("it is read") == long);
     assert_eq!(
         client.read(5 * MIB + 1536, 4096).expect("it is read"),
         pattern(seed + 1, 4096)
@@ -300,7 +300,7 @@ fn many_requests_at_once_within_little_memory_are_all_answered() {
         .expect("it lives")
         .expect("the array starts");
     let mut client = running.remote.client(0);
-    for i in 0..200 {
+    for i in 0..1000 {
         let data = pattern(i, 65536);
         client
             .submit(
@@ -312,18 +312,15 @@ fn many_requests_at_once_within_little_memory_are_all_answered() {
             )
             .expect("it lives");
     }
-    for _ in 0..200 {
+    for _ in 0..1000 {
         client
             .next_reply()
             .expect("it lives")
             .result
             .expect("it is written");
     }
-    assert_eq!(
-        client.read(3 * 65536, 65536).expect("it is read"),
-        pattern(153, 65536),
-        "the last of the four writes"
-    );
+    let last = client.read(3 * 65536, 65536).expect("it is read");
+    assert!(last == pattern(953, 65536), "the last of its writes");
     stop(running);
 }
 
