@@ -25,14 +25,17 @@ test: ## Every test that needs no minutes: units, laws, swarm, conformance, comm
 	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit qemu-io qemu-img fio
 	.ci/test
 
-test-deep: ## The long run of the same suites, and Linux md as judge where the rig is there
+test-deep: build ## The long run of the same suites, and Linux md as judge where the rig is there
 	@.ci/need cargo
 	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh nbdfuse qemu-io qemu-img fio
 	RESTRIPE_DEEP=1 .ci/test
+	$(CARGO) run --quiet -p xtask -- md
 
 bench: ## Measurements, side by side with their yardsticks in one run
-	@.ci/need --optional nbdkit fio
-	$(CARGO) bench --workspace --quiet
+	@.ci/need cargo
+	@.ci/need --optional nbdkit
+	$(CARGO) run --release -p restripe-code --example bench_kernels
+	$(CARGO) bench -p restripe-io --bench served
 
 lint: ## Format, clippy without warnings, and the house rules
 	@.ci/need cargo rustfmt cargo-clippy

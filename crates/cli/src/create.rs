@@ -7,12 +7,12 @@ use crate::command::{Create, InitName, LevelName, RotationName, WriteHoleName};
 use crate::config::{ArrayConfig, Config};
 use crate::failure::{Failure, Outcome};
 use crate::member::{content, io_failure, open, random_uuid};
-use crate::terminal::{Lost, confirm};
+use crate::terminal::{Lost, Progress, confirm, percent};
 use crate::units::Size;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::create::Note;
 use restripe_array::meta::{Content, CreateError, CreateOptions, Creation, Init, WriteHole};
-use restripe_array::{SECTOR_BYTES, Uuid};
+use restripe_array::{PAGE_SECTORS, SECTOR_BYTES, Uuid};
 use restripe_io::control::is_name;
 use restripe_io::member::MemberSource;
 use restripe_io::plain::Plain;
@@ -22,6 +22,8 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const CHUNK_BYTES: u64 = 64 << 10;
+/// Zeroed between two looks at the progress: 64 MiB.
+const ZERO_STEP_SECTORS: usize = 1 << 17;
 
 pub fn run(verb: Create) -> Outcome {
     let (force, yes, json) = (verb.force, verb.yes, verb.json);
@@ -275,18 +277,39 @@ fn create_failure(error: &CreateError, members: &[String]) -> Failure {
 }
 
 fn carry_out(creation: &Creation, members: &[Plain]) -> Outcome {
+    let mut progress = Progress::new();
+    let total: u64 = creation
+        .writes
+        .iter()
+        .map(|(_, _, content)| content_sectors(content))
+        .sum();
+    let mut done = 0;
     for (number, (member, at, content)) in creation.writes.iter().enumerate() {
         if number == creation.wipes || number == creation.seals {
             flush_all(members)?;
         }
         let member = &members[*member];
-        let written = match content {
-            Content::Page(page) => member.write(*at, &page[..]),
-            Content::Zero(sectors) => member.zero(*at, *sectors),
-        };
-        written.map_err(io_failure(member, "writing"))?;
+        let failed = io_failure(member, "writing");
+        match content {
+            Content::Page(page) => member.write(*at, &page[..]).map_err(failed)?,
+            Content::Zero(sectors) => {
+                for from in (0..*sectors).step_by(ZERO_STEP_SECTORS) {
+                    let step = (sectors - from).min(ZERO_STEP_SECTORS as u64);
+                    member.zero(at + from, step).map_err(&failed)?;
+                    progress.show(&format!("writing {}", percent(done + from + step, total)));
+                }
+            }
+        }
+        done += content_sectors(content);
     }
     flush_all(members)
+}
+
+fn content_sectors(content: &Content) -> u64 {
+    match content {
+        Content::Page(_) => PAGE_SECTORS,
+        Content::Zero(sectors) => *sectors,
+    }
 }
 
 fn flush_all(members: &[Plain]) -> Outcome {

@@ -3,8 +3,9 @@
 
 mod harness;
 
-use harness::{Place, line_of};
+use harness::{Place, line_of, skipped};
 use serde_json::Value;
+use std::io::Read;
 
 #[test]
 fn wrong_use_is_status_2_and_says_how() {
@@ -472,6 +473,43 @@ fn the_session_in_the_readme_works_as_pasted() {
     ] {
         assert!(run.stdout.contains(line), "{line} in\n{}", run.stdout);
     }
+}
+
+#[test]
+fn standard_input_and_output_are_a_connection() {
+    let place = Place::new("stdio");
+    place.create(&["a.img", "b.img"], &["--level", "raid1"]);
+    let (mut client, daemon) = place.serve_stdio(&["a.img", "b.img"]);
+    let mut greeting = [0; 18];
+    client.read_exact(&mut greeting).expect("it greets");
+    assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
+    drop(client);
+    assert_eq!(daemon.wait(), 0, "it ends with its client");
+    assert!(
+        place
+            .run(&["examine", "a.img"])
+            .stdout
+            .contains("\n  clean, ")
+    );
+}
+
+#[test]
+fn a_socket_may_come_from_the_service_manager() {
+    let place = Place::new("activation");
+    place.create(
+        &["a.img", "b.img"],
+        &["--level", "raid1", "--size-per-member", "32M"],
+    );
+    // nbdinfo passes its socket as systemd does.
+    let asked = place.shell("command -v nbdinfo >/dev/null || exit 99; nbdinfo --size -- [ restripe serve a.img b.img ]");
+    if asked.status == 99 {
+        return skipped(
+            "contract::a_socket_may_come_from_the_service_manager",
+            "nbdinfo is missing",
+        );
+    }
+    assert_eq!(asked.status, 0, "{}", asked.stderr);
+    assert!(asked.stdout.ends_with("\n33554432\n"), "{}", asked.stdout);
 }
 
 #[test]

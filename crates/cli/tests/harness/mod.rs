@@ -2,7 +2,9 @@
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -99,6 +101,26 @@ impl Place {
         }
     }
 
+    /// A daemon whose only connection is its standard input and output, and the other end of it.
+    pub fn serve_stdio(&self, members: &[&str]) -> (UnixStream, Daemon) {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let input = OwnedFd::from(theirs.try_clone().expect("a second handle"));
+        let mut command = self.command(&[&["serve", "--stdio"], members].concat());
+        command
+            .stdin(Stdio::from(input))
+            .stdout(Stdio::from(OwnedFd::from(theirs)));
+        let child = command
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the command runs");
+        (
+            ours,
+            Daemon {
+                child: Mutex::new(child),
+            },
+        )
+    }
+
     /// Writes into a file, made if it is not there and at least so long.
     pub fn write(&self, name: &str, length: u64, at: u64, bytes: &[u8]) {
         let path = self.folder.join(name);
@@ -186,4 +208,18 @@ pub fn line_of(text: &str, name: &str) -> String {
         .find(|line| line.contains(name))
         .unwrap_or_default()
         .to_string()
+}
+
+/// Notes that a test could not run here.
+pub fn skipped(name: &str, why: &str) {
+    eprintln!("skipped {name}: {why}");
+    let Some(list) = std::env::var_os("RESTRIPE_SKIPS") else {
+        return;
+    };
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(list)
+        .expect("the list of skips");
+    writeln!(file, "{name}: {why}").expect("room");
 }

@@ -347,6 +347,50 @@ mod tests {
         assert!(talk(&path, b"{\"verb\":\"status\"}\n").contains("status"));
     }
 
+    /// Mutations of real requests, the same ones on every run.
+    #[test]
+    fn whatever_a_line_holds_it_is_answered() {
+        let requests = [
+            Request::Status,
+            Request::Add {
+                path: "/dev/x".into(),
+                force: true,
+            },
+            Request::Replace {
+                old: "1".into(),
+                path: "y".into(),
+                force: false,
+            },
+            Request::Rate {
+                min_bytes: 1,
+                max_bytes: u64::MAX,
+            },
+            Request::Facts { since: 7 },
+        ];
+        let mut state = 1u64;
+        let mut draw = |below: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        for round in 0..20_000 {
+            let mut line =
+                serde_json::to_vec(&requests[round % requests.len()]).expect("plain data");
+            for _ in 0..1 + draw(4) {
+                let at = draw(line.len());
+                match draw(4) {
+                    0 => line[at] = draw(256) as u8,
+                    1 => line.truncate(at.max(1)),
+                    2 => line.insert(at, b"{}[]\",:\\0e-"[draw(11)]),
+                    _ => line.extend_from_within(at..),
+                }
+            }
+            let reply = answer(&line, &Echo);
+            assert!(matches!(reply, Reply::Done { .. } | Reply::Refused(_)));
+        }
+    }
+
     #[test]
     fn an_endless_line_is_cut_off() {
         let (_server, path) = start("endless");
