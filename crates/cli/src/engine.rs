@@ -6,7 +6,7 @@ use crate::member::{Copies, open_failure};
 use crate::units::Rate;
 use restripe_array::{Command, Limits, Nanos, StartMode, Uuid};
 use restripe_io::BackendChoice;
-use restripe_io::member::{self, MemberSource, OpenError, OpenFailure, OpenMember, OpenOptions};
+use restripe_io::member::{self, MemberSource, OpenFailure, OpenMember, OpenOptions};
 use restripe_io::plain::Plain;
 use restripe_io::remote::Remote;
 use restripe_io::shell::{self, ArraySpec, Shell, ShellOptions};
@@ -15,15 +15,11 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// Memory for requests, unless told otherwise.
 pub const MEMORY_BYTES: u64 = 256 << 20;
 pub const IO_TIMEOUT: Duration = Duration::from_secs(30);
-/// What a killed daemon held stays in use for a moment; longer than this, and somebody lives.
-pub const IN_USE_PATIENCE: Duration = Duration::from_millis(1500);
-pub const IN_USE_PAUSE: Duration = Duration::from_millis(5);
 
 /// How engines are started.
 #[derive(Clone, Debug)]
@@ -180,7 +176,7 @@ fn open_all(names: &[String], options: OpenOptions) -> Outcome<Vec<OpenMember>> 
     let mut members = Vec::new();
     let mut missing = None;
     for name in names {
-        match patiently(|| member::open(name, options)) {
+        match member::open(name, options) {
             Ok(member) => members.push(member),
             Err(error) if is_missing(&error.why) => {
                 eprintln!("warning: {error}; going on without it");
@@ -192,20 +188,6 @@ fn open_all(names: &[String], options: OpenOptions) -> Outcome<Vec<OpenMember>> 
     match missing {
         Some(error) if members.is_empty() => Err(open_failure(error)),
         _ => Ok(members),
-    }
-}
-
-/// Opens a member, again and again for a moment while it is in use: the kernel closes the files of a daemon that was
-/// killed only after its last operations are back, which is after the process is gone.
-fn patiently<T>(open: impl Fn() -> Result<T, OpenError>) -> Result<T, OpenError> {
-    let deadline = Instant::now() + IN_USE_PATIENCE;
-    loop {
-        match open() {
-            Err(error) if matches!(error.why, OpenFailure::InUse) && Instant::now() < deadline => {
-                thread::sleep(IN_USE_PAUSE);
-            }
-            opened => return opened,
-        }
     }
 }
 
@@ -248,7 +230,7 @@ fn array_of(name: &str) -> Outcome<Option<Uuid>> {
     if matches!(MemberSource::parse(name), Ok(MemberSource::Ram { .. })) {
         return Ok(None);
     }
-    match patiently(|| Plain::open(name, true)) {
+    match Plain::open(name, true) {
         // A member that cannot be read is told about when the array is opened.
         Err(error) if is_missing(&error.why) => Ok(None),
         Err(error) => Err(open_failure(error)),

@@ -3,9 +3,7 @@
 use crate::command::{Assemble, BackendName, Serve, StartOptions};
 use crate::config::{Config, ServeConfig, members_from};
 use crate::desk::End;
-use crate::engine::{
-    IN_USE_PATIENCE, IN_USE_PAUSE, IO_TIMEOUT, MEMORY_BYTES, Running, Setup, by_array,
-};
+use crate::engine::{IO_TIMEOUT, MEMORY_BYTES, Running, Setup, by_array};
 use crate::failure::{Failure, Outcome};
 use crate::status;
 use restripe_array::StartMode;
@@ -26,6 +24,9 @@ use std::time::{Duration, Instant};
 
 /// How often a daemon looks whether its reactor still lives and, on standard input and output, its client.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// What a killed daemon held stays in use for a moment; longer than this, and somebody lives.
+const IN_USE_PATIENCE: Duration = Duration::from_secs(2);
+const IN_USE_PAUSE: Duration = Duration::from_millis(20);
 /// Signals within this time are one.
 const ECHO: Duration = Duration::from_secs(1);
 
@@ -210,14 +211,12 @@ impl Places {
         };
         let mut uris = Vec::new();
         if let Some(path) = &unix {
-            let listener =
-                patiently(|| Listener::unix(path)).map_err(|error| listen_failure(&error, path))?;
+            let listener = Listener::unix(path).map_err(|error| listen_failure(&error, path))?;
             remote.listen(listener, Arc::clone(&maker)).map_err(ended)?;
             uris.extend(names.iter().map(|name| unix_uri(name, path, names.len())));
         }
         if let Some(address) = self.tcp {
-            let listener = patiently(|| Listener::tcp(address))
-                .map_err(|error| listen_failure(&error, address))?;
+            let listener = listen_tcp(address).map_err(|error| listen_failure(&error, address))?;
             let address = listener.address().unwrap_or(address);
             remote.listen(listener, Arc::clone(&maker)).map_err(ended)?;
             uris.extend(names.iter().map(|name| tcp_uri(name, address, names.len())));
@@ -234,12 +233,12 @@ impl Places {
     }
 }
 
-/// Listens, again and again for a moment while somebody else does: like its members, the socket of a daemon that was
+/// Listens on a TCP address, again and again for a moment while somebody else does: the socket of a daemon that was
 /// killed is closed only after its last operations are back.
-fn patiently(listen: impl Fn() -> io::Result<Listener>) -> io::Result<Listener> {
+fn listen_tcp(address: SocketAddr) -> io::Result<Listener> {
     let deadline = Instant::now() + IN_USE_PATIENCE;
     loop {
-        match listen() {
+        match Listener::tcp(address) {
             Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
                 thread::sleep(IN_USE_PAUSE);
             }

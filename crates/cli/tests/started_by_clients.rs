@@ -22,7 +22,7 @@ h.connect_command(serve + ['--stdio'] + members)
 h.pwrite(b'by way of a pipe', 4000, nbd.CMD_FLAG_FUA)
 assert h.pread(16, 4000) == b'by way of a pipe'
 h.shutdown()
-h.close()
+del h
 
 h = nbd.NBD()
 h.connect_systemd_socket_activation(serve + members)
