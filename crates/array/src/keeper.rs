@@ -149,11 +149,25 @@ impl Core {
     }
 
     fn write_map(&mut self, kind: MapKind) {
+        if !core::mem::take(self.touched(kind)) {
+            return;
+        }
+        let mut left = false;
         for page in 0..self.map_pages(kind) {
             let state = self.page_state(kind, page);
             if state.dirty && state.writing == 0 {
                 self.write_map_page(kind, page);
             }
+            left |= self.page_state(kind, page).dirty;
+        }
+        *self.touched(kind) |= left;
+    }
+
+    fn touched(&mut self, kind: MapKind) -> &mut bool {
+        match kind {
+            MapKind::Written => &mut self.written.touched,
+            MapKind::Intent => &mut self.intent.touched,
+            MapKind::Lost => &mut self.lost.touched,
         }
     }
 
@@ -162,6 +176,7 @@ impl Core {
         for kind in KINDS {
             for page in 0..self.map_pages(kind) {
                 self.page_state(kind, page).dirty = true;
+                *self.touched(kind) = true;
             }
         }
     }

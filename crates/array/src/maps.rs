@@ -22,6 +22,8 @@ pub(crate) struct BitMap {
     in_flight: Vec<u64>,
     durable: Vec<u64>,
     pub(crate) pages: Vec<PageState>,
+    /// Some page may be dirty.
+    pub(crate) touched: bool,
     bits: u64,
 }
 
@@ -34,6 +36,7 @@ impl BitMap {
             in_flight: words.clone(),
             durable: words,
             pages: vec![PageState::default(); pages],
+            touched: false,
             bits,
         }
     }
@@ -58,6 +61,7 @@ impl BitMap {
         if (*word & mask != 0) != value {
             *word ^= mask;
             self.pages[(bit / BITS_PER_PAGE) as usize].dirty = true;
+            self.touched = true;
         }
     }
 
@@ -96,6 +100,8 @@ impl BitMap {
 pub(crate) struct LostMap {
     pub(crate) extents: RunSet,
     pub(crate) pages: Vec<PageState>,
+    /// Some page may be dirty.
+    pub(crate) touched: bool,
 }
 
 impl LostMap {
@@ -103,6 +109,7 @@ impl LostMap {
         LostMap {
             extents: RunSet::default(),
             pages: vec![PageState::default(); pages],
+            touched: false,
         }
     }
 
@@ -132,6 +139,7 @@ impl LostMap {
     }
 
     fn touch(&mut self) {
+        self.touched = true;
         self.pages.iter_mut().for_each(|page| page.dirty = true);
     }
 
