@@ -142,17 +142,23 @@ impl Wire {
 
     /// Standard input and output, each a socket or a pipe.
     pub fn stdio() -> io::Result<Wire> {
-        let input = duplicate(libc::STDIN_FILENO)?;
-        let output = duplicate(libc::STDOUT_FILENO)?;
+        Ok(Wire::pair(
+            duplicate(libc::STDIN_FILENO)?,
+            duplicate(libc::STDOUT_FILENO)?,
+        ))
+    }
+
+    /// Two descriptors, each a socket or a pipe.
+    pub fn pair(input: OwnedFd, output: OwnedFd) -> Wire {
         let stream = |fd: &OwnedFd| Stream {
             fd: fd.as_raw_fd(),
             socket: is_socket(fd),
         };
-        Ok(Wire {
+        Wire {
             input: stream(&input),
             output: stream(&output),
             _fds: vec![input, output],
-        })
+        }
     }
 
     /// Ends both directions, so that operations in flight come back.

@@ -311,16 +311,15 @@ impl Host {
     }
 
     fn landed(&mut self) {
-        let departed = self.fleet.departed.drain(..).map(Event::Departed);
-        self.inbox.extend(departed);
-        let landed = self
-            .fleet
-            .landed
-            .drain(..)
-            .map(|(io, result)| Event::Device(io, result));
-        match self.delivery {
-            Delivery::Prompt => self.inbox.extend(landed),
-            Delivery::Held => self.held.extend(landed),
+        for member in self.fleet.departed.drain(..) {
+            self.inbox.push_back(Event::Departed(member));
+        }
+        for (io, result) in self.fleet.landed.drain(..) {
+            let event = Event::Device(io, result);
+            match self.delivery {
+                Delivery::Prompt => self.inbox.push_back(event),
+                Delivery::Held => self.held.push(event),
+            }
         }
     }
 }

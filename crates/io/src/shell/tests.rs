@@ -344,3 +344,132 @@ fn a_recorded_run_replays_to_the_same_actions() {
         .expect("a cut record is a shorter one");
     assert!(cut.cut && cut.steps < replayed.steps);
 }
+
+/// Reads a block over NBD on pipes, as over standard input and output.
+fn read_over_pipes(running: &Running, bytes: u32) -> Vec<u8> {
+    use crate::nbd_wire::client::{Client, ClientEvent, ClientRequest, Replies};
+    use std::io::{Read, Write};
+    let (their_input, mut requests) = std::io::pipe().expect("a pipe");
+    let (mut replies, their_output) = std::io::pipe().expect("a pipe");
+    let wire = Wire::pair(their_input.into(), their_output.into());
+    let maker: ProtocolMaker =
+        std::sync::Arc::new(|| Box::new(crate::front::nbd::Connection::new()));
+    running.remote.adopt(wire, maker).expect("it lives");
+    let mut client = Client::new("", Replies::Simple);
+    let (mut inbox, mut out, mut buffer, mut block) =
+        (Vec::new(), Vec::new(), [0; 1024], vec![0; bytes as usize]);
+    loop {
+        let step = client.received(&inbox, &mut out).expect("a sound server");
+        inbox.drain(..step.consumed);
+        match step.event {
+            ClientEvent::Ready => {
+                let request = ClientRequest {
+                    tag: 1,
+                    command: crate::nbd_wire::Command::Read,
+                    offset: 0,
+                    bytes,
+                    flags: 0,
+                };
+                client.request(request, &mut out).expect("it may be asked");
+            }
+            ClientEvent::Payload { bytes, .. } => {
+                let here = inbox.len().min(bytes as usize);
+                block[..here].copy_from_slice(&inbox[..here]);
+                inbox.drain(..here);
+                replies.read_exact(&mut block[here..]).expect("it is sent");
+                client.filled();
+                continue;
+            }
+            ClientEvent::Reply { result, .. } => {
+                result.expect("it is read");
+                return block;
+            }
+            ClientEvent::More | ClientEvent::Zeroes { .. } => {}
+        }
+        requests.write_all(&out).expect("room");
+        out.clear();
+        if step.event == ClientEvent::More && step.consumed == 0 {
+            let count = replies.read(&mut buffer).expect("it answers");
+            assert!(count > 0, "the server hung up");
+            inbox.extend_from_slice(&buffer[..count]);
+        }
+    }
+}
+
+#[test]
+fn pipes_carry_a_connection_on_every_backend() {
+    for backend in backends() {
+        let running = serve(backend, ram_array(RAID5, 3), None);
+        let bytes = pattern(4, 300 * 1024);
+        running
+            .remote
+            .client(0)
+            .write(0, bytes.clone(), false)
+            .expect("it is written");
+        assert!(
+            read_over_pipes(&running, 300 * 1024) == bytes,
+            "more than a pipe holds comes through whole"
+        );
+        while running.remote.connections().expect("it lives") > 0 {
+            std::thread::yield_now();
+        }
+        stop(running);
+    }
+}
+
+#[test]
+fn one_reactor_serves_several_arrays() {
+    let specs = [
+        spec(ram_array(RAID5, 3), None),
+        spec(ram_array(Level::Raid1, 2), None),
+    ];
+    let prepare = move |shell: &mut Shell| {
+        specs
+            .into_iter()
+            .try_for_each(|spec| shell.host(spec).map(drop))
+    };
+    let running = Shell::spawn(ShellOptions::default(), prepare).expect("a reactor");
+    for array in 0..2 {
+        let start = Command::Start(StartMode::default());
+        running
+            .remote
+            .command(array, start)
+            .expect("it lives")
+            .expect("the array starts");
+    }
+    let (mut first, mut second) = (running.remote.client(0), running.remote.client(1));
+    first
+        .write(0, pattern(1, 8192), false)
+        .expect("it is written");
+    second
+        .write(0, pattern(2, 8192), false)
+        .expect("it is written");
+    assert!(first.read(0, 8192).expect("it is read") == pattern(1, 8192));
+    assert!(second.read(0, 8192).expect("it is read") == pattern(2, 8192));
+    assert!(
+        running.remote.status(2).expect("it lives").is_none(),
+        "there is no third"
+    );
+    stop(running);
+}
+
+#[test]
+fn nonsense_from_this_process_is_refused() {
+    let running = serve(BackendChoice::Automatic, ram_array(RAID5, 3), None);
+    let mut client = running.remote.client(0);
+    assert!(client.read(1 << 60, 4096).is_err(), "beyond the end");
+    assert!(
+        client.read(u64::MAX - 5, 4096).is_err(),
+        "around the end of all numbers"
+    );
+    assert!(
+        client.read(0, 1 << 40).is_err(),
+        "more than one request may have"
+    );
+    assert!(
+        running.remote.client(7).read(0, 512).is_err(),
+        "of no array"
+    );
+    assert!(client.read(0, 512).is_ok());
+    stop(running);
+}
