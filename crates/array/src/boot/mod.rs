@@ -580,6 +580,10 @@ impl Core {
             for row in self.boot_mut().rows() {
                 self.tasks.undo_replace(row, 1);
             }
+            if self.layout.tolerance() == 0 {
+                // Nothing tells which rows were being written.
+                self.tasks.undo_replace(0, self.layout.rows());
+            }
         }
         self.superblock.clean = false;
         self.keeper.change(true);
