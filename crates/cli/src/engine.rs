@@ -67,8 +67,18 @@ pub struct Running {
 
 impl Running {
     /// One array, for the length of a verb.
-    pub fn for_verb(members: &[String]) -> Outcome<Running> {
-        Running::start(vec![members.to_vec()], &Setup::default())
+    pub fn for_verb(members: &[String], read_only: bool) -> Outcome<Running> {
+        let start = StartMode {
+            read_only,
+            ..StartMode::default()
+        };
+        Running::start(
+            vec![members.to_vec()],
+            &Setup {
+                start,
+                ..Setup::default()
+            },
+        )
     }
 
     /// Starts every group of members as an array of its own. All serve, or none.

@@ -249,7 +249,7 @@ pub fn stop(verb: &Stop) -> Outcome {
 }
 
 pub fn metrics(target: &Target) -> Outcome {
-    let session = Session::open(&target.name, &target.offline)?;
+    let session = Session::open_to_look(&target.name, &target.offline)?;
     let Reply::Metrics { text } = session.ask(&Request::Metrics)? else {
         return Err(Failure::new(
             "the daemon answered `metrics` with something else",

@@ -12,10 +12,19 @@ pub enum Session {
 impl Session {
     /// The daemon of `name`, or the members given if there are any. Those must then be of the array `name`.
     pub fn open(name: &str, offline: &[String]) -> Outcome<Session> {
+        Session::open_as(name, offline, false)
+    }
+
+    /// The same for a verb that only looks: offline, nothing is written.
+    pub fn open_to_look(name: &str, offline: &[String]) -> Outcome<Session> {
+        Session::open_as(name, offline, true)
+    }
+
+    fn open_as(name: &str, offline: &[String], read_only: bool) -> Outcome<Session> {
         if offline.is_empty() {
             return Ok(Session::Daemon { name: name.into() });
         }
-        let running = Running::for_verb(offline)?;
+        let running = Running::for_verb(offline, read_only)?;
         let found = running.desk().status()?.name;
         if found != name {
             let what = format!("these members are of the array {found:?}, not {name:?}");

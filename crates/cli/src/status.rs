@@ -26,7 +26,7 @@ pub fn run(verb: &Status) -> Outcome {
 }
 
 fn offline(name: &str, members: &[String]) -> Outcome<StatusView> {
-    let session = Session::open(name, members)?;
+    let session = Session::open_to_look(name, members)?;
     let view = session.status()?;
     session.close()?;
     Ok(view)

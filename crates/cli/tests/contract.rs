@@ -295,6 +295,59 @@ fn offline_verbs_check_the_name() {
 }
 
 #[test]
+fn a_look_offline_changes_nothing() {
+    let place = Place::new("look");
+    let names = ["a.img", "b.img", "c.img"];
+    place.create(&names, &["--level", "raid5"]);
+    // As a kill leaves them, and one member short.
+    place.serve(&names).kill();
+    let before = names.map(|name| place.bytes(name));
+    for members in [&names[..], &names[..2]] {
+        for verb in ["status", "metrics"] {
+            let run = place.run(&[&[verb, "tank", "--offline"][..], members].concat());
+            assert_eq!(run.status, 0, "{verb}: {}", run.stderr);
+        }
+    }
+    assert!(
+        before == names.map(|name| place.bytes(name)),
+        "not a byte was written"
+    );
+}
+
+#[test]
+fn operated_offline_an_array_is_the_same_as_served() {
+    let place = Place::new("offline-work");
+    place.create(
+        &["a.img", "b.img", "c.img"],
+        &["--level", "raid5", "--init", "zero"],
+    );
+    place.write("d.img", 64 << 20, 0, &[]);
+    let three = ["--offline", "a.img", "b.img", "c.img"];
+    let four = ["--offline", "a.img", "b.img", "c.img", "d.img"];
+    for (verb, members) in [
+        (&["fail", "tank", "b.img"][..], &three[..]),
+        (&["add", "tank", "d.img"], &three),
+    ] {
+        let run = place.run(&[verb, members].concat());
+        assert_eq!(run.status, 0, "{verb:?}: {}", run.stderr);
+    }
+    let rebuilt = place.run(&[&["rebuild", "tank"][..], &four].concat());
+    assert_eq!(
+        (rebuilt.status, rebuilt.stdout.as_str()),
+        (0, "tank is healthy\n"),
+        "{}",
+        rebuilt.stderr
+    );
+    let assembled = place.run(&["assemble", "a.img", "c.img", "d.img"]);
+    assert!(
+        assembled.stdout.starts_with("tank: healthy"),
+        "{} {}",
+        assembled.stdout,
+        assembled.stderr
+    );
+}
+
+#[test]
 fn a_signal_ends_a_daemon_cleanly() {
     let place = Place::new("signal");
     place.create(&["a.img", "b.img"], &["--level", "raid1"]);
