@@ -11,6 +11,14 @@ use restripe_io::nbd_wire::option::{
 
 const SIZE: usize = 256 << 10;
 
+/// So many seeds, and fifty times as many in the long run of the suites.
+fn seeds(count: u64) -> std::ops::Range<u64> {
+    match std::env::var_os("RESTRIPE_DEEP") {
+        Some(_) => 0..50 * count,
+        None => 0..count,
+    }
+}
+
 /// A conversation of a client that mostly behaves.
 fn conversation(random: &mut Random) -> Vec<u8> {
     let mut bytes = b"\0\0\0\x03".to_vec();
@@ -98,7 +106,8 @@ fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
 
 fn world() -> World {
     let mut world = World::new(SIZE);
-    world.budget = 64 << 10;
+    // Room for one largest request: what a shell grants at the least.
+    world.budget = SIZE;
     world.in_flight_max = 4;
     world
 }
@@ -127,7 +136,7 @@ fn run(random: &mut Random, stream: &[u8], piece_max: usize) -> (Vec<u8>, Then, 
 
 #[test]
 fn mutated_conversations_never_break_the_server() {
-    for seed in 0..4000 {
+    for seed in seeds(4000) {
         let mut random = Random::new(seed);
         let mut stream = conversation(&mut random);
         mutate(&mut random, &mut stream);
@@ -138,7 +147,7 @@ fn mutated_conversations_never_break_the_server() {
 
 #[test]
 fn random_bytes_never_break_the_server() {
-    for seed in 0..2000 {
+    for seed in seeds(2000) {
         let mut random = Random::new(seed);
         let mut stream = vec![0; random.below(2000)];
         random.fill(&mut stream);
@@ -254,7 +263,8 @@ fn drive_client(random: &mut Random, stream: &[u8]) {
                         bytes: 32,
                         flags: 0,
                     };
-                    client.request(request, &mut out).expect("in range");
+                    // The server may have told a size that leaves no room for it.
+                    let _ = client.request(request, &mut out);
                 }
             }
             ClientEvent::Payload { offset, bytes, .. } => {
@@ -274,7 +284,7 @@ fn drive_client(random: &mut Random, stream: &[u8]) {
 
 #[test]
 fn a_hostile_server_never_breaks_the_client() {
-    for seed in 0..4000 {
+    for seed in seeds(4000) {
         let mut random = Random::new(seed);
         let mut stream = server_stream(&mut random);
         if seed % 4 > 0 {
