@@ -3,6 +3,7 @@
 //! Plain Rust without dependencies, so that the checks run wherever the project builds.
 
 mod edges;
+mod md;
 mod rules;
 mod source;
 
@@ -10,16 +11,18 @@ use source::{Finding, Tree};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "usage: xtask tidy | man
+const USAGE: &str = "usage: xtask tidy | man | md [PATTERN...]
 
   tidy  check the house rules: edges between crates, length of files and functions, leftovers
-  man   write docs/man and docs/completions anew from the command table";
+  man   write docs/man and docs/completions anew from the command table
+  md    compare with Linux md in a guest, all cases or those whose names contain a pattern";
 
 fn main() -> ExitCode {
     let verbs: Vec<String> = std::env::args().skip(1).collect();
     match verbs.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy(),
         ["man"] => man(),
+        ["md", ref patterns @ ..] => md::run(&root(), patterns),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
