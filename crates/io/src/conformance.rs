@@ -170,7 +170,7 @@ impl Side for Real {
             backend: &mut *self.backend,
             users: &mut self.users,
         };
-        self.host.settle(now, &mut u32::MAX.clone(), &mut world);
+        self.host.settle(now, u32::MAX, &mut world);
         self.drain();
     }
 

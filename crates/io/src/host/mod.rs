@@ -199,7 +199,7 @@ impl Host {
 
     /// Tells the engine everything there is to tell, and carries out what it wants, until both are quiet, `steps` are
     /// used up, or replies with much data are worth sending first.
-    pub fn settle(&mut self, now: Nanos, steps: &mut u32, world: &mut World<'_>) {
+    pub fn settle(&mut self, now: Nanos, mut steps: u32, world: &mut World<'_>) {
         let mut bytes = 0;
         if self.wake.is_some_and(|time| time <= now) {
             self.wake = None;
@@ -212,8 +212,8 @@ impl Host {
                     bytes += request.bytes;
                 }
                 self.step(now, event, world);
-                *steps = steps.saturating_sub(1);
-                if *steps == 0 || (bytes > BYTES_AT_ONCE && !self.outcomes.is_empty()) {
+                steps -= 1;
+                if steps == 0 || (bytes > BYTES_AT_ONCE && !self.outcomes.is_empty()) {
                     return;
                 }
             }

@@ -4,6 +4,7 @@
 //! until all are quiet; send and receive; sleep until the next completion, call or timer. The clock is read once a turn.
 
 mod calls;
+mod clock;
 mod requests;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ use crate::remote::{Call, ProtocolMaker, Remote};
 use crate::slab::Slab;
 use crate::tokens::Owner;
 use calls::Answers;
+use clock::Clock;
 use requests::{LocalWait, Pending};
 use restripe_array::report::MapExtent;
 use restripe_array::{BufRef, Config, Limits, Nanos};
@@ -29,12 +31,14 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How often peers are looked at for whether they still move.
 const PATIENCE_SCAN: Nanos = Nanos::from_secs(1);
-/// Events told to engines in one turn: a task on members in memory must not keep the clients waiting.
-const STEPS_A_TURN: u32 = 4096;
+/// Events told to one engine before the next has its turn, and how often they have it before the clients do: a task on
+/// members in memory must not keep anyone waiting.
+const STEPS_A_ROUND: u32 = 1024;
+const ROUNDS_A_TURN: u32 = 16;
 /// Unsent bytes from which a reply is sent within the turn: the client can take them while we go on.
 const SEND_EARLY_BYTES: u64 = 256 * 1024;
 /// Connections at once; more are closed as they come.
@@ -96,7 +100,11 @@ pub struct Shell {
     answers: Answers,
     remote: Remote,
     calls: Receiver<Call>,
-    origin: Instant,
+    clock: Clock,
+    /// The last turn left nothing to do at once.
+    quiet: bool,
+    /// What the last wait was allowed.
+    waited: Option<Duration>,
     now: Nanos,
     next_scan: Nanos,
 }
@@ -142,7 +150,9 @@ impl Shell {
             answers: Answers::default(),
             remote,
             calls,
-            origin: Instant::now(),
+            clock: Clock::new(),
+            quiet: true,
+            waited: Some(Duration::ZERO),
             now: Nanos::ZERO,
             next_scan: Nanos::ZERO,
         })
@@ -231,7 +241,15 @@ impl Shell {
     }
 
     fn turn(&mut self) -> io::Result<()> {
-        self.now = Nanos(self.origin.elapsed().as_nanos() as u64);
+        self.now = self.clock.look(self.waited);
+        if self
+            .hosts
+            .iter()
+            .any(|host| host.wake().is_some_and(|time| time <= self.now))
+        {
+            // A time-out must not be noticed before the completion that was there in time.
+            self.backend.wait(Some(Duration::ZERO), &mut self.done)?;
+        }
         let mut done = std::mem::take(&mut self.done);
         done.drain(..)
             .for_each(|completion| self.completed(completion));
@@ -245,17 +263,14 @@ impl Shell {
     }
 
     fn wait(&mut self) -> io::Result<()> {
-        if self.hosts.iter().any(Host::busy) {
-            return self.backend.wait(Some(Duration::ZERO), &mut self.done);
-        }
-        let timeout = self
-            .next_time()
-            .map(|time| Duration::from_nanos(time.since(self.clock()).0));
-        self.backend.wait(timeout, &mut self.done)
-    }
-
-    fn clock(&self) -> Nanos {
-        Nanos(self.origin.elapsed().as_nanos() as u64)
+        let now = self.clock.look(Some(Duration::ZERO));
+        self.waited = match !self.quiet || self.hosts.iter().any(Host::busy) {
+            true => Some(Duration::ZERO),
+            false => self
+                .next_time()
+                .map(|time| Duration::from_nanos(time.since(now).0)),
+        };
+        self.backend.wait(self.waited, &mut self.done)
     }
 
     /// When something is to be done even if nothing happens.
@@ -295,27 +310,24 @@ impl Shell {
 
     /// Tells the engines what there is to tell until they want nothing more at once, or the turn has been long enough.
     fn settle(&mut self) {
-        let mut steps = STEPS_A_TURN;
         let mut outcomes = std::mem::take(&mut self.outcomes);
-        loop {
+        for _ in 0..ROUNDS_A_TURN {
             for (index, host) in self.hosts.iter_mut().enumerate() {
                 let mut world = World {
                     backend: &mut *self.backend,
                     users: &mut self.users,
                 };
-                host.settle(self.now, &mut steps, &mut world);
+                host.settle(self.now, STEPS_A_ROUND, &mut world);
                 outcomes.extend(host.outcomes.drain(..).map(|outcome| (index, outcome)));
             }
             let fed = self.feed_starved();
-            if outcomes.is_empty() && !fed {
+            self.quiet = outcomes.is_empty() && !fed;
+            if self.quiet {
                 break;
             }
             outcomes
                 .drain(..)
                 .for_each(|(array, outcome)| self.outcome(array, outcome));
-            if steps == 0 {
-                break;
-            }
         }
         self.outcomes = outcomes;
     }
