@@ -130,7 +130,10 @@ impl Core {
         if self.boot.is_some() {
             self.run_slices();
             self.boot_turn();
-        } else {
+        }
+        // Also in the turn that ended the boot: on an idle array nothing else would come to wake a task that the
+        // members tell of.
+        if self.boot.is_none() {
             self.pump();
             self.run_slices();
             self.task_turn();
