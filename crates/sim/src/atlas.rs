@@ -76,6 +76,14 @@ impl<'a> Atlas<'a> {
         self.slots.iter().filter(|slot| slot.is_none()).count()
     }
 
+    /// Slots whose member is current and not here: it went with the crash, or just before.
+    pub fn gone(&self) -> usize {
+        let slots = 0..self.superblock.geometry.slots;
+        slots
+            .filter(|slot| current(&self.superblock, *slot).is_some() && self.slot(*slot).is_none())
+            .count()
+    }
+
     /// Members that the newest superblock calls current, and how many of them are here.
     pub fn quorum(&self) -> (usize, usize) {
         let active = self
@@ -168,16 +176,21 @@ impl<'a> Atlas<'a> {
 
     /// Tells the oracle what a start of these disks after a crash may cost, by what the write hole promises: with
     /// partial parity the sectors that were in flight, where a cell of their row is missing; else anything, since a
-    /// code that is not in step brings nothing back.
-    pub fn grant_losses(&self, write_hole: WriteHole, oracle: &mut Oracle) {
+    /// code that is not in step brings nothing back. `lost_lately`: a member was lost while writes were under way that
+    /// may not be durable yet.
+    pub fn grant_losses(&self, write_hole: WriteHole, lost_lately: bool, oracle: &mut Oracle) {
         let latent = |place: &Place| place.disk.faults.latent().next().is_some();
-        let reduced = self.absent() > 0 || self.slots.iter().flatten().any(latent);
-        if !self.layout.parity() || !reduced {
+        let latent = self.slots.iter().flatten().any(latent);
+        if !self.layout.parity() || !(latent || self.absent() > 0) {
             return;
         }
         let dirty = write_hole != WriteHole::Ppl && !self.superblock.clean;
         if self.superblock.resync_pending {
             return oracle.allow_all_losses();
+        }
+        // A write that begins in a row short of a cell goes in two logged steps: it costs nothing.
+        if !dirty && !latent && !lost_lately && self.gone() == 0 {
+            return;
         }
         let open: Vec<u64> = (0..oracle.sectors())
             .filter(|lba| dirty || oracle.unsettled(*lba))

@@ -48,6 +48,20 @@ pub struct Reach {
     pub images: u64,
     /// Say what happens in the start of this image.
     pub trace: Option<u64>,
+    /// The bug that the engine is to have.
+    #[cfg(feature = "planted")]
+    pub bug: Option<restripe_array::Bug>,
+}
+
+impl Reach {
+    pub fn images(images: u64) -> Reach {
+        Reach {
+            images,
+            trace: None,
+            #[cfg(feature = "planted")]
+            bug: None,
+        }
+    }
 }
 
 /// Runs one seed.
@@ -169,6 +183,8 @@ impl Enumeration {
             members,
             limits,
             io_timeout: Nanos::from_secs(1),
+            #[cfg(feature = "planted")]
+            bug: self.reach.bug,
         });
         let config = WorldConfig {
             payload: self.spec.payload,
@@ -282,7 +298,7 @@ impl Enumeration {
             return Ok(());
         }
         self.report.reduced += u64::from(atlas.absent() > 0);
-        atlas.grant_losses(self.spec.write_hole, &mut oracle);
+        atlas.grant_losses(self.spec.write_hole, false, &mut oracle);
         let mut session = self.session_on(disks, oracle, trace);
         self.start(&mut session)?;
         session.read_all(self.layout.row_sectors(), PATIENCE);
@@ -343,10 +359,7 @@ mod tests {
 
     #[test]
     fn images_differ_and_repeats_are_known() {
-        let reach = Reach {
-            images: 300,
-            trace: None,
-        };
+        let reach = Reach::images(300);
         let first = enumerate(1, reach);
         assert_eq!(first, enumerate(1, reach));
         assert!(first.images >= 100 && first.moments > 10, "{first:?}");

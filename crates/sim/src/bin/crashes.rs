@@ -111,8 +111,8 @@ fn work(settings: &Settings, next: &AtomicU64, total: &Mutex<(Report, u64)>) {
         let report = caught(
             seed,
             Reach {
-                images: IMAGES_A_SEED.min(settings.images),
                 trace: settings.trace,
+                ..Reach::images(IMAGES_A_SEED.min(settings.images))
             },
         );
         let mut total = total.lock().expect("no thread panics with the lock");

@@ -29,6 +29,8 @@ pub enum Phase {
 pub struct Coverage {
     incidents: BTreeMap<(Option<(TaskKind, Phase)>, Incident), u64>,
     counts: BTreeMap<&'static str, u64>,
+    /// Transitions of the slice table: kind, from, to.
+    slices: BTreeMap<(&'static str, &'static str, &'static str), u64>,
 }
 
 impl Coverage {
@@ -54,9 +56,27 @@ impl Coverage {
         *self.counts.entry(what).or_default() += times;
     }
 
+    /// How often something of this name was counted.
+    pub fn total(&self, what: &str) -> u64 {
+        self.counts.get(what).copied().unwrap_or(0)
+    }
+
+    /// Adds what an engine counted of its slice table.
+    pub fn slices<'a>(
+        &mut self,
+        counted: impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + 'a,
+    ) {
+        for (kind, from, to, times) in counted {
+            *self.slices.entry((kind, from, to)).or_default() += times;
+        }
+    }
+
     pub fn merge(&mut self, other: &Coverage) {
         for (key, times) in &other.incidents {
             *self.incidents.entry(*key).or_default() += times;
+        }
+        for (key, times) in &other.slices {
+            *self.slices.entry(*key).or_default() += times;
         }
         for (key, times) in &other.counts {
             *self.counts.entry(key).or_default() += times;
@@ -74,6 +94,9 @@ impl fmt::Display for Coverage {
                 format!("{kind:?} {phase:?}")
             });
             writeln!(f, "{task:<18} {:<13} {times:>12}", format!("{incident:?}"))?;
+        }
+        for ((kind, from, to), times) in &self.slices {
+            writeln!(f, "slice {kind:<12} {from:>14} -> {to:<14} {times:>12}")?;
         }
         Ok(())
     }

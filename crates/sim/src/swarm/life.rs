@@ -50,6 +50,8 @@ pub struct Run {
     /// Disks that are not here in this life.
     aside: Vec<Disk>,
     now: Nanos,
+    /// A member was lost in the life that ended.
+    lost_lately: bool,
     pub outcome: Outcome,
 }
 
@@ -63,6 +65,8 @@ pub struct Life {
     crash_after: Option<u64>,
     issued: u64,
     serving: bool,
+    /// Everything comes to rest in it.
+    last: bool,
     /// Requests wait until this mark has come.
     resting: bool,
 }
@@ -71,6 +75,14 @@ pub struct Life {
 enum Answer {
     Given(Result<(), CommandError>),
     Ended(End),
+}
+
+impl Life {
+    /// Brings the crash of this life forward.
+    pub fn crash_within(&mut self, steps: u64) {
+        let at = self.steps + steps;
+        self.crash_after = Some(self.crash_after.map_or(at, |after| after.min(at)));
+    }
 }
 
 impl Run {
@@ -94,6 +106,7 @@ impl Run {
             disks,
             aside: Vec::new(),
             now: Nanos::ZERO,
+            lost_lately: false,
             outcome: Outcome::default(),
         };
         run.say(|| format!("seed {seed}: {:?}", run.plan));
@@ -153,6 +166,8 @@ impl Run {
             members,
             limits: self.plan.limits,
             io_timeout: IO_TIMEOUT,
+            #[cfg(feature = "planted")]
+            bug: self.options.bug,
         });
         let config = WorldConfig {
             payload: self.plan.spec.payload,
@@ -179,6 +194,7 @@ impl Run {
             crash_after,
             issued: 0,
             serving: false,
+            last: false,
             resting: false,
         }
     }
@@ -383,6 +399,8 @@ impl Run {
                     format!("{member:?}: {why:?}"),
                 );
             }
+            Fact::MemberFailed { .. } if life.last => {}
+            Fact::MemberFailed { .. } => self.crash_at_failure(life),
             Fact::Lost { lba, sectors } => self.lost(life, lba, sectors),
             Fact::TaskEnded {
                 kind,
@@ -444,6 +462,7 @@ impl Run {
                 .incident(&life.session.world.status(), incident);
         }
         let world = &life.session.world;
+        self.outcome.coverage.slices(world.machine().coverage());
         self.outcome.digest = mix(self.outcome.digest ^ world.digest());
         self.outcome.ios += world.tally().ios;
         self.outcome
@@ -465,6 +484,7 @@ impl Run {
             world, mut oracle, ..
         } = life.session;
         self.now = world.now();
+        self.lost_lately = life.stirring.suspects_any();
         let site = world.site();
         oracle.crash();
         self.outcome
@@ -567,7 +587,7 @@ impl Run {
             .oracle
             .as_mut()
             .expect("the oracle is here between lives");
-        atlas.grant_losses(self.plan.spec.write_hole, oracle);
+        atlas.grant_losses(self.plan.spec.write_hole, self.lost_lately, oracle);
         true
     }
 
@@ -578,6 +598,7 @@ impl Run {
         self.disks.append(&mut self.aside);
         for pass in 0..2 {
             let mut life = self.begin(None);
+            life.last = true;
             let end = match self.start(&mut life) {
                 Some(end) => end,
                 None => self.rest_and_look(&mut life, pass),

@@ -50,6 +50,9 @@ pub struct Options {
     pub trace: bool,
     /// Expect what is not so: the run must fail.
     pub canary: bool,
+    /// The bug that the engine is to have.
+    #[cfg(feature = "planted")]
+    pub bug: Option<restripe_array::Bug>,
 }
 
 impl Default for Options {
@@ -62,6 +65,8 @@ impl Default for Options {
             payload: None,
             trace: false,
             canary: false,
+            #[cfg(feature = "planted")]
+            bug: None,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::coverage::Incident;
 use super::life::{IO_TIMEOUT, Life, Run, blank_disk};
+use super::plan::Roughness;
 use crate::atlas::Atlas;
 use crate::disk::Disk;
 use crate::fault::Fault;
@@ -128,6 +129,7 @@ impl Run {
                 life.session.world.now().0
             )
         });
+        self.crash_soon(life);
         self.note(
             life,
             if way == 2 || way == 3 {
@@ -165,6 +167,22 @@ impl Run {
             _ => {
                 life.session.command(Command::Fail(member));
             }
+        }
+    }
+
+    /// What follows a loss is where a crash hurts: often one comes soon.
+    fn crash_soon(&mut self, life: &mut Life) {
+        if life.stirring.rng.chance(1, 3) {
+            let steps = 1 + life.stirring.rng.below(60);
+            life.crash_within(steps);
+        }
+    }
+
+    /// The members that are left are being told of a failure: a crash may come before they know.
+    pub fn crash_at_failure(&mut self, life: &mut Life) {
+        if self.options.roughness == Roughness::Faults && life.stirring.rng.chance(1, 4) {
+            let steps = 1 + life.stirring.rng.below(8);
+            life.crash_within(steps);
         }
     }
 

@@ -1,0 +1,88 @@
+//! The suites' teeth: for each bug that is planted in the engine, some seed of the swarm must break, and under a name
+//! that fits. Only with the feature `planted`.
+#![cfg(feature = "planted")]
+
+use restripe_array::Bug;
+use restripe_sim::invariant::Invariant::{self, *};
+use restripe_sim::swarm::{Family, Options, run};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// How a bug must show itself: the family in which it is looked for, and the invariants that may name it.
+fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
+    match bug {
+        Bug::FlushSkipsMember => (None, &[FlushedWriteLost, MadeUpBytes]),
+        Bug::WrongQCoefficient => (Some(Family::Raid6), &[ParityMismatch]),
+        Bug::StaleMemberAccepted => (None, &[FlushedWriteLost, MadeUpBytes]),
+        Bug::IntentNotDurable => (None, &[ParityMismatch]),
+        Bug::OverlapOrderLost => (None, &[OverlappingMemberWrites]),
+        Bug::LogReusedEarly => (None, &[ParityMismatch, MadeUpBytes, FlushedWriteLost]),
+        Bug::ExtentNotZeroed => (None, &[MadeUpBytes]),
+        Bug::FailureNotRecorded => (None, &[FlushedWriteLost, MadeUpBytes]),
+        Bug::LossForgotten => (None, &[StuckRequest, FlushedWriteLost, MadeUpBytes]),
+        Bug::RebuildRunsAhead => (
+            None,
+            &[
+                FlushedWriteLost,
+                AckedWriteLost,
+                MadeUpBytes,
+                ParityMismatch,
+            ],
+        ),
+        Bug::DegradedInOneStep => (None, &[LossReportedWrongly, MadeUpBytes, FlushedWriteLost]),
+        Bug::SuperblockInPlace => (
+            None,
+            &[
+                LossReportedWrongly,
+                MadeUpBytes,
+                StartRefused,
+                RequestRefused,
+            ],
+        ),
+    }
+}
+
+/// The first seed that breaks one of `names` with the bug and nothing without it.
+fn found(
+    bug: Bug,
+    family: Option<Family>,
+    names: &[Invariant],
+    seeds: u64,
+) -> Option<(u64, Invariant)> {
+    let clean = Options {
+        family,
+        ..Options::default()
+    };
+    let planted = Options {
+        bug: Some(bug),
+        ..clean
+    };
+    let first = |seed: u64, options: &Options| {
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, options))).ok()?;
+        outcome
+            .violations
+            .first()
+            .map(|violation| violation.invariant)
+    };
+    let breaks = |seed: u64| {
+        first(seed, &planted)
+            .filter(|name| names.contains(name))
+            .map(|name| (seed, name))
+    };
+    (0..seeds)
+        .filter_map(breaks)
+        .find(|(seed, _)| first(*seed, &clean).is_none())
+}
+
+#[test]
+fn every_planted_bug_is_found_by_name() {
+    let missed: Vec<Bug> = Bug::ALL
+        .into_iter()
+        .filter(|bug| {
+            let (family, names) = expected(*bug);
+            let found = found(*bug, family, names, 1500);
+            println!("{bug:?}: {found:?}");
+            found.is_none()
+        })
+        .collect();
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}
