@@ -328,11 +328,15 @@ impl Bench {
     }
 
     fn boot_engine(&self, engine: &[&str], root: &Path, rig: &Path) -> Outcome<String> {
+        // The guest sees the root folder of this machine as /host, and starts in the folder that we are in.
+        let script = format!("/host{}", root.join("tests/md/guest.py").display());
+        let launcher = self.folder.join("launch");
+        write(&launcher, b"exec python3 \"$@\"\n")?;
         let output = Command::new(rig)
             .args(engine)
             .args(["--timeout", GUEST_SECONDS])
-            .arg(root.join("tests/md/guest.sh"))
-            .args([JOBS, NOISE])
+            .arg(launcher)
+            .args([&script, JOBS, NOISE])
             .current_dir(&self.folder)
             .stdin(Stdio::null())
             .output()

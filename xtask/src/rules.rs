@@ -89,7 +89,8 @@ fn unsafe_outside(file: &File) -> Vec<Finding> {
     let allowed = file
         .crate_name()
         .is_some_and(|name| UNSAFE_CRATES.contains(&name));
-    if allowed {
+    // A test may need it too: an allocator that counts, for instance.
+    if allowed || file.is_test() {
         return Vec::new();
     }
     let keyword = concat!("un", "safe");

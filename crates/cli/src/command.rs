@@ -396,6 +396,9 @@ pub struct Sim {
 }
 
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Needs room for about six times --member-size in the temporary folder (TMPDIR, else /tmp), and no root."
+)]
 pub struct Demo {
     /// Size of each of the six images
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "192M")]
