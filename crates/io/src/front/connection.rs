@@ -29,7 +29,7 @@ const BEHIND_PAYLOAD_BYTES: usize = 512;
 /// How long a peer may leave sent bytes untaken, and the slowest rate that is progress.
 const SEND_PATIENCE: Nanos = Nanos::from_secs(30);
 const BYTES_A_SECOND: u64 = 256 * 1024;
-/// How long a payload may keep others from memory, at the same rate.
+/// How long memory that others wait for may lie still, and how long a payload may keep it, at the same rate.
 const HURRIED_PATIENCE: Nanos = Nanos::from_secs(5);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +67,8 @@ pub struct Connection {
     /// When the peer last finished something, or we last had nothing to ask of it. Single bytes do not count: a drip
     /// must not hold memory for ever.
     progress: Nanos,
+    /// When a byte last went either way, or nothing was waited for.
+    moved: Nanos,
 }
 
 /// What the shell lends to a connection while it is called.
@@ -104,6 +106,7 @@ impl Connection {
             sending: false,
             in_flight: 0,
             progress: now,
+            moved: now,
         }
     }
 
@@ -339,6 +342,7 @@ impl Connection {
     }
 
     fn took(&mut self, count: usize, around: &mut Surroundings<'_>) {
+        self.moved = around.now;
         let due = self
             .payload
             .as_ref()
@@ -381,7 +385,7 @@ impl Connection {
             }
         };
         if count > 0 {
-            self.progress = around.now;
+            (self.progress, self.moved) = (around.now, around.now);
         }
         let more = self.outbox.sent(count, pieces, release);
         self.sending = more.is_some();
@@ -413,10 +417,12 @@ impl Connection {
                 _ => self.protocol.patience(),
             },
         };
+        let holds_memory = self.sending || self.payload.is_some();
+        let stalled = hurried && holds_memory && now.since(self.moved) > HURRIED_PATIENCE;
         match patience.filter(|_| waits_for_peer) {
             // The clock starts when there is something to wait for.
-            None => self.progress = now,
-            Some(limit) if now.since(self.progress) > limit => self.kill(),
+            None => (self.progress, self.moved) = (now, now),
+            Some(limit) if stalled || now.since(self.progress) > limit => self.kill(),
             Some(_) => {}
         }
     }
