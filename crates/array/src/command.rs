@@ -354,6 +354,7 @@ impl Core {
         if self.mode.read_only {
             return self.stopped();
         }
+        self.tasks.all_durable();
         self.superblock.clean = true;
         self.keeper.change(false);
         self.stop_version = self.keeper.version_wanted();

@@ -322,6 +322,7 @@ impl Core {
 
     /// Something durable has changed: whoever waited for it looks again.
     pub(crate) fn metadata_moved(&mut self) {
+        self.inits_settle();
         self.slices_wake_waiting();
         self.flusher_settle();
         self.requests_settle();

@@ -112,7 +112,7 @@ impl Core {
         if let Some(first) = self.lost.first_in(lba, chunk_left) {
             let lost_end = self.lost.extents.first_gap(first);
             let (sectors, health) = if first > lba {
-                (first - lba, self.row_health(place.row))
+                (first - lba, self.health_at(place.row, place.data))
             } else {
                 (lost_end - lba, Health::Lost)
             };
@@ -127,28 +127,27 @@ impl Core {
             lba,
             sectors: chunk_left,
             hole: false,
-            health: self.row_health(place.row),
+            health: self.health_at(place.row, place.data),
         }
     }
 
-    fn row_health(&self, row: Row) -> Health {
+    fn health_at(&self, row: Row, data: u8) -> Health {
         if self.state == ArrayState::Healthy && self.complete() {
             return Health::Healthy;
         }
         let map = self.layout.row(row);
         let live = self.live_cells(&map);
         if live != map.all() {
-            return if map.decodable(live) {
+            let readable = live.contains(data) || map.recover(data, live).is_some();
+            return if readable {
                 Health::Degraded
             } else {
                 Health::Lost
             };
         }
-        let serving = map
-            .cells()
-            .iter()
-            .all(|cell| self.standing[cell.slot.0 as usize].member.is_some());
-        if serving {
+        let serving =
+            |cell: &crate::layout::Cell| self.standing[cell.slot.0 as usize].member.is_some();
+        if map.cells().iter().all(serving) {
             Health::Healthy
         } else {
             Health::Rebuilt

@@ -178,10 +178,20 @@ impl Core {
         }
     }
 
+    /// The extent counts as written once it is on record who was not there to be zeroed.
     fn init_zeroed(&mut self, index: usize) {
-        let extent = self.init_mut(index).extent;
         self.init_mut(index).zeroed = true;
-        self.inits.list[index] = None;
-        self.written.put(extent, true);
+        self.inits_settle();
+    }
+
+    pub(crate) fn inits_settle(&mut self) {
+        for index in 0..self.inits.list.len() {
+            if let Some(init) = self.inits.list[index].filter(|init| init.zeroed)
+                && self.settled()
+            {
+                self.inits.list[index] = None;
+                self.written.put(init.extent, true);
+            }
+        }
     }
 }

@@ -474,6 +474,10 @@ impl Core {
 
     /// Writes the pass's record to the parity's members, when there is room and no older record forbids it.
     fn log_pass(&mut self, id: u32) {
+        if self.logged() && !self.settled() {
+            // A crash now would take the failed member for a current one: what it misses must not be written yet.
+            return self.await_log(id);
+        }
         let map = self.slices.get(id).map;
         let holders = self.log_holders(&map);
         if !self.logged() || holders.iter().all(Option::is_none) {
@@ -498,13 +502,17 @@ impl Core {
             payload_sectors,
         };
         if !self.log_ready(&holders, &entry) {
-            if self.slices.get(id).phase != Phase::Logging {
-                self.set_phase(id, Phase::Logging);
-            }
-            self.slices.waiting.push(id);
-            return;
+            return self.await_log(id);
         }
         self.write_records(id, &map, &holders, &entry);
+    }
+
+    /// Leaves a slice before its record until metadata moves.
+    fn await_log(&mut self, id: u32) {
+        if self.slices.get(id).phase != Phase::Logging {
+            self.set_phase(id, Phase::Logging);
+        }
+        self.slices.waiting.push(id);
     }
 
     /// The members whose logs take a record: P's, then Q's, with those being filled to replace them.

@@ -174,6 +174,13 @@ impl Tasks {
         }
     }
 
+    /// Everything was flushed with nothing under way: what is done is durable.
+    pub(crate) fn all_durable(&mut self) {
+        for task in &mut self.list {
+            task.durable = task.done.clone();
+        }
+    }
+
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         self.limits = Some(limits);
         for task in &mut self.list {
