@@ -332,6 +332,23 @@ impl Core {
         set
     }
 
+    /// The cells of a row that are live and will be after a crash: a cell on a member that is being filled counts only
+    /// when the members' superblocks say that it is there.
+    pub(crate) fn firm_cells(&self, map: &RowMap) -> crate::layout::code::CellSet {
+        let mut set = crate::layout::code::CellSet::default();
+        for cell in 0..map.width {
+            let slot = map.cells[cell as usize].slot;
+            let standing = self.standing[slot.0 as usize];
+            let filled = standing.incoming.is_some()
+                && self.keeper.all_durable()
+                && self.tasks.filled_durably(slot, map.row);
+            if standing.member.is_some() || filled {
+                set = set.with(cell);
+            }
+        }
+        set
+    }
+
     /// The sector of `member` at which a cell's chunk begins.
     pub(crate) fn device_at(&self, member: Member, cell_at: u64) -> u64 {
         self.devices[member.0 as usize].places.data + cell_at

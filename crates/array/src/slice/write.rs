@@ -1,7 +1,7 @@
 //! Writes: full rows without reads, otherwise by the path with the fewer reads; degraded ones in logged steps.
 //!
-//! Passes: the live cells of a band are written in one pass; each lost cell, whose data exist only in parity, in a
-//! pass of its own. So a crash finds either one cell in flight, which is then old or new, or cells that are all here.
+//! Passes: the firm cells of a band are written in one pass; each other cell, whose data a crash would leave to parity
+//! alone, in a pass of its own. So a crash finds either one cell in flight, which is then old or new, or cells that are all here.
 
 use super::gather::{BandKind, Fragment, Source};
 use super::issue::Term;
@@ -144,7 +144,7 @@ impl Core {
     /// Whole cells at once, or, on a row that has lost a cell meanwhile: nothing for a trim, data for zeros.
     fn plan_discard(&mut self, id: u32, op: IoOp) {
         let map = self.slices.get(id).map;
-        if self.live_cells(&map) == map.all() {
+        if self.firm_cells(&map) == map.all() {
             self.slices.get(id).pass = if self.layout.parity() {
                 map.data_set()
             } else {
@@ -241,7 +241,7 @@ impl Core {
         }
     }
 
-    /// The cells of this pass: all live ones first, then each lost one alone. False if a cell has nowhere to go.
+    /// The cells of this pass: all firm ones first, then each other one alone. False if a cell has nowhere to go.
     fn choose_pass(&mut self, id: u32, map: &RowMap) -> bool {
         let live = self.live_cells(map);
         let todo = self.slices.get(id).todo;
@@ -257,7 +257,7 @@ impl Core {
         let here = if self.planted(Bug::DegradedInOneStep) {
             todo
         } else {
-            todo.intersection(live)
+            todo.intersection(self.firm_cells(map))
         };
         let pass = match todo.first() {
             Some(first) if here.is_empty() => CellSet::only(first),

@@ -108,6 +108,12 @@ impl Tasks {
             .is_some_and(|task| task.done.contains(row.0))
     }
 
+    /// Whether a checkpoint, perhaps still on its way, says that a row of the incoming member is filled.
+    pub(crate) fn filled_durably(&self, slot: Slot, row: Row) -> bool {
+        self.filler(slot)
+            .is_some_and(|task| task.durable.contains(row.0))
+    }
+
     fn resync(&self) -> Option<&Task> {
         self.list.iter().find(|task| task.kind == TaskKind::Resync)
     }
@@ -485,20 +491,25 @@ impl Core {
         }
     }
 
-    /// The tasks as the superblock shows them: of a done-set of many runs, the first.
+    /// The tasks as the superblock shows them: of a done-set of many runs, the first, and no more is durable then.
     pub(crate) fn tasks_to_superblock(&mut self) {
         let share = RUNS_MAX / self.tasks.list.len().max(1);
         self.superblock.tasks.clear();
-        for task in &self.tasks.list {
-            if task.slot.is_none() && matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace) {
+        for task in &mut self.tasks.list {
+            let filling = matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace);
+            if task.slot.is_none() && filling {
                 continue;
             }
             let runs = task.durable.runs();
+            let done = runs[..runs.len().min(share)].to_vec();
+            if done.len() < runs.len() {
+                task.durable = RunSet::from_runs(&done);
+            }
             self.superblock.tasks.push(TaskRecord {
                 kind: task.kind,
                 slot: task.slot,
                 paused: task.paused,
-                done: runs[..runs.len().min(share)].to_vec(),
+                done,
             });
         }
     }
