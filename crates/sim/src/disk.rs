@@ -32,6 +32,8 @@ pub struct Simple {
     pub rate: u64,
     /// At most so much is added to each operation's latency.
     pub jitter: Nanos,
+    /// What begins in front of this sector takes so much longer: where metadata lie, say.
+    pub far: (u64, Nanos),
     free_at: Nanos,
 }
 
@@ -42,13 +44,14 @@ impl Simple {
             latency,
             rate,
             jitter,
+            far: (0, Nanos::ZERO),
             free_at: Nanos::ZERO,
         }
     }
 }
 
 impl Device for Simple {
-    fn serve(&mut self, now: Nanos, op: IoOp, _at: u64, sectors: u64, rng: &mut Rng) -> Nanos {
+    fn serve(&mut self, now: Nanos, op: IoOp, at: u64, sectors: u64, rng: &mut Rng) -> Nanos {
         let bytes = match op {
             IoOp::Read | IoOp::Write => sectors * SECTOR_BYTES,
             IoOp::Flush | IoOp::Zero | IoOp::Trim => 0,
@@ -60,7 +63,15 @@ impl Device for Simple {
         } else {
             rng.below(self.jitter.0)
         };
-        self.free_at.after(self.latency).after(Nanos(jitter))
+        let far = if op != IoOp::Flush && at < self.far.0 {
+            self.far.1
+        } else {
+            Nanos::ZERO
+        };
+        self.free_at
+            .after(self.latency)
+            .after(far)
+            .after(Nanos(jitter))
     }
 }
 

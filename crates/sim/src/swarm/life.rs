@@ -14,6 +14,7 @@ use crate::session::{News, Session};
 use crate::workload::{Ask, Workload};
 use crate::world::{World, WorldConfig};
 use restripe_array::layout::Layout;
+use restripe_array::meta::RegionKind;
 use restripe_array::meta::WriteHole;
 use restripe_array::{
     Command, CommandError, CommandTag, Config, Engine, Fact, Nanos, StartMode, TaskOutcome,
@@ -65,6 +66,8 @@ pub struct Life {
     crash_after: Option<u64>,
     issued: u64,
     serving: bool,
+    /// A slot was being filled in it.
+    rebuilt: bool,
     /// Everything comes to rest in it.
     last: bool,
     /// Requests wait until this mark has come.
@@ -194,6 +197,7 @@ impl Run {
             crash_after,
             issued: 0,
             serving: false,
+            rebuilt: false,
             last: false,
             resting: false,
         }
@@ -400,6 +404,7 @@ impl Run {
                 );
             }
             Fact::MemberFailed { .. } if life.last => {}
+            Fact::TaskStarted { slot: Some(_), .. } => life.rebuilt = true,
             Fact::MemberFailed { .. } => self.crash_at_failure(life),
             Fact::Lost { lba, sectors } => self.lost(life, lba, sectors),
             Fact::TaskEnded {
@@ -484,7 +489,8 @@ impl Run {
             world, mut oracle, ..
         } = life.session;
         self.now = world.now();
-        self.lost_lately = life.stirring.suspects_any();
+        // A row that was rebuilt, but not durably so, is short of a cell again.
+        self.lost_lately = life.stirring.suspects_any() || life.rebuilt;
         let site = world.site();
         oracle.crash();
         self.outcome
@@ -695,7 +701,12 @@ fn disks(plan: &Plan, rng: &mut Rng) -> Vec<Disk> {
 }
 
 fn disk_of(plan: &Plan, spec: &Spec, index: u16, image: crate::image::Image, seed: u64) -> Disk {
-    let device = Simple::new(plan.latency, plan.rate, plan.jitter);
+    let mut device = Simple::new(plan.latency, plan.rate, plan.jitter);
+    let data = spec
+        .create()
+        .ok()
+        .and_then(|creation| creation.superblock.region(RegionKind::Data));
+    device.far = (data.map_or(0, |region| region.start), plan.far);
     spec.disk(index, image, Box::new(device), seed)
 }
 

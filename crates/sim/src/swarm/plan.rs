@@ -83,6 +83,8 @@ pub struct Plan {
     pub latency: Nanos,
     pub jitter: Nanos,
     pub rate: u64,
+    /// Metadata take so much longer than data.
+    pub far: Nanos,
 }
 
 impl Plan {
@@ -101,6 +103,7 @@ impl Plan {
             latency: Nanos(*rng.pick(&[1_000, 20_000, 100_000, 5_000_000])),
             jitter: Nanos(*rng.pick(&[0, 1_000, 50_000, 2_000_000])),
             rate: *rng.pick(&[10 << 20, 200 << 20, 4 << 30]),
+            far: Nanos(*rng.pick(&[0, 0, 300_000, 2_000_000])),
             spec,
         }
     }

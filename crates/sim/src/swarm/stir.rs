@@ -181,7 +181,7 @@ impl Run {
     /// The members that are left are being told of a failure: a crash may come before they know.
     pub fn crash_at_failure(&mut self, life: &mut Life) {
         if self.options.roughness == Roughness::Faults && life.stirring.rng.chance(1, 4) {
-            let steps = 1 + life.stirring.rng.below(8);
+            let steps = *life.stirring.rng.pick(&[0, 0, 1, 2, 8, 20, 40]);
             life.crash_within(steps);
         }
     }
