@@ -216,16 +216,16 @@ fn disagreement(
 ) -> Option<String> {
     let data = usize::from(map.data);
     let sources: Vec<&[u8]> = cells[..data].iter().map(|cell| &cell[..]).collect();
-    for index in data..cells.len() {
+    for (index, held) in cells.iter().enumerate().skip(data) {
         let coefficients: Vec<u8> = (0..map.data)
             .map(|source| map.coefficient(index as u8, source))
             .collect();
-        let mut made = vec![0; cells[index].len()];
+        let mut made = vec![0; held.len()];
         restripe_code::linear(&sources, &[&coefficients], &mut [&mut made]);
         let unit = made.len() / layout.chunk_sectors() as usize;
         let wrong = |offset: &u64| {
             let span = *offset as usize * unit..(*offset as usize + 1) * unit;
-            made[span.clone()] != cells[index][span] && !skip(*offset)
+            made[span.clone()] != held[span] && !skip(*offset)
         };
         let sectors: Vec<u64> = (0..layout.chunk_sectors()).filter(wrong).collect();
         if let Some(first) = sectors.first() {

@@ -60,7 +60,7 @@ impl Workload {
         }
     }
 
-    pub fn next(&mut self) -> Ask {
+    pub fn draw(&mut self) -> Ask {
         let drawn = self.rng.below(100);
         let [reads, flushes, trims, zeroes] = self.shares;
         if drawn < flushes {
