@@ -341,7 +341,7 @@ fn start(
 }
 
 fn ask(session: &mut Session<Engine>, workload: &mut Workload) {
-    match workload.next() {
+    match workload.draw() {
         Ask::Read { .. } | Ask::Flush => session.flush(),
         Ask::Write {
             lba,

@@ -15,7 +15,6 @@ use crate::workload::{Ask, Workload};
 use crate::world::{World, WorldConfig};
 use restripe_array::layout::Layout;
 use restripe_array::meta::RegionKind;
-use restripe_array::meta::WriteHole;
 use restripe_array::{
     Command, CommandError, CommandTag, Config, Engine, Fact, Nanos, StartMode, TaskOutcome,
 };
@@ -326,7 +325,7 @@ impl Run {
             && life.session.outstanding() < depth
             && life.session.world.ready()
         {
-            let ask = self.workload.next();
+            let ask = self.workload.draw();
             issue(&mut life.session, ask);
             life.issued += 1;
             if self.options.roughness == Roughness::Faults && self.rng.chance(1, 16) {
