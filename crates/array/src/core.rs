@@ -505,6 +505,14 @@ impl Core {
             self.lost.add(lba, sectors);
         }
         self.fact(Fact::Lost { lba, sectors });
+        self.fit_lost();
+    }
+
+    /// Keeps the list of the lost within its pages.
+    pub(crate) fn fit_lost(&mut self) {
+        while let Some((lba, sectors)) = self.lost.give_up_gap() {
+            self.fact(Fact::Lost { lba, sectors });
+        }
     }
 
     /// Ends everything outstanding on a member as if it had answered with an error.

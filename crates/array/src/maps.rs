@@ -3,7 +3,7 @@
 //! Each is kept in pages with two homes on every current member (`meta::pages`). A page is written as a whole, one
 //! write of it in flight at a time; a bit counts as durable when a page that holds it is on every current member.
 
-use crate::meta::pages::{BITS_PER_PAGE, WORDS_PER_PAGE};
+use crate::meta::pages::{BITS_PER_PAGE, EXTENTS_PER_PAGE, WORDS_PER_PAGE};
 use crate::runset::RunSet;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -136,6 +136,17 @@ impl LostMap {
         self.extents
             .next_member(lba)
             .filter(|&first| first < lba + sectors)
+    }
+
+    /// How many extents the pages hold.
+    fn capacity(&self) -> usize {
+        self.pages.len() * EXTENTS_PER_PAGE
+    }
+
+    /// When there are more extents than the pages hold, the narrowest gap between two is given up: better good sectors
+    /// refused than lost ones made up. What was given up; called until there is nothing.
+    pub(crate) fn give_up_gap(&mut self) -> Option<(u64, u64)> {
+        self.extents.close_gap(self.capacity())
     }
 
     fn touch(&mut self) {

@@ -68,6 +68,20 @@ impl RunSet {
         self.replace(from, to, Some((start, end - start)), None);
     }
 
+    /// Closes the narrowest gap if there are more than `limit` runs; what it closed.
+    pub(crate) fn close_gap(&mut self, limit: usize) -> Option<(u64, u64)> {
+        if self.runs.len() <= limit.max(1) {
+            return None;
+        }
+        let gap = |index: usize| {
+            let end = self.runs[index].0 + self.runs[index].1;
+            (end, self.runs[index + 1].0 - end)
+        };
+        let (first, count) = (0..self.runs.len() - 1).map(gap).min_by_key(|gap| gap.1)?;
+        self.insert(first, count);
+        Some((first, count))
+    }
+
     pub(crate) fn remove(&mut self, first: u64, count: u64) {
         let end = first + count;
         let from = self.runs.partition_point(|run| run.0 + run.1 <= first);
@@ -93,6 +107,14 @@ impl RunSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_narrowest_gap_is_closed_first() {
+        let mut set = RunSet::from_runs(&[(0, 1), (10, 1), (13, 1), (40, 1)]);
+        assert_eq!(set.close_gap(4), None);
+        assert_eq!(set.close_gap(3), Some((11, 2)));
+        assert_eq!(set.runs(), &[(0, 1), (10, 4), (40, 1)]);
+    }
 
     #[test]
     fn agrees_with_a_bit_vector_on_random_edits() {

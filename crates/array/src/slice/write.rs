@@ -748,7 +748,9 @@ impl Core {
                 } else {
                     fragment.sectors
                 };
-                self.lost.rewritten(lba, sectors);
+                if self.lost.rewritten(lba, sectors) {
+                    self.fit_lost();
+                }
             }
             if several && result.is_ok() {
                 self.flush_for(Waiter::Request(fragment.request));
