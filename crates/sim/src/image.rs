@@ -71,6 +71,12 @@ impl Block {
         page.bytes[index * SECTOR..(index + 1) * SECTOR].copy_from_slice(bytes);
     }
 
+    /// Whether any of these sectors may hold real bytes.
+    fn may_be_full(&self, from: usize, count: usize) -> bool {
+        let pages = self.pages.get(from / 8..(from + count).div_ceil(8));
+        pages.is_some_and(|pages| pages.iter().any(Option::is_some))
+    }
+
     fn clear_full(&mut self, from: usize, count: usize) {
         if self.pages.is_empty() {
             return;
@@ -176,7 +182,8 @@ impl Image {
     /// Without data, only metadata pages can be overwritten.
     fn forget_pages(&mut self, at: u64, sectors: u64) {
         for s in stretches(at, sectors) {
-            if self.blocks[s.block].is_some() {
+            let block = self.blocks[s.block].as_ref();
+            if block.is_some_and(|block| block.may_be_full(s.from, s.count)) {
                 self.block_mut(s.block).clear_full(s.from, s.count);
             }
         }
@@ -187,10 +194,12 @@ impl Image {
         if self.payload == Payload::Bytes {
             return self.write_data(at, (bytes.len() / SECTOR) as u64, bytes);
         }
-        for (i, sector) in bytes.chunks_exact(SECTOR).enumerate() {
-            let place = at + i as u64;
-            let block = self.block_mut((place / BLOCK_SECTORS) as usize);
-            block.set_full((place % BLOCK_SECTORS) as usize, sector);
+        for s in stretches(at, (bytes.len() / SECTOR) as u64) {
+            let source = &bytes[s.done * SECTOR..(s.done + s.count) * SECTOR];
+            let block = self.block_mut(s.block);
+            for (i, sector) in source.chunks_exact(SECTOR).enumerate() {
+                block.set_full(s.from + i, sector);
+            }
         }
     }
 
