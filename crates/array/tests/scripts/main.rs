@@ -1,0 +1,14 @@
+//! Scripts of events: what the engine does, in which order, and what it waits for.
+//!
+//! Each test holds the engine's operations and ends them one by one, with results that it chooses. Listings of actions
+//! are compared with `golden/`; `RESTRIPE_BLESS=1` writes them anew.
+
+mod flushes;
+mod math;
+mod ordering;
+#[cfg(feature = "planted")]
+mod planted;
+mod reads;
+mod shell;
+mod unwritten;
+mod writes;
