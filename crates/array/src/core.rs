@@ -56,6 +56,8 @@ pub(crate) struct Core {
     /// Commands that wait for a version of the superblock to be durable.
     pub(crate) answers: Vec<(CommandTag, u64)>,
     pub(crate) stopping: Option<CommandTag>,
+    /// What a failed member lacks is not on record yet.
+    pub(crate) owing: bool,
     pub(crate) stop_flush: bool,
     pub(crate) stop_version: u64,
     /// Earliest moment at which each kind of timed work is due.
@@ -107,6 +109,7 @@ impl Core {
             boot: None,
             answers: Vec::new(),
             stopping: None,
+            owing: false,
             stop_flush: false,
             stop_version: 0,
             wake: [NEVER; WAKES],
@@ -505,12 +508,12 @@ impl Core {
             self.lost.add(lba, sectors);
         }
         self.fact(Fact::Lost { lba, sectors });
-        self.fit_lost();
+        self.fit_lost(None);
     }
 
     /// Keeps the list of the lost within its pages.
-    pub(crate) fn fit_lost(&mut self) {
-        while let Some((lba, sectors)) = self.lost.give_up_gap() {
+    pub(crate) fn fit_lost(&mut self, written: Option<(u64, u64)>) {
+        while let Some((lba, sectors)) = self.lost.give_up_gap(written) {
             self.fact(Fact::Lost { lba, sectors });
         }
     }
@@ -529,7 +532,8 @@ impl Core {
 
     /// No acknowledgement is given while a failure is known here and nowhere else.
     pub(crate) fn settled(&self) -> bool {
-        self.keeper.failures_durable() || self.planted(Bug::FailureNotRecorded)
+        let recorded = self.keeper.failures_durable() && !self.owing;
+        recorded || self.planted(Bug::FailureNotRecorded)
     }
 }
 

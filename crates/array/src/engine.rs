@@ -154,7 +154,7 @@ impl Core {
             Owner::Superblock => self.superblock_written(member, result),
             Owner::MapPage { map, page } => self.map_page_written(map, page, member, result),
             Owner::ExtentInit { init } => self.extent_zeroed(init, member, result),
-            Owner::Boot { .. } => self.boot_read_given_up(),
+            Owner::Boot { step } => self.boot_read_given_up(step),
             Owner::ReadPart { .. } | Owner::Free | Owner::Orphan => {
                 unreachable!("handled by the caller")
             }

@@ -135,7 +135,9 @@ impl Core {
 
     /// Answers the flushes that have ended once nothing durable is owed any more.
     pub(crate) fn flusher_settle(&mut self) {
-        if self.flusher.settling.is_empty() || !self.settled() || self.lost.dirty() {
+        // A recovery's own flush does not wait for superblocks: they are written when it is over.
+        let settled = self.settled() || self.replaying();
+        if self.flusher.settling.is_empty() || !settled || self.lost.dirty() {
             return;
         }
         let mut settling = core::mem::take(&mut self.flusher.settling);

@@ -87,6 +87,7 @@ impl Core {
         if self.layout.tolerance() == 0 {
             return;
         }
+        self.owing = true;
         self.owe_inits();
         let mut rows = Vec::new();
         self.logs.live_rows(&mut rows);

@@ -69,6 +69,9 @@ impl Core {
         if self.undecided() {
             return;
         }
+        if self.mode.read_only {
+            return self.keep_nothing();
+        }
         if !self.replaying()
             && self.keeper.outstanding == 0
             && self.keeper.durable < self.keeper.wanted
@@ -80,12 +83,24 @@ impl Core {
         }
     }
 
+    /// A read-only array tells nobody what becomes of it.
+    fn keep_nothing(&mut self) {
+        if self.keeper.durable < self.keeper.wanted || self.owing {
+            self.keeper.durable = self.keeper.wanted;
+            self.owing = false;
+            for kind in KINDS {
+                for page in 0..self.map_pages(kind) {
+                    self.page_state(kind, page).dirty = false;
+                }
+            }
+            self.metadata_moved();
+        }
+    }
+
     fn write_superblocks(&mut self) {
         self.tasks_to_superblock();
         self.superblock.sequence += 1;
-        if !self.replaying() {
-            self.superblock.log_floor = self.logs.floor();
-        }
+        self.superblock.log_floor = self.logs.floor();
         self.keeper.in_flight = self.keeper.wanted;
         for index in 0..self.devices.len() {
             if self.devices[index].health == Health::Good && self.devices[index].entry.is_some() {
@@ -248,11 +263,8 @@ impl Core {
                 );
             }
             MapKind::Lost => {
-                let per_page = pages::EXTENTS_PER_PAGE;
-                let all = self.lost.extents.runs();
-                let from = (page * per_page).min(all.len());
-                let to = (from + per_page).min(all.len());
-                pages::encode_extents(array, page as u32, sequence, &all[from..to], &mut bytes);
+                let held = self.lost.of_page(page);
+                pages::encode_extents(array, page as u32, sequence, &held, &mut bytes);
             }
         }
         bytes
@@ -322,6 +334,7 @@ impl Core {
 
     /// Something durable has changed: whoever waited for it looks again.
     pub(crate) fn metadata_moved(&mut self) {
+        self.owing &= self.intent.dirty();
         self.inits_settle();
         self.slices_wake_waiting();
         self.flusher_settle();

@@ -44,6 +44,11 @@ struct Live {
 }
 
 impl Live {
+    /// Over, and a write of several cells.
+    fn over(&self) -> bool {
+        self.stage == Stage::Released && self.several()
+    }
+
     /// More than one data cell was written: after a crash with one of them missing, it matters whether this was over.
     fn several(&self) -> bool {
         self.modified.count_ones() > 1
@@ -51,6 +56,8 @@ impl Live {
 }
 
 const HASH: usize = 512;
+/// With so many to list no more records are taken: a flush may add as many as are in flight.
+const LISTED_MAX: usize = DONE_MAX / 2;
 
 struct Log {
     sectors: u64,
@@ -61,6 +68,8 @@ struct Log {
     /// The version of the done-list last written, and whether another is due.
     done_version: u64,
     done_due: bool,
+    /// Records in the ring that are over and must be listed.
+    listed: usize,
 }
 
 impl Log {
@@ -75,6 +84,7 @@ impl Log {
             rows: vec![0; HASH],
             done_version: version,
             done_due: false,
+            listed: 0,
         }
     }
 
@@ -201,6 +211,7 @@ impl Logs {
     fn must_wait(&self, member: Member, entry: &Entry) -> bool {
         let log = self.log(member);
         log.room(entry.footprint()).is_none()
+            || log.listed >= LISTED_MAX
             || log.clashes(
                 entry.row,
                 entry.start,
@@ -253,6 +264,7 @@ impl Logs {
                 }
             }
             log.release_front();
+            log.listed = log.records.iter().filter(|record| record.over()).count();
         }
     }
 

@@ -95,27 +95,31 @@ impl BitMap {
     }
 }
 
-/// The lost sectors, as extents of the array.
+/// The lost sectors, as extents of the array. Each page is about a part of the array of its own, so that an extent never
+/// moves from one page to another and no crash between two page writes can drop it.
 #[derive(Default)]
 pub(crate) struct LostMap {
     pub(crate) extents: RunSet,
     pub(crate) pages: Vec<PageState>,
     /// Some page may be dirty.
     pub(crate) touched: bool,
+    /// Sectors of the array that each page is about.
+    share: u64,
 }
 
 impl LostMap {
-    pub(crate) fn new(pages: usize) -> LostMap {
+    pub(crate) fn new(pages: usize, sectors: u64) -> LostMap {
         LostMap {
             extents: RunSet::default(),
             pages: vec![PageState::default(); pages],
             touched: false,
+            share: sectors.div_ceil(pages.max(1) as u64).max(1),
         }
     }
 
     pub(crate) fn add(&mut self, lba: u64, sectors: u64) {
         self.extents.insert(lba, sectors);
-        self.touch();
+        self.touch(lba, sectors);
     }
 
     /// These sectors were written anew. Returns whether any of them had been lost.
@@ -124,7 +128,7 @@ impl LostMap {
             return false;
         }
         self.extents.remove(lba, sectors);
-        self.touch();
+        self.touch(lba, sectors);
         true
     }
 
@@ -138,20 +142,43 @@ impl LostMap {
             .filter(|&first| first < lba + sectors)
     }
 
-    /// How many extents the pages hold.
-    fn capacity(&self) -> usize {
-        self.pages.len() * EXTENTS_PER_PAGE
+    /// The extents of one page, in order.
+    pub(crate) fn of_page(&self, page: usize) -> Vec<(u64, u64)> {
+        self.extents.within(page as u64 * self.share, self.share)
     }
 
-    /// When there are more extents than the pages hold, the narrowest gap between two is given up: better good sectors
-    /// refused than lost ones made up. What was given up; called until there is nothing.
-    pub(crate) fn give_up_gap(&mut self) -> Option<(u64, u64)> {
-        self.extents.close_gap(self.capacity())
+    /// When a page has more extents than it holds, the narrowest gap between two of them is given up: better good
+    /// sectors refused than lost ones made up. Not a gap that touches `written`, if there is another. What was given up;
+    /// called until there is nothing.
+    pub(crate) fn give_up_gap(&mut self, written: Option<(u64, u64)>) -> Option<(u64, u64)> {
+        for page in 0..self.pages.len() {
+            let held = self.of_page(page);
+            if held.len() <= EXTENTS_PER_PAGE {
+                continue;
+            }
+            let gap =
+                |pair: &[(u64, u64)]| (pair[0].0 + pair[0].1, pair[1].0 - pair[0].0 - pair[0].1);
+            let spared = |gap: &(u64, u64)| {
+                written.is_some_and(|(lba, sectors)| gap.0 < lba + sectors && lba < gap.0 + gap.1)
+            };
+            let gaps = || held.windows(2).map(gap);
+            let other = gaps().filter(|gap| !spared(gap)).min_by_key(|gap| gap.1);
+            let (lba, sectors) = other.or_else(|| gaps().min_by_key(|gap| gap.1))?;
+            self.add(lba, sectors);
+            return Some((lba, sectors));
+        }
+        None
     }
 
-    fn touch(&mut self) {
+    fn touch(&mut self, lba: u64, sectors: u64) {
         self.touched = true;
-        self.pages.iter_mut().for_each(|page| page.dirty = true);
+        let last = self.pages.len().saturating_sub(1) as u64;
+        let pages = (lba / self.share).min(last)..=((lba + sectors - 1) / self.share).min(last);
+        for page in pages {
+            if let Some(page) = self.pages.get_mut(page as usize) {
+                page.dirty = true;
+            }
+        }
     }
 
     pub(crate) fn dirty(&self) -> bool {

@@ -68,18 +68,14 @@ impl RunSet {
         self.replace(from, to, Some((start, end - start)), None);
     }
 
-    /// Closes the narrowest gap if there are more than `limit` runs; what it closed.
-    pub(crate) fn close_gap(&mut self, limit: usize) -> Option<(u64, u64)> {
-        if self.runs.len() <= limit.max(1) {
-            return None;
-        }
-        let gap = |index: usize| {
-            let end = self.runs[index].0 + self.runs[index].1;
-            (end, self.runs[index + 1].0 - end)
+    /// The runs, cut to `first..first + count`.
+    pub(crate) fn within(&self, first: u64, count: u64) -> Vec<(u64, u64)> {
+        let end = first.saturating_add(count);
+        let cut = |&(from, len): &(u64, u64)| {
+            let (from, to) = (from.max(first), (from + len).min(end));
+            (from < to).then(|| (from, to - from))
         };
-        let (first, count) = (0..self.runs.len() - 1).map(gap).min_by_key(|gap| gap.1)?;
-        self.insert(first, count);
-        Some((first, count))
+        self.runs.iter().filter_map(cut).collect()
     }
 
     pub(crate) fn remove(&mut self, first: u64, count: u64) {
@@ -109,11 +105,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_narrowest_gap_is_closed_first() {
-        let mut set = RunSet::from_runs(&[(0, 1), (10, 1), (13, 1), (40, 1)]);
-        assert_eq!(set.close_gap(4), None);
-        assert_eq!(set.close_gap(3), Some((11, 2)));
-        assert_eq!(set.runs(), &[(0, 1), (10, 4), (40, 1)]);
+    fn a_range_cuts_the_runs_at_its_ends() {
+        let set = RunSet::from_runs(&[(0, 4), (10, 4), (20, 4)]);
+        assert_eq!(set.within(2, 20), [(2, 2), (10, 4), (20, 2)]);
+        assert_eq!(set.within(4, 6), []);
     }
 
     #[test]

@@ -188,6 +188,7 @@ impl Core {
         for index in 0..self.inits.list.len() {
             if let Some(init) = self.inits.list[index].filter(|init| init.zeroed)
                 && self.settled()
+                && self.extent_announced(init.extent)
             {
                 self.inits.list[index] = None;
                 self.written.put(init.extent, true);

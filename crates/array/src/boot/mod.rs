@@ -66,6 +66,7 @@ enum Read {
     /// Part of a log, from this sector of it.
     Log {
         from: u64,
+        pages: u64,
     },
 }
 
@@ -86,6 +87,8 @@ pub(crate) struct Boot {
     done_lists: Vec<(Member, DoneList)>,
     /// Members whose newest copy is older than the one chosen.
     lagging: Vec<u16>,
+    /// Members whose logs cannot be read in full.
+    unread: Vec<Member>,
     replays_left: u32,
     replays_next: u32,
     recovered: u64,
@@ -136,6 +139,7 @@ impl Core {
             records: Vec::new(),
             done_lists: Vec::new(),
             lagging: Vec::new(),
+            unread: Vec::new(),
             replays_left: 0,
             replays_next: 0,
             recovered: 0,
@@ -177,7 +181,10 @@ impl Core {
         self.logs = Logs::default();
         self.standing.clear();
         for device in &mut self.devices {
+            // What the attempt has outstanding still is.
+            let in_flight = device.in_flight;
             *device = Device::new(device.info);
+            device.in_flight = in_flight;
         }
     }
 
@@ -210,10 +217,7 @@ impl Core {
         let (at, count) = match read {
             Read::Super { index } => (super_place(index), SUPERBLOCK_PAGES as u64),
             Read::Map { kind, page } => (pages::home(places.map(kind), page, 0), 2),
-            Read::Log { from } => (
-                places.log + from,
-                ((places.log_sectors - from) / PAGE_SECTORS).min(LOG_PAGES),
-            ),
+            Read::Log { from, pages } => (places.log + from, pages),
         };
         let mut fresh = Vec::new();
         fresh.resize_with(count as usize, || self.ops.page());
@@ -242,14 +246,19 @@ impl Core {
                 boot.places[member.0 as usize][index] = Some(Superblock::decode(&joined(io)));
             }
             Read::Map { kind, page } if whole => boot.note_map(kind, page, array, io),
-            Read::Log { from } if whole => boot.note_log(member, from, array, io),
+            Read::Log { from, .. } if whole => boot.note_log(member, from, array, io),
+            Read::Log { from, pages } => boot.log_unread(member, from, pages),
             _ => {}
         }
     }
 
-    pub(crate) fn boot_read_given_up(&mut self) {
+    pub(crate) fn boot_read_given_up(&mut self, step: u32) {
         if let Some(boot) = &mut self.boot {
             boot.outstanding -= 1;
+            let (member, read) = boot.reads[step as usize];
+            if let Read::Log { from, .. } = read {
+                boot.log_unread(member, from, 1);
+            }
         }
     }
 
@@ -406,7 +415,7 @@ impl Core {
             .superblock
             .region(RegionKind::Lost)
             .map_or(0, |region| pages::pages_in(region.sectors));
-        self.lost = LostMap::new(lost as usize);
+        self.lost = LostMap::new(lost as usize, self.layout.size_sectors());
         self.size_ops();
     }
 
@@ -475,7 +484,7 @@ impl Core {
             }
         }
         self.restore_tasks();
-        if self.superblock.clean || !self.logged() || self.mode.read_only {
+        if self.superblock.clean || !self.logged() {
             self.logs.start(self.superblock.log_floor.max(1));
             return if self.mode.read_only {
                 self.boot_recovered()
@@ -505,8 +514,14 @@ impl Core {
         }
     }
 
+    /// Members that may hold records: those that serve, and those being filled, in rows that are.
+    fn log_keepers(&self) -> Vec<Member> {
+        let both = |standing: &Standing| [standing.member, standing.incoming];
+        self.standing.iter().flat_map(both).flatten().collect()
+    }
+
     fn ask_logs(&mut self) {
-        let members = self.current_members();
+        let members = self.log_keepers();
         let sectors: Vec<u64> = members
             .iter()
             .map(|m| self.devices[m.0 as usize].places.log_sectors)
@@ -516,7 +531,8 @@ impl Core {
         for (member, sectors) in members.into_iter().zip(sectors) {
             let mut from = 0;
             while from + PAGE_SECTORS <= sectors {
-                boot.ask(member, Read::Log { from });
+                let pages = ((sectors - from) / PAGE_SECTORS).min(LOG_PAGES);
+                boot.ask(member, Read::Log { from, pages });
                 from += LOG_PAGES * PAGE_SECTORS;
             }
         }
@@ -580,6 +596,7 @@ impl Core {
             for row in self.boot_mut().rows() {
                 self.tasks.undo_replace(row, 1);
             }
+            self.undo_owed_replacements();
             if self.layout.tolerance() == 0 {
                 // Nothing tells which rows were being written.
                 self.tasks.undo_replace(0, self.layout.rows());
@@ -597,7 +614,7 @@ impl Core {
         let dirty: Vec<u64> = (0..self.regions())
             .filter(|&region| self.intent.get(self.dirty_bit(region)))
             .collect();
-        if self.superblock.clean || !unlogged || dirty.is_empty() || self.mode.read_only {
+        if self.superblock.clean || !unlogged || dirty.is_empty() {
             return Ok(());
         }
         let mut done = self.resynced_before();
@@ -609,7 +626,22 @@ impl Core {
         }
         self.tasks.list.retain(|task| task.kind != TaskKind::Resync);
         self.start_task(TaskKind::Resync, None, done);
+        if self.mode.read_only {
+            // What is in doubt reads as lost for now; nothing is written down.
+            return Ok(());
+        }
         self.lose_unsynced_slots()
+    }
+
+    /// Rows whose parity was missing were written without a record; they are among those owed.
+    fn undo_owed_replacements(&mut self) {
+        for region in 0..self.regions() {
+            if self.intent.get(self.owed_bit(region)) {
+                let first = region * self.superblock.intent_rows;
+                let count = self.superblock.intent_rows.min(self.layout.rows() - first);
+                self.tasks.undo_replace(first, count);
+            }
+        }
     }
 
     /// The rows that no recorded resynchronisation owes.
@@ -658,12 +690,15 @@ impl Core {
         }
         if any {
             self.superblock.generation = stale_since;
+        }
+        // A failure may be on record without what it left owing.
+        if !self.superblock.clean && self.layout.tolerance() > 0 && !self.complete() {
             let rows = self.boot_mut().rows();
             for row in rows {
                 self.owe_rows(crate::Row(row), crate::Row(row));
             }
             for region in 0..self.regions() {
-                if !self.superblock.clean && self.intent.get(self.dirty_bit(region)) {
+                if self.intent.get(self.dirty_bit(region)) {
                     self.intent.put(self.owed_bit(region), true);
                 }
             }
@@ -752,6 +787,19 @@ impl Boot {
             {
                 held.newest = Some((view.sequence, bytes.clone()));
             }
+        }
+    }
+
+    /// Part of a log cannot be read: page by page, then; and a member with a page that stays unreadable may keep from
+    /// us what was being written.
+    fn log_unread(&mut self, member: Member, from: u64, pages: u64) {
+        if pages > 1 {
+            for page in 0..pages {
+                let from = from + page * PAGE_SECTORS;
+                self.ask(member, Read::Log { from, pages: 1 });
+            }
+        } else if !self.unread.contains(&member) {
+            self.unread.push(member);
         }
     }
 

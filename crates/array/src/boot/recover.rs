@@ -15,9 +15,11 @@
 //! A record that is not on every log it was meant for was never complete, so nothing was written in place for it.
 
 use super::Stage;
+use crate::contract::{FailCause, TaskKind};
 use crate::core::Core;
 use crate::layout::CellSet;
 use crate::meta::log::{COPY_P, COPY_Q, DoneList, LogRecord, PayloadKind};
+use crate::runset::RunSet;
 use crate::slice::{Kind, Need};
 use crate::task::{Cut, Payload, Replay};
 use crate::units::{Member, PAGE_SECTORS, Row};
@@ -31,6 +33,12 @@ struct Found {
 
 impl Core {
     pub(super) fn boot_recover(&mut self) -> bool {
+        for member in core::mem::take(&mut self.boot.as_mut().expect("a boot runs").unread) {
+            self.fail_member(member, FailCause::Metadata);
+        }
+        if let Err(error) = self.check_decodable(self.mode) {
+            return self.boot_fail(error);
+        }
         let found = self.live_records();
         let next = found
             .iter()
@@ -38,6 +46,9 @@ impl Core {
             .max()
             .unwrap_or(0);
         self.logs.start(next.max(self.superblock.log_floor).max(1));
+        if self.mode.read_only {
+            return self.doubt_records(&found);
+        }
         let mut rows: Vec<u64> = found.iter().map(|found| found.record.row).collect();
         rows.sort_unstable();
         rows.dedup();
@@ -54,6 +65,19 @@ impl Core {
         boot.replays_left = self.tasks.replays.len() as u32;
         boot.replays_next = 0;
         true
+    }
+
+    /// A start that writes nothing cannot replay: what only the parity of these rows tells is not told.
+    fn doubt_records(&mut self, found: &[Found]) -> bool {
+        let mut done = RunSet::default();
+        done.insert(0, self.layout.rows());
+        for found in found {
+            done.remove(found.record.row, 1);
+        }
+        if done.len() < self.layout.rows() {
+            self.start_task(TaskKind::Resync, None, done);
+        }
+        self.boot_recovered()
     }
 
     /// Records that may be live, by sequence, with their copies together.

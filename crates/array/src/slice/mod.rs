@@ -159,6 +159,8 @@ pub(crate) struct Slice {
     pub(crate) verdicts: scrub::Verdicts,
     /// Durable data of several cells was logged: over only when the log says so.
     pub(crate) several: bool,
+    /// Nothing was written after all: a trim of a row that is not whole.
+    pub(crate) skipped: bool,
     pub(crate) intent_held: bool,
     pub(crate) merged: bool,
     pub(crate) error: Option<RequestError>,
@@ -195,6 +197,7 @@ impl Slice {
             record: None,
             verdicts: scrub::Verdicts::default(),
             several: false,
+            skipped: false,
             intent_held: false,
             merged: false,
             error: None,
@@ -374,7 +377,7 @@ impl Core {
         slice.step = need.step;
         (slice.size, slice.reserved) = (size, need.buffers);
         (slice.pending, slice.durable, slice.intent_held) = (0, false, false);
-        slice.several = false;
+        (slice.several, slice.skipped) = (false, false);
         (slice.error, slice.record) = (None, None);
         slice.live = true;
         slice.fragments.clear();
@@ -621,8 +624,14 @@ impl Core {
         }
     }
 
-    fn write_failed(&mut self, id: u32, _cell: u8, member: Option<Member>, error: IoError) {
+    fn write_failed(&mut self, id: u32, cell: u8, member: Option<Member>, error: IoError) {
         let member = member.expect("a write has a member");
+        let slot = self.slices.get(id).map.cells[usize::from(cell)].slot;
+        let serving = self.standing[usize::from(slot.0)].member;
+        if serving.is_some_and(|serving| serving != member) {
+            // It was being filled: the member that serves has the bytes as well.
+            return self.fail_member(member, FailCause::WriteError(error));
+        }
         if self.layout.tolerance() == 0 && error != IoError::Gone {
             let slice = self.slices.get(id);
             slice.error.get_or_insert(if error == IoError::NoSpace {

@@ -3,7 +3,7 @@
 use super::gather::Source;
 use super::{Extra, Phase};
 use crate::core::Core;
-use crate::layout::{CellSet, RowMap};
+use crate::layout::{CellSet, Role, RowMap};
 use crate::units::Member;
 
 impl Core {
@@ -101,7 +101,10 @@ impl Core {
         let live = self.live_cells(&map);
         let zeroed = self.slices.get(id).zeroed;
         self.set_phase(id, Phase::Writing);
-        for cell in zeroed.intersection(live).iter() {
+        for cell in live
+            .iter()
+            .filter(|&cell| zeroed.contains(data_of(&map, cell)))
+        {
             self.write_cell(id, cell, Source::Zero, None);
         }
         self.write_parity(id, &map, live);
@@ -129,7 +132,7 @@ impl Core {
         };
         let source = if map.parity_set().contains(cell) {
             slice.extra_ref(extra).map(Source::Buf)
-        } else if slice.zeroed.contains(cell) {
+        } else if slice.zeroed.contains(data_of(map, cell)) {
             Some(Source::Zero)
         } else {
             Some(Source::Buf(slice.cell_ref(cell)))
@@ -209,5 +212,13 @@ impl Core {
         if self.slices.get(id).pending == 0 {
             self.slices.requeue(id);
         }
+    }
+}
+
+/// The data cell whose content a cell holds; a parity cell holds its own.
+fn data_of(map: &RowMap, cell: u8) -> u8 {
+    match map.cells[cell as usize].role {
+        Role::Copy { of } => of,
+        Role::Data(_) | Role::P | Role::Q => cell,
     }
 }

@@ -44,7 +44,7 @@ impl Core {
         };
         let buffers = match (band.kind, parity) {
             (_, true) => self.layout.data_cells() as u32 + 7,
-            (BandKind::Merge { .. }, false) => 3,
+            (BandKind::Merge { .. }, false) => u32::from(self.superblock.geometry.slots) + 1,
             (_, false) => 0,
         };
         let need = Need {
@@ -152,6 +152,7 @@ impl Core {
             };
             self.log_pass(id);
         } else if op == IoOp::Trim {
+            self.slices.get(id).skipped = true;
             self.finish_slice(id);
         } else {
             self.zero_as_data(id, &map);
@@ -479,6 +480,9 @@ impl Core {
             return self.await_log(id);
         }
         let map = self.slices.get(id).map;
+        if self.pass_outdated(id, &map) {
+            return self.plan_anew(id);
+        }
         let holders = self.log_holders(&map);
         if !self.logged() || holders.iter().all(Option::is_none) {
             self.write_pass(id);
@@ -505,6 +509,24 @@ impl Core {
             return self.await_log(id);
         }
         self.write_records(id, &map, &holders, &entry);
+    }
+
+    /// A member failed since the pass was chosen, and one of its cells must not be written together with others now.
+    fn pass_outdated(&mut self, id: u32, map: &RowMap) -> bool {
+        let pass = self.slices.get(id).pass;
+        let planted = self.planted(Bug::DegradedInOneStep);
+        self.layout.parity() && pass.len() > 1 && !pass.within(self.firm_cells(map)) && !planted
+    }
+
+    fn plan_anew(&mut self, id: u32) {
+        self.drop_buffers(id);
+        let slice = self.slices.get(id);
+        slice.zeroed = CellSet::EMPTY;
+        let Kind::Write(kind) = slice.kind else {
+            unreachable!("only writes are logged")
+        };
+        self.set_phase(id, Phase::Preparing);
+        self.prepare_write(id, kind);
     }
 
     /// Leaves a slice before its record until metadata moves.
@@ -701,6 +723,9 @@ impl Core {
 
     fn pass_done(&mut self, id: u32, kind: BandKind) {
         self.end_record(id);
+        if !self.pass_kept(id) {
+            return self.fail_write(id, RequestError::ReadOnly);
+        }
         let slice = self.slices.get(id);
         slice.todo = slice.todo.minus(slice.pass);
         if slice.todo.is_empty() || slice.discard().is_some() {
@@ -713,6 +738,18 @@ impl Core {
         slice.zeroed = CellSet::EMPTY;
         self.set_phase(id, Phase::Preparing);
         self.prepare_write(id, kind);
+    }
+
+    /// Whether what was written is anywhere: members may have failed one after the other while it was.
+    fn pass_kept(&mut self, id: u32) -> bool {
+        let slice = self.slices.get(id);
+        let (map, pass) = (slice.map, slice.pass);
+        let live = self.live_cells(&map);
+        if self.layout.parity() {
+            return map.decodable(live);
+        }
+        let kept = |cell: u8| !map.copies_of(cell).intersection(live).is_empty();
+        pass.iter().all(kept)
     }
 
     fn end_record(&mut self, id: u32) {
@@ -738,9 +775,10 @@ impl Core {
     pub(crate) fn end_write(&mut self, id: u32, result: Result<(), RequestError>) {
         let slice = self.slices.get(id);
         let (row, whole_row, several) = (slice.map.row, slice.discard().is_some(), slice.several);
+        let written = result.is_ok() && !slice.skipped;
         let mut fragments = core::mem::take(&mut slice.fragments);
         for fragment in fragments.drain(..) {
-            if result.is_ok() {
+            if written {
                 let lba = self.layout.lba(row, fragment.cell, fragment.start);
                 let whole = whole_row && self.layout.parity();
                 let sectors = if whole {
@@ -749,7 +787,7 @@ impl Core {
                     fragment.sectors
                 };
                 if self.lost.rewritten(lba, sectors) {
-                    self.fit_lost();
+                    self.fit_lost(Some((lba, sectors)));
                 }
             }
             if several && result.is_ok() {

@@ -517,7 +517,9 @@ impl Core {
     // --------------------------------------------------------------------------------------------------- ending
 
     fn end_task(&mut self, index: usize) {
-        if self.written.dirty() || self.intent.dirty() || self.lost.dirty() {
+        // Until superblocks say that all is filled, a crash would find less than is trusted from here on.
+        let maps = self.written.dirty() || self.intent.dirty() || self.lost.dirty();
+        if maps || !self.keeper.all_durable() {
             return;
         }
         let task = self.tasks.list.remove(index);

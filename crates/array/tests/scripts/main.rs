@@ -3,12 +3,16 @@
 //! Each test holds the engine's operations and ends them one by one, with results that it chooses. Listings of actions
 //! are compared with `golden/`; `RESTRIPE_BLESS=1` writes them anew.
 
+mod commands;
+mod degraded;
 mod flushes;
 mod math;
 mod ordering;
 #[cfg(feature = "planted")]
 mod planted;
 mod reads;
+mod scrubs;
 mod shell;
+mod tasks;
 mod unwritten;
 mod writes;

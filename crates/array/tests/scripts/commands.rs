@@ -1,0 +1,234 @@
+//! What operators may not do, and how an array starts and stops.
+
+use crate::shell::{Array, raid1, raid5, raid6};
+use restripe_array::report::ArrayState;
+use restripe_array::{
+    Command, CommandError, Fact, Member, MemberInfo, RequestError, RequestOp, StartMode,
+};
+
+#[test]
+fn an_indispensable_member_is_not_failed() {
+    let mut array = raid5(4).start();
+    array.command(Command::Fail(Member(0))).expect("one can go");
+    let refused = array.command(Command::Fail(Member(1)));
+    assert_eq!(refused, Err(CommandError::Indispensable(Member(1))));
+}
+
+#[test]
+fn raid6_lets_two_go() {
+    let mut array = raid6(5).start();
+    array.command(Command::Fail(Member(0))).expect("one can go");
+    array.command(Command::Fail(Member(1))).expect("two can go");
+    let refused = array.command(Command::Fail(Member(2)));
+    assert_eq!(refused, Err(CommandError::Indispensable(Member(2))));
+}
+
+#[test]
+fn a_failed_member_is_answered_for_only_once_on_record() {
+    let mut array = raid5(4).start();
+    let fail = array.order(Command::Fail(Member(0)));
+    array.run_but("m3 write super");
+    assert_eq!(array.answer(fail), None);
+    array.run();
+    assert_eq!(array.answer(fail), Some(Ok(())));
+}
+
+#[test]
+fn nobody_knows_a_member_that_is_not_there() {
+    let mut array = raid5(4).start();
+    let nobody = Member(9);
+    let unknown = Err(CommandError::NoSuchMember(nobody));
+    assert_eq!(array.command(Command::Fail(nobody)), unknown);
+    assert_eq!(array.command(Command::Remove(nobody)), unknown);
+    assert_eq!(array.command(Command::Add(nobody)), unknown);
+    let replace = Command::Replace { old: Member(0), new: nobody };
+    assert_eq!(array.command(replace), unknown);
+}
+
+#[test]
+fn a_member_in_use_is_not_removed_and_a_failed_one_is() {
+    let mut array = raid5(4).start();
+    let refused = array.command(Command::Remove(Member(0)));
+    assert!(matches!(refused, Err(CommandError::Busy(_))));
+    array.command(Command::Fail(Member(0))).expect("one can go");
+    array.command(Command::Remove(Member(0))).expect("failed");
+    array.written(0, 100).expect("written");
+    array.verify();
+}
+
+#[test]
+fn a_spare_can_be_removed() {
+    let mut array = raid5(4).spares(1).start();
+    array.command(Command::Remove(Member(4))).expect("a spare");
+    array.depart(0);
+    array.run();
+    assert!(array.engine.status().tasks.is_empty());
+}
+
+fn info(sectors: u64, logical_block: u32) -> MemberInfo {
+    MemberInfo { sectors, logical_block, trim_zeroes: true, fast_zero: true }
+}
+
+#[test]
+fn a_device_too_small_is_not_taken_in() {
+    let mut array = raid5(4).start();
+    let small = array.arrive(info(100, 512));
+    let refused = array.command(Command::Add(small));
+    assert!(matches!(refused, Err(CommandError::TooSmall { has: 100, .. })), "{refused:?}");
+}
+
+#[test]
+fn a_device_of_larger_blocks_is_not_taken_in() {
+    let mut array = raid5(4).start();
+    let coarse = array.arrive(info(1024, 4096));
+    let wanted = CommandError::LogicalBlock { member: 4096, array: 512 };
+    assert_eq!(array.command(Command::Add(coarse)), Err(wanted));
+}
+
+#[test]
+fn a_device_that_arrives_becomes_a_spare_and_serves() {
+    let mut array = raid5(4).start();
+    array.written(0, 100).expect("written");
+    let fresh = array.arrive(info(1024, 512));
+    array.command(Command::Add(fresh)).expect("it fits");
+    array.depart(1);
+    array.run_tasks();
+    assert_eq!(array.engine.status().state, ArrayState::Healthy);
+    array.verify();
+    array.consistent();
+}
+
+#[test]
+fn a_member_in_use_is_not_added() {
+    let mut array = raid5(4).start();
+    let refused = array.command(Command::Add(Member(0)));
+    assert!(matches!(refused, Err(CommandError::Busy(_))));
+}
+
+#[test]
+fn stop_waits_for_what_is_under_way() {
+    let mut array = raid5(4).start();
+    let write = array.write(0, 8);
+    let stop = array.order(Command::Stop);
+    assert_eq!(array.answer(stop), None);
+    array.run();
+    assert_eq!((array.reply(write), array.answer(stop)), (Some(Ok(())), Some(Ok(()))));
+    assert!(array.has_fact(|fact| *fact == Fact::Stopped));
+    array.crash(|_| false);
+    array.start().expect("starts");
+    array.verify();
+}
+
+#[test]
+fn requests_after_a_stop_are_refused() {
+    let mut array = raid5(4).start();
+    array.command(Command::Stop).expect("stops");
+    for op in [RequestOp::Read, RequestOp::Write, RequestOp::Flush, RequestOp::Trim] {
+        let late = array.request(op, 0, 8);
+        assert_eq!(array.reply(late), Some(Err(RequestError::Unavailable)), "{op:?}");
+    }
+    assert!(matches!(array.command(Command::Stop), Err(CommandError::Busy(_))));
+}
+
+#[test]
+fn requests_before_a_start_are_refused() {
+    let mut array = raid5(4).made();
+    let early = array.request(RequestOp::Read, 0, 8);
+    assert_eq!(array.reply(early), Some(Err(RequestError::Unavailable)));
+    assert!(matches!(array.command(Command::Fail(Member(0))), Err(CommandError::Busy(_))));
+}
+
+#[test]
+fn a_stop_leaves_nothing_to_recover() {
+    for setup in [raid5(4), raid1(2)] {
+        let mut array = setup.start();
+        array.written(0, 40).expect("written");
+        array.command(Command::Stop).expect("stops");
+        array.crash(|_| false);
+        array.start().expect("starts");
+        let clean = |fact: &Fact| matches!(fact, Fact::Started { recovered_rows: 0, .. });
+        assert!(array.has_fact(clean));
+        assert!(array.engine.status().tasks.is_empty());
+        array.verify();
+    }
+}
+
+/// Stops, and blanks these members.
+fn stopped_without(mut array: Array, gone: &[usize]) -> Array {
+    array.written(0, 32).expect("written");
+    array.command(Command::Stop).expect("stops");
+    array.crash_without(gone, |_| true);
+    array
+}
+
+fn start(array: &mut Array, change: impl FnOnce(&mut StartMode)) -> Result<(), CommandError> {
+    let mut mode = StartMode::default();
+    change(&mut mode);
+    array.command(Command::Start(mode))
+}
+
+#[test]
+fn nothing_starts_from_blank_devices() {
+    let mut array = stopped_without(raid5(4).start(), &[0, 1, 2, 3]);
+    assert_eq!(array.start(), Err(CommandError::NoArray));
+}
+
+#[test]
+fn a_minority_does_not_start_unless_told() {
+    let mut array = stopped_without(raid1(3).start(), &[0, 1]);
+    let refused = array.start();
+    assert!(matches!(refused, Err(CommandError::Minority { .. })), "{refused:?}");
+    start(&mut array, |mode| mode.from_minority = true).expect("told so");
+    array.verify();
+}
+
+#[test]
+fn too_few_do_not_start() {
+    let mut array = stopped_without(raid5(5).start(), &[1, 3]);
+    let refused = array.start();
+    assert_eq!(refused, Err(CommandError::TooFew { missing: vec![1, 3] }));
+}
+
+#[test]
+fn too_few_start_for_reading_when_the_loss_is_accepted() {
+    let mut array = stopped_without(raid5(5).start(), &[1, 3]);
+    start(&mut array, |mode| mode.accept_loss = true).expect("told so");
+    assert!(array.engine.status().read_only);
+    assert!(array.read(0, 16).is_ok());
+    assert!(matches!(array.read(16, 8), Err(RequestError::Lost { .. })));
+    let write = array.request(RequestOp::Write, 0, 8);
+    assert_eq!(array.reply(write), Some(Err(RequestError::ReadOnly)));
+}
+
+#[test]
+fn a_clone_is_refused_and_both_are_named() {
+    let mut array = stopped_without(raid1(3).start(), &[]);
+    array.disks[2] = array.disks[1].clone();
+    assert_eq!(array.start(), Err(CommandError::Clone(Member(1), Member(2))));
+}
+
+#[test]
+fn a_read_only_start_writes_nothing() {
+    let mut array = stopped_without(raid5(4).start(), &[]);
+    array.listing();
+    start(&mut array, |mode| mode.read_only = true).expect("whole");
+    array.verify();
+    assert!(!array.listing().contains("write"));
+    let write = array.request(RequestOp::Write, 0, 8);
+    assert_eq!(array.reply(write), Some(Err(RequestError::ReadOnly)));
+}
+
+#[test]
+fn a_second_start_is_refused() {
+    let mut array = raid5(4).start();
+    assert!(matches!(array.start(), Err(CommandError::Busy(_))));
+}
+
+#[test]
+fn a_start_that_was_refused_can_be_tried_again() {
+    let mut array = stopped_without(raid1(3).start(), &[0, 1]);
+    for _ in 0..3 {
+        assert!(array.start().is_err());
+    }
+    start(&mut array, |mode| mode.from_minority = true).expect("told so");
+}

@@ -1,0 +1,145 @@
+//! Scrubs: a check only looks; a repair knows whom to blame where the code can tell.
+
+use crate::shell::{Array, CHUNK, raid1, raid5, raid6};
+use restripe_array::layout::Role;
+use restripe_array::{Command, CommandError, Fact, Member};
+
+fn scrub(array: &mut Array, repair: bool) -> Vec<(Option<Member>, bool)> {
+    array.facts.clear();
+    array.listing();
+    array.command(Command::Scrub { repair }).expect("a scrub can run");
+    array.run_tasks();
+    let mismatches = array.facts.iter().filter_map(|fact| match fact {
+        Fact::Mismatch { guilty, repaired, .. } => Some((*guilty, *repaired)),
+        _ => None,
+    });
+    mismatches.collect()
+}
+
+/// An array with data, one byte of which was changed on this member.
+fn corrupted(setup: crate::shell::Setup, member: u16) -> Array {
+    let mut array = setup.start();
+    array.written(0, 32).expect("written");
+    array.flushed();
+    let start = array.data_start();
+    array.corrupt(member, start + 3);
+    array
+}
+
+#[test]
+fn a_sound_array_has_nothing_to_tell() {
+    for setup in [raid5(4), raid6(5), raid1(3)] {
+        let mut array = setup.start();
+        array.written(0, 40).expect("written");
+        assert_eq!(scrub(&mut array, false), []);
+        assert_eq!(scrub(&mut array, true), []);
+    }
+}
+
+#[test]
+fn a_check_never_writes_data() {
+    for setup in [raid5(4), raid6(5), raid1(3)] {
+        let mut array = corrupted(setup, 1);
+        let found = scrub(&mut array, false);
+        assert_eq!(found.len(), 1);
+        assert!(!found[0].1, "a check repairs nothing");
+        let listing = array.listing();
+        assert!(!listing.contains("write data") && !listing.contains("write log"), "{listing}");
+    }
+}
+
+#[test]
+fn a_check_counts_what_it_finds() {
+    let mut array = corrupted(raid5(4), 1);
+    array.order(Command::Scrub { repair: false });
+    array.run_but("flush");
+    let tasks = array.engine.status().tasks;
+    assert!(tasks.first().is_none_or(|task| task.mismatches == 1), "{tasks:?}");
+    array.run_tasks();
+}
+
+#[test]
+fn raid6_names_the_guilty_whoever_it_is() {
+    for member in 0..5 {
+        let mut array = corrupted(raid6(5), member);
+        assert_eq!(scrub(&mut array, false), [(Some(Member(member)), false)]);
+        assert_eq!(scrub(&mut array, true), [(Some(Member(member)), true)]);
+        assert_eq!(scrub(&mut array, false), []);
+        array.verify();
+    }
+}
+
+#[test]
+fn a_three_way_mirror_names_the_odd_one() {
+    for member in 0..3 {
+        let mut array = corrupted(raid1(3), member);
+        assert_eq!(scrub(&mut array, true), [(Some(Member(member)), true)]);
+        assert_eq!(scrub(&mut array, false), []);
+        array.verify();
+    }
+}
+
+#[test]
+fn a_two_way_mirror_cannot_tell() {
+    let mut array = corrupted(raid1(2), 1);
+    assert_eq!(scrub(&mut array, true), [(None, true)]);
+    assert_eq!(scrub(&mut array, false), []);
+    array.verify();
+}
+
+#[test]
+fn raid5_makes_parity_follow_the_data() {
+    let parity = raid5(4).start().slot_of(0, Role::P);
+    let mut array = corrupted(raid5(4), parity);
+    assert_eq!(scrub(&mut array, true), [(None, true)]);
+    assert_eq!(scrub(&mut array, false), []);
+    array.verify();
+}
+
+#[test]
+fn two_wrong_cells_of_raid6_are_nobody_s_fault() {
+    let mut array = corrupted(raid6(6), 1);
+    let start = array.data_start();
+    array.corrupt(2, start + 3);
+    let found = scrub(&mut array, false);
+    assert!(found.len() == 1 && !found[0].1);
+}
+
+#[test]
+fn a_scrub_finds_unreadable_sectors_before_they_are_needed() {
+    let mut array = raid5(4).start();
+    array.written(0, 48).expect("written");
+    let start = array.data_start();
+    array.spoil(1, start + 4, 1);
+    scrub(&mut array, true);
+    assert!(array.disks[1].bad.is_empty());
+    array.verify();
+}
+
+#[test]
+fn a_scrub_passes_by_what_was_never_written() {
+    let mut array = raid5(4).unwritten().start();
+    scrub(&mut array, false);
+    assert!(!array.listing().contains("read data"));
+}
+
+#[test]
+fn a_write_waits_for_the_scrub_of_its_sectors() {
+    let mut array = raid5(4).start();
+    array.order(Command::Scrub { repair: true });
+    array.run_but("read data+0 16");
+    let write = array.write(0, 3 * CHUNK);
+    array.run_but("read data+0 16");
+    assert_eq!(array.reply(write), None);
+    array.run_tasks();
+    assert_eq!(array.reply(write), Some(Ok(())));
+    array.verify();
+    array.consistent();
+}
+
+#[test]
+fn without_redundancy_there_is_nothing_to_scrub() {
+    let mut array = crate::shell::Setup::new(restripe_array::layout::Level::Raid0, 3).start();
+    let refused = array.command(Command::Scrub { repair: false });
+    assert!(matches!(refused, Err(CommandError::Busy(_))));
+}

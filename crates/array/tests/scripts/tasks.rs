@@ -1,0 +1,209 @@
+//! Tasks: replace, pause, checkpoint and restart, cancel, rates.
+
+use crate::shell::{Array, raid1, raid5};
+use restripe_array::report::{ArrayState, MemberState};
+use restripe_array::{Command, CommandError, Member, Nanos, TaskKind, TaskOutcome};
+
+/// An array with data whose rebuild of slot 2 onto member 4 is under way, slowed to a row a wake-up or so.
+fn rebuilding() -> Array {
+    let mut setup = raid5(4).spares(1);
+    setup.rows = 16;
+    let mut array = setup.start();
+    array.written(0, 16 * 48).expect("written");
+    array.flushed();
+    array.command(Command::Rate { min: 1, max: 8192 }).expect("rates are taken");
+    array.depart(2);
+    array.run();
+    array
+}
+
+fn rows_done(array: &Array) -> u64 {
+    array.engine.status().tasks.first().map_or(0, |task| task.rows_done)
+}
+
+#[test]
+fn replace_copies_and_retires_the_old() {
+    let mut array = raid5(4).spares(1).start();
+    array.written(0, 100).expect("written");
+    let replace = Command::Replace { old: Member(1), new: Member(4) };
+    array.command(replace).expect("accepted");
+    array.run_tasks();
+    assert!(array.ended(TaskKind::Replace, TaskOutcome::Done));
+    let status = array.engine.status();
+    assert_eq!(status.state, ArrayState::Healthy);
+    assert_eq!(status.members[1].state, MemberState::Failed);
+    assert_eq!(status.members[4].slot, Some(1));
+    array.verify();
+    array.consistent();
+}
+
+#[test]
+fn replace_copies_without_asking_the_others() {
+    let mut array = raid5(4).spares(1).start();
+    array.written(0, 48).expect("written");
+    array.listing();
+    let replace = Command::Replace { old: Member(1), new: Member(4) };
+    array.command(replace).expect("accepted");
+    array.run_tasks();
+    let listing = array.listing();
+    let others = ["m0 read", "m2 read", "m3 read"];
+    assert!(others.iter().all(|other| !listing.contains(other)), "{listing}");
+}
+
+#[test]
+fn a_replace_whose_old_member_goes_becomes_a_rebuild() {
+    let mut array = raid5(4).spares(1).start();
+    array.written(0, 100).expect("written");
+    array.order(Command::Replace { old: Member(1), new: Member(4) });
+    array.run_but("m4 write data");
+    array.depart(1);
+    array.run_tasks();
+    assert!(array.ended(TaskKind::Rebuild, TaskOutcome::Done));
+    array.verify();
+    array.consistent();
+}
+
+#[test]
+fn writes_during_a_replace_reach_both() {
+    let mut array = raid1(2).spares(1).start();
+    array.written(0, 100).expect("written");
+    array.order(Command::Replace { old: Member(0), new: Member(2) });
+    array.run_but("m2 write data");
+    array.write(0, 8);
+    array.write(100, 20);
+    array.run_tasks();
+    array.verify();
+    array.consistent();
+}
+
+#[test]
+fn a_paused_task_stands_still_until_it_goes_on() {
+    let mut array = rebuilding();
+    array.command(Command::Pause(true)).expect("a task runs");
+    let done = rows_done(&array);
+    array.pass(Nanos::from_secs(20));
+    assert_eq!(rows_done(&array), done);
+    assert!(array.engine.status().tasks[0].paused);
+    array.command(Command::Pause(false)).expect("a task runs");
+    array.run_tasks();
+    array.verify();
+    array.consistent();
+}
+
+#[test]
+fn a_paused_task_is_still_paused_after_a_restart() {
+    let mut array = rebuilding();
+    array.command(Command::Pause(true)).expect("a task runs");
+    array.crash(|_| false);
+    array.start().expect("starts");
+    array.pass(Nanos::from_secs(5));
+    assert!(array.engine.status().tasks[0].paused);
+    array.command(Command::Pause(false)).expect("a task runs");
+    array.run_tasks();
+    array.verify();
+    array.consistent();
+}
+
+#[test]
+fn nothing_to_pause_is_an_error() {
+    let mut array = raid5(4).start();
+    let paused = array.command(Command::Pause(true));
+    assert!(matches!(paused, Err(CommandError::Busy(_))));
+}
+
+#[test]
+fn a_rate_limits_a_rebuild() {
+    let mut array = rebuilding();
+    let before = rows_done(&array);
+    array.pass(Nanos::from_secs(1));
+    assert!(rows_done(&array) < 16, "16 rows of 8 KiB at 8 KiB a second");
+    array.pass(Nanos::from_secs(5));
+    assert!(rows_done(&array) > before);
+}
+
+#[test]
+fn a_restart_goes_on_from_the_durable_done_set() {
+    let mut array = rebuilding();
+    array.pass(Nanos::from_secs(12));
+    let done = rows_done(&array);
+    assert!(done > 0 && done < 16, "{done}");
+    array.crash(|_| false);
+    array.start().expect("starts");
+    let again = rows_done(&array);
+    assert!(again > 0, "some of {done} rows were durable");
+    array.run_tasks();
+    array.verify();
+    array.consistent();
+}
+
+#[test]
+fn rows_done_but_not_checkpointed_are_done_again() {
+    let mut array = raid5(4).spares(1).start();
+    array.written(0, 300).expect("written");
+    array.flushed();
+    array.depart(2);
+    array.run_but("m4 write data+112");
+    array.crash(|_| false);
+    array.start().expect("starts");
+    array.run_tasks();
+    assert!(array.ended(TaskKind::Rebuild, TaskOutcome::Done));
+    array.verify();
+    array.consistent();
+}
+
+#[test]
+fn the_new_member_is_flushed_before_it_is_current() {
+    let mut array = raid5(4).spares(1).start();
+    array.written(0, 300).expect("written");
+    array.depart(2);
+    array.run_but("m4 flush");
+    assert!(array.holds("m4 flush"), "{:?}", array.labels());
+    assert_eq!(array.engine.status().state, ArrayState::Degraded);
+    array.run_tasks();
+    assert_eq!(array.engine.status().state, ArrayState::Healthy);
+}
+
+#[test]
+fn a_finished_rebuild_survives_a_crash() {
+    let mut array = raid5(4).spares(1).start();
+    array.written(0, 300).expect("written");
+    array.flushed();
+    array.depart(2);
+    array.run_tasks();
+    array.crash_without(&[0], |_| false);
+    array.start().expect("starts without m0");
+    array.verify();
+}
+
+#[test]
+fn a_cancelled_scrub_ends() {
+    let mut array = raid5(4).start();
+    array.order(Command::Scrub { repair: false });
+    array.run_but("data+");
+    array.command(Command::Cancel).expect("a scrub runs");
+    assert!(array.ended(TaskKind::Check, TaskOutcome::Cancelled));
+    array.run();
+    assert!(array.engine.status().tasks.is_empty());
+    assert!(matches!(array.command(Command::Cancel), Err(CommandError::Busy(_))));
+}
+
+#[test]
+fn only_one_scrub_runs() {
+    let mut array = raid5(4).start();
+    array.order(Command::Scrub { repair: false });
+    let second = array.order(Command::Scrub { repair: true });
+    assert!(matches!(array.answer(second), Some(Err(CommandError::Busy(_)))));
+}
+
+#[test]
+fn a_rebuild_goes_before_a_scrub() {
+    let mut array = raid5(4).spares(1).start();
+    array.written(0, 300).expect("written");
+    array.order(Command::Scrub { repair: false });
+    array.run_but("read data");
+    array.depart(2);
+    array.run_tasks();
+    assert!(array.ended(TaskKind::Rebuild, TaskOutcome::Done));
+    assert!(array.ended(TaskKind::Check, TaskOutcome::Done));
+    array.verify();
+}
