@@ -66,6 +66,10 @@ const KINDS: [MapKind; 3] = [MapKind::Written, MapKind::Intent, MapKind::Lost];
 impl Core {
     /// Starts what needs writing and is not being written.
     pub(crate) fn keep(&mut self) {
+        let maps = self.written.touched | self.intent.touched | self.lost.touched;
+        if !maps && self.keeper.durable == self.keeper.wanted {
+            return;
+        }
         if self.undecided() {
             return;
         }

@@ -5,6 +5,13 @@ use restripe_array::meta::WriteHole;
 use restripe_array::report::{ArrayState, MemberState};
 use restripe_array::{Command, Fact, Member, TaskKind, TaskOutcome};
 
+/// Log records in a listing; done-lists stand in the first 16 sectors.
+fn records(listing: &str) -> usize {
+    let list = |line: &str| line.contains("log+0 ") || line.contains("log+8 ");
+    let records = listing.lines().filter(|line| line.contains("write log+") && !list(line));
+    records.count()
+}
+
 #[test]
 fn lost_and_live_cells_are_written_in_two_logged_steps() {
     let mut array = raid5(4).start();
@@ -13,12 +20,11 @@ fn lost_and_live_cells_are_written_in_two_logged_steps() {
     array.listing();
     array.write(0, 3 * CHUNK);
     array.run_but("write data");
-    let records = array.listing().matches("write log+").count();
-    assert_eq!(records, 1);
+    assert_eq!(records(&array.listing()), 1);
     assert!(array.mentions("m0 write data") && array.mentions("m2 write data"));
     array.run();
     let second = array.listing();
-    assert_eq!(second.matches("write log+").count(), 1, "{second}");
+    assert_eq!(records(&second), 1, "{second}");
     assert!(second.contains("m3 write data"));
     array.verify();
 }

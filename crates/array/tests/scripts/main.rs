@@ -11,6 +11,7 @@ mod ordering;
 #[cfg(feature = "planted")]
 mod planted;
 mod reads;
+mod recovery;
 mod scrubs;
 mod shell;
 mod tasks;

@@ -4,14 +4,17 @@ use crate::shell::{Array, raid1, raid5};
 use restripe_array::report::{ArrayState, MemberState};
 use restripe_array::{Command, CommandError, Member, Nanos, TaskKind, TaskOutcome};
 
+/// Enough for a rebuild of eight rows a second to last.
+const ROWS: u64 = 160;
+
 /// An array with data whose rebuild of slot 2 onto member 4 is under way, slowed to a row a wake-up or so.
 fn rebuilding() -> Array {
-    let mut setup = raid5(4).spares(1);
-    setup.rows = 16;
+    let mut setup = raid5(4).info(|info| info.sectors = 8192).spares(1);
+    setup.rows = ROWS;
     let mut array = setup.start();
     array.written(0, 16 * 48).expect("written");
     array.flushed();
-    array.command(Command::Rate { min: 1, max: 8192 }).expect("rates are taken");
+    array.command(Command::Rate { min: 1, max: 65536 }).expect("rates are taken");
     array.depart(2);
     array.run();
     array
@@ -116,7 +119,7 @@ fn a_rate_limits_a_rebuild() {
     let mut array = rebuilding();
     let before = rows_done(&array);
     array.pass(Nanos::from_secs(1));
-    assert!(rows_done(&array) < 16, "16 rows of 8 KiB at 8 KiB a second");
+    assert!(rows_done(&array) < ROWS, "rows of 8 KiB at 64 KiB a second");
     array.pass(Nanos::from_secs(5));
     assert!(rows_done(&array) > before);
 }
@@ -126,7 +129,7 @@ fn a_restart_goes_on_from_the_durable_done_set() {
     let mut array = rebuilding();
     array.pass(Nanos::from_secs(12));
     let done = rows_done(&array);
-    assert!(done > 0 && done < 16, "{done}");
+    assert!(done > 0 && done < ROWS, "{done}");
     array.crash(|_| false);
     array.start().expect("starts");
     let again = rows_done(&array);

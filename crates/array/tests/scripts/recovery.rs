@@ -1,0 +1,273 @@
+//! After a crash: each of the ways in which a row whose write was cut short is made consistent.
+
+use crate::shell::{Array, CHUNK, raid1, raid5, raid6};
+use restripe_array::meta::WriteHole;
+use restripe_array::{Command, Fact, RequestError, StartMode};
+
+/// A raid5 with flushed data in row 0, ready for a write to be cut short.
+fn flushed() -> Array {
+    let mut array = raid5(5).start();
+    array.written(0, 4 * CHUNK).expect("written");
+    array.flushed();
+    array
+}
+
+/// Everything but these sectors reads as the model says; these as one of the two.
+fn old_or_new(array: &mut Array, old: &[u8], range: std::ops::Range<u64>) {
+    for lba in 0..4 * CHUNK {
+        let found = array.read(lba, 1).expect("nothing is lost");
+        let bytes = lba as usize * 512..(lba as usize + 1) * 512;
+        let is_old = found == old[bytes.clone()];
+        let is_new = found == array.model[bytes];
+        assert!(is_new || (range.contains(&lba) && is_old), "sector {lba} was made up");
+    }
+}
+
+#[test]
+fn with_all_data_here_parity_follows_whatever_reached_the_disks() {
+    for kept in ["m0 data", "m4 data", "m", "nothing"] {
+        let mut array = flushed();
+        let old = array.model.clone();
+        array.write(0, 8);
+        array.run();
+        array.crash(|label| label.starts_with(kept));
+        array.start().expect("starts");
+        old_or_new(&mut array, &old, 0..8);
+        array.consistent();
+    }
+}
+
+#[test]
+fn an_unchanged_cell_that_goes_with_the_crash_is_as_it_was() {
+    for kept in ["m0 data", "m4 data", "m", "nothing"] {
+        let mut array = flushed();
+        let old = array.model.clone();
+        array.write(0, 8);
+        array.run();
+        array.crash_without(&[2], |label| label.starts_with(kept));
+        array.start().expect("starts without m2");
+        old_or_new(&mut array, &old, 0..8);
+    }
+}
+
+#[test]
+fn one_changed_cell_that_goes_with_the_crash_is_old_or_new() {
+    for kept in ["m4 data", "nothing"] {
+        let mut array = flushed();
+        let old = array.model.clone();
+        array.write(0, 8);
+        array.run();
+        array.crash_without(&[0], |label| label.starts_with(kept));
+        array.start().expect("starts without m0");
+        old_or_new(&mut array, &old, 0..8);
+    }
+}
+
+#[test]
+fn one_changed_cell_of_raid6_is_old_or_new_and_q_agrees() {
+    for kept in ["m0", "m1", "m4", "m5", "nothing"] {
+        let mut array = raid6(6).start();
+        array.written(0, 4 * CHUNK).expect("written");
+        array.flushed();
+        let old = array.model.clone();
+        let (gone, _) = array.home(0);
+        array.write(0, 8);
+        array.run();
+        array.crash_without(&[gone.into()], |label| label.starts_with(kept));
+        array.start().expect("starts without one");
+        old_or_new(&mut array, &old, 0..8);
+        let other = array.home(CHUNK).0;
+        array.depart(other);
+        array.run();
+        old_or_new(&mut array, &old, 0..8);
+    }
+}
+
+#[test]
+fn one_of_several_changed_cells_that_goes_is_lost_and_named() {
+    let mut array = flushed();
+    array.write(8, 16);
+    array.run();
+    array.crash_without(&[0], |label| label.starts_with("m1 data"));
+    array.start().expect("starts without m0");
+    assert!(array.has_fact(|fact| matches!(fact, Fact::Lost { .. })));
+    for lba in 0..4 * CHUNK {
+        let wanted = array.model[lba as usize * 512..][..512].to_vec();
+        match array.read(lba, 1) {
+            Ok(found) => assert!(found == wanted || (16..24).contains(&lba), "sector {lba}"),
+            Err(RequestError::Lost { .. }) => assert!((8..16).contains(&lba), "sector {lba}"),
+            Err(error) => panic!("sector {lba}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn what_was_flushed_is_never_lost_with_a_member() {
+    for gone in 0..5 {
+        let mut array = flushed();
+        array.crash_without(&[gone], |_| false);
+        array.start().expect("starts without one");
+        array.verify();
+    }
+}
+
+#[test]
+fn a_record_that_never_was_whole_changes_nothing() {
+    for gone in [0, 1, 2, 3] {
+        let mut array = flushed();
+        let old = array.model.clone();
+        array.write(8, 16);
+        array.run_but("write log+");
+        array.crash_without(&[gone], |_| true);
+        array.model = old;
+        array.start().expect("starts without one");
+        array.verify();
+    }
+}
+
+#[test]
+fn a_torn_record_changes_nothing() {
+    for gone in [0, 1, 2, 3] {
+        let mut array = flushed();
+        let old = array.model.clone();
+        array.write(8, 16);
+        let at = tear(&mut array);
+        array.crash_without(&[gone], |_| true);
+        array.corrupt(4, at);
+        array.model = old;
+        array.start().expect("starts without one");
+        array.verify();
+    }
+}
+
+/// Ends the write of m4's record; the sector of its payload that a crash is to tear.
+fn tear(array: &mut Array) -> u64 {
+    array.run_but("write log+");
+    let label = array.labels().iter().find(|l| l.starts_with("m4 write log+")).map(|l| l.to_string());
+    let label = label.expect("a record is written");
+    let numbers = label.split(['+', ' ']).filter_map(|word| word.parse::<u64>().ok());
+    let offset = numbers.into_iter().next().expect("a place in the log");
+    array.complete("m4 write log+");
+    let log = |region: &&restripe_array::meta::Region| {
+        region.kind == restripe_array::meta::RegionKind::Log
+    };
+    array.regions.iter().find(log).expect("there is a log").start + offset + 8
+}
+
+#[test]
+fn a_record_on_one_log_of_two_changes_nothing() {
+    let mut array = raid6(6).start();
+    array.written(0, 4 * CHUNK).expect("written");
+    array.flushed();
+    let old = array.model.clone();
+    array.write(8, 16);
+    array.run_but("write log+");
+    let first = array.labels()[0].to_string();
+    array.complete(&first);
+    let gone = array.home(0).0;
+    array.crash_without(&[gone.into()], |_| true);
+    array.model = old;
+    array.start().expect("starts without one");
+    array.verify();
+}
+
+#[test]
+fn a_crash_while_recovering_recovers_again() {
+    let mut array = flushed();
+    let old = array.model.clone();
+    array.write(0, 8);
+    array.run();
+    array.crash(|label| label.starts_with("m0 data"));
+    array.order(Command::Start(StartMode::default()));
+    array.run_but("flush");
+    array.crash(|_| false);
+    array.start().expect("starts");
+    old_or_new(&mut array, &old, 0..8);
+    array.consistent();
+}
+
+#[test]
+fn what_is_replayed_is_flushed_before_the_log_is_void() {
+    let mut array = flushed();
+    array.write(0, 8);
+    array.run();
+    array.crash(|label| label.starts_with("m0 data"));
+    array.order(Command::Start(StartMode::default()));
+    array.run_but("flush");
+    assert!(array.mentions("flush"), "{:?}", array.labels());
+    assert!(!array.peek().contains("write super"), "{}", array.peek());
+}
+
+#[test]
+fn a_clean_row_is_not_recovered() {
+    let mut array = flushed();
+    array.crash(|_| false);
+    array.start().expect("starts");
+    let none = |fact: &Fact| matches!(fact, Fact::Started { recovered_rows: 0, .. });
+    assert!(array.has_fact(none), "{:?}", array.facts);
+}
+
+#[test]
+fn a_mirror_is_brought_in_step_after_a_crash() {
+    let mut array = raid1(2).start();
+    array.written(0, 32).expect("written");
+    array.flushed();
+    array.write(0, 8);
+    array.run();
+    array.crash(|label| label.starts_with("m1 data"));
+    array.start().expect("starts");
+    array.run_tasks();
+    let first = array.read(0, 8).expect("readable");
+    assert_eq!(first, array.read(0, 8).expect("readable"));
+    array.consistent();
+}
+
+#[test]
+fn reads_of_a_mirror_out_of_step_do_not_waver() {
+    let mut array = raid1(2).start();
+    array.written(0, 8).expect("written");
+    array.crash(|label| label.starts_with("m1 data"));
+    array.order(Command::Start(StartMode::default()));
+    array.run_but("data+");
+    let first = array.read(0, 8).expect("readable");
+    array.run_tasks();
+    assert_eq!(first, array.read(0, 8).expect("readable"));
+}
+
+#[test]
+fn a_bitmap_resyncs_what_was_being_written() {
+    let mut array = raid5(4).hole(WriteHole::Bitmap).start();
+    array.written(0, 100).expect("written");
+    array.flushed();
+    array.write(0, 8);
+    array.run();
+    array.crash(|label| label.starts_with("m0 data"));
+    array.start().expect("starts");
+    array.run_tasks();
+    array.consistent();
+}
+
+#[test]
+fn without_either_everything_is_resynced() {
+    let mut array = raid5(4).hole(WriteHole::None).start();
+    array.written(0, 100).expect("written");
+    array.crash(|label| label.starts_with("m0 data"));
+    array.start().expect("starts");
+    array.run_tasks();
+    array.consistent();
+}
+
+#[test]
+fn a_dirty_degraded_array_without_a_log_says_what_it_would_lose() {
+    let mut array = raid5(4).hole(WriteHole::Bitmap).start();
+    array.written(0, 48).expect("written");
+    array.crash_without(&[0], |_| true);
+    let refused = array.start();
+    assert!(
+        matches!(refused, Err(restripe_array::CommandError::WouldLose { .. })),
+        "{refused:?}"
+    );
+    let mode = StartMode { accept_loss: true, ..StartMode::default() };
+    array.command(Command::Start(mode)).expect("told so");
+    assert!(matches!(array.read(0, 8), Err(RequestError::Lost { .. })));
+}
