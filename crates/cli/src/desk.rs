@@ -117,7 +117,7 @@ impl Desk {
             .map_err(ended)?
             .ok_or_else(|| Refusal::new("no such array"))?;
         let names = self.remote.member_names(self.array).map_err(ended)?;
-        Ok((status, names))
+        Ok((without_ghosts(status, &names), names))
     }
 
     fn serve(&self, request: Request) -> Result<Reply, Refusal> {
@@ -177,7 +177,13 @@ impl Desk {
     }
 
     fn add(&self, path: &str, force: bool) -> Result<Reply, Refusal> {
-        let member = self.take_in(path, force)?;
+        let member = match self.held(path)? {
+            Some(failed) => {
+                self.command(Command::Add(failed))?;
+                failed
+            }
+            None => self.take_in(path, force)?,
+        };
         let (status, _) = self.look()?;
         let note = match status
             .members
@@ -209,6 +215,34 @@ impl Desk {
         // Nobody waits for it any more if the daemon is already ending.
         let _ = self.ends.send(End::Stopped(self.array));
         Ok(done("stopped, everything is flushed and marked clean"))
+    }
+
+    /// The failed member that is still open under this path, and so comes back as it is. A stranger is let go, to be
+    /// looked at like any device; what is in the array cannot be added.
+    fn held(&self, path: &str) -> Result<Option<Member>, Refusal> {
+        let (status, names) = self.look()?;
+        let is_path =
+            |name: &MemberName| name.open && (name.name == path || same_file(path, &name.name));
+        let found = status
+            .members
+            .iter()
+            .find(|member| names.get(usize::from(member.member.0)).is_some_and(is_path));
+        let Some(found) = found else { return Ok(None) };
+        let state = match found.state {
+            MemberState::Failed => return Ok(Some(found.member)),
+            MemberState::Foreign => {
+                self.remote.close(self.array, found.member).map_err(ended)?;
+                // Answered after the close is done.
+                return self.look().map(|_| None);
+            }
+            MemberState::Active => "active",
+            MemberState::Rebuilding => "being rebuilt",
+            MemberState::Spare => "a spare",
+        };
+        Err(Refusal::new(format!(
+            "this device is in the array already, and is {state}"
+        ))
+        .at(path))
     }
 
     /// Opens a device and adds it. If the engine does not want it, it is closed again.
@@ -308,6 +342,19 @@ fn ended(error: restripe_io::remote::Ended) -> Refusal {
 fn refusal_of(failure: Failure) -> Refusal {
     let (what, at, hint) = failure.into_parts();
     Refusal { what, at, hint }
+}
+
+/// A device that was closed, and that the array does not know any more, keeps its number and nothing else.
+fn without_ghosts(mut status: Status, names: &[MemberName]) -> Status {
+    let is_open = |member: &MemberStatus| {
+        names
+            .get(usize::from(member.member.0))
+            .is_some_and(|name| name.open)
+    };
+    status
+        .members
+        .retain(|member| member.state != MemberState::Foreign || is_open(member));
+    status
 }
 
 fn is_meant(text: &str, member: &MemberStatus, name: &str) -> bool {

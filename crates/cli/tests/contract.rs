@@ -464,6 +464,32 @@ fn a_member_is_replaced_while_it_serves() {
 }
 
 #[test]
+fn a_failed_member_comes_back_under_its_own_name() {
+    let place = Place::new("back");
+    let names = ["a.img", "b.img", "c.img"];
+    assert_eq!(place.create(&names, &["--level", "raid5"]).status, 0);
+    let daemon = place.serve(&names);
+    assert_eq!(place.run(&["fail", "tank", "b.img"]).status, 0);
+    let back = place.run(&["add", "tank", "b.img"]);
+    assert_eq!(back.status, 0, "{}", back.stderr);
+    assert_eq!(place.run(&["rebuild", "tank"]).status, 0);
+    let twice = place.run(&["add", "tank", "b.img"]);
+    assert!(
+        twice.status == 1 && twice.stderr.contains("in the array already, and is active"),
+        "{}",
+        twice.stderr
+    );
+    place.write("small.img", 4096, 0, &[]);
+    assert_eq!(place.run(&["add", "tank", "small.img"]).status, 1);
+    let status = place.run(&["status", "tank"]).stdout;
+    assert!(
+        !status.contains("small.img"),
+        "what was refused is gone: {status}"
+    );
+    drop(daemon);
+}
+
+#[test]
 fn every_level_is_made_and_starts() {
     let place = Place::new("levels");
     let images = ["a.img", "b.img", "c.img", "d.img"];
