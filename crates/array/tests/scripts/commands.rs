@@ -41,7 +41,10 @@ fn nobody_knows_a_member_that_is_not_there() {
     assert_eq!(array.command(Command::Fail(nobody)), unknown);
     assert_eq!(array.command(Command::Remove(nobody)), unknown);
     assert_eq!(array.command(Command::Add(nobody)), unknown);
-    let replace = Command::Replace { old: Member(0), new: nobody };
+    let replace = Command::Replace {
+        old: Member(0),
+        new: nobody,
+    };
     assert_eq!(array.command(replace), unknown);
 }
 
@@ -66,7 +69,12 @@ fn a_spare_can_be_removed() {
 }
 
 fn info(sectors: u64, logical_block: u32) -> MemberInfo {
-    MemberInfo { sectors, logical_block, trim_zeroes: true, fast_zero: true }
+    MemberInfo {
+        sectors,
+        logical_block,
+        trim_zeroes: true,
+        fast_zero: true,
+    }
 }
 
 #[test]
@@ -74,14 +82,20 @@ fn a_device_too_small_is_not_taken_in() {
     let mut array = raid5(4).start();
     let small = array.arrive(info(100, 512));
     let refused = array.command(Command::Add(small));
-    assert!(matches!(refused, Err(CommandError::TooSmall { has: 100, .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(CommandError::TooSmall { has: 100, .. })),
+        "{refused:?}"
+    );
 }
 
 #[test]
 fn a_device_of_larger_blocks_is_not_taken_in() {
     let mut array = raid5(4).start();
     let coarse = array.arrive(info(1024, 4096));
-    let wanted = CommandError::LogicalBlock { member: 4096, array: 512 };
+    let wanted = CommandError::LogicalBlock {
+        member: 4096,
+        array: 512,
+    };
     assert_eq!(array.command(Command::Add(coarse)), Err(wanted));
 }
 
@@ -112,7 +126,10 @@ fn stop_waits_for_what_is_under_way() {
     let stop = array.order(Command::Stop);
     assert_eq!(array.answer(stop), None);
     array.run();
-    assert_eq!((array.reply(write), array.answer(stop)), (Some(Ok(())), Some(Ok(()))));
+    assert_eq!(
+        (array.reply(write), array.answer(stop)),
+        (Some(Ok(())), Some(Ok(())))
+    );
     assert!(array.has_fact(|fact| *fact == Fact::Stopped));
     array.crash(|_| false);
     array.start().expect("starts");
@@ -123,11 +140,23 @@ fn stop_waits_for_what_is_under_way() {
 fn requests_after_a_stop_are_refused() {
     let mut array = raid5(4).start();
     array.command(Command::Stop).expect("stops");
-    for op in [RequestOp::Read, RequestOp::Write, RequestOp::Flush, RequestOp::Trim] {
+    for op in [
+        RequestOp::Read,
+        RequestOp::Write,
+        RequestOp::Flush,
+        RequestOp::Trim,
+    ] {
         let late = array.request(op, 0, 8);
-        assert_eq!(array.reply(late), Some(Err(RequestError::Unavailable)), "{op:?}");
+        assert_eq!(
+            array.reply(late),
+            Some(Err(RequestError::Unavailable)),
+            "{op:?}"
+        );
     }
-    assert!(matches!(array.command(Command::Stop), Err(CommandError::Busy(_))));
+    assert!(matches!(
+        array.command(Command::Stop),
+        Err(CommandError::Busy(_))
+    ));
 }
 
 #[test]
@@ -135,7 +164,10 @@ fn requests_before_a_start_are_refused() {
     let mut array = raid5(4).made();
     let early = array.request(RequestOp::Read, 0, 8);
     assert_eq!(array.reply(early), Some(Err(RequestError::Unavailable)));
-    assert!(matches!(array.command(Command::Fail(Member(0))), Err(CommandError::Busy(_))));
+    assert!(matches!(
+        array.command(Command::Fail(Member(0))),
+        Err(CommandError::Busy(_))
+    ));
 }
 
 #[test]
@@ -146,7 +178,15 @@ fn a_stop_leaves_nothing_to_recover() {
         array.command(Command::Stop).expect("stops");
         array.crash(|_| false);
         array.start().expect("starts");
-        let clean = |fact: &Fact| matches!(fact, Fact::Started { recovered_rows: 0, .. });
+        let clean = |fact: &Fact| {
+            matches!(
+                fact,
+                Fact::Started {
+                    recovered_rows: 0,
+                    ..
+                }
+            )
+        };
         assert!(array.has_fact(clean));
         assert!(array.engine.status().tasks.is_empty());
         array.verify();
@@ -177,7 +217,10 @@ fn nothing_starts_from_blank_devices() {
 fn a_minority_does_not_start_unless_told() {
     let mut array = stopped_without(raid1(3).start(), &[0, 1]);
     let refused = array.start();
-    assert!(matches!(refused, Err(CommandError::Minority { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(CommandError::Minority { .. })),
+        "{refused:?}"
+    );
     start(&mut array, |mode| mode.from_minority = true).expect("told so");
     array.verify();
 }
@@ -186,7 +229,12 @@ fn a_minority_does_not_start_unless_told() {
 fn too_few_do_not_start() {
     let mut array = stopped_without(raid5(5).start(), &[1, 3]);
     let refused = array.start();
-    assert_eq!(refused, Err(CommandError::TooFew { missing: vec![1, 3] }));
+    assert_eq!(
+        refused,
+        Err(CommandError::TooFew {
+            missing: vec![1, 3]
+        })
+    );
 }
 
 #[test]
@@ -204,7 +252,10 @@ fn too_few_start_for_reading_when_the_loss_is_accepted() {
 fn a_clone_is_refused_and_both_are_named() {
     let mut array = stopped_without(raid1(3).start(), &[]);
     array.disks[2] = array.disks[1].clone();
-    assert_eq!(array.start(), Err(CommandError::Clone(Member(1), Member(2))));
+    assert_eq!(
+        array.start(),
+        Err(CommandError::Clone(Member(1), Member(2)))
+    );
 }
 
 #[test]

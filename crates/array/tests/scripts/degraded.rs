@@ -8,7 +8,9 @@ use restripe_array::{Command, Fact, Member, TaskKind, TaskOutcome};
 /// Log records in a listing; done-lists stand in the first 16 sectors.
 fn records(listing: &str) -> usize {
     let list = |line: &str| line.contains("log+0 ") || line.contains("log+8 ");
-    let records = listing.lines().filter(|line| line.contains("write log+") && !list(line));
+    let records = listing
+        .lines()
+        .filter(|line| line.contains("write log+") && !list(line));
     records.count()
 }
 
@@ -50,7 +52,10 @@ fn a_row_without_its_parity_is_written_plainly() {
     array.listing();
     array.written(0, 8).expect("written");
     let listing = array.listing();
-    assert!(!listing.contains("read") && !listing.contains("log+"), "{listing}");
+    assert!(
+        !listing.contains("read") && !listing.contains("log+"),
+        "{listing}"
+    );
     array.verify();
 }
 
@@ -88,10 +93,14 @@ fn coming_back_costs_only_what_is_owed() {
         array.run();
         array.written(0, 8).expect("written");
         array.listing();
-        array.command(Command::Add(Member(0))).expect("it was a member");
+        array
+            .command(Command::Add(Member(0)))
+            .expect("it was a member");
         array.run_tasks();
         let listing = array.listing();
-        let filled = listing.lines().filter(|line| line.starts_with("m0 write data+"));
+        let filled = listing
+            .lines()
+            .filter(|line| line.starts_with("m0 write data+"));
         let filled: Vec<&str> = filled.collect();
         assert_eq!(filled, ["m0 write data+0 16", "m0 write data+16 16"]);
         assert_eq!(array.engine.status().state, ArrayState::Healthy);
@@ -110,7 +119,9 @@ fn one_that_comes_back_after_a_restart_is_owed_the_same() {
     array.crash(|_| true);
     array.start().expect("starts degraded");
     assert_eq!(array.engine.status().state, ArrayState::Degraded);
-    array.command(Command::Add(Member(0))).expect("it was a member");
+    array
+        .command(Command::Add(Member(0)))
+        .expect("it was a member");
     array.run_tasks();
     array.verify();
     array.consistent();
@@ -136,7 +147,10 @@ fn a_spare_takes_over_by_itself() {
     array.written(0, 100).expect("written");
     array.depart(2);
     array.run_tasks();
-    let taken = Fact::SpareTaken { spare: Member(4), slot: 2 };
+    let taken = Fact::SpareTaken {
+        spare: Member(4),
+        slot: 2,
+    };
     assert!(array.has_fact(|fact| *fact == taken));
     assert!(array.ended(TaskKind::Rebuild, TaskOutcome::Done));
     assert_eq!(array.engine.status().state, ArrayState::Healthy);
@@ -203,7 +217,9 @@ fn a_bitmap_array_serves_degraded_too() {
     array.run();
     array.written(0, 100).expect("written");
     array.verify();
-    array.command(Command::Add(Member(1))).expect("it was a member");
+    array
+        .command(Command::Add(Member(1)))
+        .expect("it was a member");
     array.run_tasks();
     array.verify();
     array.consistent();

@@ -7,10 +7,14 @@ use restripe_array::{Command, CommandError, Fact, Member};
 fn scrub(array: &mut Array, repair: bool) -> Vec<(Option<Member>, bool)> {
     array.facts.clear();
     array.listing();
-    array.command(Command::Scrub { repair }).expect("a scrub can run");
+    array
+        .command(Command::Scrub { repair })
+        .expect("a scrub can run");
     array.run_tasks();
     let mismatches = array.facts.iter().filter_map(|fact| match fact {
-        Fact::Mismatch { guilty, repaired, .. } => Some((*guilty, *repaired)),
+        Fact::Mismatch {
+            guilty, repaired, ..
+        } => Some((*guilty, *repaired)),
         _ => None,
     });
     mismatches.collect()
@@ -44,7 +48,10 @@ fn a_check_never_writes_data() {
         assert_eq!(found.len(), 1);
         assert!(!found[0].1, "a check repairs nothing");
         let listing = array.listing();
-        assert!(!listing.contains("write data") && !listing.contains("write log"), "{listing}");
+        assert!(
+            !listing.contains("write data") && !listing.contains("write log"),
+            "{listing}"
+        );
     }
 }
 
@@ -54,7 +61,10 @@ fn a_check_counts_what_it_finds() {
     array.order(Command::Scrub { repair: false });
     array.run_but("flush");
     let tasks = array.engine.status().tasks;
-    assert!(tasks.first().is_none_or(|task| task.mismatches == 1), "{tasks:?}");
+    assert!(
+        tasks.first().is_none_or(|task| task.mismatches == 1),
+        "{tasks:?}"
+    );
     array.run_tasks();
 }
 
