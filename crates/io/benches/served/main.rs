@@ -1,6 +1,7 @@
 //! A served RAID-5 beside nbdkit's memory plugin, over a Unix socket on one machine, round by round in turn.
 //!
-//! `served` measures everything. `served serve SOCKET MEMBER...` is the server alone, for a profiler.
+//! `served` measures everything, `served WORD` only what has the word in its name. `served serve SOCKET MEMBER...` is
+//! the server alone, for a profiler.
 //! The ratio of each round is ours over nbdkit's of the same round; the figure is the lower quartile of the rounds.
 
 mod load;
@@ -78,13 +79,16 @@ fn main() -> Outcome<()> {
     {
         return server::serve(Path::new(socket), members);
     }
+    let word = arguments.first().map_or("", String::as_str);
     let folder = Folder::new()?;
     let mut servers = Servers::start(&folder)?;
     println!(
         "{ROUNDS} rounds of {ROUND:?}, interleaved; requests a second (median), server CPU a request"
     );
     for workload in WORKLOADS {
-        measure(&mut servers, workload)?;
+        if workload.name.contains(word) {
+            measure(&mut servers, workload)?;
+        }
     }
     Ok(())
 }

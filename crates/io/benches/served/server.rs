@@ -6,7 +6,7 @@ use restripe_array::{Command, Limits, Nanos, StartMode, Uuid};
 use restripe_io::front::listen::Listener;
 use restripe_io::front::nbd::Connection;
 use restripe_io::plain::Plain;
-use restripe_io::{ArraySpec, BackendChoice, OpenMember, Shell, ShellOptions};
+use restripe_io::{ArraySpec, BackendChoice, OpenMember, Running, Shell, ShellOptions};
 use std::error::Error;
 use std::io::Read;
 use std::path::Path;
@@ -16,24 +16,7 @@ const CHUNK_SECTORS: u32 = 128;
 
 /// Serves a new array on these members until standard input ends.
 pub fn serve(socket: &Path, names: &[String]) -> Result<(), Box<dyn Error>> {
-    let backend = std::env::var("RESTRIPE_BACKEND")
-        .map_or(Ok(BackendChoice::Automatic), |text| text.parse())?;
-    let options = ShellOptions {
-        backend,
-        ..ShellOptions::default()
-    };
-    let io_timeout = Nanos::from_secs(30);
-    let spec = ArraySpec {
-        members: make(names)?,
-        limits: Limits::default(),
-        io_timeout,
-        record: None,
-    };
-    let running = Shell::spawn(options, move |shell| shell.host(spec).map(drop))?;
-    let started = running
-        .remote
-        .command(0, Command::Start(StartMode::default()))?;
-    started.map_err(|error| format!("the array does not start: {error:?}"))?;
+    let running = start(make(names)?)?;
     running.remote.listen(
         Listener::unix(socket)?,
         Arc::new(|| Box::new(Connection::new())),
@@ -42,6 +25,28 @@ pub fn serve(socket: &Path, names: &[String]) -> Result<(), Box<dyn Error>> {
     running.remote.shutdown()?;
     running.join()?;
     Ok(())
+}
+
+/// A reactor with the array that these members carry.
+fn start(members: Vec<OpenMember>) -> Result<Running, Box<dyn Error>> {
+    let backend = std::env::var("RESTRIPE_BACKEND")
+        .map_or(Ok(BackendChoice::Automatic), |text| text.parse())?;
+    let options = ShellOptions {
+        backend,
+        ..ShellOptions::default()
+    };
+    let spec = ArraySpec {
+        members,
+        limits: Limits::default(),
+        io_timeout: Nanos::from_secs(30),
+        record: None,
+    };
+    let running = Shell::spawn(options, move |shell| shell.host(spec).map(drop))?;
+    let started = running
+        .remote
+        .command(0, Command::Start(StartMode::default()))?;
+    started.map_err(|error| format!("the array does not start: {error:?}"))?;
+    Ok(running)
 }
 
 /// Members opened through the page cache, or in memory.
