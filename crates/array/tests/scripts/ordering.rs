@@ -213,3 +213,14 @@ fn a_member_that_departs_fails_at_once() {
     array.written(0, 3 * CHUNK).expect("written");
     array.verify();
 }
+
+#[test]
+fn a_write_that_no_member_took_is_not_acknowledged() {
+    let mut array = raid1(2).start();
+    let write = array.write(0, 8);
+    array.run_only("intent");
+    array.fail("m0 write data", IoError::Gone);
+    array.fail("m1 write data", IoError::Gone);
+    array.run();
+    assert!(array.reply(write).is_some_and(|result| result.is_err()));
+}
