@@ -35,7 +35,10 @@ bench: ## Measurements, side by side with their yardsticks in one run
 	@.ci/need cargo
 	@.ci/need --optional nbdkit
 	$(CARGO) run --release -p restripe-code --example bench_kernels
+	$(CARGO) run --release -p restripe-array --example bench_engine
+	$(CARGO) run --release -p restripe-sim --example bench_world
 	$(CARGO) bench -p restripe-io --bench served
+	$(CARGO) bench -p restripe-io --bench tasks
 
 lint: ## Format, clippy without warnings, and the house rules
 	@.ci/need cargo rustfmt cargo-clippy
