@@ -31,6 +31,8 @@ const PATIENCE: Nanos = Nanos::from_secs(60);
 pub struct Report {
     /// Different images, each assembled and read.
     pub images: u64,
+    /// What they are told apart by: contents and promises.
+    pub hashes: Vec<u64>,
     /// Moments at which power was cut.
     pub moments: u64,
     /// Cuts that gave an image met before.
@@ -263,10 +265,12 @@ impl Enumeration {
             .filter(|(i, _)| *i != away)
             .fold(mix(away as u64), |key, (_, one)| mix(key ^ one));
         // What may be read also depends on what was promised by now.
-        if !self.seen.insert(mix(key ^ oracle.promises())) {
+        let hash = mix(key ^ oracle.promises());
+        if !self.seen.insert(hash) {
             self.report.repeats += 1;
             return;
         }
+        self.report.hashes.push(hash);
         let number = self.report.images;
         self.report.images += 1;
         if let Err(violation) = self.assemble(

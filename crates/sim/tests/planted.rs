@@ -41,8 +41,8 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
     }
 }
 
-/// What the swarm does not reach yet. The acknowledgement would have to come, and power to go, in the few steps between
-/// a member's time-out and the first durable superblock that names it.
+/// What the swarm does not reach yet, although it often cuts power right behind the first reply after a failure: the
+/// engine's scripted tests (`crates/array/tests/scripts`) are the place for it.
 const UNREACHED: [Bug; 1] = [Bug::FailureNotRecorded];
 
 /// The first seed that breaks one of `names` with the bug and nothing without it.

@@ -2,9 +2,16 @@
 //!
 //! A failure prints the line that replays it with the `swarm` or `crashes` binary of this crate.
 
+mod table;
+
 use restripe_sim::enumerate::{Reach, enumerate};
-use restripe_sim::swarm::{Coverage, Options, run};
-use std::sync::atomic::{AtomicU64, Ordering};
+use restripe_sim::swarm::{Coverage, Options, Outcome, run};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 fn deep(ordinary: u64, deep: u64) -> u64 {
     if std::env::var_os("RESTRIPE_DEEP").is_some() {
@@ -14,52 +21,79 @@ fn deep(ordinary: u64, deep: u64) -> u64 {
     }
 }
 
-/// Runs `work` for every seed of a range, on all cores, and gathers what it gives.
-fn on_all_cores<T: Send>(seeds: std::ops::Range<u64>, work: impl Fn(u64) -> T + Sync) -> Vec<T> {
-    let next = AtomicU64::new(seeds.start);
+/// Gives every seed of a range to `work` until that says that it is enough. Half of the cores: the two long suites run
+/// side by side.
+fn on_half_the_cores(seeds: Range<u64>, work: impl Fn(u64) -> bool + Sync) {
+    let (next, enough) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let take = || {
-        let mut done = Vec::new();
-        loop {
+        while !enough.load(Ordering::Relaxed) {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= seeds.end {
-                return done;
+                return;
             }
-            done.push(work(seed));
+            if !work(seed) {
+                enough.store(true, Ordering::Relaxed);
+            }
         }
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(take)).collect();
-        threads
-            .into_iter()
-            .flat_map(|thread| thread.join().expect("a seed that panics fails the test"))
-            .collect()
-    })
+        for _ in 0..cores.div_ceil(2) {
+            scope.spawn(take);
+        }
+    });
 }
 
-#[test]
-fn no_seed_breaks_a_promise() {
-    let outcomes = on_all_cores(0..deep(400, 20_000), |seed| {
-        (seed, run(seed, &Options::default()))
-    });
-    let mut coverage = Coverage::default();
-    let mut broken = Vec::new();
-    for (seed, outcome) in &outcomes {
-        coverage.merge(&outcome.coverage);
-        broken.extend(
-            outcome
-                .violations
-                .first()
-                .map(|first| format!("swarm --seed {seed}: {first}")),
-        );
+/// What all threads of a suite gather.
+#[derive(Default)]
+struct Gathered {
+    coverage: Coverage,
+    broken: Vec<String>,
+    images: BTreeSet<u64>,
+}
+
+impl Gathered {
+    /// Adds a seed's outcome; an engine that panicked has broken everything.
+    fn add(&mut self, seed: u64, outcome: Option<Outcome>) {
+        let Some(outcome) = outcome else {
+            self.broken.push(format!("swarm --seed {seed}: a panic"));
+            return;
+        };
+        self.coverage.merge(&outcome.coverage);
+        let first = outcome.violations.first();
+        self.broken
+            .extend(first.map(|first| format!("swarm --seed {seed}: {first}")));
     }
+}
+
+/// No seed breaks a promise, and together they leave nothing of the coverage table empty.
+#[test]
+fn the_swarm_keeps_every_promise_and_fills_the_table() {
+    let gathered = Mutex::new(Gathered::default());
+    on_half_the_cores(0..deep(10_000, 30_000), |seed| {
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, &Options::default()))).ok();
+        let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        gathered.add(seed, outcome);
+        true
+    });
+    let Gathered {
+        coverage, broken, ..
+    } = gathered
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    println!("{coverage}");
     assert!(
         broken.is_empty(),
         "{} seeds failed:\n{}",
         broken.len(),
         broken.join("\n")
     );
-    assert!(coverage.total("runs to the end") > 300, "{coverage}");
+    let holes = table::holes(&coverage);
+    assert!(
+        holes.is_empty(),
+        "the coverage table:\n{}",
+        holes.join("\n")
+    );
 }
 
 #[test]
@@ -90,18 +124,40 @@ fn the_canary_dies() {
     }
 }
 
+/// Crash images, distinct by what they hold and by what was promised, each assembled by the real engine.
 #[test]
 fn crash_images_are_assembled() {
-    let seeds = deep(12, 400);
-    let reports = on_all_cores(0..seeds, |seed| {
-        (seed, enumerate(seed, Reach::images(deep(150, 2000))))
-    });
-    let mut images = 0;
-    for (seed, report) in reports {
-        if let Some((image, violation)) = report.violation {
-            panic!("{violation}\ncrashes --seed {seed} --trace {image}");
+    let wanted = deep(100_000, 1_000_000) as usize;
+    // A slow machine shall end its long run, too.
+    let (begun, longest) = (Instant::now(), Duration::from_secs(3600));
+    let gathered = Mutex::new(Gathered::default());
+    on_half_the_cores(0..deep(1_000, 10_000), |seed| {
+        let report = catch_unwind(|| enumerate(seed, Reach::images(deep(500, 2000)))).ok();
+        let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        match report {
+            None => gathered
+                .broken
+                .push(format!("crashes --seed {seed}: a panic")),
+            Some(report) => {
+                let broken = report.violation.map(|(image, violation)| {
+                    format!("crashes --seed {seed} --trace {image}: {violation}")
+                });
+                gathered.broken.extend(broken);
+                gathered.images.extend(report.hashes);
+            }
         }
-        images += report.images;
-    }
-    assert!(images >= seeds * 100, "{images} different images");
+        gathered.images.len() < wanted && begun.elapsed() < longest
+    });
+    let Gathered { broken, images, .. } = gathered
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    println!("{} different images", images.len());
+    assert!(
+        broken.is_empty(),
+        "{} seeds failed:\n{}",
+        broken.len(),
+        broken.join("\n")
+    );
+    let late = begun.elapsed() >= longest;
+    assert!(images.len() >= wanted || late, "{}", images.len());
 }

@@ -1,7 +1,8 @@
 //! The course of a run: lives, their ends, and what is on the disks between them.
 
-use super::coverage::Incident;
+use super::coverage::{Incident, Moment, moments};
 use super::plan::{Options, Plan, Roughness};
+use super::quest::{IDLE_STEPS, Quest};
 use super::stir::Stirring;
 use super::{Outcome, verify};
 use crate::array::{Spec, superblock_of};
@@ -52,6 +53,11 @@ pub struct Run {
     now: Nanos,
     /// A member was lost in the life that ended.
     lost_lately: bool,
+    pub quest: Option<Quest>,
+    /// The next crash comes before the array serves again.
+    pub crash_again: bool,
+    /// What the tasks were at when power went.
+    cut_short: Vec<Moment>,
     pub outcome: Outcome,
 }
 
@@ -65,8 +71,10 @@ pub struct Life {
     crash_after: Option<u64>,
     issued: u64,
     serving: bool,
-    /// A slot was being filled in it.
-    rebuilt: bool,
+    /// Tasks run: every step may be the moment of a quest.
+    pub watchful: bool,
+    /// Power goes when more replies than this were given.
+    crash_at_reply: Option<u64>,
     /// Everything comes to rest in it.
     last: bool,
     /// Requests wait until this mark has come.
@@ -80,8 +88,16 @@ enum Answer {
 }
 
 impl Life {
+    /// Power goes right behind the next reply.
+    pub fn crash_at_reply(&mut self) {
+        self.crash_at_reply = Some(self.session.replies);
+    }
+
     /// Brings the crash of this life forward.
     pub fn crash_within(&mut self, steps: u64) {
+        if self.last {
+            return;
+        }
         let at = self.steps + steps;
         self.crash_after = Some(self.crash_after.map_or(at, |after| after.min(at)));
     }
@@ -109,6 +125,9 @@ impl Run {
             aside: Vec::new(),
             now: Nanos::ZERO,
             lost_lately: false,
+            quest: None,
+            crash_again: false,
+            cut_short: Vec::new(),
             outcome: Outcome::default(),
         };
         run.say(|| format!("seed {seed}: {:?}", run.plan));
@@ -123,7 +142,9 @@ impl Run {
 
     /// Lives all lives and tells what came of it.
     pub fn finish(mut self) -> Outcome {
-        for _ in 0..self.plan.lives {
+        let mut lives = 0;
+        while lives < self.plan.lives {
+            lives += 1;
             if !self.live() {
                 return self.outcome;
             }
@@ -139,6 +160,7 @@ impl Run {
     /// One life with everything that the seed has in store. False when the run is over.
     fn live(&mut self) -> bool {
         let crash_after = self.crash_point();
+        self.set_out();
         let mut life = self.begin(crash_after);
         let end = match self.start(&mut life) {
             Some(end) => end,
@@ -148,6 +170,10 @@ impl Run {
     }
 
     fn crash_point(&mut self) -> Option<u64> {
+        if std::mem::take(&mut self.crash_again) {
+            let most = *self.rng.pick(&[8, 30, 100]);
+            return Some(self.rng.between(1, most));
+        }
         let crashes = self.options.roughness >= Roughness::Crashes && self.rng.chance(3, 4);
         let most = *self.rng.pick(&[30, 100, 400, 2000]);
         crashes.then(|| self.rng.between(1, most))
@@ -196,7 +222,8 @@ impl Run {
             crash_after,
             issued: 0,
             serving: false,
-            rebuilt: false,
+            watchful: true,
+            crash_at_reply: None,
             last: false,
             resting: false,
         }
@@ -275,7 +302,13 @@ impl Run {
         if life.session.violations().next().is_some() {
             return Some(End::Broken);
         }
-        if life.crash_after.is_some_and(|after| life.steps >= after) {
+        if life.serving && !life.last && (life.watchful || life.steps.is_multiple_of(IDLE_STEPS)) {
+            self.pursue(life);
+        }
+        let replied = |most: u64| life.session.replies > most;
+        if life.crash_after.is_some_and(|after| life.steps >= after)
+            || life.crash_at_reply.is_some_and(replied)
+        {
             return Some(End::Crash);
         }
         life.steps += 1;
@@ -347,7 +380,10 @@ impl Run {
 
     /// Lets time pass without requests, for tasks and lazy work. An end, when one has come.
     fn linger(&mut self, life: &mut Life) -> Option<End> {
-        let steps = *self.rng.pick(&[0, 0, 50, 500]);
+        let mut steps = *self.rng.pick(&[0, 0, 50, 500]);
+        if self.quest.is_some() {
+            steps += 1000;
+        }
         for _ in 0..steps {
             if let Some(end) = self.step(life) {
                 return Some(end);
@@ -403,7 +439,7 @@ impl Run {
                 );
             }
             Fact::MemberFailed { .. } if life.last => {}
-            Fact::TaskStarted { slot: Some(_), .. } => life.rebuilt = true,
+            Fact::TaskStarted { .. } => life.watchful = true,
             Fact::MemberFailed { .. } => self.crash_at_failure(life),
             Fact::Lost { lba, sectors } => self.lost(life, lba, sectors),
             Fact::TaskEnded {
@@ -457,13 +493,14 @@ impl Run {
         });
         if end == End::Crash {
             let incident = if life.serving {
+                self.cut_short = moments(&life.session.world.status());
                 Incident::Crash
             } else {
                 Incident::CrashInRecovery
             };
-            self.outcome
-                .coverage
-                .incident(&life.session.world.status(), incident);
+            self.outcome.coverage.incident(&self.cut_short, incident);
+        } else {
+            self.cut_short.clear();
         }
         let world = &life.session.world;
         self.outcome.coverage.slices(world.machine().coverage());
@@ -488,8 +525,7 @@ impl Run {
             world, mut oracle, ..
         } = life.session;
         self.now = world.now();
-        // A row that was rebuilt, but not durably so, is short of a cell again.
-        self.lost_lately = life.stirring.suspects_any() || life.rebuilt;
+        self.lost_lately = life.stirring.suspects_any();
         let site = world.site();
         oracle.crash();
         self.outcome
@@ -638,10 +674,30 @@ impl Run {
             return end;
         }
         verify::media(self, life);
+        if pass == 0 && self.options.roughness == Roughness::Faults && self.rng.chance(2, 3) {
+            if let Some(end) = self.scrub_rot(life) {
+                return end;
+            }
+        }
         if self.options.canary {
             self.expect_nonsense(life);
         }
         self.stop(life)
+    }
+
+    /// Something rots; a check and a repair later nothing must be left of it. An end, when one has come.
+    fn scrub_rot(&mut self, life: &mut Life) -> Option<End> {
+        if !verify::rot(self, life) {
+            return None;
+        }
+        for repair in [false, true] {
+            life.session.command(Command::Scrub { repair });
+            if let Some(end) = self.await_tasks(life) {
+                return Some(end);
+            }
+        }
+        verify::media(self, life);
+        None
     }
 
     /// What the canary expects: that a write which was made was not.

@@ -7,10 +7,11 @@
 mod coverage;
 mod life;
 mod plan;
+mod quest;
 mod stir;
 mod verify;
 
-pub use coverage::{Coverage, Incident, Phase};
+pub use coverage::{Coverage, Incident, Moment, Phase};
 pub use plan::{FAMILIES, Family, Options, Plan, Roughness};
 
 use crate::invariant::Violation;

@@ -1,6 +1,6 @@
 //! What goes wrong while an array serves: faults that redundancy can repair, and an operator's commands.
 
-use super::coverage::Incident;
+use super::coverage::{Incident, moments};
 use super::life::{IO_TIMEOUT, Life, Run, blank_disk};
 use super::plan::Roughness;
 use crate::atlas::Atlas;
@@ -71,8 +71,13 @@ impl Run {
     /// Something happens.
     pub fn stir(&mut self, life: &mut Life) {
         match life.stirring.rng.below(12) {
-            0..=2 => self.lose_member(life),
-            3..=4 => self.latent_error(life),
+            0..=2 => {
+                let way = life.stirring.rng.below(7);
+                self.lose_member(life, way);
+            }
+            3..=4 => {
+                self.latent_error(life);
+            }
             5 => self.slow_down(life),
             6..=7 => self.take_back(life),
             8 => self.arrive(life),
@@ -84,7 +89,7 @@ impl Run {
     fn note(&mut self, life: &Life, incident: Incident) {
         self.outcome
             .coverage
-            .incident(&life.session.world.status(), incident);
+            .incident(&moments(&life.session.world.status()), incident);
     }
 
     /// An active member whose loss redundancy can bear, now and after a crash at this moment.
@@ -115,14 +120,41 @@ impl Run {
         (bears(Atlas::of(disks())) && bears(Atlas::durably(disks()))).then_some(member)
     }
 
-    fn lose_member(&mut self, life: &mut Life) {
-        let Some(member) = self.expendable(life) else {
-            return;
+    /// A member that is being filled, and without which nothing is missing that was there.
+    fn incoming(&self, life: &mut Life) -> Option<Member> {
+        let status = life.session.world.status();
+        let filling = |state| state == MemberState::Rebuilding;
+        let mut lines = status.members.iter();
+        let member = lines.find(|line| filling(line.state))?.member;
+        let world = &life.session.world;
+        let lost = &life.stirring.lost;
+        let others = || {
+            let here = |other: &Member| *other != member && !lost.contains(other);
+            world.members().filter(here).map(|other| world.disk(other))
+        };
+        let bears = |atlas: Option<Atlas>| atlas.is_some_and(|atlas| atlas.whole(None));
+        (bears(Atlas::of(others())) && bears(Atlas::durably(others()))).then_some(member)
+    }
+
+    /// False if redundancy could not bear it.
+    pub fn lose_member(&mut self, life: &mut Life, way: u64) -> bool {
+        let incoming = if life.stirring.rng.chance(1, 2) {
+            self.incoming(life)
+        } else {
+            None
+        };
+        let Some(member) = incoming.or_else(|| self.expendable(life)) else {
+            return false;
+        };
+        // Without redundancy a replacement must be seen to fail before it takes over.
+        let way = if self.layout.tolerance() == 0 {
+            *life.stirring.rng.pick(&[1, 6])
+        } else {
+            way
         };
         self.expose(life);
         life.stirring.suspects.insert(member);
         life.stirring.lost.insert(member);
-        let way = life.stirring.rng.below(7);
         self.say(|| {
             format!(
                 "  {:>14} {member:?} is lost, way {way}",
@@ -168,6 +200,7 @@ impl Run {
                 life.session.command(Command::Fail(member));
             }
         }
+        true
     }
 
     /// What follows a loss is where a crash hurts: often one comes soon.
@@ -181,17 +214,20 @@ impl Run {
     /// The members that are left are being told of a failure: a crash may come before they know.
     pub fn crash_at_failure(&mut self, life: &mut Life) {
         if self.options.roughness == Roughness::Faults && life.stirring.rng.chance(1, 4) {
-            let steps = *life.stirring.rng.pick(&[0, 0, 1, 2, 8, 20, 40]);
-            life.crash_within(steps);
+            match *life.stirring.rng.pick(&[0, 0, 1, 2, 8, 20, 40]) {
+                0 => life.crash_at_reply(),
+                steps => life.crash_within(steps - 1),
+            }
         }
     }
 
-    fn latent_error(&mut self, life: &mut Life) {
+    /// False if redundancy could not bear one there.
+    pub fn latent_error(&mut self, life: &mut Life) -> bool {
         let slot = life
             .stirring
             .rng
             .below(u64::from(self.layout.geometry().slots)) as u16;
-        let at = life.stirring.rng.below(self.layout.geometry().slot_sectors);
+        let at = self.latent_place(life);
         let world = &life.session.world;
         let here = |member: &Member| !life.stirring.lost.contains(member);
         let disks = || {
@@ -207,7 +243,7 @@ impl Run {
         };
         let (Some(start), Some(_)) = (place(Atlas::of(disks())), place(Atlas::durably(disks())))
         else {
-            return;
+            return false;
         };
         let status = world.status();
         let Some(member) = status
@@ -215,7 +251,7 @@ impl Run {
             .iter()
             .find(|member| member.slot == Some(slot) && member.state == MemberState::Active)
         else {
-            return;
+            return false;
         };
         let member = member.member;
         self.expose(life);
@@ -228,6 +264,33 @@ impl Run {
                 sectors: 1,
             },
         );
+        true
+    }
+
+    /// Anywhere in a slot, or close to a sector that is unreadable already: then a row is short of two cells at once,
+    /// though no sector of it is.
+    fn latent_place(&self, life: &mut Life) -> u64 {
+        let (world, rng) = (&life.session.world, &mut life.stirring.rng);
+        let anywhere = rng.below(self.layout.geometry().slot_sectors);
+        let disks = || world.members().map(|member| world.disk(member));
+        // Two unreadable sectors in one large block would be a block lost.
+        let fine = self.plan.spec.logical_block == 512;
+        let Some(atlas) = Atlas::of(disks()).filter(|_| fine && rng.chance(2, 3)) else {
+            return anywhere;
+        };
+        let known: Vec<u64> = (0..self.layout.geometry().slots)
+            .filter_map(|slot| {
+                let start = atlas.data_start(slot)?;
+                let at = atlas.slot(slot)?.disk.faults.latent().next()?;
+                at.checked_sub(start)
+            })
+            .filter(|at| *at < self.layout.geometry().slot_sectors)
+            .collect();
+        if known.is_empty() {
+            return anywhere;
+        }
+        let (near, chunk) = (*rng.pick(&known), self.layout.chunk_sectors());
+        near / chunk * chunk + (near + rng.between(1, 7)) % chunk
     }
 
     /// Where parity may be out of step, a loss now may cost data.
@@ -253,7 +316,7 @@ impl Run {
     }
 
     /// A failed member comes back: the same disk, stale.
-    fn take_back(&mut self, life: &mut Life) {
+    pub fn take_back(&mut self, life: &mut Life) {
         let status = life.session.world.status();
         let failed: Vec<Member> = status
             .members
@@ -276,7 +339,7 @@ impl Run {
     }
 
     /// A new disk is plugged in and made a spare.
-    fn arrive(&mut self, life: &mut Life) {
+    pub fn arrive(&mut self, life: &mut Life) {
         if life.stirring.arrivals >= 2 {
             return;
         }
@@ -286,7 +349,7 @@ impl Run {
         life.session.command(Command::Add(member));
     }
 
-    fn replace(&mut self, life: &mut Life) {
+    pub fn replace(&mut self, life: &mut Life) {
         let status = life.session.world.status();
         let with = |state: MemberState| -> Vec<Member> {
             status

@@ -5,8 +5,9 @@ use crate::array::{Slots, mismatches, row_written, superblock_of};
 use crate::invariant::Invariant;
 use crate::payload::Payload;
 use restripe_array::Row;
+use restripe_array::layout::{CellSet, RowMap};
 use restripe_array::meta::RegionKind;
-use restripe_array::report::MemberState;
+use restripe_array::report::{MemberState, MemberStatus};
 
 /// Checks every written row of a quiet array.
 pub fn media(run: &mut Run, life: &mut Life) {
@@ -18,6 +19,72 @@ pub fn media(run: &mut Run, life: &mut Life) {
     if let Some(first) = found.first() {
         let detail = format!("{} rows; {first}", found.len());
         life.session.violation(Invariant::ParityMismatch, detail);
+    }
+}
+
+/// Places to look for a sector that can rot.
+const ROT_TRIES: u32 = 16;
+
+/// Lets a sector rot that is not zeros, where a scrub can tell which one it is or must take the data for right. False if
+/// there is none such.
+pub fn rot(run: &mut Run, life: &mut Life) -> bool {
+    let status = life.session.world.status();
+    let oracle = &life.session.oracle;
+    let lossy = (0..oracle.sectors()).any(|lba| oracle.may_be_lost(lba, None));
+    let active = |line: &&MemberStatus| line.state == MemberState::Active && line.slot.is_some();
+    let members: Vec<&MemberStatus> = status.members.iter().filter(active).collect();
+    let complete = members.len() == usize::from(run.layout.geometry().slots);
+    // What is unreadable is repaired from the rest of its row, which must not be rotten.
+    let latent = |line: &&MemberStatus| {
+        let disk = life.session.world.disk(line.member);
+        disk.faults.latent().next().is_some()
+    };
+    let sound = !members.iter().any(latent);
+    complete
+        && sound
+        && !lossy
+        && status.lost.is_empty()
+        && (0..ROT_TRIES).any(|_| try_rot(run, life, &members))
+}
+
+fn try_rot(run: &mut Run, life: &mut Life, members: &[&MemberStatus]) -> bool {
+    let map = run.layout.row(Row(run.rng.below(run.layout.rows())));
+    let candidates: Vec<u8> = judged(&map).iter().collect();
+    if candidates.is_empty() {
+        return false;
+    }
+    let place = map.cells[usize::from(*run.rng.pick(&candidates))];
+    let offset = run.rng.below(run.layout.chunk_sectors());
+    let here = |line: &&&MemberStatus| line.slot == Some(place.slot.0);
+    let Some(member) = members.iter().find(here).map(|line| line.member) else {
+        return false;
+    };
+    let disk = life.session.world.disk_mut(member);
+    let found = superblock_of(disk.live());
+    let Some(start) = found.and_then(|found| Some(found.region(RegionKind::Data)?.start)) else {
+        return false;
+    };
+    let at = start + place.at + offset;
+    let mut content = vec![0; disk.payload().unit()];
+    disk.live().read_data(at, 1, &mut content);
+    if content.iter().all(|byte| *byte == 0) {
+        return false;
+    }
+    disk.meddle(|image| image.zero(at, 1));
+    run.outcome.coverage.count("sectors rotten", 1);
+    true
+}
+
+/// Cells in which a scrub puts a single error right.
+fn judged(map: &RowMap) -> CellSet {
+    let copies = map.copies_of(0);
+    if map.q().is_some() {
+        // Left out until a repair names the same member as the check before it.
+        CellSet::EMPTY
+    } else if map.parity_set().is_empty() && copies.len() > 2 {
+        map.all()
+    } else {
+        map.all().minus(map.data_set())
     }
 }
 
