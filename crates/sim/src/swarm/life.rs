@@ -674,10 +674,12 @@ impl Run {
             return end;
         }
         verify::media(self, life);
-        if pass == 0 && self.options.roughness == Roughness::Faults && self.rng.chance(2, 3) {
-            if let Some(end) = self.scrub_rot(life) {
-                return end;
-            }
+        let rots = pass == 0 && self.options.roughness == Roughness::Faults;
+        if rots
+            && self.rng.chance(2, 3)
+            && let Some(end) = self.scrub_rot(life)
+        {
+            return end;
         }
         if self.options.canary {
             self.expect_nonsense(life);
