@@ -7,7 +7,7 @@ use crate::contract::{
 };
 use crate::device::{Device, Health, Homes, Standing};
 use crate::engine::Config;
-use crate::flush::Flusher;
+use crate::flush::{Flusher, Waiter};
 use crate::keeper::Keeper;
 use crate::layout::{Geometry, Layout, Level, RowMap};
 use crate::log::Logs;
@@ -464,6 +464,10 @@ impl Core {
             };
         }
         self.keeper.change(true);
+        if self.logged() {
+            // Records of writes that the member took part in are soon over: after a crash they would call its cells lost.
+            self.flush_for(Waiter::Log);
+        }
         self.logs.forget(member);
         self.assess();
         self.abandon(member);

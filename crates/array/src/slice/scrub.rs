@@ -18,6 +18,8 @@ pub(crate) struct Verdicts {
     pub(crate) differ: u32,
     pub(crate) guilty: Option<Guilty>,
     pub(crate) located: bool,
+    /// The syndromes of P and Q are in their buffers.
+    syndromes: bool,
 }
 
 impl Verdicts {
@@ -143,11 +145,22 @@ impl Core {
         if !self.layout.parity() {
             return self.judge_copies(id, &map, repair);
         }
+        if map.q().is_some() && !verdicts.syndromes {
+            return self.compute_syndromes(id, &map);
+        }
         if map.q().is_some() && !verdicts.located {
-            return self.locate(id, &map);
+            return self.locate(id);
         }
         let guilty = verdicts.guilty.and_then(|guilty| guilty_cell(&map, guilty));
-        self.report_mismatch(id, guilty, repair);
+        if verdicts.located && guilty.is_none() && self.narrow(id) {
+            // Several cells are wrong, but perhaps no two of them in one block.
+            return;
+        }
+        let recovers = repair && guilty.is_some_and(|cell| map.data_set().contains(cell));
+        if !recovers {
+            // A data cell is told of once it has been recovered.
+            self.report_mismatch(id, guilty, repair);
+        }
         if repair {
             self.repair_parity_row(id, &map, guilty)
         } else {
@@ -155,14 +168,13 @@ impl Core {
         }
     }
 
-    /// The syndromes of P and Q, and the question whose error explains both.
-    fn locate(&mut self, id: u32, map: &RowMap) {
+    /// What is wrong with P, and what with Q.
+    fn compute_syndromes(&mut self, id: u32, map: &RowMap) {
         let pairs = [
             (map.p(), Extra::NewP, Extra::PartialP),
             (map.q(), Extra::NewQ, Extra::PartialQ),
         ];
-        let mut syndromes = [crate::BufRef::new(crate::Buf(0), 0, 0); 2];
-        for (index, (parity, new, syndrome)) in pairs.into_iter().enumerate() {
+        for (parity, new, syndrome) in pairs {
             let target = self.extra_buffer(id, syndrome);
             let slice = self.slices.get(id);
             let read = slice.cell_ref(parity.expect("a located row has both parities"));
@@ -172,9 +184,15 @@ impl Core {
                 coefficients: [1, 0, 0, 0],
             });
             self.compute_terms(id, &terms, &[Some(target), None, None, None]);
-            syndromes[index] = target;
         }
-        // The shell carries computations out in the order of the actions.
+        self.slices.get(id).verdicts.syndromes = true;
+    }
+
+    /// Whose error explains both syndromes?
+    fn locate(&mut self, id: u32) {
+        let slice = self.slices.get(id);
+        let syndromes = [Extra::PartialP, Extra::PartialQ]
+            .map(|extra| slice.extra_ref(extra).expect("computed before"));
         self.compute_verdict(id, ComputeOp::Locate, &syndromes, 2);
     }
 
