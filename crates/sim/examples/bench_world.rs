@@ -226,6 +226,8 @@ fn started(world: &mut World<Engine>) -> bool {
 
 // --------------------------------------------------------------------------------------------------- passing on
 
+// Boxes are kept as boxes: they come with actions and go back with events.
+#[allow(clippy::vec_box)]
 /// Makes one operation of each request, and a reply of its end.
 struct Passing {
     open: Vec<Option<RequestTag>>,
