@@ -8,6 +8,7 @@
 //! | [`latency`] | samples, quantiles by phase, the course over time |
 //! | [`chart`] | the course over time as SVG |
 //! | [`report`] | tables for a terminal, one self-contained HTML page |
+//! | [`trace`] | block traces of any format: readers, statistics, transformations |
 
 pub mod chart;
 pub mod latency;
@@ -15,3 +16,4 @@ pub mod load;
 pub mod nbd;
 pub mod pattern;
 pub mod report;
+pub mod trace;

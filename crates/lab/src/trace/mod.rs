@@ -1,0 +1,120 @@
+//! Block traces: what a request is, and what a reader of any format yields.
+//!
+//! Readers stream: memory does not grow with the trace. Every format is turned into the same [`Request`]: nanoseconds
+//! and bytes. What a format does not record is said by [`Features`], never made up. The formats, their units and their
+//! traps are in `docs/traces.md`.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// What a request asks for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Op {
+    Read,
+    Write,
+    Discard,
+    Flush,
+}
+
+impl Op {
+    pub fn name(self) -> &'static str {
+        match self {
+            Op::Read => "read",
+            Op::Write => "write",
+            Op::Discard => "discard",
+            Op::Flush => "flush",
+        }
+    }
+
+    /// Reads and writes move data; only they count in sizes, footprints and rates.
+    pub fn moves_data(self) -> bool {
+        matches!(self, Op::Read | Op::Write)
+    }
+}
+
+/// One request as it was issued.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Request {
+    /// When it was issued, in nanoseconds of the trace's own clock: the first request need not be at zero. Zero
+    /// throughout when [`Features::times`] is not set.
+    pub time: u64,
+    /// The device or address space, as the trace numbers it. Addresses of two devices are unrelated.
+    pub device: u32,
+    /// [`Op::Read`] throughout when [`Features::ops`] is not set.
+    pub op: Op,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes. A flush has none. A read or a write has at least one and at most [`LENGTH_MAX`].
+    pub length: u64,
+}
+
+impl Request {
+    /// The byte after the last one. Readers refuse requests for which it does not fit 64 bits.
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(self.length)
+    }
+}
+
+/// The largest read or write that is believed; more is a damaged record. Linux stops at 32 MiB for one request.
+pub const LENGTH_MAX: u64 = 1 << 30;
+
+/// What a trace records, beyond addresses and lengths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Features {
+    /// Requests carry times. Without them there are no rates, durations or gaps.
+    pub times: bool,
+    /// Requests carry their direction. Without it every access is called a read, and nothing is a rewrite.
+    pub ops: bool,
+}
+
+impl Features {
+    pub const ALL: Features = Features {
+        times: true,
+        ops: true,
+    };
+    pub const ADDRESSES: Features = Features {
+        times: false,
+        ops: false,
+    };
+}
+
+/// Where in a file something is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// The file as a whole.
+    File,
+    /// A line of (decompressed) text, from 1.
+    Line(u64),
+    /// A byte of the (decompressed) file, from 0.
+    Byte(u64),
+}
+
+/// Why a trace, or one record of it, cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TraceError {
+    pub path: PathBuf,
+    pub place: Place,
+    pub reason: String,
+    /// Whether the reader can go on behind the bad record. `--skip-bad` counts such records and goes on.
+    pub skippable: bool,
+}
+
+impl fmt::Display for TraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        match self.place {
+            Place::File => {}
+            Place::Line(line) => write!(f, ", line {line}")?,
+            Place::Byte(byte) => write!(f, ", byte {byte}")?,
+        }
+        write!(f, ": {}", self.reason)
+    }
+}
+
+impl std::error::Error for TraceError {}
+
+/// What every reader, generator and transformation is: requests one by one.
+///
+/// Nothing follows an error that is not skippable.
+pub type Item = Result<Request, TraceError>;
+pub type Requests = Box<dyn Iterator<Item = Item> + Send>;
