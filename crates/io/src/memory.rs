@@ -266,6 +266,11 @@ fn class_bytes(class: usize) -> u64 {
 }
 
 /// Memory for users' requests: handles from [`Buf::USER`] on, within a budget.
+///
+/// Whoever finds no room waits, and nobody who comes later is served before: the shell keeps the order. So a large
+/// request is not starved by small ones, and small ones wait behind a large one no longer than until what was handed
+/// out before it is back. That time has a bound: of requests in flight a member's time-out, of requests and replies on
+/// the wire the shell's patience with a peer, which is short while others wait for memory.
 pub struct UserMemory {
     budget: u64,
     /// Bytes of blocks in use or kept for reuse.

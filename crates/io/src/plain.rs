@@ -6,7 +6,7 @@
 use crate::backend::Backend;
 use crate::backend::threads::Threads;
 use crate::fleet::Fleet;
-use crate::member::{self, OpenError, OpenFailure, OpenMember, OpenOptions};
+use crate::member::{self, Device, OpenError, OpenFailure, OpenMember, OpenOptions};
 use crate::memory::{Handles, PoolMemory, UserMemory};
 use crate::tokens::Owner;
 use restripe_array::{
@@ -44,7 +44,10 @@ impl Plain {
     }
 
     /// Uses a member that is open already.
-    pub fn of(member: OpenMember) -> io::Result<Plain> {
+    pub fn of(mut member: OpenMember) -> io::Result<Plain> {
+        if let Device::Nbd(device) = &mut member.device {
+            device.watch(false);
+        }
         let (name, info) = (member.name.clone(), member.info);
         Ok(Plain {
             name,
@@ -56,10 +59,14 @@ impl Plain {
     /// The member, for a shell.
     pub fn into_member(self) -> OpenMember {
         let device = self.driver.into_inner().fleet.take_device(ONLY);
+        let mut device = device.expect("only this takes it");
+        if let Device::Nbd(device) = &mut device {
+            device.watch(true);
+        }
         OpenMember {
             name: self.name,
             info: self.info,
-            device: device.expect("only this takes it"),
+            device,
         }
     }
 
@@ -192,10 +199,14 @@ impl Driver {
         self.wait()
     }
 
+    /// Waits until the operation has landed and nothing of it is with the kernel: a server's answer may be here before
+    /// the last piece of the request is known to be sent.
     fn wait(&mut self) -> io::Result<()> {
         let mut done = Vec::new();
         loop {
-            if let Some((_, result)) = self.fleet.landed.pop() {
+            if self.backend.outstanding() == 0
+                && let Some((_, result)) = self.fleet.landed.pop()
+            {
                 return result.map_err(io_error);
             }
             self.backend.wait(None, &mut done)?;

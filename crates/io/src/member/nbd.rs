@@ -80,6 +80,8 @@ pub struct NbdDevice {
     receiving: bool,
     sending: bool,
     broken: bool,
+    /// Receives even while nothing is owed to it, and so notices at once when the server hangs up.
+    watching: bool,
     zeros: Memory,
     done: Vec<(u32, Result<(), IoError>)>,
 }
@@ -207,6 +209,7 @@ impl NbdDevice {
             receiving: false,
             sending: false,
             broken: false,
+            watching: true,
             zeros: Memory::new(ZERO_BYTES),
             done: Vec::new(),
         }
@@ -219,6 +222,12 @@ impl NbdDevice {
     /// Nothing of it is with the kernel.
     pub fn idle(&self) -> bool {
         !self.receiving && !self.sending
+    }
+
+    /// Whether to receive while nothing is in flight. Who hands the device on must not: the kernel would fill the inbox
+    /// on behalf of a driver that is gone, and the next one would wait for ever.
+    pub fn watch(&mut self, watching: bool) {
+        self.watching = watching;
     }
 
     /// Ends the connection; what is in flight comes back.
@@ -353,9 +362,10 @@ impl NbdDevice {
         Some(self.outbox.launch())
     }
 
-    /// Receives whenever something is owed to us; an idle server that hangs up shows at the next request.
+    /// Receives whenever something is owed to us, or always, if watching.
     pub fn next_receive(&mut self) -> Option<Vec<Piece>> {
-        if self.receiving || self.broken {
+        let wanted = self.watching || !self.jobs.is_empty();
+        if self.receiving || self.broken || !wanted {
             return None;
         }
         let mut pieces = Vec::with_capacity(2);
@@ -568,6 +578,118 @@ fn cut(pieces: &[Piece], offset: u32, bytes: u32) -> Vec<Piece> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::member::{Device, OpenMember};
+    use crate::nbd_wire::message::REQUEST_BYTES;
+    use crate::nbd_wire::option::OPTION_BYTES;
+    use crate::nbd_wire::{
+        MAGIC_GREETING, MAGIC_OPTION, MAGIC_SIMPLE_REPLY, handshake_flags, transmission_flags,
+    };
+    use crate::plain::Plain;
+    use restripe_array::{Class, Member, Tag};
+
+    const SIZE: usize = 1 << 20;
+
+    /// The smallest server there is, on the other end of a socket pair: old handshake, simple replies, memory.
+    fn serve(mut stream: UnixStream) -> io::Result<()> {
+        let flags = transmission_flags::HAS_FLAGS | transmission_flags::SEND_FLUSH;
+        let mut disk = vec![0; SIZE];
+        stream.write_all(&MAGIC_GREETING.to_be_bytes())?;
+        stream.write_all(&MAGIC_OPTION.to_be_bytes())?;
+        stream.write_all(&handshake_flags::NO_ZEROES.to_be_bytes())?;
+        // The client's flags and its wish for the export without a name.
+        stream.read_exact(&mut [0; 4 + OPTION_BYTES])?;
+        stream.write_all(&(SIZE as u64).to_be_bytes())?;
+        stream.write_all(&flags.to_be_bytes())?;
+        loop {
+            let mut request = [0; REQUEST_BYTES];
+            stream.read_exact(&mut request)?;
+            let at = u64::from_be_bytes(request[16..24].try_into().expect("eight bytes")) as usize;
+            let bytes = u32::from_be_bytes(request[24..].try_into().expect("four bytes")) as usize;
+            let command = Command::from_code(u16::from_be_bytes([request[6], request[7]]));
+            if command == Some(Command::Write) {
+                stream.read_exact(&mut disk[at..at + bytes])?;
+            }
+            stream.write_all(&MAGIC_SIMPLE_REPLY.to_be_bytes())?;
+            stream.write_all(&[0; 4])?;
+            stream.write_all(&request[8..16])?;
+            if command == Some(Command::Read) {
+                stream.write_all(&disk[at..at + bytes])?;
+            }
+        }
+    }
+
+    fn connected() -> OpenMember {
+        let (here, there) = UnixStream::pair().expect("a socket pair");
+        // It ends when the client hangs up.
+        std::thread::spawn(move || serve(there));
+        let opened = converse(here.into(), "", OpenOptions::default());
+        let (device, info) = opened.expect("the server answers");
+        OpenMember {
+            name: "remote".into(),
+            info,
+            device: Device::Nbd(Box::new(device)),
+        }
+    }
+
+    fn device_of(member: &mut OpenMember) -> &mut NbdDevice {
+        match &mut member.device {
+            Device::Nbd(device) => device,
+            _ => unreachable!("it is remote"),
+        }
+    }
+
+    #[test]
+    fn a_device_used_plainly_can_be_handed_on() {
+        let bytes: Vec<u8> = (0..300 * 512).map(|i| (i / 512) as u8).collect();
+        let mut member = connected();
+        for round in 0..20 {
+            let plain = Plain::of(member).expect("a driver");
+            plain.write(round, &bytes).expect("room");
+            plain.flush().expect("it flushes");
+            member = plain.into_member();
+            let device = device_of(&mut member);
+            assert!(
+                device.idle(),
+                "nobody would see what is in flight come back"
+            );
+            let plain = Plain::of(member).expect("a driver");
+            let mut back = vec![0; bytes.len()];
+            plain.read(round, &mut back).expect("it reads");
+            assert!(back == bytes, "round {round}");
+            member = plain.into_member();
+        }
+    }
+
+    #[test]
+    fn a_read_given_up_keeps_its_memory_until_the_kernel_is_done_with_it() {
+        let mut member = connected();
+        let device = device_of(&mut member);
+        let memory = Memory::new(4096);
+        let io = DeviceIo {
+            tag: Tag(1),
+            member: Member(0),
+            op: IoOp::Read,
+            at: 0,
+            sectors: 8,
+            segments: Vec::new(),
+            durable: false,
+            class: Class::Metadata,
+        };
+        device.start(7, &io, vec![Piece::new(memory, 0, 4096)]);
+        let sending = device.next_send().expect("a request");
+        let _receiving = device.next_receive().expect("an answer is owed");
+        let mut done = Vec::new();
+        device.hang_up();
+        device.take_done(&mut done);
+        assert!(done.is_empty(), "both are still with the kernel");
+        assert!(device.sent(-libc::EPIPE, sending).is_none());
+        device.take_done(&mut done);
+        assert!(done.is_empty(), "the receive may still write to it");
+        device.received(0);
+        device.take_done(&mut done);
+        assert_eq!(done, [(7, Err(IoError::Gone))]);
+        assert!(device.next_receive().is_none() && device.next_send().is_none());
+    }
 
     #[test]
     fn a_cut_takes_the_middle_of_several_pieces() {
