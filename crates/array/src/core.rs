@@ -73,6 +73,8 @@ pub(crate) enum Wake {
     Lazy,
 }
 const WAKES: usize = 3;
+/// How many time-outs one operation may take on a member that goes on completing others.
+const PATIENCE: u64 = 4;
 /// Operations before the array is known: reads of metadata.
 const BOOT_OPS: u32 = 256;
 /// Operations of superblocks, maps, flushes and extents being made real.
@@ -138,7 +140,10 @@ impl Core {
         // members tell of.
         if self.boot.is_none() {
             self.pump();
-            self.run_slices();
+            // Slices that end without any operation make room that nothing else would tell the waiting requests of.
+            while self.run_slices() && self.requests.waiting() {
+                self.pump();
+            }
             self.task_turn();
         }
     }
@@ -150,7 +155,9 @@ impl Core {
         }
         self.keep();
         self.flusher_turn();
-        self.run_slices();
+        if self.run_slices() && self.requests.waiting() {
+            self.wake_at(Wake::Task, self.now);
+        }
         self.keep();
         self.stop_turn();
         self.stop_settle();
@@ -182,12 +189,19 @@ impl Core {
         self.turn();
     }
 
-    /// Fails members that have kept an operation for too long.
+    /// Fails members that have completed nothing for too long, or kept one operation for `PATIENCE` times as long: a
+    /// slow member with a long queue is not a dead one.
     fn watch(&mut self) {
         loop {
             let (late, next) = self.ops.overdue(self.now);
             match late {
-                Some(member) => self.time_out(member),
+                Some((tag, member)) => {
+                    let progress = self.devices[member.0 as usize].progress;
+                    let until = progress.after(self.config.io_timeout);
+                    if !self.ops.extend(tag, self.now, until) {
+                        self.time_out(member);
+                    }
+                }
                 None => {
                     if next != NEVER {
                         self.wake_at(Wake::Watchdog, next);
@@ -245,9 +259,11 @@ impl Core {
         fill: impl FnOnce(&mut DeviceIo),
     ) {
         let deadline = self.now.after(self.config.io_timeout);
+        let last = Nanos(self.config.io_timeout.0.saturating_mul(PATIENCE));
+        let last = self.now.after(last);
         let mut io = self
             .ops
-            .device(owner, member, op, at, sectors, class, deadline);
+            .device(owner, member, op, at, sectors, class, deadline, last);
         fill(&mut io);
         let carried: u64 = io
             .segments
@@ -294,6 +310,7 @@ impl Core {
     pub(crate) fn settle_io(&mut self, io: &DeviceIo, ok: bool) {
         let device = &mut self.devices[io.member.0 as usize];
         device.in_flight -= 1;
+        device.progress = self.now;
         if ok && !io.durable && matches!(io.op, IoOp::Write | IoOp::Zero | IoOp::Trim) {
             device.unflushed = true;
         }

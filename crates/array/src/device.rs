@@ -2,7 +2,7 @@
 
 use crate::contract::MemberInfo;
 use crate::meta::superblock::{Region, RegionKind};
-use crate::units::Member;
+use crate::units::{Member, Nanos};
 use alloc::vec::Vec;
 
 /// Where a member keeps what, in sectors of the member.
@@ -63,6 +63,8 @@ pub(crate) struct Device {
     /// Writes completed that no flush has covered yet.
     pub(crate) unflushed: bool,
     pub(crate) in_flight: u32,
+    /// When it last completed anything.
+    pub(crate) progress: Nanos,
 }
 
 impl Device {
@@ -75,6 +77,7 @@ impl Device {
             places: Places::default(),
             unflushed: false,
             in_flight: 0,
+            progress: Nanos(0),
         }
     }
 }

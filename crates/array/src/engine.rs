@@ -14,7 +14,7 @@ pub struct Config {
     /// The devices that the shell has opened, in the order of their [`crate::Member`] numbers.
     pub members: Vec<MemberInfo>,
     pub limits: Limits,
-    /// An operation outstanding for longer fails its member.
+    /// A member that completes nothing for so long is failed, and one that keeps a single operation four times as long.
     pub io_timeout: Nanos,
     /// The bug to have.
     #[cfg(feature = "planted")]

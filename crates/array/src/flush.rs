@@ -66,6 +66,7 @@ impl Core {
         }
         self.flusher.running = true;
         self.flusher.begun += 1;
+        self.lost.flush_begun();
         core::mem::swap(&mut self.flusher.next, &mut self.flusher.current);
         let mut skip = self.planted(Bug::FlushSkipsMember);
         for index in 0..self.devices.len() {
@@ -106,6 +107,7 @@ impl Core {
         let ended = self.flusher.begun;
         self.logs.flushed(ended);
         self.intent_flushed(ended);
+        self.lost.flush_ended();
         self.flusher.listing = true;
         self.flusher.outstanding = self.write_done_lists();
         if self.flusher.outstanding == 0 {

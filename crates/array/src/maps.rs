@@ -100,6 +100,9 @@ impl BitMap {
 #[derive(Default)]
 pub(crate) struct LostMap {
     pub(crate) extents: RunSet,
+    /// Written anew, but not flushed since: a crash may take that back, so the members go on calling them lost. First
+    /// those that no flush has begun for, then those of the flush that runs.
+    regained: [RunSet; 2],
     pub(crate) pages: Vec<PageState>,
     /// Some page may be dirty.
     pub(crate) touched: bool,
@@ -111,6 +114,7 @@ impl LostMap {
     pub(crate) fn new(pages: usize, sectors: u64) -> LostMap {
         LostMap {
             extents: RunSet::default(),
+            regained: Default::default(),
             pages: vec![PageState::default(); pages],
             touched: false,
             share: sectors.div_ceil(pages.max(1) as u64).max(1),
@@ -122,14 +126,34 @@ impl LostMap {
         self.touch(lba, sectors);
     }
 
-    /// These sectors were written anew. Returns whether any of them had been lost.
+    /// These sectors were written anew: they are lost no more, durably so after the next flush. Returns whether any of
+    /// them had been lost.
     pub(crate) fn rewritten(&mut self, lba: u64, sectors: u64) -> bool {
         if self.extents.is_empty() || self.first_in(lba, sectors).is_none() {
             return false;
         }
+        for (first, count) in self.extents.within(lba, sectors) {
+            self.regained[0].insert(first, count);
+        }
         self.extents.remove(lba, sectors);
-        self.touch(lba, sectors);
         true
+    }
+
+    /// A flush begins: it covers what was regained so far.
+    pub(crate) fn flush_begun(&mut self) {
+        let [fresh, covered] = &mut self.regained;
+        for &(first, count) in fresh.runs() {
+            covered.insert(first, count);
+        }
+        *fresh = RunSet::default();
+    }
+
+    /// The flush ended: what it covered can be forgotten.
+    pub(crate) fn flush_ended(&mut self) {
+        let covered = core::mem::take(&mut self.regained[1]);
+        for &(first, count) in covered.runs() {
+            self.touch(first, count);
+        }
     }
 
     /// The first lost sector in a range.
@@ -142,9 +166,20 @@ impl LostMap {
             .filter(|&first| first < lba + sectors)
     }
 
-    /// The extents of one page, in order.
+    /// The extents of one page, in order, as the members are to have them.
     pub(crate) fn of_page(&self, page: usize) -> Vec<(u64, u64)> {
-        self.extents.within(page as u64 * self.share, self.share)
+        let (first, count) = (page as u64 * self.share, self.share);
+        let held = self.extents.within(first, count);
+        if self.regained.iter().all(RunSet::is_empty) {
+            return held;
+        }
+        let mut held = RunSet::from_runs(&held);
+        for regained in &self.regained {
+            for (first, count) in regained.within(first, count) {
+                held.insert(first, count);
+            }
+        }
+        held.runs().to_vec()
     }
 
     /// When a page has more extents than it holds, the narrowest gap between two of them is given up: better good
@@ -152,7 +187,10 @@ impl LostMap {
     /// called until there is nothing.
     pub(crate) fn give_up_gap(&mut self, written: Option<(u64, u64)>) -> Option<(u64, u64)> {
         for page in 0..self.pages.len() {
-            let held = self.of_page(page);
+            // Both as it is and as it will be when what was regained is durable.
+            let now = self.of_page(page);
+            let then = self.extents.within(page as u64 * self.share, self.share);
+            let held = if then.len() > now.len() { then } else { now };
             if held.len() <= EXTENTS_PER_PAGE {
                 continue;
             }

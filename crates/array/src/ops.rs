@@ -63,7 +63,18 @@ pub(crate) enum Owner {
 struct Slot {
     owner: Owner,
     member: Member,
+    /// When to ask why it is not there yet, and when not to wait any longer.
     deadline: Nanos,
+    last: Nanos,
+}
+
+impl Slot {
+    const FREE: Slot = Slot {
+        owner: Owner::Free,
+        member: NO_MEMBER,
+        deadline: Nanos(u64::MAX),
+        last: Nanos(u64::MAX),
+    };
 }
 
 /// Boxes are kept as boxes: they go out with actions and come back with events.
@@ -87,13 +98,8 @@ const NO_MEMBER: Member = Member(u16::MAX);
 
 impl Ops {
     pub(crate) fn new(limit: u32) -> Ops {
-        let slot = Slot {
-            owner: Owner::Free,
-            member: NO_MEMBER,
-            deadline: Nanos(u64::MAX),
-        };
         Ops {
-            slots: alloc::vec![slot; limit as usize],
+            slots: alloc::vec![Slot::FREE; limit as usize],
             free: (0..limit).rev().collect(),
             ios: Vec::new(),
             computes: Vec::new(),
@@ -105,14 +111,9 @@ impl Ops {
 
     /// Makes room for so many operations in all.
     pub(crate) fn grow(&mut self, limit: u32) {
-        let slot = Slot {
-            owner: Owner::Free,
-            member: NO_MEMBER,
-            deadline: Nanos(u64::MAX),
-        };
         let held = self.slots.len() as u32;
         if limit > held {
-            self.slots.resize(limit as usize, slot);
+            self.slots.resize(limit as usize, Slot::FREE);
             self.free.splice(0..0, (held..limit).rev());
         }
     }
@@ -136,8 +137,14 @@ impl Ops {
         sectors: u64,
         class: Class,
         deadline: Nanos,
+        last: Nanos,
     ) -> Box<DeviceIo> {
-        let tag = self.claim(owner, member, deadline);
+        let tag = self.claim(Slot {
+            owner,
+            member,
+            deadline,
+            last,
+        });
         let fresh = DeviceIo {
             tag,
             member,
@@ -162,7 +169,10 @@ impl Ops {
     }
 
     pub(crate) fn compute(&mut self, owner: Owner, op: ComputeOp) -> Box<Compute> {
-        let tag = self.claim(owner, NO_MEMBER, Nanos(u64::MAX));
+        let tag = self.claim(Slot {
+            owner,
+            ..Slot::FREE
+        });
         let mut compute = self.computes.pop().unwrap_or_else(|| {
             Box::new(Compute {
                 tag,
@@ -193,16 +203,12 @@ impl Ops {
         }
     }
 
-    fn claim(&mut self, owner: Owner, member: Member, deadline: Nanos) -> Tag {
+    fn claim(&mut self, slot: Slot) -> Tag {
         let index = self
             .free
             .pop()
             .expect("operations are admitted within their limit");
-        self.slots[index as usize] = Slot {
-            owner,
-            member,
-            deadline,
-        };
+        self.slots[index as usize] = slot;
         self.in_flight += 1;
         Tag(index)
     }
@@ -248,18 +254,28 @@ impl Ops {
         }
     }
 
-    /// Members with an operation past its deadline, and the earliest deadline still ahead.
-    pub(crate) fn overdue(&self, now: Nanos) -> (Option<Member>, Nanos) {
+    /// An operation past its deadline, with its member, and the earliest deadline still ahead.
+    pub(crate) fn overdue(&self, now: Nanos) -> (Option<(Tag, Member)>, Nanos) {
         let mut late = None;
         let mut next = Nanos(u64::MAX);
-        for slot in &self.slots {
+        for (index, slot) in self.slots.iter().enumerate() {
             if slot.deadline <= now {
-                late = late.or(Some(slot.member));
+                late = late.or(Some((Tag(index as u32), slot.member)));
             } else {
                 next = next.min(slot.deadline);
             }
         }
         (late, next)
+    }
+
+    /// Gives an operation more time, but not past its last; false when there is none left.
+    pub(crate) fn extend(&mut self, tag: Tag, now: Nanos, until: Nanos) -> bool {
+        let slot = &mut self.slots[tag.0 as usize];
+        let until = until.min(slot.last);
+        if until > now {
+            slot.deadline = until;
+        }
+        until > now
     }
 
     /// Whether a member still has operations outstanding, given up on or not.

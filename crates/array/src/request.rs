@@ -66,6 +66,11 @@ impl Requests {
         self.free.len() == self.list.len()
     }
 
+    /// Whether any has parts that found no room yet.
+    pub(crate) fn waiting(&self) -> bool {
+        !self.reads.is_empty() || !self.writes.is_empty()
+    }
+
     pub(crate) fn get(&self, id: u32) -> &Pending {
         self.list[id as usize]
             .as_ref()

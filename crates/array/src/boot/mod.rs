@@ -35,7 +35,7 @@ use crate::planted::Bug;
 use crate::report::ArrayState;
 use crate::runset::RunSet;
 use crate::task::Tasks;
-use crate::units::{Member, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
+use crate::units::{Member, PAGE_BYTES, PAGE_SECTORS, Row, SECTOR_BYTES};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -83,6 +83,8 @@ pub(crate) struct Boot {
     places: Vec<[Option<Result<Superblock, MetaError>>; 1 + SUPER_B_PLACES.len()]>,
     maps: Vec<MapVersion>,
     records: Vec<(Member, u64, LogRecord)>,
+    /// Those found on members that failed, and may come back.
+    stale_records: Vec<(Member, u64, LogRecord)>,
     /// The newest done-list of each member's log.
     done_lists: Vec<(Member, DoneList)>,
     /// Members whose newest copy is older than the one chosen.
@@ -137,6 +139,7 @@ impl Core {
             places: Vec::new(),
             maps: Vec::new(),
             records: Vec::new(),
+            stale_records: Vec::new(),
             done_lists: Vec::new(),
             lagging: Vec::new(),
             unread: Vec::new(),
@@ -360,15 +363,20 @@ impl Core {
             }
         }
         for member in choice.strayed {
-            let entry = self.devices[member.0 as usize].entry;
-            if let Some(line) = entry.map(|entry| &mut self.superblock.members[entry as usize])
-                && let MemberRole::Failed { partial, .. } = &mut line.role
-            {
-                *partial = false;
-            }
+            self.rebuild_in_full(member);
         }
         self.stand();
         Ok(())
+    }
+
+    /// What this failed member lacks is not known.
+    fn rebuild_in_full(&mut self, member: Member) {
+        let entry = self.devices[member.0 as usize].entry;
+        if let Some(line) = entry.map(|entry| &mut self.superblock.members[entry as usize])
+            && let MemberRole::Failed { partial, .. } = &mut line.role
+        {
+            *partial = false;
+        }
     }
 
     fn stand(&mut self) {
@@ -484,7 +492,8 @@ impl Core {
             }
         }
         self.restore_tasks();
-        if self.superblock.clean || !self.logged() {
+        let unread = !self.superblock.clean || !self.returning_members().is_empty();
+        if !self.logged() || !unread {
             self.logs.start(self.superblock.log_floor.max(1));
             return if self.mode.read_only {
                 self.boot_recovered()
@@ -520,8 +529,21 @@ impl Core {
         self.standing.iter().flat_map(both).flatten().collect()
     }
 
+    /// Members that failed and are here, and whose rebuild may be a partial one.
+    fn returning_members(&self) -> Vec<Member> {
+        let lines = self.superblock.members.iter().zip(self.entry_members());
+        lines
+            .filter(|(line, _)| matches!(line.role, MemberRole::Failed { partial: true, .. }))
+            .filter_map(|(_, member)| member)
+            .collect()
+    }
+
+    /// After a crash, the logs of all who serve; and always those of who may come back (see `note_returning`).
     fn ask_logs(&mut self) {
-        let members = self.log_keepers();
+        let mut members = self.returning_members();
+        if !self.superblock.clean {
+            members.extend(self.log_keepers());
+        }
         let sectors: Vec<u64> = members
             .iter()
             .map(|m| self.devices[m.0 as usize].places.log_sectors)
@@ -695,12 +717,38 @@ impl Core {
         if !self.superblock.clean && self.layout.tolerance() > 0 && !self.complete() {
             let rows = self.boot_mut().rows();
             for row in rows {
-                self.owe_rows(crate::Row(row), crate::Row(row));
+                self.owe_rows(Row(row), Row(row));
             }
             for region in 0..self.regions() {
                 if self.intent.get(self.dirty_bit(region)) {
                     self.intent.put(self.owed_bit(region), true);
                 }
+            }
+        }
+        self.owe_returning();
+    }
+
+    /// What was being written when a member left with a crash may be known to its own log alone: a partial rebuild of
+    /// it includes those rows. Done before recovery, which is not theirs to decide.
+    fn note_returning(&mut self) {
+        let returning = self.returning_members();
+        let boot = self.boot_mut();
+        let unread = boot.unread.extract_if(.., |member| returning.contains(member));
+        let unread: Vec<Member> = unread.collect();
+        let ours = |entry: &mut (Member, u64, LogRecord)| returning.contains(&entry.0);
+        boot.stale_records = boot.records.extract_if(.., ours).collect();
+        for member in unread {
+            self.rebuild_in_full(member);
+        }
+    }
+
+    fn owe_returning(&mut self) {
+        let records = core::mem::take(&mut self.boot_mut().stale_records);
+        for (member, _, record) in &records {
+            let row = Row(record.row);
+            if record.sequence >= self.record_floor(*member, &records) && row.0 < self.layout.rows()
+            {
+                self.owe_rows(row, row);
             }
         }
     }

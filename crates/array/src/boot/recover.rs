@@ -33,6 +33,7 @@ struct Found {
 
 impl Core {
     pub(super) fn boot_recover(&mut self) -> bool {
+        self.note_returning();
         for member in core::mem::take(&mut self.boot.as_mut().expect("a boot runs").unread) {
             self.fail_member(member, FailCause::Metadata);
         }
@@ -107,7 +108,7 @@ impl Core {
         found
     }
 
-    fn record_floor(&self, member: Member, records: &[(Member, u64, LogRecord)]) -> u64 {
+    pub(super) fn record_floor(&self, member: Member, records: &[(Member, u64, LogRecord)]) -> u64 {
         let entry = self.devices[member.0 as usize]
             .entry
             .map_or(0, |entry| entry as usize);

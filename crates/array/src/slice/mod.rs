@@ -417,8 +417,9 @@ impl Core {
         u32::from(self.superblock.geometry.slots) + 5
     }
 
-    /// Runs every slice that can go on.
-    pub(crate) fn run_slices(&mut self) {
+    /// Runs every slice that can go on. Whether there was one.
+    pub(crate) fn run_slices(&mut self) -> bool {
+        let mut ran = false;
         while let Some(id) = self.slices.runnable.pop_front() {
             let slice = &self.slices.list[id as usize];
             if !slice.live || slice.pending > 0 {
@@ -431,7 +432,9 @@ impl Core {
                 self.set_phase(id, Phase::Preparing);
             }
             self.step_slice(id);
+            ran = true;
         }
+        ran
     }
 
     fn step_slice(&mut self, id: u32) {
@@ -568,7 +571,11 @@ impl Core {
                 if error == IoError::Media {
                     slice.bad = slice.bad.with(cell);
                 }
-                self.read_failed(member.expect("a read has a member"), error);
+                // A check repairs nothing: it would count the same bad sector each time it runs.
+                let counted = slice.kind != Kind::Scrub { repair: false };
+                if counted || error != IoError::Media {
+                    self.read_failed(member.expect("a read has a member"), error);
+                }
             }
             (SliceOp::Write { cell }, Err(error)) => self.write_failed(id, cell, member, error),
             (SliceOp::Log { .. }, Err(error)) => self.log_failed(id, member, error),

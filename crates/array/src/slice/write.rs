@@ -778,6 +778,7 @@ impl Core {
         let written = result.is_ok() && !slice.skipped;
         let mut fragments = core::mem::take(&mut slice.fragments);
         for fragment in fragments.drain(..) {
+            let mut regained = false;
             if written {
                 let lba = self.layout.lba(row, fragment.cell, fragment.start);
                 let whole = whole_row && self.layout.parity();
@@ -786,11 +787,12 @@ impl Core {
                 } else {
                     fragment.sectors
                 };
-                if self.lost.rewritten(lba, sectors) {
+                regained = self.lost.rewritten(lba, sectors);
+                if regained {
                     self.fit_lost(Some((lba, sectors)));
                 }
             }
-            if several && result.is_ok() {
+            if (several || regained) && result.is_ok() {
                 self.flush_for(Waiter::Request(fragment.request));
             } else {
                 self.request_part_done(fragment.request, result);

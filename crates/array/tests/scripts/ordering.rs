@@ -1,7 +1,7 @@
 //! What waits for what: overlapping writes, failures on record, members that time out.
 
 use crate::shell::{Array, CHUNK, Setup, TIMEOUT, raid1, raid5, raid6};
-use restripe_array::{Command, CommandError, Fact, FailCause, IoError, Member, RequestOp};
+use restripe_array::{Command, CommandError, Fact, FailCause, IoError, Member, Nanos, RequestOp};
 
 #[test]
 fn overlapping_writes_take_effect_in_order() {
@@ -165,6 +165,33 @@ fn a_member_that_does_not_answer_is_given_up() {
     assert!(array.failed(0));
     array.run_but("m0");
     assert_eq!(array.reply(write), Some(Ok(())));
+}
+
+#[test]
+fn a_slow_member_with_a_long_queue_is_not_given_up() {
+    let mut array = raid5(4).start();
+    array.written(0, 48).expect("written");
+    let half = Nanos(TIMEOUT.0 / 2);
+    for lba in 0..4 {
+        array.request(RequestOp::Read, lba, 1);
+    }
+    for _ in 0..3 {
+        array.wait(half);
+        array.complete("m0 read");
+    }
+    assert!(!array.failed(0), "it completes one after the other");
+    let stuck = array.request(RequestOp::Read, 8, 1);
+    for _ in 0..8 {
+        array.wait(half);
+        if array.failed(0) {
+            break;
+        }
+        array.request(RequestOp::Read, 0, 1);
+        array.end_at(array.held.len() - 1);
+    }
+    assert!(array.failed(0), "one operation is never completed");
+    array.run_but("m0");
+    assert_eq!(array.reply(stuck), Some(Ok(())));
 }
 
 #[test]

@@ -149,6 +149,28 @@ fn what_was_lost_is_well_again_when_it_is_written() {
 }
 
 #[test]
+fn what_was_lost_and_written_stays_lost_if_a_crash_takes_the_write() {
+    let mut array = raid5(4).start();
+    array.written(0, 48).expect("written");
+    array.flushed();
+    let start = array.data_start();
+    array.spoil(0, start + 5, 1);
+    array.depart(1);
+    // The degraded write knows neither the old value of the lost cell nor that of the spoilt one.
+    array.written(16, 8).expect("written");
+    let lost = array.engine.status().lost;
+    assert!(!lost.is_empty(), "a row with two cells gone");
+    let lba = lost[0].0;
+    let write = array.write(lba, 1);
+    array.run_but("flush");
+    assert_eq!(array.reply(write), None, "not before it is durable");
+    array.crash(|label| !label.contains("data"));
+    array.start().expect("starts without m1");
+    let known = array.engine.status().lost;
+    assert!(known.iter().any(|&(first, count)| first <= lba && lba < first + count));
+}
+
+#[test]
 fn a_read_whose_member_goes_is_answered_by_the_others() {
     let mut array = raid5(4).start();
     array.written(0, 48).expect("written");
@@ -181,4 +203,21 @@ fn beyond_its_tolerance_a_raid5_still_reads_what_is_there() {
     assert!(array.read(0, 16).is_ok());
     assert!(matches!(array.read(16, 8), Err(RequestError::Lost { .. })));
     assert!(array.written(16, 8).is_err());
+}
+
+#[test]
+fn more_reads_of_lost_sectors_than_there_is_room_for_are_all_answered() {
+    let mut array = raid5(4).start();
+    array.written(0, 48).expect("written");
+    array.depart(1);
+    array.depart(2);
+    array.run();
+    let reads: Vec<u64> = (0..64)
+        .map(|_| array.gather(RequestOp::Read, 16, 8, false))
+        .collect();
+    array.turn();
+    array.run();
+    for read in reads {
+        assert!(matches!(array.reply(read), Some(Err(_))));
+    }
 }

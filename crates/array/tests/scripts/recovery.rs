@@ -2,7 +2,7 @@
 
 use crate::shell::{Array, CHUNK, raid1, raid5, raid6};
 use restripe_array::meta::WriteHole;
-use restripe_array::{Command, Fact, RequestError, StartMode};
+use restripe_array::{Command, Fact, Member, RequestError, StartMode};
 
 /// A raid5 with flushed data in row 0, ready for a write to be cut short.
 fn flushed() -> Array {
@@ -297,4 +297,23 @@ fn a_dirty_degraded_array_without_a_log_says_what_it_would_lose() {
     };
     array.command(Command::Start(mode)).expect("told so");
     assert!(matches!(array.read(0, 8), Err(RequestError::Lost { .. })));
+}
+
+#[test]
+fn who_was_away_when_its_rows_were_recovered_is_told_by_its_own_log() {
+    let mut array = flushed();
+    array.write(0, 8);
+    array.run();
+    array.crash(|label| label.starts_with("m0 data"));
+    let parity = array.disks[4].clone();
+    array.crash_without(&[4], |_| true);
+    array.start().expect("starts without m4");
+    array.command(Command::Stop).expect("stops");
+    array.disks[4] = parity;
+    array.crash(|_| true);
+    array.start().expect("starts with a stale m4");
+    array.command(Command::Add(Member(4))).expect("it was here");
+    array.run_tasks();
+    array.consistent();
+    array.verify();
 }

@@ -155,3 +155,16 @@ fn without_redundancy_there_is_nothing_to_scrub() {
     let refused = array.command(Command::Scrub { repair: false });
     assert!(matches!(refused, Err(CommandError::Busy(_))));
 }
+
+#[test]
+fn checks_do_not_count_the_same_bad_sector_again_and_again() {
+    let mut array = raid5(4).start();
+    array.written(0, 48).expect("written");
+    let start = array.data_start();
+    array.spoil(0, start + 5, 1);
+    for _ in 0..40 {
+        scrub(&mut array, false);
+    }
+    assert!(!array.failed(0));
+    assert_eq!(array.engine.status().members[0].read_errors, 0);
+}

@@ -526,6 +526,12 @@ impl Array {
         self.turn();
     }
 
+    /// Ends well the operation at this place in the list, then gives a turn.
+    pub fn end_at(&mut self, index: usize) {
+        self.end(index, Ok(()));
+        self.turn();
+    }
+
     /// Ends one held operation badly, then gives a turn.
     pub fn fail(&mut self, label: &str, error: IoError) {
         let index = self.find(label);
