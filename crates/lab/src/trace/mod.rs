@@ -4,6 +4,23 @@
 //! and bytes. What a format does not record is said by [`Features`], never made up. The formats, their units and their
 //! traps are in `docs/traces.md`.
 
+mod binary;
+mod blkparse;
+mod blktrace;
+mod fields;
+mod format;
+mod open;
+pub mod rtrace;
+mod sort;
+mod source;
+mod tar;
+mod text;
+
+pub use blkparse::Action;
+pub use format::Format;
+pub use open::{Options, Trace, open, read};
+pub use sort::Sorted;
+
 use std::fmt;
 use std::path::PathBuf;
 
@@ -118,3 +135,17 @@ impl std::error::Error for TraceError {}
 /// Nothing follows an error that is not skippable.
 pub type Item = Result<Request, TraceError>;
 pub type Requests = Box<dyn Iterator<Item = Item> + Send>;
+
+/// Everything a reader yields up to its end or its first error that is not skippable.
+#[cfg(test)]
+fn drain(reader: impl Iterator<Item = Item>) -> Vec<Item> {
+    let mut items = Vec::new();
+    for item in reader {
+        let fatal = matches!(&item, Err(error) if !error.skippable);
+        items.push(item);
+        if fatal {
+            break;
+        }
+    }
+    items
+}

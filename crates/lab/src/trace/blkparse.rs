@@ -1,0 +1,205 @@
+//! What `blkparse` prints: `maj,min cpu seq seconds pid action RWBS sector + sectors [process]`.
+//!
+//! One request has many events; exactly one action is taken for it, see [`Action`]. Lines may be grouped by CPU, so the
+//! reader's output goes through [`super::sort`].
+
+use super::fields::{self, SECONDS, number, request, sectors};
+use super::text::{Parsed, Parser, device_number};
+use super::{Op, Request};
+
+/// The event that stands for a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Q: as the file system or process asked, before merging. What a replay wants.
+    Queued,
+    /// I: as it entered the scheduler.
+    Inserted,
+    /// D: as the driver got it, merged and in its order.
+    Issued,
+    /// C: when it was done.
+    Completed,
+}
+
+impl Action {
+    /// The letter of blkparse.
+    pub fn letter(self) -> char {
+        match self {
+            Action::Queued => 'Q',
+            Action::Inserted => 'I',
+            Action::Issued => 'D',
+            Action::Completed => 'C',
+        }
+    }
+
+    pub fn of_letter(letter: char) -> Option<Action> {
+        use Action::{Completed, Inserted, Issued, Queued};
+        [Queued, Inserted, Issued, Completed]
+            .into_iter()
+            .find(|action| action.letter() == letter.to_ascii_uppercase())
+    }
+
+    /// What to take from a text that begins like this: queue events if it has any, else those of the driver.
+    pub fn guess(start: &str) -> Action {
+        let has = |letter| {
+            let mut actions = start
+                .lines()
+                .filter_map(|line| line.split_ascii_whitespace().nth(5));
+            actions.any(|action| action == letter)
+        };
+        if has("Q") || !has("D") {
+            Action::Queued
+        } else {
+            Action::Issued
+        }
+    }
+}
+
+pub struct Blkparse {
+    pub action: Action,
+}
+
+/// The words that begin the lines of the summary at the end of blkparse's output.
+const SUMMARY: &[&str] = &[
+    "CPU",
+    "Total",
+    "Reads",
+    "Read",
+    "PC",
+    "IO",
+    "Timer",
+    "Throughput",
+    "Events",
+    "Skips",
+    "Input",
+];
+
+impl Parser for Blkparse {
+    fn parse(&mut self, line: &str) -> Parsed {
+        let mut fields = line.split_ascii_whitespace();
+        let Some(device) = fields.next() else {
+            return Ok(None);
+        };
+        let Some((major, minor)) = device.split_once(',') else {
+            return summary(device);
+        };
+        if device.starts_with('#') {
+            return Ok(None);
+        }
+        let part = |part: &str| {
+            part.parse()
+                .map_err(|_| format!("the device is {device:?}, not MAJOR,MINOR"))
+        };
+        let device = device_number(part(major)?, part(minor)?)?;
+        let _cpu: u32 = number(&mut fields, "CPU")?;
+        let _sequence: u64 = number(&mut fields, "sequence number")?;
+        let time = fields::time(&mut fields, SECONDS)?;
+        let _pid: i64 = number(&mut fields, "pid")?;
+        let action = fields::next(&mut fields, "action")?;
+        if action.len() != 1 || !action.starts_with(self.action.letter()) {
+            return Ok(None);
+        }
+        event(time, device, &mut fields)
+    }
+}
+
+fn summary(word: &str) -> Parsed {
+    let known = word.starts_with('#') || SUMMARY.iter().any(|begin| word.starts_with(begin));
+    if known {
+        Ok(None)
+    } else {
+        Err(format!("it begins with {word:?}, not with MAJOR,MINOR"))
+    }
+}
+
+fn event<'a>(time: u64, device: u32, fields: &mut impl Iterator<Item = &'a str>) -> Parsed {
+    let kind = fields::next(fields, "RWBS")?;
+    let flush = Request {
+        time,
+        device,
+        op: Op::Flush,
+        offset: 0,
+        length: 0,
+    };
+    // A flush without data has no address: `FF [process]`, `FWS [process]`; a command of the driver neither.
+    let first = match fields.next().map(str::parse::<u64>) {
+        Some(Ok(first)) => first,
+        _ if kind.starts_with('F') => return Ok(Some(flush)),
+        _ if kind.starts_with('N') => return Ok(None),
+        _ => return Err("the sector is missing".into()),
+    };
+    if fields.next() != Some("+") {
+        // A command of the driver: a number of bytes and the command in brackets.
+        return Ok(None);
+    }
+    let length = sectors(number(fields, "length")?)?;
+    match op(kind) {
+        _ if length == 0 && kind.contains('F') => Ok(Some(flush)),
+        Some(op) => request(time, device, op, sectors(first)?, length).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// RWBS: `F` before the direction asks for a flush first, `F` behind it for FUA.
+fn op(kind: &str) -> Option<Op> {
+    match kind.trim_start_matches('F').chars().next()? {
+        'R' => Some(Op::Read),
+        'W' => Some(Op::Write),
+        'D' => Some(Op::Discard),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Parsed {
+        let action = Action::Queued;
+        Blkparse { action }.parse(line)
+    }
+
+    #[test]
+    fn only_the_chosen_action_counts() {
+        let line = "259,2    0        1     0.000001581  4020  Q  RA 8 + 16 [my java]";
+        let found = parse(line).unwrap().unwrap();
+        assert_eq!((found.time, found.device), (1581, (259 << 20) | 2));
+        assert_eq!(
+            (found.op, found.offset, found.length),
+            (Op::Read, 4096, 8192)
+        );
+        assert_eq!(parse(&line.replace(" Q ", " D ")), Ok(None));
+    }
+
+    #[test]
+    fn flushes_discards_and_commands() {
+        let line = |rest: &str| parse(&format!("8,0 1 2 3.5 4 Q {rest}"));
+        assert_eq!(line("FWS [jbd2]").unwrap().unwrap().op, Op::Flush);
+        assert_eq!(line("FWFS 8 + 8 [jbd2]").unwrap().unwrap().op, Op::Write);
+        assert_eq!(
+            line("DS 8 + 80000000 [fstrim]").unwrap().unwrap().op,
+            Op::Discard
+        );
+        assert_eq!(line("N 0 (00 ..) [smartd]"), Ok(None));
+        assert!(line("R [x]").is_err());
+    }
+
+    #[test]
+    fn the_summary_is_no_damage_but_other_text_is() {
+        assert_eq!(parse("CPU3 (8,16):"), Ok(None));
+        assert_eq!(parse(" Reads Queued:         353,     43MiB"), Ok(None));
+        assert!(parse("hello").is_err());
+        assert!(parse("8,x 1 2").is_err());
+    }
+
+    #[test]
+    fn the_action_is_guessed_from_what_there_is() {
+        assert_eq!(
+            Action::guess("8,0 1 2 3 4 I R\n8,0 1 2 3 4 D R"),
+            Action::Issued
+        );
+        assert_eq!(
+            Action::guess("8,0 1 2 3 4 D R\n8,0 1 2 3 4 Q R"),
+            Action::Queued
+        );
+    }
+}

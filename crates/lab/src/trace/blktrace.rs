@@ -1,0 +1,354 @@
+//! What `blktrace` writes: a file of binary events for every CPU, as a folder, one file, or a tar archive of them.
+//!
+//! The files are read one after another, so the reader's output goes through [`super::sort`]. The layout of an event is
+//! the kernel's `blk_io_trace`; both byte orders are read.
+
+use super::blkparse::Action;
+use super::fields::{request, sectors};
+use super::source::{self, Bytes};
+use super::tar::Archive;
+use super::{Item, Op, Place, Request, TraceError};
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// The upper three bytes of an event's first word.
+const MAGIC: u32 = 0x6561_7400;
+const EVENT_BYTES: usize = 48;
+const NAME_PART: &str = ".blktrace.";
+
+// Categories, in the upper half of an event's action.
+const READ: u32 = 1 << 16;
+const WRITE: u32 = 1 << 17;
+const FLUSH: u32 = 1 << 18;
+/// Commands that are no reads or writes of a file system or process.
+const COMMAND: u32 = 1 << 25;
+const NOTIFY: u32 = 1 << 26;
+const DISCARD: u32 = 1 << 29;
+const DRIVER_DATA: u32 = 1 << 30;
+
+/// Whether a file begins as blktrace's do.
+pub fn is_blktrace(start: &[u8]) -> bool {
+    let word = start.first_chunk().copied().unwrap_or_default();
+    order_of(word).is_some()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Order {
+    Little,
+    Big,
+}
+
+fn order_of(word: [u8; 4]) -> Option<Order> {
+    if u32::from_le_bytes(word) & !0xff == MAGIC {
+        Some(Order::Little)
+    } else if u32::from_be_bytes(word) & !0xff == MAGIC {
+        Some(Order::Big)
+    } else {
+        None
+    }
+}
+
+/// The files of all CPUs, one after another.
+pub enum Parts {
+    Files {
+        left: VecDeque<PathBuf>,
+        current: Bytes,
+    },
+    Archive(Archive),
+}
+
+impl Parts {
+    /// All of a folder's blktrace files, or those whose names begin with `stem`.
+    pub fn in_folder(folder: &Path, stem: &str) -> io::Result<Parts> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let name = entry?.file_name();
+            let name = name.to_string_lossy();
+            if let Some((begin, cpu)) = cpu_of(&name)
+                && (stem.is_empty() || begin == stem)
+            {
+                files.push((begin.to_string(), cpu, folder.join(name.as_ref())));
+            }
+        }
+        if files.is_empty() {
+            let reason = "no files named DEVICE.blktrace.CPU in it";
+            return Err(io::Error::new(io::ErrorKind::NotFound, reason));
+        }
+        files.sort();
+        Ok(Parts::Files {
+            left: files.into_iter().map(|(_, _, path)| path).collect(),
+            current: Box::new(io::empty()),
+        })
+    }
+
+    pub fn single(input: Bytes) -> Parts {
+        Parts::Files {
+            left: VecDeque::new(),
+            current: input,
+        }
+    }
+
+    /// Goes on to the next file and tells its name.
+    fn next_part(&mut self) -> io::Result<Option<String>> {
+        match self {
+            Parts::Files { left, current } => {
+                let Some(path) = left.pop_front() else {
+                    return Ok(None);
+                };
+                *current = source::open(&path)?;
+                Ok(Some(path.display().to_string()))
+            }
+            Parts::Archive(archive) => loop {
+                match archive.next_member()? {
+                    Some(name) if cpu_of(&name).is_none() => {}
+                    other => return Ok(other),
+                }
+            },
+        }
+    }
+}
+
+impl Read for Parts {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Parts::Files { current, .. } => current.read(buffer),
+            Parts::Archive(archive) => archive.read(buffer),
+        }
+    }
+}
+
+/// `sdb.blktrace.12` is CPU 12 of sdb.
+fn cpu_of(name: &str) -> Option<(&str, u32)> {
+    let (stem, cpu) = name.rsplit_once(NAME_PART)?;
+    let cpu = cpu.split('.').next()?;
+    Some((stem, cpu.parse().ok()?))
+}
+
+pub struct Blktrace {
+    path: PathBuf,
+    parts: Parts,
+    action: Action,
+    /// The name of the current file in the folder or archive; empty for a file of its own.
+    part: String,
+    position: u64,
+    order: Order,
+}
+
+impl Blktrace {
+    pub fn new(path: PathBuf, parts: Parts, action: Action) -> Blktrace {
+        Blktrace {
+            path,
+            parts,
+            action,
+            part: String::new(),
+            position: 0,
+            order: Order::Little,
+        }
+    }
+
+    fn error(&self, byte: u64, reason: String, skippable: bool) -> TraceError {
+        let within = if self.part.is_empty() {
+            String::new()
+        } else {
+            format!("in {}: ", self.part)
+        };
+        TraceError {
+            path: self.path.clone(),
+            place: Place::Byte(byte),
+            reason: within + &reason,
+            skippable,
+        }
+    }
+
+    /// The next event, of this file or the next one.
+    fn event(&mut self) -> Result<Option<[u8; EVENT_BYTES]>, TraceError> {
+        let mut event = [0; EVENT_BYTES];
+        loop {
+            let filled = source::fill(&mut self.parts, &mut event)
+                .map_err(|error| self.error(self.position, error.to_string(), false))?;
+            if filled == EVENT_BYTES {
+                return Ok(Some(event));
+            }
+            if filled > 0 {
+                let reason = format!("the file ends {filled} bytes into an event");
+                return Err(self.error(self.position, reason, false));
+            }
+            match self.parts.next_part() {
+                Ok(None) => return Ok(None),
+                Ok(Some(name)) => (self.part, self.position) = (name, 0),
+                Err(error) => return Err(self.error(self.position, error.to_string(), false)),
+            }
+        }
+    }
+
+    fn step(&mut self) -> Result<Option<Option<Request>>, TraceError> {
+        let Some(event) = self.event()? else {
+            return Ok(None);
+        };
+        let start = self.position;
+        let word = event.first_chunk().copied().expect("48 bytes");
+        let Some(order) = order_of(word) else {
+            return Err(self.error(start, "no event begins here".into(), false));
+        };
+        self.order = order;
+        // Process names, messages and the like follow their event.
+        let extra = u64::from(self.half(&event, 46));
+        source::skip(&mut self.parts, extra)
+            .map_err(|error| self.error(start, error.to_string(), false))?;
+        self.position += EVENT_BYTES as u64 + extra;
+        self.request(&event)
+            .map(Some)
+            .map_err(|reason| self.error(start, reason, true))
+    }
+
+    fn request(&self, event: &[u8; EVENT_BYTES]) -> Result<Option<Request>, String> {
+        let action = self.word(event, 28);
+        if action & (NOTIFY | COMMAND | DRIVER_DATA) != 0 || action & 0xff != self.code() {
+            return Ok(None);
+        }
+        let length = u64::from(self.word(event, 24));
+        let Some(op) = op(action, length) else {
+            return Ok(None);
+        };
+        let offset = match op {
+            Op::Flush => 0,
+            _ => sectors(self.long(event, 16))?,
+        };
+        request(
+            self.long(event, 8),
+            self.word(event, 36),
+            op,
+            offset,
+            length,
+        )
+        .map(Some)
+    }
+
+    /// The kernel's number of the action that stands for a request.
+    fn code(&self) -> u32 {
+        match self.action {
+            Action::Queued => 1,
+            Action::Issued => 7,
+            Action::Completed => 8,
+            Action::Inserted => 12,
+        }
+    }
+
+    fn half(&self, event: &[u8], at: usize) -> u16 {
+        let bytes = event[at..at + 2].try_into().expect("two bytes");
+        match self.order {
+            Order::Little => u16::from_le_bytes(bytes),
+            Order::Big => u16::from_be_bytes(bytes),
+        }
+    }
+
+    fn word(&self, event: &[u8], at: usize) -> u32 {
+        let bytes = event[at..at + 4].try_into().expect("four bytes");
+        match self.order {
+            Order::Little => u32::from_le_bytes(bytes),
+            Order::Big => u32::from_be_bytes(bytes),
+        }
+    }
+
+    fn long(&self, event: &[u8], at: usize) -> u64 {
+        let bytes = event[at..at + 8].try_into().expect("eight bytes");
+        match self.order {
+            Order::Little => u64::from_le_bytes(bytes),
+            Order::Big => u64::from_be_bytes(bytes),
+        }
+    }
+}
+
+fn op(action: u32, length: u64) -> Option<Op> {
+    if length == 0 {
+        return (action & FLUSH != 0).then_some(Op::Flush);
+    }
+    if action & DISCARD != 0 {
+        Some(Op::Discard)
+    } else if action & WRITE != 0 {
+        Some(Op::Write)
+    } else if action & READ != 0 {
+        Some(Op::Read)
+    } else {
+        None
+    }
+}
+
+impl Iterator for Blktrace {
+    type Item = Item;
+
+    fn next(&mut self) -> Option<Item> {
+        loop {
+            match self.step() {
+                Ok(None) => return None,
+                Ok(Some(None)) => {}
+                Ok(Some(Some(request))) => return Some(Ok(request)),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tar::tests::archive;
+    use super::*;
+    use std::io::Cursor;
+
+    fn event(time: u64, sector: u64, bytes: u32, action: u32, extra: &[u8]) -> Vec<u8> {
+        let mut event = (MAGIC | 7).to_le_bytes().to_vec();
+        event.extend(1u32.to_le_bytes());
+        event.extend(time.to_le_bytes());
+        event.extend(sector.to_le_bytes());
+        event.extend(bytes.to_le_bytes());
+        event.extend(action.to_le_bytes());
+        event.extend(77u32.to_le_bytes());
+        event.extend(((8u32 << 20) | 16).to_le_bytes());
+        event.extend([0; 6]);
+        event.extend((extra.len() as u16).to_le_bytes());
+        event.extend(extra);
+        event
+    }
+
+    fn read(parts: Parts) -> Vec<Item> {
+        super::super::drain(Blktrace::new("t".into(), parts, Action::Queued))
+    }
+
+    #[test]
+    fn queue_events_of_all_members_are_read() {
+        let first = [
+            event(5, 8, 4096, 1 | READ, b""),
+            event(6, 8, 4096, 7 | READ, b""),
+            event(0, 0, 0, NOTIFY, b"fio\0\0\0\0\0"),
+            event(7, 0, 0, 1 | WRITE | FLUSH, b""),
+        ];
+        let second = event(2, 16, 8192, 1 | WRITE | DISCARD, b"");
+        let bytes = archive(&[
+            ("x.blktrace.0", &first.concat()),
+            ("readme", b"no events"),
+            ("x.blktrace.1", &second),
+        ]);
+        let found = read(Parts::Archive(Archive::new(Box::new(Cursor::new(bytes)))));
+        let found: Vec<Request> = found.into_iter().map(Result::unwrap).collect();
+        let ops: Vec<Op> = found.iter().map(|request| request.op).collect();
+        assert_eq!(ops, [Op::Read, Op::Flush, Op::Discard]);
+        assert_eq!((found[0].offset, found[0].device), (4096, (8 << 20) | 16));
+    }
+
+    #[test]
+    fn what_is_no_event_ends_the_reading() {
+        let bytes = [event(5, 8, 4096, 1 | READ, b""), vec![9; 48]].concat();
+        let found = read(Parts::single(Box::new(Cursor::new(bytes))));
+        let error = found[1].clone().unwrap_err();
+        assert_eq!(error.to_string(), "t, byte 48: no event begins here");
+    }
+
+    #[test]
+    fn names_tell_the_cpu() {
+        assert_eq!(cpu_of("sdb.blktrace.12"), Some(("sdb", 12)));
+        assert_eq!(cpu_of("sdb.blktrace.12.xz"), Some(("sdb", 12)));
+        assert_eq!(cpu_of("sdb.blktrace.x"), None);
+    }
+}

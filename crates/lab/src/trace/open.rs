@@ -1,0 +1,282 @@
+//! From a path to requests: compression, format, reader, skipping of bad records, order of time.
+
+use super::binary::{Records, Srt, U32le, Vscsi, VscsiVersion};
+use super::blkparse::{Action, Blkparse};
+use super::blktrace::{Blktrace, Parts};
+use super::fields::Lines;
+use super::format::{Format, detect};
+use super::sort::Sorted;
+use super::source::{self, Bytes};
+use super::tar::{Archive, is_archive};
+use super::text::{
+    Diskmon, Disksim, Fio, Fiu, Ftlsim, Lis, Msr, MsrCut, Parser, Spc, Ssdsim, TextReader,
+};
+use super::{Features, Item, Place, Requests, TraceError, rtrace};
+use std::io::{Cursor, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How to read a trace. The default takes everything from the file.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Read it as this, whatever it looks like.
+    pub format: Option<Format>,
+    /// The event that stands for a request, for blktrace and blkparse.
+    pub action: Option<Action>,
+    /// Bytes of a block, for address lists.
+    pub block_bytes: u64,
+    /// Count records that cannot be read, rather than stop at the first.
+    pub skip_bad: bool,
+    /// Put requests into the order of time; blktrace and blkparse always are.
+    pub sort: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            format: None,
+            action: None,
+            block_bytes: 4096,
+            skip_bad: false,
+            sort: false,
+        }
+    }
+}
+
+/// A trace that is being read: an iterator of requests that ends after its first error.
+pub struct Trace {
+    pub format: Format,
+    pub features: Features,
+    requests: Requests,
+    skipped: Arc<AtomicU64>,
+    failed: bool,
+}
+
+impl Trace {
+    /// How many bad records were skipped so far.
+    pub fn skipped(&self) -> u64 {
+        self.skipped.load(Ordering::Relaxed)
+    }
+
+    /// The count of skipped records, which goes on while the trace is consumed elsewhere.
+    pub fn skipped_count(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.skipped)
+    }
+}
+
+impl Iterator for Trace {
+    type Item = Item;
+
+    fn next(&mut self) -> Option<Item> {
+        if self.failed {
+            return None;
+        }
+        let item = self.requests.next();
+        self.failed = matches!(item, Some(Err(_)));
+        item
+    }
+}
+
+/// Passes good records on, and bad ones where they are not to be skipped; ends after the first that it passes on.
+struct Skipping {
+    input: Requests,
+    skip_bad: bool,
+    ended: bool,
+    skipped: Arc<AtomicU64>,
+}
+
+impl Iterator for Skipping {
+    type Item = Item;
+
+    fn next(&mut self) -> Option<Item> {
+        while !self.ended {
+            match self.input.next() {
+                Some(Err(error)) if error.skippable && self.skip_bad => {
+                    self.skipped.fetch_add(1, Ordering::Relaxed);
+                }
+                Some(Ok(request)) => return Some(Ok(request)),
+                last => {
+                    self.ended = true;
+                    return last;
+                }
+            }
+        }
+        None
+    }
+}
+
+/// What is looked at to tell the format.
+const START_BYTES: u64 = 64 << 10;
+
+/// Opens a trace: a file, plain or compressed, or a folder of blktrace's files.
+pub fn open(path: &Path, options: &Options) -> Result<Trace, TraceError> {
+    let failed = |reason: String| failure(path, reason);
+    if let Some(parts) = parts(path).transpose() {
+        let parts = parts.map_err(|error| failed(error.to_string()))?;
+        let action = options.action.unwrap_or(Action::Queued);
+        let reader = Box::new(Blktrace::new(path.into(), parts, action));
+        return Ok(finish(Format::Blktrace, Features::ALL, reader, options));
+    }
+    let input = source::open(path).map_err(|error| failed(error.to_string()))?;
+    read(path, input, options)
+}
+
+/// Reads a trace from bytes that are already there, under the name of a path.
+pub fn read(path: &Path, input: Bytes, options: &Options) -> Result<Trace, TraceError> {
+    let mut input = input;
+    let mut start = Vec::new();
+    input
+        .by_ref()
+        .take(START_BYTES)
+        .read_to_end(&mut start)
+        .map_err(|error| failure(path, error.to_string()))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let format = options.format.or_else(|| detect(&name, &start));
+    let format = format.ok_or_else(|| failure(path, unknown(&start)))?;
+    let opened = Opened {
+        path: path.into(),
+        format,
+        options,
+        input: Box::new(Cursor::new(start.clone()).chain(input)),
+        start,
+    };
+    let features = opened.features()?;
+    let reader = opened.reader()?;
+    Ok(finish(format, features, reader, options))
+}
+
+fn failure(path: &Path, reason: String) -> TraceError {
+    TraceError {
+        path: path.into(),
+        place: Place::File,
+        reason,
+        skippable: false,
+    }
+}
+
+fn unknown(start: &[u8]) -> String {
+    if start.is_empty() {
+        return "it is empty".into();
+    }
+    "it looks like no format of traces that is known".into()
+}
+
+/// A folder, or the name that all files of a blktrace share (`sdb` for `sdb.blktrace.0` and so on).
+fn parts(path: &Path) -> std::io::Result<Option<Parts>> {
+    if path.is_dir() {
+        return Parts::in_folder(path, "").map(Some);
+    }
+    let stem = path.file_name().unwrap_or_default().to_string_lossy();
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    if path.exists() || !folder.join(format!("{stem}.blktrace.0")).exists() {
+        return Ok(None);
+    }
+    Parts::in_folder(folder, &stem).map(Some)
+}
+
+fn finish(format: Format, features: Features, reader: Requests, options: &Options) -> Trace {
+    let skipped = Arc::new(AtomicU64::new(0));
+    let mut requests: Requests = Box::new(Skipping {
+        input: reader,
+        skip_bad: options.skip_bad,
+        ended: false,
+        skipped: Arc::clone(&skipped),
+    });
+    if features.times && (options.sort || format.is_grouped()) {
+        requests = Box::new(Sorted::new(requests));
+    }
+    Trace {
+        format,
+        features,
+        requests,
+        skipped,
+        failed: false,
+    }
+}
+
+/// A file whose format is known.
+struct Opened<'a> {
+    path: PathBuf,
+    format: Format,
+    options: &'a Options,
+    input: Bytes,
+    start: Vec<u8>,
+}
+
+impl Opened<'_> {
+    fn features(&self) -> Result<Features, TraceError> {
+        match self.format {
+            Format::Rtrace => {
+                rtrace::features(&self.start).map_err(|reason| failure(&self.path, reason))
+            }
+            other => Ok(other.features()),
+        }
+    }
+
+    fn reader(self) -> Result<Requests, TraceError> {
+        let block_bytes = self.options.block_bytes;
+        Ok(match self.format {
+            Format::Rtrace => Box::new(rtrace::Reader::new(self.path, self.input)),
+            Format::Spc => self.text(Spc),
+            Format::Msr => self.text(Msr::default()),
+            Format::MsrCut => self.text(MsrCut),
+            Format::Disksim => self.text(Disksim),
+            Format::Ssdsim => self.text(Ssdsim),
+            Format::Fio => self.text(Fio::default()),
+            Format::Fiu => self.text(Fiu),
+            Format::Diskmon => self.text(Diskmon),
+            Format::Ftlsim => self.text(Ftlsim),
+            Format::Lis => self.text(Lis { block_bytes }),
+            Format::Blkparse => self.blkparse(),
+            Format::Blktrace => self.blktrace(),
+            Format::Vscsi => return self.vscsi(),
+            Format::Srt => Box::new(Srt::new(self.records())),
+            Format::U32le => {
+                let records = self.records();
+                Box::new(U32le {
+                    records,
+                    block_bytes,
+                })
+            }
+        })
+    }
+
+    fn text(self, parser: impl Parser + 'static) -> Requests {
+        Box::new(TextReader {
+            path: self.path,
+            lines: Lines::new(self.input),
+            parser,
+        })
+    }
+
+    fn records(self) -> Records {
+        Records::new(self.path, self.input)
+    }
+
+    fn blkparse(self) -> Requests {
+        let guess = || Action::guess(&String::from_utf8_lossy(&self.start));
+        let action = self.options.action.unwrap_or_else(guess);
+        self.text(Blkparse { action })
+    }
+
+    fn blktrace(self) -> Requests {
+        let parts = if is_archive(&self.start) {
+            Parts::Archive(Archive::new(self.input))
+        } else {
+            Parts::single(self.input)
+        };
+        let action = self.options.action.unwrap_or(Action::Queued);
+        Box::new(Blktrace::new(self.path, parts, action))
+    }
+
+    fn vscsi(self) -> Result<Requests, TraceError> {
+        let version = VscsiVersion::of(&self.start)
+            .ok_or_else(|| failure(&self.path, "its records are of no version of vSCSI".into()))?;
+        let records = self.records();
+        Ok(Box::new(Vscsi { records, version }))
+    }
+}

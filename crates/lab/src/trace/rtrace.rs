@@ -1,0 +1,468 @@
+//! The compact format of our own, `.rtrace`: blocks of delta-coded requests, each with its checksum.
+//!
+//! `docs/traces.md` has it byte by byte. Every block stands alone, so one that is damaged can be skipped; the file ends
+//! with a block that counts all requests, so a file that was cut short is told from a whole one.
+
+use super::fields::request;
+use super::source::{self, Bytes};
+use super::{Features, Item, Op, Place, Request, TraceError};
+use restripe_code::crc32c;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::vec::IntoIter;
+
+pub const MAGIC: &[u8; 8] = b"rtrace\r\n";
+const VERSION: u16 = 1;
+const HEADER_BYTES: usize = 16;
+const BLOCK_HEADER_BYTES: usize = 16;
+/// Requests of a full block.
+const BLOCK_REQUESTS: usize = 4096;
+/// The most that a request takes: its tag and four numbers of at most ten bytes.
+const REQUEST_BYTES_MAX: usize = 41;
+const PAYLOAD_BYTES_MAX: usize = BLOCK_REQUESTS * REQUEST_BYTES_MAX;
+
+const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"RBLK");
+const END_MAGIC: u32 = u32::from_le_bytes(*b"REND");
+
+const HAS_TIMES: u16 = 1;
+const HAS_OPS: u16 = 2;
+
+// A request's tag: two bits of operation, then what follows it.
+const OP_MASK: u8 = 0b11;
+const NEW_DEVICE: u8 = 1 << 2;
+const NEW_OFFSET: u8 = 1 << 3;
+const NEW_LENGTH: u8 = 1 << 4;
+const EARLIER: u8 = 1 << 5;
+const TAG_MASK: u8 = 0b11_1111;
+
+/// What the next request is told against. Every block begins with this at zero.
+#[derive(Default, Clone, Copy)]
+struct Before {
+    time: u64,
+    device: u32,
+    end: u64,
+    length: u64,
+}
+
+impl Before {
+    fn after(request: &Request) -> Before {
+        Before {
+            time: request.time,
+            device: request.device,
+            end: request.end(),
+            length: request.length,
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------ writer
+
+/// Writes requests; [`Writer::finish`] must end it.
+pub struct Writer<W: Write> {
+    output: W,
+    payload: Vec<u8>,
+    pending: u32,
+    written: u64,
+    before: Before,
+}
+
+impl<W: Write> Writer<W> {
+    pub fn new(mut output: W, features: Features) -> io::Result<Writer<W>> {
+        let flags =
+            if features.times { HAS_TIMES } else { 0 } | if features.ops { HAS_OPS } else { 0 };
+        let mut header = MAGIC.to_vec();
+        header.extend(VERSION.to_le_bytes());
+        header.extend(flags.to_le_bytes());
+        header.extend(crc32c(0, &header).to_le_bytes());
+        output.write_all(&header)?;
+        Ok(Writer {
+            output,
+            payload: Vec::new(),
+            pending: 0,
+            written: 0,
+            before: Before::default(),
+        })
+    }
+
+    pub fn write(&mut self, request: &Request) -> io::Result<()> {
+        encode(&self.before, request, &mut self.payload);
+        self.before = Before::after(request);
+        self.pending += 1;
+        if self.pending as usize == BLOCK_REQUESTS {
+            self.write_block()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is left and the end. Returns the output, and how many requests it got.
+    pub fn finish(mut self) -> io::Result<(W, u64)> {
+        self.write_block()?;
+        let mut end = END_MAGIC.to_le_bytes().to_vec();
+        end.extend(self.written.to_le_bytes());
+        end.extend(crc32c(0, &end).to_le_bytes());
+        self.output.write_all(&end)?;
+        self.output.flush()?;
+        Ok((self.output, self.written))
+    }
+
+    fn write_block(&mut self) -> io::Result<()> {
+        if self.pending == 0 {
+            return Ok(());
+        }
+        let length = u32::try_from(self.payload.len()).expect("a payload is below 2^18 bytes");
+        let mut header = BLOCK_MAGIC.to_le_bytes().to_vec();
+        header.extend(self.pending.to_le_bytes());
+        header.extend(length.to_le_bytes());
+        let sum = crc32c(crc32c(0, &header), &self.payload);
+        header.extend(sum.to_le_bytes());
+        self.output.write_all(&header)?;
+        self.output.write_all(&self.payload)?;
+        self.written += u64::from(self.pending);
+        self.payload.clear();
+        self.pending = 0;
+        self.before = Before::default();
+        Ok(())
+    }
+}
+
+fn encode(before: &Before, request: &Request, payload: &mut Vec<u8>) {
+    let mut tag = request.op as u8;
+    let mut flag = |set: bool, bit: u8| tag |= if set { bit } else { 0 };
+    flag(request.device != before.device, NEW_DEVICE);
+    flag(request.offset != before.end, NEW_OFFSET);
+    flag(request.length != before.length, NEW_LENGTH);
+    flag(request.time < before.time, EARLIER);
+    payload.push(tag);
+    put(payload, request.time.abs_diff(before.time));
+    if tag & NEW_DEVICE != 0 {
+        put(payload, u64::from(request.device));
+    }
+    if tag & NEW_OFFSET != 0 {
+        let delta = request.offset.wrapping_sub(before.end).cast_signed();
+        put(payload, ((delta << 1) ^ (delta >> 63)).cast_unsigned());
+    }
+    if tag & NEW_LENGTH != 0 {
+        put(payload, request.length);
+    }
+}
+
+/// Seven bits a byte, the lowest first; the top bit says that more follow.
+fn put(payload: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        payload.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    payload.push(value as u8);
+}
+
+// ------------------------------------------------------------------------------------------------------------ reader
+
+/// What stands at the beginning of a file.
+pub fn features(start: &[u8]) -> Result<Features, String> {
+    let header: &[u8; HEADER_BYTES] = start.first_chunk().ok_or("the header is cut")?;
+    let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
+    if crc32c(0, &header[..12]) != word(header, 12) {
+        return Err("the checksum of the header is wrong".into());
+    }
+    if half(8) != VERSION {
+        return Err(format!("version {} of the format is not known", half(8)));
+    }
+    Ok(Features {
+        times: half(10) & HAS_TIMES != 0,
+        ops: half(10) & HAS_OPS != 0,
+    })
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+pub struct Reader {
+    path: PathBuf,
+    input: Bytes,
+    position: u64,
+    block: IntoIter<Request>,
+    count: u64,
+    /// Whether blocks were skipped, so that the count at the end cannot fit.
+    gaps: bool,
+}
+
+impl Reader {
+    /// The input stands at the header, which [`features`] has judged.
+    pub fn new(path: PathBuf, input: Bytes) -> Reader {
+        Reader {
+            path,
+            input,
+            position: 0,
+            block: Vec::new().into_iter(),
+            count: 0,
+            gaps: false,
+        }
+    }
+
+    fn error(&self, byte: u64, reason: impl Into<String>, skippable: bool) -> TraceError {
+        TraceError {
+            path: self.path.clone(),
+            place: Place::Byte(byte),
+            reason: reason.into(),
+            skippable,
+        }
+    }
+
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<(), TraceError> {
+        let start = self.position;
+        match source::fill(&mut self.input, buffer) {
+            Ok(count) if count == buffer.len() => {
+                self.position += count as u64;
+                Ok(())
+            }
+            Ok(_) => Err(self.error(
+                start,
+                "the file is cut: it does not end with its count",
+                false,
+            )),
+            Err(error) => Err(self.error(start, error.to_string(), false)),
+        }
+    }
+
+    /// Reads the next block; false at the end of the file.
+    fn next_block(&mut self) -> Result<bool, TraceError> {
+        if self.position == 0 {
+            self.fill(&mut [0; HEADER_BYTES])?;
+        }
+        let start = self.position;
+        let mut header = [0; BLOCK_HEADER_BYTES];
+        self.fill(&mut header)?;
+        match word(&header, 0) {
+            BLOCK_MAGIC => {}
+            END_MAGIC => return self.end(start, &header).map(|()| false),
+            _ => return Err(self.error(start, "no block begins here", false)),
+        }
+        let (count, length) = (word(&header, 4) as usize, word(&header, 8) as usize);
+        if count > BLOCK_REQUESTS || length > PAYLOAD_BYTES_MAX {
+            return Err(self.error(start, "a block of more than a block may hold", false));
+        }
+        let mut payload = vec![0; length];
+        self.fill(&mut payload)?;
+        let sum = crc32c(crc32c(0, &header[..12]), &payload);
+        let decoded = if sum == word(&header, 12) {
+            decode(&payload, count)
+        } else {
+            Err("the checksum of the block is wrong".into())
+        };
+        let block = decoded.map_err(|reason| {
+            self.gaps = true;
+            self.error(start, reason, true)
+        })?;
+        self.count += count as u64;
+        self.block = block.into_iter();
+        Ok(true)
+    }
+
+    fn end(&mut self, start: u64, end: &[u8; BLOCK_HEADER_BYTES]) -> Result<(), TraceError> {
+        if crc32c(0, &end[..12]) != word(end, 12) {
+            return Err(self.error(start, "the checksum of the end is wrong", false));
+        }
+        let count = u64::from_le_bytes(end[4..12].try_into().expect("eight bytes"));
+        if count != self.count && !self.gaps {
+            let reason = format!("{count} requests were written, {} are here", self.count);
+            return Err(self.error(start, reason, false));
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Item;
+
+    fn next(&mut self) -> Option<Item> {
+        loop {
+            if let Some(request) = self.block.next() {
+                return Some(Ok(request));
+            }
+            match self.next_block() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+/// The requests of a block, all of them or none.
+fn decode(payload: &[u8], count: usize) -> Result<Vec<Request>, String> {
+    let mut bytes = payload.iter();
+    let mut before = Before::default();
+    let mut requests = Vec::with_capacity(count);
+    for _ in 0..count {
+        let request = decode_one(&mut bytes, &before)?;
+        before = Before::after(&request);
+        requests.push(request);
+    }
+    if bytes.len() > 0 {
+        return Err(format!("{} bytes too many in the block", bytes.len()));
+    }
+    Ok(requests)
+}
+
+fn decode_one(bytes: &mut std::slice::Iter<u8>, before: &Before) -> Result<Request, String> {
+    let tag = *bytes.next().ok_or("the block ends early")?;
+    if tag & !TAG_MASK != 0 {
+        return Err(format!("a request with the unknown tag {tag:#x}"));
+    }
+    let op = match tag & OP_MASK {
+        0 => Op::Read,
+        1 => Op::Write,
+        2 => Op::Discard,
+        _ => Op::Flush,
+    };
+    let delta = get(bytes)?;
+    let time = match tag & EARLIER {
+        0 => before.time.checked_add(delta),
+        _ => before.time.checked_sub(delta),
+    };
+    let time = time.ok_or("a time out of range")?;
+    let mut told = *before;
+    if tag & NEW_DEVICE != 0 {
+        told.device = u32::try_from(get(bytes)?).map_err(|_| "a device out of range")?;
+    }
+    if tag & NEW_OFFSET != 0 {
+        let zigzag = get(bytes)?;
+        let delta = (zigzag >> 1) ^ (zigzag & 1).wrapping_neg();
+        told.end = before.end.wrapping_add(delta);
+    }
+    if tag & NEW_LENGTH != 0 {
+        told.length = get(bytes)?;
+    }
+    request(time, told.device, op, told.end, told.length)
+}
+
+fn get(bytes: &mut std::slice::Iter<u8>) -> Result<u64, String> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let byte = *bytes.next().ok_or("the block ends within a number")?;
+        let bits = u64::from(byte & 0x7f);
+        if bits << shift >> shift != bits {
+            break;
+        }
+        value |= bits << shift;
+        if byte < 0x80 {
+            return Ok(value);
+        }
+    }
+    Err("a number of more than 64 bits".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    fn some(count: u64) -> Vec<Request> {
+        let ops = [Op::Read, Op::Write, Op::Discard];
+        let made = |index: u64| Request {
+            time: (index * 1_000_003) ^ (index % 5),
+            device: (index / 1000) as u32,
+            op: ops[(index % 3) as usize],
+            offset: (index * 0x9e37_79b9) % (1 << 44),
+            length: 512 << (index % 4),
+        };
+        (0..count).map(made).collect()
+    }
+
+    fn written(requests: &[Request]) -> Vec<u8> {
+        let mut writer = Writer::new(Vec::new(), Features::ALL).unwrap();
+        requests
+            .iter()
+            .for_each(|request| writer.write(request).unwrap());
+        let (bytes, count) = writer.finish().unwrap();
+        assert_eq!(count, requests.len() as u64);
+        bytes
+    }
+
+    fn read(bytes: Vec<u8>) -> Vec<Item> {
+        super::super::drain(Reader::new("t".into(), Box::new(Cursor::new(bytes))))
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let extreme = Request {
+            time: u64::MAX,
+            device: u32::MAX,
+            op: Op::Discard,
+            offset: u64::MAX - 1,
+            length: 1,
+        };
+        let flush = Request {
+            time: 0,
+            device: 0,
+            op: Op::Flush,
+            offset: 0,
+            length: 0,
+        };
+        for mut requests in [vec![], some(1), some(BLOCK_REQUESTS as u64), some(10_000)] {
+            requests.extend([extreme, flush, extreme]);
+            let found: Vec<Request> = read(written(&requests))
+                .into_iter()
+                .map(Result::unwrap)
+                .collect();
+            assert_eq!(found, requests);
+        }
+    }
+
+    #[test]
+    fn the_header_tells_features_and_refuses_other_versions() {
+        let writer = Writer::new(Vec::new(), Features::ADDRESSES).unwrap();
+        let (mut bytes, _) = writer.finish().unwrap();
+        assert_eq!(features(&bytes), Ok(Features::ADDRESSES));
+        bytes[8] = 2;
+        assert!(features(&bytes).unwrap_err().contains("checksum"));
+        let sum = crc32c(0, &bytes[..12]);
+        bytes[12..16].copy_from_slice(&sum.to_le_bytes());
+        assert!(features(&bytes).unwrap_err().contains("version 2"));
+    }
+
+    #[test]
+    fn every_flipped_byte_is_noticed_and_every_cut() {
+        let requests = some(50);
+        let bytes = written(&requests);
+        for at in HEADER_BYTES..bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 0x10;
+            assert!(read(flipped).iter().any(Result::is_err), "byte {at}");
+        }
+        for length in HEADER_BYTES..bytes.len() {
+            let last = read(bytes[..length].to_vec()).pop();
+            assert!(last.is_some_and(|item| item.is_err()), "cut at {length}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_block_can_be_skipped() {
+        let requests = some(3 * BLOCK_REQUESTS as u64);
+        let mut bytes = written(&requests);
+        let at = bytes.len() / 2;
+        bytes[at] ^= 1;
+        let found = read(bytes);
+        let good = found.iter().filter(|item| item.is_ok()).count();
+        let errors: Vec<&TraceError> = found
+            .iter()
+            .filter_map(|item| item.as_ref().err())
+            .collect();
+        assert_eq!((good, errors.len()), (2 * BLOCK_REQUESTS, 1));
+        assert!(errors[0].skippable);
+    }
+
+    #[test]
+    fn sequential_requests_take_few_bytes() {
+        let made = |index: u64| Request {
+            time: index * 100,
+            device: 0,
+            op: Op::Read,
+            offset: index * 4096,
+            length: 4096,
+        };
+        let requests: Vec<Request> = (0..4096).map(made).collect();
+        assert!(written(&requests).len() < 2 * 4096 + 100);
+    }
+}

@@ -1,0 +1,468 @@
+//! Readers of formats that have one request a line.
+//!
+//! Each format is a parser of one line. Lines are independent, so a bad one can be skipped.
+
+use super::fields::{self, Line, Lines, MILLISECONDS, SECONDS, number, request, sectors};
+use super::{Item, Op, Place, Request, TraceError};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What a line holds: a request, or nothing that counts.
+pub type Parsed = Result<Option<Request>, String>;
+
+/// Reads one line of a format.
+pub trait Parser: Send {
+    fn parse(&mut self, line: &str) -> Parsed;
+}
+
+/// Requests of a text, by the parser of its format.
+pub struct TextReader<P> {
+    pub path: PathBuf,
+    pub lines: Lines,
+    pub parser: P,
+}
+
+impl<P: Parser> Iterator for TextReader<P> {
+    type Item = Item;
+
+    fn next(&mut self) -> Option<Item> {
+        loop {
+            let parsed = match self.lines.next_line() {
+                Ok(None) => return None,
+                Ok(Some(Line::Text(line))) => self.parser.parse(line),
+                Ok(Some(Line::Bad(reason))) => Err(reason.to_string()),
+                Err(error) => return Some(Err(self.error(error.to_string(), false))),
+            };
+            match parsed {
+                Ok(Some(request)) => return Some(Ok(request)),
+                Ok(None) => {}
+                Err(reason) => return Some(Err(self.error(reason, true))),
+            }
+        }
+    }
+}
+
+impl<P> TextReader<P> {
+    fn error(&self, reason: String, skippable: bool) -> TraceError {
+        // What cannot be read stands behind the last line that could.
+        let line = self.lines.number + u64::from(!skippable);
+        TraceError {
+            path: self.path.clone(),
+            place: Place::Line(line),
+            reason,
+            skippable,
+        }
+    }
+}
+
+/// Empty lines and comments hold nothing in any format.
+fn holds_nothing(line: &str) -> bool {
+    let line = line.trim_start();
+    line.is_empty() || line.starts_with('#')
+}
+
+fn fold(line: &str, parse: impl FnOnce(&str) -> Result<Request, String>) -> Parsed {
+    if holds_nothing(line) {
+        return Ok(None);
+    }
+    parse(line).map(Some)
+}
+
+/// A field that says whether a request reads, as 0 or 1.
+fn bit<'a>(fields: &mut impl Iterator<Item = &'a str>, zero: Op, one: Op) -> Result<Op, String> {
+    match fields::next(fields, "operation")? {
+        "0" => Ok(zero),
+        "1" => Ok(one),
+        other => Err(format!("the operation is {other:?}, not 0 or 1")),
+    }
+}
+
+/// A field that names the operation, by any of the words in use.
+fn word<'a>(fields: &mut impl Iterator<Item = &'a str>) -> Result<Op, String> {
+    let field = fields::next(fields, "operation")?;
+    match field.to_ascii_lowercase().as_str() {
+        "r" | "read" | "rs" => Ok(Op::Read),
+        "w" | "write" | "ws" => Ok(Op::Write),
+        "d" | "discard" | "trim" => Ok(Op::Discard),
+        "f" | "flush" => Ok(Op::Flush),
+        _ => Err(format!(
+            "the operation is {field:?}, neither read nor write"
+        )),
+    }
+}
+
+/// SPC, as the UMass traces: `ASU,LBA,size,opcode,timestamp`; sectors of 512 bytes, bytes, seconds.
+pub struct Spc;
+
+impl Parser for Spc {
+    fn parse(&mut self, line: &str) -> Parsed {
+        fold(line, |line| {
+            let mut fields = line.split(',');
+            let device = number(&mut fields, "ASU")?;
+            let offset = sectors(number(&mut fields, "address")?)?;
+            let length = number(&mut fields, "size")?;
+            let op = word(&mut fields)?;
+            let time = fields::time(&mut fields, SECONDS)?;
+            request(time, device, op, offset, length)
+        })
+    }
+}
+
+/// MSR Cambridge: `filetime,host,disk,type,offset,size,response`; 100 ns, bytes. Volumes are numbered as they appear.
+#[derive(Default)]
+pub struct Msr {
+    volumes: Names,
+}
+
+impl Parser for Msr {
+    fn parse(&mut self, line: &str) -> Parsed {
+        if line.starts_with("Timestamp") {
+            return Ok(None);
+        }
+        fold(line, |line| {
+            let mut fields = line.split(',');
+            let ticks: u64 = number(&mut fields, "time")?;
+            let host = fields::next(&mut fields, "host")?;
+            let disk: u32 = number(&mut fields, "disk")?;
+            let op = word(&mut fields)?;
+            let offset = number(&mut fields, "offset")?;
+            let length = number(&mut fields, "size")?;
+            let time = ticks
+                .checked_mul(100)
+                .ok_or_else(|| format!("the time {ticks} is out of range"))?;
+            let device = self.volumes.number(&format!("{host}.{disk}"))?;
+            request(time, device, op, offset, length)
+        })
+    }
+}
+
+/// Windows cut from MSR traces: `ms device offset size op`; bytes, 1 = read.
+pub struct MsrCut;
+
+impl Parser for MsrCut {
+    fn parse(&mut self, line: &str) -> Parsed {
+        fold(line, |line| {
+            let mut fields = line.split_ascii_whitespace();
+            let time = fields::time(&mut fields, MILLISECONDS)?;
+            let device = number(&mut fields, "device")?;
+            let offset = number(&mut fields, "offset")?;
+            let length = number(&mut fields, "size")?;
+            let op = bit(&mut fields, Op::Write, Op::Read)?;
+            request(time, device, op, offset, length)
+        })
+    }
+}
+
+/// DiskSim: `ms device start length flags`; sectors of 512 bytes, flags in hexadecimal, bit 0 = read.
+pub struct Disksim;
+
+impl Parser for Disksim {
+    fn parse(&mut self, line: &str) -> Parsed {
+        fold(line, |line| {
+            let mut fields = line.split_ascii_whitespace();
+            let time = fields::time(&mut fields, MILLISECONDS)?;
+            let device = number(&mut fields, "device")?;
+            let offset = sectors(number(&mut fields, "start")?)?;
+            let length = sectors(number(&mut fields, "length")?)?;
+            let flags = fields::next(&mut fields, "flags")?;
+            let flags = u32::from_str_radix(flags, 16)
+                .map_err(|_| format!("the flags are {flags:?}, not hexadecimal"))?;
+            let op = if flags & 1 == 1 { Op::Read } else { Op::Write };
+            request(time, device, op, offset, length)
+        })
+    }
+}
+
+/// SSDsim and MQSim: `ns device start length op`; sectors of 512 bytes, 0 = write, 1 = read.
+pub struct Ssdsim;
+
+impl Parser for Ssdsim {
+    fn parse(&mut self, line: &str) -> Parsed {
+        fold(line, |line| {
+            let mut fields = line.split_ascii_whitespace();
+            let time = number(&mut fields, "time")?;
+            let device = number(&mut fields, "device")?;
+            let offset = sectors(number(&mut fields, "start")?)?;
+            let length = sectors(number(&mut fields, "length")?)?;
+            let op = bit(&mut fields, Op::Write, Op::Read)?;
+            request(time, device, op, offset, length)
+        })
+    }
+}
+
+/// FIU: `ns pid process start length op major minor hash`; sectors of 512 bytes.
+///
+/// The name of a process may hold blanks, so the fields behind it are found from the end.
+pub struct Fiu;
+
+impl Parser for Fiu {
+    fn parse(&mut self, line: &str) -> Parsed {
+        fold(line, |line| {
+            let mut fields = line.split_ascii_whitespace();
+            let time = number(&mut fields, "time")?;
+            let _pid: u64 = number(&mut fields, "pid")?;
+            let mut back = fields.rev();
+            let _hash = fields::next(&mut back, "hash")?;
+            let minor = number(&mut back, "minor number")?;
+            let major = number(&mut back, "major number")?;
+            let op = word(&mut back)?;
+            let length = sectors(number(&mut back, "length")?)?;
+            let offset = sectors(number(&mut back, "start")?)?;
+            fields::next(&mut back, "process")?;
+            request(time, device_number(major, minor)?, op, offset, length)
+        })
+    }
+}
+
+/// Diskmon: `number seconds service disk op start length`; sectors of 512 bytes.
+pub struct Diskmon;
+
+impl Parser for Diskmon {
+    fn parse(&mut self, line: &str) -> Parsed {
+        fold(line, |line| {
+            let mut fields = line.split_ascii_whitespace();
+            let _number: u64 = number(&mut fields, "number")?;
+            let time = fields::time(&mut fields, SECONDS)?;
+            fields::next(&mut fields, "service time")?;
+            let device = number(&mut fields, "disk")?;
+            let op = word(&mut fields)?;
+            let offset = sectors(number(&mut fields, "start")?)?;
+            let length = sectors(number(&mut fields, "length")?)?;
+            request(time, device, op, offset, length)
+        })
+    }
+}
+
+/// ftlsim, as wiscsee writes it: `pid event op offset size seconds ...`; bytes, event D = issued, C = completed.
+pub struct Ftlsim;
+
+impl Parser for Ftlsim {
+    fn parse(&mut self, line: &str) -> Parsed {
+        if holds_nothing(line) {
+            return Ok(None);
+        }
+        let mut fields = line.split_ascii_whitespace();
+        let _pid: u64 = number(&mut fields, "pid")?;
+        match fields::next(&mut fields, "event")? {
+            "D" => {}
+            "C" => return Ok(None),
+            other => return Err(format!("the event is {other:?}, not D or C")),
+        }
+        let op = word(&mut fields)?;
+        let offset = number(&mut fields, "offset")?;
+        let length = number(&mut fields, "size")?;
+        let time = fields::time(&mut fields, SECONDS)?;
+        request(time, 0, op, offset, length).map(Some)
+    }
+}
+
+/// Address lists as ARC's: `first count ignored number`, in blocks. No times, no operations.
+pub struct Lis {
+    pub block_bytes: u64,
+}
+
+impl Parser for Lis {
+    fn parse(&mut self, line: &str) -> Parsed {
+        fold(line, |line| {
+            let mut fields = line.split_ascii_whitespace();
+            let first: u64 = number(&mut fields, "first block")?;
+            let count: u64 = number(&mut fields, "number of blocks")?;
+            let bytes = |blocks: u64| {
+                blocks
+                    .checked_mul(self.block_bytes)
+                    .ok_or_else(|| format!("block {blocks} is out of range"))
+            };
+            request(0, 0, Op::Read, bytes(first)?, bytes(count)?)
+        })
+    }
+}
+
+/// fio's iolog, version 2 (`file action [offset length]`, times only from `wait`) and 3 (each line begins with
+/// microseconds). Bytes. Files are numbered as they appear.
+#[derive(Default)]
+pub struct Fio {
+    timed: bool,
+    /// Microseconds waited so far, in version 2.
+    waited: u64,
+    files: Names,
+}
+
+impl Fio {
+    fn wait(&mut self, microseconds: u64) -> Parsed {
+        let waited = self.waited.checked_add(microseconds);
+        self.waited = waited.ok_or("the waits add up beyond 64 bits")?;
+        Ok(None)
+    }
+}
+
+impl Parser for Fio {
+    fn parse(&mut self, line: &str) -> Parsed {
+        if let Some(version) = line.strip_prefix("fio version ") {
+            self.timed = match version.trim() {
+                "2 iolog" => false,
+                "3 iolog" => true,
+                _ => return Err(format!("{line:?} is a version of iolog that is not known")),
+            };
+            return Ok(None);
+        }
+        if holds_nothing(line) {
+            return Ok(None);
+        }
+        let mut fields = line.split_ascii_whitespace();
+        let mut time = self.waited;
+        if self.timed {
+            time = number(&mut fields, "time")?;
+        }
+        let file = fields::next(&mut fields, "file")?;
+        let op = match fields::next(&mut fields, "action")? {
+            "add" | "open" | "close" => return Ok(None),
+            "wait" => return self.wait(number(&mut fields, "wait")?),
+            "read" => Op::Read,
+            "write" => Op::Write,
+            "trim" => Op::Discard,
+            "sync" | "datasync" => Op::Flush,
+            other => return Err(format!("the action {other:?} is not known")),
+        };
+        let (mut offset, mut length) = (0, 0);
+        if op != Op::Flush {
+            offset = number(&mut fields, "offset")?;
+            length = number(&mut fields, "length")?;
+        }
+        let time = time
+            .checked_mul(1000)
+            .ok_or_else(|| format!("the time {time} is out of range"))?;
+        request(time, self.files.number(file)?, op, offset, length).map(Some)
+    }
+}
+
+/// Numbers for names, in the order of their first appearance.
+#[derive(Default)]
+struct Names {
+    numbers: BTreeMap<String, u32>,
+}
+
+/// More volumes than any trace has: a file with more names than this is not what it seems.
+const NAMES_MAX: u32 = 65_536;
+
+impl Names {
+    fn number(&mut self, name: &str) -> Result<u32, String> {
+        if let Some(number) = self.numbers.get(name) {
+            return Ok(*number);
+        }
+        let number = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
+        if number >= NAMES_MAX {
+            return Err(format!("{name:?} would be volume {number}: too many"));
+        }
+        self.numbers.insert(name.to_string(), number);
+        Ok(number)
+    }
+}
+
+/// Linux numbers devices so: 12 bits of major, 20 bits of minor.
+pub fn device_number(major: u32, minor: u32) -> Result<u32, String> {
+    if major >= 1 << 12 || minor >= 1 << 20 {
+        return Err(format!("there is no device {major},{minor}"));
+    }
+    Ok((major << 20) | minor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(parser: &mut impl Parser, line: &str) -> Request {
+        parser.parse(line).unwrap().unwrap()
+    }
+
+    fn made(time: u64, device: u32, op: Op, offset: u64, length: u64) -> Request {
+        Request {
+            time,
+            device,
+            op,
+            offset,
+            length,
+        }
+    }
+
+    #[test]
+    fn spc_counts_sectors_and_seconds() {
+        let found = one(&mut Spc, "1,240840,3072,w,0.026214\r");
+        assert_eq!(found, made(26_214_000, 1, Op::Write, 240_840 * 512, 3072));
+        assert_eq!(
+            Spc.parse("1,240840,3072,x,0.0").unwrap_err(),
+            "the operation is \"x\", neither read nor write"
+        );
+        assert_eq!(Spc.parse("1,2,3,r").unwrap_err(), "the time is missing");
+    }
+
+    #[test]
+    fn msr_counts_bytes_and_ticks_and_numbers_volumes() {
+        let mut msr = Msr::default();
+        let line = "128166372003061629,mds,0,Read,3154132992,4096,551";
+        let found = one(&mut msr, line);
+        assert_eq!(
+            found,
+            made(12_816_637_200_306_162_900, 0, Op::Read, 3_154_132_992, 4096)
+        );
+        assert_eq!(one(&mut msr, &line.replace("mds,0", "mds,1")).device, 1);
+        assert_eq!(one(&mut msr, line).device, 0);
+    }
+
+    #[test]
+    fn the_two_kinds_of_disksim_differ_in_units_and_bits() {
+        let found = one(&mut Disksim, "13.191135\t30\t8\t5\t1");
+        assert_eq!(found, made(13_191_135, 30, Op::Read, 4096, 2560));
+        assert_eq!(one(&mut Disksim, "1 0 8 5 10").op, Op::Write);
+        let found = one(&mut Ssdsim, "26214000 1 240840 6 0");
+        assert_eq!(found, made(26_214_000, 1, Op::Write, 240_840 * 512, 3072));
+        assert!(Ssdsim.parse("1.5 1 2 3 0").is_err());
+    }
+
+    #[test]
+    fn a_process_may_have_blanks_in_its_name() {
+        let line = "899 4270 my proc 80 8 W 6 0 d6c7";
+        assert_eq!(
+            one(&mut Fiu, line),
+            made(899, 6 << 20, Op::Write, 40_960, 4096)
+        );
+        assert!(Fiu.parse("899 4270 80 8 W 6 0 d6c7").is_err());
+    }
+
+    #[test]
+    fn completions_are_not_requests() {
+        let line = "39949 D discard 4096 8192 0.5 0 False";
+        assert_eq!(
+            one(&mut Ftlsim, line),
+            made(500_000_000, 0, Op::Discard, 4096, 8192)
+        );
+        assert_eq!(Ftlsim.parse(&line.replace(" D ", " C ")), Ok(None));
+    }
+
+    #[test]
+    fn fio_2_waits_and_fio_3_says_when() {
+        let mut fio = Fio::default();
+        assert_eq!(fio.parse("fio version 2 iolog"), Ok(None));
+        assert_eq!(fio.parse("/dev/a add"), Ok(None));
+        assert_eq!(fio.parse("/dev/a wait 1500"), Ok(None));
+        assert_eq!(
+            one(&mut fio, "/dev/a write 4096 512"),
+            made(1_500_000, 0, Op::Write, 4096, 512)
+        );
+        assert_eq!(one(&mut fio, "/dev/b sync").device, 1);
+        assert_eq!(fio.parse("fio version 3 iolog"), Ok(None));
+        assert_eq!(
+            one(&mut fio, "291 /dev/a read 0 512"),
+            made(291_000, 0, Op::Read, 0, 512)
+        );
+        assert!(fio.parse("fio version 9 iolog").is_err());
+    }
+
+    #[test]
+    fn lists_count_blocks() {
+        let mut lis = Lis { block_bytes: 4096 };
+        assert_eq!(
+            one(&mut lis, "10 2 0 7"),
+            made(0, 0, Op::Read, 40_960, 8192)
+        );
+    }
+}
