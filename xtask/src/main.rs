@@ -11,11 +11,12 @@ use source::{Finding, Tree};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "usage: xtask tidy | man | md [PATTERN...]
+const USAGE: &str = "usage: xtask tidy | man | md [PATTERN...] | md-bench [PATTERN...]
 
   tidy  check the house rules: edges between crates, length of files and functions, leftovers
   man   write docs/man and docs/completions anew from the command table
-  md    compare with Linux md in a guest, all cases or those whose names contain a pattern";
+  md    compare with Linux md in a guest, all cases or those whose names contain a pattern
+  md-bench  rebuild under load, beside Linux md on the same simulated disks: minutes";
 
 fn main() -> ExitCode {
     let verbs: Vec<String> = std::env::args().skip(1).collect();
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy(),
         ["man"] => man(),
         ["md", ref patterns @ ..] => md::run(&root(), patterns),
+        ["md-bench", ref patterns @ ..] => md::measure(&root(), patterns),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)

@@ -5,14 +5,19 @@
 //! `rig/md-guest` in the folder that `RESTRIPE_SHARED` names, `../shared` otherwise. Where it is absent, or not
 //! run by root, everything is skipped, and counted.
 
+mod bench;
 mod cases;
 mod content;
+mod curve;
+mod guest;
 mod house;
 mod nbd;
 mod stages;
 
+pub use bench::run as measure;
 use cases::{Case, DATA_OFFSET_KIB, MEMBER_KIB};
 use content::{Numbers, SECTOR, plan_text};
+use guest::{ENGINES, Guest};
 use house::{Daemon, House, Outcome, words};
 use stages::{Stage, stages};
 use std::collections::BTreeMap;
@@ -20,37 +25,21 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 /// Comparisons that could not be made because there is no guest.
 const NO_GUEST: &str = "Linux md: needs root and rig/md-guest below $RESTRIPE_SHARED";
 /// Of the guest as a whole, which needs a minute or two, or five times as much where it is emulated.
-const GUEST_SECONDS: &str = "1500";
-/// What the rig may boot, the fastest first.
-const ENGINES: [Engine; 3] = [
-    Engine::UserMode,
-    Engine::UserModeOnLargeState,
-    Engine::Emulated,
-];
+const GUEST_SECONDS: u64 = 1500;
 /// The last words of the guest's script.
 const END: &str = "end of jobs";
 const NOISE: &str = "noise.img";
 const JOBS: &str = "jobs";
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Engine {
-    /// User-mode Linux, the rig's own choice.
-    UserMode,
-    /// The same with tests/md/xstate.c beneath it: without that it ends at once on processors with AMX.
-    UserModeOnLargeState,
-    /// A machine without hardware help, about ten times slower.
-    Emulated,
-}
-
 /// Runs the cases whose names contain one of the patterns, or all.
 pub fn run(root: &Path, patterns: &[&str]) -> ExitCode {
     let chosen = choose(patterns);
-    let Some(rig) = rig(root) else {
+    let Some(rig) = guest::rig(root) else {
         for (_, case) in &chosen {
             println!("skipped {}: {NO_GUEST}", case.name);
         }
@@ -86,19 +75,6 @@ fn choose(patterns: &[&str]) -> Vec<(usize, Case)> {
     };
     let cases = cases::all().into_iter().enumerate();
     cases.filter(|(_, case)| wanted(case)).collect()
-}
-
-/// The program that boots the guest, if it may run here.
-fn rig(root: &Path) -> Option<PathBuf> {
-    let shared = std::env::var_os("RESTRIPE_SHARED").map(PathBuf::from);
-    let shared = shared.unwrap_or_else(|| root.join("../shared"));
-    let rig = fs::canonicalize(shared).ok()?.join("rig/md-guest");
-    (rig.is_file() && is_root()).then_some(rig)
-}
-
-fn is_root() -> bool {
-    let answer = Command::new("id").arg("-u").output();
-    answer.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
 // ----------------------------------------------------------------------------------------------------------- tally
@@ -317,56 +293,18 @@ impl Bench {
     /// One boot for all jobs, of the first engine that says anything.
     fn boot(&self, root: &Path, rig: &Path) -> Outcome<Verdicts> {
         write(&self.folder.join(JOBS), self.jobs.as_bytes())?;
-        let mut said = String::new();
-        for engine in ENGINES {
-            if let Some(words) = self.boot_engine(engine, root, rig)? {
-                said = words;
-                break;
-            }
-        }
+        let guest = Guest {
+            root,
+            rig,
+            folder: &self.folder,
+            options: Vec::new(),
+            seconds: GUEST_SECONDS,
+        };
+        let said = guest.run(&ENGINES, "guest.py", &[JOBS, NOISE])?;
         if !said.lines().any(|line| line == END) {
             return Err(format!("the guest ended before its jobs; it said:\n{said}"));
         }
         Ok(verdicts(&said))
-    }
-
-    /// What the guest's script printed; nothing if it never ran.
-    fn boot_engine(&self, engine: Engine, root: &Path, rig: &Path) -> Outcome<Option<String>> {
-        // The guest sees the root folder of this machine as /host, and starts in the folder that we are in.
-        let script = format!("/host{}", root.join("tests/md/guest.py").display());
-        let launcher = self.folder.join("launch");
-        write(&launcher, b"exec python3 \"$@\"\n")?;
-        let mut command = Command::new(rig);
-        match engine {
-            Engine::UserMode => {}
-            Engine::UserModeOnLargeState => match self.xstate(root) {
-                Some(library) => drop(command.env("LD_PRELOAD", library)),
-                None => return Ok(None),
-            },
-            Engine::Emulated => drop(command.args(["--engine", "tcg"])),
-        }
-        let output = command
-            .args(["--timeout", GUEST_SECONDS])
-            .arg(launcher)
-            .args([&script, JOBS, NOISE])
-            .current_dir(&self.folder)
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|error| format!("{}: {error}", rig.display()))?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        Ok((!said.is_empty()).then_some(said))
-    }
-
-    /// Builds tests/md/xstate.c, where there is a compiler.
-    fn xstate(&self, root: &Path) -> Option<PathBuf> {
-        let library = self.folder.join("xstate.so");
-        let built = Command::new("cc")
-            .args(["-O2", "-fPIC", "-shared", "-o"])
-            .args([&library, &root.join("tests/md/xstate.c")])
-            .status();
-        built
-            .is_ok_and(|status| status.success())
-            .then_some(library)
     }
 
     /// Restripe takes over what md left at this stage, as members made with `--init trust`.

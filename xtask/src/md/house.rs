@@ -59,7 +59,12 @@ impl House {
 
     /// Serves the members until it is stopped or dropped.
     pub fn serve(&self, members: &[PathBuf]) -> Outcome<Daemon<'_>> {
+        self.serve_with(&[], members)
+    }
+
+    pub fn serve_with(&self, options: &[&str], members: &[PathBuf]) -> Outcome<Daemon<'_>> {
         let mut arguments = words(&["serve", "--unix", "nbd.sock"]);
+        arguments.extend(words(options));
         arguments.extend(members.iter().map(|path| path.display().to_string()));
         let mut command = self.command(&arguments);
         let child = command
@@ -72,7 +77,11 @@ impl House {
             // An empty line says as much as an error.
             let _ = BufReader::new(stdout).read_line(&mut line);
         }
-        let daemon = Daemon { house: self, child };
+        let daemon = Daemon {
+            house: self,
+            child,
+            uri: line.trim().to_string(),
+        };
         if line.starts_with("nbd+unix:") {
             Ok(daemon)
         } else {
@@ -85,6 +94,7 @@ impl House {
 pub struct Daemon<'a> {
     house: &'a House,
     child: Child,
+    uri: String,
 }
 
 /// A member as `status` tells it.
@@ -100,7 +110,13 @@ impl Daemon<'_> {
         connected.map_err(|error| format!("connecting: {error}"))
     }
 
-    fn ask(&self, verb: &str, rest: &[&str]) -> Outcome<String> {
+    /// Where clients find the array.
+    pub fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    /// Runs a verb on the array.
+    pub fn ask(&self, verb: &str, rest: &[&str]) -> Outcome<String> {
         self.house.run(&words(&[&[verb, NAME], rest].concat()))
     }
 
