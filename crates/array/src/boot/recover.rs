@@ -41,12 +41,7 @@ impl Core {
             return self.boot_fail(error);
         }
         let found = self.live_records();
-        let next = found
-            .iter()
-            .map(|found| found.record.sequence + 1)
-            .max()
-            .unwrap_or(0);
-        self.logs.start(next.max(self.superblock.log_floor).max(1));
+        self.logs.start(self.unused_sequence());
         if self.mode.read_only {
             return self.doubt_records(&found);
         }
@@ -79,6 +74,22 @@ impl Core {
             self.start_task(TaskKind::Resync, None, done);
         }
         self.boot_recovered()
+    }
+
+    /// Above every sequence that any log knows: one that a floor or a done-list calls over would be void from the start.
+    fn unused_sequence(&self) -> u64 {
+        let boot = self.boot.as_ref().expect("a boot runs");
+        let records = boot.records.iter().chain(&boot.stale_records);
+        let listed = boot.done_lists.iter().flat_map(|(_, list)| {
+            let over = list.sequences.iter().map(|sequence| sequence + 1);
+            over.chain([list.floor])
+        });
+        let members = self.superblock.members.iter().map(|line| line.log_floor);
+        records
+            .map(|(_, _, record)| record.sequence + 1)
+            .chain(listed)
+            .chain(members)
+            .fold(self.superblock.log_floor.max(1), u64::max)
     }
 
     /// Records that may be live, by sequence, with their copies together.

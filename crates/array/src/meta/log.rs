@@ -113,13 +113,19 @@ pub fn decode_done(page: &Page, array: Uuid) -> Result<DoneList, MetaError> {
     if count > DONE_MAX as u64 {
         return field("done sequences", count);
     }
-    Ok(DoneList {
+    let list = DoneList {
         version: get_u64(bytes, done_at::LIST_VERSION),
         floor: get_u64(bytes, done_at::FLOOR),
         sequences: (0..count as usize)
             .map(|i| get_u64(bytes, done_at::SEQUENCES + 8 * i))
             .collect(),
-    })
+    };
+    check_counter("done version", list.version)?;
+    check_counter("done floor", list.floor)?;
+    for &sequence in &list.sequences {
+        check_counter("done sequence", sequence)?;
+    }
+    Ok(list)
 }
 
 /// What a record's header says.

@@ -317,3 +317,19 @@ fn who_was_away_when_its_rows_were_recovered_is_told_by_its_own_log() {
     array.consistent();
     array.verify();
 }
+
+#[test]
+fn records_after_a_crash_are_newer_than_what_a_done_list_calls_over() {
+    let mut array = flushed();
+    for _ in 0..4 {
+        array.written(0, 2 * CHUNK).expect("written");
+        array.flushed();
+    }
+    array.crash(|_| true);
+    array.start().expect("starts");
+    array.write(0, 8);
+    array.run();
+    array.crash(|label| label.starts_with("m0 data"));
+    array.start().expect("starts");
+    array.consistent();
+}
