@@ -733,7 +733,9 @@ impl Core {
     fn note_returning(&mut self) {
         let returning = self.returning_members();
         let boot = self.boot_mut();
-        let unread = boot.unread.extract_if(.., |member| returning.contains(member));
+        let unread = boot
+            .unread
+            .extract_if(.., |member| returning.contains(member));
         let unread: Vec<Member> = unread.collect();
         let ours = |entry: &mut (Member, u64, LogRecord)| returning.contains(&entry.0);
         boot.stale_records = boot.records.extract_if(.., ours).collect();
