@@ -244,6 +244,8 @@ pub(crate) struct Slices {
     runnable: VecDeque<u32>,
     /// In `Preparing`, until metadata moves.
     waiting: Vec<u32>,
+    /// Whether a slice ended since the slices last began to run.
+    ended: bool,
     /// Operations to keep free for slices already admitted.
     pub(crate) op_reserve: u32,
     /// Transitions taken, by kind, from, to.
@@ -262,6 +264,7 @@ impl Slices {
             rows: vec![NONE; ROWS],
             runnable: VecDeque::with_capacity(limit as usize),
             waiting: Vec::with_capacity(limit as usize),
+            ended: false,
             op_reserve: 0,
             transitions: vec![0; KINDS * PHASES * PHASES],
         }
@@ -417,9 +420,9 @@ impl Core {
         u32::from(self.superblock.geometry.slots) + 5
     }
 
-    /// Runs every slice that can go on. Whether there was one.
+    /// Runs every slice that can go on. Whether any of them ended, which makes room for requests.
     pub(crate) fn run_slices(&mut self) -> bool {
-        let mut ran = false;
+        self.slices.ended = false;
         while let Some(id) = self.slices.runnable.pop_front() {
             let slice = &self.slices.list[id as usize];
             if !slice.live || slice.pending > 0 {
@@ -432,9 +435,8 @@ impl Core {
                 self.set_phase(id, Phase::Preparing);
             }
             self.step_slice(id);
-            ran = true;
         }
-        ran
+        self.slices.ended
     }
 
     fn step_slice(&mut self, id: u32) {
@@ -509,6 +511,7 @@ impl Core {
         }
         self.end_slice(id);
         self.slices.free.push(id);
+        self.slices.ended = true;
     }
 
     /// Tells whoever the slice worked for.
