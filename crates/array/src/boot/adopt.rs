@@ -1,0 +1,153 @@
+//! Who is current: the superblock chosen, and every device put where it says.
+
+use crate::contract::{CommandError, StartMode};
+use crate::core::Core;
+use crate::device::{Device, Health, Places, Standing};
+use crate::layout::Layout;
+use crate::maps::{BitMap, LostMap};
+use crate::meta::RegionKind;
+use crate::meta::pages::{self, INTENT_BITS};
+use crate::meta::superblock::MemberRole;
+use crate::meta::{Choice, choose, copies_of};
+use crate::planted::Bug;
+use crate::units::Member;
+use alloc::vec;
+
+impl Core {
+    pub(super) fn boot_choose(&mut self) -> bool {
+        let boot = self.boot_mut();
+        let (mut candidates, mode) = (core::mem::take(&mut boot.candidates), boot.mode);
+        for (candidate, places) in candidates.iter_mut().zip(core::mem::take(&mut boot.places)) {
+            let [a, b @ ..] = places;
+            candidate.copies = copies_of(a, b);
+        }
+        let choice = match choose(&candidates, mode) {
+            Ok(choice) => choice,
+            Err(error) => return self.boot_fail(error),
+        };
+        let Ok(layout) = Layout::new(choice.superblock.geometry) else {
+            return self.boot_fail(CommandError::NoArray);
+        };
+        self.layout = layout;
+        if let Err(error) = self.adopt(choice) {
+            return self.boot_fail(error);
+        }
+        if let Err(error) = self.check_decodable(mode) {
+            return self.boot_fail(error);
+        }
+        self.size_parts();
+        self.ask_maps();
+        true
+    }
+
+    /// Takes over the chosen superblock and puts every device where it says.
+    fn adopt(&mut self, choice: Choice) -> Result<(), CommandError> {
+        self.superblock = choice.superblock;
+        self.boot_mut().lagging = choice.lagging.clone();
+        let template = self.superblock.regions.clone();
+        for (entry, opened) in choice.opened.iter().enumerate() {
+            let Some(index) = *opened else { continue };
+            if self.planted(Bug::StaleMemberAccepted)
+                && self
+                    .superblock
+                    .placement
+                    .iter()
+                    .any(|p| p.member == Some(entry as u16))
+            {
+                self.superblock.members[entry].role = MemberRole::Active;
+            }
+            let role = self.superblock.members[entry].role;
+            let device: &mut Device = &mut self.devices[index];
+            device.entry = Some(entry as u16);
+            device.regions = choice
+                .regions
+                .get(entry)
+                .filter(|own| !own.is_empty())
+                .unwrap_or(&template)
+                .clone();
+            device.places = Places::of(&device.regions);
+            device.health = if matches!(role, MemberRole::Failed { .. }) {
+                Health::Failed
+            } else {
+                Health::Good
+            };
+            let end = device.places.data + self.superblock.geometry.slot_sectors;
+            if device.info.sectors < end {
+                return Err(CommandError::TooSmall {
+                    has: device.info.sectors,
+                    needs: end,
+                });
+            }
+            if device.info.logical_block > self.superblock.logical_block {
+                let member = device.info.logical_block;
+                return Err(CommandError::LogicalBlock {
+                    member,
+                    array: self.superblock.logical_block,
+                });
+            }
+        }
+        for member in choice.strayed {
+            self.rebuild_in_full(member);
+        }
+        self.stand();
+        Ok(())
+    }
+
+    /// What this failed member lacks is not known.
+    pub(super) fn rebuild_in_full(&mut self, member: Member) {
+        let entry = self.devices[member.0 as usize].entry;
+        if let Some(line) = entry.map(|entry| &mut self.superblock.members[entry as usize])
+            && let MemberRole::Failed { partial, .. } = &mut line.role
+        {
+            *partial = false;
+        }
+    }
+
+    fn stand(&mut self) {
+        let members = self.entry_members();
+        self.standing = vec![Standing::default(); self.superblock.geometry.slots as usize];
+        for placement in &self.superblock.placement {
+            let of_role = |entry: Option<u16>, role: MemberRole| {
+                entry
+                    .filter(|&entry| self.superblock.members[entry as usize].role == role)
+                    .and_then(|entry| members[entry as usize])
+            };
+            self.standing[placement.slot as usize] = Standing {
+                member: of_role(placement.member, MemberRole::Active),
+                incoming: of_role(placement.incoming, MemberRole::Rebuilding),
+            };
+        }
+    }
+
+    /// Beyond what the level tolerates only a reading start is possible, and only if asked for.
+    pub(super) fn check_decodable(&mut self, mode: StartMode) -> Result<(), CommandError> {
+        if self.all_decodable(|_| false) {
+            return Ok(());
+        }
+        if !mode.accept_loss {
+            let gone = |slot: &usize| self.standing[*slot].member.is_none();
+            let missing = (0..self.standing.len())
+                .filter(gone)
+                .map(|slot| slot as u16)
+                .collect();
+            return Err(CommandError::TooFew { missing });
+        }
+        self.mode.read_only = true;
+        Ok(())
+    }
+
+    /// Rooms whose size depends on the array.
+    fn size_parts(&mut self) {
+        let rows = self.layout.rows();
+        self.tasks.set_rows(rows);
+        self.written = BitMap::new(rows.div_ceil(self.superblock.extent_rows));
+        self.intent = BitMap::new(INTENT_BITS * self.regions());
+        self.intent_users = vec![Default::default(); self.regions() as usize];
+        let lost = self
+            .superblock
+            .region(RegionKind::Lost)
+            .map_or(0, |region| pages::pages_in(region.sectors));
+        self.lost = LostMap::new(lost as usize, self.layout.size_sectors());
+        self.size_ops();
+    }
+}

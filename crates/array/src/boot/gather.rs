@@ -1,0 +1,243 @@
+//! What the current members remember: map pages, tasks, and the logs.
+
+use super::{Boot, LOG_PAGES, MapVersion, Read, Stage};
+use crate::contract::{CommandError, DeviceIo, Segment, TaskKind};
+use crate::core::Core;
+use crate::device::Standing;
+use crate::meta::MetaError;
+use crate::meta::log::{self, DoneList};
+use crate::meta::pages::{self, MapKind};
+use crate::meta::superblock::MemberRole;
+use crate::runset::RunSet;
+use crate::units::{Member, PAGE_SECTORS};
+use alloc::vec::Vec;
+
+impl Core {
+    pub(super) fn ask_maps(&mut self) {
+        let mut wanted: Vec<(MapKind, u32)> = Vec::new();
+        for (kind, count) in [
+            (MapKind::Written, self.written.pages.len()),
+            (MapKind::Intent, self.intent.pages.len()),
+            (MapKind::Lost, self.lost.pages.len()),
+        ] {
+            wanted.extend((0..count as u32).map(|page| (kind, page)));
+        }
+        let current = self.current_members();
+        let boot = self.boot_mut();
+        boot.stage = Stage::Maps;
+        boot.maps = wanted
+            .iter()
+            .map(|&(kind, page)| MapVersion {
+                kind,
+                page,
+                newest: None,
+            })
+            .collect();
+        for member in current {
+            for &(kind, page) in &wanted {
+                boot.ask(member, Read::Map { kind, page });
+            }
+        }
+    }
+
+    fn current_members(&self) -> Vec<Member> {
+        self.standing
+            .iter()
+            .filter_map(|standing| standing.member)
+            .collect()
+    }
+
+    pub(super) fn boot_maps(&mut self) -> bool {
+        let array = self.superblock.array;
+        let maps = core::mem::take(&mut self.boot_mut().maps);
+        for map in maps {
+            let Some((sequence, page)) = map.newest else {
+                return self.boot_fail(CommandError::Metadata);
+            };
+            let Ok(view) = pages::decode(&page, map.kind, array, map.page) else {
+                return self.boot_fail(CommandError::Metadata);
+            };
+            match map.kind {
+                MapKind::Written | MapKind::Intent => {
+                    let words: Vec<u64> = view.words().collect();
+                    let bits = if map.kind == MapKind::Written {
+                        &mut self.written
+                    } else {
+                        &mut self.intent
+                    };
+                    bits.load(map.page as usize, &words, sequence);
+                }
+                MapKind::Lost => {
+                    for (lba, sectors) in view.extents() {
+                        self.lost.extents.insert(lba, sectors);
+                    }
+                    self.lost.pages[map.page as usize].sequence = sequence;
+                }
+            }
+        }
+        self.restore_tasks();
+        let unread = !self.superblock.clean || !self.returning_members().is_empty();
+        if !self.logged() || !unread {
+            self.logs.start(self.superblock.log_floor.max(1));
+            return if self.mode.read_only {
+                self.boot_recovered()
+            } else {
+                self.boot_flush()
+            };
+        }
+        self.ask_logs();
+        true
+    }
+
+    /// The tasks that the superblock records go on from their durable done-sets.
+    fn restore_tasks(&mut self) {
+        let records = core::mem::take(&mut self.superblock.tasks);
+        for record in records {
+            let filling = matches!(record.kind, TaskKind::Rebuild | TaskKind::Replace);
+            let target = record
+                .slot
+                .and_then(|slot| self.standing.get(slot as usize))
+                .and_then(|s| s.incoming);
+            if filling && target.is_none() {
+                continue;
+            }
+            self.start_task(record.kind, record.slot, RunSet::from_runs(&record.done));
+            let task = self.tasks.list.last_mut().expect("started just now");
+            task.paused = record.paused;
+        }
+    }
+
+    /// Members that may hold records: those that serve, and those being filled, in rows that are.
+    fn log_keepers(&self) -> Vec<Member> {
+        let both = |standing: &Standing| [standing.member, standing.incoming];
+        self.standing.iter().flat_map(both).flatten().collect()
+    }
+
+    /// Members that failed and are here, and whose rebuild may be a partial one.
+    pub(super) fn returning_members(&self) -> Vec<Member> {
+        let lines = self.superblock.members.iter().zip(self.entry_members());
+        lines
+            .filter(|(line, _)| matches!(line.role, MemberRole::Failed { partial: true, .. }))
+            .filter_map(|(_, member)| member)
+            .collect()
+    }
+
+    /// After a crash, the logs of all who serve; and always those of who may come back (see `note_returning`).
+    fn ask_logs(&mut self) {
+        let mut members = self.returning_members();
+        if !self.superblock.clean {
+            members.extend(self.log_keepers());
+        }
+        let sectors: Vec<u64> = members
+            .iter()
+            .map(|m| self.devices[m.0 as usize].places.log_sectors)
+            .collect();
+        let boot = self.boot_mut();
+        boot.stage = Stage::Logs;
+        for (member, sectors) in members.into_iter().zip(sectors) {
+            let mut from = 0;
+            while from + PAGE_SECTORS <= sectors {
+                let pages = ((sectors - from) / PAGE_SECTORS).min(LOG_PAGES);
+                boot.ask(member, Read::Log { from, pages });
+                from += LOG_PAGES * PAGE_SECTORS;
+            }
+        }
+    }
+}
+
+impl Boot {
+    fn note_done_list(&mut self, member: Member, found: Result<DoneList, MetaError>) {
+        let Ok(found) = found else { return };
+        match self
+            .done_lists
+            .iter_mut()
+            .find(|(other, _)| *other == member)
+        {
+            Some((_, held)) if held.version < found.version => *held = found,
+            Some(_) => {}
+            None => self.done_lists.push((member, found)),
+        }
+    }
+
+    pub(super) fn done_version(&self, member: Member) -> u64 {
+        self.done_lists
+            .iter()
+            .find(|(other, _)| *other == member)
+            .map_or(0, |(_, list)| list.version)
+    }
+
+    /// The rows that the logs speak of.
+    pub(super) fn rows(&self) -> Vec<u64> {
+        let mut rows: Vec<u64> = self
+            .records
+            .iter()
+            .map(|(_, _, record)| record.row)
+            .collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    }
+
+    pub(super) fn ask(&mut self, member: Member, read: Read) {
+        self.queue.push(self.reads.len() as u32);
+        self.reads.push((member, read));
+    }
+
+    pub(super) fn note_map(&mut self, kind: MapKind, page: u32, array: crate::Uuid, io: &DeviceIo) {
+        let Some(held) = self
+            .maps
+            .iter_mut()
+            .find(|map| map.kind == kind && map.page == page)
+        else {
+            return;
+        };
+        for segment in &io.segments {
+            let Segment::Page(bytes) = segment else {
+                continue;
+            };
+            let Ok(view) = pages::decode(bytes, kind, array, page) else {
+                continue;
+            };
+            if held
+                .newest
+                .as_ref()
+                .is_none_or(|(sequence, _)| *sequence < view.sequence)
+            {
+                held.newest = Some((view.sequence, bytes.clone()));
+            }
+        }
+    }
+
+    /// Part of a log cannot be read: page by page, then; and a member with a page that stays unreadable may keep from
+    /// us what was being written.
+    pub(super) fn log_unread(&mut self, member: Member, from: u64, pages: u64) {
+        if pages > 1 {
+            for page in 0..pages {
+                let from = from + page * PAGE_SECTORS;
+                self.ask(member, Read::Log { from, pages: 1 });
+            }
+        } else if !self.unread.contains(&member) {
+            self.unread.push(member);
+        }
+    }
+
+    pub(super) fn note_log(
+        &mut self,
+        member: Member,
+        from: u64,
+        array: crate::Uuid,
+        io: &DeviceIo,
+    ) {
+        for (index, segment) in io.segments.iter().enumerate() {
+            let Segment::Page(bytes) = segment else {
+                continue;
+            };
+            let at = from + index as u64 * PAGE_SECTORS;
+            if at < log::DONE_SECTORS {
+                self.note_done_list(member, log::decode_done(bytes, array));
+            } else if let Ok(record) = log::decode(bytes, array) {
+                self.records.push((member, at, record));
+            }
+        }
+    }
+}

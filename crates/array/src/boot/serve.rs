@@ -1,0 +1,228 @@
+//! From consistent rows to service: what is owed and who is missing is written down first.
+
+use super::Stage;
+use crate::contract::{Action, CommandError, Fact, TaskKind};
+use crate::core::Core;
+use crate::flush::Waiter;
+use crate::meta::log::LogRecord;
+use crate::meta::superblock::MemberRole;
+use crate::report::ArrayState;
+use crate::runset::RunSet;
+use crate::units::{Member, Row};
+use alloc::vec::Vec;
+
+impl Core {
+    /// Rows are consistent: a crash must not take that back once their records are void.
+    pub(super) fn boot_flush(&mut self) -> bool {
+        self.boot_mut().stage = Stage::Flushing;
+        self.flush_for(Waiter::Boot);
+        false
+    }
+
+    /// Brings lagging members to the chosen version before anybody gets a next one, which would go over their last.
+    pub(crate) fn boot_flushed(&mut self) {
+        self.boot_mut().stage = Stage::Levelling;
+        let lagging = core::mem::take(&mut self.boot_mut().lagging);
+        let members = self.entry_members();
+        for entry in lagging {
+            if let Some(member) = members[entry as usize].filter(|&member| self.good(member)) {
+                self.write_superblock(member);
+            }
+        }
+        self.boot_levelled();
+    }
+
+    /// Goes on when the last lagging member has been written.
+    pub(crate) fn boot_levelled(&mut self) {
+        let levelling = self
+            .boot
+            .as_ref()
+            .is_some_and(|boot| boot.stage == Stage::Levelling);
+        if levelling && self.keeper.quiet() {
+            self.boot_recovered();
+        }
+    }
+
+    /// Rows are consistent, or owed by a resynchronisation: what is missing is written down and service begins.
+    pub(super) fn boot_recovered(&mut self) -> bool {
+        if let Err(error) = self.owe_resync() {
+            return self.boot_fail(error);
+        }
+        self.boot_mut().stage = Stage::Settle;
+        if self.mode.read_only {
+            return true;
+        }
+        self.note_missing();
+        for slot in 0..self.standing.len() {
+            let standing = self.standing[slot];
+            for member in [standing.member, standing.incoming].into_iter().flatten() {
+                let sectors = self.devices[member.0 as usize].places.log_sectors;
+                if self.logged() {
+                    self.logs.open(member, sectors);
+                    let version = self.boot_mut().done_version(member);
+                    self.logs.found_done_list(member, version);
+                }
+            }
+        }
+        if !self.superblock.clean {
+            for row in self.boot_mut().rows() {
+                self.tasks.undo_replace(row, 1);
+            }
+            self.undo_owed_replacements();
+            if self.layout.tolerance() == 0 {
+                // Nothing tells which rows were being written.
+                self.tasks.undo_replace(0, self.layout.rows());
+            }
+        }
+        self.superblock.clean = false;
+        self.keeper.change(true);
+        self.rewrite_maps();
+        true
+    }
+
+    /// After a crash, members of an array without a log may differ wherever the intent map says so.
+    fn owe_resync(&mut self) -> Result<(), CommandError> {
+        let unlogged = self.layout.tolerance() > 0 && !self.logged();
+        let dirty: Vec<u64> = (0..self.regions())
+            .filter(|&region| self.intent.get(self.dirty_bit(region)))
+            .collect();
+        if self.superblock.clean || !unlogged || dirty.is_empty() {
+            return Ok(());
+        }
+        let mut done = self.resynced_before();
+        for region in dirty {
+            let first = region * self.superblock.intent_rows;
+            let count = self.superblock.intent_rows.min(self.layout.rows() - first);
+            done.remove(first, count);
+            self.tasks.undo_replace(first, count);
+        }
+        self.tasks.list.retain(|task| task.kind != TaskKind::Resync);
+        self.start_task(TaskKind::Resync, None, done);
+        if self.mode.read_only {
+            // What is in doubt reads as lost for now; nothing is written down.
+            return Ok(());
+        }
+        self.lose_unsynced_slots()
+    }
+
+    /// Rows whose parity was missing were written without a record; they are among those owed.
+    fn undo_owed_replacements(&mut self) {
+        for region in 0..self.regions() {
+            if self.intent.get(self.owed_bit(region)) {
+                let first = region * self.superblock.intent_rows;
+                let count = self.superblock.intent_rows.min(self.layout.rows() - first);
+                self.tasks.undo_replace(first, count);
+            }
+        }
+    }
+
+    /// The rows that no recorded resynchronisation owes.
+    fn resynced_before(&self) -> RunSet {
+        let mut done = RunSet::default();
+        done.insert(0, self.layout.rows());
+        for (first, count) in self.tasks.resync_owes().unwrap_or_default() {
+            done.remove(first, count);
+        }
+        done
+    }
+
+    /// With members missing and parity untrusted, what only parity held is lost: not without being told so.
+    fn lose_unsynced_slots(&mut self) -> Result<(), CommandError> {
+        if !self.layout.parity() || self.logged() {
+            return Ok(());
+        }
+        let before = self.lost.extents.len();
+        for slot in 0..self.standing.len() {
+            if self.standing[slot].member.is_none() {
+                self.lose_unsynced(slot);
+            }
+        }
+        let lost = self.lost.extents.len() - before;
+        if lost > 0 && !self.mode.accept_loss {
+            return Err(CommandError::WouldLose { sectors: lost });
+        }
+        Ok(())
+    }
+
+    /// Current members that are not here are current no longer.
+    fn note_missing(&mut self) {
+        let members = self.entry_members();
+        let stale_since = self.superblock.generation + 1;
+        let mut any = false;
+        for (entry, line) in self.superblock.members.iter_mut().enumerate() {
+            let partial = line.role == MemberRole::Active;
+            let absent = members[entry].is_none();
+            if absent && matches!(line.role, MemberRole::Active | MemberRole::Rebuilding) {
+                line.role = MemberRole::Failed {
+                    stale_since,
+                    partial,
+                };
+                any = true;
+            }
+        }
+        if any {
+            self.superblock.generation = stale_since;
+        }
+        // A failure may be on record without what it left owing.
+        if !self.superblock.clean && self.layout.tolerance() > 0 && !self.complete() {
+            let rows = self.boot_mut().rows();
+            for row in rows {
+                self.owe_rows(Row(row), Row(row));
+            }
+            for region in 0..self.regions() {
+                if self.intent.get(self.dirty_bit(region)) {
+                    self.intent.put(self.owed_bit(region), true);
+                }
+            }
+        }
+        self.owe_returning();
+    }
+
+    /// What was being written when a member left with a crash may be known to its own log alone: a partial rebuild of
+    /// it includes those rows. Done before recovery, which is not theirs to decide.
+    pub(super) fn note_returning(&mut self) {
+        let returning = self.returning_members();
+        let boot = self.boot_mut();
+        let unread = boot
+            .unread
+            .extract_if(.., |member| returning.contains(member));
+        let unread: Vec<Member> = unread.collect();
+        let ours = |entry: &mut (Member, u64, LogRecord)| returning.contains(&entry.0);
+        boot.stale_records = boot.records.extract_if(.., ours).collect();
+        for member in unread {
+            self.rebuild_in_full(member);
+        }
+    }
+
+    fn owe_returning(&mut self) {
+        let records = core::mem::take(&mut self.boot_mut().stale_records);
+        for (member, _, record) in &records {
+            let row = Row(record.row);
+            if record.sequence >= self.record_floor(*member, &records) && row.0 < self.layout.rows()
+            {
+                self.owe_rows(row, row);
+            }
+        }
+    }
+
+    /// Serves once the members agree on the new state of things.
+    pub(super) fn boot_settle(&mut self) -> bool {
+        let durable = self.keeper.all_durable()
+            && !self.written.dirty()
+            && !self.intent.dirty()
+            && !self.lost.dirty();
+        if !durable && !self.mode.read_only {
+            return false;
+        }
+        let boot = self.boot.take().expect("a boot runs");
+        self.state = ArrayState::Healthy;
+        self.assess();
+        self.out.push(Action::CommandReply(boot.tag, Ok(())));
+        let generation = self.superblock.generation;
+        self.fact(Fact::Started {
+            generation,
+            recovered_rows: boot.recovered,
+        });
+        false
+    }
+}
