@@ -24,9 +24,11 @@
 //! A slice works on its range band by band. When an unreadable sector leaves no way to decode a band, the band is
 //! narrowed to one logical block, so that exactly the sectors that are lost are lost.
 
+mod combine;
 pub(crate) mod gather;
 mod issue;
 mod read;
+mod record;
 mod replay;
 mod scrub;
 mod task;

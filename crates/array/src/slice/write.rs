@@ -4,17 +4,12 @@
 //! alone, in a pass of its own. So a crash finds either one cell in flight, which is then old or new, or cells that are all here.
 
 use super::gather::{BandKind, Fragment, Source};
-use super::issue::Term;
 use super::{Extra, Kind, Need, Phase};
-use crate::contract::{BAND_SECTORS_MAX, BufRef, Class, ComputeOp, IoOp, RequestError, Segment};
+use crate::contract::{BAND_SECTORS_MAX, IoOp, RequestError};
 use crate::core::Core;
 use crate::flush::Waiter;
 use crate::layout::{CellSet, RowMap};
-use crate::log::Entry;
-use crate::meta::log::{self, LogRecord, PayloadKind};
-use crate::ops::{Owner, SliceOp};
 use crate::planted::Bug;
-use crate::units::{Member, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 
 /// How the new parity of a pass is had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,12 +22,6 @@ enum Path {
     Plain,
     /// These cells stand in the way and cannot be recovered.
     Undecodable { cells: CellSet },
-}
-
-/// The parts of a band's new data that are contiguous in every source.
-struct Strip {
-    start: u64,
-    sectors: u64,
 }
 
 impl Core {
@@ -96,7 +85,7 @@ impl Core {
         }
     }
 
-    fn prepare_write(&mut self, id: u32, kind: BandKind) {
+    pub(super) fn prepare_write(&mut self, id: u32, kind: BandKind) {
         let row = self.slices.get(id).map.row;
         if !self.slices.get(id).intent_held {
             self.intent_acquire(row);
@@ -298,350 +287,10 @@ impl Core {
         }
     }
 
-    // ------------------------------------------------------------------------------------------------- merging
-
-    /// Puts less than a block of new bytes over the old block.
-    fn merge(&mut self, id: u32, skip: u32, bytes: u32) {
-        let slice = &self.slices.list[id as usize];
-        let (map, fragment) = (slice.map, slice.fragments[0]);
-        let (cell, have) = (fragment.cell, slice.have);
-        let lba = self.layout.lba(map.row, cell, fragment.start);
-        if self.lost.first_in(lba, fragment.sectors).is_some() {
-            return self.fail_write(
-                id,
-                RequestError::Lost {
-                    lba,
-                    sectors: fragment.sectors,
-                },
-            );
-        }
-        if have.contains(cell) {
-            return self.merge_held(id, cell, fragment, skip, bytes);
-        }
-        let readable = self.readable(id);
-        if readable.contains(cell) {
-            return self.read_cells(id, CellSet::only(cell));
-        }
-        let recipe = if self.in_sync(map.row) || !self.layout.parity() {
-            map.recover(cell, readable.union(have))
-        } else {
-            None
-        };
-        match recipe {
-            None => self.fail_write(
-                id,
-                RequestError::Lost {
-                    lba,
-                    sectors: fragment.sectors,
-                },
-            ),
-            Some(recipe) if !recipe.set().within(have) => {
-                self.read_cells(id, recipe.set().minus(have))
-            }
-            Some(_) => {
-                self.recover_cells(id, CellSet::only(cell));
-            }
-        }
-    }
-
-    fn merge_held(&mut self, id: u32, cell: u8, fragment: Fragment, skip: u32, bytes: u32) {
-        let bounce = self.extra_buffer(id, Extra::Bounce);
-        let old = self.slices.get(id).cell_ref(cell);
-        let end = skip + bytes;
-        if skip > 0 {
-            self.compute_copy(id, Some(old.part(0, skip)), bounce.part(0, skip));
-        }
-        let new = match fragment.source {
-            Source::Buf(buf) => Some(buf),
-            Source::Zero => None,
-        };
-        self.compute_copy(id, new, bounce.part(skip, bytes));
-        if end < old.bytes {
-            self.compute_copy(
-                id,
-                Some(old.part(end, old.bytes - end)),
-                bounce.part(end, old.bytes - end),
-            );
-        }
-        self.slices.get(id).fragments[0].source = Source::Buf(bounce);
-        self.set_phase(id, Phase::Merging);
-    }
-
-    // ------------------------------------------------------------------------------------------------ combining
-
-    /// New parity, and, for the log, the part of it that this pass does not change.
-    fn combine(&mut self, id: u32, modify: bool) {
-        let map = self.slices.get(id).map;
-        let live = self.live_cells(&map);
-        let logged = self.logged();
-        let slice = &self.slices.list[id as usize];
-        let others = map.data_set().minus(slice.pass).minus(slice.zeroed);
-        let partial = logged && (modify || !others.is_empty());
-        let mut targets: [Option<BufRef>; 4] = [None; 4];
-        for (index, (parity, new, old)) in [
-            (map.p(), Extra::NewP, Extra::PartialP),
-            (map.q(), Extra::NewQ, Extra::PartialQ),
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            if parity.is_some_and(|parity| live.contains(parity)) {
-                targets[index] = Some(self.extra_buffer(id, new));
-                targets[index + 2] = partial.then(|| self.extra_buffer(id, old));
-            }
-        }
-        self.set_phase(id, Phase::Combining);
-        let (band, end) = {
-            let slice = self.slices.get(id);
-            (slice.band, slice.band + slice.band_sectors)
-        };
-        let mut at = band;
-        while at < end {
-            let strip = self.slices.list[id as usize].strip(at, end);
-            at += strip.sectors;
-            self.combine_strip(id, &map, &strip, modify, others, &targets);
-        }
-    }
-
-    fn combine_strip(
-        &mut self,
-        id: u32,
-        map: &RowMap,
-        strip: &Strip,
-        modify: bool,
-        others: CellSet,
-        targets: &[Option<BufRef>; 4],
-    ) {
-        let slice = &self.slices.list[id as usize];
-        let offset = ((strip.start - slice.band) * SECTOR_BYTES) as u32;
-        let bytes = (strip.sectors * SECTOR_BYTES) as u32;
-        let wrong = u8::from(self.planted(Bug::WrongQCoefficient));
-        let q_of = |cell: u8| {
-            map.q().map_or(0, |q| {
-                map.coefficient(q, if cell == 0 { wrong } else { cell })
-            })
-        };
-        let mut terms = [Term::NONE; 2 * crate::SLOTS_MAX];
-        let mut count = 0;
-        let mut push = |source: BufRef, coefficients: [u8; 4]| {
-            terms[count] = Term {
-                source,
-                coefficients,
-            };
-            count += 1;
-        };
-        let old_data = if modify { slice.pass } else { others };
-        for cell in old_data.iter() {
-            push(
-                slice.cell_ref(cell).part(offset, bytes),
-                [1, q_of(cell), 1, q_of(cell)],
-            );
-        }
-        if modify {
-            for (parity, coefficients) in [(map.p(), [1, 0, 1, 0]), (map.q(), [0, 1, 0, 1])] {
-                if let Some(parity) = parity.filter(|&parity| slice.have.contains(parity)) {
-                    push(slice.cell_ref(parity).part(offset, bytes), coefficients);
-                }
-            }
-        }
-        for cell in slice.pass.iter() {
-            if let Source::Buf(buf) = slice.new_data(cell, strip) {
-                push(buf, [1, q_of(cell), 0, 0]);
-            }
-        }
-        let mut parts = *targets;
-        for target in parts.iter_mut().flatten() {
-            *target = target.part(offset, bytes);
-        }
-        self.compute_terms(id, &terms[..count], &parts);
-    }
-
-    fn checksum_partials(&mut self, id: u32) {
-        let mut any = false;
-        for (index, extra) in [Extra::PartialP, Extra::PartialQ].into_iter().enumerate() {
-            if let Some(partial) = self.slices.get(id).extra_ref(extra) {
-                self.compute_verdict(id, ComputeOp::Checksum, &[partial], index as u8);
-                any = true;
-            }
-        }
-        if any {
-            self.set_phase(id, Phase::Checksumming);
-        } else {
-            self.log_pass(id);
-        }
-    }
-
-    // -------------------------------------------------------------------------------------------------- logging
-
-    /// Writes the pass's record to the parity's members, when there is room and no older record forbids it.
-    fn log_pass(&mut self, id: u32) {
-        if self.logged() && !self.settled() {
-            // A crash now would take the failed member for a current one: what it misses must not be written yet.
-            return self.await_log(id);
-        }
-        let map = self.slices.get(id).map;
-        if self.pass_outdated(id, &map) {
-            return self.plan_anew(id);
-        }
-        let holders = self.log_holders(&map);
-        if !self.logged() || holders.iter().all(Option::is_none) {
-            self.write_pass(id);
-            return;
-        }
-        let slice = &self.slices.list[id as usize];
-        let partial =
-            slice.extras[Extra::PartialP as usize].or(slice.extras[Extra::PartialQ as usize]);
-        let payload_sectors = if partial.is_some() {
-            slice.band_sectors
-        } else {
-            0
-        };
-        let modified = self.pass_with_zeroed(id).0;
-        let slice = &self.slices.list[id as usize];
-        let entry = Entry {
-            row: map.row,
-            start: slice.band,
-            sectors: slice.band_sectors,
-            modified,
-            payload_sectors,
-        };
-        if !self.log_ready(&holders, &entry) {
-            return self.await_log(id);
-        }
-        self.write_records(id, &map, &holders, &entry);
-    }
-
-    /// A member failed since the pass was chosen, and one of its cells must not be written together with others now.
-    fn pass_outdated(&mut self, id: u32, map: &RowMap) -> bool {
-        let pass = self.slices.get(id).pass;
-        let planted = self.planted(Bug::DegradedInOneStep);
-        self.layout.parity() && pass.len() > 1 && !pass.within(self.firm_cells(map)) && !planted
-    }
-
-    fn plan_anew(&mut self, id: u32) {
-        self.drop_buffers(id);
-        let slice = self.slices.get(id);
-        slice.zeroed = CellSet::EMPTY;
-        let Kind::Write(kind) = slice.kind else {
-            unreachable!("only writes are logged")
-        };
-        self.set_phase(id, Phase::Preparing);
-        self.prepare_write(id, kind);
-    }
-
-    /// Leaves a slice before its record until metadata moves.
-    fn await_log(&mut self, id: u32) {
-        if self.slices.get(id).phase != Phase::Logging {
-            self.set_phase(id, Phase::Logging);
-        }
-        self.slices.waiting.push(id);
-    }
-
-    /// The members whose logs take a record: P's, then Q's, with those being filled to replace them.
-    fn log_holders(&self, map: &RowMap) -> [Option<Member>; 4] {
-        let mut holders = [None; 4];
-        for (index, parity) in [map.p(), map.q()].into_iter().enumerate() {
-            if let Some(parity) = parity {
-                let homes = self.homes(map.cells[parity as usize].slot, map.row);
-                [holders[2 * index], holders[2 * index + 1]] = homes.write;
-            }
-        }
-        holders
-    }
-
-    fn write_records(
-        &mut self,
-        id: u32,
-        map: &RowMap,
-        holders: &[Option<Member>; 4],
-        entry: &Entry,
-    ) {
-        let sequence = self.logs.take_sequence();
-        self.set_phase(id, Phase::Logging);
-        let slice = self.slices.get(id);
-        slice.record = Some(sequence);
-        slice.several |= slice.durable && entry.modified.count_ones() > 1;
-        let has = |parity: usize| holders[2 * parity].or(holders[2 * parity + 1]).is_some();
-        let copies = u8::from(has(0)) * log::COPY_P + u8::from(has(1)) * log::COPY_Q;
-        for (index, member) in holders.iter().enumerate() {
-            let Some(member) = *member else { continue };
-            let parity = index / 2;
-            let (kind, extra) = [
-                (PayloadKind::P, Extra::PartialP),
-                (PayloadKind::Q, Extra::PartialQ),
-            ][parity];
-            let record = LogRecord {
-                array: self.superblock.array,
-                sequence,
-                floor: self.logs.floor_of(member).min(sequence),
-                generation: self.superblock.generation,
-                row: map.row.0,
-                offset: entry.start as u32,
-                sectors: entry.sectors as u32,
-                modified: entry.modified,
-                copies,
-                kind,
-                payload_sectors: entry.payload_sectors as u32,
-                payload_crc: if entry.payload_sectors > 0 {
-                    self.slices.get(id).checksums[parity]
-                } else {
-                    0
-                },
-            };
-            let payload = self
-                .slices
-                .get(id)
-                .extra_ref(extra)
-                .filter(|_| entry.payload_sectors > 0);
-            self.write_record(id, member, parity as u8, &record, payload, entry);
-        }
-    }
-
-    fn write_record(
-        &mut self,
-        id: u32,
-        member: Member,
-        parity: u8,
-        record: &LogRecord,
-        payload: Option<BufRef>,
-        entry: &Entry,
-    ) {
-        let mut page = self.ops.page();
-        log::encode(record, &mut page);
-        let at = self.devices[member.0 as usize].places.log
-            + self.logs.place(member, record.sequence, entry);
-        let padded = entry.payload_sectors.next_multiple_of(PAGE_SECTORS);
-        let owner = Owner::Slice {
-            slice: id,
-            what: SliceOp::Log { parity },
-        };
-        self.slices.get(id).pending += 1;
-        self.device_io(
-            owner,
-            member,
-            IoOp::Write,
-            at,
-            PAGE_SECTORS + padded,
-            Class::Metadata,
-            |io| {
-                io.durable = true;
-                io.segments.push(Segment::Page(page));
-                if let Some(payload) = payload {
-                    io.segments.push(Segment::Buf(payload));
-                    let rest = (padded * SECTOR_BYTES) as u32 - payload.bytes;
-                    if rest > 0 {
-                        debug_assert!((rest as usize) < PAGE_BYTES);
-                        io.segments.push(Segment::Zero(rest));
-                    }
-                }
-            },
-        );
-    }
-
     // -------------------------------------------------------------------------------------------------- writing
 
     /// The cells whose content this pass changes: as a bit set for the log, and those of them that are zeroed.
-    fn pass_with_zeroed(&mut self, id: u32) -> (u32, CellSet) {
+    pub(super) fn pass_with_zeroed(&mut self, id: u32) -> (u32, CellSet) {
         let map = self.slices.get(id).map;
         let live = self.live_cells(&map);
         let slice = self.slices.get(id);
@@ -650,7 +299,7 @@ impl Core {
     }
 
     /// Data, copies and parity, all at once.
-    fn write_pass(&mut self, id: u32) {
+    pub(super) fn write_pass(&mut self, id: u32) {
         self.set_phase(id, Phase::Writing);
         let map = self.slices.get(id).map;
         let live = self.live_cells(&map);
@@ -761,7 +410,7 @@ impl Core {
         }
     }
 
-    fn fail_write(&mut self, id: u32, error: RequestError) {
+    pub(super) fn fail_write(&mut self, id: u32, error: RequestError) {
         self.slices.get(id).error = Some(error);
         self.write_aborted(id);
     }
@@ -842,43 +491,6 @@ impl super::Slice {
             Kind::Write(BandKind::Discard(op)) => Some(op),
             _ => None,
         }
-    }
-
-    /// The longest strip from `at` on in which every cell of the pass has one contiguous source.
-    fn strip(&self, at: u64, end: u64) -> Strip {
-        let ends = self
-            .fragments
-            .iter()
-            .filter(|fragment| self.pass.contains(fragment.cell) && fragment.end() > at);
-        let end = ends
-            .map(|fragment| {
-                if fragment.start > at {
-                    fragment.start
-                } else {
-                    fragment.end()
-                }
-            })
-            .min()
-            .unwrap_or(end)
-            .min(end);
-        Strip {
-            start: at,
-            sectors: end - at,
-        }
-    }
-
-    fn new_data(&self, cell: u8, strip: &Strip) -> Source {
-        let holds = |fragment: &&Fragment| {
-            fragment.cell == cell && fragment.start <= strip.start && strip.start < fragment.end()
-        };
-        let fragment = self
-            .fragments
-            .iter()
-            .find(holds)
-            .expect("a pass cell has data for the whole band");
-        fragment
-            .source
-            .part(strip.start - fragment.start, strip.sectors)
     }
 
     /// The fragments of a cell, which stand together, in order.
