@@ -4,6 +4,14 @@
 //! that separate the two; a flush moves to the durable image what completed before the flush was sent, no more. How
 //! long an operation takes is a [`Device`]'s business, so that mechanical and power models fit in beside [`Simple`].
 
+pub mod flash;
+pub mod geometry;
+pub mod mechanical;
+pub mod power;
+pub mod queue;
+pub mod seek;
+pub mod served;
+
 use crate::fault::Faults;
 use crate::image::Image;
 use crate::memory::{BufferTable, Private};
@@ -22,6 +30,21 @@ use std::sync::Arc;
 pub trait Device: Send {
     /// When an operation that starts to be served at `now` ends.
     fn serve(&mut self, now: Nanos, op: IoOp, at: u64, sectors: u64, rng: &mut Rng) -> Nanos;
+
+    /// Which of the operations that wait their turn is served next; there is at least one, in order of arrival.
+    fn choose(&mut self, _now: Nanos, _waiting: &VecDeque<Asked>) -> usize {
+        0
+    }
+}
+
+/// An operation that waits its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asked {
+    pub tag: Tag,
+    pub op: IoOp,
+    pub at: u64,
+    pub sectors: u64,
+    pub arrived: Nanos,
 }
 
 /// A fixed latency and a transfer rate, with a seeded jitter.
@@ -169,7 +192,9 @@ pub struct Disk {
     writes: u64,
     device: Box<dyn Device>,
     serving: u32,
-    waiting: VecDeque<Tag>,
+    waiting: VecDeque<Asked>,
+    /// When the operation last begun ends: with one at a time, that is when the next is chosen.
+    ends: Nanos,
     rng: Rng,
     pub faults: Faults,
 }
@@ -190,6 +215,7 @@ impl Disk {
             device,
             serving: 0,
             waiting: VecDeque::new(),
+            ends: Nanos::ZERO,
             rng,
             faults: Faults::default(),
         }
@@ -240,7 +266,13 @@ impl Disk {
     /// Takes an operation in. Returns when it ends, or `None` when it waits its turn or hangs.
     pub fn submit(&mut self, now: Nanos, io: &DeviceIo) -> Option<Nanos> {
         if self.full() {
-            self.waiting.push_back(io.tag);
+            self.waiting.push_back(Asked {
+                tag: io.tag,
+                op: io.op,
+                at: io.at,
+                sectors: io.sectors,
+                arrived: now,
+            });
             return None;
         }
         self.begin(now, io)
@@ -252,13 +284,18 @@ impl Disk {
         let served = self
             .device
             .serve(now, io.op, io.at, io.sectors, &mut self.rng);
+        self.ends = served;
         self.faults.delay(now, io.op, served)
     }
 
     /// An operation ended; the next one waiting may begin.
     pub fn end(&mut self) -> Option<Tag> {
         self.serving -= 1;
-        self.waiting.pop_front()
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let index = self.device.choose(self.ends, &self.waiting);
+        self.waiting.remove(index).map(|asked| asked.tag)
     }
 
     /// The number that the next write will get: a flush sent now covers the writes below it.

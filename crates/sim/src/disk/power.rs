@@ -1,0 +1,235 @@
+//! What a drive draws, state by state, and the ledger of it, in whole nanojoules.
+//!
+//! | state | event | next |
+//! |---|---|---|
+//! | idle | a command | active |
+//! | active | its completion | idle |
+//! | idle | [`Power::spin_down`], or the timer set at construction | spinning down, then standby |
+//! | standby, spinning down | a command | spinning up (after the spin-down has ended), then active |
+//!
+//! The ledger is brought up to date lazily: nothing happens between commands that arithmetic cannot make up for.
+
+/// Watts in milliwatts, energies in millijoules.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PowerModel {
+    pub active_mw: u32,
+    /// While the arm moves.
+    pub seek_mw: u32,
+    pub idle_mw: u32,
+    pub standby_mw: u32,
+    pub spin_up_ns: u64,
+    pub spin_up_mj: u64,
+    pub spin_down_ns: u64,
+    pub spin_down_mj: u64,
+    /// Spins down after so long without a command.
+    pub timer_ns: Option<u64>,
+}
+
+/// Energies in nanojoules, times in nanoseconds.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Ledger {
+    pub active_nj: u128,
+    pub seek_nj: u128,
+    pub idle_nj: u128,
+    pub standby_nj: u128,
+    pub spin_nj: u128,
+    pub active_ns: u64,
+    pub seek_ns: u64,
+    pub idle_ns: u64,
+    pub standby_ns: u64,
+    pub spin_ns: u64,
+    pub spin_ups: u64,
+    pub spin_downs: u64,
+}
+
+impl Ledger {
+    pub fn total_nj(&self) -> u128 {
+        self.active_nj + self.seek_nj + self.idle_nj + self.standby_nj + self.spin_nj
+    }
+
+    pub fn total_ns(&self) -> u64 {
+        self.active_ns + self.seek_ns + self.idle_ns + self.standby_ns + self.spin_ns
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    Spinning,
+    /// Standby from the given time on; the spindle is slowing down before.
+    Stopped {
+        from: u64,
+    },
+}
+
+pub struct Power {
+    model: PowerModel,
+    state: State,
+    /// The ledger is complete up to here.
+    at: u64,
+    ledger: Ledger,
+}
+
+/// `mw` for `ns` are picojoules; nothing is lost as long as they are added up before they are divided.
+fn energy(mw: u32, ns: u64) -> u128 {
+    u128::from(mw) * u128::from(ns) / 1_000
+}
+
+impl Power {
+    pub fn new(model: PowerModel) -> Power {
+        Power {
+            model,
+            state: State::Spinning,
+            at: 0,
+            ledger: Ledger::default(),
+        }
+    }
+
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// The ledger, complete up to `now`.
+    pub fn ledger(&mut self, now: u64) -> Ledger {
+        self.rest(now);
+        self.ledger
+    }
+
+    /// A command arrives: when the drive is ready for it.
+    pub fn wake(&mut self, now: u64) -> u64 {
+        self.rest(now);
+        let State::Stopped { from } = self.state else {
+            return now;
+        };
+        let begin = now.max(from);
+        self.rest(begin);
+        self.ledger.spin_ups += 1;
+        self.ledger.spin_ns += self.model.spin_up_ns;
+        self.ledger.spin_nj += u128::from(self.model.spin_up_mj) * 1_000_000;
+        self.state = State::Spinning;
+        self.at = begin + self.model.spin_up_ns;
+        self.at
+    }
+
+    /// A command was served from `start` to `end`, `seek_ns` of which the arm moved.
+    pub fn worked(&mut self, start: u64, end: u64, seek_ns: u64) {
+        self.rest(start);
+        let from = self.at.max(start);
+        let busy = end.saturating_sub(from);
+        let seek = seek_ns.min(busy);
+        self.ledger.seek_ns += seek;
+        self.ledger.seek_nj += energy(self.model.seek_mw, seek);
+        self.ledger.active_ns += busy - seek;
+        self.ledger.active_nj += energy(self.model.active_mw, busy - seek);
+        self.at = self.at.max(end);
+    }
+
+    /// Stops the spindle now. Nothing happens if it stands.
+    pub fn spin_down(&mut self, now: u64) {
+        self.rest(now);
+        if self.state != State::Spinning {
+            return;
+        }
+        let begin = self.at.max(now);
+        self.ledger.spin_downs += 1;
+        self.ledger.spin_ns += self.model.spin_down_ns;
+        self.ledger.spin_nj += u128::from(self.model.spin_down_mj) * 1_000_000;
+        self.at = begin + self.model.spin_down_ns;
+        self.state = State::Stopped { from: self.at };
+    }
+
+    /// Accounts for the time without commands up to `now`.
+    fn rest(&mut self, now: u64) {
+        if self.state == State::Spinning
+            && let Some(timer) = self.model.timer_ns
+            && now.saturating_sub(self.at) > timer
+        {
+            let due = self.at + timer;
+            self.idle(due);
+            self.spin_down_at(due);
+        }
+        match self.state {
+            State::Spinning => self.idle(now),
+            State::Stopped { .. } => self.stand(now),
+        }
+    }
+
+    fn spin_down_at(&mut self, due: u64) {
+        debug_assert!(self.at == due, "all time before is accounted for");
+        self.spin_down(due);
+    }
+
+    fn idle(&mut self, now: u64) {
+        let ns = now.saturating_sub(self.at);
+        self.ledger.idle_ns += ns;
+        self.ledger.idle_nj += energy(self.model.idle_mw, ns);
+        self.at = self.at.max(now);
+    }
+
+    fn stand(&mut self, now: u64) {
+        let ns = now.saturating_sub(self.at);
+        self.ledger.standby_ns += ns;
+        self.ledger.standby_nj += energy(self.model.standby_mw, ns);
+        self.at = self.at.max(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn model(timer_ns: Option<u64>) -> PowerModel {
+        PowerModel {
+            active_mw: 8_000,
+            seek_mw: 9_000,
+            idle_mw: 6_000,
+            standby_mw: 1_000,
+            spin_up_ns: 10 * SECOND,
+            spin_up_mj: 160_000,
+            spin_down_ns: 2 * SECOND,
+            spin_down_mj: 4_000,
+            timer_ns,
+        }
+    }
+
+    #[test]
+    fn every_nanosecond_is_in_one_state() {
+        let mut power = Power::new(model(None));
+        assert_eq!(power.wake(5 * SECOND), 5 * SECOND);
+        power.worked(5 * SECOND, 7 * SECOND, SECOND);
+        let ledger = power.ledger(10 * SECOND);
+        assert_eq!(ledger.total_ns(), 10 * SECOND);
+        assert_eq!(
+            ledger.total_nj(),
+            (5 * 6 + 9 + 8 + 3 * 6) * u128::from(SECOND)
+        );
+    }
+
+    #[test]
+    fn a_timer_stops_the_spindle_and_a_command_starts_it() {
+        let mut power = Power::new(model(Some(30 * SECOND)));
+        let ready = power.wake(100 * SECOND);
+        assert_eq!(ready, 110 * SECOND);
+        power.worked(ready, ready + SECOND, 0);
+        let ledger = power.ledger(ready + SECOND);
+        assert_eq!(ledger.total_ns(), 111 * SECOND);
+        assert_eq!(
+            (ledger.spin_ups, ledger.spin_downs, ledger.standby_ns),
+            (1, 1, 68 * SECOND)
+        );
+        assert_eq!(
+            ledger.total_nj(),
+            (30 * 6 + 4 + 68 + 160 + 8) * u128::from(SECOND)
+        );
+    }
+
+    #[test]
+    fn a_command_during_spin_down_waits_for_both() {
+        let mut power = Power::new(model(None));
+        power.spin_down(SECOND);
+        assert_eq!(power.wake(2 * SECOND), 13 * SECOND);
+        let ledger = power.ledger(13 * SECOND);
+        assert_eq!((ledger.total_ns(), ledger.standby_ns), (13 * SECOND, 0));
+    }
+}
