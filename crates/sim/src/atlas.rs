@@ -4,7 +4,7 @@
 //! members are current. A plan stays within redundancy by asking here before a fault is injected; beyond it, this says
 //! which sectors are lost.
 
-use crate::array::superblock_of;
+use crate::array::{row_written, superblock_of};
 use crate::disk::Disk;
 use crate::image::Image;
 use crate::oracle::Oracle;
@@ -69,6 +69,12 @@ impl<'a> Atlas<'a> {
     /// The current disk of a slot.
     pub fn slot(&self, slot: u16) -> Option<&Place<'a>> {
         self.slots[usize::from(slot)].as_ref()
+    }
+
+    /// Whether a row counts as written, by the map on one of the current disks.
+    pub fn written(&self, row: Row) -> bool {
+        let witness = self.slots.iter().flatten().next();
+        witness.is_some_and(|place| row_written(place.disk.live(), &self.superblock, row))
     }
 
     /// Slots without a current disk.

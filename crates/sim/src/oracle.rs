@@ -390,6 +390,16 @@ impl Oracle {
         self.all_may_be_lost || allowed
     }
 
+    /// Whether a sector may be reported lost to a write, which first reads what it does not cover of a block.
+    pub fn may_be_lost_to_write(&self, lba: u64, write: WriteId) -> bool {
+        let issued = self.writes[write.0 as usize].issued;
+        let ended_since = match self.sectors[lba as usize].loss {
+            Loss::Ended(at) => issued < at,
+            Loss::Never | Loss::Allowed => false,
+        };
+        ended_since || self.may_be_lost(lba, None)
+    }
+
     /// A digest of everything that was asked and promised so far.
     pub fn promises(&self) -> u64 {
         let of = |write: &Write| [write.acked.is_some(), write.durable.is_some()].map(u64::from);

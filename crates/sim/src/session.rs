@@ -7,7 +7,7 @@ use restripe_array::{
     Buf, BufRef, Command, CommandError, CommandTag, Fact, Nanos, Request, RequestError, RequestOp,
     RequestTag, SECTOR_BYTES,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A request without a reply yet.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +16,7 @@ struct Open {
     buf: Option<Buf>,
     lba: u64,
     sectors: u64,
+    fua: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +49,10 @@ pub struct Session<M> {
     pub refused: u64,
     /// Replies in all.
     pub replies: u64,
+    /// Writes that were acknowledged as durable.
+    pub durable_replies: u64,
+    /// Sectors that reads were told are lost.
+    pub told_lost: BTreeSet<u64>,
     /// Say what is asked and answered.
     pub trace: bool,
 }
@@ -65,6 +70,8 @@ impl<M: Machine> Session<M> {
             refusals_expected: false,
             refused: 0,
             replies: 0,
+            durable_replies: 0,
+            told_lost: BTreeSet::new(),
             trace: false,
         }
     }
@@ -105,9 +112,9 @@ impl<M: Machine> Session<M> {
                 buf,
                 lba,
                 sectors,
+                fua,
             },
             op,
-            fua,
         );
     }
 
@@ -133,9 +140,9 @@ impl<M: Machine> Session<M> {
                 buf: Some(buf),
                 lba,
                 sectors,
+                fua: false,
             },
             RequestOp::Read,
-            false,
         );
     }
 
@@ -147,13 +154,13 @@ impl<M: Machine> Session<M> {
                 buf: None,
                 lba: 0,
                 sectors: 0,
+                fua: false,
             },
             RequestOp::Flush,
-            false,
         );
     }
 
-    fn ask(&mut self, open: Open, op: RequestOp, fua: bool) {
+    fn ask(&mut self, open: Open, op: RequestOp) {
         let tag = self.next_tag;
         self.next_tag += 1;
         self.open.insert(tag, open);
@@ -169,7 +176,7 @@ impl<M: Machine> Session<M> {
                 self.world.now().0,
                 open.lba,
                 open.sectors,
-                if fua { " fua" } else { "" }
+                if open.fua { " fua" } else { "" }
             );
         }
         self.world.request(Request {
@@ -178,7 +185,7 @@ impl<M: Machine> Session<M> {
             offset,
             bytes,
             buf,
-            fua,
+            fua: open.fua,
         });
         self.listen();
     }
@@ -232,7 +239,10 @@ impl<M: Machine> Session<M> {
         }
         self.replies += 1;
         match open.what {
-            Asked::Write(id) => self.oracle.write_ended(id, result.is_ok()),
+            Asked::Write(id) => {
+                self.oracle.write_ended(id, result.is_ok());
+                self.durable_replies += u64::from(open.fua && result.is_ok());
+            }
             Asked::Flush(ticket) => self.oracle.flush_ended(ticket, result.is_ok()),
             Asked::Read(ticket) if result.is_ok() => self.judge(&open, ticket),
             Asked::Read(ticket) => self.oracle.read_failed(ticket),
@@ -268,14 +278,16 @@ impl<M: Machine> Session<M> {
 
     /// Sectors were called lost. That must be allowed for, and the rest of the request must still be readable.
     fn lost(&mut self, open: &Open, lba: u64, sectors: u64) {
-        let read = match open.what {
-            Asked::Read(ticket) => Some(ticket),
-            Asked::Write(_) | Asked::Flush(_) => None,
+        let oracle = &self.oracle;
+        let allowed = |lba: &u64| match open.what {
+            Asked::Read(ticket) => oracle.may_be_lost(*lba, Some(ticket)),
+            Asked::Write(id) => oracle.may_be_lost_to_write(*lba, id),
+            Asked::Flush(_) => false,
         };
-        let wrongly: Vec<u64> = (lba..lba + sectors)
-            .filter(|lba| !self.oracle.may_be_lost(*lba, read))
-            .collect();
-        let outside = lba < open.lba || lba + sectors > open.lba + open.sectors || sectors == 0;
+        let wrongly: Vec<u64> = (lba..lba + sectors).filter(|lba| !allowed(lba)).collect();
+        let block = u64::from(self.world.status().logical_block.max(512)) / SECTOR_BYTES;
+        let (from, end) = (open.lba / block * block, open.lba + open.sectors);
+        let outside = lba < from || lba + sectors > end.next_multiple_of(block) || sectors == 0;
         if outside || !wrongly.is_empty() {
             let asked = format!("{:?} of {} +{}", open.what, open.lba, open.sectors);
             let detail = format!(
@@ -283,7 +295,8 @@ impl<M: Machine> Session<M> {
             );
             return self.violation(Invariant::LossReportedWrongly, detail);
         }
-        if matches!(open.what, Asked::Read(_)) && open.sectors > 1 {
+        if matches!(open.what, Asked::Read(_)) {
+            self.told_lost.extend(lba..lba + sectors);
             self.reread(open);
         }
     }

@@ -34,7 +34,15 @@ pub struct Workload {
     hot: (u64, u64),
     hot_share: u64,
     largest: u64,
+    /// Where most requests go for a while, instead.
+    aim: Option<(u64, u64)>,
+    /// Most writes are durable for a while.
+    insistent: bool,
 }
+
+/// Of 100 requests, how many go where they are aimed, and of writes, how many are durable while that is asked for.
+const AIMED: u64 = 90;
+const INSISTENT: u64 = 70;
 
 impl Workload {
     /// `size`, `chunk`, `row` and `block` in sectors.
@@ -57,7 +65,24 @@ impl Workload {
             chunk,
             row,
             block,
+            aim: None,
+            insistent: false,
         }
+    }
+
+    /// Most requests go there from now on.
+    pub fn aim(&mut self, lba: u64, sectors: u64) {
+        self.aim = Some((lba, sectors));
+    }
+
+    /// Most writes are to be durable from now on.
+    pub fn insist(&mut self) {
+        self.insistent = true;
+    }
+
+    /// The users are themselves again.
+    pub fn relax(&mut self) {
+        (self.aim, self.insistent) = (None, false);
     }
 
     pub fn draw(&mut self) -> Ask {
@@ -75,7 +100,9 @@ impl Workload {
             drawn if drawn < trims + zeroes => WriteKind::Zeroes,
             _ => WriteKind::Data,
         };
-        let fua = self.rng.chance(self.fua, 100);
+        let fua = self
+            .rng
+            .chance(if self.insistent { INSISTENT } else { self.fua }, 100);
         let fast = kind == WriteKind::Zeroes && self.rng.chance(1, 4);
         Ask::Write {
             lba,
@@ -89,8 +116,11 @@ impl Workload {
     /// Somewhere to read or write: whole blocks within the array.
     pub fn extent(&mut self) -> (u64, u64) {
         let sectors = self.length();
-        let (base, span) = if self.rng.chance(self.hot_share, 100) {
-            self.hot
+        let (hot, share) = self
+            .aim
+            .map_or((self.hot, self.hot_share), |aim| (aim, AIMED));
+        let (base, span) = if self.rng.chance(share, 100) {
+            hot
         } else {
             (0, self.size)
         };

@@ -280,6 +280,24 @@ impl<M: Machine> World<M> {
         self.operations.values().filter(on_member).count()
     }
 
+    /// Operations under way that are of a kind, in the order of their tags.
+    pub fn under_way_as(&self, wanted: impl Fn(&DeviceIo) -> bool) -> Vec<&DeviceIo> {
+        let mut found: Vec<&DeviceIo> = Vec::new();
+        for operation in self.operations.values() {
+            match operation {
+                Operation::Device(flight) if wanted(&flight.io) => found.push(&flight.io),
+                _ => {}
+            }
+        }
+        found.sort_unstable_by_key(|io| io.tag);
+        found
+    }
+
+    /// Whether a computation is under way.
+    pub fn computing(&self) -> bool {
+        self.operations.len() > self.ios_under_way as usize
+    }
+
     // ------------------------------------------------------------------------------------------- what is done
 
     pub fn request(&mut self, request: Request) {

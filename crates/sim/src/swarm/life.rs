@@ -1,8 +1,10 @@
 //! The course of a run: lives, their ends, and what is on the disks between them.
 
+use super::ambush::Ambush;
 use super::coverage::{Incident, Moment, moments};
 use super::plan::{Options, Plan, Roughness};
 use super::quest::{IDLE_STEPS, Quest};
+use super::ruin::Ruin;
 use super::stir::Stirring;
 use super::{Outcome, verify};
 use crate::array::{Spec, superblock_of};
@@ -15,7 +17,6 @@ use crate::session::{News, Session};
 use crate::workload::{Ask, Workload};
 use crate::world::{World, WorldConfig};
 use restripe_array::layout::Layout;
-use restripe_array::meta::RegionKind;
 use restripe_array::{
     Command, CommandError, CommandTag, Config, Engine, Fact, Nanos, StartMode, TaskOutcome,
 };
@@ -23,7 +24,7 @@ use restripe_array::{
 /// An operation outstanding for longer fails its member.
 pub const IO_TIMEOUT: Nanos = Nanos::from_secs(1);
 /// A request outstanding for longer is stuck: several time-outs one after another, and a recovery.
-const PATIENCE: Nanos = Nanos::from_secs(120);
+pub const PATIENCE: Nanos = Nanos::from_secs(120);
 /// Steps in which the tasks of the last life must end.
 const TASK_STEPS: u64 = 400_000;
 
@@ -32,7 +33,7 @@ const STILL_STEPS: u64 = 10_000;
 
 /// How a life ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum End {
+pub enum End {
     Crash,
     Stop,
     /// An invariant is broken: nothing after that means anything.
@@ -46,7 +47,7 @@ pub struct Run {
     pub plan: Plan,
     pub layout: Layout,
     pub oracle: Option<Oracle>,
-    workload: Workload,
+    pub workload: Workload,
     disks: Vec<Disk>,
     /// Disks that are not here in this life.
     aside: Vec<Disk>,
@@ -54,6 +55,10 @@ pub struct Run {
     /// A member was lost in the life that ended.
     lost_lately: bool,
     pub quest: Option<Quest>,
+    pub ambush: Option<Ambush>,
+    pub ruin: Option<Ruin>,
+    /// Disks are likely to stay away after the next crash.
+    pub bereft: bool,
     /// The next crash comes before the array serves again.
     pub crash_again: bool,
     /// What the tasks were at when power went.
@@ -69,12 +74,16 @@ pub struct Life {
     /// Steps since time last went on.
     still: u64,
     crash_after: Option<u64>,
-    issued: u64,
+    pub issued: u64,
+    /// Where the last write went.
+    pub written: Option<u64>,
     serving: bool,
     /// Tasks run: every step may be the moment of a quest.
     pub watchful: bool,
     /// Power goes when more replies than this were given.
     crash_at_reply: Option<u64>,
+    /// Power goes when more durable writes than this were acknowledged.
+    crash_at_durable: Option<u64>,
     /// Everything comes to rest in it.
     last: bool,
     /// Requests wait until this mark has come.
@@ -93,6 +102,11 @@ impl Life {
         self.crash_at_reply = Some(self.session.replies);
     }
 
+    /// Power goes right behind the next acknowledgement of a durable write.
+    pub fn crash_at_durable_reply(&mut self) {
+        self.crash_at_durable = Some(self.session.durable_replies);
+    }
+
     /// Brings the crash of this life forward.
     pub fn crash_within(&mut self, steps: u64) {
         if self.last {
@@ -107,9 +121,12 @@ impl Run {
     pub fn new(seed: u64, options: Options) -> Run {
         let mut rng = Rng::new(seed);
         let plan = Plan::draw(&mut rng, &options);
-        let creation = plan.spec.create().expect("plans are made to fit");
-        let layout = Layout::new(creation.geometry).expect("a created geometry is sound");
-        let block = u64::from(plan.spec.logical_block / 512);
+        let layout = Layout::new(plan.geometry).expect("a created geometry is sound");
+        let block = if plan.unaligned {
+            1
+        } else {
+            u64::from(plan.spec.logical_block / 512)
+        };
         let (size, row) = (layout.size_sectors(), layout.row_sectors());
         let workload = Workload::new(rng.fork(1), size, layout.chunk_sectors(), row, block);
         let oracle = Some(Oracle::new(plan.spec.payload, size));
@@ -126,6 +143,9 @@ impl Run {
             now: Nanos::ZERO,
             lost_lately: false,
             quest: None,
+            ambush: None,
+            ruin: None,
+            bereft: false,
             crash_again: false,
             cut_short: Vec::new(),
             outcome: Outcome::default(),
@@ -161,6 +181,7 @@ impl Run {
     fn live(&mut self) -> bool {
         let crash_after = self.crash_point();
         self.set_out();
+        self.lay_ambush();
         let mut life = self.begin(crash_after);
         let end = match self.start(&mut life) {
             Some(end) => end,
@@ -221,9 +242,11 @@ impl Run {
             still: 0,
             crash_after,
             issued: 0,
+            written: None,
             serving: false,
             watchful: true,
             crash_at_reply: None,
+            crash_at_durable: None,
             last: false,
             resting: false,
         }
@@ -256,6 +279,7 @@ impl Run {
                 CommandError::WouldLose { .. } if self.loss_is_allowed(life) => {
                     mode.accept_loss = true
                 }
+                CommandError::TooFew { .. } if self.in_ruins() => mode.accept_loss = true,
                 _ => {
                     life.session
                         .violation(Invariant::StartRefused, format!("{mode:?}: {error:?}"));
@@ -275,7 +299,12 @@ impl Run {
         newest_generation(self.aside.iter()) > here
     }
 
-    fn loss_is_allowed(&self, life: &Life) -> bool {
+    /// Members beyond redundancy are gone.
+    fn in_ruins(&self) -> bool {
+        self.ruin.as_ref().is_some_and(|ruin| ruin.members)
+    }
+
+    pub fn loss_is_allowed(&self, life: &Life) -> bool {
         let oracle = &life.session.oracle;
         (0..oracle.sectors()).any(|lba| oracle.may_be_lost(lba, None))
     }
@@ -298,9 +327,12 @@ impl Run {
     }
 
     /// One step. An end, when one has come.
-    fn step(&mut self, life: &mut Life) -> Option<End> {
+    pub fn step(&mut self, life: &mut Life) -> Option<End> {
         if life.session.violations().next().is_some() {
             return Some(End::Broken);
+        }
+        if life.serving && !life.last && self.ambush.is_some() {
+            self.lie_in_wait(life);
         }
         if life.serving && !life.last && (life.watchful || life.steps.is_multiple_of(IDLE_STEPS)) {
             self.pursue(life);
@@ -308,6 +340,7 @@ impl Run {
         let replied = |most: u64| life.session.replies > most;
         if life.crash_after.is_some_and(|after| life.steps >= after)
             || life.crash_at_reply.is_some_and(replied)
+            || (life.crash_at_durable).is_some_and(|most| life.session.durable_replies > most)
         {
             return Some(End::Crash);
         }
@@ -359,6 +392,9 @@ impl Run {
             && life.session.world.ready()
         {
             let ask = self.workload.draw();
+            if let Ask::Write { lba, .. } = ask {
+                life.written = Some(lba);
+            }
             issue(&mut life.session, ask);
             life.issued += 1;
             if self.options.roughness == Roughness::Faults && self.rng.chance(1, 16) {
@@ -419,7 +455,7 @@ impl Run {
     }
 
     /// Takes note of what is told.
-    fn hear(&mut self, life: &mut Life, news: News) {
+    pub fn hear(&mut self, life: &mut Life, news: News) {
         self.say(|| format!("  {:>14} {news:?}", life.session.world.now().0));
         match news {
             News::Mark(0) => life.resting = false,
@@ -590,10 +626,12 @@ impl Run {
 
     /// A disk or two may stay away in the next life.
     fn take_aside(&mut self) {
-        if self.options.roughness < Roughness::Faults {
+        if self.options.roughness < Roughness::Faults || self.ruin.is_some() {
             return;
         }
-        let mut chance = self.rng.chance(1, 3);
+        let bereft = std::mem::take(&mut self.bereft);
+        let often = if bereft { (7, 8) } else { (1, 3) };
+        let mut chance = self.rng.chance(often.0, often.1);
         while chance && self.disks.len() > 1 {
             let disk = self
                 .disks
@@ -610,7 +648,7 @@ impl Run {
             self.say(|| "  a disk stays away".to_string());
             self.outcome.coverage.count("disks lost with a crash", 1);
             self.aside.push(disk);
-            chance = self.rng.chance(1, 3);
+            chance = self.rng.chance(often.0, often.1);
         }
     }
 
@@ -620,7 +658,7 @@ impl Run {
             self.outcome.coverage.count("runs beyond redundancy", 1);
             return false;
         };
-        if !atlas.whole(None) {
+        if !atlas.whole(None) && self.ruin.is_none() {
             self.outcome.coverage.count("runs beyond redundancy", 1);
             return false;
         }
@@ -666,8 +704,14 @@ impl Run {
         if let Some(end) = self.await_tasks(life) {
             return end;
         }
+        life.session.refusals_expected = self.in_ruins();
         let at_once = self.layout.chunk_sectors() * 3;
-        if !life.session.read_all(at_once, PATIENCE) {
+        let read = if self.ruin.is_some() {
+            self.tells_exactly(life)
+        } else {
+            life.session.read_all(at_once, PATIENCE)
+        };
+        if !read {
             return End::Broken;
         }
         if let Some(end) = self.await_tasks(life) {
@@ -678,6 +722,11 @@ impl Run {
         if rots
             && self.rng.chance(2, 3)
             && let Some(end) = self.scrub_rot(life)
+        {
+            return end;
+        }
+        if pass == 0
+            && let Some(end) = self.ruin(life)
         {
             return end;
         }
@@ -726,7 +775,7 @@ impl Run {
         life.session.command(Command::Pause(false));
     }
 
-    fn await_tasks(&mut self, life: &mut Life) -> Option<End> {
+    pub fn await_tasks(&mut self, life: &mut Life) -> Option<End> {
         for _ in 0..TASK_STEPS {
             while let Some(news) = life.session.news() {
                 self.hear(life, news);
@@ -759,11 +808,7 @@ fn disks(plan: &Plan, rng: &mut Rng) -> Vec<Disk> {
 
 fn disk_of(plan: &Plan, spec: &Spec, index: u16, image: crate::image::Image, seed: u64) -> Disk {
     let mut device = Simple::new(plan.latency, plan.rate, plan.jitter);
-    let data = spec
-        .create()
-        .ok()
-        .and_then(|creation| creation.superblock.region(RegionKind::Data));
-    device.far = (data.map_or(0, |region| region.start), plan.far);
+    device.far = (plan.data_start, plan.far);
     spec.disk(index, image, Box::new(device), seed)
 }
 
@@ -774,7 +819,7 @@ pub fn blank_disk(plan: &Plan, seed: u64) -> Disk {
     disk_of(plan, &plan.spec, index, image, seed)
 }
 
-fn issue(session: &mut Session<Engine>, ask: Ask) {
+pub fn issue(session: &mut Session<Engine>, ask: Ask) {
     match ask {
         Ask::Read { lba, sectors } => session.read(lba, sectors),
         Ask::Write {

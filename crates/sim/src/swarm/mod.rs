@@ -4,10 +4,12 @@
 //! ends in a crash or an orderly stop. The last life is calm: it lets the tasks end, reads everything, checks parity on
 //! the media, stops, starts again and reads everything once more.
 
+mod ambush;
 mod coverage;
 mod life;
 mod plan;
 mod quest;
+mod ruin;
 mod stir;
 mod verify;
 

@@ -3,8 +3,8 @@
 use crate::array::Spec;
 use crate::payload::Payload;
 use crate::rng::Rng;
-use restripe_array::layout::{Level, Rotation};
-use restripe_array::meta::{Init, WriteHole};
+use restripe_array::layout::{Geometry, Level, Rotation};
+use restripe_array::meta::{Creation, Init, RegionKind, WriteHole};
 use restripe_array::{Limits, Nanos, Pool};
 
 /// How rough a run may get.
@@ -74,12 +74,17 @@ impl Default for Options {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub spec: Spec,
+    pub geometry: Geometry,
+    /// Where the set data begin on every member.
+    pub data_start: u64,
     /// What the disks held before the array was made.
     pub dirt: Option<u64>,
     pub limits: Limits,
     pub lives: u64,
     pub requests: u64,
     pub queue_depth: u64,
+    /// Requests need not be whole blocks.
+    pub unaligned: bool,
     pub latency: Nanos,
     pub jitter: Nanos,
     pub rate: u64,
@@ -91,7 +96,8 @@ impl Plan {
     pub fn draw(rng: &mut Rng, options: &Options) -> Plan {
         let family = options.family.unwrap_or_else(|| rng.pick(&FAMILIES).1);
         let (level, slots) = level(rng, family);
-        let spec = spec(rng, options, level, slots);
+        let (spec, creation) = spec(rng, options, level, slots);
+        let data = creation.superblock.region(RegionKind::Data);
         let foreign = matches!(spec.init, Init::Written | Init::Zero);
         let calm = options.roughness == Roughness::Calm;
         Plan {
@@ -100,10 +106,13 @@ impl Plan {
             lives: if calm { 1 } else { rng.between(1, 3) },
             requests: rng.between(10, 90),
             queue_depth: *rng.pick(&[1, 2, 4, 8, 24]),
+            unaligned: spec.logical_block > 512 && rng.chance(1, 2),
             latency: Nanos(*rng.pick(&[1_000, 20_000, 100_000, 5_000_000])),
             jitter: Nanos(*rng.pick(&[0, 1_000, 50_000, 2_000_000])),
             rate: *rng.pick(&[10 << 20, 200 << 20, 4 << 30]),
             far: Nanos(*rng.pick(&[0, 0, 300_000, 2_000_000])),
+            geometry: creation.geometry,
+            data_start: data.map_or(0, |region| region.start),
             spec,
         }
     }
@@ -134,7 +143,7 @@ fn level(rng: &mut Rng, family: Family) -> (Level, u16) {
     }
 }
 
-fn spec(rng: &mut Rng, options: &Options, level: Level, slots: u16) -> Spec {
+fn spec(rng: &mut Rng, options: &Options, level: Level, slots: u16) -> (Spec, Creation) {
     let chunk_sectors = *rng.pick(&[8, 16, 16, 32, 128, 256]);
     let chunks = (1024 / u64::from(chunk_sectors)).clamp(3, 24) + rng.below(4);
     let logical_block = if rng.chance(1, 4) { 4096 } else { 512 };
@@ -168,11 +177,14 @@ fn spec(rng: &mut Rng, options: &Options, level: Level, slots: u16) -> Spec {
 }
 
 /// Gives the members as much room as the metadata want.
-fn fit(mut spec: Spec) -> Spec {
-    while spec.create().is_err() && spec.member_sectors < 1 << 16 {
-        spec.member_sectors += 1024;
+fn fit(mut spec: Spec) -> (Spec, Creation) {
+    loop {
+        match spec.create() {
+            Ok(creation) => return (spec, creation),
+            Err(_) if spec.member_sectors < 1 << 16 => spec.member_sectors += 1024,
+            Err(error) => panic!("plans are made to fit: {error:?}"),
+        }
     }
-    spec
 }
 
 /// `asked` counts where the level has parity.

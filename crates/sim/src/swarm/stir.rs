@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::rng::Rng;
 use crate::session::Session;
 use restripe_array::meta::WriteHole;
-use restripe_array::report::{MemberState, Status};
+use restripe_array::report::{MemberState, MemberStatus, Status};
 use restripe_array::{Command, Engine, Member, Nanos};
 use std::collections::BTreeSet;
 
@@ -24,6 +24,8 @@ pub struct Stirring {
     paused: bool,
 }
 
+/// The way of losing a member in which it answers nothing for a while.
+pub const HANG: u64 = 2;
 /// Marks from here on release what hangs on a member.
 const RELEASE: u64 = 1000;
 /// A member's latent errors stay below what fails it.
@@ -42,6 +44,11 @@ impl Stirring {
 
     pub fn suspects(&self, member: Member) -> bool {
         self.suspects.contains(&member)
+    }
+
+    /// The engine may fail this member from now on.
+    pub fn suspect(&mut self, member: Member) {
+        self.suspects.insert(member);
     }
 
     pub fn suspects_any(&self) -> bool {
@@ -95,29 +102,18 @@ impl Run {
     /// An active member whose loss redundancy can bear, now and after a crash at this moment.
     fn expendable(&mut self, life: &mut Life) -> Option<Member> {
         let status = life.session.world.status();
-        let active = status
+        let active = |line: &&MemberStatus| line.state == MemberState::Active;
+        let candidates: Vec<Member> = status
             .members
             .iter()
-            .filter(|member| member.state == MemberState::Active);
-        let candidates: Vec<(Member, u16)> = active
-            .filter_map(|member| Some((member.member, member.slot?)))
+            .filter(active)
+            .filter_map(|line| line.slot.map(|_| line.member))
             .collect();
         if candidates.is_empty() {
             return None;
         }
-        let (member, slot) = *life.stirring.rng.pick(&candidates);
-        let world = &life.session.world;
-        let here = |member: &Member| !life.stirring.lost.contains(member);
-        let disks = || {
-            world
-                .members()
-                .filter(here)
-                .map(|member| world.disk(member))
-        };
-        let bears = |atlas: Option<Atlas>| {
-            atlas.is_some_and(|atlas| atlas.whole(Some(slot)) && !weak(&atlas))
-        };
-        (bears(Atlas::of(disks())) && bears(Atlas::durably(disks()))).then_some(member)
+        let member = *life.stirring.rng.pick(&candidates);
+        spared(life, &status, member).then_some(member)
     }
 
     /// A member that is being filled, and without which nothing is missing that was there.
@@ -143,9 +139,26 @@ impl Run {
         } else {
             None
         };
-        let Some(member) = incoming.or_else(|| self.expendable(life)) else {
-            return false;
-        };
+        match incoming.or_else(|| self.expendable(life)) {
+            Some(member) => {
+                self.lose(life, member, way);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Loses this member if redundancy can bear it.
+    pub fn lose_spared(&mut self, life: &mut Life, member: Member, way: u64) -> bool {
+        let status = life.session.world.status();
+        let bears = spared(life, &status, member);
+        if bears {
+            self.lose(life, member, way);
+        }
+        bears
+    }
+
+    fn lose(&mut self, life: &mut Life, member: Member, way: u64) {
         // Without redundancy a replacement must be seen to fail before it takes over.
         let way = if self.layout.tolerance() == 0 {
             *life.stirring.rng.pick(&[1, 6])
@@ -164,7 +177,7 @@ impl Run {
         self.crash_soon(life);
         self.note(
             life,
-            if way == 2 || way == 3 {
+            if way == HANG || way == 3 {
                 Incident::LateWrite
             } else {
                 Incident::MemberLoss
@@ -174,7 +187,7 @@ impl Run {
         match way {
             0 => world.inject(member, Fault::Death),
             1 => world.depart(member),
-            2 => {
+            HANG => {
                 world.inject(member, Fault::Hang);
                 let until = world.now().after(Nanos(
                     IO_TIMEOUT.0 + life.stirring.rng.below(9 * IO_TIMEOUT.0),
@@ -200,7 +213,6 @@ impl Run {
                 life.session.command(Command::Fail(member));
             }
         }
-        true
     }
 
     /// What follows a loss is where a crash hurts: often one comes soon.
@@ -223,11 +235,16 @@ impl Run {
 
     /// False if redundancy could not bear one there.
     pub fn latent_error(&mut self, life: &mut Life) -> bool {
-        let slot = life
-            .stirring
-            .rng
-            .below(u64::from(self.layout.geometry().slots)) as u16;
+        let slots = u64::from(self.layout.geometry().slots);
+        let slot = life.stirring.rng.below(slots) as u16;
         let at = self.latent_place(life);
+        self.latent_at(life, slot, at)
+    }
+
+    /// Makes the block at a sector of a slot unreadable. False if redundancy could not bear that.
+    pub fn latent_at(&mut self, life: &mut Life, slot: u16, at: u64) -> bool {
+        let sectors = self.block_sectors();
+        let at = at / sectors * sectors;
         let world = &life.session.world;
         let here = |member: &Member| !life.stirring.lost.contains(member);
         let disks = || {
@@ -236,9 +253,10 @@ impl Run {
                 .filter(here)
                 .map(|member| world.disk(member))
         };
+        let most = LATENT_MAX * sectors as usize;
         let place = |atlas: Option<Atlas>| -> Option<u64> {
             let atlas = atlas?;
-            let room = atlas.slot(slot)?.disk.faults.latent().count() < LATENT_MAX;
+            let room = atlas.slot(slot)?.disk.faults.latent().count() < most;
             (room && atlas.spares_sector(slot, at)).then(|| atlas.data_start(slot))?
         };
         let (Some(start), Some(_)) = (place(Atlas::of(disks())), place(Atlas::durably(disks())))
@@ -246,25 +264,25 @@ impl Run {
             return false;
         };
         let status = world.status();
-        let Some(member) = status
-            .members
-            .iter()
-            .find(|member| member.slot == Some(slot) && member.state == MemberState::Active)
-        else {
+        let serves =
+            |line: &&MemberStatus| line.slot == Some(slot) && line.state == MemberState::Active;
+        let Some(member) = status.members.iter().find(serves).map(|line| line.member) else {
             return false;
         };
-        let member = member.member;
         self.expose(life);
         self.note(life, Incident::LatentError);
         life.stirring.suspects.insert(member);
-        life.session.world.inject(
-            member,
-            Fault::Latent {
-                at: start + at,
-                sectors: 1,
-            },
-        );
+        let fault = Fault::Latent {
+            at: start + at,
+            sectors,
+        };
+        life.session.world.inject(member, fault);
         true
+    }
+
+    /// Sectors that are read, lost and found together.
+    pub fn block_sectors(&self) -> u64 {
+        u64::from(self.plan.spec.logical_block) / restripe_array::SECTOR_BYTES
     }
 
     /// Anywhere in a slot, or close to a sector that is unreadable already: then a row is short of two cells at once,
@@ -273,9 +291,7 @@ impl Run {
         let (world, rng) = (&life.session.world, &mut life.stirring.rng);
         let anywhere = rng.below(self.layout.geometry().slot_sectors);
         let disks = || world.members().map(|member| world.disk(member));
-        // Two unreadable sectors in one large block would be a block lost.
-        let fine = self.plan.spec.logical_block == 512;
-        let Some(atlas) = Atlas::of(disks()).filter(|_| fine && rng.chance(2, 3)) else {
+        let Some(atlas) = Atlas::of(disks()).filter(|_| rng.chance(2, 3)) else {
             return anywhere;
         };
         let known: Vec<u64> = (0..self.layout.geometry().slots)
@@ -290,11 +306,12 @@ impl Run {
             return anywhere;
         }
         let (near, chunk) = (*rng.pick(&known), self.layout.chunk_sectors());
-        near / chunk * chunk + (near + rng.between(1, 7)) % chunk
+        let further = rng.between(1, 7) * self.block_sectors();
+        near / chunk * chunk + (near + further) % chunk
     }
 
     /// Where parity may be out of step, a loss now may cost data.
-    fn expose(&mut self, life: &mut Life) {
+    pub fn expose(&mut self, life: &mut Life) {
         let closed = self.plan.spec.write_hole == WriteHole::Ppl && !unsynced(life);
         if closed || !self.layout.parity() {
             return;
@@ -389,13 +406,33 @@ impl Run {
     }
 }
 
+/// Whether redundancy can bear the loss of an active member, now and after a crash at this moment.
+fn spared(life: &Life, status: &Status, member: Member) -> bool {
+    let line = status.members.iter().find(|line| line.member == member);
+    let serving = line.filter(|line| line.state == MemberState::Active);
+    let Some(slot) = serving.and_then(|line| line.slot) else {
+        return false;
+    };
+    let world = &life.session.world;
+    let here = |member: &Member| !life.stirring.lost.contains(member);
+    let disks = || {
+        world
+            .members()
+            .filter(here)
+            .map(|member| world.disk(member))
+    };
+    let bears =
+        |atlas: Option<Atlas>| atlas.is_some_and(|atlas| atlas.whole(Some(slot)) && !weak(&atlas));
+    bears(Atlas::of(disks())) && bears(Atlas::durably(disks()))
+}
+
 /// A disk of this array is expected to fail although the engine may not know yet: one at a time.
 fn weak(atlas: &Atlas) -> bool {
     atlas.absent() >= usize::from(atlas.layout().tolerance())
 }
 
 /// Some rows are not known to be in step.
-fn unsynced(life: &Life) -> bool {
+pub fn unsynced(life: &Life) -> bool {
     let world = &life.session.world;
     let disks: Vec<&Disk> = world.members().map(|member| world.disk(member)).collect();
     Atlas::of(disks.into_iter()).is_none_or(|atlas| atlas.superblock().resync_pending)

@@ -78,10 +78,8 @@ fn try_rot(run: &mut Run, life: &mut Life, members: &[&MemberStatus]) -> bool {
 /// Cells in which a scrub puts a single error right.
 fn judged(map: &RowMap) -> CellSet {
     let copies = map.copies_of(0);
-    if map.q().is_some() {
-        // Left out until a repair names the same member as the check before it.
-        CellSet::EMPTY
-    } else if map.parity_set().is_empty() && copies.len() > 2 {
+    let located = map.q().is_some() || (map.parity_set().is_empty() && copies.len() > 2);
+    if located {
         map.all()
     } else {
         map.all().minus(map.data_set())

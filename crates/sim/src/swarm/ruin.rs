@@ -1,0 +1,342 @@
+//! Ruin: more goes than the level can bear, on purpose, and the loss must be told exactly.
+//!
+//! It comes over an array at rest, so what is lost is known from the media alone: the sectors of written rows that no
+//! member and no code gives any more. Everything else must still read right; every lost block must be told; what is
+//! written anew is lost no more, and all of that holds across tasks and a restart.
+
+use super::life::{End, Life, PATIENCE, Run, issue};
+use super::plan::Roughness;
+use super::stir::unsynced;
+use crate::atlas::Atlas;
+use crate::disk::Disk;
+use crate::fault::Fault;
+use crate::invariant::Invariant;
+use crate::oracle::WriteKind;
+use crate::payload::Payload;
+use crate::workload::Ask;
+use restripe_array::report::{MemberState, MemberStatus};
+use restripe_array::{Command, Member, Row};
+use std::collections::BTreeSet;
+
+/// What an array in ruins must tell.
+#[derive(Clone, Debug)]
+pub struct Ruin {
+    /// Lost blocks, by their first sector.
+    lost: BTreeSet<u64>,
+    /// Members were lost, not only sectors: writes may be refused, and a start must be told to accept it.
+    pub members: bool,
+    /// Who had failed before.
+    failed: usize,
+}
+
+/// One run in so many.
+const RARITY: u64 = 12;
+/// Requests after the loss.
+const REQUESTS: u64 = 40;
+/// Reads of lost blocks under way at a time.
+const AT_ONCE_LOST: usize = 4;
+/// Rows looked at for one that is written.
+const ROW_TRIES: u32 = 8;
+/// Rows that lose sectors, at most.
+const ROWS: u64 = 3;
+
+impl Run {
+    /// Ruins the array, perhaps, and checks what it tells. An end, when one has come.
+    pub fn ruin(&mut self, life: &mut Life) -> Option<End> {
+        let rough = self.options.roughness == Roughness::Faults;
+        let blind = self.plan.spec.payload == Payload::None;
+        // What is lost must be known exactly: nothing may be in doubt before.
+        let doubtful = unsynced(life) || self.loss_is_allowed(life);
+        if !rough || blind || doubtful || !self.rng.chance(1, RARITY) {
+            return None;
+        }
+        let before = self.failed(life);
+        let members = self.destroy(life);
+        let gone = self.unreadable_blocks(life);
+        let lost = self.written_only(life, &gone);
+        self.say(|| format!("  ruin: members {members}, blocks {lost:?}"));
+        self.outcome.coverage.count("runs into ruin", 1);
+        let count = lost.len() as u64;
+        self.outcome.coverage.count("blocks ruined", count);
+        let block = self.block_sectors();
+        // What was never written reads as zeros, but no longer once its extent has become real.
+        for lba in gone.iter().flat_map(|first| *first..first + block) {
+            life.session.oracle.allow_loss(lba);
+        }
+        life.session.refusals_expected = members;
+        self.ruin = Some(Ruin {
+            lost,
+            members,
+            failed: before,
+        });
+        self.live_in_ruins(life)
+    }
+
+    fn live_in_ruins(&mut self, life: &mut Life) -> Option<End> {
+        if !self.tells_exactly(life) {
+            return Some(End::Broken);
+        }
+        let repair = self.rng.chance(1, 2);
+        match self.rng.below(4) {
+            0 => {}
+            1 => self.arrive(life),
+            _ => {
+                life.session.command(Command::Scrub { repair });
+            }
+        }
+        if let Some(end) = self.ask_in_ruins(life) {
+            return Some(end);
+        }
+        if let Some(end) = self.await_tasks(life) {
+            return Some(end);
+        }
+        (!self.tells_exactly(life)).then_some(End::Broken)
+    }
+
+    fn failed(&self, life: &Life) -> usize {
+        let status = life.session.world.status();
+        let active = |line: &&MemberStatus| line.state == MemberState::Active;
+        status.members.len() - status.members.iter().filter(active).count()
+    }
+
+    // ------------------------------------------------------------------------------------------- destroying
+
+    /// Breaks more than redundancy bears. Whether members went.
+    fn destroy(&mut self, life: &mut Life) -> bool {
+        let members: Vec<Member> = life.session.world.members().collect();
+        members
+            .iter()
+            .for_each(|member| life.stirring.suspect(*member));
+        let mirror = self.layout.tolerance() + 1 == self.layout.geometry().slots as u8;
+        if !mirror && self.rng.chance(1, 3) {
+            self.destroy_members(life);
+            return true;
+        }
+        if self.rng.chance(1, 3) {
+            self.lose_tolerated(life);
+        }
+        for _ in 0..self.rng.between(1, ROWS) {
+            self.destroy_sectors(life);
+        }
+        false
+    }
+
+    /// Members go until some row cannot be decoded.
+    fn destroy_members(&mut self, life: &mut Life) {
+        let slots = usize::from(self.layout.geometry().slots);
+        for slot in self.rng.order(slots).into_iter().take(slots - 1) {
+            let world = &mut life.session.world;
+            let status = world.status();
+            let here = |line: &&MemberStatus| {
+                line.slot == Some(slot as u16) && line.state == MemberState::Active
+            };
+            let Some(member) = status.members.iter().find(here).map(|line| line.member) else {
+                continue;
+            };
+            world.inject(member, Fault::Death);
+            if !atlas(life).is_some_and(|atlas| atlas.whole(None)) {
+                return;
+            }
+        }
+    }
+
+    /// One member less, which redundancy bears: then a sector is enough. If there is a spare, it is filled first.
+    fn lose_tolerated(&mut self, life: &mut Life) {
+        if self.layout.tolerance() > 0 {
+            self.lose_member(life, 6);
+            // What ends this is a breach, and that stands until the next step.
+            let _ = self.await_tasks(life);
+        }
+    }
+
+    /// The same block of a row on most of its members.
+    fn destroy_sectors(&mut self, life: &mut Life) {
+        let block = self.block_sectors();
+        let row = self.written_row(life);
+        let offset = self.rng.below(self.layout.chunk_sectors() / block) * block;
+        let map = self.layout.row(row);
+        let least = u64::from(self.layout.tolerance()).min(u64::from(map.width) - 1) + 1;
+        let count = self.rng.between(least, u64::from(map.width)) as usize;
+        let cells = self.rng.order(usize::from(map.width));
+        for cell in cells.into_iter().take(count) {
+            let place = map.cells[cell];
+            let world = &mut life.session.world;
+            let status = world.status();
+            let here = |line: &&MemberStatus| {
+                line.slot == Some(place.slot.0) && line.state == MemberState::Active
+            };
+            let Some(member) = status.members.iter().find(here).map(|line| line.member) else {
+                continue;
+            };
+            let start = atlas(life).and_then(|atlas| atlas.data_start(place.slot.0));
+            if let Some(start) = start {
+                let at = start + place.at + offset;
+                let fault = Fault::Latent { at, sectors: block };
+                life.session.world.inject(member, fault);
+            }
+        }
+    }
+
+    /// A row, and a written one if there are many.
+    fn written_row(&mut self, life: &Life) -> Row {
+        let atlas = atlas(life);
+        let written = |row: Row| {
+            let atlas = atlas.as_ref();
+            atlas.is_some_and(|atlas| atlas.written(row))
+        };
+        let mut row = Row(self.rng.below(self.layout.rows()));
+        for _ in 0..ROW_TRIES {
+            if written(row) {
+                break;
+            }
+            row = Row(self.rng.below(self.layout.rows()));
+        }
+        row
+    }
+
+    // ------------------------------------------------------------------------------------------------ telling
+
+    /// Blocks that no member and no code gives any more.
+    fn unreadable_blocks(&self, life: &Life) -> BTreeSet<u64> {
+        let block = self.block_sectors() as usize;
+        let blocks = (0..life.session.oracle.sectors()).step_by(block);
+        let atlas = atlas(life);
+        let readable = |lba: &u64| atlas.as_ref().is_some_and(|atlas| atlas.readable(*lba));
+        blocks.filter(|lba| !readable(lba)).collect()
+    }
+
+    /// Those of them that are not zeros for want of a first write.
+    fn written_only(&self, life: &Life, blocks: &BTreeSet<u64>) -> BTreeSet<u64> {
+        let atlas = atlas(life);
+        let rows = (0..self.layout.rows()).map(Row);
+        let written: Vec<bool> = rows
+            .map(|row| atlas.as_ref().is_some_and(|atlas| atlas.written(row)))
+            .collect();
+        let real = |lba: &&u64| written[self.layout.place(**lba).row.0 as usize];
+        blocks.iter().filter(real).copied().collect()
+    }
+
+    /// Reads everything: lost blocks one by one, the rest in large pieces. What is told must be what is lost.
+    pub fn tells_exactly(&mut self, life: &mut Life) -> bool {
+        let Some(ruin) = self.ruin.clone() else {
+            return true;
+        };
+        let block = self.block_sectors();
+        life.session.told_lost.clear();
+        let size = life.session.oracle.sectors();
+        let at_once = self.layout.chunk_sectors() * 3;
+        let mut lba = 0;
+        while lba < size {
+            let next = ruin.lost.range(lba..).next().copied().unwrap_or(size);
+            let sectors = if next == lba {
+                block
+            } else {
+                at_once.min(next - lba)
+            };
+            let most = if next == lba {
+                AT_ONCE_LOST
+            } else {
+                usize::MAX
+            };
+            let room = life.session.world.ready() && life.session.outstanding() < most;
+            if !room && !life.session.settle(PATIENCE) {
+                return false;
+            }
+            life.session.read(lba, sectors);
+            lba += sectors;
+        }
+        if !life.session.settle(PATIENCE) {
+            return false;
+        }
+        self.compare(life, &ruin)
+    }
+
+    fn compare(&mut self, life: &mut Life, ruin: &Ruin) -> bool {
+        let block = self.block_sectors();
+        if !ruin.members && self.failed(life) > ruin.failed + 1 {
+            // Too many errors failed a member as well: what is lost now is another matter.
+            self.outcome.coverage.count("ruins that went on", 1);
+            return true;
+        }
+        let told = &life.session.told_lost;
+        let silent = |first: &&u64| {
+            let mut sectors = **first..**first + block;
+            let still = |lba: u64| life.session.oracle.may_be_lost(lba, None);
+            sectors.clone().all(still) && !sectors.any(|lba| told.contains(&lba))
+        };
+        let silent: Vec<u64> = ruin.lost.iter().filter(silent).copied().collect();
+        // A crash may bring losses back that a write had ended: what is written anew counts no more.
+        let still = |first: &u64| life.session.oracle.may_be_lost(*first, None);
+        if let Some(ruin) = &mut self.ruin {
+            ruin.lost.retain(still);
+        }
+        if !silent.is_empty() {
+            let detail = format!("blocks at {silent:?} were read, and nothing can give them");
+            life.session.violation(Invariant::LossNotReported, detail);
+        }
+        silent.is_empty()
+    }
+
+    /// Users go on, most of them where it hurts. An end, when one has come.
+    fn ask_in_ruins(&mut self, life: &mut Life) -> Option<End> {
+        let ruin = self.ruin.clone()?;
+        let lost: Vec<u64> = ruin.lost.iter().copied().collect();
+        for _ in 0..if lost.is_empty() { 0 } else { REQUESTS } {
+            let row = self.layout.place(*self.rng.pick(&lost)).row;
+            self.workload
+                .aim(self.layout.lba(row, 0, 0), self.layout.row_sectors());
+            let ask = self.workload.draw();
+            if let Ask::Write {
+                lba,
+                sectors,
+                kind: WriteKind::Trim,
+                ..
+            } = ask
+            {
+                self.forget_lost(lba, sectors);
+            }
+            while !life.session.world.ready() {
+                if let Some(end) = self.step_in_ruins(life) {
+                    return Some(end);
+                }
+            }
+            issue(&mut life.session, ask);
+            for _ in 0..self.rng.below(6) {
+                if let Some(end) = self.step_in_ruins(life) {
+                    return Some(end);
+                }
+            }
+        }
+        self.workload.relax();
+        None
+    }
+
+    fn step_in_ruins(&mut self, life: &mut Life) -> Option<End> {
+        while let Some(news) = life.session.news() {
+            self.hear(life, news);
+        }
+        self.step(life)
+    }
+
+    /// A trim may or may not make zeros of what was lost.
+    fn forget_lost(&mut self, lba: u64, sectors: u64) {
+        let block = self.block_sectors();
+        if let Some(ruin) = &mut self.ruin {
+            ruin.lost
+                .retain(|first| first + block <= lba || lba + sectors <= *first);
+        }
+    }
+}
+
+/// What the members that still answer make up.
+fn atlas(life: &Life) -> Option<Atlas<'_>> {
+    let world = &life.session.world;
+    let status = world.status();
+    let active: Vec<&Disk> = status
+        .members
+        .iter()
+        .filter(|line| line.state == MemberState::Active)
+        .map(|line| world.disk(line.member))
+        .collect();
+    Atlas::of(active.into_iter())
+}
