@@ -2,6 +2,7 @@
 //!
 //! | module | owns |
 //! |---|---|
+//! | [`drives`] | models of particular drives, and how well they keep to measurements |
 //! | [`nbd`] | a small blocking NBD client |
 //! | [`pattern`] | what a block holds, as a function of its place and version |
 //! | [`load`] | verified mixed load: every byte read is checked against the load's own record |
@@ -11,6 +12,7 @@
 //! | [`trace`] | block traces of any format: readers, statistics, transformations |
 
 pub mod chart;
+pub mod drives;
 pub mod latency;
 pub mod load;
 pub mod nbd;

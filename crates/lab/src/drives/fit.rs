@@ -1,0 +1,315 @@
+//! Fits a drive's parameters to a measured trace.
+//!
+//! Coordinate descent from what the drive's description says. First what a cache may do in different ways is tried, one
+//! choice at a time; then times are moved up and down by smaller and smaller steps. What counts is how far the modelled
+//! distribution of service times is from the measured one, for all requests, for reads and for writes, and a little how
+//! far each request is from its own measurement.
+//!
+//! Most traces do not say where the platter was: their think times are not exact to a turn. So a candidate is judged on
+//! several replays that differ in where the platter stands, or the descent would fit the accidents of one of them.
+
+use super::score::{demerit, replay_from, request_error};
+use super::source::Measured;
+use restripe_sim::disk::mechanical::{Access, AheadTo, AheadWhen, Drive, OnWrite};
+use restripe_sim::disk::seek::SeekCurve;
+
+/// The share of a trace that may be fitted on; the rest is for scoring.
+pub const TRAINING_PERCENT: usize = 60;
+
+/// Replays a candidate is judged on.
+const REPLAYS: u64 = 3;
+const ROUNDS: usize = 3;
+/// Steps of the descent, as shares of a knob's first step.
+const SCALES: [f64; 4] = [1.0, 0.4, 0.15, 0.05];
+
+type Knob = (&'static str, f64, fn(&mut Drive, f64));
+type Choice = (&'static str, Vec<fn(&mut Drive)>);
+
+/// The drive that fits the trace best, and what it costs.
+pub struct Fitted {
+    pub drive: Drive,
+    pub cost: f64,
+    /// Candidates that were played.
+    pub tried: u64,
+}
+
+/// The part of a trace that a fit may see.
+pub fn training(trace: &[Measured]) -> &[Measured] {
+    &trace[..trace.len() * TRAINING_PERCENT / 100]
+}
+
+/// Fits `drive` to the whole of `trace`.
+pub fn fit(drive: &Drive, trace: &[Measured]) -> Result<Fitted, String> {
+    if trace.len() < 100 {
+        return Err(format!(
+            "{} requests are too few to fit a drive to",
+            trace.len()
+        ));
+    }
+    let mut descent = Descent {
+        trace,
+        best: Fitted {
+            drive: drive.clone(),
+            cost: cost(drive, trace)?,
+            tried: 1,
+        },
+    };
+    descent.choose()?;
+    descent.turn_knobs(&SCALES[..2])?;
+    for _ in 0..ROUNDS {
+        let before = descent.best.cost;
+        descent.choose()?;
+        descent.turn_knobs(&SCALES)?;
+        if descent.best.cost > before * 0.995 {
+            break;
+        }
+    }
+    Ok(descent.best)
+}
+
+struct Descent<'a> {
+    trace: &'a [Measured],
+    best: Fitted,
+}
+
+impl Descent<'_> {
+    /// Whether the change made things better; it is kept then.
+    fn attempt(&mut self, change: impl Fn(&mut Drive)) -> Result<bool, String> {
+        let mut drive = self.best.drive.clone();
+        change(&mut drive);
+        if drive == self.best.drive {
+            return Ok(false);
+        }
+        self.best.tried += 1;
+        let cost = cost(&drive, self.trace)?;
+        if cost >= self.best.cost {
+            return Ok(false);
+        }
+        self.best.drive = drive;
+        self.best.cost = cost;
+        Ok(true)
+    }
+
+    fn choose(&mut self) -> Result<(), String> {
+        for (_, options) in choices() {
+            for option in options {
+                self.attempt(option)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn turn_knobs(&mut self, scales: &[f64]) -> Result<(), String> {
+        for scale in scales {
+            for (_, step, turn) in knobs() {
+                let step = step * scale;
+                if !self.go(turn, step)? {
+                    self.go(turn, -step)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on in one direction while it helps.
+    fn go(&mut self, turn: fn(&mut Drive, f64), step: f64) -> Result<bool, String> {
+        let mut helped = false;
+        for _ in 0..12 {
+            if !self.attempt(|drive| turn(drive, step))? {
+                break;
+            }
+            helped = true;
+        }
+        Ok(helped)
+    }
+}
+
+/// What a candidate is judged by: shares of the measured mean.
+fn cost(drive: &Drive, trace: &[Measured]) -> Result<f64, String> {
+    let mut pooled = Vec::with_capacity(trace.len() * REPLAYS as usize);
+    let mut error = 0.0;
+    for number in 0..REPLAYS {
+        let times = replay_from(drive, trace, number)?;
+        if number == 0 {
+            error = request_error(trace, &times);
+        }
+        pooled.extend(trace.iter().map(|one| one.command.access).zip(times));
+    }
+    let distance = |wanted: fn(Access) -> bool| {
+        let measured: Vec<u64> = trace
+            .iter()
+            .filter(|one| wanted(one.command.access))
+            .map(|one| one.service_ns)
+            .collect();
+        let modelled: Vec<u64> = pooled
+            .iter()
+            .filter(|(access, _)| wanted(*access))
+            .map(|(_, ns)| *ns)
+            .collect();
+        if measured.is_empty() {
+            0.0
+        } else {
+            demerit(&measured, &modelled)
+        }
+    };
+    let mean = trace.iter().map(|one| one.service_ns as f64).sum::<f64>() / trace.len() as f64;
+    let all = distance(|_| true);
+    let reads = distance(|access| access == Access::Read);
+    let writes = distance(|access| access == Access::Write);
+    Ok((all + 0.5 * reads + 0.5 * writes) / mean + 0.5 * error)
+}
+
+fn shift(time: &mut u64, by: f64) {
+    *time = (*time as f64 + by).clamp(0.0, 1e9).round() as u64;
+}
+
+fn shift_both(times: &mut [u64; 2], by: f64) {
+    times.iter_mut().for_each(|time| shift(time, by));
+}
+
+/// Steps are nanoseconds, but for shares and blocks.
+fn knobs() -> Vec<Knob> {
+    vec![
+        ("read hit", 200e3, |d, by| {
+            shift_both(&mut d.overheads.read_hit_ns, by)
+        }),
+        ("read hit after write", 100e3, |d, by| {
+            shift(&mut d.overheads.read_hit_ns[1], by)
+        }),
+        ("read miss", 400e3, |d, by| {
+            shift_both(&mut d.overheads.read_miss_ns, by)
+        }),
+        ("read miss after write", 200e3, |d, by| {
+            shift(&mut d.overheads.read_miss_ns[1], by)
+        }),
+        ("cached write", 200e3, |d, by| {
+            shift_both(&mut d.overheads.write_cached_ns, by)
+        }),
+        ("cached write after write", 100e3, |d, by| {
+            shift(&mut d.overheads.write_cached_ns[1], by)
+        }),
+        ("write through", 400e3, |d, by| {
+            shift_both(&mut d.overheads.write_through_ns, by)
+        }),
+        ("bus, read", 30e3, |d, by| {
+            shift(&mut d.bus.read_block_ns, by)
+        }),
+        ("bus, write", 30e3, |d, by| {
+            shift(&mut d.bus.write_block_ns, by)
+        }),
+        ("write settling", 200e3, |d, by| {
+            shift(&mut d.mechanism.write_settle_ns, by)
+        }),
+        ("head switch", 200e3, |d, by| {
+            shift(&mut d.mechanism.head_switch_ns, by)
+        }),
+        ("seek", 0.02, scale_seek),
+        ("write delay", 2e6, |d, by| {
+            shift(&mut d.cache.write_delay_ns, by)
+        }),
+    ]
+}
+
+fn scale_seek(drive: &mut Drive, by: f64) {
+    match &mut drive.mechanism.seek {
+        SeekCurve::Table(points) => points
+            .iter_mut()
+            .for_each(|(_, ns)| *ns = (*ns as f64 * (1.0 + by)).round() as u64),
+        SeekCurve::RootLine {
+            base_ns,
+            root_ns,
+            slope_ns,
+            ..
+        } => {
+            [base_ns, root_ns, slope_ns]
+                .into_iter()
+                .for_each(|term| *term *= 1.0 + by);
+        }
+    }
+}
+
+/// Multiplies a count by `by`, and leaves at least one.
+fn scale(count: &mut u32, by: f64) {
+    *count = (f64::from(*count) * by).round().clamp(1.0, 65_536.0) as u32;
+}
+
+fn choices() -> Vec<Choice> {
+    vec![
+        (
+            "read ahead",
+            vec![|d| d.cache.ahead.when = AheadWhen::Sequential, |d| {
+                d.cache.ahead.when = AheadWhen::Always
+            }],
+        ),
+        (
+            "read ahead to",
+            vec![
+                |d| d.cache.ahead.to = AheadTo::WholeTrack,
+                |d| d.cache.ahead.to = AheadTo::TrackEnd,
+                |d| d.cache.ahead.to = AheadTo::CylinderEnd,
+                |d| d.cache.ahead.to = AheadTo::SegmentFull,
+            ],
+        ),
+        (
+            "read ahead over what was asked for",
+            vec![
+                |d| d.cache.ahead.over_requested = !d.cache.ahead.over_requested,
+                |d| d.cache.ahead.follows_hits = !d.cache.ahead.follows_hits,
+            ],
+        ),
+        (
+            "read on arrival",
+            vec![|d| d.mechanism.zero_latency = !d.mechanism.zero_latency],
+        ),
+        (
+            "write on segments",
+            vec![
+                |d| d.cache.on_write = OnWrite::DropAll,
+                |d| d.cache.on_write = OnWrite::KeepFront,
+                |d| d.cache.on_write = OnWrite::KeepTail,
+            ],
+        ),
+        (
+            "reads of written blocks",
+            vec![|d| d.cache.reads_hit_writes = !d.cache.reads_hit_writes],
+        ),
+        ("bus", vec![|d| d.bus.after_all = !d.bus.after_all]),
+        (
+            "blocks ahead",
+            vec![
+                |d| scale(&mut d.cache.ahead.blocks, 0.7),
+                |d| scale(&mut d.cache.ahead.blocks, 1.4),
+                |d| scale(&mut d.cache.ahead.blocks, 3.0),
+            ],
+        ),
+        (
+            "segment",
+            vec![
+                |d| scale(&mut d.cache.segment_blocks, 0.7),
+                |d| scale(&mut d.cache.segment_blocks, 1.4),
+                |d| scale(&mut d.cache.segment_blocks, 3.0),
+                |d| {
+                    scale(&mut d.cache.segment_blocks, 4.0);
+                    scale(&mut d.cache.ahead.blocks, 4.0);
+                },
+            ],
+        ),
+        (
+            "segments",
+            vec![
+                |d| d.cache.segments = d.cache.segments.saturating_sub(1).max(1),
+                |d| d.cache.segments += 1,
+                |d| scale(&mut d.cache.segments, 2.0),
+                |d| scale(&mut d.cache.segments, 0.5),
+            ],
+        ),
+        (
+            "write segments",
+            vec![
+                |d| d.cache.write_segments = d.cache.write_segments.saturating_sub(1).max(1),
+                |d| d.cache.write_segments += 1,
+                |d| d.cache.write_segments += 3,
+            ],
+        ),
+    ]
+}
