@@ -7,19 +7,27 @@
 mod binary;
 mod blkparse;
 mod blktrace;
+mod blocks;
 mod fields;
 mod format;
+pub mod locality;
 mod open;
 pub mod rtrace;
+pub mod shape;
 mod sort;
 mod source;
+mod summary;
 mod tar;
 mod text;
+mod write;
 
 pub use blkparse::Action;
+pub use blocks::{BLOCK_BYTES, BlockSet, TooLarge, blocks};
 pub use format::Format;
 pub use open::{Options, Trace, open, read};
 pub use sort::Sorted;
+pub use summary::{Heat, Order, Refused, Summary};
+pub use write::{TraceWriter, WRITABLE};
 
 use std::fmt;
 use std::path::PathBuf;

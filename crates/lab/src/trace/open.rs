@@ -189,6 +189,9 @@ fn finish(format: Format, features: Features, reader: Requests, options: &Option
     if features.times && (options.sort || format.is_grouped()) {
         requests = Box::new(Sorted::new(requests));
     }
+    if format == Format::Blktrace {
+        requests = from_first(requests);
+    }
     Trace {
         format,
         features,
@@ -196,6 +199,18 @@ fn finish(format: Format, features: Features, reader: Requests, options: &Option
         skipped,
         failed: false,
     }
+}
+
+/// blktrace's clock counts from when the machine started, which tells nothing: times become those since the first
+/// request, as blkparse shows them.
+fn from_first(requests: Requests) -> Requests {
+    let mut first = None;
+    Box::new(requests.map(move |item| {
+        item.map(|mut request| {
+            request.time -= *first.get_or_insert(request.time);
+            request
+        })
+    }))
 }
 
 /// A file whose format is known.

@@ -1,0 +1,206 @@
+//! What is done to traces before they are replayed: cut, stretched in time, folded onto one device, fitted to a capacity.
+
+use super::{Item, Request, Requests};
+use std::collections::BTreeMap;
+
+/// Lays every device behind the one before it, so that a trace of several becomes one of a single address space.
+///
+/// Each begins at a multiple of `align`, with room up to its furthest request.
+pub fn fold(requests: Requests, extents: &BTreeMap<u32, u64>, align: u64) -> Requests {
+    let mut starts = BTreeMap::new();
+    let mut next = 0u64;
+    for (device, extent) in extents {
+        starts.insert(*device, next);
+        next = next.saturating_add(extent.div_ceil(align.max(1)).saturating_mul(align.max(1)));
+    }
+    each(requests, move |request| {
+        let start = starts.get(&request.device).copied().unwrap_or(0);
+        request.offset = start.saturating_add(request.offset);
+        request.device = 0;
+    })
+}
+
+/// How addresses beyond a capacity come to lie within it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fit {
+    /// Modulo the capacity: distances between near addresses stay, far ones fall onto each other.
+    Wrap,
+    /// In proportion: everything moves together, so zones get smaller and runs overlap.
+    Shrink,
+}
+
+/// Blocks of this size stay whole when addresses are shrunk.
+const GRAIN: u64 = 4096;
+
+/// Puts all requests within `capacity` bytes of their device. Those that would cross its end are moved before it; those
+/// longer than it are cut.
+pub fn fit(requests: Requests, extent: u64, capacity: u64, how: Fit) -> Requests {
+    each(requests, move |request| {
+        request.length = request.length.min(capacity);
+        request.offset = match how {
+            Fit::Wrap => request.offset % capacity.max(1),
+            Fit::Shrink if extent > capacity => shrunk(request.offset, extent, capacity),
+            Fit::Shrink => request.offset,
+        };
+        request.offset = request.offset.min(capacity - request.length);
+    })
+}
+
+/// The place within a block of 4 KiB stays, so that alignment does.
+fn shrunk(offset: u64, extent: u64, capacity: u64) -> u64 {
+    let block = u128::from(offset / GRAIN);
+    let moved = block * u128::from(capacity) / u128::from(extent);
+    moved as u64 * GRAIN + offset % GRAIN
+}
+
+/// Times since `start`, multiplied by `factor`: below one the trace runs faster.
+pub fn stretch(requests: Requests, start: u64, factor: f64) -> Requests {
+    each(requests, move |request| {
+        let since = request.time.saturating_sub(start);
+        request.time = (since as f64 * factor).round() as u64;
+    })
+}
+
+/// Times since `start`.
+pub fn rebase(requests: Requests, start: u64) -> Requests {
+    each(requests, move |request| {
+        request.time = request.time.saturating_sub(start)
+    })
+}
+
+/// Which requests stay. Bounds are from (inclusive) and to (exclusive).
+#[derive(Clone, Debug, Default)]
+pub struct Cut {
+    /// Nanoseconds since the trace's start.
+    pub from: Option<u64>,
+    pub to: Option<u64>,
+    /// By number, from 0.
+    pub first: u64,
+    pub count: Option<u64>,
+    pub device: Option<u32>,
+}
+
+/// Keeps what lies within the cut. Numbers count what times and device let through.
+pub fn cut(requests: Requests, start: u64, cut: Cut) -> Requests {
+    let (first, count) = (cut.first, cut.count);
+    let within = requests.filter(move |item: &Item| {
+        let Ok(request) = item else {
+            return true;
+        };
+        let since = request.time.saturating_sub(start);
+        since >= cut.from.unwrap_or(0)
+            && cut.to.is_none_or(|to| since < to)
+            && cut.device.is_none_or(|device| request.device == device)
+    });
+    let first = usize::try_from(first).unwrap_or(usize::MAX);
+    let count = count.map_or(usize::MAX, |count| {
+        usize::try_from(count).unwrap_or(usize::MAX)
+    });
+    Box::new(within.skip(first).take(count))
+}
+
+fn each(requests: Requests, mut change: impl FnMut(&mut Request) + Send + 'static) -> Requests {
+    Box::new(requests.map(move |item| {
+        item.map(|mut request| {
+            change(&mut request);
+            request
+        })
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Op;
+    use super::*;
+
+    fn made(requests: &[(u64, u32, u64, u64)]) -> Requests {
+        let requests: Vec<Item> = requests
+            .iter()
+            .map(|(time, device, offset, length)| {
+                Ok(Request {
+                    time: *time,
+                    device: *device,
+                    op: Op::Read,
+                    offset: *offset,
+                    length: *length,
+                })
+            })
+            .collect();
+        Box::new(requests.into_iter())
+    }
+
+    fn seen(requests: Requests) -> Vec<(u64, u32, u64, u64)> {
+        requests
+            .map(|item| item.unwrap())
+            .map(|r| (r.time, r.device, r.offset, r.length))
+            .collect()
+    }
+
+    #[test]
+    fn devices_are_laid_end_to_end() {
+        let extents = BTreeMap::from([(3, 5000), (7, 100)]);
+        let folded = fold(made(&[(0, 3, 10, 1), (1, 7, 10, 1)]), &extents, 4096);
+        assert_eq!(seen(folded), [(0, 0, 10, 1), (1, 0, 8202, 1)]);
+    }
+
+    #[test]
+    fn whatever_is_fitted_lies_within() {
+        let requests = [
+            (0, 0, 0, 4096),
+            (0, 0, 99_000, 4096),
+            (0, 0, 50_512, 1_000_000),
+        ];
+        for how in [Fit::Wrap, Fit::Shrink] {
+            for (_, _, offset, length) in seen(fit(made(&requests), 1 << 20, 65_536, how)) {
+                assert!(offset + length <= 65_536, "{how:?}");
+            }
+        }
+        let shrunk = seen(fit(
+            made(&[(0, 0, 81_920 + 512, 512)]),
+            163_840,
+            81_920,
+            Fit::Shrink,
+        ));
+        assert_eq!(shrunk, [(0, 0, 40_960 + 512, 512)]);
+    }
+
+    #[test]
+    fn cuts_and_stretches_count_from_the_start() {
+        let requests = [(10, 0, 0, 1), (20, 1, 0, 1), (30, 0, 0, 1), (40, 0, 0, 1)];
+        let only = |c: Cut| {
+            seen(cut(made(&requests), 10, c))
+                .iter()
+                .map(|r| r.0)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            only(Cut {
+                from: Some(10),
+                to: Some(30),
+                ..Cut::default()
+            }),
+            [20, 30]
+        );
+        assert_eq!(
+            only(Cut {
+                first: 1,
+                count: Some(2),
+                ..Cut::default()
+            }),
+            [20, 30]
+        );
+        assert_eq!(
+            only(Cut {
+                device: Some(0),
+                first: 1,
+                ..Cut::default()
+            }),
+            [30, 40]
+        );
+        let times: Vec<u64> = seen(stretch(made(&requests), 10, 0.5))
+            .iter()
+            .map(|r| r.0)
+            .collect();
+        assert_eq!(times, [0, 5, 10, 15]);
+    }
+}
