@@ -31,14 +31,15 @@ test-deep: build ## The long run of the same suites, and Linux md as judge where
 	RESTRIPE_DEEP=1 .ci/test
 	$(CARGO) run --quiet -p xtask -- md
 
-bench: ## Measurements, side by side with their yardsticks in one run
+bench: build ## Measurements, side by side with their yardsticks in one run: half an hour
 	@.ci/need cargo
-	@.ci/need --optional nbdkit
+	@.ci/need --optional nbdkit fio
 	$(CARGO) run --release -p restripe-code --example bench_kernels
 	$(CARGO) run --release -p restripe-array --example bench_engine
 	$(CARGO) run --release -p restripe-sim --example bench_world
 	$(CARGO) bench -p restripe-io --bench served
 	$(CARGO) bench -p restripe-io --bench tasks
+	$(CARGO) run --quiet -p xtask -- md-bench
 
 lint: ## Format, clippy without warnings, and the house rules
 	@.ci/need cargo rustfmt cargo-clippy

@@ -20,6 +20,8 @@ pub struct Workload {
     pub bytes: u32,
     /// In address order rather than at random.
     pub stream: bool,
+    /// All that is written is made of it.
+    pub byte: u8,
 }
 
 pub struct Load {
@@ -38,14 +40,19 @@ pub struct Load {
 
 impl Load {
     pub fn connect(path: &Path, workload: Workload) -> Outcome<Load> {
+        Load::over(UnixStream::connect(path)?, workload)
+    }
+
+    /// Over a connection that is there already.
+    pub fn over(stream: UnixStream, workload: Workload) -> Outcome<Load> {
         let mut load = Load {
-            stream: UnixStream::connect(path)?,
+            stream,
             client: Client::new("", Replies::Simple),
             inbox: vec![0; 256 * 1024],
             start: 0,
             end: 0,
             out: Vec::new(),
-            payload: vec![0x5a; workload.bytes as usize],
+            payload: vec![workload.byte; workload.bytes as usize],
             workload,
             blocks: 0,
             state: 1,
@@ -75,7 +82,7 @@ impl Load {
         Ok(rate)
     }
 
-    /// Writes every block once.
+    /// Goes over every block once.
     pub fn fill(mut self) -> Outcome<()> {
         for _ in 0..self.blocks {
             while self.client.in_flight() as u64 >= self.workload.depth {

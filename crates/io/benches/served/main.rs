@@ -26,6 +26,7 @@ const FILL: Workload = Workload {
     depth: 4,
     bytes: 1 << 20,
     stream: true,
+    byte: 0x5a,
 };
 
 const WORKLOADS: [Workload; 5] = [
@@ -35,6 +36,7 @@ const WORKLOADS: [Workload; 5] = [
         depth: 32,
         bytes: 4096,
         stream: false,
+        byte: 0x5a,
     },
     Workload {
         name: "4 KiB reads, depth 1",
@@ -42,6 +44,7 @@ const WORKLOADS: [Workload; 5] = [
         depth: 1,
         bytes: 4096,
         stream: false,
+        byte: 0x5a,
     },
     Workload {
         name: "4 KiB writes, depth 32",
@@ -49,6 +52,7 @@ const WORKLOADS: [Workload; 5] = [
         depth: 32,
         bytes: 4096,
         stream: false,
+        byte: 0x5a,
     },
     Workload {
         name: "1 MiB reads, depth 8",
@@ -56,6 +60,7 @@ const WORKLOADS: [Workload; 5] = [
         depth: 8,
         bytes: 1 << 20,
         stream: true,
+        byte: 0x5a,
     },
     Workload {
         name: "1 MiB writes, depth 8",
@@ -63,6 +68,7 @@ const WORKLOADS: [Workload; 5] = [
         depth: 8,
         bytes: 1 << 20,
         stream: true,
+        byte: 0x5a,
     },
 ];
 

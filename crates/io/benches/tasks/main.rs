@@ -1,26 +1,32 @@
 //! How fast a RAID-5 is scrubbed and rebuilt, beside what one of its members does alone, round by round in turn.
 //!
 //! `tasks` measures everything, `tasks WORD` only the members with the word in their name. A member's own rate is the
-//! lower of reading and writing it from end to end, 64 KiB at a time. These members share the processor with one
-//! another and with the reactor, so the share falls short of what disks with a speed of their own would show.
+//! lower of reading and writing it from end to end. Members in memory and in the page cache share the processor with one
+//! another and with the reactor: their share tells what an operation costs. Whether members are kept busy is told by
+//! those with a speed of their own, which are far slower than the processor.
 
+#[path = "../served/load.rs"]
+#[allow(dead_code)] // Its other user has more workloads.
+mod load;
+mod members;
+mod paced;
+
+use load::Load;
+use members::{Folder, Kind, kinds};
 use restripe_array::layout::{Level, Rotation};
-use restripe_array::meta::{Content, CreateOptions, create};
+use restripe_array::meta::{Content, CreateOptions, Init, create};
 use restripe_array::{
     Command, Fact, Limits, Member, Nanos, StartMode, TaskKind, TaskOutcome, Uuid,
 };
 use restripe_io::plain::Plain;
 use restripe_io::{ArraySpec, Running, Shell, ShellOptions};
 use std::error::Error;
-use std::fs::File;
-use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 7;
 const SLOTS: usize = 5;
 const MEMBERS: usize = SLOTS + 1;
-const MEMBER_BYTES: u64 = 48 << 20;
 const CHUNK_SECTORS: u32 = 128;
 const PIECE: usize = 1 << 20;
 const MIB: f64 = 1048576.0;
@@ -35,10 +41,7 @@ fn main() -> Outcome<()> {
         .find(|text| !text.starts_with("--"))
         .unwrap_or_default();
     let folder = Folder::new()?;
-    let kinds: Vec<Kind> = Kind::all(&folder)?
-        .into_iter()
-        .filter(|kind| kind.name.contains(&word))
-        .collect();
+    let kinds = kinds(&folder, &word)?;
     println!(
         "{SLOTS}-member RAID-5 and a spare, 64 KiB chunk; MiB a second of each member, medians"
     );
@@ -46,7 +49,7 @@ fn main() -> Outcome<()> {
     let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); kinds.len()];
     for _ in 0..ROUNDS {
         for (kind, rounds) in kinds.iter().zip(&mut rounds) {
-            rounds.push(round(&kind.names)?);
+            rounds.push(round(kind)?);
         }
     }
     for (kind, rounds) in kinds.iter().zip(&rounds) {
@@ -95,11 +98,19 @@ struct Round {
     rebuild: f64,
 }
 
-fn round(names: &[String]) -> Outcome<Round> {
-    let alone = alone(&names[0])?;
-    let running = start(names)?;
+fn round(kind: &Kind) -> Outcome<Round> {
+    let alone = if kind.remote() {
+        alone_remotely(kind)?
+    } else {
+        alone(kind)?
+    };
+    let running = start(kind)?;
     let facts = running.remote.facts(0)?;
-    let bytes = fill(&running)?;
+    let bytes = if kind.remote() {
+        size(&running)?
+    } else {
+        fill(&running)?
+    };
     let lifted = Command::Rate {
         min: u64::MAX,
         max: u64::MAX,
@@ -118,12 +129,12 @@ fn round(names: &[String]) -> Outcome<Round> {
     })
 }
 
-/// The lower of a member's rates from end to end.
-fn alone(name: &str) -> Outcome<f64> {
-    let member = Plain::open(name, false)?;
+/// The lower of a member's rates from end to end, one piece at a time.
+fn alone(kind: &Kind) -> Outcome<f64> {
+    let member = Plain::open(&kind.names[0], false)?;
     let mut piece = vec![0x5a; PIECE];
     let sectors = (PIECE / 512) as u64;
-    let places = || (0..MEMBER_BYTES / PIECE as u64).map(|index| index * sectors);
+    let places = || (0..kind.bytes / PIECE as u64).map(|index| index * sectors);
     let begin = Instant::now();
     for at in places() {
         member.write(at, &piece)?;
@@ -133,13 +144,42 @@ fn alone(name: &str) -> Outcome<f64> {
     for at in places() {
         member.read(at, &mut piece)?;
     }
-    let slower = written.max(begin.elapsed());
-    Ok(MEMBER_BYTES as f64 / MIB / slower.as_secs_f64())
+    Ok(slower(kind, written, begin.elapsed()))
+}
+
+/// The same with several pieces in flight, as whoever wants all that a disk can do asks for them.
+fn alone_remotely(kind: &Kind) -> Outcome<f64> {
+    let mut times = [Duration::ZERO; 2];
+    for (write, time) in [true, false].into_iter().zip(&mut times) {
+        let workload = load::Workload {
+            name: "alone",
+            write,
+            depth: 8,
+            bytes: PIECE as u32,
+            stream: true,
+            // The array to be made of these members trusts them to agree.
+            byte: 0,
+        };
+        let begin = Instant::now();
+        Load::over(kind.connect(0)?, workload)?.fill()?;
+        *time = begin.elapsed();
+    }
+    Ok(slower(kind, times[0], times[1]))
+}
+
+fn slower(kind: &Kind, one: Duration, other: Duration) -> f64 {
+    kind.bytes as f64 / MIB / one.max(other).as_secs_f64()
 }
 
 fn order(running: &Running, command: Command) -> Outcome<()> {
     let answer = running.remote.command(0, command)?;
     answer.map_err(|error| format!("refused: {error:?}").into())
+}
+
+/// The MiB of data of each member.
+fn size(running: &Running) -> Outcome<f64> {
+    let status = running.remote.status(0)?.ok_or("no array")?;
+    Ok(status.size_bytes as f64 / MIB / (SLOTS - 1) as f64)
 }
 
 /// Writes all of the array. Gives the MiB of data of each member.
@@ -153,7 +193,7 @@ fn fill(running: &Running) -> Outcome<f64> {
         at += bytes;
     }
     client.flush()?;
-    Ok(status.size_bytes as f64 / MIB / (SLOTS - 1) as f64)
+    size(running)
 }
 
 /// Seconds from a task's start to its end, by the reactor's clock.
@@ -175,7 +215,8 @@ fn wait(facts: &Receiver<(Nanos, Fact)>, wanted: TaskKind) -> Outcome<f64> {
 }
 
 /// A new array on these members, the last of them a spare.
-fn start(names: &[String]) -> Outcome<Running> {
+fn start(kind: &Kind) -> Outcome<Running> {
+    let names = &kind.names;
     let members = names
         .iter()
         .map(|name| Plain::open(name, false))
@@ -185,6 +226,10 @@ fn start(names: &[String]) -> Outcome<Running> {
     options.members = members.iter().map(Plain::info).collect();
     options.uuids = (1..=names.len()).map(|i| Uuid([i as u8; 16])).collect();
     options.spares = names.len() - SLOTS;
+    if kind.remote() {
+        // They hold zeros, which agree: nobody has to wait until slow members are filled.
+        options.init = Init::Trust;
+    }
     let creation = create(&options).map_err(|error| error.to_string())?;
     for (member, at, content) in &creation.writes {
         match content {
@@ -203,59 +248,4 @@ fn start(names: &[String]) -> Outcome<Running> {
     })?;
     order(&running, Command::Start(StartMode::default()))?;
     Ok(running)
-}
-
-// ------------------------------------------------------------------------------------------------------- members
-
-/// Members of one kind.
-struct Kind {
-    name: &'static str,
-    names: Vec<String>,
-}
-
-impl Kind {
-    fn all(folder: &Folder) -> Outcome<Vec<Kind>> {
-        Ok(vec![
-            Kind {
-                name: "memory",
-                names: vec![format!("ram:{MEMBER_BYTES}"); MEMBERS],
-            },
-            Kind {
-                name: "files in the page cache",
-                names: images(folder)?,
-            },
-        ])
-    }
-}
-
-fn images(folder: &Folder) -> Outcome<Vec<String>> {
-    let mut names = Vec::new();
-    for index in 0..MEMBERS {
-        let path = folder.file(&format!("image{index}"));
-        File::create(&path)?.set_len(MEMBER_BYTES)?;
-        names.push(path.display().to_string());
-    }
-    Ok(names)
-}
-
-/// A folder for images, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Outcome<Folder> {
-        let path = std::env::temp_dir().join(format!("restripe-tasks-{}", std::process::id()));
-        std::fs::create_dir(&path)?;
-        Ok(Folder(path))
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is left behind is in the temporary folder, and named for us.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
