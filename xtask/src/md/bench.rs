@@ -163,6 +163,8 @@ fn ours(house: &House, disks: &Disks, load: &Load, hole: &str) -> Outcome<Series
     for least in LEAST_KIB {
         let point = our_point(house, disks, load, hole, least)
             .map_err(|error| format!("{} {hole} {least}: {error}", load.name))?;
+        // It takes minutes until all is told: a sign of life.
+        eprintln!("{} {hole}: restripe from {least} KiB/s {point}", load.name);
         series.points.push(point);
     }
     Ok(series)

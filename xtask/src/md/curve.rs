@@ -1,7 +1,7 @@
 //! Curves of rebuild speed against users' latency: the table, the data and the picture, and whose curve lies above.
 
 use super::house::Outcome;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::fs;
 use std::path::Path;
 
@@ -35,6 +35,15 @@ impl Point {
             read_p99_us: p99.next()?,
             write_p99_us: p99.next().unwrap_or(0.0),
         })
+    }
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (reads_ms, writes_ms) = (self.read_p99_us / 1000.0, self.write_p99_us / 1000.0);
+        write!(f, "rebuilds {:.1} MiB/s, ", self.rate)?;
+        write!(f, "{:.0} reads/s p99 {reads_ms:.0} ms, ", self.reads)?;
+        write!(f, "{:.0} writes/s p99 {writes_ms:.0} ms", self.writes)
     }
 }
 
@@ -94,18 +103,8 @@ pub fn tell(all: &[Series], folder: &Path) -> Outcome<()> {
     for series in all {
         let (load, hole, who) = (series.load, &series.hole, &series.who);
         let _ = writeln!(table, "\n{load}, {hole}: {who}");
-        table += "  least KiB/s   rebuild MiB/s    reads/s   p99 ms   writes/s   p99 ms\n";
         for p in &series.points {
-            let _ = writeln!(
-                table,
-                "  {:>11} {:>15.1} {:>10.0} {:>8.1} {:>10.0} {:>8.1}",
-                p.least_kib,
-                p.rate,
-                p.reads,
-                p.read_p99_us / 1000.0,
-                p.writes,
-                p.write_p99_us / 1000.0
-            );
+            let _ = writeln!(table, "  from {:>7} KiB/s: {p}", p.least_kib);
             let _ = writeln!(
                 csv,
                 "{load},{hole},\"{who}\",{},{:.2},{},{},{},{}",
