@@ -1,0 +1,342 @@
+//! `trace`: what a block trace is like, and what is done to it before a replay.
+
+use crate::command::{
+    FitName, Trace, TraceConvert, TraceInfo, TraceInput, TraceOutput, TraceRemap, TraceScale,
+    TraceSlice, TraceVerb,
+};
+use crate::failure::{Failure, Outcome};
+use restripe_lab::trace::shape::{self, Cut, Fit};
+use restripe_lab::trace::{
+    Action, Features, Format, Op, Options, Order, Requests, Summary, TraceError, TraceWriter,
+    WRITABLE, open,
+};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+mod show;
+
+pub fn run(verb: &Trace) -> Outcome {
+    match &verb.verb {
+        TraceVerb::Info(verb) => info(verb),
+        TraceVerb::Convert(verb) => convert(verb),
+        TraceVerb::Slice(verb) => slice(verb),
+        TraceVerb::Scale(verb) => scale(verb),
+        TraceVerb::Remap(verb) => remap(verb),
+        TraceVerb::Formats => {
+            formats();
+            Ok(())
+        }
+    }
+}
+
+fn formats() {
+    for format in Format::ALL {
+        let written = if WRITABLE.contains(&format) {
+            "read, write"
+        } else {
+            "read"
+        };
+        println!("{:<9} {written:<12} {}", format.name(), format.about());
+    }
+}
+
+impl From<TraceError> for Failure {
+    fn from(error: TraceError) -> Failure {
+        let hint = if error.skippable {
+            "--skip-bad counts such records and goes on; `restripe trace formats` lists what --format takes"
+        } else {
+            ""
+        };
+        Failure::new(error.reason.clone())
+            .at(place(&error))
+            .hint(hint)
+    }
+}
+
+/// The error's text without its reason.
+fn place(error: &TraceError) -> String {
+    let text = error.to_string();
+    let end = text.len() - error.reason.len();
+    text[..end].trim_end_matches(": ").to_string()
+}
+
+// ------------------------------------------------------------------------------------------------------------ input
+
+/// A trace named on the command line, opened as often as it takes.
+struct Input {
+    path: PathBuf,
+    options: Options,
+    skipped: Arc<AtomicU64>,
+}
+
+impl Input {
+    fn of(input: &TraceInput) -> Outcome<Input> {
+        let unknown = |name: &String| {
+            Failure::usage(format!("{name:?} is no format of traces"))
+                .hint("`restripe trace formats` lists them")
+        };
+        let named = |name: &String| Format::of_name(name).ok_or_else(|| unknown(name));
+        Ok(Input {
+            path: input.file.clone(),
+            options: Options {
+                format: input.format.as_ref().map(named).transpose()?,
+                action: input.action.map(action).transpose()?,
+                block_bytes: input.block_size,
+                skip_bad: input.skip_bad,
+                sort: input.sort,
+            },
+            skipped: Arc::default(),
+        })
+    }
+
+    fn open(&mut self, order: Order) -> Result<(Format, Features, Requests), TraceError> {
+        let options = Options {
+            sort: self.options.sort || order == Order::ByTime,
+            ..self.options.clone()
+        };
+        let trace = open(&self.path, &options)?;
+        self.skipped = trace.skipped_count();
+        Ok((trace.format, trace.features, Box::new(trace)))
+    }
+
+    /// The requests in the order of time, as slicing and scaling want them.
+    fn requests(&mut self) -> Outcome<(Features, Requests)> {
+        let (_, features, requests) = self.open(Order::AsRecorded)?;
+        Ok((features, requests))
+    }
+
+    fn tell_skipped(&self) {
+        let skipped = self.skipped.load(Ordering::Relaxed);
+        if skipped > 0 {
+            eprintln!("skipped {skipped} bad records of {}", self.path.display());
+        }
+    }
+
+    /// What has to be known of a whole trace before it is changed.
+    fn survey(&mut self) -> Outcome<Survey> {
+        let mut survey = Survey::default();
+        for request in self.requests()?.1 {
+            let request = request?;
+            survey.start = survey.start.min(request.time);
+            survey.last = survey.last.max(request.time);
+            survey.requests += u64::from(request.op.moves_data());
+            if request.op != Op::Flush {
+                let end = survey.extents.entry(request.device).or_insert(0);
+                *end = request.end().max(*end);
+            }
+        }
+        Ok(survey)
+    }
+}
+
+struct Survey {
+    start: u64,
+    last: u64,
+    requests: u64,
+    extents: BTreeMap<u32, u64>,
+}
+
+impl Default for Survey {
+    fn default() -> Survey {
+        Survey {
+            start: u64::MAX,
+            last: 0,
+            requests: 0,
+            extents: BTreeMap::new(),
+        }
+    }
+}
+
+fn action(letter: char) -> Outcome<Action> {
+    Action::of_letter(letter).ok_or_else(|| {
+        Failure::usage(format!("{letter:?} is no action that stands for a request"))
+            .hint("Q queued, I inserted, D issued, C completed")
+    })
+}
+
+// ----------------------------------------------------------------------------------------------------------- output
+
+/// Writes beside the target and renames when it is whole, so that a failure leaves nothing half done.
+fn write(target: &TraceOutput, features: Features, requests: Requests) -> Outcome<u64> {
+    let path = &target.output;
+    let format = match &target.to {
+        Some(name) => Format::of_name(name),
+        None => Some(Format::Rtrace),
+    };
+    let format = format
+        .filter(|format| WRITABLE.contains(format))
+        .ok_or_else(|| {
+            let names: Vec<&str> = WRITABLE.iter().map(|format| format.name()).collect();
+            Failure::usage("there is no writing in this format")
+                .hint(format!("--to takes {}", names.join(", ")))
+        })?;
+    if path.exists() && !target.force {
+        return Err(Failure::new("the file is there already")
+            .at(path.display())
+            .hint("--force overwrites it"));
+    }
+    let mut partial = path.clone().into_os_string();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    let written = write_to(&partial, format, features, requests);
+    let done = written.and_then(|count| {
+        fs::rename(&partial, path).map_err(|error| cannot_write(path, &error))?;
+        Ok(count)
+    });
+    if done.is_err() {
+        // Nothing is lost with it, and the first failure is the one to tell.
+        let _ = fs::remove_file(&partial);
+    }
+    done
+}
+
+fn write_to(path: &Path, format: Format, features: Features, requests: Requests) -> Outcome<u64> {
+    let failed = |error: std::io::Error| cannot_write(path, &error);
+    let output = BufWriter::new(File::create(path).map_err(failed)?);
+    let mut writer = TraceWriter::new(output, format, features).map_err(failed)?;
+    let mut count = 0;
+    for request in requests {
+        writer.write(&request?).map_err(failed)?;
+        count += 1;
+    }
+    writer
+        .finish()
+        .and_then(|mut output| output.flush())
+        .map_err(failed)?;
+    Ok(count)
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("the trace cannot be written: {error}")).at(path.display())
+}
+
+fn finish(input: &Input, target: &TraceOutput, features: Features, requests: Requests) -> Outcome {
+    let count = write(target, features, requests)?;
+    input.tell_skipped();
+    println!("{count} requests written to {}", target.output.display());
+    Ok(())
+}
+
+// ------------------------------------------------------------------------------------------------------------ verbs
+
+fn info(verb: &TraceInfo) -> Outcome {
+    let mut input = Input::of(&verb.input)?;
+    let (format, features, _) = input.open(Order::AsRecorded)?;
+    let summary = Summary::measure(features, |order| {
+        input.open(order).map(|(_, _, requests)| requests)
+    })?;
+    let skipped = input.skipped.load(Ordering::Relaxed);
+    let shown = show::Shown {
+        file: &verb.input.file,
+        format,
+        features,
+        skipped,
+        summary: &summary,
+    };
+    if verb.json {
+        println!("{}", shown.json());
+    } else {
+        print!("{}", shown.text());
+    }
+    Ok(())
+}
+
+fn convert(verb: &TraceConvert) -> Outcome {
+    let mut input = Input::of(&verb.input)?;
+    let survey = input.survey()?;
+    let (features, requests) = input.requests()?;
+    let requests = shape::rebase(requests, survey.start);
+    finish(&input, &verb.output, features, requests)
+}
+
+fn slice(verb: &TraceSlice) -> Outcome {
+    let nanoseconds =
+        |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let (first, count) = verb.requests.unwrap_or((0, None));
+    let cut = Cut {
+        from: verb.from.map(nanoseconds),
+        to: verb.until.map(nanoseconds),
+        first,
+        count,
+        device: verb.device,
+    };
+    let mut input = Input::of(&verb.input)?;
+    let survey = input.survey()?;
+    let (features, requests) = input.requests()?;
+    if !features.times && (cut.from.is_some() || cut.to.is_some()) {
+        return Err(
+            Failure::new("the trace has no times to slice by").hint("slice it by --requests")
+        );
+    }
+    let cut_out = shape::cut(requests, survey.start, cut.clone());
+    let start = survey.start.saturating_add(cut.from.unwrap_or(0));
+    finish(
+        &input,
+        &verb.output,
+        features,
+        shape::rebase(cut_out, start),
+    )
+}
+
+fn scale(verb: &TraceScale) -> Outcome {
+    let mut input = Input::of(&verb.input)?;
+    let survey = input.survey()?;
+    let (features, requests) = input.requests()?;
+    let duration = survey.last.saturating_sub(survey.start);
+    if !features.times || duration == 0 {
+        return Err(Failure::new("the trace has no times to scale").at(verb.input.file.display()));
+    }
+    let mean = survey.requests as f64 * 1e9 / duration as f64;
+    let factor = match (verb.time, verb.rate, verb.iops) {
+        (Some(factor), None, None) => factor,
+        (None, Some(factor), None) => 1.0 / factor,
+        (None, None, Some(iops)) => mean / iops,
+        _ => return Err(Failure::usage("say one of --time, --rate and --iops")),
+    };
+    if !(factor.is_finite() && factor > 0.0 && duration as f64 * factor < 9.2e18) {
+        return Err(Failure::usage(
+            "that makes no times: a factor must be above 0 and not too large",
+        ));
+    }
+    finish(
+        &input,
+        &verb.output,
+        features,
+        shape::stretch(requests, survey.start, factor),
+    )
+}
+
+fn remap(verb: &TraceRemap) -> Outcome {
+    let mut input = Input::of(&verb.input)?;
+    let survey = input.survey()?;
+    let (features, requests) = input.requests()?;
+    let mut requests = shape::rebase(requests, survey.start);
+    let aligned = |extent: &u64| {
+        extent
+            .div_ceil(verb.align.max(1))
+            .saturating_mul(verb.align.max(1))
+    };
+    let mut extent = survey.extents.values().copied().max().unwrap_or(0);
+    if verb.fold {
+        extent = survey
+            .extents
+            .values()
+            .map(aligned)
+            .fold(0, u64::saturating_add);
+        requests = shape::fold(requests, &survey.extents, verb.align);
+    }
+    if let Some(capacity) = verb.capacity {
+        let how = match verb.fit {
+            FitName::Wrap => Fit::Wrap,
+            FitName::Shrink => Fit::Shrink,
+        };
+        requests = shape::fit(requests, extent, capacity, how);
+    } else if !verb.fold {
+        return Err(Failure::usage("say --fold, --capacity, or both"));
+    }
+    finish(&input, &verb.output, features, requests)
+}
