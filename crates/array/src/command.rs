@@ -18,6 +18,7 @@ impl Core {
             Command::Start(mode) => return self.boot_start(tag, mode),
             Command::Stop => return self.stop(tag),
             _ if !self.serving() => Err(CommandError::Busy("the array is not serving")),
+            _ if self.halted => Err(CommandError::NoSpace),
             _ if self.mode.read_only => Err(CommandError::Busy("the array was started read-only")),
             Command::Fail(member) => self.command_fail(member),
             Command::Remove(member) => self.command_remove(member),

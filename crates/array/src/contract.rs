@@ -429,6 +429,8 @@ pub enum CommandError {
     Busy(&'static str),
     /// Metadata could not be written to enough members.
     Metadata,
+    /// No space is left on a member that cannot be spared.
+    NoSpace,
 }
 
 /// One entry of the log of facts. Levelled by kind; never needed for correctness.
@@ -440,6 +442,8 @@ pub enum Fact {
         recovered_rows: u64,
     },
     Stopped,
+    /// No space is left on a member that cannot be spared: nothing is written any more.
+    Halted,
     MemberFailed {
         member: Member,
         why: FailCause,
@@ -495,6 +499,15 @@ pub enum FailCause {
     TimedOut,
     /// Its metadata could not be read or written.
     Metadata,
+}
+
+impl FailCause {
+    pub(crate) fn is_no_space(self) -> bool {
+        matches!(
+            self,
+            FailCause::WriteError(IoError::NoSpace) | FailCause::FlushError(IoError::NoSpace)
+        )
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]

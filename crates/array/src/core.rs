@@ -2,8 +2,8 @@
 
 use crate::boot::Boot;
 use crate::contract::{
-    Action, Actions, Class, CommandTag, DeviceIo, Fact, FailCause, IoOp, RequestError, RequestTag,
-    Segment, StartMode,
+    Action, Actions, Class, CommandError, CommandTag, DeviceIo, Fact, FailCause, IoOp,
+    RequestError, RequestTag, Segment, StartMode, TaskKind,
 };
 use crate::device::{Device, Health, Homes, Standing};
 use crate::engine::Config;
@@ -58,6 +58,8 @@ pub(crate) struct Core {
     pub(crate) stopping: Option<CommandTag>,
     /// What a failed member lacks is not on record yet.
     pub(crate) owing: bool,
+    /// Nothing is written any more.
+    pub(crate) halted: bool,
     pub(crate) stop_flush: bool,
     pub(crate) stop_version: u64,
     /// Earliest moment at which each kind of timed work is due.
@@ -112,6 +114,7 @@ impl Core {
             answers: Vec::new(),
             stopping: None,
             owing: false,
+            halted: false,
             stop_flush: false,
             stop_version: 0,
             wake: [NEVER; WAKES],
@@ -453,6 +456,9 @@ impl Core {
     /// Takes a member out of service, whatever it was doing. Writes and flushes are not acknowledged again before the
     /// members that remain say so in their superblocks.
     pub(crate) fn fail_member(&mut self, member: Member, cause: FailCause) {
+        if cause.is_no_space() && (self.halted || self.indispensable(member)) {
+            return self.halt();
+        }
         let device = &mut self.devices[member.0 as usize];
         if device.health != Health::Good {
             return;
@@ -490,6 +496,48 @@ impl Core {
         self.abandon(member);
     }
 
+    /// No space is left on a member that cannot be spared. Nothing is written any more, as if the power had gone, so that
+    /// the next start recovers what was being written; until then that is in doubt where a member is missing.
+    fn halt(&mut self) {
+        if self.halted {
+            return;
+        }
+        self.halted = true;
+        self.mode.read_only = true;
+        if self.boot.is_some() {
+            self.boot_fail(CommandError::NoSpace);
+            return;
+        }
+        let mut known = self.resynced_before();
+        for row in self.slices.rows_at_work() {
+            known.remove(row, 1);
+        }
+        for slot in 0..self.standing.len() {
+            if self.standing[slot].incoming.take().is_some() {
+                self.tasks.target_failed(slot);
+            }
+        }
+        self.tasks.list.retain(|task| task.kind != TaskKind::Resync);
+        if known.len() < self.layout.rows() {
+            self.start_task(TaskKind::Resync, None, known);
+        }
+        self.slices_wake_waiting();
+        self.fact(Fact::Halted);
+    }
+
+    /// Takes the next operation that a halted array may not start out of the actions.
+    pub(crate) fn refused(&mut self) -> Option<Box<DeviceIo>> {
+        if !self.halted {
+            return None;
+        }
+        let writes = |action: &Action| matches!(action, Action::Device(io) if io.op != IoOp::Read);
+        let index = self.out.iter().position(writes)?;
+        match self.out.remove(index) {
+            Action::Device(io) => Some(io),
+            _ => None,
+        }
+    }
+
     /// A slot loses its serving member: what it may lack from now on goes into the intent map, what nobody can tell
     /// any more into the list of the lost.
     fn lose_slot(&mut self, slot: usize) {
@@ -503,7 +551,7 @@ impl Core {
 
     /// Cells of rows whose parity was never brought in step cannot be recovered.
     pub(crate) fn lose_unsynced(&mut self, slot: usize) {
-        if !self.layout.parity() {
+        if !self.layout.parity() || self.halted {
             return;
         }
         let Some(owed) = self.tasks.resync_owes() else {

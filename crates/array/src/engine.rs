@@ -79,6 +79,11 @@ impl Engine {
         }
         core.run_slices();
         core.settle_turn();
+        while let Some(io) = core.refused() {
+            core.device_done(io, Err(IoError::NoSpace));
+            core.run_slices();
+            core.settle_turn();
+        }
         core::mem::swap(&mut core.out, actions);
     }
 

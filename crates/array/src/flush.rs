@@ -105,6 +105,10 @@ impl Core {
 
     fn flush_ended(&mut self) {
         let ended = self.flusher.begun;
+        if self.halted {
+            // Nothing was made durable, and no record is over.
+            return self.listing_ended();
+        }
         self.logs.flushed(ended);
         self.intent_flushed(ended);
         self.lost.flush_ended();

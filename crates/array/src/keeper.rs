@@ -89,16 +89,15 @@ impl Core {
 
     /// A read-only array tells nobody what becomes of it.
     fn keep_nothing(&mut self) {
-        if self.keeper.durable < self.keeper.wanted || self.owing {
-            self.keeper.durable = self.keeper.wanted;
-            self.owing = false;
-            for kind in KINDS {
-                for page in 0..self.map_pages(kind) {
-                    self.page_state(kind, page).dirty = false;
-                }
+        self.keeper.durable = self.keeper.wanted;
+        self.owing = false;
+        for kind in KINDS {
+            *self.touched(kind) = false;
+            for page in 0..self.map_pages(kind) {
+                self.page_state(kind, page).dirty = false;
             }
-            self.metadata_moved();
         }
+        self.metadata_moved();
     }
 
     fn write_superblocks(&mut self) {
@@ -139,8 +138,8 @@ impl Core {
 
     pub(crate) fn superblock_written(&mut self, member: Member, result: Result<(), IoError>) {
         self.keeper.outstanding -= 1;
-        if result.is_err() {
-            self.fail_member(member, FailCause::Metadata);
+        if let Err(error) = result {
+            self.fail_member(member, FailCause::WriteError(error));
         }
         if self.keeper.outstanding == 0 {
             self.keeper.durable = self.keeper.in_flight;
@@ -314,8 +313,8 @@ impl Core {
         member: Member,
         result: Result<(), IoError>,
     ) {
-        if result.is_err() {
-            self.fail_member(member, FailCause::Metadata);
+        if let Err(error) = result {
+            self.fail_member(member, FailCause::WriteError(error));
         }
         let kind = KINDS
             .into_iter()

@@ -135,6 +135,9 @@ impl Core {
             return Err(RequestError::OutOfRange { end, size });
         }
         let writes = !matches!(request.op, RequestOp::Read | RequestOp::Flush);
+        if writes && self.halted {
+            return Err(RequestError::NoSpace);
+        }
         if writes && self.mode.read_only {
             return Err(RequestError::ReadOnly);
         }
@@ -211,7 +214,13 @@ impl Core {
             .take()
             .expect("a request is finished once");
         self.requests.free.push(id);
-        self.reply(pending.request.tag, pending.error.map_or(Ok(()), Err));
+        let reads = pending.request.op == RequestOp::Read;
+        let result = match pending.error {
+            _ if self.halted && !reads => Err(RequestError::NoSpace),
+            Some(error) => Err(error),
+            None => Ok(()),
+        };
+        self.reply(pending.request.tag, result);
     }
 
     /// Metadata became durable: acknowledges what waited for it.

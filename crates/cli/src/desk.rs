@@ -427,6 +427,8 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
             "the device has logical blocks of {member} bytes, the array of {array}"
         )),
         CommandError::Busy(why) => Refusal::new(format!("not now: {why}")),
+        CommandError::NoSpace => Refusal::new("no space is left on a member that cannot be spared")
+            .hint("nothing is lost: make room and start again"),
         CommandError::Metadata => Refusal::new("the metadata could not be written to enough members"),
     }
 }

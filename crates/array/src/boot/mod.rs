@@ -273,7 +273,7 @@ impl Core {
         }
     }
 
-    fn boot_fail(&mut self, error: CommandError) -> bool {
+    pub(crate) fn boot_fail(&mut self, error: CommandError) -> bool {
         let boot = self.boot.take().expect("a boot runs");
         self.out.push(Action::CommandReply(boot.tag, Err(error)));
         false

@@ -117,7 +117,7 @@ impl Core {
     }
 
     /// The rows that no recorded resynchronisation owes.
-    fn resynced_before(&self) -> RunSet {
+    pub(crate) fn resynced_before(&self) -> RunSet {
         let mut done = RunSet::default();
         done.insert(0, self.layout.rows());
         for (first, count) in self.tasks.resync_owes().unwrap_or_default() {

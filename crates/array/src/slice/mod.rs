@@ -272,6 +272,15 @@ impl Slices {
         }
     }
 
+    /// The rows of all slices that may change something.
+    pub(crate) fn rows_at_work(&self) -> impl Iterator<Item = u64> + '_ {
+        let changes = |slice: &&Slice| slice.live && !matches!(slice.kind, Kind::Read { .. });
+        self.list
+            .iter()
+            .filter(changes)
+            .map(|slice| slice.map.row.0)
+    }
+
     pub(crate) fn idle(&self) -> bool {
         self.free.len() == self.list.len()
     }

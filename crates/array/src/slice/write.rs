@@ -64,6 +64,9 @@ impl Core {
     }
 
     pub(crate) fn step_write(&mut self, id: u32, kind: BandKind) {
+        if self.halted {
+            self.slices.get(id).error = Some(RequestError::NoSpace);
+        }
         if self.slices.get(id).error.is_some() {
             self.write_aborted(id);
             return;

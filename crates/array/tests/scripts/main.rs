@@ -6,6 +6,7 @@
 mod commands;
 mod degraded;
 mod flushes;
+mod full;
 mod math;
 mod ordering;
 #[cfg(feature = "planted")]

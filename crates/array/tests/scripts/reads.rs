@@ -167,7 +167,11 @@ fn what_was_lost_and_written_stays_lost_if_a_crash_takes_the_write() {
     array.crash(|label| !label.contains("data"));
     array.start().expect("starts without m1");
     let known = array.engine.status().lost;
-    assert!(known.iter().any(|&(first, count)| first <= lba && lba < first + count));
+    assert!(
+        known
+            .iter()
+            .any(|&(first, count)| first <= lba && lba < first + count)
+    );
 }
 
 #[test]

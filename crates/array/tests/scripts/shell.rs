@@ -528,8 +528,17 @@ impl Array {
 
     /// Ends well the operation at this place in the list, then gives a turn.
     pub fn end_at(&mut self, index: usize) {
-        self.end(index, Ok(()));
+        self.end_as(index, Ok(()));
+    }
+
+    /// Ends the operation at this place in the list like this, then gives a turn.
+    pub fn end_as(&mut self, index: usize, result: Result<(), IoError>) {
+        self.end(index, result);
         self.turn();
+    }
+
+    pub fn end_first(&mut self, result: Result<(), IoError>) {
+        self.end_as(0, result);
     }
 
     /// Ends one held operation badly, then gives a turn.

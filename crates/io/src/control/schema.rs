@@ -396,6 +396,7 @@ fn fact_kind(fact: &Fact) -> &'static str {
     match fact {
         Fact::Started { .. } => "started",
         Fact::Stopped => "stopped",
+        Fact::Halted => "halted",
         Fact::MemberFailed { .. } => "member-failed",
         Fact::SpareTaken { .. } => "spare-taken",
         Fact::Repaired { .. } => "repaired",
@@ -426,6 +427,7 @@ fn fact_text(fact: &Fact) -> String {
             format!("serves, generation {generation}, {recovered_rows} rows recovered")
         }
         Fact::Stopped => "stopped and marked clean".into(),
+        Fact::Halted => "no space left on a member that cannot be spared: nothing more is written until a restart".into(),
         Fact::MemberFailed { member, why } => {
             format!("member {} failed: {}", member.0, cause_text(why))
         }

@@ -1,0 +1,104 @@
+//! No space left: one member that is full is failed; when none more can be spared the array halts and loses nothing.
+
+use crate::shell::{Array, CHUNK, Setup, raid1, raid5, raid6};
+use restripe_array::{Command, CommandError, Fact, IoError, RequestError, RequestOp};
+
+/// Ends everything; what is written to a member fails for want of space.
+fn run_full(array: &mut Array) {
+    while !array.held.is_empty() {
+        let writes = array.labels()[0].contains(" write ");
+        array.end_first(if writes {
+            Err(IoError::NoSpace)
+        } else {
+            Ok(())
+        });
+    }
+}
+
+fn written(setup: Setup) -> Array {
+    let mut array = setup.start();
+    array.written(0, 48).expect("written");
+    array.flushed();
+    array
+}
+
+#[test]
+fn an_array_without_space_halts_and_loses_nothing() {
+    for setup in [raid5(4), raid6(5), raid1(2)] {
+        let mut array = written(setup);
+        let old = array.model.clone();
+        let write = array.write(0, 8);
+        run_full(&mut array);
+        assert_eq!(array.reply(write), Some(Err(RequestError::NoSpace)));
+        assert!(array.has_fact(|fact| *fact == Fact::Halted));
+        let status = array.engine.status();
+        assert!(status.read_only && status.lost.is_empty());
+        let flush = array.flush();
+        array.run();
+        assert_eq!(array.reply(flush), Some(Err(RequestError::NoSpace)));
+        assert_eq!(array.written(32, 8), Err(RequestError::NoSpace));
+        array.model = old;
+        for lba in CHUNK..48 {
+            // What a missing member held beside the write is in doubt; nothing is made up.
+            if let Ok(found) = array.read(lba, 1) {
+                assert!(found == array.model[lba as usize * 512..][..512]);
+            }
+        }
+        array.crash(|_| true);
+        array.start().expect("starts when there is space again");
+        for lba in 8..48 {
+            let found = array.read(lba, 1).expect("nothing is lost");
+            assert!(found == array.model[lba as usize * 512..][..512], "{lba}");
+        }
+    }
+}
+
+#[test]
+fn what_is_under_way_when_an_array_halts_is_not_acknowledged() {
+    let mut array = written(raid5(4));
+    array.depart(1);
+    array.run();
+    let writes: Vec<u64> = (0..6).map(|row| array.write(row * 3 * CHUNK, 8)).collect();
+    let read = array.request(RequestOp::Read, 2 * CHUNK, 8);
+    run_full(&mut array);
+    for write in writes {
+        assert!(matches!(array.reply(write), Some(Err(_))));
+    }
+    assert!(array.reply(read).is_some());
+    assert!(array.engine.idle(), "{:?}", array.labels());
+    assert_eq!(array.command(Command::Stop), Ok(()));
+}
+
+#[test]
+fn a_rebuild_without_space_ends_and_the_array_goes_on() {
+    let mut array = written(raid5(4).spares(1));
+    array.depart(1);
+    array.run_but("m4");
+    while array.mentions("m4") {
+        let index = array
+            .held
+            .iter()
+            .position(|held| held.label.starts_with("m4"));
+        array.end_as(index.expect("one is held"), Err(IoError::NoSpace));
+        array.run_but("m4");
+    }
+    assert!(array.failed(4));
+    assert!(!array.has_fact(|fact| *fact == Fact::Halted));
+    array.written(0, 8).expect("the others have space");
+    array.verify();
+}
+
+#[test]
+fn a_start_without_space_says_so_and_the_next_one_recovers() {
+    let mut array = written(raid5(4));
+    array.write(0, 8);
+    array.run();
+    array.crash(|label| label.starts_with("m0 data"));
+    let start = array.order(Command::Start(Default::default()));
+    run_full(&mut array);
+    assert_eq!(array.answer(start), Some(Err(CommandError::NoSpace)));
+    array.crash(|_| true);
+    array.start().expect("starts when there is space again");
+    array.consistent();
+    array.verify();
+}
