@@ -517,12 +517,18 @@ impl Mechanical {
         self.segments[segment].used = self.uses;
     }
 
-    /// The read-ahead under way comes by these blocks.
+    /// The read-ahead under way comes by these blocks, and on the track where it is: further ahead, a seek is sooner.
     fn will_read(&self, stream: &Stream, command: Command) -> bool {
         let segment = &self.segments[stream.segment];
-        segment.start <= command.block
-            && command.block <= stream.block
-            && stream.block < stream.limit
+        if segment.start > command.block || command.block >= stream.limit {
+            return false;
+        }
+        let track = |block| {
+            let place = self.geometry.locate(block);
+            (place.cylinder, place.surface)
+        };
+        stream.block < stream.limit
+            && (command.block <= stream.block || track(stream.block) == track(command.block))
     }
 
     fn read_from_stream(&mut self, ready: u64, stream: Stream, command: Command) -> u64 {
