@@ -40,7 +40,8 @@ pub(crate) struct Flusher {
     outstanding: u32,
     next: Vec<Waiter>,
     current: Vec<Waiter>,
-    settling: Vec<Waiter>,
+    /// With the number of their flush: failures may hold up one while the next goes on.
+    settling: Vec<(Waiter, u64)>,
     /// Counts flushes begun; what completed before flush `n` began is durable when it ends.
     pub(crate) begun: u64,
 }
@@ -132,9 +133,9 @@ impl Core {
     fn listing_ended(&mut self) {
         self.flusher.listing = false;
         self.flusher.running = false;
-        let mut current = core::mem::take(&mut self.flusher.current);
-        self.flusher.settling.append(&mut current);
-        self.flusher.current = current;
+        let flush = self.flusher.begun;
+        let ended = self.flusher.current.drain(..).map(|waiter| (waiter, flush));
+        self.flusher.settling.extend(ended);
         self.flusher_settle();
         self.slices_wake_waiting();
     }
@@ -147,19 +148,19 @@ impl Core {
             return;
         }
         let mut settling = core::mem::take(&mut self.flusher.settling);
-        for waiter in settling.drain(..) {
-            self.flush_done(waiter);
+        for (waiter, flush) in settling.drain(..) {
+            self.flush_done(waiter, flush);
         }
         if self.flusher.settling.is_empty() {
             self.flusher.settling = settling;
         }
     }
 
-    fn flush_done(&mut self, waiter: Waiter) {
+    fn flush_done(&mut self, waiter: Waiter, flush: u64) {
         match waiter {
             Waiter::Request(request) => self.request_part_done(request, Ok(())),
             Waiter::Log | Waiter::Intent => {}
-            Waiter::Checkpoint => self.checkpoint_flushed(),
+            Waiter::Checkpoint => self.checkpoint_flushed(flush),
             Waiter::Boot => self.boot_flushed(),
             Waiter::Stop => self.stop_flushed(),
         }

@@ -69,6 +69,8 @@ pub(crate) struct Task {
     pub(crate) done: RunSet,
     durable: RunSet,
     checkpoint: Option<RunSet>,
+    /// How many flushes had begun when the checkpoint, or the last flush, was asked for: only a later one will do.
+    asked: u64,
     next_checkpoint: Nanos,
     /// Rows done or in flight.
     claimed: RunSet,
@@ -219,6 +221,7 @@ impl Core {
             durable: done.clone(),
             done,
             checkpoint: None,
+            asked: 0,
             next_checkpoint: self.now.after(CHECKPOINT_EVERY),
             in_flight: 0,
             serial: self.tasks.serials,
@@ -370,7 +373,8 @@ impl Core {
             return;
         };
         if task.in_flight == 0 && task.done.first_gap(0) >= self.layout.rows() {
-            self.tasks.list[index].state = State::Flushing;
+            let task = &mut self.tasks.list[index];
+            (task.state, task.asked) = (State::Flushing, self.flusher.begun);
             self.flush_for(Waiter::Checkpoint);
         }
     }
@@ -465,7 +469,7 @@ impl Core {
             && task.checkpoint.is_none()
             && task.state == State::Running
         {
-            task.checkpoint = Some(task.done.clone());
+            (task.checkpoint, task.asked) = (Some(task.done.clone()), self.flusher.begun);
             task.next_checkpoint = self.now.after(CHECKPOINT_EVERY);
             self.flush_for(Waiter::Checkpoint);
         }
@@ -473,9 +477,9 @@ impl Core {
 
     // ---------------------------------------------------------------------------------------------- checkpoints
 
-    pub(crate) fn checkpoint_flushed(&mut self) {
+    pub(crate) fn checkpoint_flushed(&mut self, flush: u64) {
         let mut changed = false;
-        for task in &mut self.tasks.list {
+        for task in self.tasks.list.iter_mut().filter(|task| task.asked < flush) {
             if let Some(snapshot) = task.checkpoint.take() {
                 task.durable = snapshot;
                 changed = true;
