@@ -40,6 +40,9 @@ complete -c restripe -n "__fish_restripe_needs_command" -f -a "scrub" -d 'Compar
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "stop" -d 'Flush, mark clean and end the daemon'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "metrics" -d 'Print the counters in the Prometheus text format'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim" -d 'Run arrays in the simulator: a seed, many seeds, or a recorded run'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim-disk" -d 'Serve the model of a drive over NBD, as fast as that drive would be'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "lab" -d 'The laboratory: models fitted to measurements'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "trace" -d 'Look at block traces, and shape them for a replay'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "demo" -d 'Show it all on disk images: a RAID-5 loses two disks and its daemon under load'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l config -d 'Take name, level, members and options from this file' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l level -d 'The RAID level' -r -f -a "raid0\t''
@@ -132,6 +135,82 @@ complete -c restripe -n "__fish_restripe_using_subcommand sim" -l count -d 'How 
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l replay -d 'Replay the events that `serve --record` wrote' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l verbose -d 'Print every fact'
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l size -d 'Serve only so much of it [default: all]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l depth -d 'Commands within the drive at a time; more wait before it' -r
+complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l schedule -d 'Which of the commands within the drive is served next' -r -f -a "fcfs\t'In order of arrival'
+look\t'The nearest ahead of the arm, which sweeps to and fro'
+sptf\t'The one that arm and platter reach soonest'"
+complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l write-cache -d 'Whether writes end in the drive\'s memory' -r -f -a "on\t''
+off\t''"
+complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l file -d 'Keep the data in this file rather than in memory' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l unix -d 'Listen on this Unix socket' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l tcp -d 'Listen on this TCP address; without a host on loopback [a port, or HOST:PORT; default: 10809]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from fit-disk" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from fit-disk" -f -a "fit-disk" -d 'Fit a drive\'s parameters to a trace of it, and score the model on what it has not seen'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -l model -d 'The drive\'s DiskSim .model file, with .diskspecs and .seek beside it; may be repeated' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -l trace -d 'A validation trace of it; once for each --model' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -l verbose -d 'Print what was fitted'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap formats" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap formats" -f -a "info" -d 'Sizes, rates, burstiness, footprint, reuse, locality, and a heat map'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap formats" -f -a "convert" -d 'Write a trace in another format'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap formats" -f -a "slice" -d 'Cut a part out, by time, by number or by device'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap formats" -f -a "scale" -d 'Make a trace faster or slower'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap formats" -f -a "remap" -d 'Put all devices into one address space, or all addresses within a capacity'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap formats" -f -a "formats" -d 'List the formats'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l format -d 'Read it as this format, whatever it looks like' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l action -d 'The event that stands for a request, for blktrace and blkparse: Q, I, D or C [default: Q if there is one, else D]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l block-size -d 'Bytes of a block, for lists of addresses' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l skip-bad -d 'Skip records that cannot be read, and count them'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l sort -d 'Put requests into the order of time'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l json -d 'Print it as JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -l format -d 'Read it as this format, whatever it looks like' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -l action -d 'The event that stands for a request, for blktrace and blkparse: Q, I, D or C [default: Q if there is one, else D]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -l block-size -d 'Bytes of a block, for lists of addresses' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -l to -d 'The format to write [default: rtrace]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -l skip-bad -d 'Skip records that cannot be read, and count them'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -l sort -d 'Put requests into the order of time'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -l force -d 'Overwrite the file if it is there'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l format -d 'Read it as this format, whatever it looks like' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l action -d 'The event that stands for a request, for blktrace and blkparse: Q, I, D or C [default: Q if there is one, else D]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l block-size -d 'Bytes of a block, for lists of addresses' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l to -d 'The format to write [default: rtrace]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l from -d 'From this time after the first request' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l until -d 'Up to this time after the first request' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l requests -d 'Only these of what is left, by number from 0, as FIRST..END' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l device -d 'Only those on this device' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l skip-bad -d 'Skip records that cannot be read, and count them'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l sort -d 'Put requests into the order of time'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l force -d 'Overwrite the file if it is there'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l format -d 'Read it as this format, whatever it looks like' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l action -d 'The event that stands for a request, for blktrace and blkparse: Q, I, D or C [default: Q if there is one, else D]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l block-size -d 'Bytes of a block, for lists of addresses' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l to -d 'The format to write [default: rtrace]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l time -d 'Multiply all times: 0.5 makes it twice as fast' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l rate -d 'Multiply the offered rate: 2 makes it twice as fast' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l iops -d 'Offer this many reads and writes a second, on average' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l skip-bad -d 'Skip records that cannot be read, and count them'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l sort -d 'Put requests into the order of time'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l force -d 'Overwrite the file if it is there'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l format -d 'Read it as this format, whatever it looks like' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l action -d 'The event that stands for a request, for blktrace and blkparse: Q, I, D or C [default: Q if there is one, else D]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l block-size -d 'Bytes of a block, for lists of addresses' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l to -d 'The format to write [default: rtrace]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l align -d 'Where a folded device may begin' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l capacity -d 'Put every request within this capacity' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l fit -d 'How addresses come within the capacity' -r -f -a "wrap\t'Modulo the capacity'
+shrink\t'In proportion'"
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l skip-bad -d 'Skip records that cannot be read, and count them'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l sort -d 'Put requests into the order of time'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l force -d 'Overwrite the file if it is there'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l fold -d 'Lay the devices end to end'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from formats" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand demo" -l member-size -d 'Size of each of the six images' -r
 complete -c restripe -n "__fish_restripe_using_subcommand demo" -l rebuild-rate -d 'How fast the rebuild may go, so that there is something to see' -r
 complete -c restripe -n "__fish_restripe_using_subcommand demo" -l seed -d 'Seed of the load' -r

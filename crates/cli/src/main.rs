@@ -8,6 +8,7 @@ mod desk;
 mod engine;
 mod examine;
 mod failure;
+mod fit_disk;
 #[cfg(test)]
 mod generated;
 mod member;
@@ -16,12 +17,14 @@ mod serve;
 mod session;
 mod signature;
 mod sim;
+mod sim_disk;
 mod status;
 mod terminal;
+mod trace;
 mod units;
 
 use clap::Parser;
-use command::{Cli, Verb};
+use command::{Cli, Lab, Verb};
 use failure::Outcome;
 use std::process::ExitCode;
 
@@ -53,6 +56,9 @@ fn run(verb: Verb) -> Outcome {
         Verb::Stop(verb) => operate::stop(&verb),
         Verb::Metrics(verb) => operate::metrics(&verb),
         Verb::Sim(verb) => sim::run(&verb),
+        Verb::SimDisk(verb) => sim_disk::run(&verb),
+        Verb::Lab(Lab::FitDisk(verb)) => fit_disk::run(&verb),
+        Verb::Trace(verb) => trace::run(&verb),
         Verb::Demo(verb) => demo::run(&verb),
     }
 }

@@ -132,7 +132,7 @@ mod tests {
         for name in ["wd1600aajs", "ssd-sata"] {
             let mut works = clockwork(name, 4);
             for id in 0..20 {
-                let access = if id % 3 == 0 {
+                let access = if id % 3 == 1 {
                     Access::Write
                 } else {
                     Access::Read

@@ -380,7 +380,8 @@ impl Shared {
             .offset
             .checked_add(u64::from(request.bytes))
             .ok_or(Errno::Invalid)?;
-        let aligned = request.offset % SECTOR == 0 && u64::from(request.bytes) % SECTOR == 0;
+        let aligned = request.offset.is_multiple_of(SECTOR)
+            && u64::from(request.bytes).is_multiple_of(SECTOR);
         if request.flags != 0
             || request.bytes == 0
             || request.bytes > PAYLOAD_BYTES_MAX
