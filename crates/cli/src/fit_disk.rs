@@ -17,7 +17,7 @@ pub fn run(verb: &FitDisk) -> Outcome {
         "drive, requests", "mean ms", "model ms", "demerit %", "request %"
     );
     for (model, path) in verb.model.iter().zip(&verb.trace) {
-        let drive = disksim::load(model).map_err(|e| Failure::new(e))?;
+        let drive = disksim::load(model).map_err(Failure::new)?;
         let text = std::fs::read_to_string(path).map_err(|e| {
             Failure::new(format!("the trace cannot be read: {e}")).at(path.display())
         })?;

@@ -234,6 +234,11 @@ fn scale(count: &mut u32, by: f64) {
 }
 
 fn choices() -> Vec<Choice> {
+    habits().into_iter().chain(sizes()).collect()
+}
+
+/// What a drive may do in one way or another.
+fn habits() -> Vec<Choice> {
     vec![
         (
             "read ahead",
@@ -274,6 +279,12 @@ fn choices() -> Vec<Choice> {
             vec![|d| d.cache.reads_hit_writes = !d.cache.reads_hit_writes],
         ),
         ("bus", vec![|d| d.bus.after_all = !d.bus.after_all]),
+    ]
+}
+
+/// How much of it there may be.
+fn sizes() -> Vec<Choice> {
+    vec![
         (
             "blocks ahead",
             vec![
