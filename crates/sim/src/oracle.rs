@@ -189,6 +189,14 @@ impl Oracle {
         }
     }
 
+    /// Whether a write to this sector failed: it may have been written all the same, and so be lost no more.
+    pub fn failed_write(&self, lba: u64) -> bool {
+        let covers = |write: &Write| write.lba <= lba && lba < write.lba + write.sectors;
+        let failed = |write: &Write| write.ended.is_some() && write.acked.is_none();
+        let mut writes = self.writes.iter();
+        writes.any(|write| failed(write) && covers(write))
+    }
+
     pub fn flush(&mut self) -> FlushTicket {
         FlushTicket {
             issued: self.tick(),

@@ -94,6 +94,9 @@ impl Core {
             self.intent_acquire(row);
             self.slices.get(id).intent_held = true;
         }
+        if !self.is_written(row) && self.beyond_redundancy() {
+            return self.fail_write(id, RequestError::ReadOnly);
+        }
         let extent = self.extent_ready(row);
         let intent = self.intent_ready(row);
         let lost = self.slices.get(id).zeroed.is_empty() || !self.lost.dirty();

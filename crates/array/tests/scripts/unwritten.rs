@@ -150,3 +150,14 @@ fn first_write_golden() {
     array.run();
     array.golden("first_write");
 }
+
+#[test]
+fn beyond_its_tolerance_an_array_makes_no_extent_real() {
+    let mut array = raid5(4).unwritten().start();
+    array.depart(1);
+    array.depart(2);
+    array.run();
+    assert_eq!(array.written(0, 8), Err(RequestError::ReadOnly));
+    let zeros = array.read(CHUNK, 8).expect("never written, and so not lost");
+    assert!(zeros.iter().all(|byte| *byte == 0));
+}

@@ -467,6 +467,9 @@ impl Run {
     }
 
     fn fact(&mut self, life: &mut Life, fact: Fact) {
+        if let Fact::MemberFailed { member, .. } = fact {
+            life.stirring.gone(member);
+        }
         match fact {
             Fact::MemberFailed { member, why } if !life.stirring.suspects(member) => {
                 life.session.violation(

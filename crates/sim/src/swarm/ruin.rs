@@ -261,7 +261,8 @@ impl Run {
         let told = &life.session.told_lost;
         let silent = |first: &&u64| {
             let mut sectors = **first..**first + block;
-            let still = |lba: u64| life.session.oracle.may_be_lost(lba, None);
+            let oracle = &life.session.oracle;
+            let still = |lba: u64| oracle.may_be_lost(lba, None) && !oracle.failed_write(lba);
             sectors.clone().all(still) && !sectors.any(|lba| told.contains(&lba))
         };
         let silent: Vec<u64> = ruin.lost.iter().filter(silent).copied().collect();

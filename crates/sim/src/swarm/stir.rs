@@ -55,6 +55,11 @@ impl Stirring {
         !self.suspects.is_empty()
     }
 
+    /// The engine has given a member up, perhaps without any record of that yet.
+    pub fn gone(&mut self, member: Member) {
+        self.lost.insert(member);
+    }
+
     /// A rebuild or a replacement has ended: who is active now is up to date.
     pub fn rebuilt(&mut self, status: &Status) {
         let active = |member: &Member| {
@@ -272,6 +277,13 @@ impl Run {
         self.expose(life);
         self.note(life, Incident::LatentError);
         life.stirring.suspects.insert(member);
+        self.say(|| {
+            let now = life.session.world.now().0;
+            format!(
+                "  {now:>14} {member:?} cannot read {} +{sectors}",
+                start + at
+            )
+        });
         let fault = Fault::Latent {
             at: start + at,
             sectors,
