@@ -40,7 +40,7 @@ impl Core {
             Phase::Reading => self.scrub_read(id, repair),
             Phase::Combining => self.scrub_compare(id),
             Phase::Comparing => self.scrub_judge(id, repair),
-            Phase::Recovering => self.scrub_repair_recovered(id),
+            Phase::Recovering => self.scrub_recovered(id),
             Phase::Writing => self.band_done(id),
             other => unreachable!("a scrub is never {other:?}"),
         }
@@ -75,23 +75,39 @@ impl Core {
         }
     }
 
-    /// A medium error: a check reports it, a repair rewrites what redundancy gives.
+    /// A medium error, looked at block by block, so that the other blocks are compared as ever: a check reports it, a
+    /// repair recovers what redundancy gives.
     fn scrub_unreadable(&mut self, id: u32, map: &RowMap, repair: bool) {
-        let (bad, have) = (self.slices.get(id).bad, self.slices.get(id).have);
-        if !repair {
-            self.report_mismatch(id, bad.first(), false);
-            return self.band_done(id);
+        if self.narrow(id) {
+            return;
         }
-        if bad.iter().all(|cell| map.recover(cell, have).is_some()) {
+        let (bad, have) = (self.slices.get(id).bad, self.slices.get(id).have);
+        if repair && bad.iter().all(|cell| map.recover(cell, have).is_some()) {
             self.recover_cells(id, bad);
-        } else if !self.narrow(id) {
+        } else {
             self.report_mismatch(id, bad.first(), false);
             self.band_done(id);
         }
     }
 
-    fn scrub_repair_recovered(&mut self, id: u32) {
-        let bad = self.slices.get(id).bad;
+    /// Before what was recovered is written, the row is compared once more: with redundancy left, a cell that is wrong
+    /// without saying so shows, and nothing is made of it.
+    fn scrub_recovered(&mut self, id: u32) {
+        self.slices.get(id).verdicts = Verdicts::default();
+        let map = self.slices.get(id).map;
+        if self.layout.parity() {
+            self.compute_parity(id, map.parity_set());
+        } else {
+            self.scrub_compare(id);
+        }
+    }
+
+    fn judge_recovered(&mut self, id: u32) {
+        let (bad, verdicts) = (self.slices.get(id).bad, self.slices.get(id).verdicts);
+        if verdicts.differ != 0 {
+            self.report_mismatch(id, bad.first(), false);
+            return self.band_done(id);
+        }
         self.set_phase(id, Phase::Writing);
         for cell in bad.iter() {
             let content = self.slices.get(id).cell_ref(cell);
@@ -138,6 +154,9 @@ impl Core {
 
     fn scrub_judge(&mut self, id: u32, repair: bool) {
         let verdicts = self.slices.get(id).verdicts;
+        if !self.slices.get(id).bad.is_empty() {
+            return self.judge_recovered(id);
+        }
         if verdicts.differ == 0 {
             return self.band_done(id);
         }

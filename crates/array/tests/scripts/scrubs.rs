@@ -168,3 +168,30 @@ fn checks_do_not_count_the_same_bad_sector_again_and_again() {
     assert!(!array.failed(0));
     assert_eq!(array.engine.status().members[0].read_errors, 0);
 }
+
+#[test]
+fn a_repair_next_to_rot_recovers_only_what_cannot_be_read() {
+    let mut array = corrupted(raid5(4), 0);
+    let start = array.data_start();
+    array.spoil(1, start + 9, 1);
+    let data = start as usize * 512..;
+    let before = array.disks[1].image[data.clone()].to_vec();
+    // One sector to recover; and one that parity, which follows the data, will call right.
+    scrub(&mut array, true);
+    assert!(array.disks[1].bad.is_empty());
+    assert!(array.disks[1].image[data] == before, "what was there all along");
+}
+
+#[test]
+fn a_repair_makes_nothing_of_rot_where_it_can_tell() {
+    for setup in [raid6(5), raid1(3)] {
+        let mut array = corrupted(setup, 0);
+        let start = array.data_start();
+        array.spoil(1, start + 3, 1);
+        let data = start as usize * 512..;
+        let before = array.disks[1].image[data.clone()].to_vec();
+        assert_eq!(scrub(&mut array, true), [(Some(Member(1)), false)]);
+        assert_eq!(array.disks[1].bad.len(), 1, "left as it was");
+        assert!(array.disks[1].image[data] == before);
+    }
+}
