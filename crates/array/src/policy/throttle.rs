@@ -1,7 +1,9 @@
-//! How fast a task may go: md's minimum and maximum speed and its rule of idleness.
+//! How fast a task may go: md's minimum and maximum speed, and a rule of idleness.
 //!
-//! Above the maximum a task waits. Above the minimum, while users are active, it goes one window at a time; otherwise
-//! it keeps all its windows busy. Speed is taken over marks a second apart, the last ten (md: ten marks, three seconds
+//! Above the maximum a task waits. Above the minimum, while users are active, it goes a batch of neighbouring windows at
+//! a time, and the next when all of it is done: users wait for one seek and a transfer, and a seek is paid by a batch;
+//! otherwise it keeps all its windows busy. Users are idle when they moved nothing since the last look, a tenth of a
+//! second ago (md: at most 64 sectors, and a window at a time; then a slow trickle of users is never seen). Speed is taken over marks a second apart, the last ten (md: ten marks, three seconds
 //! apart; ours are closer because arrays here are often small).
 
 use crate::units::Nanos;
@@ -33,14 +35,17 @@ pub(crate) struct View {
 pub(crate) enum Decision {
     /// Up to so many windows in flight.
     Windows(u32),
+    /// So many windows, once none is in flight.
+    Batch(u32),
     Wait(Nanos),
 }
 
 const MARKS: usize = 10;
 const MARK_EVERY: Nanos = Nanos::from_secs(1);
-/// Users who moved fewer sectors than this since the last look count as idle (md's 64).
-const IDLE_SECTORS: u64 = 64;
-const WINDOWS: u32 = 16;
+/// Windows in flight at full speed, if there is room for so many.
+pub(crate) const WINDOWS: u32 = 64;
+/// Windows of a batch between users' requests: as much as a disk transfers in about a seek.
+const BATCH: u32 = 16;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Throttle {
@@ -84,7 +89,7 @@ impl Throttle {
             return Decision::Wait(self.until_slow_enough(view));
         }
         if rate > self.limits.min && self.busy {
-            Decision::Windows(1)
+            Decision::Batch(BATCH)
         } else {
             Decision::Windows(WINDOWS)
         }
@@ -93,7 +98,7 @@ impl Throttle {
     /// Are users active? Asked anew a few times a second, since single completions say little.
     fn look(&mut self, view: View) {
         if view.now.since(self.looked) >= Nanos::from_millis(100) {
-            self.busy = view.user_sectors.saturating_sub(self.user_sectors) > IDLE_SECTORS;
+            self.busy = view.user_sectors > self.user_sectors;
             self.user_sectors = view.user_sectors;
             self.looked = view.now;
         }
@@ -128,7 +133,7 @@ mod tests {
                 done,
                 user_sectors: users,
             }) {
-                Decision::Windows(count) => {
+                Decision::Windows(count) | Decision::Batch(count) => {
                     windows = count;
                     done += 65_536;
                     now = now.after(Nanos::from_millis(1));
@@ -154,8 +159,8 @@ mod tests {
     }
 
     #[test]
-    fn users_make_a_task_above_its_minimum_go_one_window_at_a_time() {
-        assert_eq!(run(DEFAULT, 64).1, 1);
+    fn users_make_a_task_above_its_minimum_go_in_batches() {
+        assert_eq!(run(DEFAULT, 1).1, BATCH);
         assert_eq!(run(DEFAULT, 0).1, WINDOWS);
     }
 }

@@ -16,7 +16,7 @@ use crate::device::Health;
 use crate::flush::Waiter;
 use crate::meta::superblock::{MemberRole, RUNS_MAX, TaskRecord};
 use crate::planted::Bug;
-use crate::policy::throttle::{DEFAULT, Decision, Limits, Throttle, View};
+use crate::policy::throttle::{DEFAULT, Decision, Limits, Throttle, View, WINDOWS};
 use crate::report::ArrayState;
 use crate::runset::RunSet;
 use crate::slice::{Kind, Need};
@@ -333,6 +333,12 @@ impl Core {
         self.start_task(kind, Some(slot as u16), done);
     }
 
+    /// Half of the large buffers' worth of windows at most, so that users' requests have the other half.
+    fn most_windows(&self) -> u32 {
+        let share = self.config.limits.pool.large / (2 * self.task_buffers());
+        share.max(WINDOWS / 4)
+    }
+
     fn issue_windows(&mut self, index: usize) {
         let view = self.throttle_view(&self.tasks.list[index].done);
         let task = &mut self.tasks.list[index];
@@ -343,11 +349,14 @@ impl Core {
         }
         let windows = match task.throttle.decide(view) {
             Decision::Windows(windows) => windows,
+            Decision::Batch(windows) if task.in_flight == 0 => windows,
+            Decision::Batch(_) => return,
             Decision::Wait(until) => {
                 self.wake_at(Wake::Task, until);
                 return;
             }
         };
+        let windows = windows.min(self.most_windows());
         let mut issued = false;
         while self.tasks.list[index].in_flight < windows {
             let Some(row) = self.next_row(index) else {
