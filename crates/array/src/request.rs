@@ -68,7 +68,7 @@ impl Requests {
 
     /// Whether any has parts that found no room yet.
     pub(crate) fn waiting(&self) -> bool {
-        !self.reads.is_empty() || !self.writes.is_empty()
+        !self.reads.is_empty() || !self.writes.is_empty() || self.gather.waiting()
     }
 
     pub(crate) fn get(&self, id: u32) -> &Pending {

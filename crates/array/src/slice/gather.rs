@@ -83,6 +83,11 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
+    /// Whether anything cut from requests found no room.
+    pub(crate) fn waiting(&self) -> bool {
+        !self.retries.is_empty() || !self.bands.is_empty()
+    }
+
     pub(crate) fn fragments(&self, band: &Band) -> &[Fragment] {
         &self.fragments[band.first as usize..(band.first + band.count) as usize]
     }

@@ -34,7 +34,7 @@ const RARITY: u64 = 12;
 /// Requests after the loss.
 const REQUESTS: u64 = 40;
 /// Reads of lost blocks under way at a time.
-const AT_ONCE_LOST: usize = 4;
+const AT_ONCE_LOST: usize = 64;
 /// Rows looked at for one that is written.
 const ROW_TRIES: u32 = 8;
 /// Rows that lose sectors, at most.

@@ -132,7 +132,7 @@ const TRANSITIONS: &[(&str, &str, &[&str])] = &[
             "finished",
         ],
     ),
-    ("scrub", "recovering", &["writing"]),
+    ("scrub", "recovering", &["combining", "comparing"]),
     ("scrub", "combining", &["comparing"]),
     ("scrub", "writing", &["preparing", "finished"]),
     (
