@@ -106,7 +106,7 @@ impl Core {
         self.devices[index].health = Health::Stranger;
         self.devices[index].entry = None;
         self.drop_entry(entry);
-        self.keeper.change(false);
+        self.keeper.note_change();
         Ok(())
     }
 
@@ -157,7 +157,7 @@ impl Core {
             }
             _ => self.add_spare(member)?,
         }
-        self.keeper.change(false);
+        self.keeper.note_change();
         Ok(())
     }
 
@@ -308,7 +308,7 @@ impl Core {
         for task in &mut self.tasks.list {
             task.paused = paused;
         }
-        self.keeper.change(false);
+        self.keeper.note_change();
         Ok(())
     }
 
@@ -357,7 +357,7 @@ impl Core {
         }
         self.tasks.all_durable();
         self.superblock.clean = true;
-        self.keeper.change(false);
+        self.keeper.note_change();
         self.stop_version = self.keeper.version_wanted();
     }
 

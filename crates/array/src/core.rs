@@ -486,7 +486,7 @@ impl Core {
                 partial: serving.is_some(),
             };
         }
-        self.keeper.change(true);
+        self.keeper.note_failure();
         if self.logged() {
             // Records of writes that the member took part in are soon over: after a crash they would call its cells lost.
             self.flush_for(Waiter::Log);

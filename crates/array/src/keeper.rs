@@ -32,12 +32,15 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// The superblock changed. `failure`: acknowledgements wait for it.
-    pub(crate) fn change(&mut self, failure: bool) {
+    /// The superblock changed.
+    pub(crate) fn note_change(&mut self) {
         self.wanted += 1;
-        if failure {
-            self.failure = self.wanted;
-        }
+    }
+
+    /// The superblock changed, and no acknowledgement is given before that is durable.
+    pub(crate) fn note_failure(&mut self) {
+        self.note_change();
+        self.failure = self.wanted;
     }
 
     pub(crate) fn failures_durable(&self) -> bool {

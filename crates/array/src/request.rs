@@ -9,6 +9,7 @@ use crate::contract::{
 };
 use crate::core::Core;
 use crate::flush::Waiter;
+use crate::layout::Place;
 use crate::ops::Owner;
 use crate::report::ArrayState;
 use crate::slice::gather::Gather;
@@ -294,6 +295,18 @@ impl Core {
             );
             return Some(sectors * SECTOR_BYTES);
         }
+        self.start_whole_part(id, place, lba, sectors, target)
+    }
+
+    /// Whole blocks of one chunk: straight from their home, or by a slice that recovers them.
+    fn start_whole_part(
+        &mut self,
+        id: u32,
+        place: Place,
+        lba: u64,
+        sectors: u64,
+        target: BufRef,
+    ) -> Option<u64> {
         match self.read_home(place.row, place.data) {
             Some((member, cell_at)) => {
                 let at = self.device_at(member, cell_at) + place.offset;

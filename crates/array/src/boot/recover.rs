@@ -265,7 +265,7 @@ impl Core {
         self.admit_slice(&need).is_some()
     }
 
-    pub(crate) fn replay_done(&mut self, _record: u32) {
+    pub(crate) fn replay_done(&mut self) {
         if let Some(boot) = &mut self.boot {
             boot.replays_left -= 1;
         }

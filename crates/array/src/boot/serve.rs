@@ -75,7 +75,7 @@ impl Core {
             }
         }
         self.superblock.clean = false;
-        self.keeper.change(true);
+        self.keeper.note_failure();
         self.rewrite_maps();
         true
     }

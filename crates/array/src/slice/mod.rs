@@ -534,7 +534,7 @@ impl Core {
             Kind::Write(_) => self.end_write(id, result),
             Kind::Read { request, .. } => self.request_part_done(request, result),
             Kind::Fill { .. } | Kind::Resync | Kind::Scrub { .. } => self.window_done(id, row),
-            Kind::Replay { record } => self.replay_done(record),
+            Kind::Replay { .. } => self.replay_done(),
         }
     }
 

@@ -229,7 +229,7 @@ impl Core {
             throttle: Throttle::new(limits, view),
             mismatches: 0,
         });
-        self.keeper.change(false);
+        self.keeper.note_change();
         self.fact(Fact::TaskStarted { kind, slot });
     }
 
@@ -272,7 +272,7 @@ impl Core {
         };
         while let Some(index) = self.tasks.list.iter().position(orphaned) {
             let task = self.tasks.list.remove(index);
-            self.keeper.change(false);
+            self.keeper.note_change();
             self.fact(Fact::TaskEnded {
                 kind: task.kind,
                 outcome: TaskOutcome::Failed,
@@ -500,7 +500,7 @@ impl Core {
             }
         }
         if changed {
-            self.keeper.change(false);
+            self.keeper.note_change();
         }
     }
 
@@ -544,7 +544,7 @@ impl Core {
         if self.intent.any() {
             self.wake_at(Wake::Lazy, self.now.after(Nanos::from_secs(1)));
         }
-        self.keeper.change(false);
+        self.keeper.note_change();
         self.fact(Fact::TaskEnded {
             kind: task.kind,
             outcome: TaskOutcome::Done,
@@ -569,7 +569,7 @@ impl Core {
                 },
             );
             // From here on writes pass the old member by: none is acknowledged before the superblocks say so.
-            self.keeper.change(true);
+            self.keeper.note_failure();
         }
         let entry = self.devices[incoming.0 as usize]
             .entry
@@ -613,7 +613,7 @@ impl Core {
             return false;
         };
         let task = self.tasks.list.remove(index);
-        self.keeper.change(false);
+        self.keeper.note_change();
         self.fact(Fact::TaskEnded {
             kind: task.kind,
             outcome: TaskOutcome::Cancelled,
