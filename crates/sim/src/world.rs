@@ -16,8 +16,8 @@ use crate::payload::Payload;
 use crate::rng::Rng;
 use restripe_array::{
     Action, Actions, BufRef, Command, CommandError, CommandTag, Compute, ComputeOp, DeviceIo,
-    Engine, Event, Fact, IoOp, Limits, Member, Nanos, Request, RequestError, RequestTag,
-    SECTOR_BYTES, Segment, Tag, report::Status,
+    Engine, Event, Fact, IoOp, Limits, Member, Nanos, PAGE_BYTES, Request, RequestError,
+    RequestTag, SECTOR_BYTES, Segment, Tag, report::Status,
 };
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -296,6 +296,19 @@ impl<M: Machine> World<M> {
     /// Whether a computation is under way.
     pub fn computing(&self) -> bool {
         self.operations.len() > self.ios_under_way as usize
+    }
+
+    /// Whether less than a block is being put over a block.
+    pub fn merging(&self) -> bool {
+        let piece = |compute: &Compute| {
+            let mut sources = compute.sources.iter();
+            sources.any(|source| !u64::from(source.bytes).is_multiple_of(PAGE_BYTES as u64))
+        };
+        self.computing()
+            && self
+                .operations
+                .values()
+                .any(|operation| matches!(operation, Operation::Compute(compute) if piece(compute)))
     }
 
     // ------------------------------------------------------------------------------------------- what is done

@@ -389,7 +389,8 @@ impl Core {
         }
         self.drop_buffers(id);
         let slice = self.slices.get(id);
-        slice.bad = slice.bad.minus(slice.zeroed);
+        // What could not be read may have been written since; what was not will say so again.
+        slice.bad = CellSet::EMPTY;
         slice.zeroed = CellSet::EMPTY;
         self.set_phase(id, Phase::Preparing);
         self.prepare_write(id, kind);

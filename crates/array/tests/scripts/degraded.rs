@@ -253,3 +253,17 @@ fn degraded_write_golden() {
     array.run();
     array.golden("degraded_full_row");
 }
+
+#[test]
+fn what_a_pass_wrote_is_not_taken_for_unreadable_by_the_next() {
+    let mut array = raid5(4).start();
+    array.written(0, 3 * CHUNK).expect("written");
+    let start = array.data_start();
+    array.depart(1);
+    array.run();
+    // The old value of the missing cell cannot be had there; the new values of all cells can.
+    array.spoil(0, start + 5, 1);
+    array.written(0, 3 * CHUNK).expect("written");
+    assert!(array.engine.status().lost.is_empty());
+    array.verify();
+}

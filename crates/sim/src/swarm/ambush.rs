@@ -16,6 +16,8 @@ enum Trap {
     Reads(Class),
     /// A member goes while slices compute.
     Sums,
+    /// A member goes while less than a block is put over a block.
+    Merges,
     /// What a write is about to replace becomes unreadable, and power goes.
     Torn,
     /// Power goes within a write to several cells, and disks stay away.
@@ -61,7 +63,11 @@ impl Run {
         if self.options.roughness < Roughness::Faults || !redundant || self.rng.chance(1, 2) {
             return;
         }
-        let trap = *self.rng.pick(&TRAPS);
+        let trap = if self.plan.unaligned && self.rng.chance(3, 4) {
+            Trap::Merges
+        } else {
+            *self.rng.pick(&TRAPS)
+        };
         if matches!(trap, Trap::Missed(_)) {
             self.workload.insist();
         }
@@ -85,6 +91,10 @@ impl Run {
             Trap::Sums => {
                 let computing = life.session.world.computing();
                 computing && chance(life, 1, 8) && self.strike_computing(life, &mut ambush)
+            }
+            Trap::Merges => {
+                let merging = life.session.world.merging();
+                merging && chance(life, 1, 4) && self.strike_computing(life, &mut ambush)
             }
             Trap::Torn => chance(life, 1, 8) && self.tear(life, &mut ambush),
             Trap::Bereft => chance(life, 1, 8) && self.bereave(life),

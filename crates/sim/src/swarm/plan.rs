@@ -106,7 +106,7 @@ impl Plan {
             lives: if calm { 1 } else { rng.between(1, 3) },
             requests: rng.between(10, 90),
             queue_depth: *rng.pick(&[1, 2, 4, 8, 24]),
-            unaligned: spec.logical_block > 512 && rng.chance(1, 2),
+            unaligned: spec.logical_block > 512 && rng.chance(3, 4),
             latency: Nanos(*rng.pick(&[1_000, 20_000, 100_000, 5_000_000])),
             jitter: Nanos(*rng.pick(&[0, 1_000, 50_000, 2_000_000])),
             rate: *rng.pick(&[10 << 20, 200 << 20, 4 << 30]),
@@ -146,7 +146,7 @@ fn level(rng: &mut Rng, family: Family) -> (Level, u16) {
 fn spec(rng: &mut Rng, options: &Options, level: Level, slots: u16) -> (Spec, Creation) {
     let chunk_sectors = *rng.pick(&[8, 16, 16, 32, 128, 256]);
     let chunks = (1024 / u64::from(chunk_sectors)).clamp(3, 24) + rng.below(4);
-    let logical_block = if rng.chance(1, 4) { 4096 } else { 512 };
+    let logical_block = if rng.chance(1, 3) { 4096 } else { 512 };
     let spares = if options.roughness == Roughness::Faults {
         rng.below(3) as u16
     } else {

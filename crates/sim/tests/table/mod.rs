@@ -59,7 +59,7 @@ const TRANSITIONS: &[(&str, &str, &[&str])] = &[
     (
         "write",
         "merging",
-        &["reading", "recovering", "combining", "writing"],
+        &["reading", "recovering", "combining", "logging", "writing"],
     ),
     (
         "write",
@@ -162,8 +162,8 @@ const TRANSITIONS: &[(&str, &str, &[&str])] = &[
 
 /// Possible, but the swarm meets them too seldom to promise a count.
 const SELDOM: &[(&str, &str, &str)] = &[
-    // A write of less than a block whose parity's member fails while the block is merged.
-    ("write", "merging", "logging"),
+    // A write of less than a block whose members fail, one as it is planned and one while the block is merged.
+    ("write", "merging", "preparing"),
 ];
 
 /// What is missing from the table, and what is in it that should not be.
