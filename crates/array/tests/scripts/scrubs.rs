@@ -179,7 +179,10 @@ fn a_repair_next_to_rot_recovers_only_what_cannot_be_read() {
     // One sector to recover; and one that parity, which follows the data, will call right.
     scrub(&mut array, true);
     assert!(array.disks[1].bad.is_empty());
-    assert!(array.disks[1].image[data] == before, "what was there all along");
+    assert!(
+        array.disks[1].image[data] == before,
+        "what was there all along"
+    );
 }
 
 #[test]

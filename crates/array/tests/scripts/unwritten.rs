@@ -158,6 +158,8 @@ fn beyond_its_tolerance_an_array_makes_no_extent_real() {
     array.depart(2);
     array.run();
     assert_eq!(array.written(0, 8), Err(RequestError::ReadOnly));
-    let zeros = array.read(CHUNK, 8).expect("never written, and so not lost");
+    let zeros = array
+        .read(CHUNK, 8)
+        .expect("never written, and so not lost");
     assert!(zeros.iter().all(|byte| *byte == 0));
 }
