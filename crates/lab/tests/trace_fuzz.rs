@@ -155,8 +155,8 @@ fn sound_traces_are_read_whole() {
             ..Options::default()
         };
         let trace = read(Path::new("t"), Box::new(Cursor::new(bytes)), &options).expect("sound");
-        let count = trace.map(|item| item.expect("sound")).count();
-        assert!(count >= 20, "{}: {count}", format.name());
+        let requests: Vec<_> = trace.map(|item| item.expect("sound")).collect();
+        assert!(requests.len() >= 20, "{}", format.name());
     }
 }
 
