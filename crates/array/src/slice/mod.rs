@@ -8,14 +8,14 @@
 //! | Queued        | older slices on the same sectors        | Preparing                                           |
 //! | Preparing     | extent, intent, lost map, log room      | Reading, Merging, Combining, Writing, Finished      |
 //! | Reading       | old data and parity                     | Reading (another way), Recovering, Merging, ...     |
-//! | Recovering    | lost cells computed                     | Merging, Combining, Writing, Delivering             |
-//! | Merging       | new bytes put over an old block         | Reading, Combining, Writing                         |
+//! | Recovering    | lost cells computed                     | Merging, Combining, Comparing, Writing, Delivering  |
+//! | Merging       | new bytes put over an old block         | Reading, Recovering, Combining, Logging, Writing    |
 //! | Combining     | parity and partial parity computed      | Checksumming, Logging, Writing                      |
 //! | Checksumming  | checksum of the partial parity          | Logging                                             |
 //! | Logging       | the record durable                      | Writing                                             |
 //! | Writing       | all cells written                       | Preparing (next pass or band), Finished             |
 //! | Delivering    | bytes put into the request's buffer     | Writing (repair), Preparing (next band), Finished   |
-//! | Comparing     | verdicts of a scrub                     | Combining, Writing, Finished                        |
+//! | Comparing     | verdicts of a scrub                     | Recovering, Preparing (narrower), Writing, Finished |
 //! | Finished      |                                         | freed                                               |
 //!
 //! Any phase before Writing goes back to Preparing when a member fails that the plan counted on, or when the band is
