@@ -3,6 +3,7 @@
 //! | module | owns |
 //! |---|---|
 //! | [`drives`] | models of particular drives, and how well they keep to measurements |
+//! | [`generate`] | synthetic workloads: parameters, presets, requests, fits to traces |
 //! | [`nbd`] | a small blocking NBD client |
 //! | [`pattern`] | what a block holds, as a function of its place and version |
 //! | [`load`] | verified mixed load: every byte read is checked against the load's own record |
@@ -13,6 +14,7 @@
 
 pub mod chart;
 pub mod drives;
+pub mod generate;
 pub mod latency;
 pub mod load;
 pub mod nbd;

@@ -11,6 +11,7 @@ use super::tar::{Archive, is_archive};
 use super::text::{
     Diskmon, Disksim, Fio, Fiu, Ftlsim, Lis, Msr, MsrCut, Parser, Spc, Ssdsim, TextReader,
 };
+use super::write::text_label;
 use super::{Features, Item, Place, Requests, TraceError, rtrace};
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -48,6 +49,8 @@ impl Default for Options {
 pub struct Trace {
     pub format: Format,
     pub features: Features,
+    /// What the file says of itself: that it is synthetic, and of what.
+    pub label: Option<String>,
     requests: Requests,
     skipped: Arc<AtomicU64>,
     failed: bool,
@@ -142,8 +145,10 @@ pub fn read(path: &Path, input: Bytes, options: &Options) -> Result<Trace, Trace
         start,
     };
     let features = opened.features()?;
-    let reader = opened.reader()?;
-    Ok(finish(format, features, reader, options))
+    let label = opened.label()?;
+    let reader = opened.reader(label.as_deref())?;
+    let trace = finish(format, features, reader, options);
+    Ok(Trace { label, ..trace })
 }
 
 fn failure(path: &Path, reason: String) -> TraceError {
@@ -195,6 +200,7 @@ fn finish(format: Format, features: Features, reader: Requests, options: &Option
     Trace {
         format,
         features,
+        label: None,
         requests,
         skipped,
         failed: false,
@@ -232,10 +238,22 @@ impl Opened<'_> {
         }
     }
 
-    fn reader(self) -> Result<Requests, TraceError> {
+    fn label(&self) -> Result<Option<String>, TraceError> {
+        match self.format {
+            Format::Rtrace => {
+                rtrace::label(&self.start).map_err(|reason| failure(&self.path, reason))
+            }
+            Format::Spc | Format::Disksim | Format::Ssdsim | Format::Fio => {
+                Ok(text_label(&self.start))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn reader(self, label: Option<&str>) -> Result<Requests, TraceError> {
         let block_bytes = self.options.block_bytes;
         Ok(match self.format {
-            Format::Rtrace => Box::new(rtrace::Reader::new(self.path, self.input)),
+            Format::Rtrace => Box::new(rtrace::Reader::new(self.path, self.input, label)),
             Format::Spc => self.text(Spc),
             Format::Msr => self.text(Msr::default()),
             Format::MsrCut => self.text(MsrCut),

@@ -23,9 +23,14 @@ const PAYLOAD_BYTES_MAX: usize = BLOCK_REQUESTS * REQUEST_BYTES_MAX;
 
 const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"RBLK");
 const END_MAGIC: u32 = u32::from_le_bytes(*b"REND");
+const LABEL_MAGIC: u32 = u32::from_le_bytes(*b"RLBL");
+/// What is longer is cut.
+const LABEL_BYTES_MAX: usize = 4096;
 
 const HAS_TIMES: u16 = 1;
 const HAS_OPS: u16 = 2;
+const HAS_LABEL: u16 = 4;
+const FLAGS: u16 = HAS_TIMES | HAS_OPS | HAS_LABEL;
 
 // A request's tag: two bits of operation, then what follows it.
 const OP_MASK: u8 = 0b11;
@@ -67,13 +72,19 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    pub fn new(mut output: W, features: Features) -> io::Result<Writer<W>> {
-        let flags =
-            if features.times { HAS_TIMES } else { 0 } | if features.ops { HAS_OPS } else { 0 };
+    /// A label says what the trace is, where it is not what was recorded.
+    pub fn new(mut output: W, features: Features, label: Option<&str>) -> io::Result<Writer<W>> {
+        let flag = |set: bool, bit: u16| if set { bit } else { 0 };
+        let flags = flag(features.times, HAS_TIMES)
+            | flag(features.ops, HAS_OPS)
+            | flag(label.is_some(), HAS_LABEL);
         let mut header = MAGIC.to_vec();
         header.extend(VERSION.to_le_bytes());
         header.extend(flags.to_le_bytes());
         header.extend(crc32c(0, &header).to_le_bytes());
+        if let Some(label) = label {
+            header.extend(label_block(label));
+        }
         output.write_all(&header)?;
         Ok(Writer {
             output,
@@ -125,6 +136,21 @@ impl<W: Write> Writer<W> {
     }
 }
 
+fn label_block(label: &str) -> Vec<u8> {
+    let mut length = label.len().min(LABEL_BYTES_MAX);
+    while !label.is_char_boundary(length) {
+        length -= 1;
+    }
+    let text = &label.as_bytes()[..length];
+    let length = u32::try_from(length).expect("a label is at most 4 KiB");
+    let mut block = LABEL_MAGIC.to_le_bytes().to_vec();
+    block.extend(0u32.to_le_bytes());
+    block.extend(length.to_le_bytes());
+    block.extend(crc32c(crc32c(0, &block), text).to_le_bytes());
+    block.extend(text);
+    block
+}
+
 fn encode(before: &Before, request: &Request, payload: &mut Vec<u8>) {
     let mut tag = request.op as u8;
     let mut flag = |set: bool, bit: u8| tag |= if set { bit } else { 0 };
@@ -167,10 +193,34 @@ pub fn features(start: &[u8]) -> Result<Features, String> {
     if half(8) != VERSION {
         return Err(format!("version {} of the format is not known", half(8)));
     }
+    if half(10) & !FLAGS != 0 {
+        return Err(format!("flags {:#x} of the format are not known", half(10)));
+    }
     Ok(Features {
         times: half(10) & HAS_TIMES != 0,
         ops: half(10) & HAS_OPS != 0,
     })
+}
+
+/// The label at the beginning of a file, whose header [`features`] has judged.
+pub fn label(start: &[u8]) -> Result<Option<String>, String> {
+    let flags = start.get(10..12).map_or(0, |flags| u16::from(flags[0]));
+    if flags & HAS_LABEL == 0 {
+        return Ok(None);
+    }
+    let rest = start.get(HEADER_BYTES..).unwrap_or_default();
+    let header: &[u8; BLOCK_HEADER_BYTES] = rest.first_chunk().ok_or("the label is cut")?;
+    let length = word(header, 8) as usize;
+    if word(header, 0) != LABEL_MAGIC || length > LABEL_BYTES_MAX {
+        return Err("the label is not there".into());
+    }
+    let text = rest.get(BLOCK_HEADER_BYTES..BLOCK_HEADER_BYTES + length);
+    let text = text.ok_or("the label is cut")?;
+    if crc32c(crc32c(0, &header[..12]), text) != word(header, 12) {
+        return Err("the checksum of the label is wrong".into());
+    }
+    let text = std::str::from_utf8(text).map_err(|_| "the label is no text")?;
+    Ok(Some(text.to_string()))
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {
@@ -180,6 +230,8 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 pub struct Reader {
     path: PathBuf,
     input: Bytes,
+    /// Of the label's block, behind the header.
+    label_bytes: usize,
     position: u64,
     block: IntoIter<Request>,
     count: u64,
@@ -188,9 +240,10 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// The input stands at the header, which [`features`] has judged.
-    pub fn new(path: PathBuf, input: Bytes) -> Reader {
+    /// The input stands at the header, which [`features`] and [`label`] have judged.
+    pub fn new(path: PathBuf, input: Bytes, label: Option<&str>) -> Reader {
         Reader {
+            label_bytes: label.map_or(0, |label| BLOCK_HEADER_BYTES + label.len()),
             path,
             input,
             position: 0,
@@ -228,7 +281,7 @@ impl Reader {
     /// Reads the next block; false at the end of the file.
     fn next_block(&mut self) -> Result<bool, TraceError> {
         if self.position == 0 {
-            self.fill(&mut [0; HEADER_BYTES])?;
+            self.fill(&mut vec![0; HEADER_BYTES + self.label_bytes])?;
         }
         let start = self.position;
         let mut header = [0; BLOCK_HEADER_BYTES];
@@ -371,7 +424,7 @@ mod tests {
     }
 
     fn written(requests: &[Request]) -> Vec<u8> {
-        let mut writer = Writer::new(Vec::new(), Features::ALL).unwrap();
+        let mut writer = Writer::new(Vec::new(), Features::ALL, None).unwrap();
         requests
             .iter()
             .for_each(|request| writer.write(request).unwrap());
@@ -381,7 +434,9 @@ mod tests {
     }
 
     fn read(bytes: Vec<u8>) -> Vec<Item> {
-        super::super::drain(Reader::new("t".into(), Box::new(Cursor::new(bytes))))
+        let label = label(&bytes).unwrap_or_default();
+        let input = Box::new(Cursor::new(bytes));
+        super::super::drain(Reader::new("t".into(), input, label.as_deref()))
     }
 
     #[test]
@@ -412,7 +467,7 @@ mod tests {
 
     #[test]
     fn the_header_tells_features_and_refuses_other_versions() {
-        let writer = Writer::new(Vec::new(), Features::ADDRESSES).unwrap();
+        let writer = Writer::new(Vec::new(), Features::ADDRESSES, None).unwrap();
         let (mut bytes, _) = writer.finish().unwrap();
         assert_eq!(features(&bytes), Ok(Features::ADDRESSES));
         bytes[8] = 2;
@@ -420,6 +475,26 @@ mod tests {
         let sum = crc32c(0, &bytes[..12]);
         bytes[12..16].copy_from_slice(&sum.to_le_bytes());
         assert!(features(&bytes).unwrap_err().contains("version 2"));
+    }
+
+    #[test]
+    fn a_label_is_kept_and_damage_to_it_is_noticed() {
+        let long = "ü".repeat(3000);
+        for given in ["", "synthetic: a workload", &long] {
+            let mut writer = Writer::new(Vec::new(), Features::ALL, Some(given)).unwrap();
+            some(10).iter().for_each(|one| writer.write(one).unwrap());
+            let (bytes, _) = writer.finish().unwrap();
+            let found = label(&bytes).unwrap().unwrap();
+            assert!(given.starts_with(&found) && found.len() == given.len().min(LABEL_BYTES_MAX));
+            let requests: Vec<Request> = read(bytes.clone()).into_iter().flatten().collect();
+            assert_eq!(requests, some(10));
+            for at in HEADER_BYTES..HEADER_BYTES + BLOCK_HEADER_BYTES + found.len().min(40) {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 1;
+                assert!(label(&damaged).is_err(), "byte {at}");
+            }
+        }
+        assert_eq!(label(&written(&some(1))), Ok(None));
     }
 
     #[test]

@@ -18,13 +18,29 @@ pub const WRITABLE: [Format; 5] = [
 /// Writes requests in one format; [`TraceWriter::finish`] must end it.
 pub enum TraceWriter<W: Write> {
     Rtrace(rtrace::Writer<W>),
-    Text(W, Format),
+    Text(W, Format, FioFile),
 }
 
+/// The name of the one file of an iolog: it has no comments, so this is where a label goes.
+type FioFile = &'static str;
+const FIO_RECORDED: FioFile = "device0";
+const FIO_SYNTHETIC: FioFile = "synthetic0";
+
 impl<W: Write> TraceWriter<W> {
-    pub fn new(mut output: W, format: Format, features: Features) -> io::Result<TraceWriter<W>> {
+    pub fn new(output: W, format: Format, features: Features) -> io::Result<TraceWriter<W>> {
+        TraceWriter::labelled(output, format, features, None)
+    }
+
+    /// With a label that says what the trace is. Texts get it as a first line after `#`, an iolog as the name of its
+    /// file.
+    pub fn labelled(
+        mut output: W,
+        format: Format,
+        features: Features,
+        label: Option<&str>,
+    ) -> io::Result<TraceWriter<W>> {
         if format == Format::Rtrace {
-            return rtrace::Writer::new(output, features).map(TraceWriter::Rtrace);
+            return rtrace::Writer::new(output, features, label).map(TraceWriter::Rtrace);
         }
         if !WRITABLE.contains(&format) {
             return Err(refusal(format!(
@@ -38,18 +54,23 @@ impl<W: Write> TraceWriter<W> {
                 format.name()
             )));
         }
-        if format == Format::Fio {
-            output.write_all(b"fio version 3 iolog\n0 device0 add\n0 device0 open\n")?;
+        let file = label.map_or(FIO_RECORDED, |_| FIO_SYNTHETIC);
+        match (format, label) {
+            (Format::Fio, _) => {
+                write!(output, "fio version 3 iolog\n0 {file} add\n0 {file} open\n")?
+            }
+            (_, Some(label)) => writeln!(output, "# {}", label.replace(char::is_control, " "))?,
+            (_, None) => {}
         }
-        Ok(TraceWriter::Text(output, format))
+        Ok(TraceWriter::Text(output, format, file))
     }
 
     /// Times must be those since the trace's start.
     pub fn write(&mut self, request: &Request) -> io::Result<()> {
         match self {
             TraceWriter::Rtrace(writer) => writer.write(request),
-            TraceWriter::Text(output, format) => {
-                let line = line(*format, request)?;
+            TraceWriter::Text(output, format, file) => {
+                let line = line(*format, file, request)?;
                 output.write_all(line.as_bytes())
             }
         }
@@ -58,7 +79,7 @@ impl<W: Write> TraceWriter<W> {
     pub fn finish(self) -> io::Result<W> {
         match self {
             TraceWriter::Rtrace(writer) => writer.finish().map(|(output, _)| output),
-            TraceWriter::Text(mut output, _) => output.flush().map(|()| output),
+            TraceWriter::Text(mut output, ..) => output.flush().map(|()| output),
         }
     }
 }
@@ -67,9 +88,21 @@ fn refusal(reason: String) -> Error {
     Error::new(ErrorKind::InvalidInput, reason)
 }
 
-fn line(format: Format, request: &Request) -> io::Result<String> {
+/// The label of a text that begins so, if it has one.
+pub fn text_label(start: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(start.get(..start.len().min(4096))?).into_owned();
+    let first = text.lines().next()?;
+    if first.starts_with("fio version") {
+        let synthetic = text.lines().nth(1)?.contains(FIO_SYNTHETIC);
+        return synthetic.then(|| "synthetic".into());
+    }
+    let label = first.strip_prefix("# ")?;
+    label.starts_with("synthetic").then(|| label.to_string())
+}
+
+fn line(format: Format, file: FioFile, request: &Request) -> io::Result<String> {
     if format == Format::Fio {
-        return fio(request);
+        return fio(file, request);
     }
     let (time, device) = (request.time, request.device);
     let writes = match request.op {
@@ -103,7 +136,7 @@ fn line(format: Format, request: &Request) -> io::Result<String> {
 }
 
 /// fio has files, not devices, and one is what a replay goes to: fold devices first.
-fn fio(request: &Request) -> io::Result<String> {
+fn fio(file: FioFile, request: &Request) -> io::Result<String> {
     if request.device != 0 {
         let reason =
             "an iolog goes to one device: fold the trace first (restripe trace remap --fold)";
@@ -114,10 +147,10 @@ fn fio(request: &Request) -> io::Result<String> {
         Op::Read => "read",
         Op::Write => "write",
         Op::Discard => "trim",
-        Op::Flush => return Ok(format!("{time} device0 sync 0 0\n")),
+        Op::Flush => return Ok(format!("{time} {file} sync 0 0\n")),
     };
     Ok(format!(
-        "{time} device0 {action} {} {}\n",
+        "{time} {file} {action} {} {}\n",
         request.offset, request.length
     ))
 }
@@ -168,6 +201,26 @@ mod tests {
             assert_eq!(trace.format, format);
             let found: Vec<Request> = trace.map(Result::unwrap).collect();
             assert_eq!(found, requests(), "{}", format.name());
+        }
+    }
+
+    #[test]
+    fn every_format_keeps_that_a_trace_is_synthetic() {
+        for format in WRITABLE {
+            for label in [None, Some("synthetic: x\ny")] {
+                let (output, all) = (Vec::new(), Features::ALL);
+                let mut writer = TraceWriter::labelled(output, format, all, label).unwrap();
+                for request in requests() {
+                    writer.write(&request).unwrap();
+                }
+                let input = Box::new(Cursor::new(writer.finish().unwrap()));
+                let trace = read(Path::new("t"), input, &Options::default()).unwrap();
+                assert_eq!(trace.format, format);
+                let found = trace.label.clone();
+                assert_eq!(found.is_some(), label.is_some(), "{}", format.name());
+                assert!(found.is_none_or(|label| label.starts_with("synthetic")));
+                assert_eq!(trace.filter(Result::is_ok).count(), requests().len());
+            }
         }
     }
 
