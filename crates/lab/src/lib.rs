@@ -9,6 +9,7 @@
 //! | [`load`] | verified mixed load: every byte read is checked against the load's own record |
 //! | [`latency`] | samples, quantiles by phase, the course over time |
 //! | [`chart`] | the course over time as SVG |
+//! | [`reliability`] | how long arrays keep their data: chains, and lives of single disks |
 //! | [`report`] | tables for a terminal, one self-contained HTML page |
 //! | [`trace`] | block traces of any format: readers, statistics, transformations |
 
@@ -19,5 +20,6 @@ pub mod latency;
 pub mod load;
 pub mod nbd;
 pub mod pattern;
+pub mod reliability;
 pub mod report;
 pub mod trace;
