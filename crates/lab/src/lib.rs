@@ -3,6 +3,7 @@
 //! | module | owns |
 //! |---|---|
 //! | [`drives`] | models of particular drives, and how well they keep to measurements |
+//! | [`experiment`] | experiments as data: scenarios, cells, statistics, figures |
 //! | [`generate`] | synthetic workloads: parameters, presets, requests, fits to traces |
 //! | [`nbd`] | a small blocking NBD client |
 //! | [`pattern`] | what a block holds, as a function of its place and version |
@@ -11,15 +12,18 @@
 //! | [`chart`] | the course over time as SVG |
 //! | [`reliability`] | how long arrays keep their data: chains, and lives of single disks |
 //! | [`report`] | tables for a terminal, one self-contained HTML page |
+//! | [`replay`] | traces against arrays, simulated and real, and the log of facts |
 //! | [`trace`] | block traces of any format: readers, statistics, transformations |
 
 pub mod chart;
 pub mod drives;
+pub mod experiment;
 pub mod generate;
 pub mod latency;
 pub mod load;
 pub mod nbd;
 pub mod pattern;
 pub mod reliability;
+pub mod replay;
 pub mod report;
 pub mod trace;

@@ -50,7 +50,7 @@ impl Table {
         out
     }
 
-    fn html(&self) -> String {
+    pub(crate) fn html(&self) -> String {
         let cells = |row: &[String], tag: &str| -> String {
             row.iter()
                 .map(|cell| format!("<{tag}>{}</{tag}>", escape(cell)))

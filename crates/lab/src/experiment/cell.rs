@@ -1,0 +1,521 @@
+//! One point of a sweep with one seed: its settings, the text that stands for them, and its run.
+//!
+//! The text is canonical (every parameter by its path, in order), so a hash of it names the run in the cache.
+
+use super::scenario::{Point, Value};
+use crate::generate::{Generator, Parameters, preset};
+use crate::replay::facts::Log;
+use crate::replay::simulated::replay;
+use crate::replay::source::{Placed, Placing, Survey};
+use crate::replay::stage::{ArrayPlan, Stage};
+use crate::replay::{Deed, Pace, Plan, Script, Until};
+use crate::trace::{Options, Requests, open};
+use restripe_array::layout::{Level, Rotation};
+use restripe_array::meta::WriteHole;
+use restripe_sim::disk::queue::Policy;
+use restripe_sim::rng::mix;
+use serde::Deserialize;
+use std::fmt::Write;
+use std::path::Path;
+
+/// Counts the changes of the code after which an older run no longer is what the same settings give.
+pub const RESULTS_VERSION: u32 = 1;
+/// A command that waits in a drive longer than this goes first, whatever the schedule.
+const PATIENCE_NS: u64 = 500_000_000;
+const SECOND: u64 = 1_000_000_000;
+
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArraySettings {
+    /// raid0, raid1, raid4, raid5, raid6, raid10.
+    pub level: String,
+    pub members: u16,
+    pub chunk_kib: u32,
+    pub member_mib: u64,
+    /// none, bitmap, ppl or default.
+    pub write_hole: String,
+    pub drive: String,
+    /// fcfs, look or sptf.
+    pub schedule: String,
+    pub write_cache: bool,
+    /// Seconds without a command after which a spindle stops; 0: never.
+    #[serde(default)]
+    pub standby_s: u64,
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkloadSettings {
+    /// A generator's preset, `none`, or `trace:` and a path.
+    pub source: String,
+    /// Of the degraded array's capacity under this workload; 0 with `rate` uses that instead.
+    pub load: f64,
+    /// Requests a second, where `load` is 0; 0: the source's own.
+    #[serde(default)]
+    pub rate: f64,
+    /// Part of the array that the generator's devices cover.
+    pub fill: f64,
+    /// Write ratio in place of the preset's; below 0: the preset's.
+    #[serde(default = "own")]
+    pub write_share: f64,
+}
+
+fn own() -> f64 {
+    -1.0
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RebuildSettings {
+    pub throttle: String,
+    pub min_mb_s: f64,
+    pub max_mb_s: f64,
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PhaseSettings {
+    pub warm_up_s: u64,
+    pub before_s: u64,
+    /// 0: nothing fails, and the run ends here.
+    pub degraded_s: u64,
+    /// The longest that a rebuild is waited for.
+    pub rebuild_s: u64,
+    pub after_s: u64,
+    pub step_s: u64,
+}
+
+/// How the capacity that a load is a part of is measured: closed loop on the degraded array, no rebuild.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CapacitySettings {
+    pub depth: u32,
+    pub warm_up_s: u64,
+    pub measure_s: u64,
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    pub array: ArraySettings,
+    pub workload: WorkloadSettings,
+    pub rebuild: RebuildSettings,
+    pub phases: PhaseSettings,
+    pub capacity: CapacitySettings,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cell {
+    pub point: Point,
+    pub seed: u64,
+    pub settings: Settings,
+}
+
+/// The names of a run's phases.
+pub const WARM_UP: &str = "warm-up";
+pub const BEFORE: &str = "before";
+pub const DEGRADED: &str = "degraded";
+pub const DURING: &str = "during";
+pub const AFTER: &str = "after";
+
+impl Settings {
+    pub fn of(point: &Point) -> Result<Settings, String> {
+        let mut table = toml::Table::new();
+        for (path, value) in point {
+            let (group, name) = path
+                .split_once('.')
+                .ok_or_else(|| format!("{path} is not a group and a name, as in array.level"))?;
+            let group = table
+                .entry(group)
+                .or_insert_with(|| toml::Value::Table(toml::Table::new()));
+            if let toml::Value::Table(group) = group {
+                group.insert(name.into(), value.toml());
+            }
+        }
+        let settings: Settings = table
+            .try_into()
+            .map_err(|e: toml::de::Error| e.to_string())?;
+        settings.check()?;
+        Ok(settings)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.plan()?;
+        if !["restripe"].contains(&self.rebuild.throttle.as_str()) {
+            let name = &self.rebuild.throttle;
+            return Err(format!("there is no throttle {name:?}; there is restripe"));
+        }
+        let bounds = [
+            ("workload.load", self.workload.load, 0.0, 4.0),
+            ("workload.rate", self.workload.rate, 0.0, 1e7),
+            ("workload.fill", self.workload.fill, 0.001, 1.0),
+            ("workload.write_share", self.workload.write_share, -1.0, 1.0),
+            ("rebuild.min_mb_s", self.rebuild.min_mb_s, 0.0, 1e6),
+            ("rebuild.max_mb_s", self.rebuild.max_mb_s, 0.001, 1e6),
+        ];
+        for (name, value, low, high) in bounds {
+            if !(low..=high).contains(&value) {
+                return Err(format!("{name} is {value}, not within {low} to {high}"));
+            }
+        }
+        let longest = 366 * 24 * 3600;
+        let phases = &self.phases;
+        let times = [
+            phases.warm_up_s,
+            phases.before_s,
+            phases.degraded_s,
+            phases.rebuild_s,
+        ];
+        if times
+            .iter()
+            .chain([&phases.after_s, &phases.step_s])
+            .any(|s| *s > longest)
+        {
+            return Err("a phase is longer than a year".into());
+        }
+        if phases.step_s == 0 {
+            return Err("phases.step_s is 0".into());
+        }
+        Ok(())
+    }
+
+    pub fn plan(&self) -> Result<ArrayPlan, String> {
+        let array = &self.array;
+        let level = level(&array.level)?;
+        if array.member_mib == 0 || array.member_mib > 1 << 30 {
+            return Err(format!("members of {} MiB", array.member_mib));
+        }
+        Ok(ArrayPlan {
+            level,
+            members: array.members,
+            chunk_sectors: array
+                .chunk_kib
+                .checked_mul(2)
+                .filter(|sectors| *sectors > 0)
+                .ok_or("array.chunk_kib is out of range")?,
+            member_bytes: array.member_mib << 20,
+            write_hole: write_hole(&array.write_hole, level)?,
+            drive: array.drive.clone(),
+            schedule: schedule(&array.schedule)?,
+            write_cache: array.write_cache,
+            standby_ns: (array.standby_s > 0).then_some(array.standby_s.saturating_mul(SECOND)),
+            rebuild_min: (self.rebuild.min_mb_s * 1e6) as u64,
+            rebuild_max: (self.rebuild.max_mb_s * 1e6) as u64,
+        })
+    }
+}
+
+pub fn level(name: &str) -> Result<Level, String> {
+    Ok(match name {
+        "raid0" => Level::Raid0,
+        "raid1" => Level::Raid1,
+        "raid4" => Level::Raid4,
+        "raid5" => Level::Raid5(Rotation::default()),
+        "raid6" => Level::Raid6(Rotation::default()),
+        "raid10" => Level::Raid10 { copies: 2 },
+        other => return Err(format!("there is no level {other:?}")),
+    })
+}
+
+pub fn write_hole(name: &str, level: Level) -> Result<WriteHole, String> {
+    Ok(match name {
+        "default" => WriteHole::default_for(level),
+        "none" => WriteHole::None,
+        "bitmap" => WriteHole::Bitmap,
+        "ppl" => WriteHole::Ppl,
+        other => return Err(format!("there is no way {other:?} to close the write hole")),
+    })
+}
+
+pub fn schedule(name: &str) -> Result<Policy, String> {
+    Ok(match name {
+        "fcfs" => Policy::Fcfs,
+        "look" => Policy::Look,
+        "sptf" => Policy::Sptf {
+            patience_ns: PATIENCE_NS,
+        },
+        other => {
+            return Err(format!(
+                "there is no schedule {other:?}: fcfs, look or sptf"
+            ));
+        }
+    })
+}
+
+// ------------------------------------------------------------------------------------------------------- identity
+
+impl Cell {
+    pub fn new(point: &Point, seed: u64) -> Result<Cell, String> {
+        Ok(Cell {
+            point: point.clone(),
+            seed,
+            settings: Settings::of(point)?,
+        })
+    }
+
+    /// Every parameter, in order of its path; equal texts are equal runs.
+    pub fn canonical(&self) -> String {
+        let mut text = format!("results = {RESULTS_VERSION}\nseed = {}\n", self.seed);
+        for (path, value) in &self.point {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{path} = {}", value.canonical());
+        }
+        text
+    }
+
+    /// 64 bits of hexadecimal. The cache compares the text too, so a collision costs time, not truth.
+    pub fn hash(&self) -> String {
+        hash(&self.canonical())
+    }
+
+    /// What the capacity hangs on, as a text of its own: cells that share it share the measurement.
+    pub fn capacity_key(&self) -> Option<String> {
+        if self.settings.workload.load == 0.0 || self.settings.workload.source == "none" {
+            return None;
+        }
+        let matters = |path: &&String| {
+            !path.starts_with("rebuild.")
+                && !path.starts_with("phases.")
+                && !["workload.load", "workload.rate"].contains(&path.as_str())
+        };
+        let mut text = format!("results = {RESULTS_VERSION}\ncapacity\n");
+        for path in self.point.keys().filter(matters) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{path} = {}", self.point[path].canonical());
+        }
+        Some(text)
+    }
+
+    /// The value of a parameter, the seed included.
+    pub fn value(&self, path: &str) -> Option<Value> {
+        if path == "seed" {
+            return i64::try_from(self.seed).ok().map(Value::Whole);
+        }
+        self.point.get(path).cloned()
+    }
+}
+
+pub fn hash(text: &str) -> String {
+    let mut state = mix(text.len() as u64);
+    for byte in text.bytes() {
+        state = mix(state ^ u64::from(byte));
+    }
+    format!("{state:016x}")
+}
+
+// ------------------------------------------------------------------------------------------------------------ runs
+
+/// The seed of the run that measures a capacity: one for all seeds of an experiment, so that all share an axis.
+const CAPACITY_SEED: u64 = 0;
+
+/// Requests a second of the degraded array at depth, in thousandths.
+pub fn measure_capacity(cell: &Cell) -> Result<u64, String> {
+    let settings = &cell.settings;
+    let mut stage = Stage::new(&settings.plan()?, CAPACITY_SEED)?;
+    let mut source = requests(settings, stage.size_bytes, CAPACITY_SEED, None)?;
+    let capacity = &settings.capacity;
+    let script = Script {
+        pace: Pace::Closed {
+            depth: capacity.depth,
+        },
+        plans: vec![
+            Plan::new(WARM_UP, fails(settings), passed(capacity.warm_up_s)),
+            Plan::new("capacity", Deed::Nothing, passed(capacity.measure_s.max(1))),
+        ],
+        step_ns: settings.phases.step_s * SECOND,
+    };
+    let log = replay(&mut stage, &mut *source, &script)?;
+    let phase = log
+        .phase("capacity")
+        .ok_or("the capacity was not measured")?;
+    let thousandths = u128::from(phase.times.count) * 1000 * u128::from(SECOND);
+    let rate = thousandths / u128::from(phase.length_ns().max(1));
+    u64::try_from(rate).map_err(|_| "a capacity beyond 64 bits".to_string())
+}
+
+/// Runs a cell. `capacity` is that of its [`Cell::capacity_key`], if it has one.
+pub fn run(cell: &Cell, capacity: Option<u64>) -> Result<Log, String> {
+    let settings = &cell.settings;
+    let mut stage = Stage::new(&settings.plan()?, cell.seed)?;
+    let rate = rate(settings, capacity);
+    let mut source = requests(settings, stage.size_bytes, cell.seed, rate)?;
+    let script = Script {
+        pace: Pace::Open { speed_milli: 1000 },
+        plans: plans(settings),
+        step_ns: settings.phases.step_s * SECOND,
+    };
+    let mut log = replay(&mut stage, &mut *source, &script)?;
+    log.offered_milli = rate.map_or(0, |rate| (rate * 1000.0) as u64);
+    log.capacity_milli = capacity.unwrap_or(0);
+    Ok(log)
+}
+
+/// Requests a second, if they are not the source's own.
+fn rate(settings: &Settings, capacity: Option<u64>) -> Option<f64> {
+    let workload = &settings.workload;
+    match capacity {
+        Some(capacity) => Some(workload.load * capacity as f64 / 1000.0),
+        None => (workload.rate > 0.0).then_some(workload.rate),
+    }
+}
+
+fn fails(settings: &Settings) -> Deed {
+    match settings.array.level.as_str() {
+        "raid0" => Deed::Nothing,
+        _ => Deed::Fail(0),
+    }
+}
+
+fn passed(seconds: u64) -> Until {
+    Until::Passed(seconds.saturating_mul(SECOND))
+}
+
+fn plans(settings: &Settings) -> Vec<Plan> {
+    let phases = &settings.phases;
+    let mut plans = vec![
+        Plan::new(WARM_UP, Deed::Nothing, passed(phases.warm_up_s)),
+        Plan::new(BEFORE, Deed::Nothing, passed(phases.before_s)),
+    ];
+    if phases.degraded_s > 0 {
+        plans.push(Plan::new(
+            DEGRADED,
+            fails(settings),
+            passed(phases.degraded_s),
+        ));
+    }
+    if phases.degraded_s > 0 && phases.rebuild_s > 0 {
+        let most = Until::Rebuilt(phases.rebuild_s.saturating_mul(SECOND));
+        plans.push(Plan::new(DURING, Deed::Spare, most));
+        plans.push(Plan::new(AFTER, Deed::Nothing, passed(phases.after_s)));
+    }
+    plans
+}
+
+type Source = Box<dyn Iterator<Item = crate::trace::Item>>;
+
+/// The requests of a cell's workload, placed in an array of `size` bytes.
+fn requests(
+    settings: &Settings,
+    size: u64,
+    seed: u64,
+    rate: Option<f64>,
+) -> Result<Source, String> {
+    let workload = &settings.workload;
+    if workload.source == "none" || (workload.load == 0.0 && rate.is_none() && workload.rate == 0.0)
+    {
+        return Ok(Box::new(std::iter::empty()));
+    }
+    if let Some(path) = workload.source.strip_prefix("trace:") {
+        return from_trace(Path::new(path), size, rate);
+    }
+    let parameters = named(&workload.source)?;
+    let scaled = scaled(parameters, workload, size, rate)?;
+    Ok(Box::new(generated(&scaled, size, seed)?))
+}
+
+fn named(name: &str) -> Result<Parameters, String> {
+    let found = preset::named(name).ok_or_else(|| format!("there is no workload {name:?}"))?;
+    found.map_err(|error| error.to_string())
+}
+
+/// Endless requests of a generator, its devices end to end.
+pub fn generated(parameters: &Parameters, size: u64, seed: u64) -> Result<Placed, String> {
+    let generator = Generator::new(parameters, seed).map_err(|error| error.to_string())?;
+    let bytes = parameters.devices.iter().map(|device| device.bytes);
+    let placing = Placing::of_devices(bytes, size).map_err(|error| error.to_string())?;
+    let requests: Requests = Box::new(generator.map(Ok));
+    Ok(Placed::new(requests, placing, size))
+}
+
+/// A preset's parameters at another rate, its devices in proportion on a part of the array: as popular zones as before,
+/// but fewer (or more) of them.
+pub fn scaled(
+    mut parameters: Parameters,
+    workload: &WorkloadSettings,
+    size: u64,
+    rate: Option<f64>,
+) -> Result<Parameters, String> {
+    if let Some(rate) = rate {
+        parameters.rate = rate;
+    }
+    if workload.write_share >= 0.0 {
+        parameters.write_share = workload.write_share;
+    }
+    let zone = parameters.zone_bytes;
+    let whole: f64 = parameters
+        .devices
+        .iter()
+        .map(|device| device.bytes as f64)
+        .sum();
+    let room = (size as f64 * workload.fill) as u64 / zone;
+    for device in &mut parameters.devices {
+        let zones = (device.bytes as f64 / whole * room as f64) as u64;
+        device.bytes = zones.max(1) * zone;
+    }
+    let needed: u64 = parameters.devices.iter().map(|device| device.bytes).sum();
+    if needed > size {
+        return Err(format!(
+            "{} devices of a zone of {} MiB each do not fit an array of {} MiB",
+            parameters.devices.len(),
+            zone >> 20,
+            size >> 20
+        ));
+    }
+    parameters.check().map_err(|error| error.to_string())?;
+    Ok(parameters)
+}
+
+fn from_trace(path: &Path, size: u64, rate: Option<f64>) -> Result<Source, String> {
+    let options = Options {
+        sort: true,
+        ..Options::default()
+    };
+    let read = || open(path, &options).map_err(|error| error.to_string());
+    let survey = Survey::of(read()?).map_err(|error| error.to_string())?;
+    let placing = survey.placed(size).map_err(|error| error.to_string())?;
+    let length = survey.end_ns - survey.start_ns;
+    let own = survey.requests as f64 * 1e9 / (length.max(1) as f64);
+    let requests: Requests = match rate {
+        Some(rate) => crate::trace::shape::stretch(Box::new(read()?), survey.start_ns, own / rate),
+        None => Box::new(read()?),
+    };
+    Ok(Box::new(Placed::new(requests, placing, size)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::scenario::{named, parse};
+
+    fn point() -> Point {
+        let scenario = parse(named("rebuild-cost").expect("built in")).expect("sound");
+        scenario.shortened().points().remove(0)
+    }
+
+    #[test]
+    fn every_parameter_changes_the_hash_and_unknown_ones_are_refused() {
+        let cell = Cell::new(&point(), 1).expect("sound");
+        let mut other = point();
+        other.insert("array.chunk_kib".into(), Value::Whole(16));
+        assert_ne!(cell.hash(), Cell::new(&other, 1).expect("sound").hash());
+        assert_ne!(cell.hash(), Cell::new(&point(), 2).expect("sound").hash());
+        assert_eq!(cell.hash(), Cell::new(&point(), 1).expect("sound").hash());
+        other.insert("array.colour".into(), Value::Whole(1));
+        assert!(
+            Cell::new(&other, 1)
+                .expect_err("unknown")
+                .contains("colour")
+        );
+    }
+
+    #[test]
+    fn a_throttle_that_is_not_there_is_named() {
+        let mut point = point();
+        point.insert("rebuild.throttle".into(), Value::Text("md-2.6".into()));
+        assert!(
+            Cell::new(&point, 1)
+                .expect_err("unknown")
+                .contains("md-2.6")
+        );
+    }
+}

@@ -1,0 +1,570 @@
+//! Figures of an experiment as SVG: curves with their intervals, bars, heat maps, distributions, courses over time.
+//!
+//! Written by hand, like [`crate::chart`], and for the same reasons. Each stands alone: its style is within it.
+
+use super::outcome::{Group, Outcome, short};
+use super::scenario::{Figure, FigureKind, Value};
+use super::statistics::Estimate;
+use crate::chart::escape;
+use crate::replay::facts::Log;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 380.0;
+const LEFT: f64 = 70.0;
+const RIGHT: f64 = 190.0;
+const TOP: f64 = 34.0;
+const BOTTOM: f64 = 52.0;
+const COLOURS: [&str; 8] = [
+    "#1f6feb", "#c2410c", "#15803d", "#7c3aed", "#b45309", "#0e7490", "#be185d", "#64748b",
+];
+const STYLE: &str = "text{font:12px system-ui,sans-serif;fill:#1c2430}.grid{stroke:#d7dde5}.axis{stroke:#64748b}\
+.line{fill:none;stroke-width:1.8}.bar{stroke:none}.error{stroke:#1c2430}";
+
+/// A figure's series: name and points (x, estimate).
+type Series = (String, Vec<(f64, Estimate)>);
+
+/// `None` where nothing was measured that it could show.
+pub fn svg(outcome: &Outcome<'_>, figure: &Figure) -> Option<String> {
+    match figure.kind {
+        FigureKind::Curve => curve(outcome, figure),
+        FigureKind::Bars => bars(outcome, figure),
+        FigureKind::Heat => heat(outcome, figure),
+        FigureKind::Cdf => distribution(outcome, figure),
+        FigureKind::Course => course(outcome, figure),
+    }
+}
+
+// ----------------------------------------------------------------------------------------------------------- frame
+
+/// From numbers to places on paper.
+struct Frame {
+    x: (f64, f64),
+    y: (f64, f64),
+    logarithmic_x: bool,
+    logarithmic_y: bool,
+}
+
+impl Frame {
+    fn of(points: &[(f64, f64)], logarithmic_x: bool, logarithmic_y: bool) -> Option<Frame> {
+        let range = |values: &mut dyn Iterator<Item = f64>| {
+            values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+                (low.min(value), high.max(value))
+            })
+        };
+        let x = range(&mut points.iter().map(|point| point.0));
+        let mut y = range(&mut points.iter().map(|point| point.1));
+        if !(x.0.is_finite() && y.0.is_finite()) {
+            return None;
+        }
+        let logarithmic_y = logarithmic_y && y.0 > 0.0;
+        if !logarithmic_y {
+            y = (y.0.min(0.0), if y.1 > 0.0 { y.1 * 1.05 } else { 1.0 });
+        }
+        Some(Frame {
+            x: if x.0 < x.1 { x } else { (x.0 - 0.5, x.1 + 0.5) },
+            y: if y.0 < y.1 { y } else { (y.0 * 0.9, y.1 * 1.1) },
+            logarithmic_x: logarithmic_x && x.0 > 0.0,
+            logarithmic_y,
+        })
+    }
+
+    fn x(&self, value: f64) -> f64 {
+        LEFT + (WIDTH - LEFT - RIGHT) * part(value, self.x, self.logarithmic_x)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * part(value, self.y, self.logarithmic_y)
+    }
+
+    fn draw_y(&self, out: &mut String, name: &str) {
+        for value in ticks(self.y, self.logarithmic_y) {
+            let y = self.y(value);
+            line(out, "grid", (LEFT, y), (WIDTH - RIGHT, y));
+            text(out, (LEFT - 8.0, y + 4.0), "end", &label(value));
+        }
+        text(out, (8.0, TOP - 8.0), "start", name);
+    }
+
+    fn draw_x(&self, out: &mut String, values: &[f64], name: &str) {
+        for value in values {
+            let x = self.x(*value);
+            line(
+                out,
+                "axis",
+                (x, HEIGHT - BOTTOM),
+                (x, HEIGHT - BOTTOM + 5.0),
+            );
+            text(out, (x, HEIGHT - BOTTOM + 20.0), "middle", &label(*value));
+        }
+        text(
+            out,
+            ((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 10.0),
+            "middle",
+            name,
+        );
+    }
+}
+
+fn part(value: f64, (low, high): (f64, f64), logarithmic: bool) -> f64 {
+    let part = match logarithmic {
+        true => (value / low).ln() / (high / low).ln(),
+        false => (value - low) / (high - low),
+    };
+    part.clamp(0.0, 1.0)
+}
+
+/// Round numbers within a range: about five, or decades with twos and fives.
+fn ticks((low, high): (f64, f64), logarithmic: bool) -> Vec<f64> {
+    if logarithmic {
+        let steps: &[f64] = if high / low > 300.0 {
+            &[1.0]
+        } else {
+            &[1.0, 2.0, 5.0]
+        };
+        let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
+        let all =
+            decades.flat_map(|decade| steps.iter().map(move |step| step * 10f64.powi(decade)));
+        return all
+            .filter(|value| (low * 0.999..=high * 1.001).contains(value))
+            .collect();
+    }
+    let rough = (high - low) / 5.0;
+    let magnitude = 10f64.powi(rough.log10().floor() as i32);
+    let factors = [1.0, 2.0, 5.0, 10.0];
+    let step = factors
+        .into_iter()
+        .map(|factor| factor * magnitude)
+        .find(|step| *step >= rough);
+    let step = step.unwrap_or(rough);
+    let first = (low / step).ceil() as i64;
+    let last = (high / step).floor() as i64;
+    (first..=last)
+        .take(50)
+        .map(|number| number as f64 * step)
+        .collect()
+}
+
+fn label(value: f64) -> String {
+    let text = short(value);
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
+        false => text,
+    }
+}
+
+fn begin(title: &str) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\n\
+         <style>{STYLE}</style>\n<title>{0}</title>\n<text x=\"{LEFT}\" y=\"14\" font-weight=\"bold\">{0}</text>\n",
+        escape(title)
+    )
+}
+
+fn legend(out: &mut String, names: &[String]) {
+    for (number, name) in names.iter().enumerate() {
+        let y = TOP + 8.0 + 18.0 * number as f64;
+        let x = WIDTH - RIGHT + 16.0;
+        stroke(out, colour(number), &[(x, y - 4.0), (x + 20.0, y - 4.0)]);
+        text(out, (x + 26.0, y), "start", name);
+    }
+}
+
+fn colour(number: usize) -> &'static str {
+    COLOURS[number % COLOURS.len()]
+}
+
+// Writing to a string cannot fail, here and below.
+fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
+    let _ = writeln!(
+        out,
+        "<line class=\"{class}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>",
+        from.0, from.1, to.0, to.1
+    );
+}
+
+fn stroke(out: &mut String, colour: &str, points: &[(f64, f64)]) {
+    let _ = write!(
+        out,
+        "<polyline class=\"line\" stroke=\"{colour}\" points=\""
+    );
+    for (x, y) in points {
+        let _ = write!(out, "{x:.1},{y:.1} ");
+    }
+    out.push_str("\"/>\n");
+}
+
+fn rectangle(out: &mut String, fill: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
+    let _ = writeln!(
+        out,
+        "<rect class=\"bar\" fill=\"{fill}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{:.1}\"/>",
+        height.max(0.0)
+    );
+}
+
+fn text(out: &mut String, (x, y): (f64, f64), anchor: &str, content: &str) {
+    let content = escape(content);
+    let _ = writeln!(
+        out,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{content}</text>"
+    );
+}
+
+// ---------------------------------------------------------------------------------------------------------- curves
+
+/// Groups by the value of a parameter; all of them under one name without a parameter.
+fn by<'a>(outcome: &'a Outcome<'_>, figure: &Figure) -> Vec<(String, Vec<Group<'a>>)> {
+    let groups = |at: &BTreeMap<String, Value>| outcome.groups_at(at);
+    if figure.series.is_empty() {
+        return vec![(String::new(), groups(&figure.at))];
+    }
+    let named = |value: &Value| {
+        let mut at = figure.at.clone();
+        at.insert(figure.series.clone(), value.clone());
+        (format!("{} {value}", last(&figure.series)), groups(&at))
+    };
+    outcome.values(&figure.series).iter().map(named).collect()
+}
+
+fn last(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+fn series(outcome: &Outcome<'_>, figure: &Figure) -> Vec<Series> {
+    let point = |group: &Group<'_>| {
+        let x = group.point.get(&figure.x)?.number()?;
+        Some((x, group.estimate(&figure.y)?))
+    };
+    let one = |(name, groups): (String, Vec<Group<'_>>)| {
+        (name, groups.iter().filter_map(point).collect())
+    };
+    by(outcome, figure).into_iter().map(one).collect()
+}
+
+fn curve(outcome: &Outcome<'_>, figure: &Figure) -> Option<String> {
+    let series = series(outcome, figure);
+    let all = series.iter().flat_map(|(_, points)| points);
+    let corners = all.flat_map(|(x, e)| [(*x, e.low), (*x, e.high)]);
+    let corners: Vec<(f64, f64)> = corners.collect();
+    let frame = Frame::of(&corners, figure.logarithmic, figure.logarithmic)?;
+    let mut out = begin(&figure.title);
+    frame.draw_y(&mut out, &figure.y);
+    let values: Vec<f64> = outcome
+        .values(&figure.x)
+        .iter()
+        .filter_map(Value::number)
+        .collect();
+    frame.draw_x(&mut out, &values, &figure.x);
+    for (number, (_, points)) in series.iter().enumerate() {
+        let places: Vec<(f64, f64)> = points
+            .iter()
+            .map(|(x, e)| (frame.x(*x), frame.y(e.mean)))
+            .collect();
+        stroke(&mut out, colour(number), &places);
+        for (x, estimate) in points {
+            let (low, high) = (frame.y(estimate.low), frame.y(estimate.high));
+            line(&mut out, "error", (frame.x(*x), low), (frame.x(*x), high));
+        }
+    }
+    legend(
+        &mut out,
+        &series.into_iter().map(|(name, _)| name).collect::<Vec<_>>(),
+    );
+    out.push_str("</svg>\n");
+    Some(out)
+}
+
+// ------------------------------------------------------------------------------------------------------------ bars
+
+fn bars(outcome: &Outcome<'_>, figure: &Figure) -> Option<String> {
+    let places = outcome.values(&figure.x);
+    let series = by(outcome, figure);
+    let found = |groups: &[Group<'_>], value: &Value| {
+        let group = groups
+            .iter()
+            .find(|group| group.point.get(&figure.x) == Some(value));
+        group.and_then(|group| group.estimate(&figure.y))
+    };
+    let heights = series
+        .iter()
+        .flat_map(|(_, groups)| places.iter().filter_map(|v| found(groups, v)));
+    let heights: Vec<(f64, f64)> = heights.map(|estimate| (0.0, estimate.high)).collect();
+    let frame = Frame::of(&heights, false, false)?;
+    let mut out = begin(&figure.title);
+    frame.draw_y(&mut out, &figure.y);
+    let slot = (WIDTH - LEFT - RIGHT) / places.len().max(1) as f64;
+    let width = slot * 0.8 / series.len().max(1) as f64;
+    for (place, value) in places.iter().enumerate() {
+        let from = LEFT + slot * place as f64 + slot * 0.1;
+        text(
+            &mut out,
+            (from + slot * 0.4, HEIGHT - BOTTOM + 20.0),
+            "middle",
+            &value.to_string(),
+        );
+        for (number, (_, groups)) in series.iter().enumerate() {
+            let Some(estimate) = found(groups, value) else {
+                continue;
+            };
+            let (x, y) = (from + width * number as f64, frame.y(estimate.mean));
+            rectangle(
+                &mut out,
+                colour(number),
+                (x, y),
+                (width * 0.92, frame.y(0.0) - y),
+            );
+            let middle = x + width * 0.46;
+            let (low, high) = (frame.y(estimate.low), frame.y(estimate.high));
+            line(&mut out, "error", (middle, low), (middle, high));
+        }
+    }
+    text(
+        &mut out,
+        ((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 10.0),
+        "middle",
+        &figure.x,
+    );
+    legend(
+        &mut out,
+        &series.into_iter().map(|(name, _)| name).collect::<Vec<_>>(),
+    );
+    out.push_str("</svg>\n");
+    Some(out)
+}
+
+// ------------------------------------------------------------------------------------------------------------ heat
+
+fn heat(outcome: &Outcome<'_>, figure: &Figure) -> Option<String> {
+    let (columns, rows) = (outcome.values(&figure.x), outcome.values(&figure.y));
+    let groups = outcome.groups_at(&figure.at);
+    let at = |x: &Value, y: &Value| {
+        let fits = |group: &&Group<'_>| {
+            group.point.get(&figure.x) == Some(x) && group.point.get(&figure.y) == Some(y)
+        };
+        groups
+            .iter()
+            .find(fits)
+            .and_then(|group| group.estimate(&figure.z))
+    };
+    let means = rows
+        .iter()
+        .flat_map(|y| columns.iter().filter_map(|x| Some(at(x, y)?.mean)));
+    let largest = means.fold(0.0, f64::max);
+    if largest <= 0.0 {
+        return None;
+    }
+    let mut out = begin(&format!("{}: {}", figure.title, figure.z));
+    let width = (WIDTH - LEFT - RIGHT) / columns.len() as f64;
+    let height = (HEIGHT - TOP - BOTTOM) / rows.len() as f64;
+    for (row, y) in rows.iter().enumerate() {
+        let top = TOP + height * row as f64;
+        text(
+            &mut out,
+            (LEFT - 8.0, top + height / 2.0),
+            "end",
+            &y.to_string(),
+        );
+        for (column, x) in columns.iter().enumerate() {
+            let left = LEFT + width * column as f64;
+            let Some(estimate) = at(x, y) else { continue };
+            let depth = 235 - (190.0 * estimate.mean / largest) as u8;
+            let fill = format!("rgb({depth},{},255)", depth.saturating_add(15));
+            rectangle(&mut out, &fill, (left, top), (width - 2.0, height - 2.0));
+            text(
+                &mut out,
+                (left + width / 2.0, top + height / 2.0),
+                "middle",
+                &short(estimate.mean),
+            );
+        }
+    }
+    for (column, x) in columns.iter().enumerate() {
+        let middle = LEFT + width * (column as f64 + 0.5);
+        text(
+            &mut out,
+            (middle, HEIGHT - BOTTOM + 20.0),
+            "middle",
+            &x.to_string(),
+        );
+    }
+    let names = format!("{} (across), {} (down)", figure.x, figure.y);
+    text(
+        &mut out,
+        ((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 10.0),
+        "middle",
+        &names,
+    );
+    out.push_str("</svg>\n");
+    Some(out)
+}
+
+// --------------------------------------------------------------------------------------------- times of one group
+
+/// The distribution of response times, all seeds together.
+fn distribution(outcome: &Outcome<'_>, figure: &Figure) -> Option<String> {
+    let all = by(outcome, figure);
+    let curves = all.iter().filter_map(|(name, groups)| {
+        let curve = cumulative(groups.first()?, &figure.x);
+        (!curve.is_empty()).then(|| (name.clone(), curve))
+    });
+    let curves: Vec<(String, Vec<(f64, f64)>)> = curves.collect();
+    lines(
+        figure,
+        &curves,
+        true,
+        ("share of requests", "response time, ms"),
+    )
+}
+
+fn cumulative(group: &Group<'_>, phase: &str) -> Vec<(f64, f64)> {
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    for run in group.runs {
+        for (top, count) in run
+            .log
+            .phase(phase)
+            .map_or(&[][..], |phase| &phase.histogram)
+        {
+            *counts.entry(*top).or_insert(0) += count;
+        }
+    }
+    let all: u64 = counts.values().sum();
+    let mut seen = 0;
+    let point = |(top, count): (u64, u64)| {
+        seen += count;
+        (top.max(1000) as f64 / 1e6, seen as f64 / all as f64)
+    };
+    counts.into_iter().map(point).collect()
+}
+
+/// The course of the first seed's run.
+fn course(outcome: &Outcome<'_>, figure: &Figure) -> Option<String> {
+    let all = by(outcome, figure);
+    let curves = all.iter().filter_map(|(name, groups)| {
+        let log = &groups.first()?.runs.first()?.log;
+        Some((name.clone(), course_of(log)))
+    });
+    let curves: Vec<(String, Vec<(f64, f64)>)> = curves.collect();
+    lines(figure, &curves, false, ("mean response, ms", "time, s"))
+}
+
+/// At most so many points a line, each the mean of as many steps.
+const POINTS: usize = 400;
+
+fn course_of(log: &Log) -> Vec<(f64, f64)> {
+    let at_once = log.steps.len().div_ceil(POINTS).max(1);
+    let point = |steps: &[crate::replay::facts::Step]| {
+        let requests: u64 = steps.iter().map(|step| step.requests).sum();
+        let sum: f64 = steps
+            .iter()
+            .map(|step| step.requests as f64 * step.mean_ns as f64)
+            .sum();
+        (requests > 0).then(|| (steps[0].from_ns as f64 / 1e9, sum / requests as f64 / 1e6))
+    };
+    log.steps.chunks(at_once).filter_map(point).collect()
+}
+
+fn lines(
+    figure: &Figure,
+    curves: &[(String, Vec<(f64, f64)>)],
+    logarithmic_x: bool,
+    (y_name, x_name): (&str, &str),
+) -> Option<String> {
+    let all: Vec<(f64, f64)> = curves
+        .iter()
+        .flat_map(|(_, points)| points.clone())
+        .collect();
+    let frame = Frame::of(&all, logarithmic_x, figure.logarithmic)?;
+    let mut out = begin(&figure.title);
+    frame.draw_y(&mut out, y_name);
+    frame.draw_x(&mut out, &ticks(frame.x, frame.logarithmic_x), x_name);
+    for (number, (_, points)) in curves.iter().enumerate() {
+        let places: Vec<(f64, f64)> = points
+            .iter()
+            .map(|(x, y)| (frame.x(*x), frame.y(*y)))
+            .collect();
+        stroke(&mut out, colour(number), &places);
+    }
+    legend(
+        &mut out,
+        &curves
+            .iter()
+            .map(|(name, _)| name.clone())
+            .collect::<Vec<_>>(),
+    );
+    out.push_str("</svg>\n");
+    Some(out)
+}
+
+/// The course of one run, of a replay say, with its phases and what happened.
+pub fn course_svg(title: &str, log: &Log) -> Option<String> {
+    let points = course_of(log);
+    let frame = Frame::of(&points, false, true)?;
+    let mut out = begin(title);
+    frame.draw_y(&mut out, "mean response, ms");
+    frame.draw_x(&mut out, &ticks(frame.x, false), "time, s");
+    for (number, phase) in log.phases.iter().enumerate() {
+        let (from, to) = (
+            frame.x(phase.from_ns as f64 / 1e9),
+            frame.x(phase.to_ns as f64 / 1e9),
+        );
+        line(&mut out, "axis", (from, TOP), (from, HEIGHT - BOTTOM));
+        let y = TOP + 12.0 + 14.0 * (number % 3) as f64;
+        if to > from {
+            text(&mut out, (from + 3.0, y), "start", &phase.name);
+        }
+    }
+    let places: Vec<(f64, f64)> = points
+        .iter()
+        .map(|(x, y)| (frame.x(*x), frame.y(*y)))
+        .collect();
+    stroke(&mut out, colour(0), &places);
+    out.push_str("</svg>\n");
+    Some(out)
+}
+
+/// Whether a figure can be drawn at all: its names are known.
+pub fn check(figure: &Figure) -> Result<(), String> {
+    let name = match figure.kind {
+        FigureKind::Curve | FigureKind::Bars => &figure.y,
+        FigureKind::Heat => &figure.z,
+        FigureKind::Cdf | FigureKind::Course => return Ok(()),
+    };
+    match super::metric::known(name) {
+        true => Ok(()),
+        false => Err(format!(
+            "the figure {} shows {name:?}, which is no metric",
+            figure.name
+        )),
+    }
+}
+
+/// Every figure of an outcome, by name.
+pub fn all(outcome: &Outcome<'_>) -> Vec<(String, String)> {
+    let drawn = |figure: &Figure| Some((figure.name.clone(), svg(outcome, figure)?));
+    outcome.scenario.figures.iter().filter_map(drawn).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_within() {
+        assert_eq!(ticks((0.0, 10.0), false), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        assert_eq!(
+            ticks((1.0, 100.0), true),
+            [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]
+        );
+        assert!(ticks((0.0, 0.37), false).len() > 3);
+    }
+
+    #[test]
+    fn a_frame_holds_its_corners() {
+        let frame = Frame::of(&[(1.0, 2.0), (100.0, 8.0)], true, true).expect("finite");
+        assert!((frame.x(1.0) - LEFT).abs() < 1e-9);
+        assert!((frame.x(10.0) - (LEFT + (WIDTH - LEFT - RIGHT) / 2.0)).abs() < 1e-9);
+        assert!((frame.y(8.0) - TOP).abs() < 1e-9);
+        assert!(Frame::of(&[], false, false).is_none());
+    }
+}

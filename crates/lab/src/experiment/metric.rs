@@ -1,0 +1,151 @@
+//! Numbers of a run by name, as scenarios, tables and figures ask for them.
+//!
+//! `rebuild_s`, `rebuild_share`, `utilisation`, `offered_per_s`, `capacity_per_s`, `energy_kj`, `standby_share`,
+//! `spin_ups`; and of a phase, as in `during.mean_ms`: `mean_ms`, `p50_ms`, `p95_ms`, `p99_ms`, `max_ms`, `read_mean_ms`,
+//! `write_mean_ms`, `requests`, `per_s`, `mb_s`, `failed`, `held_share`, `busy_share`, `ios_user`, `ios_parity`,
+//! `ios_rebuild`, `ios_metadata`.
+
+use crate::replay::facts::{CAUSES, Energy, Log, Phase};
+use crate::replay::histogram::Times;
+
+/// A phase in which more than this part of the requests waited for room is saturated: its times say how long it lasted.
+pub const SATURATED_SHARE: f64 = 0.01;
+
+/// `None`: the run has no such number: nothing was asked, the rebuild did not end, no such phase, no such name.
+pub fn metric(log: &Log, name: &str) -> Option<f64> {
+    if let Some((phase, name)) = name.split_once('.') {
+        return of_phase(log.phase(phase)?, name);
+    }
+    let energy = |value: fn(&Energy) -> u64| {
+        let sum: u64 = log.energy.iter().map(value).sum();
+        (!log.energy.is_empty()).then_some(sum as f64)
+    };
+    let rebuild = log.rebuild;
+    match name {
+        "rebuild_s" => {
+            let rebuild = rebuild?;
+            Some((rebuild.to_ns? - rebuild.from_ns) as f64 / 1e9)
+        }
+        "rebuild_share" => rebuild.map(|r| r.rows_done as f64 / r.rows_total.max(1) as f64),
+        "offered_per_s" => Some(log.offered_milli as f64 / 1e3),
+        "capacity_per_s" => (log.capacity_milli > 0).then_some(log.capacity_milli as f64 / 1e3),
+        "energy_kj" => energy(Energy::total_uj).map(|uj| uj / 1e9),
+        "spin_ups" => energy(|energy| energy.spin_ups),
+        "standby_share" => Some(energy(|e| e.standby_ns)? / energy(|e| e.total_ns)?.max(1.0)),
+        _ => None,
+    }
+}
+
+/// Whether a phase was offered more than it could serve.
+pub fn saturated(phase: &Phase) -> bool {
+    held_share(phase) > SATURATED_SHARE
+}
+
+fn held_share(phase: &Phase) -> f64 {
+    phase.held as f64 / (phase.times.count + phase.failed).max(1) as f64
+}
+
+fn of_phase(phase: &Phase, name: &str) -> Option<f64> {
+    let seconds = phase.length_ns().max(1) as f64 / 1e9;
+    let milliseconds = |times: &Times, value: fn(&Times) -> u64| {
+        (times.count > 0).then(|| value(times) as f64 / 1e6)
+    };
+    match name {
+        "mean_ms" => milliseconds(&phase.times, |times| times.mean_ns),
+        "p50_ms" => milliseconds(&phase.times, |times| times.p50_ns),
+        "p95_ms" => milliseconds(&phase.times, |times| times.p95_ns),
+        "p99_ms" => milliseconds(&phase.times, |times| times.p99_ns),
+        "max_ms" => milliseconds(&phase.times, |times| times.max_ns),
+        "read_mean_ms" => milliseconds(&phase.read_times, |times| times.mean_ns),
+        "write_mean_ms" => milliseconds(&phase.write_times, |times| times.mean_ns),
+        "requests" => Some(phase.times.count as f64),
+        "per_s" => Some(phase.times.count as f64 / seconds),
+        "mb_s" => Some(phase.bytes as f64 / 1e6 / seconds),
+        "failed" => Some(phase.failed as f64),
+        "held_share" => Some(held_share(phase)),
+        "busy_share" => {
+            let busy: u64 = phase.busy_ns.iter().sum();
+            let members = phase.busy_ns.len().max(1) as f64;
+            Some(busy as f64 / 1e9 / seconds / members)
+        }
+        other => {
+            let cause = other.strip_prefix("ios_")?;
+            let index = CAUSES.iter().position(|name| *name == cause)?;
+            Some(phase.ios[index] as f64)
+        }
+    }
+}
+
+/// Whether a name can be asked for at all.
+pub fn known(name: &str) -> bool {
+    const RUN: [&str; 7] = [
+        "rebuild_s",
+        "rebuild_share",
+        "offered_per_s",
+        "capacity_per_s",
+        "energy_kj",
+        "spin_ups",
+        "standby_share",
+    ];
+    match name.split_once('.') {
+        Some((_, name)) => {
+            let some = Times {
+                count: 1,
+                ..Times::default()
+            };
+            let phase = Phase {
+                times: some,
+                read_times: some,
+                write_times: some,
+                ..Phase::default()
+            };
+            of_phase(&phase, name).is_some()
+        }
+        None => RUN.contains(&name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::facts::Rebuild;
+
+    #[test]
+    fn numbers_are_found_by_name() {
+        let phase = Phase {
+            name: "during".into(),
+            to_ns: 2_000_000_000,
+            times: Times {
+                count: 10,
+                mean_ns: 3_000_000,
+                ..Times::default()
+            },
+            held: 1,
+            busy_ns: vec![1_000_000_000, 500_000_000],
+            ios: [4, 3, 2, 1],
+            ..Phase::default()
+        };
+        assert!(saturated(&phase));
+        let log = Log {
+            phases: vec![phase],
+            rebuild: Some(Rebuild {
+                from_ns: 1_000_000_000,
+                to_ns: Some(4_000_000_000),
+                rows_done: 5,
+                rows_total: 5,
+            }),
+            ..Log::default()
+        };
+        let found = [
+            "rebuild_s",
+            "during.mean_ms",
+            "during.per_s",
+            "during.busy_share",
+        ];
+        let found = found.map(|name| metric(&log, name));
+        assert_eq!(found, [Some(3.0), Some(3.0), Some(5.0), Some(0.375)]);
+        assert_eq!(metric(&log, "during.ios_rebuild"), Some(2.0));
+        assert_eq!(metric(&log, "before.mean_ms"), None);
+        assert!(known("during.p95_ms") && !known("during.p94_ms") && !known("speed"));
+    }
+}

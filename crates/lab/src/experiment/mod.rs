@@ -1,0 +1,22 @@
+//! Experiments as data: a scenario is a text file, its cells are independent runs, everything shown is a function of their
+//! logs.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`scenario`] | the file: fixed parameters with their origins, the sweep, what is shown, what papers printed |
+//! | [`cell`] | one point of the sweep: settings, canonical text, hash, its run |
+//! | [`runner`] | cells over cores, the cache, progress |
+//! | [`metric`] | numbers of a run by name |
+//! | [`statistics`] | geometric means and intervals |
+//! | [`outcome`] | groups of seeds, comparisons, tables, CSV and JSON lines |
+//! | [`figure`] | figures as SVG |
+//! | [`page`] | one HTML report |
+
+pub mod cell;
+pub mod figure;
+pub mod metric;
+pub mod outcome;
+pub mod page;
+pub mod runner;
+pub mod scenario;
+pub mod statistics;

@@ -1,0 +1,419 @@
+//! What an experiment came to: groups of seeds, comparisons seed by seed, and both as table, CSV and JSON lines.
+
+use super::cell::Cell;
+use super::metric::{known, metric, saturated};
+use super::scenario::{Comparison, Point, Printed, Scenario, Value};
+use super::statistics::{Estimate, geometric, ratio};
+use crate::replay::facts::Log;
+use crate::report::Table;
+use serde_json::{Map, json};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// One run with what it was of.
+pub struct Run {
+    pub cell: Cell,
+    pub log: Log,
+}
+
+pub struct Outcome<'a> {
+    pub scenario: &'a Scenario,
+    /// By point, then by seed.
+    pub runs: Vec<Run>,
+}
+
+/// The runs of one point: one for each seed.
+pub struct Group<'a> {
+    pub point: &'a Point,
+    pub runs: &'a [Run],
+}
+
+impl Group<'_> {
+    /// The geometric mean over the seeds; `None` if a run does not have the number, or zero.
+    pub fn estimate(&self, name: &str) -> Option<Estimate> {
+        geometric(&self.values(name)?)
+    }
+
+    pub fn values(&self, name: &str) -> Option<Vec<f64>> {
+        self.runs.iter().map(|run| metric(&run.log, name)).collect()
+    }
+
+    /// Whether, in any run, the phase that a metric is of was offered more than it could serve.
+    pub fn saturated(&self, name: &str) -> bool {
+        let phase = name.split_once('.').map(|(phase, _)| phase);
+        let over = |run: &Run| {
+            phase
+                .and_then(|name| run.log.phase(name))
+                .is_some_and(saturated)
+        };
+        self.runs.iter().any(over)
+    }
+
+    /// What a table shows: the mean, a word where there is none.
+    pub fn shown(&self, name: &str) -> String {
+        let mark = if self.saturated(name) { " sat." } else { "" };
+        if let Some(estimate) = self.estimate(name) {
+            return format!("{}{mark}", short(estimate.mean));
+        }
+        match self.values(name) {
+            // Without a logarithm, the plain mean.
+            Some(values) => short(values.iter().sum::<f64>() / values.len() as f64) + mark,
+            None if name == "rebuild_s" && self.unfinished() => "unfinished".into(),
+            None => "-".into(),
+        }
+    }
+
+    fn unfinished(&self) -> bool {
+        let unfinished = |run: &Run| {
+            run.log
+                .rebuild
+                .is_some_and(|rebuild| rebuild.to_ns.is_none())
+        };
+        self.runs.iter().any(unfinished)
+    }
+}
+
+/// Four digits that count.
+pub fn short(value: f64) -> String {
+    if value == 0.0 {
+        return "0".into();
+    }
+    let magnitude = value.abs().log10().floor() as i32;
+    let decimals = usize::try_from((3 - magnitude).clamp(0, 9)).unwrap_or(0);
+    format!("{value:.decimals$}")
+}
+
+/// A comparison at one setting of all other parameters.
+pub struct Compared {
+    pub comparison: Comparison,
+    /// The swept parameters that this line holds at one value.
+    pub at: Vec<(String, Value)>,
+    pub result: Result<Estimate, &'static str>,
+}
+
+/// Beside what a paper printed.
+pub struct Beside {
+    pub printed: Printed,
+    pub at: Vec<(String, Value)>,
+    pub result: Option<Estimate>,
+}
+
+impl Beside {
+    /// Whether ours has the same sign: the interval lies on the printed side of 1.
+    pub fn agrees(&self) -> Option<bool> {
+        let estimate = self.result?;
+        let ours = estimate.mean > 1.0;
+        let theirs = self.printed.value > 1.0;
+        estimate.excludes_one().then_some(ours == theirs)
+    }
+}
+
+impl<'a> Outcome<'a> {
+    /// `runs` are all seeds of the first point, then of the second, and so on.
+    pub fn new(scenario: &'a Scenario, runs: Vec<Run>) -> Outcome<'a> {
+        Outcome { scenario, runs }
+    }
+
+    pub fn groups(&self) -> impl Iterator<Item = Group<'_>> {
+        let seeds = usize::try_from(self.scenario.seeds).unwrap_or(usize::MAX);
+        self.runs.chunks(seeds).map(|runs| Group {
+            point: &runs[0].cell.point,
+            runs,
+        })
+    }
+
+    /// Groups in which these parameters have these values.
+    pub fn groups_at(&self, at: &BTreeMap<String, Value>) -> Vec<Group<'_>> {
+        let fits = |group: &Group<'_>| {
+            at.iter()
+                .all(|(path, value)| group.point.get(path) == Some(value))
+        };
+        self.groups().filter(fits).collect()
+    }
+
+    /// Values of a swept parameter, in the order of the scenario.
+    pub fn values(&self, path: &str) -> Vec<Value> {
+        let fixed = || {
+            self.scenario
+                .fixed
+                .get(path)
+                .map(|fixed| vec![fixed.value.clone()])
+        };
+        let swept = self.scenario.sweep.get(path).cloned();
+        swept.or_else(fixed).unwrap_or_default()
+    }
+
+    fn swept_of(&self, point: &Point, but: &str) -> Vec<(String, Value)> {
+        let paths = self.scenario.sweep.keys().filter(|path| *path != but);
+        paths
+            .map(|path| (path.clone(), point[path].clone()))
+            .collect()
+    }
+
+    // ----------------------------------------------------------------------------------------- comparisons
+
+    pub fn compared(&self) -> Vec<Compared> {
+        let all = self.scenario.comparisons.iter();
+        all.flat_map(|comparison| self.compare(comparison))
+            .collect()
+    }
+
+    pub fn compare(&self, comparison: &Comparison) -> Vec<Compared> {
+        let mut at = comparison.at.clone();
+        at.insert(comparison.vary.clone(), comparison.of.clone());
+        let one = |group: Group<'_>| {
+            let mut other = group.point.clone();
+            other.insert(comparison.vary.clone(), comparison.to.clone());
+            Compared {
+                comparison: comparison.clone(),
+                at: self.swept_of(group.point, &comparison.vary),
+                result: self.pair(&group, &other, &comparison.metric),
+            }
+        };
+        self.groups_at(&at).into_iter().map(one).collect()
+    }
+
+    fn pair(&self, of: &Group<'_>, to: &Point, name: &str) -> Result<Estimate, &'static str> {
+        let to = self.groups().find(|group| group.point == to);
+        let to = to.ok_or("nothing to compare with")?;
+        if of.saturated(name) || to.saturated(name) {
+            return Err("saturated");
+        }
+        let both = of
+            .values(name)
+            .zip(to.values(name))
+            .ok_or("unfinished, or not measured")?;
+        let pairs: Vec<(f64, f64)> = both.0.into_iter().zip(both.1).collect();
+        ratio(&pairs).ok_or("not positive")
+    }
+
+    pub fn beside(&self) -> Vec<Beside> {
+        let of = |printed: &Printed| -> Vec<Beside> {
+            let one = |group: Group<'_>| Beside {
+                printed: printed.clone(),
+                at: self.swept_of(group.point, ""),
+                result: own_ratio(&group, printed),
+            };
+            self.groups_at(&printed.at).into_iter().map(one).collect()
+        };
+        self.scenario.printed.iter().flat_map(of).collect()
+    }
+
+    // ----------------------------------------------------------------------------------------------- tables
+
+    /// A line a point: its swept parameters, then the scenario's metrics.
+    pub fn table(&self) -> Table {
+        let paths: Vec<&String> = self.scenario.sweep.keys().collect();
+        let last = |path: &&String| path.rsplit('.').next().unwrap_or_default().to_string();
+        let mut table = Table::default();
+        table.heading = paths
+            .iter()
+            .map(last)
+            .chain(self.scenario.table.clone())
+            .collect();
+        for group in self.groups() {
+            let swept = paths.iter().map(|path| group.point[*path].to_string());
+            let metrics = self.scenario.table.iter().map(|name| group.shown(name));
+            table.rows.push(swept.chain(metrics).collect());
+        }
+        table
+    }
+
+    pub fn comparison_table(&self, compared: &[Compared]) -> Table {
+        let mut table = Table::new(["comparison", "at", "ratio", "95% interval", "says"]);
+        for line in compared {
+            let (ratio, interval, says) = match &line.result {
+                Ok(estimate) => (short(estimate.mean), interval(estimate), verdict(estimate)),
+                Err(why) => ("-".into(), "-".into(), (*why).to_string()),
+            };
+            table.row([
+                line.comparison.name.clone(),
+                place(&line.at),
+                ratio,
+                interval,
+                says,
+            ]);
+        }
+        table
+    }
+
+    pub fn beside_table(&self) -> Table {
+        let mut table = Table::new([
+            "printed",
+            "claim",
+            "at",
+            "theirs",
+            "ours",
+            "95% interval",
+            "sign",
+        ]);
+        for line in self.beside() {
+            let (ours, range) = match &line.result {
+                Some(estimate) => (short(estimate.mean), interval(estimate)),
+                None => ("-".into(), "-".into()),
+            };
+            let agrees = match line.agrees() {
+                Some(true) => "agrees",
+                Some(false) => "differs",
+                None => "undecided",
+            };
+            let what = format!("{} ({})", line.printed.what, line.printed.source);
+            let claim = line.printed.claim.name().to_string();
+            let theirs = short(line.printed.value);
+            table.row([
+                what,
+                claim,
+                place(&line.at),
+                theirs,
+                ours,
+                range,
+                agrees.into(),
+            ]);
+        }
+        table
+    }
+
+    /// Every fixed parameter with its origin.
+    pub fn fixed_table(&self) -> Table {
+        let mut table = Table::new(["parameter", "value", "origin", "note"]);
+        for (path, fixed) in &self.scenario.fixed {
+            let origin = fixed.origin.name().to_string();
+            table.row([
+                path.clone(),
+                fixed.value.to_string(),
+                origin,
+                fixed.note.clone(),
+            ]);
+        }
+        table
+    }
+
+    // ------------------------------------------------------------------------------------------------- files
+
+    /// A line a run: its swept parameters, its seed, every metric that anything here shows.
+    pub fn csv(&self) -> String {
+        let metrics = self.metrics();
+        let paths: Vec<&String> = self.scenario.sweep.keys().collect();
+        let heading = paths.iter().map(|path| path.as_str());
+        let heading = heading
+            .chain(["seed", "hash"])
+            .chain(metrics.iter().map(String::as_str));
+        let mut out = heading.collect::<Vec<_>>().join(",") + "\n";
+        for run in &self.runs {
+            let swept = paths
+                .iter()
+                .map(|path| quoted(&run.cell.point[*path].to_string()));
+            let mut line: Vec<String> = swept.collect();
+            line.extend([run.cell.seed.to_string(), run.cell.hash()]);
+            let number =
+                |name: &String| metric(&run.log, name).map_or(String::new(), |v| v.to_string());
+            line.extend(metrics.iter().map(number));
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "{}", line.join(","));
+        }
+        out
+    }
+
+    fn metrics(&self) -> Vec<String> {
+        let figures = self
+            .scenario
+            .figures
+            .iter()
+            .flat_map(|figure| [&figure.y, &figure.z]);
+        let compared = self
+            .scenario
+            .comparisons
+            .iter()
+            .map(|comparison| &comparison.metric);
+        let printed = self
+            .scenario
+            .printed
+            .iter()
+            .flat_map(|line| [&line.metric, &line.over]);
+        let mut names = self.scenario.table.clone();
+        for name in figures.chain(compared).chain(printed) {
+            if known(name) && !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        names
+    }
+
+    /// A line a run: all parameters, and the whole log of facts.
+    pub fn json_lines(&self) -> String {
+        let mut out = String::new();
+        for run in &self.runs {
+            let parameter = |(path, value): (&String, &Value)| (path.clone(), json_of(value));
+            let parameters: Map<String, serde_json::Value> =
+                run.cell.point.iter().map(parameter).collect();
+            let line = json!({
+                "scenario": self.scenario.name,
+                "hash": run.cell.hash(),
+                "seed": run.cell.seed,
+                "parameters": parameters,
+                "log": run.log,
+            });
+            let _ = writeln!(out, "{line}");
+        }
+        out
+    }
+
+    /// Metrics of the scenario that nothing is known of.
+    pub fn unknown_metrics(scenario: &Scenario) -> Vec<String> {
+        let compared = scenario
+            .comparisons
+            .iter()
+            .map(|comparison| &comparison.metric);
+        let printed = scenario
+            .printed
+            .iter()
+            .flat_map(|line| [&line.metric, &line.over]);
+        let names = scenario.table.iter().chain(compared).chain(printed);
+        names.filter(|name| !known(name)).cloned().collect()
+    }
+}
+
+fn own_ratio(group: &Group<'_>, printed: &Printed) -> Option<Estimate> {
+    let (of, to) = (group.values(&printed.metric)?, group.values(&printed.over)?);
+    if group.saturated(&printed.metric) || group.saturated(&printed.over) {
+        return None;
+    }
+    ratio(&of.into_iter().zip(to).collect::<Vec<_>>())
+}
+
+fn interval(estimate: &Estimate) -> String {
+    format!("{} to {}", short(estimate.low), short(estimate.high))
+}
+
+fn verdict(estimate: &Estimate) -> String {
+    match (estimate.excludes_one(), estimate.mean > 1.0) {
+        (true, true) => "more".into(),
+        (true, false) => "less".into(),
+        (false, _) => "undecided".into(),
+    }
+}
+
+fn place(at: &[(String, Value)]) -> String {
+    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_string();
+    let parts: Vec<String> = at
+        .iter()
+        .map(|(path, value)| format!("{} {value}", last(path)))
+        .collect();
+    parts.join(", ")
+}
+
+fn json_of(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Flag(value) => (*value).into(),
+        Value::Whole(value) => (*value).into(),
+        Value::Real(value) => (*value).into(),
+        Value::Text(value) => value.as_str().into(),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_string(),
+    }
+}

@@ -1,0 +1,162 @@
+//! Cells over cores, with a cache: a run that was done is not done again.
+//!
+//! Every cell is a function of its text, so neither the number of threads nor the order in which they finish shows in
+//! anything but the time it takes. Results come back in the order of the cells.
+
+use super::cell::{Cell, hash, measure_capacity, run};
+use crate::replay::facts::Log;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// What is told while cells run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    pub what: &'static str,
+    pub done: usize,
+    pub total: usize,
+    /// Of those done, how many came from the cache.
+    pub cached: usize,
+}
+
+pub struct Runner<'a> {
+    pub threads: usize,
+    /// Where runs are kept; without it they are not.
+    pub cache: Option<PathBuf>,
+    /// Do not believe what is kept, but keep what is run.
+    pub fresh: bool,
+    pub progress: &'a (dyn Fn(Progress) + Sync),
+}
+
+/// A run as it is kept.
+#[derive(Serialize, Deserialize)]
+struct Kept<T> {
+    /// The text that was hashed.
+    of: String,
+    result: T,
+}
+
+impl Runner<'_> {
+    /// Runs all cells; their logs in the same order.
+    pub fn run(&self, cells: &[Cell]) -> Result<Vec<Log>, String> {
+        let capacities = self.capacities(cells)?;
+        self.all("runs", cells, |cell| {
+            let capacity = cell.capacity_key().map(|key| capacities[&key]);
+            let text = cell.canonical();
+            self.kept(&text, || run(cell, capacity))
+                .map_err(|error| format!("{error}\nin the run of\n{text}"))
+        })
+    }
+
+    /// Requests a second, in thousandths, by [`Cell::capacity_key`].
+    fn capacities(&self, cells: &[Cell]) -> Result<BTreeMap<String, u64>, String> {
+        let mut keys: BTreeMap<String, &Cell> = BTreeMap::new();
+        for cell in cells {
+            if let Some(key) = cell.capacity_key() {
+                keys.entry(key).or_insert(cell);
+            }
+        }
+        let wanted: Vec<(String, &Cell)> = keys.into_iter().collect();
+        let found = self.all("capacities", &wanted, |(key, cell)| {
+            self.kept(key, || measure_capacity(cell))
+                .map_err(|error| format!("{error}\nin the measurement of\n{key}"))
+        })?;
+        Ok(wanted.into_iter().map(|(key, _)| key).zip(found).collect())
+    }
+
+    /// Does `work` for every item on the threads there are. The first failure, by order of items, ends it.
+    fn all<I: Sync, T: Send>(
+        &self,
+        what: &'static str,
+        items: &[I],
+        work: impl Fn(&I) -> Result<(T, bool), String> + Sync,
+    ) -> Result<Vec<T>, String> {
+        let (next, done, cached) = (
+            AtomicUsize::new(0),
+            AtomicUsize::new(0),
+            AtomicUsize::new(0),
+        );
+        let failed = AtomicBool::new(false);
+        let results: Mutex<BTreeMap<usize, Result<T, String>>> = Mutex::default();
+        let one = || {
+            while !failed.load(Ordering::Relaxed) {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(item) = items.get(index) else {
+                    break;
+                };
+                let result = work(item);
+                let from_cache = matches!(&result, Ok((_, true)));
+                failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                cached.fetch_add(usize::from(from_cache), Ordering::Relaxed);
+                let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                let result = result.map(|(result, _)| result);
+                results
+                    .lock()
+                    .expect("no thread panics with it")
+                    .insert(index, result);
+                (self.progress)(Progress {
+                    what,
+                    done,
+                    total: items.len(),
+                    cached: cached.load(Ordering::Relaxed),
+                });
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..self.threads.clamp(1, items.len().max(1)) {
+                scope.spawn(one);
+            }
+        });
+        let results = results.into_inner().expect("all threads have ended well");
+        results.into_values().collect()
+    }
+
+    /// What is kept under a text, or else what `make` gives; and whether it was kept.
+    fn kept<T: Serialize + DeserializeOwned>(
+        &self,
+        text: &str,
+        make: impl FnOnce() -> Result<T, String>,
+    ) -> Result<(T, bool), String> {
+        let path = self
+            .cache
+            .as_ref()
+            .map(|folder| folder.join(format!("{}.json", hash(text))));
+        if let (Some(path), false) = (&path, self.fresh)
+            && let Some(result) = recall(path, text)
+        {
+            return Ok((result, true));
+        }
+        let result = make()?;
+        let kept = Kept {
+            of: text.to_string(),
+            result,
+        };
+        if let Some(path) = &path {
+            keep(path, &kept).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        Ok((kept.result, false))
+    }
+}
+
+/// What cannot be read, or is of another text, is as good as absent.
+fn recall<T: DeserializeOwned>(path: &Path, text: &str) -> Option<T> {
+    let bytes = fs::read(path).ok()?;
+    let kept: Kept<T> = serde_json::from_slice(&bytes).ok()?;
+    (kept.of == text).then_some(kept.result)
+}
+
+/// Whole or not at all: a run that is cut short leaves no half result.
+fn keep<T: Serialize>(path: &Path, kept: &Kept<T>) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let bytes = serde_json::to_vec(kept).map_err(io::Error::other)?;
+    let partial = path.with_extension(format!("{}.partial", std::process::id()));
+    fs::write(&partial, bytes)?;
+    fs::rename(&partial, path)
+}

@@ -1,0 +1,364 @@
+//! An experiment as a file.
+//!
+//! `[fixed]` names every parameter by its path with its value and where that is from; `[sweep]` lists the values of those
+//! that vary, and all combinations are run. `[short]` is what a quick run puts in the place of either.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A parameter's value.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    Flag(bool),
+    Whole(i64),
+    Real(f64),
+    Text(String),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Flag(value) => write!(f, "{value}"),
+            Value::Whole(value) => write!(f, "{value}"),
+            Value::Real(value) => write!(f, "{value}"),
+            Value::Text(value) => f.write_str(value),
+        }
+    }
+}
+
+impl Value {
+    /// As TOML writes it, one way for each value.
+    pub fn canonical(&self) -> String {
+        match self {
+            Value::Text(text) => format!("{text:?}"),
+            Value::Real(value) => format!("{value:?}"),
+            other => other.to_string(),
+        }
+    }
+
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Value::Whole(value) => Some(*value as f64),
+            Value::Real(value) => Some(*value),
+            Value::Flag(_) | Value::Text(_) => None,
+        }
+    }
+
+    pub fn toml(&self) -> toml::Value {
+        match self {
+            Value::Flag(value) => (*value).into(),
+            Value::Whole(value) => (*value).into(),
+            Value::Real(value) => (*value).into(),
+            Value::Text(value) => value.as_str().into(),
+        }
+    }
+}
+
+/// Where a parameter's value is from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    Paper,
+    Kernel,
+    Assumed,
+}
+
+impl Origin {
+    pub fn name(self) -> &'static str {
+        match self {
+            Origin::Paper => "paper",
+            Origin::Kernel => "kernel",
+            Origin::Assumed => "assumed",
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fixed {
+    pub value: Value,
+    pub origin: Origin,
+    #[serde(default)]
+    pub note: String,
+    /// Values over which it is swept alone, to show what hangs on it.
+    #[serde(default)]
+    pub range: Vec<Value>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FigureKind {
+    /// A metric over a parameter, a line for each value of another.
+    Curve,
+    /// A metric by parameter, grouped by another.
+    Bars,
+    /// A metric over two parameters, by shade.
+    Heat,
+    /// The distribution of response times in a phase.
+    Cdf,
+    /// The course over time of one run of each series.
+    Course,
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    pub name: String,
+    pub kind: FigureKind,
+    pub title: String,
+    /// A parameter; of a distribution, a phase.
+    #[serde(default)]
+    pub x: String,
+    /// A metric; of a heat map, the second parameter.
+    #[serde(default)]
+    pub y: String,
+    /// The metric of a heat map.
+    #[serde(default)]
+    pub z: String,
+    #[serde(default)]
+    pub series: String,
+    /// Parameters held at one value.
+    #[serde(default)]
+    pub at: BTreeMap<String, Value>,
+    #[serde(default)]
+    pub logarithmic: bool,
+}
+
+/// Two values of one parameter, all else equal, seed by seed.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Comparison {
+    pub name: String,
+    pub metric: String,
+    pub vary: String,
+    pub of: Value,
+    pub to: Value,
+    #[serde(default)]
+    pub at: BTreeMap<String, Value>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Claim {
+    Sign,
+    Order,
+    Factor,
+}
+
+impl Claim {
+    pub fn name(self) -> &'static str {
+        match self {
+            Claim::Sign => "sign",
+            Claim::Order => "order",
+            Claim::Factor => "factor",
+        }
+    }
+}
+
+/// A ratio that a paper printed, and the two metrics of one run (or of two) that stand beside it.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Printed {
+    pub what: String,
+    pub source: String,
+    pub value: f64,
+    pub claim: Claim,
+    /// The ratio of these two metrics of the same run.
+    pub metric: String,
+    pub over: String,
+    #[serde(default)]
+    pub at: BTreeMap<String, Value>,
+}
+
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Short {
+    pub seeds: Option<u64>,
+    #[serde(default)]
+    pub fixed: BTreeMap<String, Value>,
+    #[serde(default)]
+    pub sweep: BTreeMap<String, Vec<Value>>,
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    pub name: String,
+    pub title: String,
+    /// What is asked, in a paragraph.
+    pub question: String,
+    pub seeds: u64,
+    pub fixed: BTreeMap<String, Fixed>,
+    #[serde(default)]
+    pub sweep: BTreeMap<String, Vec<Value>>,
+    #[serde(default)]
+    pub short: Short,
+    /// Metrics of the table.
+    pub table: Vec<String>,
+    #[serde(default, rename = "figure")]
+    pub figures: Vec<Figure>,
+    #[serde(default, rename = "compare")]
+    pub comparisons: Vec<Comparison>,
+    #[serde(default)]
+    pub printed: Vec<Printed>,
+}
+
+/// The parameters of a cell but for its seed.
+pub type Point = BTreeMap<String, Value>;
+
+const BUILT_IN: [(&str, &str); 1] = [(
+    "rebuild-cost",
+    include_str!("../../../../scenarios/rebuild-cost.toml"),
+)];
+
+/// The scenarios that the command is built with.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.iter().map(|(name, _)| *name)
+}
+
+pub fn named(name: &str) -> Option<&'static str> {
+    let found = BUILT_IN.iter().find(|(known, _)| *known == name);
+    found.map(|(_, text)| *text)
+}
+
+pub fn parse(text: &str) -> Result<Scenario, String> {
+    let scenario: Scenario = toml::from_str(text).map_err(|error| error.to_string())?;
+    scenario.check()?;
+    Ok(scenario)
+}
+
+impl Scenario {
+    fn check(&self) -> Result<(), String> {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if self.name.is_empty() || !self.name.chars().all(plain) {
+            return Err(format!(
+                "{:?} is not a name: small letters, digits and -",
+                self.name
+            ));
+        }
+        if !(1..=10_000).contains(&self.seeds) {
+            return Err(format!("{} seeds: 1 to 10000 can be", self.seeds));
+        }
+        for (path, values) in self.sweep.iter().chain(&self.short.sweep) {
+            if values.is_empty() {
+                return Err(format!("the sweep of {path} is empty"));
+            }
+            if self.fixed.contains_key(path) {
+                return Err(format!("{path} is both fixed and swept"));
+            }
+        }
+        for path in self.short.fixed.keys().chain(self.short.sweep.keys()) {
+            if !self.fixed.contains_key(path) && !self.sweep.contains_key(path) {
+                return Err(format!(
+                    "[short] names {path}, which the scenario does not have"
+                ));
+            }
+        }
+        let plain = self
+            .figures
+            .iter()
+            .find(|figure| !figure.name.chars().all(plain));
+        match plain {
+            Some(figure) => Err(format!("{:?} is not a name of a figure", figure.name)),
+            None => Ok(()),
+        }
+    }
+
+    /// The scenario as a quick run has it.
+    pub fn shortened(mut self) -> Scenario {
+        let short = std::mem::take(&mut self.short);
+        self.seeds = short.seeds.unwrap_or(self.seeds);
+        for (path, value) in short.fixed {
+            if let Some(fixed) = self.fixed.get_mut(&path) {
+                fixed.value = value;
+            }
+        }
+        self.sweep.extend(short.sweep);
+        self
+    }
+
+    /// All points of the sweep: the last parameter, by name, varies fastest.
+    pub fn points(&self) -> Vec<Point> {
+        let fixed = |(path, fixed): (&String, &Fixed)| (path.clone(), fixed.value.clone());
+        let mut points: Vec<Point> = vec![self.fixed.iter().map(fixed).collect()];
+        for (path, values) in &self.sweep {
+            let with = |point: &Point, value: &Value| {
+                let mut point = point.clone();
+                point.insert(path.clone(), value.clone());
+                point
+            };
+            let spread = |point: &Point| values.iter().map(|v| with(point, v)).collect::<Vec<_>>();
+            points = points.iter().flat_map(spread).collect();
+        }
+        points
+    }
+
+    /// A scenario for each fixed parameter with a range: it alone is swept, beside the sweep.
+    pub fn sensitivities(&self) -> Vec<(String, Scenario)> {
+        let ranged = self
+            .fixed
+            .iter()
+            .filter(|(_, fixed)| !fixed.range.is_empty());
+        let swept = |(path, fixed): (&String, &Fixed)| {
+            let mut scenario = self.clone();
+            scenario.fixed.remove(path);
+            scenario.sweep.insert(path.clone(), fixed.range.clone());
+            (path.clone(), scenario)
+        };
+        ranged.map(swept).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+        name = "small"
+        title = "t"
+        question = "q"
+        seeds = 3
+        table = []
+        [fixed]
+        "a.b" = { value = 1, origin = "paper", range = [1, 2] }
+        [sweep]
+        "c" = [1, 2]
+        "d" = ["x", "y", "z"]
+        [short]
+        seeds = 1
+        fixed = { "a.b" = 7 }
+        sweep = { d = ["x"] }
+    "#;
+
+    #[test]
+    fn a_sweep_is_all_combinations() {
+        let scenario = parse(SMALL).expect("sound");
+        let points = scenario.points();
+        assert_eq!(points.len(), 6);
+        let shown = |point: &Point| format!("{}{}{}", point["a.b"], point["c"], point["d"]);
+        let all: Vec<String> = points.iter().map(shown).collect();
+        assert_eq!(all, ["11x", "11y", "11z", "12x", "12y", "12z"]);
+        assert_eq!(scenario.sensitivities()[0].1.points().len(), 12);
+        let short: Vec<String> = scenario.shortened().points().iter().map(shown).collect();
+        assert_eq!(short, ["71x", "72x"]);
+    }
+
+    #[test]
+    fn what_is_both_fixed_and_swept_is_refused() {
+        let twice = SMALL.replace("\"c\" = [1, 2]", "\"a.b\" = [1, 2]");
+        assert!(parse(&twice).expect_err("twice").contains("a.b"));
+        let stray = SMALL.replace("fixed = { \"a.b\" = 7 }", "fixed = { \"q\" = 7 }");
+        assert!(parse(&stray).expect_err("stray").contains('q'));
+    }
+
+    #[test]
+    fn every_built_in_scenario_is_sound() {
+        for name in names() {
+            let scenario = parse(named(name).expect("listed")).expect(name);
+            assert_eq!(scenario.name, name);
+            assert!(scenario.seeds >= 10, "{name}: paired seeds are ten or more");
+        }
+    }
+}

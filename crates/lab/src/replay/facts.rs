@@ -1,0 +1,115 @@
+//! What a run was: its phases, its course, what happened. Whole numbers only, so that one run is one text on every
+//! machine; every table and figure is a function of this and of nothing else.
+
+use super::histogram::Times;
+use serde::{Deserialize, Serialize};
+
+/// A part of a run. A request counts in the phase in which it is answered.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Phase {
+    pub name: String,
+    pub from_ns: u64,
+    pub to_ns: u64,
+    pub times: Times,
+    pub read_times: Times,
+    pub write_times: Times,
+    pub bytes: u64,
+    /// Requests that the array refused or could not serve.
+    pub failed: u64,
+    /// Requests that waited before the array because too many were outstanding.
+    pub held: u64,
+    /// Member operations by cause: user, parity, task, metadata.
+    pub ios: [u64; 4],
+    pub io_bytes: [u64; 4],
+    /// How long each member was busy; empty where nobody can tell.
+    pub busy_ns: Vec<u64>,
+    /// (largest time of the bucket, requests).
+    pub histogram: Vec<(u64, u64)>,
+}
+
+impl Phase {
+    pub fn length_ns(&self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+}
+
+/// A step of the course over time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Step {
+    pub from_ns: u64,
+    pub requests: u64,
+    pub bytes: u64,
+    pub mean_ns: u64,
+    pub p50_ns: u64,
+    pub p99_ns: u64,
+    pub max_ns: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Happened {
+    pub at_ns: u64,
+    pub what: String,
+}
+
+/// How far a rebuild came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Rebuild {
+    pub from_ns: u64,
+    /// `None`: it had not ended when the run did.
+    pub to_ns: Option<u64>,
+    pub rows_done: u64,
+    pub rows_total: u64,
+}
+
+/// What a member drew, over the whole run, in microjoules, and how often its spindle started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Energy {
+    pub active_uj: u64,
+    pub seek_uj: u64,
+    pub idle_uj: u64,
+    pub standby_uj: u64,
+    pub spin_uj: u64,
+    pub standby_ns: u64,
+    pub total_ns: u64,
+    pub spin_ups: u64,
+}
+
+impl Energy {
+    pub fn total_uj(&self) -> u64 {
+        self.active_uj + self.seek_uj + self.idle_uj + self.standby_uj + self.spin_uj
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Log {
+    pub phases: Vec<Phase>,
+    pub steps: Vec<Step>,
+    pub step_ns: u64,
+    pub happened: Vec<Happened>,
+    pub rebuild: Option<Rebuild>,
+    /// By member; empty where nobody can tell.
+    pub energy: Vec<Energy>,
+    /// Requests a second that were offered, and the degraded array's capacity, in thousandths; 0 where neither was set.
+    pub offered_milli: u64,
+    pub capacity_milli: u64,
+}
+
+impl Log {
+    pub fn phase(&self, name: &str) -> Option<&Phase> {
+        self.phases.iter().find(|phase| phase.name == name)
+    }
+
+    /// Member operations of all phases, by cause.
+    pub fn ios(&self) -> [u64; 4] {
+        let mut sum = [0; 4];
+        for phase in &self.phases {
+            for (total, count) in sum.iter_mut().zip(phase.ios) {
+                *total += count;
+            }
+        }
+        sum
+    }
+}
+
+/// Names of the causes, in the order of [`Phase::ios`].
+pub const CAUSES: [&str; 4] = ["user", "parity", "rebuild", "metadata"];

@@ -1,0 +1,154 @@
+//! Times in a histogram of fixed size: any number of samples, quantiles within one part in 128, whole numbers only.
+//!
+//! The buckets are those of an HDR histogram: a power of two is cut into 128 equal parts. Memory is that of the buckets
+//! (58 KiB), whatever the number of samples; the order in which samples come does not matter.
+
+use serde::{Deserialize, Serialize};
+
+/// Parts of a power of two, as a power of two.
+const PART_BITS: u32 = 7;
+const PARTS: u64 = 1 << PART_BITS;
+const BUCKETS: usize = ((64 - PART_BITS as usize) + 1) << PART_BITS;
+
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    counts: Vec<u64>,
+    count: u64,
+    sum: u128,
+    max: u64,
+}
+
+/// What a set of times comes to, in nanoseconds. All zero of none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Times {
+    pub count: u64,
+    /// Rounded down.
+    pub mean_ns: u64,
+    pub p50_ns: u64,
+    pub p95_ns: u64,
+    pub p99_ns: u64,
+    pub max_ns: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram {
+            counts: vec![0; BUCKETS],
+            count: 0,
+            sum: 0,
+            max: 0,
+        }
+    }
+}
+
+impl Histogram {
+    pub fn add(&mut self, ns: u64) {
+        self.counts[bucket(ns)] += 1;
+        self.count += 1;
+        self.sum += u128::from(ns);
+        self.max = self.max.max(ns);
+    }
+
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub fn clear(&mut self) {
+        if self.count > 0 {
+            self.counts.fill(0);
+            (self.count, self.sum, self.max) = (0, 0, 0);
+        }
+    }
+
+    /// The largest value of the bucket that holds the sample of this rank, but no more than the largest sample.
+    /// `permille` of a thousand of the samples do not exceed it.
+    pub fn quantile(&self, permille: u64) -> u64 {
+        let rank = (u128::from(self.count) * u128::from(permille)).div_ceil(1000);
+        let mut seen = 0u128;
+        for (bucket, count) in self.counts.iter().enumerate() {
+            seen += u128::from(*count);
+            if seen >= rank && seen > 0 {
+                return top(bucket).min(self.max);
+            }
+        }
+        0
+    }
+
+    pub fn times(&self) -> Times {
+        let mean = self.sum.checked_div(u128::from(self.count)).unwrap_or(0);
+        Times {
+            count: self.count,
+            mean_ns: u64::try_from(mean).unwrap_or(u64::MAX),
+            p50_ns: self.quantile(500),
+            p95_ns: self.quantile(950),
+            p99_ns: self.quantile(990),
+            max_ns: self.max,
+        }
+    }
+
+    /// Largest value and count of each bucket that holds anything, in order.
+    pub fn buckets(&self) -> Vec<(u64, u64)> {
+        let filled = self
+            .counts
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0);
+        filled
+            .map(|(bucket, count)| (top(bucket), *count))
+            .collect()
+    }
+}
+
+fn bucket(value: u64) -> usize {
+    if value < PARTS {
+        return value as usize;
+    }
+    let shift = value.ilog2() - PART_BITS;
+    ((u64::from(shift) << PART_BITS) + (value >> shift)) as usize
+}
+
+/// The largest value of a bucket.
+fn top(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    if bucket < 2 * PARTS {
+        return bucket;
+    }
+    let shift = (bucket >> PART_BITS) - 1;
+    let part = u128::from(bucket - (shift << PART_BITS)) + 1;
+    u64::try_from((part << shift) - 1).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_holds_its_values_and_no_others() {
+        for value in [0, 1, 127, 128, 255, 256, 1000, 1_000_000_007, u64::MAX] {
+            let place = bucket(value);
+            assert!(place < BUCKETS);
+            assert!(top(place) >= value, "{value}");
+            assert!(top(place) - value <= value / 128, "{value}");
+            assert!(place == 0 || top(place - 1) < value, "{value}");
+        }
+    }
+
+    #[test]
+    fn quantiles_are_those_of_the_samples() {
+        let mut histogram = Histogram::default();
+        (1..=100).for_each(|ns| histogram.add(ns));
+        let times = histogram.times();
+        assert_eq!((times.p50_ns, times.p95_ns, times.p99_ns), (50, 95, 99));
+        assert_eq!((times.count, times.mean_ns, times.max_ns), (100, 50, 100));
+        histogram.clear();
+        assert_eq!(histogram.times(), Times::default());
+    }
+
+    #[test]
+    fn the_largest_sample_bounds_every_quantile() {
+        let mut histogram = Histogram::default();
+        histogram.add(1_000_001);
+        assert_eq!(histogram.quantile(500), 1_000_001);
+        assert_eq!(histogram.buckets().len(), 1);
+    }
+}

@@ -1,0 +1,95 @@
+//! A drive model inside the simulated world that can be asked, from outside, how long it was busy and what it drew.
+
+use super::facts::Energy;
+use restripe_array::{IoOp, Nanos};
+use restripe_sim::disk::flash::Flash;
+use restripe_sim::disk::power::Ledger;
+use restripe_sim::disk::served::HardDisk;
+use restripe_sim::disk::{Asked, Device};
+use restripe_sim::rng::Rng;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub enum Model {
+    Hard(Box<HardDisk>),
+    Flash(Box<Flash>),
+}
+
+impl Model {
+    fn device(&mut self) -> &mut dyn Device {
+        match self {
+            Model::Hard(disk) => &mut **disk,
+            Model::Flash(flash) => &mut **flash,
+        }
+    }
+}
+
+struct Metered {
+    model: Model,
+    busy_ns: u64,
+    free_at: u64,
+}
+
+/// The world's side of a metered drive.
+pub struct Instrumented(Arc<Mutex<Metered>>);
+
+/// The observer's side.
+#[derive(Clone)]
+pub struct Meter(Arc<Mutex<Metered>>);
+
+pub fn metered(model: Model) -> (Instrumented, Meter) {
+    let shared = Arc::new(Mutex::new(Metered {
+        model,
+        busy_ns: 0,
+        free_at: 0,
+    }));
+    (Instrumented(Arc::clone(&shared)), Meter(shared))
+}
+
+/// Both sides live on one thread: the lock is never contended, and a poisoned one has seen a panic already.
+fn lock(shared: &Mutex<Metered>) -> MutexGuard<'_, Metered> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Device for Instrumented {
+    fn serve(&mut self, now: Nanos, op: IoOp, at: u64, sectors: u64, rng: &mut Rng) -> Nanos {
+        let mut metered = lock(&self.0);
+        let end = metered.model.device().serve(now, op, at, sectors, rng);
+        let from = now.0.max(metered.free_at);
+        metered.busy_ns += end.0.saturating_sub(from);
+        metered.free_at = metered.free_at.max(end.0);
+        end
+    }
+
+    fn choose(&mut self, now: Nanos, waiting: &VecDeque<Asked>) -> usize {
+        lock(&self.0).model.device().choose(now, waiting)
+    }
+}
+
+impl Meter {
+    pub fn busy_ns(&self) -> u64 {
+        lock(&self.0).busy_ns
+    }
+
+    /// What the drive drew up to `now`; `None` where its power is not known.
+    pub fn energy(&self, now: Nanos) -> Option<Energy> {
+        match &mut lock(&self.0).model {
+            Model::Hard(disk) => disk.ledger(now).map(energy),
+            Model::Flash(_) => None,
+        }
+    }
+}
+
+fn energy(ledger: Ledger) -> Energy {
+    let micro = |nano: u128| u64::try_from(nano / 1000).unwrap_or(u64::MAX);
+    Energy {
+        active_uj: micro(ledger.active_nj),
+        seek_uj: micro(ledger.seek_nj),
+        idle_uj: micro(ledger.idle_nj),
+        standby_uj: micro(ledger.standby_nj),
+        spin_uj: micro(ledger.spin_nj),
+        standby_ns: ledger.standby_ns,
+        total_ns: ledger.total_ns(),
+        spin_ups: ledger.spin_ups,
+    }
+}

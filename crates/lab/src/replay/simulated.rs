@@ -1,0 +1,351 @@
+//! A replay in virtual time: requests at their times or by depth, deeds at the beginnings of phases.
+//!
+//! | state | event | next |
+//! |---|---|---|
+//! | phase | its time has passed, its rebuild has ended, or its last request is answered | the next phase, by its deed |
+//! | last phase | the same | the end; what is outstanding is not waited for |
+
+use super::facts::{Log, Rebuild};
+use super::record::{Answer, Reading, Recorder};
+use super::stage::Stage;
+use super::{Deed, OUTSTANDING_MAX, Pace, Script, Until};
+use crate::trace::{Op, Request, TraceError};
+use restripe_array::layout::Layout;
+use restripe_array::{BufRef, Fact, Member, Nanos, RequestOp, RequestTag, TaskKind, TaskOutcome};
+use restripe_sim::world::Happening;
+
+/// Marks that a replay sets in the world.
+const ARRIVAL: u64 = 1;
+const PHASE_END: u64 = 2;
+
+type Source<'a> = &'a mut dyn Iterator<Item = Result<Request, TraceError>>;
+
+/// A request that was made.
+#[derive(Clone, Copy)]
+struct Open {
+    arrived: Nanos,
+    bytes: u64,
+    writes: bool,
+    held: bool,
+}
+
+/// A request that is to be made.
+#[derive(Clone, Copy)]
+struct Next {
+    request: Request,
+    due: Nanos,
+    held: bool,
+}
+
+struct Replay<'a> {
+    stage: &'a mut Stage,
+    source: Source<'a>,
+    script: &'a Script,
+    recorder: Recorder,
+    open: Vec<Option<Open>>,
+    free: Vec<u32>,
+    serial: u64,
+    next: Option<Next>,
+    exhausted: bool,
+    /// The world's time at which the trace's time `first` is.
+    base: Nanos,
+    first: Option<u64>,
+    marked: Option<Nanos>,
+    phase: usize,
+    phase_end: Option<Nanos>,
+    rebuild_ended: bool,
+}
+
+/// Replays requests on a simulated array.
+pub fn replay(stage: &mut Stage, source: Source<'_>, script: &Script) -> Result<Log, String> {
+    let most = match script.pace {
+        Pace::Open { .. } => OUTSTANDING_MAX,
+        Pace::Closed { depth } => depth.clamp(1, OUTSTANDING_MAX),
+    };
+    let base = stage.world.now();
+    let replay = Replay {
+        stage,
+        source,
+        script,
+        recorder: Recorder::new(script.step_ns),
+        open: vec![None; most as usize],
+        free: (0..most).rev().collect(),
+        serial: 0,
+        next: None,
+        exhausted: false,
+        base,
+        first: None,
+        marked: None,
+        phase: 0,
+        phase_end: None,
+        rebuild_ended: false,
+    };
+    replay.run()
+}
+
+impl Replay<'_> {
+    fn run(mut self) -> Result<Log, String> {
+        self.enter()?;
+        while self.phase < self.script.plans.len() {
+            self.feed()?;
+            if self.phase_over() {
+                self.leave();
+                self.phase += 1;
+                self.enter()?;
+                continue;
+            }
+            if !self.stage.world.step() {
+                return Err("the array came to rest before the replay's end".into());
+            }
+            while let Some(happening) = self.stage.world.happening() {
+                self.happen(happening)?;
+            }
+        }
+        if let Some(violation) = self.stage.world.violations().first() {
+            return Err(format!("the engine broke its contract: {violation:?}"));
+        }
+        Ok(self.finish())
+    }
+
+    fn now(&self) -> Nanos {
+        self.stage.world.now()
+    }
+
+    /// Nanoseconds since the replay began.
+    fn elapsed(&self) -> u64 {
+        self.now().since(self.base).0
+    }
+
+    // ----------------------------------------------------------------------------------------------- phases
+
+    fn enter(&mut self) -> Result<(), String> {
+        let Some(plan) = self.script.plans.get(self.phase) else {
+            return Ok(());
+        };
+        let reading = self.reading();
+        self.recorder.begin(&plan.name, self.elapsed(), reading);
+        let most = match plan.until {
+            Until::Passed(ns) | Until::Rebuilt(ns) => Some(Nanos(ns)),
+            Until::Exhausted => None,
+        };
+        self.phase_end = most.map(|most| self.now().after(most));
+        if let Some(end) = self.phase_end {
+            self.stage.world.mark(end, PHASE_END);
+        }
+        match plan.deed {
+            Deed::Nothing => {}
+            Deed::Fail(member) => {
+                self.stage.fail(Member(member));
+            }
+            Deed::Spare => {
+                self.stage.add_spare()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn phase_over(&self) -> bool {
+        let Some(plan) = self.script.plans.get(self.phase) else {
+            return true;
+        };
+        let passed = self.phase_end.is_some_and(|end| self.now() >= end);
+        match plan.until {
+            Until::Passed(_) => passed,
+            Until::Rebuilt(_) => passed || self.rebuild_ended,
+            Until::Exhausted => self.exhausted && self.free.len() == self.open.len(),
+        }
+    }
+
+    fn leave(&mut self) {
+        let reading = self.reading();
+        self.recorder.end(self.now().since(self.base).0, reading);
+    }
+
+    fn reading(&self) -> Reading {
+        Reading {
+            counters: self.stage.world.status().counters,
+            busy_ns: self.stage.busy_ns(),
+        }
+    }
+
+    // --------------------------------------------------------------------------------------------- requests
+
+    /// Makes the requests that are due, as far as there is room.
+    fn feed(&mut self) -> Result<(), String> {
+        while let Some(mut next) = self.peek()? {
+            if next.due > self.now() {
+                self.wait_until(next.due);
+                break;
+            }
+            if self.free.is_empty() || !self.stage.world.ready() {
+                next.held = matches!(self.script.pace, Pace::Open { .. });
+                self.next = Some(next);
+                break;
+            }
+            self.next = None;
+            self.make(&next);
+        }
+        Ok(())
+    }
+
+    fn wait_until(&mut self, due: Nanos) {
+        if self.marked != Some(due) {
+            self.marked = Some(due);
+            self.stage.world.mark(due, ARRIVAL);
+        }
+    }
+
+    fn peek(&mut self) -> Result<Option<Next>, String> {
+        if self.next.is_none() && !self.exhausted {
+            match self.source.next() {
+                None => self.exhausted = true,
+                Some(request) => {
+                    let request = request.map_err(|error| error.to_string())?;
+                    let due = self.due(&request);
+                    let held = false;
+                    self.next = Some(Next { request, due, held });
+                }
+            }
+        }
+        Ok(self.next)
+    }
+
+    /// When a request is to be made. A trace that goes back in time does so at once.
+    fn due(&mut self, request: &Request) -> Nanos {
+        let Pace::Open { speed_milli } = self.script.pace else {
+            return self.base;
+        };
+        let first = *self.first.get_or_insert(request.time);
+        let since = u128::from(request.time.saturating_sub(first));
+        let scaled = since * 1000 / u128::from(speed_milli.max(1));
+        self.base
+            .after(Nanos(u64::try_from(scaled).unwrap_or(u64::MAX / 2)))
+    }
+
+    fn make(&mut self, next: &Next) {
+        let slot = self.free.pop().expect("seen to be there");
+        let request = &next.request;
+        let arrived = match self.script.pace {
+            Pace::Open { .. } => next.due,
+            Pace::Closed { .. } => self.now(),
+        };
+        self.open[slot as usize] = Some(Open {
+            arrived,
+            bytes: request.length,
+            writes: request.op != Op::Read,
+            held: next.held,
+        });
+        self.serial += 1;
+        let length = u32::try_from(request.length).expect("the source cuts what is longer");
+        self.stage.world.request(restripe_array::Request {
+            tag: RequestTag(self.serial * self.open.len() as u64 + u64::from(slot)),
+            op: operation(request.op),
+            offset: request.offset,
+            bytes: request.length,
+            buf: BufRef::new(self.stage.buffer, 0, length),
+            fua: false,
+        });
+    }
+
+    // --------------------------------------------------------------------------------------------- happenings
+
+    fn happen(&mut self, happening: Happening) -> Result<(), String> {
+        match happening {
+            Happening::Reply(tag, result) => self.answered(tag, result.is_ok()),
+            Happening::CommandReply(_, Err(error)) => {
+                return Err(format!("a command was refused: {error:?}"));
+            }
+            Happening::Fact(fact) => return self.fact(&fact),
+            Happening::CommandReply(..) | Happening::Mark(_) => {}
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, tag: RequestTag, ok: bool) {
+        let slot = (tag.0 % self.open.len() as u64) as u32;
+        let open = self.open[slot as usize].take();
+        let open = open.expect("the world answers what is outstanding, once");
+        self.free.push(slot);
+        self.recorder.answer(&Answer {
+            at_ns: self.now().since(self.base).0,
+            took_ns: self.now().since(open.arrived).0,
+            bytes: open.bytes,
+            writes: open.writes,
+            ok,
+            held: open.held,
+        });
+    }
+
+    fn fact(&mut self, fact: &Fact) -> Result<(), String> {
+        let at = self.elapsed();
+        match fact {
+            Fact::MemberFailed { member, why } => {
+                let what = format!("member {} failed: {why:?}", member.0);
+                self.recorder.happened(at, what);
+            }
+            Fact::TaskStarted {
+                kind: TaskKind::Rebuild,
+                ..
+            } => {
+                self.recorder.happened(at, "rebuild begins");
+                self.recorder.log().rebuild = Some(Rebuild {
+                    from_ns: at,
+                    to_ns: None,
+                    rows_done: 0,
+                    rows_total: 0,
+                });
+            }
+            Fact::TaskEnded {
+                kind: TaskKind::Rebuild,
+                outcome,
+            } => {
+                self.recorder
+                    .happened(at, format!("rebuild ends: {outcome:?}"));
+                if *outcome != TaskOutcome::Done {
+                    return Err(format!(
+                        "the rebuild ended otherwise than well: {outcome:?}"
+                    ));
+                }
+                self.rebuild_ended = true;
+                if let Some(rebuild) = &mut self.recorder.log().rebuild {
+                    rebuild.to_ns = Some(at);
+                }
+            }
+            Fact::Lost { lba, sectors } => {
+                return Err(format!("{sectors} sectors at {lba} were lost"));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Log {
+        let end = self.elapsed();
+        let status = self.stage.world.status();
+        let running = status
+            .tasks
+            .iter()
+            .find(|task| task.kind == TaskKind::Rebuild);
+        let rows = status
+            .geometry
+            .and_then(|geometry| Layout::new(geometry).ok())
+            .map_or(0, |layout| layout.rows());
+        if let Some(rebuild) = &mut self.recorder.log().rebuild {
+            rebuild.rows_total = rows;
+            rebuild.rows_done = running.map_or(rows, |task| task.rows_done);
+        }
+        let now = self.stage.world.now();
+        let energy = self.stage.meters.iter().map(|meter| meter.energy(now));
+        self.recorder.log().energy = energy.collect::<Option<Vec<_>>>().unwrap_or_default();
+        self.recorder.finish(end)
+    }
+}
+
+fn operation(op: Op) -> RequestOp {
+    match op {
+        Op::Read => RequestOp::Read,
+        Op::Write => RequestOp::Write,
+        Op::Discard => RequestOp::Trim,
+        Op::Flush => RequestOp::Flush,
+    }
+}

@@ -1,0 +1,259 @@
+//! Requests as an array takes them: one address space, whole sectors, within its size, none too long.
+//!
+//! A trace's devices are laid end to end by number. What no request touches is squeezed out, zone by zone and in order, if
+//! the whole does not fit; addresses are never folded onto each other. A trace that does not fit even so is refused.
+
+use super::stage::REQUEST_BYTES_MAX;
+use crate::trace::{Op, Request, Requests, TraceError};
+use restripe_array::SECTOR_BYTES;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// What is kept or left out as a whole when a trace is squeezed.
+pub const ZONE_BYTES: u64 = 1 << 20;
+
+/// Which zones a trace touches, and how many requests go to each device.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Survey {
+    pub requests: u64,
+    pub start_ns: u64,
+    pub end_ns: u64,
+    zones: BTreeSet<(u32, u64)>,
+    extents: BTreeMap<u32, u64>,
+}
+
+impl Survey {
+    pub fn of(
+        requests: impl Iterator<Item = Result<Request, TraceError>>,
+    ) -> Result<Survey, TraceError> {
+        let mut survey = Survey {
+            start_ns: u64::MAX,
+            ..Survey::default()
+        };
+        for request in requests {
+            survey.add(&request?);
+        }
+        survey.start_ns = survey.start_ns.min(survey.end_ns);
+        Ok(survey)
+    }
+
+    fn add(&mut self, request: &Request) {
+        self.requests += 1;
+        self.start_ns = self.start_ns.min(request.time);
+        self.end_ns = self.end_ns.max(request.time);
+        if request.op == Op::Flush || request.length == 0 {
+            return;
+        }
+        let end = self.extents.entry(request.device).or_insert(0);
+        *end = request.end().max(*end);
+        for zone in request.offset / ZONE_BYTES..=(request.end() - 1) / ZONE_BYTES {
+            self.zones.insert((request.device, zone));
+        }
+    }
+
+    /// Bytes of all devices, end to end.
+    pub fn bytes(&self) -> u64 {
+        let whole = |extent: &u64| extent.next_multiple_of(ZONE_BYTES);
+        self.extents.values().map(whole).sum()
+    }
+
+    /// Bytes of the zones that are touched.
+    pub fn touched_bytes(&self) -> u64 {
+        self.zones.len() as u64 * ZONE_BYTES
+    }
+
+    /// Where every zone goes in an array of `size` bytes.
+    pub fn placed(&self, size: u64) -> Result<Placing, TooLarge> {
+        if self.bytes() <= size {
+            return Ok(self.end_to_end());
+        }
+        let needs = self.touched_bytes();
+        if needs > size {
+            return Err(TooLarge { needs, size });
+        }
+        let zones = self.zones.iter().copied();
+        Ok(Placing::Squeezed(
+            zones.zip((0..).step_by(ZONE_BYTES as usize)).collect(),
+        ))
+    }
+
+    fn end_to_end(&self) -> Placing {
+        let mut next = 0;
+        let mut starts = BTreeMap::new();
+        for (device, extent) in &self.extents {
+            starts.insert(*device, next);
+            next += extent.next_multiple_of(ZONE_BYTES);
+        }
+        Placing::EndToEnd(starts)
+    }
+}
+
+/// A trace that touches more than an array has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooLarge {
+    pub needs: u64,
+    pub size: u64,
+}
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: u64| bytes >> 20;
+        write!(
+            f,
+            "the trace touches {} MiB and the array has {} MiB: it needs larger members",
+            mib(self.needs),
+            mib(self.size)
+        )
+    }
+}
+
+/// From a trace's addresses to an array's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Placing {
+    /// By device, where it begins.
+    EndToEnd(BTreeMap<u32, u64>),
+    /// By device and zone.
+    Squeezed(BTreeMap<(u32, u64), u64>),
+}
+
+impl Placing {
+    /// Devices of these lengths, end to end.
+    pub fn of_devices(bytes: impl Iterator<Item = u64>, size: u64) -> Result<Placing, TooLarge> {
+        let mut survey = Survey::default();
+        survey.extents = (0..).zip(bytes).collect();
+        match survey.bytes() {
+            needs if needs > size => Err(TooLarge { needs, size }),
+            _ => Ok(survey.end_to_end()),
+        }
+    }
+
+    fn place(&self, device: u32, offset: u64) -> u64 {
+        match self {
+            Placing::EndToEnd(starts) => starts.get(&device).copied().unwrap_or(0) + offset,
+            Placing::Squeezed(zones) => {
+                let zone = zones.get(&(device, offset / ZONE_BYTES));
+                zone.copied().unwrap_or(0) + offset % ZONE_BYTES
+            }
+        }
+    }
+}
+
+/// Requests placed in an array. Those longer than an array takes at once are cut; neighbouring zones that are touched by
+/// one request stay neighbours, so a request stays in one piece.
+pub struct Placed {
+    requests: Requests,
+    placing: Placing,
+    size: u64,
+    rest: Option<Request>,
+}
+
+impl Placed {
+    pub fn new(requests: Requests, placing: Placing, size: u64) -> Placed {
+        Placed {
+            requests,
+            placing,
+            size,
+            rest: None,
+        }
+    }
+
+    fn shaped(&self, mut request: Request) -> Request {
+        if request.op == Op::Flush {
+            return request;
+        }
+        let start = self.placing.place(request.device, request.offset);
+        let end = start.saturating_add(request.length);
+        request.offset = start / SECTOR_BYTES * SECTOR_BYTES;
+        request.length = end.next_multiple_of(SECTOR_BYTES).min(self.size) - request.offset;
+        request.device = 0;
+        request
+    }
+
+    fn cut(&mut self, mut request: Request) -> Request {
+        let most = u64::from(REQUEST_BYTES_MAX);
+        if request.op != Op::Flush && request.length > most {
+            self.rest = Some(Request {
+                offset: request.offset + most,
+                length: request.length - most,
+                ..request
+            });
+            request.length = most;
+        }
+        request
+    }
+}
+
+impl Iterator for Placed {
+    type Item = Result<Request, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(rest) = self.rest.take() {
+            return Some(Ok(self.cut(rest)));
+        }
+        loop {
+            match self.requests.next()? {
+                // A discard of nothing asks for nothing.
+                Ok(request) if request.op != Op::Flush && request.length == 0 => {}
+                Ok(request) => {
+                    let request = self.shaped(request);
+                    return Some(Ok(self.cut(request)));
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(device: u32, offset: u64, length: u64) -> Request {
+        Request {
+            time: 0,
+            device,
+            op: Op::Read,
+            offset,
+            length,
+        }
+    }
+
+    fn placed(requests: &[Request], size: u64) -> Vec<(u64, u64)> {
+        let items = || requests.iter().copied().map(Ok);
+        let survey = Survey::of(items()).expect("sound");
+        let placing = survey.placed(size).expect("it fits");
+        let all: Vec<_> = items().collect();
+        let placed = Placed::new(Box::new(all.into_iter()), placing, size);
+        placed
+            .map(|item| item.expect("sound"))
+            .map(|r| (r.offset, r.length))
+            .collect()
+    }
+
+    #[test]
+    fn devices_follow_each_other_and_sectors_are_whole() {
+        let requests = [request(0, 100, 100), request(3, 0, 4096)];
+        assert_eq!(placed(&requests, 10 << 20), [(0, 512), (1 << 20, 4096)]);
+    }
+
+    #[test]
+    fn what_is_never_touched_is_squeezed_out_in_order() {
+        let requests = [
+            request(0, 9 << 30, 512),
+            request(0, (5 << 20) + 512, 512),
+            request(1, 0, 512),
+        ];
+        let found = placed(&requests, 3 << 20);
+        assert_eq!(found, [(1 << 20, 512), (512, 512), (2 << 20, 512)]);
+        let survey = Survey::of(requests.into_iter().map(Ok)).expect("sound");
+        let refused = survey.placed(2 << 20).expect_err("three zones in two");
+        assert_eq!((refused.needs, refused.size), (3 << 20, 2 << 20));
+    }
+
+    #[test]
+    fn long_requests_are_cut() {
+        let most = u64::from(REQUEST_BYTES_MAX);
+        let found = placed(&[request(0, 0, 2 * most + 512)], 64 << 20);
+        assert_eq!(found, [(0, most), (most, most), (2 * most, 512)]);
+    }
+}

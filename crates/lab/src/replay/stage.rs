@@ -1,0 +1,236 @@
+//! The simulated array that a trace is replayed on: drives by preset, the real engine, no payload.
+
+use super::meter::{Meter, Model, metered};
+use crate::drives::preset::{self, Preset};
+use restripe_array::layout::Level;
+use restripe_array::meta::{Init, WriteHole};
+use restripe_array::{
+    Buf, Command, CommandError, CommandTag, Config, Engine, Limits, Member, Nanos, SECTOR_BYTES,
+    StartMode,
+};
+use restripe_sim::array::Spec;
+use restripe_sim::disk::Disk;
+use restripe_sim::disk::flash::Flash;
+use restripe_sim::disk::mechanical::Mechanical;
+use restripe_sim::disk::queue::Policy;
+use restripe_sim::disk::served::HardDisk;
+use restripe_sim::image::Image;
+use restripe_sim::payload::Payload;
+use restripe_sim::world::{Happening, World, WorldConfig};
+
+/// Sectors of a member beyond its set data: superblocks, maps and the log, with room to spare.
+const METADATA_SECTORS: u64 = 1 << 15;
+/// One operation of a deep queue on a slow drive may take long; that is a result here and no reason to fail the drive.
+const IO_TIMEOUT: Nanos = Nanos::from_secs(3600);
+/// All requests share one buffer of this length: without payload nothing is ever in it.
+pub const REQUEST_BYTES_MAX: u32 = 4 << 20;
+const FLASH_DEPTH: u32 = 32;
+
+/// What array to build.
+#[derive(Clone, Debug)]
+pub struct ArrayPlan {
+    pub level: Level,
+    pub members: u16,
+    pub chunk_sectors: u32,
+    /// Bytes of set data on each member.
+    pub member_bytes: u64,
+    pub write_hole: WriteHole,
+    /// A name that [`preset::named`] knows.
+    pub drive: String,
+    pub schedule: Policy,
+    pub write_cache: bool,
+    /// Drives stop their spindles after so long without a command.
+    pub standby_ns: Option<u64>,
+    /// Bytes a second of one member.
+    pub rebuild_min: u64,
+    pub rebuild_max: u64,
+}
+
+pub struct Stage {
+    pub world: World<Engine>,
+    pub meters: Vec<Meter>,
+    pub buffer: Buf,
+    pub size_bytes: u64,
+    plan: ArrayPlan,
+    spec: Spec,
+    preset: Preset,
+    commands: u64,
+}
+
+impl Stage {
+    /// Builds the array and starts it.
+    pub fn new(plan: &ArrayPlan, seed: u64) -> Result<Stage, String> {
+        let preset = preset::named(&plan.drive)?;
+        let mut spec = spec(plan);
+        spec.depth = depth(&preset);
+        fits(&preset, &spec)?;
+        let images = spec.format(None).map_err(|error| error.to_string())?;
+        let mut meters = Vec::new();
+        let mut disks = Vec::new();
+        for (member, image) in images.into_iter().enumerate() {
+            let (disk, meter) = drive(plan, &preset, &spec, member as u16, image)?;
+            disks.push(disk);
+            meters.push(meter);
+        }
+        let world = world(seed, disks);
+        let mut stage = Stage {
+            world,
+            meters,
+            buffer: Buf(Buf::USER),
+            size_bytes: 0,
+            plan: plan.clone(),
+            spec,
+            preset,
+            commands: 0,
+        };
+        stage.begin()?;
+        Ok(stage)
+    }
+
+    fn begin(&mut self) -> Result<(), String> {
+        self.buffer = self.world.memory().allocate(REQUEST_BYTES_MAX);
+        self.order(Command::Start(StartMode::default()))?;
+        self.order(Command::Rate {
+            min: self.plan.rebuild_min,
+            max: self.plan.rebuild_max,
+        })?;
+        self.size_bytes = self.world.status().size_bytes;
+        Ok(())
+    }
+
+    /// Gives a command without waiting for its answer.
+    pub fn command(&mut self, command: Command) -> CommandTag {
+        self.commands += 1;
+        let tag = CommandTag(self.commands);
+        self.world.command(tag, command);
+        tag
+    }
+
+    /// Gives a command before any request is made, and waits for its answer.
+    fn order(&mut self, command: Command) -> Result<(), String> {
+        let tag = self.command(command);
+        loop {
+            while let Some(happening) = self.world.happening() {
+                if let Happening::CommandReply(answered, result) = happening
+                    && answered == tag
+                {
+                    return result.map_err(|error| refused(&command, &error));
+                }
+            }
+            if !self.world.step() {
+                return Err(format!("{command:?} was never answered"));
+            }
+        }
+    }
+
+    /// A blank drive of the array's kind arrives and is added.
+    pub fn add_spare(&mut self) -> Result<CommandTag, String> {
+        let member = self.meters.len() as u16;
+        let image = Image::new(Payload::None, self.spec.info(member).sectors);
+        let (disk, meter) = drive(&self.plan, &self.preset, &self.spec, member, image)?;
+        self.meters.push(meter);
+        let member = self.world.arrive(disk);
+        Ok(self.command(Command::Add(member)))
+    }
+
+    pub fn fail(&mut self, member: Member) -> CommandTag {
+        self.command(Command::Fail(member))
+    }
+
+    pub fn busy_ns(&self) -> Vec<u64> {
+        self.meters.iter().map(Meter::busy_ns).collect()
+    }
+}
+
+pub fn refused(command: &Command, error: &CommandError) -> String {
+    format!("{command:?} was refused: {error:?}")
+}
+
+fn spec(plan: &ArrayPlan) -> Spec {
+    let chunk_bytes = u64::from(plan.chunk_sectors) * SECTOR_BYTES;
+    let chunks = plan.member_bytes / chunk_bytes;
+    Spec {
+        chunk_sectors: plan.chunk_sectors,
+        chunks,
+        write_hole: plan.write_hole,
+        // Parity fits the data from the start, and all of it counts as written: a rebuild does every row.
+        init: Init::Trust,
+        payload: Payload::None,
+        // What a power cut would undo is not asked here, and keeping it would cost memory without end.
+        volatile: false,
+        member_sectors: chunks * u64::from(plan.chunk_sectors) + METADATA_SECTORS,
+        trim_zeroes: false,
+        ..Spec::small(plan.level, plan.members)
+    }
+}
+
+/// A mechanical drive chooses among all that wait ([`restripe_sim::disk::queue`]); flash serves many at a time.
+fn depth(preset: &Preset) -> u32 {
+    if preset.flash.is_some() {
+        FLASH_DEPTH
+    } else {
+        1
+    }
+}
+
+fn fits(preset: &Preset, spec: &Spec) -> Result<(), String> {
+    let blocks = preset.make()?.blocks();
+    if spec.chunks == 0 || spec.member_sectors > blocks {
+        return Err(format!(
+            "members of {} sectors: {} has {blocks}, and a chunk is the least",
+            spec.member_sectors, preset.name
+        ));
+    }
+    Ok(())
+}
+
+fn drive(
+    plan: &ArrayPlan,
+    preset: &Preset,
+    spec: &Spec,
+    member: u16,
+    image: Image,
+) -> Result<(Disk, Meter), String> {
+    let (device, meter) = metered(model(plan, preset)?);
+    Ok((spec.disk(member, image, Box::new(device), 1), meter))
+}
+
+fn model(plan: &ArrayPlan, preset: &Preset) -> Result<Model, String> {
+    if let Some(flash) = &preset.flash {
+        return Ok(Model::Flash(Box::new(Flash::new(flash.drive()?)?)));
+    }
+    let mechanical = preset.mechanical.as_ref();
+    let mut drive = mechanical
+        .ok_or("the preset is of no kind of drive")?
+        .drive()?;
+    drive.cache.write_back = plan.write_cache;
+    let mut power = preset.power()?;
+    if let Some(power) = &mut power {
+        power.timer_ns = plan.standby_ns;
+    }
+    let drive = Mechanical::new(drive)?;
+    Ok(Model::Hard(Box::new(HardDisk::new(
+        drive,
+        plan.schedule,
+        power,
+    ))))
+}
+
+fn world(seed: u64, disks: Vec<Disk>) -> World<Engine> {
+    let limits = Limits::default();
+    let config = WorldConfig {
+        payload: Payload::None,
+        limits,
+        seed,
+        compute_delay: Nanos(0),
+        strict: false,
+        record: false,
+        trace: false,
+    };
+    let engine = Engine::new(Config {
+        members: disks.iter().map(Disk::info).collect(),
+        limits,
+        io_timeout: IO_TIMEOUT,
+    });
+    World::new(config, engine, disks)
+}
