@@ -1,0 +1,258 @@
+//! `lab reliability`: solves a model's chain, and holds it against simulated disks where asked to.
+
+use crate::command::{Reliability, RepairBy};
+use crate::failure::{Failure, Outcome};
+use restripe_lab::reliability::chain::Expected;
+use restripe_lab::reliability::mission::{Mission, mission};
+use restripe_lab::reliability::model::{MODELS, Parameters, named};
+use restripe_lab::reliability::quantity::to_float;
+use restripe_lab::reliability::simulate::{Estimate, Lives, NORMAL_95, simulate};
+use restripe_lab::reliability::{Chain, Conditions, Exact, Model, Repair};
+use serde::Serialize;
+
+const HOURS_A_YEAR: f64 = 8760.0;
+/// Failures, spares and repairs of a simulation: some ten seconds.
+const EVENTS_MAX: u64 = 100_000_000;
+/// An exact result with more digits is not read by anybody.
+const EXACT_DIGITS_MAX: usize = 60;
+
+pub fn run(verb: &Reliability) -> Outcome {
+    let Some(name) = &verb.model else {
+        for (name, about, _) in MODELS {
+            println!("{name:<12} {about}");
+        }
+        return Ok(());
+    };
+    let model = named(name, &parameters(verb)).map_err(Failure::usage)?;
+    let conditions = conditions(verb);
+    let chain = model.chain(&conditions).map_err(Failure::usage)?;
+    let expected: Expected<f64> = chain.expect().map_err(|e| Failure::new(e.to_string()))?;
+    let mission_hours = to_float(&verb.mission);
+    let lives = match verb.simulate {
+        true => Some(lives(verb, &model, &conditions, &expected)?),
+        false => None,
+    };
+    let report = Report {
+        model: model.name,
+        disks: model.disks,
+        states: chain.states(),
+        mttdl_hours: expected.hours,
+        mttdl_hours_exact: exact(&chain)?,
+        failures_until_loss: expected.failures,
+        repairs_until_loss: expected.repairs,
+        mission_hours,
+        mission: mission(&chain, mission_hours).map(Within::from),
+        simulated: lives.map(|lives| Simulated::of(&lives, verb, &expected, mission_hours)),
+    };
+    if verb.json {
+        let text = serde_json::to_string_pretty(&report)
+            .map_err(|e| Failure::new(format!("the report cannot be written: {e}")))?;
+        println!("{text}");
+    } else {
+        report.print();
+    }
+    Ok(())
+}
+
+fn parameters(verb: &Reliability) -> Parameters {
+    Parameters {
+        disks: verb.disks,
+        tolerates: verb.tolerates,
+        row: verb.row,
+        partitions: verb.partitions,
+        asleep: verb.asleep.clone(),
+    }
+}
+
+fn conditions(verb: &Reliability) -> Conditions {
+    Conditions {
+        repair: match verb.repair {
+            RepairBy::One => Repair::One,
+            RepairBy::All => Repair::All,
+        },
+        spare_delay: verb.spare_delay.clone(),
+        sector_loss: verb.sector_loss.clone(),
+        ..Conditions::new(verb.mttf.clone(), verb.mttr.clone())
+    }
+}
+
+/// Refuses what would take hours: the chain knows beforehand how many failures a life has.
+fn lives(
+    verb: &Reliability,
+    model: &Model,
+    conditions: &Conditions,
+    expected: &Expected<f64>,
+) -> Result<Lives, Failure> {
+    let too_long = || {
+        let failures = expected.failures * verb.seeds as f64;
+        Failure::new(format!(
+            "simulating {failures:.1e} failures of disks takes too long"
+        ))
+        .hint(
+            "fewer --seeds, or lives in which loss is less rare: a shorter --mttf, a longer --mttr",
+        )
+    };
+    if expected.failures * verb.seeds as f64 > EVENTS_MAX as f64 {
+        return Err(too_long());
+    }
+    simulate(
+        model,
+        conditions,
+        verb.seed,
+        verb.seeds,
+        EVENTS_MAX.saturating_mul(4),
+    )
+    .ok_or_else(too_long)
+}
+
+/// Where the chain is small; as a fraction.
+fn exact(chain: &Chain) -> Result<Option<String>, Failure> {
+    if !Model::is_exact_cheap(chain) {
+        return Ok(None);
+    }
+    let expected: Expected<Exact> = chain.expect().map_err(|e| Failure::new(e.to_string()))?;
+    Ok(Some(expected.hours.to_string()))
+}
+
+#[derive(Serialize)]
+struct Report {
+    model: &'static str,
+    disks: usize,
+    states: usize,
+    mttdl_hours: f64,
+    mttdl_hours_exact: Option<String>,
+    failures_until_loss: f64,
+    repairs_until_loss: f64,
+    mission_hours: f64,
+    mission: Option<Within>,
+    simulated: Option<Simulated>,
+}
+
+#[derive(Serialize)]
+struct Within {
+    loss_probability: f64,
+    expected_losses: f64,
+}
+
+impl From<Mission> for Within {
+    fn from(mission: Mission) -> Within {
+        Within {
+            loss_probability: mission.probability,
+            expected_losses: mission.losses,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Simulated {
+    seeds: u64,
+    first_seed: u64,
+    disk_failures: u64,
+    mttdl_hours: f64,
+    mttdl_half_width_95: f64,
+    loss_probability: f64,
+    loss_probability_half_width_95: f64,
+    agrees: bool,
+}
+
+impl Simulated {
+    fn of(lives: &Lives, verb: &Reliability, expected: &Expected<f64>, hours: f64) -> Simulated {
+        let mean: Estimate = lives.mean(NORMAL_95);
+        let share = lives.lost_within(hours, NORMAL_95);
+        Simulated {
+            seeds: verb.seeds,
+            first_seed: verb.seed,
+            disk_failures: lives.failures,
+            mttdl_hours: mean.mean,
+            mttdl_half_width_95: mean.half_width,
+            loss_probability: share.mean,
+            loss_probability_half_width_95: share.half_width,
+            agrees: mean.contains(expected.hours),
+        }
+    }
+}
+
+impl Report {
+    fn print(&self) {
+        println!(
+            "{} of {} disks, {} states",
+            self.model, self.disks, self.states
+        );
+        println!("  mean time to data loss   {}", time(self.mttdl_hours));
+        if let Some(exact) = &self.mttdl_hours_exact {
+            let digits = exact.len();
+            if digits <= EXACT_DIGITS_MAX {
+                println!("    exactly                {exact} h");
+            } else {
+                println!("    exactly                a fraction of {digits} digits, see --json");
+            }
+        }
+        println!(
+            "  disk failures until then {}",
+            figure(self.failures_until_loss)
+        );
+        println!(
+            "  repairs until then       {}",
+            figure(self.repairs_until_loss)
+        );
+        match &self.mission {
+            Some(within) => {
+                println!("  within {}", time(self.mission_hours));
+                println!(
+                    "    chance of loss         {}",
+                    figure(within.loss_probability)
+                );
+                println!(
+                    "    expected losses        {}",
+                    figure(within.expected_losses)
+                );
+            }
+            None => println!("  within a mission         too many states for that"),
+        }
+        if let Some(simulated) = &self.simulated {
+            simulated.print();
+        }
+    }
+}
+
+impl Simulated {
+    fn print(&self) {
+        let last = self.first_seed.wrapping_add(self.seeds - 1);
+        println!(
+            "simulated, seeds {} to {last}, {} disk failures",
+            self.first_seed, self.disk_failures
+        );
+        println!(
+            "  mean time to data loss   {}, 95% within {:.2}% of it: {} the chain",
+            time(self.mttdl_hours),
+            self.mttdl_half_width_95 / self.mttdl_hours * 100.0,
+            if self.agrees {
+                "agrees with"
+            } else {
+                "outside, differs from"
+            }
+        );
+        println!(
+            "  chance of loss           {} +- {}",
+            figure(self.loss_probability),
+            figure(self.loss_probability_half_width_95)
+        );
+    }
+}
+
+fn time(hours: f64) -> String {
+    format!(
+        "{} h ({} years)",
+        figure(hours),
+        figure(hours / HOURS_A_YEAR)
+    )
+}
+
+/// Five digits, with a power of ten where the number is far from 1.
+fn figure(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".into(),
+        0.001..1e6 => format!("{value:.4}"),
+        _ => format!("{value:.4e}"),
+    }
+}
