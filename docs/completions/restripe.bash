@@ -76,8 +76,14 @@ _restripe() {
             restripe__subcmd__trace,convert)
                 cmd="restripe__subcmd__trace__subcmd__convert"
                 ;;
+            restripe__subcmd__trace,fit)
+                cmd="restripe__subcmd__trace__subcmd__fit"
+                ;;
             restripe__subcmd__trace,formats)
                 cmd="restripe__subcmd__trace__subcmd__formats"
+                ;;
+            restripe__subcmd__trace,generate)
+                cmd="restripe__subcmd__trace__subcmd__generate"
                 ;;
             restripe__subcmd__trace,info)
                 cmd="restripe__subcmd__trace__subcmd__info"
@@ -548,7 +554,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__trace)
-            opts="-h --help info convert slice scale remap formats"
+            opts="-h --help info convert slice scale remap generate fit formats"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -591,6 +597,40 @@ _restripe() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        restripe__subcmd__trace__subcmd__fit)
+            opts="-o -h --format --action --block-size --skip-bad --sort --output --force --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --format)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --action)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --block-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         restripe__subcmd__trace__subcmd__formats)
             opts="-h --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -598,6 +638,40 @@ _restripe() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        restripe__subcmd__trace__subcmd__generate)
+            opts="-o -h --requests --seed --output --to --force --parameters --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --requests)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --to)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

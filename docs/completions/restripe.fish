@@ -152,13 +152,15 @@ complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_s
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -l trace -d 'A validation trace of it; once for each --model' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -l verbose -d 'Print what was fitted'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap formats" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap formats" -f -a "info" -d 'Sizes, rates, burstiness, footprint, reuse, locality, and a heat map'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap formats" -f -a "convert" -d 'Write a trace in another format'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap formats" -f -a "slice" -d 'Cut a part out, by time, by number or by device'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap formats" -f -a "scale" -d 'Make a trace faster or slower'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap formats" -f -a "remap" -d 'Put all devices into one address space, or all addresses within a capacity'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap formats" -f -a "formats" -d 'List the formats'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "info" -d 'Sizes, rates, burstiness, footprint, reuse, locality, and a heat map'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "convert" -d 'Write a trace in another format'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "slice" -d 'Cut a part out, by time, by number or by device'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "scale" -d 'Make a trace faster or slower'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "remap" -d 'Put all devices into one address space, or all addresses within a capacity'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "generate" -d 'Make a synthetic trace: a workload by name, or from parameters of one\'s own'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "fit" -d 'Make a workload\'s parameters from a trace, and show both side by side'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "formats" -d 'List the formats'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l format -d 'Read it as this format, whatever it looks like' -r
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l action -d 'The event that stands for a request, for blktrace and blkparse: Q, I, D or C [default: Q if there is one, else D]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l block-size -d 'Bytes of a block, for lists of addresses' -r
@@ -210,6 +212,22 @@ complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l force -d 'Overwrite the file if it is there'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l fold -d 'Lay the devices end to end'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from generate" -l requests -d 'How many requests' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from generate" -l seed -d 'The same seed gives the same trace' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from generate" -s o -l output -d 'The file to write' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from generate" -l to -d 'The format to write [default: rtrace]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from generate" -l force -d 'Overwrite the file if it is there'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from generate" -l parameters -d 'Print the workload\'s parameters and where each is from, instead'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from generate" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l format -d 'Read it as this format, whatever it looks like' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l action -d 'The event that stands for a request, for blktrace and blkparse: Q, I, D or C [default: Q if there is one, else D]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l block-size -d 'Bytes of a block, for lists of addresses' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -s o -l output -d 'Write the parameters to this file, for `trace generate`' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l skip-bad -d 'Skip records that cannot be read, and count them'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l sort -d 'Put requests into the order of time'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l force -d 'Overwrite the file if it is there'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l json -d 'Print parameters and both summaries as JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from formats" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand demo" -l member-size -d 'Size of each of the six images' -r
 complete -c restripe -n "__fish_restripe_using_subcommand demo" -l rebuild-rate -d 'How fast the rebuild may go, so that there is something to see' -r

@@ -515,6 +515,10 @@ pub enum TraceVerb {
     Scale(TraceScale),
     /// Put all devices into one address space, or all addresses within a capacity
     Remap(TraceRemap),
+    /// Make a synthetic trace: a workload by name, or from parameters of one's own
+    Generate(TraceGenerate),
+    /// Make a workload's parameters from a trace, and show both side by side
+    Fit(TraceFit),
     /// List the formats
     Formats,
 }
@@ -550,6 +554,45 @@ pub struct TraceOutput {
     /// Overwrite the file if it is there
     #[arg(long)]
     pub force: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct TraceGenerate {
+    /// The workload: a name such as fin1-mid, or a TOML file; without it, the names are listed
+    pub workload: Option<String>,
+    /// How many requests
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub requests: u64,
+    /// The same seed gives the same trace
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// The file to write
+    #[arg(long, short, value_name = "FILE", requires = "workload")]
+    pub output: Option<PathBuf>,
+    /// The format to write [default: rtrace]
+    #[arg(long, value_name = "NAME")]
+    pub to: Option<String>,
+    /// Overwrite the file if it is there
+    #[arg(long)]
+    pub force: bool,
+    /// Print the workload's parameters and where each is from, instead
+    #[arg(long, conflicts_with_all = ["output", "to", "force"], requires = "workload")]
+    pub parameters: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct TraceFit {
+    #[command(flatten)]
+    pub input: TraceInput,
+    /// Write the parameters to this file, for `trace generate`
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Overwrite the file if it is there
+    #[arg(long)]
+    pub force: bool,
+    /// Print parameters and both summaries as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Debug)]

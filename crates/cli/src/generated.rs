@@ -34,6 +34,23 @@ fn table() -> Command {
     table
 }
 
+/// Every verb and every verb of a verb, by name: `serve`, `trace`, `trace-info`.
+fn verbs() -> Vec<(String, Command)> {
+    let mut all = Vec::new();
+    for verb in table()
+        .get_subcommands()
+        .filter(|verb| verb.get_name() != "help")
+    {
+        let name = verb.get_name().to_string();
+        all.push((name.clone(), verb.clone()));
+        let own = verb
+            .get_subcommands()
+            .filter(|own| own.get_name() != "help");
+        all.extend(own.map(|own| (format!("{name}-{}", own.get_name()), own.clone())));
+    }
+    all
+}
+
 #[test]
 fn generated_man_pages_are_current() {
     let folder = root().join("docs/man");
@@ -46,8 +63,8 @@ fn generated_man_pages_are_current() {
         hold(&folder.join(name), &text);
     };
     page(table(), "restripe.1");
-    for verb in table().get_subcommands() {
-        page(verb.clone(), &format!("restripe-{}.1", verb.get_name()));
+    for (name, verb) in verbs() {
+        page(verb, &format!("restripe-{name}.1"));
     }
 }
 
@@ -72,10 +89,9 @@ fn generated_help_is_current() {
         &folder.join("help.txt"),
         table().render_long_help().to_string().as_bytes(),
     );
-    for verb in table().get_subcommands_mut() {
-        let name = format!("help-{}.txt", verb.get_name());
+    for (name, mut verb) in verbs() {
         hold(
-            &folder.join(name),
+            &folder.join(format!("help-{name}.txt")),
             verb.render_long_help().to_string().as_bytes(),
         );
     }
@@ -84,12 +100,8 @@ fn generated_help_is_current() {
 #[test]
 fn the_table_is_sound() {
     Cli::command().debug_assert();
-    for verb in table().get_subcommands() {
-        assert!(
-            verb.get_about().is_some(),
-            "{} says what it does",
-            verb.get_name()
-        );
+    for (name, verb) in verbs() {
+        assert!(verb.get_about().is_some(), "{name} says what it does");
         for argument in verb
             .get_arguments()
             .filter(|argument| argument.get_id() != "help")
@@ -98,8 +110,7 @@ fn the_table_is_sound() {
             let by_name = matches!(argument.get_id().as_str(), "level" | "version");
             assert!(
                 told || by_name,
-                "{} {} says what it is",
-                verb.get_name(),
+                "{name} {} says what it is",
                 argument.get_id()
             );
         }

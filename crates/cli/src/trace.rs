@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+mod make;
 mod show;
 
 pub fn run(verb: &Trace) -> Outcome {
@@ -26,6 +27,8 @@ pub fn run(verb: &Trace) -> Outcome {
         TraceVerb::Slice(verb) => slice(verb),
         TraceVerb::Scale(verb) => scale(verb),
         TraceVerb::Remap(verb) => remap(verb),
+        TraceVerb::Generate(verb) => make::generate(verb),
+        TraceVerb::Fit(verb) => make::fit(verb),
         TraceVerb::Formats => {
             formats();
             Ok(())
@@ -71,6 +74,8 @@ struct Input {
     path: PathBuf,
     options: Options,
     skipped: Arc<AtomicU64>,
+    /// What the file says of itself, known once it was opened.
+    label: Option<String>,
 }
 
 impl Input {
@@ -90,6 +95,7 @@ impl Input {
                 sort: input.sort,
             },
             skipped: Arc::default(),
+            label: None,
         })
     }
 
@@ -100,6 +106,7 @@ impl Input {
         };
         let trace = open(&self.path, &options)?;
         self.skipped = trace.skipped_count();
+        self.label.clone_from(&trace.label);
         Ok((trace.format, trace.features, Box::new(trace)))
     }
 
@@ -161,7 +168,12 @@ fn action(letter: char) -> Outcome<Action> {
 // ----------------------------------------------------------------------------------------------------------- output
 
 /// Writes beside the target and renames when it is whole, so that a failure leaves nothing half done.
-fn write(target: &TraceOutput, features: Features, requests: Requests) -> Outcome<u64> {
+fn write(
+    target: &TraceOutput,
+    features: Features,
+    label: Option<&str>,
+    requests: Requests,
+) -> Outcome<u64> {
     let path = &target.output;
     let format = match &target.to {
         Some(name) => Format::of_name(name),
@@ -182,7 +194,7 @@ fn write(target: &TraceOutput, features: Features, requests: Requests) -> Outcom
     let mut partial = path.clone().into_os_string();
     partial.push(".partial");
     let partial = PathBuf::from(partial);
-    let written = write_to(&partial, format, features, requests);
+    let written = write_to(&partial, format, features, label, requests);
     let done = written.and_then(|count| {
         fs::rename(&partial, path).map_err(|error| cannot_write(path, &error))?;
         Ok(count)
@@ -194,10 +206,16 @@ fn write(target: &TraceOutput, features: Features, requests: Requests) -> Outcom
     done
 }
 
-fn write_to(path: &Path, format: Format, features: Features, requests: Requests) -> Outcome<u64> {
+fn write_to(
+    path: &Path,
+    format: Format,
+    features: Features,
+    label: Option<&str>,
+    requests: Requests,
+) -> Outcome<u64> {
     let failed = |error: std::io::Error| cannot_write(path, &error);
     let output = BufWriter::new(File::create(path).map_err(failed)?);
-    let mut writer = TraceWriter::new(output, format, features).map_err(failed)?;
+    let mut writer = TraceWriter::labelled(output, format, features, label).map_err(failed)?;
     let mut count = 0;
     for request in requests {
         writer.write(&request?).map_err(failed)?;
@@ -215,7 +233,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 fn finish(input: &Input, target: &TraceOutput, features: Features, requests: Requests) -> Outcome {
-    let count = write(target, features, requests)?;
+    let count = write(target, features, input.label.as_deref(), requests)?;
     input.tell_skipped();
     println!("{count} requests written to {}", target.output.display());
     Ok(())
@@ -234,6 +252,7 @@ fn info(verb: &TraceInfo) -> Outcome {
         file: &verb.input.file,
         format,
         features,
+        label: input.label.as_deref(),
         skipped,
         summary: &summary,
     };

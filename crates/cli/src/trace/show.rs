@@ -14,6 +14,7 @@ pub struct Shown<'a> {
     pub file: &'a Path,
     pub format: Format,
     pub features: Features,
+    pub label: Option<&'a str>,
     pub skipped: u64,
     pub summary: &'a Summary,
 }
@@ -24,6 +25,8 @@ impl Shown<'_> {
         let value = json!({
             "file": self.file.display().to_string(),
             "format": self.format.name(),
+            "label": self.label,
+            "synthetic": self.label.is_some_and(|label| label.starts_with("synthetic")),
             "has_times": self.features.times,
             "has_operations": self.features.ops,
             "skipped": self.skipped,
@@ -48,6 +51,9 @@ impl Shown<'_> {
     fn counts(&self, lines: &mut Lines) {
         let s = self.summary;
         lines.add("trace", &self.file.display().to_string());
+        if let Some(label) = self.label {
+            lines.add("label", label);
+        }
         lines.add(
             "format",
             &format!("{}: {}", self.format.name(), self.format.about()),
