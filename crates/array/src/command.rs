@@ -65,7 +65,7 @@ impl Core {
             let (tag, version) = self.answers[index];
             if self.keeper.is_durable(version) {
                 self.answers.remove(index);
-                self.out.push(Action::CommandReply(tag, Ok(())));
+                self.out.push(Action::CommandReply(tag, self.on_record()));
             } else {
                 index += 1;
             }
@@ -371,9 +371,20 @@ impl Core {
     fn stopped(&mut self) {
         self.stop_version = 0;
         self.state = ArrayState::Stopped;
-        self.fact(Fact::Stopped);
+        if !self.halted {
+            self.fact(Fact::Stopped);
+        }
         if let Some(tag) = self.stopping.take() {
-            self.out.push(Action::CommandReply(tag, Ok(())));
+            self.out.push(Action::CommandReply(tag, self.on_record()));
+        }
+    }
+
+    /// A halted array has written nothing down.
+    fn on_record(&self) -> Result<(), CommandError> {
+        if self.halted {
+            Err(CommandError::NoSpace)
+        } else {
+            Ok(())
         }
     }
 }

@@ -76,7 +76,7 @@ pub(crate) enum Wake {
 }
 const WAKES: usize = 3;
 /// How many time-outs one operation may take on a member that goes on completing others.
-const PATIENCE: u64 = 4;
+const TIMEOUTS_MAX: u64 = 4;
 /// Operations before the array is known: reads of metadata.
 const BOOT_OPS: u32 = 256;
 /// Operations of superblocks, maps, flushes and extents being made real.
@@ -192,7 +192,7 @@ impl Core {
         self.turn();
     }
 
-    /// Fails members that have completed nothing for too long, or kept one operation for `PATIENCE` times as long: a
+    /// Fails members that have completed nothing for too long, or kept one operation for `TIMEOUTS_MAX` times as long: a
     /// slow member with a long queue is not a dead one.
     fn watch(&mut self) {
         loop {
@@ -262,7 +262,7 @@ impl Core {
         fill: impl FnOnce(&mut DeviceIo),
     ) {
         let deadline = self.now.after(self.config.io_timeout);
-        let last = Nanos(self.config.io_timeout.0.saturating_mul(PATIENCE));
+        let last = Nanos(self.config.io_timeout.0.saturating_mul(TIMEOUTS_MAX));
         let last = self.now.after(last);
         let mut io = self
             .ops
@@ -497,7 +497,8 @@ impl Core {
     }
 
     /// No space is left on a member that cannot be spared. Nothing is written any more, as if the power had gone, so that
-    /// the next start recovers what was being written; until then that is in doubt where a member is missing.
+    /// the next start recovers what was being written; until then that is in doubt where parity would have to tell it.
+    /// Copies of one cell may differ, too, as they may after a crash: what was being written is not acknowledged.
     fn halt(&mut self) {
         if self.halted {
             return;
@@ -505,6 +506,7 @@ impl Core {
         self.halted = true;
         self.mode.read_only = true;
         if self.boot.is_some() {
+            self.flusher.forget_waiters();
             self.boot_fail(CommandError::NoSpace);
             return;
         }
@@ -521,6 +523,7 @@ impl Core {
         if known.len() < self.layout.rows() {
             self.start_task(TaskKind::Resync, None, known);
         }
+        self.inits_settle();
         self.slices_wake_waiting();
         self.fact(Fact::Halted);
     }

@@ -47,6 +47,13 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
+    /// Nobody waits any longer.
+    pub(crate) fn forget_waiters(&mut self) {
+        self.next.clear();
+        self.current.clear();
+        self.settling.clear();
+    }
+
     pub(crate) fn idle(&self) -> bool {
         !self.running && self.next.is_empty() && self.settling.is_empty()
     }

@@ -332,6 +332,7 @@ impl Core {
 
     fn map_page_durable(&mut self, kind: MapKind, page: usize) {
         match kind {
+            _ if self.halted => {}
             MapKind::Written | MapKind::Intent => self.bit_map(kind).written(page),
             MapKind::Lost => {}
         }

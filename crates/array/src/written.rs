@@ -192,7 +192,7 @@ impl Core {
 
     pub(crate) fn inits_settle(&mut self) {
         for index in 0..self.inits.list.len() {
-            if self.beyond_redundancy() {
+            if self.beyond_redundancy() || self.halted {
                 // Its zeros are nowhere but in its being unwritten.
                 self.inits.list[index] = self.inits.list[index].filter(|init| !init.zeroed);
             }

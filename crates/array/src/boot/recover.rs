@@ -25,6 +25,9 @@ use crate::task::{Cut, Payload, Replay};
 use crate::units::{Member, PAGE_SECTORS, Row};
 use alloc::vec::Vec;
 
+/// More records than can be under way at a crash: a member that is away may have some that nobody else knows of.
+const UNSEEN: u64 = 1 << 20;
+
 /// The copies of one record that were found.
 struct Found {
     record: LogRecord,
@@ -36,12 +39,13 @@ impl Core {
         self.note_returning();
         for member in core::mem::take(&mut self.boot.as_mut().expect("a boot runs").unread) {
             self.fail_member(member, FailCause::Metadata);
+            self.rebuild_in_full(member);
         }
         if let Err(error) = self.check_decodable(self.mode) {
             return self.boot_fail(error);
         }
         let found = self.live_records();
-        self.logs.start(self.unused_sequence());
+        self.logs.start(self.unused_sequence() + UNSEEN);
         if self.mode.read_only {
             return self.doubt_records(&found);
         }
@@ -119,7 +123,17 @@ impl Core {
         found
     }
 
-    pub(super) fn record_floor(&self, member: Member, records: &[(Member, u64, LogRecord)]) -> u64 {
+    fn record_floor(&self, member: Member, records: &[(Member, u64, LogRecord)]) -> u64 {
+        let own = self.own_record_floor(member, records);
+        own.max(self.superblock.log_floor)
+    }
+
+    /// What a member's own log, and its line in the member table, say of it.
+    pub(super) fn own_record_floor(
+        &self,
+        member: Member,
+        records: &[(Member, u64, LogRecord)],
+    ) -> u64 {
         let entry = self.devices[member.0 as usize]
             .entry
             .map_or(0, |entry| entry as usize);
@@ -130,7 +144,6 @@ impl Core {
         let own = newest.map_or(0, |newest| newest.2.floor);
         let listed = self.done_list(member).map_or(0, |list| list.floor);
         own.max(listed)
-            .max(self.superblock.log_floor)
             .max(self.superblock.members[entry].log_floor)
     }
 

@@ -198,8 +198,9 @@ impl Core {
         let records = core::mem::take(&mut self.boot_mut().stale_records);
         for (member, _, record) in &records {
             let row = Row(record.row);
-            if record.sequence >= self.record_floor(*member, &records) && row.0 < self.layout.rows()
-            {
+            // The array's own floor is of a time when this member was away.
+            let floor = self.own_record_floor(*member, &records);
+            if record.sequence >= floor && row.0 < self.layout.rows() {
                 self.owe_rows(row, row);
             }
         }

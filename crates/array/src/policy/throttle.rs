@@ -3,8 +3,9 @@
 //! Above the maximum a task waits. Above the minimum, while users are active, it goes a batch of neighbouring windows at
 //! a time, and the next when all of it is done: users wait for one seek and a transfer, and a seek is paid by a batch;
 //! otherwise it keeps all its windows busy. Users are idle when they moved nothing since the last look, a tenth of a
-//! second ago (md: at most 64 sectors, and a window at a time; then a slow trickle of users is never seen). Speed is taken over marks a second apart, the last ten (md: ten marks, three seconds
-//! apart; ours are closer because arrays here are often small).
+//! second ago (md: at most 64 sectors, and a window at a time; then a slow trickle of users is never seen). Speed is
+//! taken over marks a second apart, the last ten (md: ten marks, three seconds apart; ours are closer because arrays
+//! here are often small).
 
 use crate::units::Nanos;
 
@@ -33,19 +34,19 @@ pub(crate) struct View {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Decision {
-    /// Up to so many windows in flight.
-    Windows(u32),
-    /// So many windows, once none is in flight.
-    Batch(u32),
+    /// Up to so many bytes of windows in flight on each member.
+    Windows(u64),
+    /// So many bytes of windows, once none is in flight.
+    Batch(u64),
     Wait(Nanos),
 }
 
 const MARKS: usize = 10;
 const MARK_EVERY: Nanos = Nanos::from_secs(1);
-/// Windows in flight at full speed, if there is room for so many.
-pub(crate) const WINDOWS: u32 = 64;
-/// Windows of a batch between users' requests: as much as a disk transfers in about a seek.
-const BATCH: u32 = 16;
+/// In flight at full speed on each member, if there is room for so much.
+const FULL_SPEED: u64 = 4 << 20;
+/// A batch between users' requests: as much as a disk transfers in about a seek.
+const BATCH: u64 = 1 << 20;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Throttle {
@@ -91,7 +92,7 @@ impl Throttle {
         if rate > self.limits.min && self.busy {
             Decision::Batch(BATCH)
         } else {
-            Decision::Windows(WINDOWS)
+            Decision::Windows(FULL_SPEED)
         }
     }
 
@@ -119,7 +120,7 @@ impl Throttle {
 mod tests {
     use super::*;
 
-    fn run(limits: Limits, user_sectors_a_step: u64) -> (u64, u32) {
+    fn run(limits: Limits, user_sectors_a_step: u64) -> (u64, u64) {
         let start = View {
             now: Nanos::ZERO,
             done: 0,
@@ -161,6 +162,6 @@ mod tests {
     #[test]
     fn users_make_a_task_above_its_minimum_go_in_batches() {
         assert_eq!(run(DEFAULT, 1).1, BATCH);
-        assert_eq!(run(DEFAULT, 0).1, WINDOWS);
+        assert_eq!(run(DEFAULT, 0).1, FULL_SPEED);
     }
 }

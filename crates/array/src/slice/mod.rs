@@ -166,6 +166,8 @@ pub(crate) struct Slice {
     pub(crate) several: bool,
     /// Nothing was written after all: a trim of a row that is not whole.
     pub(crate) skipped: bool,
+    /// Done again block by block, after something could not be read.
+    narrowed: bool,
     pub(crate) intent_held: bool,
     pub(crate) merged: bool,
     pub(crate) error: Option<RequestError>,
@@ -203,6 +205,7 @@ impl Slice {
             verdicts: scrub::Verdicts::default(),
             several: false,
             skipped: false,
+            narrowed: false,
             intent_held: false,
             merged: false,
             error: None,
@@ -394,7 +397,7 @@ impl Core {
         slice.step = need.step;
         (slice.size, slice.reserved) = (size, need.buffers);
         (slice.pending, slice.durable, slice.intent_held) = (0, false, false);
-        (slice.several, slice.skipped) = (false, false);
+        (slice.several, slice.skipped, slice.narrowed) = (false, false, false);
         (slice.error, slice.record) = (None, None);
         slice.live = true;
         slice.fragments.clear();
@@ -502,6 +505,7 @@ impl Core {
         self.drop_buffers(id);
         let slice = self.slices.get(id);
         slice.step = block;
+        slice.narrowed = true;
         slice.begin_band(slice.band);
         self.set_phase(id, Phase::Preparing);
         self.slices.runnable.push_back(id);
@@ -585,8 +589,9 @@ impl Core {
                 if error == IoError::Media {
                     slice.bad = slice.bad.with(cell);
                 }
-                // A check repairs nothing: it would count the same bad sector each time it runs.
-                let counted = slice.kind != Kind::Scrub { repair: false };
+                // A check repairs nothing: it would count the same bad sector each time it runs. And a band that is done
+                // again block by block meets what it has met.
+                let counted = slice.kind != Kind::Scrub { repair: false } && !slice.narrowed;
                 if counted || error != IoError::Media {
                     self.read_failed(member.expect("a read has a member"), error);
                 }

@@ -105,7 +105,8 @@ impl Core {
     fn judge_recovered(&mut self, id: u32) {
         let (bad, verdicts) = (self.slices.get(id).bad, self.slices.get(id).verdicts);
         if verdicts.differ != 0 {
-            self.report_mismatch(id, bad.first(), false);
+            // Some cell lies, and which cannot be told.
+            self.report_mismatch(id, None, false);
             return self.band_done(id);
         }
         self.set_phase(id, Phase::Writing);

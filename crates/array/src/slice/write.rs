@@ -1,7 +1,8 @@
 //! Writes: full rows without reads, otherwise by the path with the fewer reads; degraded ones in logged steps.
 //!
 //! Passes: the firm cells of a band are written in one pass; each other cell, whose data a crash would leave to parity
-//! alone, in a pass of its own. So a crash finds either one cell in flight, which is then old or new, or cells that are all here.
+//! alone, in a pass of its own. So a crash finds either one cell in flight, which is then old or new, or cells that are
+//! all here.
 
 use super::gather::{BandKind, Fragment, Source};
 use super::{Extra, Kind, Need, Phase};
@@ -117,11 +118,10 @@ impl Core {
         }
     }
 
-    /// What parity does not tell of a missing cell is lost already; before anything is written into such a row, its
-    /// parity is brought in step, so that it tells what is written.
+    /// Before anything is written into a row that a resynchronisation owes, its parity is brought in step, so that it
+    /// tells what is written if a member fails. (What it does not tell of a cell that is missing already is lost.)
     fn behind_resync(&mut self, id: u32, row: crate::Row) -> bool {
-        let map = self.slices.get(id).map;
-        if self.in_sync(row) || !self.layout.parity() || self.live_cells(&map) == map.all() {
+        if self.in_sync(row) || !self.layout.parity() {
             return false;
         }
         if self.resync_row(row) {

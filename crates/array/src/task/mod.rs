@@ -16,7 +16,7 @@ use crate::device::Health;
 use crate::flush::Waiter;
 use crate::meta::superblock::{MemberRole, RUNS_MAX, TaskRecord};
 use crate::planted::Bug;
-use crate::policy::throttle::{DEFAULT, Decision, Limits, Throttle, View, WINDOWS};
+use crate::policy::throttle::{DEFAULT, Decision, Limits, Throttle, View};
 use crate::report::ArrayState;
 use crate::runset::RunSet;
 use crate::slice::{Kind, Need};
@@ -90,6 +90,8 @@ pub(crate) struct Tasks {
     rows: u64,
 }
 
+/// At full speed so many windows are out, however large a chunk.
+const WINDOWS_MIN: u32 = 4;
 /// A checkpoint is made this often.
 const CHECKPOINT_EVERY: Nanos = Nanos::from_secs(2);
 
@@ -333,10 +335,15 @@ impl Core {
         self.start_task(kind, Some(slot as u16), done);
     }
 
+    /// Windows, a chunk each, that make up so many bytes of a member; one at least.
+    fn windows_of(&self, bytes: u64) -> u32 {
+        let windows = bytes / (self.layout.chunk_sectors() * SECTOR_BYTES);
+        u32::try_from(windows).unwrap_or(u32::MAX).max(1)
+    }
+
     /// Half of the large buffers' worth of windows at most, so that users' requests have the other half.
     fn most_windows(&self) -> u32 {
-        let share = self.config.limits.pool.large / (2 * self.task_buffers());
-        share.max(WINDOWS / 4)
+        (self.config.limits.pool.large / (2 * self.task_buffers())).max(1)
     }
 
     fn issue_windows(&mut self, index: usize) {
@@ -348,8 +355,8 @@ impl Core {
             return;
         }
         let windows = match task.throttle.decide(view) {
-            Decision::Windows(windows) => windows,
-            Decision::Batch(windows) if task.in_flight == 0 => windows,
+            Decision::Windows(bytes) => self.windows_of(bytes).max(WINDOWS_MIN),
+            Decision::Batch(bytes) if task.in_flight == 0 => self.windows_of(bytes),
             Decision::Batch(_) => return,
             Decision::Wait(until) => {
                 self.wake_at(Wake::Task, until);

@@ -1,18 +1,20 @@
 //! No space left: one member that is full is failed; when none more can be spared the array halts and loses nothing.
 
 use crate::shell::{Array, CHUNK, Setup, raid1, raid5, raid6};
+use restripe_array::layout::Level;
+use restripe_array::meta::WriteHole;
 use restripe_array::{Command, CommandError, Fact, IoError, RequestError, RequestOp};
 
-/// Ends everything; what is written to a member fails for want of space.
-fn run_full(array: &mut Array) {
+/// Ends everything; what is done to a member in one of these ways fails for want of space.
+fn run_without_space(array: &mut Array, ways: &[&str]) {
     while !array.held.is_empty() {
-        let writes = array.labels()[0].contains(" write ");
-        array.end_first(if writes {
-            Err(IoError::NoSpace)
-        } else {
-            Ok(())
-        });
+        let fails = ways.iter().any(|way| array.labels()[0].contains(way));
+        array.end_first(if fails { Err(IoError::NoSpace) } else { Ok(()) });
     }
+}
+
+fn run_full(array: &mut Array) {
+    run_without_space(array, &[" write ", " zero "]);
 }
 
 fn written(setup: Setup) -> Array {
@@ -38,12 +40,15 @@ fn an_array_without_space_halts_and_loses_nothing() {
         assert_eq!(array.reply(flush), Some(Err(RequestError::NoSpace)));
         assert_eq!(array.written(32, 8), Err(RequestError::NoSpace));
         array.model = old;
+        let mut told = 0;
         for lba in CHUNK..48 {
             // What a missing member held beside the write is in doubt; nothing is made up.
             if let Ok(found) = array.read(lba, 1) {
                 assert!(found == array.model[lba as usize * 512..][..512]);
+                told += 1;
             }
         }
+        assert!(told >= CHUNK, "members that are here are read: {told}");
         array.crash(|_| true);
         array.start().expect("starts when there is space again");
         for lba in 8..48 {
@@ -66,7 +71,7 @@ fn what_is_under_way_when_an_array_halts_is_not_acknowledged() {
     }
     assert!(array.reply(read).is_some());
     assert!(array.engine.idle(), "{:?}", array.labels());
-    assert_eq!(array.command(Command::Stop), Ok(()));
+    assert_eq!(array.command(Command::Stop), Err(CommandError::NoSpace));
 }
 
 #[test]
@@ -101,4 +106,47 @@ fn a_start_without_space_says_so_and_the_next_one_recovers() {
     array.start().expect("starts when there is space again");
     array.consistent();
     array.verify();
+}
+
+#[test]
+fn an_extent_that_could_not_be_zeroed_is_not_real() {
+    for (setup, gone) in [
+        (Setup::new(Level::Raid0, 3).hole(WriteHole::None), None),
+        (raid5(4), None),
+        (raid5(4), Some(1)),
+    ] {
+        let mut array = setup.unwritten().made();
+        let start = array.data_start();
+        for disk in &mut array.disks {
+            disk.scribble_from(start);
+        }
+        array.start().expect("starts");
+        if let Some(gone) = gone {
+            array.depart(gone);
+            array.run();
+        }
+        let write = array.write(0, 8);
+        run_full(&mut array);
+        assert!(matches!(array.reply(write), Some(Err(_))));
+        for lba in 0..48 {
+            let found = array.read(lba, 1).expect("never written");
+            assert!(found.iter().all(|byte| *byte == 0), "{lba} was made up");
+        }
+        let stop = array.order(Command::Stop);
+        array.run();
+        assert!(array.answer(stop).is_some(), "it can be stopped");
+    }
+}
+
+#[test]
+fn a_start_that_cannot_flush_for_want_of_space_says_so() {
+    let mut array = written(raid5(4));
+    array.depart(1);
+    array.run();
+    array.write(0, 48);
+    array.run_but("flush");
+    array.crash(|label| label.starts_with("m0 data"));
+    let start = array.order(Command::Start(Default::default()));
+    run_without_space(&mut array, &["flush"]);
+    assert_eq!(array.answer(start), Some(Err(CommandError::NoSpace)));
 }

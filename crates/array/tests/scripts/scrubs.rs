@@ -193,7 +193,7 @@ fn a_repair_makes_nothing_of_rot_where_it_can_tell() {
         array.spoil(1, start + 3, 1);
         let data = start as usize * 512..;
         let before = array.disks[1].image[data.clone()].to_vec();
-        assert_eq!(scrub(&mut array, true), [(Some(Member(1)), false)]);
+        assert_eq!(scrub(&mut array, true), [(None, false)]);
         assert_eq!(array.disks[1].bad.len(), 1, "left as it was");
         assert!(array.disks[1].image[data] == before);
     }

@@ -179,6 +179,13 @@ impl Disk {
         });
     }
 
+    /// Fills everything from a sector on with what was there before the array was made.
+    pub fn scribble_from(&mut self, sector: u64) {
+        let from = (sector * SECTOR) as usize;
+        self.image[from..].fill(0xd1);
+        self.durable[from..].fill(0xd1);
+    }
+
     /// Makes durable what the filter says, in order, and forgets the rest of it.
     fn settle(&mut self, keep: impl Fn(&Cached) -> bool) {
         for cached in &self.cache {

@@ -1,8 +1,11 @@
 //! Tasks: replace, pause, checkpoint and restart, cancel, rates.
 
-use crate::shell::{Array, raid1, raid5};
+use crate::shell::{Array, CHUNK, raid1, raid5};
+use restripe_array::meta::{Init, WriteHole};
 use restripe_array::report::{ArrayState, MemberState};
-use restripe_array::{Command, CommandError, Member, Nanos, TaskKind, TaskOutcome};
+use restripe_array::{
+    Command, CommandError, Member, Nanos, RequestOp, StartMode, TaskKind, TaskOutcome,
+};
 
 /// Enough for a rebuild of eight rows a second to last.
 const ROWS: u64 = 160;
@@ -240,4 +243,29 @@ fn a_rebuild_goes_before_a_scrub() {
     assert!(array.ended(TaskKind::Rebuild, TaskOutcome::Done));
     assert!(array.ended(TaskKind::Check, TaskOutcome::Done));
     array.verify();
+}
+
+#[test]
+fn what_is_written_ahead_of_a_resynchronisation_survives_a_failure() {
+    let (row, setup) = (100, raid5(4).hole(WriteHole::Bitmap));
+    let mut setup = setup.info(|info| info.sectors = 8192);
+    setup.rows = ROWS;
+    setup.options.init = Init::Sync;
+    let mut array = setup.made();
+    let start = array.order(Command::Start(StartMode::default()));
+    while array.answer(start).is_none() {
+        array.end_at(0);
+    }
+    // A row far ahead: everything else waits.
+    let (lba, place) = (row * 3 * CHUNK, format!("data+{} ", row * CHUNK));
+    let write = array.write(lba, 8);
+    while array.reply(write).is_none() {
+        array.run_only(&place);
+        array.run_but("data+");
+    }
+    array.depart(array.home(lba).0);
+    array.run_but("data+");
+    let read = array.request(RequestOp::Read, lba, 8);
+    array.run_only(&place);
+    assert_eq!(array.reply(read), Some(Ok(())));
 }
