@@ -271,9 +271,11 @@ impl Run {
 }
 
 impl Ambush {
-    /// Whether it is over: it has struck.
+    /// Whether it is over: it has struck. A strike that redundancy refused costs looks.
     fn struck(&mut self, struck: bool) -> bool {
-        self.patience = self.patience.saturating_sub(REFUSED);
+        if !struck {
+            self.patience = self.patience.saturating_sub(REFUSED);
+        }
         struck
     }
 }
