@@ -3,6 +3,7 @@
 
 use crate::units::{Rate, parse_rate, parse_size, parse_time};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use restripe_lab::reliability::quantity::{Exact, parse_hours, parse_number};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ pub enum Verb {
     /// The laboratory: models fitted to measurements
     #[command(subcommand)]
     Lab(Lab),
+    /// Replay a block trace, or a synthetic workload, on a simulated or a served array
+    Replay(Box<crate::replay::Replay>),
     /// Look at block traces, and shape them for a replay
     Trace(Trace),
     /// Show it all on disk images: a RAID-5 loses two disks and its daemon under load
@@ -245,7 +248,7 @@ pub struct Serve {
     /// Memory for requests of clients [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory: Option<u64>,
-    /// A member that does not answer for this long is failed [default: 30s]
+    /// A member that completes nothing for this long, or keeps one operation four times as long, is failed [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub io_timeout: Option<Duration>,
     /// Limits of background work, bytes a second of one member, as MIN..MAX
@@ -472,8 +475,78 @@ pub struct SimDisk {
 
 #[derive(Subcommand, Debug)]
 pub enum Lab {
+    /// List the scenarios
+    List,
+    /// Run an experiment, and show and write what came of it
+    Run(crate::lab::LabRun),
+    /// Compare two values of a swept parameter, seed by seed
+    Compare(crate::lab::LabCompare),
+    /// Write an experiment's report anew
+    Report(crate::lab::LabReport),
     /// Fit a drive's parameters to a trace of it, and score the model on what it has not seen
     FitDisk(FitDisk),
+    /// The mean time to data loss of an array: a Markov chain solved, and disks simulated
+    Reliability(Reliability),
+}
+
+#[derive(Args, Debug)]
+pub struct Reliability {
+    /// The model; without it, the models are listed
+    pub model: Option<String>,
+    /// Disks in all, those asleep and the log disk included
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub disks: usize,
+    /// Mean time to failure of a disk
+    #[arg(long, value_name = "TIME", value_parser = parse_hours, default_value = "1e6h")]
+    pub mttf: Exact,
+    /// Mean time to repair a disk
+    #[arg(long, value_name = "TIME", value_parser = parse_hours, default_value = "24h")]
+    pub mttr: Exact,
+    /// One repairer for all failed disks, or one for each
+    #[arg(long, value_enum, default_value = "all")]
+    pub repair: RepairBy,
+    /// Mean time until a spare is there; 0h for spares at hand
+    #[arg(long, value_name = "TIME", value_parser = parse_hours, default_value = "0h")]
+    pub spare_delay: Exact,
+    /// The chance that a repair without redundancy left meets an unreadable sector, and so loses data
+    #[arg(long, value_name = "CHANCE", value_parser = parse_number, default_value = "0")]
+    pub sector_loss: Exact,
+    /// Failures of a sleeping disk for each of one awake (reraid, graid, eraid)
+    #[arg(long, value_name = "FACTOR", value_parser = parse_number, default_value = "1")]
+    pub asleep: Exact,
+    /// Losses that the model `code` bears
+    #[arg(long, value_name = "N")]
+    pub tolerates: Option<usize>,
+    /// Disks of a sub-array of s2-raid5
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub row: usize,
+    /// Partitions of a disk of s2-raid5 and s2-raid10 [default: the most without conflict]
+    #[arg(long, value_name = "N")]
+    pub partitions: Option<usize>,
+    /// How long the array is to serve
+    #[arg(long, value_name = "TIME", value_parser = parse_hours, default_value = "5y")]
+    pub mission: Exact,
+    /// Simulate single disks too, and hold the chain against them
+    #[arg(long)]
+    pub simulate: bool,
+    /// Lives to simulate, one a seed
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(2..=10_000_000))]
+    pub seeds: u64,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print it as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Who repairs.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RepairBy {
+    /// One repairer, who shares its time among all failed disks
+    One,
+    /// Every failed disk at once, at full speed
+    All,
 }
 
 #[derive(Args, Debug)]

@@ -11,8 +11,11 @@ mod failure;
 mod fit_disk;
 #[cfg(test)]
 mod generated;
+mod lab;
 mod member;
 mod operate;
+mod reliability;
+mod replay;
 mod serve;
 mod session;
 mod signature;
@@ -57,7 +60,13 @@ fn run(verb: Verb) -> Outcome {
         Verb::Metrics(verb) => operate::metrics(&verb),
         Verb::Sim(verb) => sim::run(&verb),
         Verb::SimDisk(verb) => sim_disk::run(&verb),
+        Verb::Lab(Lab::List) => lab::list(),
+        Verb::Lab(Lab::Run(verb)) => lab::run(&verb),
+        Verb::Lab(Lab::Compare(verb)) => lab::compare(&verb),
+        Verb::Lab(Lab::Report(verb)) => lab::report(&verb),
         Verb::Lab(Lab::FitDisk(verb)) => fit_disk::run(&verb),
+        Verb::Lab(Lab::Reliability(verb)) => reliability::run(&verb),
+        Verb::Replay(verb) => replay::run(&verb),
         Verb::Trace(verb) => trace::run(&verb),
         Verb::Demo(verb) => demo::run(&verb),
     }

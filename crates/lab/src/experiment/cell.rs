@@ -48,9 +48,9 @@ pub struct ArraySettings {
 pub struct WorkloadSettings {
     /// A generator's preset, `none`, or `trace:` and a path.
     pub source: String,
-    /// Of the degraded array's capacity under this workload; 0 with `rate` uses that instead.
+    /// Of the degraded array's capacity under this workload; 0: nobody asks for anything; below 0: `rate`.
     pub load: f64,
-    /// Requests a second, where `load` is 0; 0: the source's own.
+    /// Requests a second, where `load` is below 0; 0: the source's own.
     #[serde(default)]
     pub rate: f64,
     /// Part of the array that the generator's devices cover.
@@ -146,7 +146,7 @@ impl Settings {
             return Err(format!("there is no throttle {name:?}; there is restripe"));
         }
         let bounds = [
-            ("workload.load", self.workload.load, 0.0, 4.0),
+            ("workload.load", self.workload.load, -1.0, 4.0),
             ("workload.rate", self.workload.rate, 0.0, 1e7),
             ("workload.fill", self.workload.fill, 0.001, 1.0),
             ("workload.write_share", self.workload.write_share, -1.0, 1.0),
@@ -270,7 +270,8 @@ impl Cell {
 
     /// What the capacity hangs on, as a text of its own: cells that share it share the measurement.
     pub fn capacity_key(&self) -> Option<String> {
-        if self.settings.workload.load == 0.0 || self.settings.workload.source == "none" {
+        let workload = &self.settings.workload;
+        if workload.load <= 0.0 || workload.source == "none" {
             return None;
         }
         let matters = |path: &&String| {
@@ -355,7 +356,7 @@ fn rate(settings: &Settings, capacity: Option<u64>) -> Option<f64> {
     let workload = &settings.workload;
     match capacity {
         Some(capacity) => Some(workload.load * capacity as f64 / 1000.0),
-        None => (workload.rate > 0.0).then_some(workload.rate),
+        None => (workload.load < 0.0 && workload.rate > 0.0).then_some(workload.rate),
     }
 }
 
@@ -401,8 +402,7 @@ fn requests(
     rate: Option<f64>,
 ) -> Result<Source, String> {
     let workload = &settings.workload;
-    if workload.source == "none" || (workload.load == 0.0 && rate.is_none() && workload.rate == 0.0)
-    {
+    if workload.source == "none" || workload.load == 0.0 {
         return Ok(Box::new(std::iter::empty()));
     }
     if let Some(path) = workload.source.strip_prefix("trace:") {

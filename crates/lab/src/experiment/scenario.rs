@@ -208,10 +208,16 @@ pub struct Scenario {
 /// The parameters of a cell but for its seed.
 pub type Point = BTreeMap<String, Value>;
 
-const BUILT_IN: [(&str, &str); 1] = [(
-    "rebuild-cost",
-    include_str!("../../../../scenarios/rebuild-cost.toml"),
-)];
+const BUILT_IN: [(&str, &str); 5] = [
+    (
+        "rebuild-cost",
+        include_str!("../../../../scenarios/rebuild-cost.toml"),
+    ),
+    ("levels", include_str!("../../../../scenarios/levels.toml")),
+    ("width", include_str!("../../../../scenarios/width.toml")),
+    ("chunk", include_str!("../../../../scenarios/chunk.toml")),
+    ("energy", include_str!("../../../../scenarios/energy.toml")),
+];
 
 /// The scenarios that the command is built with.
 pub fn names() -> impl Iterator<Item = &'static str> {

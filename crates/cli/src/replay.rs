@@ -1,0 +1,375 @@
+//! `replay`: a trace or a synthetic workload against an array, simulated or served over NBD.
+
+use crate::failure::{Failure, Outcome};
+use crate::units::{Rate, parse_rate, parse_size, parse_time};
+use clap::Args;
+use restripe_io::nbd_wire::uri::{Endpoint, NbdUri};
+use restripe_lab::experiment::cell::{generated, level, schedule, write_hole};
+use restripe_lab::experiment::{figure, page};
+use restripe_lab::generate::preset;
+use restripe_lab::nbd::Address;
+use restripe_lab::replay::facts::{CAUSES, Log};
+use restripe_lab::replay::real::{self, Connect, Remote};
+use restripe_lab::replay::simulated::replay;
+use restripe_lab::replay::source::{Placed, Survey};
+use restripe_lab::replay::stage::{ArrayPlan, Stage};
+use restripe_lab::replay::{Deed, Pace, Plan, Script, Until};
+use restripe_lab::report::Table;
+use restripe_lab::trace::{Item, Op, Options, open};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Without --nbd the array is simulated: in virtual time, on drive models, without data.
+
+Examples: restripe replay sda --level raid5 --members 6 --drive wd1600aajs --fail-after 5m --rebuild-after 10m
+          restripe replay --workload fin1 --requests 100000 --depth 16
+          restripe replay sda --nbd 'nbd+unix:///tank?socket=/run/restripe/tank.nbd' --reads-only"
+)]
+pub struct Replay {
+    /// The trace: a file in any format that `trace info` reads
+    #[arg(value_name = "TRACE", required_unless_present = "workload")]
+    pub trace: Option<PathBuf>,
+    /// A synthetic workload by name, as in fin1-high, in place of a trace
+    #[arg(long, value_name = "NAME", conflicts_with = "trace")]
+    pub workload: Option<String>,
+    /// The seed of the workload, and of the simulation
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// At most so many requests [default of a workload: 100000]
+    #[arg(long, value_name = "N")]
+    pub requests: Option<usize>,
+    /// Open loop: the trace's times divided by this
+    #[arg(
+        long,
+        value_name = "FACTOR",
+        default_value_t = 1.0,
+        conflicts_with = "depth"
+    )]
+    pub speed: f64,
+    /// Closed loop: so many requests outstanding, whatever the times
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub depth: Option<u32>,
+    /// A served array, by its NBD URI, in place of a simulated one
+    #[arg(long, value_name = "URI")]
+    pub nbd: Option<String>,
+    /// Leave out everything that changes data
+    #[arg(long)]
+    pub reads_only: bool,
+    /// What the served array holds may be overwritten
+    #[arg(long)]
+    pub overwrite: bool,
+    #[arg(long, default_value = "raid5")]
+    pub level: String,
+    #[arg(long, default_value_t = 6)]
+    pub members: u16,
+    #[arg(long, default_value = "64K", value_parser = parse_size)]
+    pub chunk: u64,
+    /// The drive model; `restripe sim-disk` lists them
+    #[arg(long, default_value = "wd1600aajs")]
+    pub drive: String,
+    /// Used of each member [default: what the trace needs]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub member_size: Option<u64>,
+    /// none, bitmap, ppl or default
+    #[arg(long, default_value = "default")]
+    pub write_hole: String,
+    /// fcfs, look or sptf
+    #[arg(long, default_value = "sptf")]
+    pub schedule: String,
+    /// The drives' write caches are off
+    #[arg(long)]
+    pub no_write_cache: bool,
+    /// Fail a member of the simulated array after this time
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "nbd")]
+    pub fail_after: Option<Duration>,
+    /// Rebuild onto a blank drive, so long after the failure
+    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "fail_after")]
+    pub rebuild_after: Option<Duration>,
+    /// The rebuild's least and largest speed, as MIN..MAX
+    #[arg(long, value_name = "RATE", default_value = "1M..200M", value_parser = parse_rate)]
+    pub rebuild_rate: Rate,
+    /// Write the log of facts here, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a page with the course over time here
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+}
+
+/// What a member has beyond what is asked for is not used; a trace never gets less than this.
+const MEMBER_BYTES_MIN: u64 = 64 << 20;
+const WORKLOAD_REQUESTS: usize = 100_000;
+const STEP_NS: u64 = 1_000_000_000;
+/// A rebuild that a replay waits for.
+const REBUILD_NS_MAX: u64 = 30 * 24 * 3600 * 1_000_000_000;
+
+pub fn run(verb: &Replay) -> Outcome {
+    if !(1e-3..=1e6).contains(&verb.speed) {
+        return Err(Failure::usage("--speed is between 0.001 and 1000000"));
+    }
+    let log = match &verb.nbd {
+        Some(uri) => on_nbd(verb, uri)?,
+        None => on_stage(verb)?,
+    };
+    print!("{}", phases(&log).text());
+    if log.phases.iter().any(|phase| phase.ios != [0; 4]) {
+        print!("\nmember operations by cause\n{}", causes(&log).text());
+    }
+    for happened in &log.happened {
+        println!("{:>10.3} s  {}", happened.at_ns as f64 / 1e9, happened.what);
+    }
+    save(verb, &log)
+}
+
+// ------------------------------------------------------------------------------------------------------------ source
+
+type Source = Box<dyn Iterator<Item = Item> + Send>;
+
+fn name(verb: &Replay) -> String {
+    match (&verb.workload, &verb.trace) {
+        (Some(workload), _) => format!("synthetic workload {workload}, seed {}", verb.seed),
+        (None, Some(path)) => path.display().to_string(),
+        (None, None) => String::new(),
+    }
+}
+
+/// The requests, placed within what `size` of the trace's needs says the array has.
+fn source(verb: &Replay, survey: Option<&Survey>, size: u64) -> Outcome<Source> {
+    let placed = match (&verb.workload, survey) {
+        (Some(name), _) => {
+            let found = preset::named(name);
+            let unknown = || Failure::usage(format!("there is no workload {name:?}"));
+            let parameters = found
+                .ok_or_else(unknown)?
+                .map_err(|error| Failure::new(error.to_string()))?;
+            generated(&parameters, size, verb.seed).map_err(Failure::new)?
+        }
+        (None, Some(survey)) => {
+            let placing = survey
+                .placed(size)
+                .map_err(|error| Failure::new(error.to_string()))?;
+            Placed::new(Box::new(trace(verb)?), placing, size)
+        }
+        (None, None) => return Err(Failure::usage("there is neither a trace nor a workload")),
+    };
+    let reads_only = verb.reads_only;
+    let kept = placed.filter(move |item| match item {
+        Ok(request) => !reads_only || request.op == Op::Read,
+        Err(_) => true,
+    });
+    let most = verb
+        .requests
+        .or(verb.workload.as_ref().map(|_| WORKLOAD_REQUESTS));
+    Ok(Box::new(kept.take(most.unwrap_or(usize::MAX))))
+}
+
+fn trace(verb: &Replay) -> Outcome<restripe_lab::trace::Trace> {
+    let path = verb.trace.as_deref().unwrap_or(Path::new(""));
+    let options = Options {
+        sort: true,
+        ..Options::default()
+    };
+    Ok(open(path, &options)?)
+}
+
+/// What must be known of a trace before it is replayed; of a workload all is known.
+fn survey(verb: &Replay) -> Outcome<Option<Survey>> {
+    if verb.workload.is_some() {
+        return Ok(None);
+    }
+    Ok(Some(Survey::of(trace(verb)?)?))
+}
+
+fn needed(verb: &Replay, survey: Option<&Survey>) -> Outcome<u64> {
+    match (survey, &verb.workload) {
+        (Some(survey), _) => Ok(survey.bytes()),
+        (None, Some(name)) => {
+            let unknown = || Failure::usage(format!("there is no workload {name:?}"));
+            let found = preset::named(name).ok_or_else(unknown)?;
+            let parameters = found.map_err(|error| Failure::new(error.to_string()))?;
+            Ok(parameters
+                .devices
+                .iter()
+                .map(|d| d.bytes.next_multiple_of(1 << 20))
+                .sum())
+        }
+        (None, None) => Ok(0),
+    }
+}
+
+fn pace(verb: &Replay) -> Pace {
+    match verb.depth {
+        Some(depth) => Pace::Closed { depth },
+        None => Pace::Open {
+            speed_milli: (verb.speed * 1e3) as u64,
+        },
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------ worlds
+
+fn on_stage(verb: &Replay) -> Outcome<Log> {
+    let survey = survey(verb)?;
+    let needed = needed(verb, survey.as_ref())?;
+    let plan = plan(verb, needed)?;
+    let mut stage = Stage::new(&plan, verb.seed).map_err(Failure::new)?;
+    let mut source = source(verb, survey.as_ref(), stage.size_bytes)?;
+    let script = Script {
+        pace: pace(verb),
+        plans: plans(verb),
+        step_ns: STEP_NS,
+    };
+    replay(&mut stage, &mut *source, &script).map_err(Failure::new)
+}
+
+fn plan(verb: &Replay, needed: u64) -> Outcome<ArrayPlan> {
+    let level = level(&verb.level).map_err(Failure::usage)?;
+    let data = match verb.level.as_str() {
+        "raid0" => u64::from(verb.members),
+        "raid1" => 1,
+        "raid10" => u64::from(verb.members / 2),
+        _ => u64::from(verb.members.saturating_sub(level.parities())),
+    };
+    let own = (needed.div_ceil(data.max(1)) + (4 << 20)).max(MEMBER_BYTES_MIN);
+    let chunk =
+        u32::try_from(verb.chunk / 512).map_err(|_| Failure::usage("the chunk is too large"))?;
+    if chunk == 0 {
+        return Err(Failure::usage("a chunk has at least 512 bytes"));
+    }
+    Ok(ArrayPlan {
+        level,
+        members: verb.members,
+        chunk_sectors: chunk,
+        member_bytes: verb.member_size.unwrap_or(own),
+        write_hole: write_hole(&verb.write_hole, level).map_err(Failure::usage)?,
+        drive: verb.drive.clone(),
+        schedule: schedule(&verb.schedule).map_err(Failure::usage)?,
+        write_cache: !verb.no_write_cache,
+        standby_ns: None,
+        rebuild_min: verb.rebuild_rate.min,
+        rebuild_max: verb.rebuild_rate.max,
+    })
+}
+
+fn plans(verb: &Replay) -> Vec<Plan> {
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4);
+    let Some(fail) = verb.fail_after else {
+        return vec![Plan::new("all", Deed::Nothing, Until::Exhausted)];
+    };
+    let mut plans = vec![Plan::new("before", Deed::Nothing, Until::Passed(ns(fail)))];
+    match verb.rebuild_after {
+        None => plans.push(Plan::new("degraded", Deed::Fail(0), Until::Exhausted)),
+        Some(wait) => {
+            plans.push(Plan::new(
+                "degraded",
+                Deed::Fail(0),
+                Until::Passed(ns(wait)),
+            ));
+            plans.push(Plan::new(
+                "during",
+                Deed::Spare,
+                Until::Rebuilt(REBUILD_NS_MAX),
+            ));
+            plans.push(Plan::new("after", Deed::Nothing, Until::Exhausted));
+        }
+    }
+    plans
+}
+
+fn on_nbd(verb: &Replay, uri: &str) -> Outcome<Log> {
+    if !verb.reads_only && !verb.overwrite {
+        let what = "a replay writes to the array, over what it holds";
+        return Err(Failure::usage(what).hint("say --overwrite if it may, or --reads-only"));
+    }
+    let parsed = NbdUri::parse(uri).map_err(|error| Failure::usage(error.to_string()).at(uri))?;
+    let address = match parsed.endpoint {
+        Endpoint::Unix(path) => Address::Unix(path),
+        Endpoint::Tcp { host, port } => Address::Tcp(format!("{host}:{port}")),
+    };
+    let remote = Remote {
+        address,
+        export: parsed.export,
+    };
+    let failed = |error: String| Failure::new(error).at(uri);
+    let size = remote.connect().map_err(failed)?.size_bytes();
+    let survey = survey(verb)?;
+    let source = source(verb, survey.as_ref(), size)?;
+    real::replay(&remote, source, pace(verb), STEP_NS).map_err(failed)
+}
+
+// ------------------------------------------------------------------------------------------------------------- shown
+
+fn phases(log: &Log) -> Table {
+    let mut table = Table::new([
+        "phase", "seconds", "requests", "per s", "mean ms", "p50", "p95", "p99", "longest", "held",
+        "failed", "busy %",
+    ]);
+    for phase in &log.phases {
+        let seconds = phase.length_ns() as f64 / 1e9;
+        let ms = |ns: u64| format!("{:.2}", ns as f64 / 1e6);
+        let busy: u64 = phase.busy_ns.iter().sum();
+        let members = phase.busy_ns.len().max(1) as f64;
+        let times = &phase.times;
+        table.row([
+            phase.name.clone(),
+            format!("{seconds:.1}"),
+            times.count.to_string(),
+            format!("{:.1}", times.count as f64 / seconds.max(1e-9)),
+            ms(times.mean_ns),
+            ms(times.p50_ns),
+            ms(times.p95_ns),
+            ms(times.p99_ns),
+            ms(times.max_ns),
+            phase.held.to_string(),
+            phase.failed.to_string(),
+            match phase.busy_ns.is_empty() {
+                true => "-".into(),
+                false => format!("{:.1}", busy as f64 / 1e7 / seconds.max(1e-9) / members),
+            },
+        ]);
+    }
+    table
+}
+
+fn causes(log: &Log) -> Table {
+    let mut table = Table::default();
+    table.heading = std::iter::once("phase")
+        .chain(CAUSES)
+        .map(String::from)
+        .collect();
+    for phase in &log.phases {
+        let counts = phase.ios.iter().map(u64::to_string);
+        table
+            .rows
+            .push(std::iter::once(phase.name.clone()).chain(counts).collect());
+    }
+    table
+}
+
+fn save(verb: &Replay, log: &Log) -> Outcome {
+    let failed = |path: &Path, error: std::io::Error| {
+        Failure::new(format!("cannot be written: {error}")).at(path.display())
+    };
+    if let Some(path) = &verb.json {
+        let text = serde_json::to_string(log).map_err(|error| Failure::new(error.to_string()))?;
+        fs::write(path, text).map_err(|error| failed(path, error))?;
+    }
+    if let Some(path) = &verb.report {
+        let figures: Vec<(String, String)> = figure::course_svg("response over time", log)
+            .map(|svg| ("course".into(), svg))
+            .into_iter()
+            .collect();
+        let (phases, causes) = (phases(log), causes(log));
+        let tables = [
+            ("By phase", &phases),
+            ("Member operations by cause", &causes),
+        ];
+        let lead = [format!("Replayed: {}", name(verb))];
+        fs::write(path, page::html("A replay", &lead, &figures, &tables))
+            .map_err(|error| failed(path, error))?;
+    }
+    Ok(())
+}
