@@ -181,7 +181,11 @@ mod tests {
         let made = |index: u64| Request {
             time: index * 1_001_000,
             device: 0,
-            op: if index % 3 == 0 { Op::Write } else { Op::Read },
+            op: if index.is_multiple_of(3) {
+                Op::Write
+            } else {
+                Op::Read
+            },
             offset: index * 7 * 512,
             length: 512 * (1 + index % 5),
         };
