@@ -4,9 +4,9 @@ use crate::failure::{Failure, Outcome};
 use crate::units::{Rate, parse_rate, parse_size, parse_time};
 use clap::Args;
 use restripe_io::nbd_wire::uri::{Endpoint, NbdUri};
-use restripe_lab::experiment::cell::{generated, level, schedule, write_hole};
+use restripe_lab::experiment::cell::{generated, level, onto, schedule, write_hole};
 use restripe_lab::experiment::{figure, page};
-use restripe_lab::generate::preset;
+use restripe_lab::generate::{Parameters, preset};
 use restripe_lab::nbd::Address;
 use restripe_lab::replay::facts::{CAUSES, Log};
 use restripe_lab::replay::real::{self, Connect, Remote};
@@ -77,7 +77,7 @@ pub struct Replay {
     #[arg(long, default_value = "default")]
     pub write_hole: String,
     /// fcfs, look or sptf
-    #[arg(long, default_value = "sptf")]
+    #[arg(long, default_value = "look")]
     pub schedule: String,
     /// The drives' write caches are off
     #[arg(long)]
@@ -140,11 +140,7 @@ fn name(verb: &Replay) -> String {
 fn source(verb: &Replay, survey: Option<&Survey>, size: u64) -> Outcome<Source> {
     let placed = match (&verb.workload, survey) {
         (Some(name), _) => {
-            let found = preset::named(name);
-            let unknown = || Failure::usage(format!("there is no workload {name:?}"));
-            let parameters = found
-                .ok_or_else(unknown)?
-                .map_err(|error| Failure::new(error.to_string()))?;
+            let parameters = parameters(name, size)?;
             generated(&parameters, size, verb.seed).map_err(Failure::new)?
         }
         (None, Some(survey)) => {
@@ -164,6 +160,27 @@ fn source(verb: &Replay, survey: Option<&Survey>, size: u64) -> Outcome<Source> 
         .requests
         .or(verb.workload.as_ref().map(|_| WORKLOAD_REQUESTS));
     Ok(Box::new(kept.take(most.unwrap_or(usize::MAX))))
+}
+
+/// A workload's parameters; its devices are scaled down if an array of `size` bytes does not have room for them.
+fn parameters(name: &str, size: u64) -> Outcome<Parameters> {
+    let unknown = || Failure::usage(format!("there is no workload {name:?}"));
+    let found = preset::named(name).ok_or_else(unknown)?;
+    let parameters = found.map_err(|error| Failure::new(error.to_string()))?;
+    match extent(&parameters) > size {
+        true => onto(parameters, size, 1.0).map_err(Failure::new),
+        false => Ok(parameters),
+    }
+}
+
+/// Bytes of all devices, end to end.
+fn extent(parameters: &Parameters) -> u64 {
+    let whole = |bytes: u64| bytes.next_multiple_of(1 << 20);
+    parameters
+        .devices
+        .iter()
+        .map(|device| whole(device.bytes))
+        .sum()
 }
 
 fn trace(verb: &Replay) -> Outcome<restripe_lab::trace::Trace> {
@@ -186,16 +203,7 @@ fn survey(verb: &Replay) -> Outcome<Option<Survey>> {
 fn needed(verb: &Replay, survey: Option<&Survey>) -> Outcome<u64> {
     match (survey, &verb.workload) {
         (Some(survey), _) => Ok(survey.bytes()),
-        (None, Some(name)) => {
-            let unknown = || Failure::usage(format!("there is no workload {name:?}"));
-            let found = preset::named(name).ok_or_else(unknown)?;
-            let parameters = found.map_err(|error| Failure::new(error.to_string()))?;
-            Ok(parameters
-                .devices
-                .iter()
-                .map(|d| d.bytes.next_multiple_of(1 << 20))
-                .sum())
-        }
+        (None, Some(name)) => Ok(extent(&parameters(name, u64::MAX)?)),
         (None, None) => Ok(0),
     }
 }

@@ -427,9 +427,8 @@ pub fn generated(parameters: &Parameters, size: u64, seed: u64) -> Result<Placed
     Ok(Placed::new(requests, placing, size))
 }
 
-/// A preset's parameters at another rate, its devices in proportion on a part of the array: as popular zones as before,
-/// but fewer (or more) of them.
-pub fn scaled(
+/// A preset's parameters at another rate and write ratio, its devices on a part of the array.
+fn scaled(
     mut parameters: Parameters,
     workload: &WorkloadSettings,
     size: u64,
@@ -441,13 +440,15 @@ pub fn scaled(
     if workload.write_share >= 0.0 {
         parameters.write_share = workload.write_share;
     }
+    onto(parameters, size, workload.fill)
+}
+
+/// A workload on a part of an array: its devices in proportion, zones as popular as before, but fewer (or more) of them.
+pub fn onto(mut parameters: Parameters, size: u64, fill: f64) -> Result<Parameters, String> {
     let zone = parameters.zone_bytes;
-    let whole: f64 = parameters
-        .devices
-        .iter()
-        .map(|device| device.bytes as f64)
-        .sum();
-    let room = (size as f64 * workload.fill) as u64 / zone;
+    let devices = parameters.devices.iter();
+    let whole: f64 = devices.map(|device| device.bytes as f64).sum();
+    let room = (size as f64 * fill) as u64 / zone;
     for device in &mut parameters.devices {
         let zones = (device.bytes as f64 / whole * room as f64) as u64;
         device.bytes = zones.max(1) * zone;
