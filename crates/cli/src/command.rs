@@ -486,7 +486,7 @@ pub enum Lab {
     /// Fit a drive's parameters to a trace of it, and score the model on what it has not seen
     FitDisk(FitDisk),
     /// The mean time to data loss of an array: a Markov chain solved, and disks simulated
-    Reliability(Reliability),
+    Reliability(Box<Reliability>),
 }
 
 #[derive(Args, Debug)]

@@ -8,7 +8,7 @@ use restripe_lab::experiment::cell::{generated, level, onto, schedule, write_hol
 use restripe_lab::experiment::{figure, page};
 use restripe_lab::generate::{Parameters, preset};
 use restripe_lab::nbd::Address;
-use restripe_lab::replay::facts::{CAUSES, Log};
+use restripe_lab::replay::facts::{CAUSES, Log, Phase};
 use restripe_lab::replay::real::{self, Connect, Remote};
 use restripe_lab::replay::simulated::replay;
 use restripe_lab::replay::source::{Placed, Survey};
@@ -343,18 +343,15 @@ fn phases(log: &Log) -> Table {
 }
 
 fn causes(log: &Log) -> Table {
-    let mut table = Table::default();
-    table.heading = std::iter::once("phase")
-        .chain(CAUSES)
-        .map(String::from)
-        .collect();
-    for phase in &log.phases {
+    let heading = std::iter::once("phase").chain(CAUSES).map(String::from);
+    let row = |phase: &Phase| {
         let counts = phase.ios.iter().map(u64::to_string);
-        table
-            .rows
-            .push(std::iter::once(phase.name.clone()).chain(counts).collect());
+        std::iter::once(phase.name.clone()).chain(counts).collect()
+    };
+    Table {
+        heading: heading.collect(),
+        rows: log.phases.iter().map(row).collect(),
     }
-    table
 }
 
 fn save(verb: &Replay, log: &Log) -> Outcome {

@@ -175,10 +175,10 @@ where
         }
         drop(sender);
         answers.iter().for_each(|answer| recorder.answer(&answer));
-        let ended = threads.into_iter().map(|thread| thread.join());
-        ended
-            .map(|end| end.map_err(|_| "a worker panicked".to_string())?)
-            .collect()
+        let panicked = |_| "a worker panicked".to_string();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().map_err(panicked)?)
     });
     outcome?;
     let end = nanos(shared.start.elapsed());

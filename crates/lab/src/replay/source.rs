@@ -119,8 +119,10 @@ pub enum Placing {
 impl Placing {
     /// Devices of these lengths, end to end.
     pub fn of_devices(bytes: impl Iterator<Item = u64>, size: u64) -> Result<Placing, TooLarge> {
-        let mut survey = Survey::default();
-        survey.extents = (0..).zip(bytes).collect();
+        let survey = Survey {
+            extents: (0..).zip(bytes).collect(),
+            ..Survey::default()
+        };
         match survey.bytes() {
             needs if needs > size => Err(TooLarge { needs, size }),
             _ => Ok(survey.end_to_end()),
