@@ -284,6 +284,11 @@ impl Core {
         if self.layout.tolerance() == 0 {
             return Err(CommandError::Busy("there is no redundancy to check"));
         }
+        if !self.complete() {
+            return Err(CommandError::Busy(
+                "the array is degraded: there is nothing to compare with",
+            ));
+        }
         if self
             .tasks
             .list
@@ -297,6 +302,9 @@ impl Core {
         } else {
             TaskKind::Check
         };
+        for device in &mut self.devices {
+            device.check_errors = 0;
+        }
         self.start_task(kind, None, RunSet::default());
         Ok(())
     }

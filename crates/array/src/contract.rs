@@ -429,7 +429,7 @@ pub enum CommandError {
     Busy(&'static str),
     /// Metadata could not be written to enough members.
     Metadata,
-    /// No space is left on a member that cannot be spared.
+    /// No space is left on a member.
     NoSpace,
 }
 
@@ -442,7 +442,7 @@ pub enum Fact {
         recovered_rows: u64,
     },
     Stopped,
-    /// No space is left on a member that cannot be spared: nothing is written any more.
+    /// No space is left on a member: nothing is written any more.
     Halted,
     MemberFailed {
         member: Member,

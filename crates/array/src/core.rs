@@ -456,7 +456,8 @@ impl Core {
     /// Takes a member out of service, whatever it was doing. Writes and flushes are not acknowledged again before the
     /// members that remain say so in their superblocks.
     pub(crate) fn fail_member(&mut self, member: Member, cause: FailCause) {
-        if cause.is_no_space() && (self.halted || self.indispensable(member)) {
+        let serves = self.standing.iter().any(|s| s.member == Some(member));
+        if cause.is_no_space() && (self.halted || serves) {
             return self.halt();
         }
         let device = &mut self.devices[member.0 as usize];
@@ -496,8 +497,8 @@ impl Core {
         self.abandon(member);
     }
 
-    /// No space is left on a member that cannot be spared. Nothing is written any more, as if the power had gone, so that
-    /// the next start recovers what was being written; until then that is in doubt where parity would have to tell it.
+    /// No space is left on a member that serves: it has not failed, and perhaps the others lie on the same full file
+    /// system. Nothing is written any more, as if the power had gone, so that the next start recovers what was being written; until then that is in doubt where parity would have to tell it.
     /// Copies of one cell may differ, too, as they may after a crash: what was being written is not acknowledged.
     fn halt(&mut self) {
         if self.halted {

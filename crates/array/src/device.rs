@@ -63,6 +63,8 @@ pub(crate) struct Device {
     /// Writes completed that no flush has covered yet.
     pub(crate) unflushed: bool,
     pub(crate) in_flight: u32,
+    /// Media errors that the last check met.
+    pub(crate) check_errors: u32,
     /// When it last completed anything.
     pub(crate) progress: Nanos,
 }
@@ -77,6 +79,7 @@ impl Device {
             places: Places::default(),
             unflushed: false,
             in_flight: 0,
+            check_errors: 0,
             progress: Nanos(0),
         }
     }

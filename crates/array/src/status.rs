@@ -55,7 +55,9 @@ impl Core {
             uuid: line.map_or(Uuid::NIL, |line| line.uuid),
             slot: self.slot_of(member).map(|slot| slot as u16),
             state,
-            read_errors: line.map_or(0, |line| line.read_errors),
+            read_errors: line
+                .map_or(0, |line| line.read_errors)
+                .saturating_add(device.check_errors),
         }
     }
 

@@ -59,17 +59,14 @@ impl Facts {
         }
     }
 
-    fn since(&self, since: u64) -> Reply {
+    fn since(&self, since: u64) -> (Vec<FactView>, u64) {
         let facts = self
             .kept
             .iter()
             .filter(|fact| fact.sequence >= since)
             .cloned()
             .collect();
-        Reply::Facts {
-            facts,
-            next: self.first + self.kept.len() as u64,
-        }
+        (facts, self.first + self.kept.len() as u64)
     }
 }
 
@@ -99,6 +96,11 @@ impl Desk {
         }
     }
 
+    /// The log of facts from a sequence number on, and where it goes on.
+    pub fn facts_since(&self, since: u64) -> (Vec<FactView>, u64) {
+        lock(&self.facts).since(since)
+    }
+
     pub fn status(&self) -> Result<StatusView, Refusal> {
         let (status, names) = self.look()?;
         let now = Nanos(u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX));
@@ -126,7 +128,10 @@ impl Desk {
             Request::Metrics => Ok(Reply::Metrics {
                 text: metrics::render(&self.status()?),
             }),
-            Request::Facts { since } => Ok(lock(&self.facts).since(since)),
+            Request::Facts { since } => {
+                let (facts, next) = self.facts_since(since);
+                Ok(Reply::Facts { facts, next })
+            }
             Request::Fail { member } => self.fail(&member),
             Request::Remove { member } => self.remove(&member),
             Request::Add { path, force } => self.add(&path, force),
@@ -427,7 +432,7 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
             "the device has logical blocks of {member} bytes, the array of {array}"
         )),
         CommandError::Busy(why) => Refusal::new(format!("not now: {why}")),
-        CommandError::NoSpace => Refusal::new("no space is left on a member that cannot be spared")
+        CommandError::NoSpace => Refusal::new("no space is left on a member")
             .hint("nothing is lost: make room and start again"),
         CommandError::Metadata => Refusal::new("the metadata could not be written to enough members"),
     }
@@ -497,16 +502,11 @@ mod tests {
         for _ in 0..FACTS_KEPT + 10 {
             facts.push(Nanos(1), &Fact::Stopped);
         }
-        let Reply::Facts { facts: told, next } = facts.since(0) else {
-            panic!("facts")
-        };
+        let (told, next) = facts.since(0);
         assert_eq!(
             (told.len(), told[0].sequence, next),
             (FACTS_KEPT, 10, FACTS_KEPT as u64 + 10)
         );
-        let Reply::Facts { facts: told, .. } = facts.since(next) else {
-            panic!("facts")
-        };
-        assert!(told.is_empty());
+        assert!(facts.since(next).0.is_empty());
     }
 }

@@ -153,24 +153,36 @@ pub fn scrub(verb: &Scrub) -> Outcome {
         return Ok(());
     }
     let ended = watch(&session, since, is_scrub)?;
+    let state = session.status()?.state;
     session.close()?;
-    for mismatch in ended.facts.iter().filter(|fact| fact.kind == "mismatch") {
-        println!("{}", mismatch.text);
-    }
+    ended.tell_mismatches();
     ended.succeed("the scrub")?;
+    if state != "healthy" {
+        let said = format!("the array is {state}: not every row could be compared");
+        return Err(Failure::new(said).hint("restripe status says who is missing"));
+    }
     match (ended.mismatches, verb.repair) {
         (0, _) => println!("every row agrees"),
-        (rows, true) => println!("{rows} rows disagreed and are repaired"),
+        (1, true) => println!("1 row disagreed: see above whether it is repaired"),
+        (rows, true) => println!("{rows} rows disagreed: see above which are repaired"),
         (rows, false) => {
             let hint = format!(
-                "restripe scrub {} --repair writes them anew",
+                "restripe scrub {} --repair writes what can be recovered anew",
                 verb.target.name
             );
-            return Err(Failure::new(format!("{rows} rows disagree")).hint(hint));
+            let said = if rows == 1 {
+                "1 row disagrees".to_owned()
+            } else {
+                format!("{rows} rows disagree")
+            };
+            return Err(Failure::new(said).hint(hint));
         }
     }
     Ok(())
 }
+
+/// So many rows that disagree are named, and the others counted.
+const NAMED: usize = 50;
 
 /// How a watched task ended.
 struct Ended {
@@ -180,6 +192,17 @@ struct Ended {
 }
 
 impl Ended {
+    fn tell_mismatches(&self) {
+        let told = || self.facts.iter().filter(|fact| fact.kind == "mismatch");
+        for mismatch in told().take(NAMED) {
+            println!("{}", mismatch.text);
+        }
+        let more = told().count().saturating_sub(NAMED);
+        if more > 0 {
+            println!("and {more} more");
+        }
+    }
+
     fn succeed(&self, what: &str) -> Outcome {
         match self.outcome.as_str() {
             "done" => Ok(()),

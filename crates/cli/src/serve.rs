@@ -147,14 +147,17 @@ fn serve_until_told(running: &Running, places: Places) -> Outcome {
     let stdio = places.stdio;
     let uris = places.open(running, &names)?;
     announce(&names, &uris, stdio);
-    wait(running, stdio)
+    wait(running, names, stdio)
 }
 
-fn wait(running: &Running, stdio: bool) -> Outcome {
+fn wait(running: &Running, names: Vec<String>, stdio: bool) -> Outcome {
     let mut left = running.desks().len();
     let mut had_client = false;
+    let mut journal = Journal::new(running, names);
     loop {
-        match running.next_end(LOOK_EVERY) {
+        let end = running.next_end(LOOK_EVERY);
+        journal.tell(running);
+        match end {
             Some(End::Signal) => return Ok(()),
             Some(End::Stopped(_)) => left -= 1,
             None => {
@@ -171,6 +174,53 @@ fn wait(running: &Running, stdio: bool) -> Outcome {
         }
     }
 }
+
+/// What befalls the arrays, on standard error, where an operator or the system's journal looks for it.
+struct Journal {
+    names: Vec<String>,
+    /// How far each array's log of facts has been told.
+    next: Vec<u64>,
+}
+
+impl Journal {
+    /// Begins with who is missing.
+    fn new(running: &Running, names: Vec<String>) -> Journal {
+        let desks = running.desks();
+        for status in desks.iter().filter_map(|desk| desk.status().ok()) {
+            for slot in status::vacant_slots(&status) {
+                eprintln!("restripe: {}: slot {slot} has no member", status.name);
+            }
+        }
+        Journal {
+            names,
+            next: vec![0; desks.len()],
+        }
+    }
+
+    fn tell(&mut self, running: &Running) {
+        let places = self.names.iter().zip(&mut self.next);
+        for (desk, (name, next)) in running.desks().iter().zip(places) {
+            let (facts, following) = desk.facts_since(*next);
+            *next = following;
+            let told = || {
+                let silent = |kind: &str| SILENT.contains(&kind);
+                facts.iter().filter(move |fact| !silent(&fact.kind))
+            };
+            for fact in told().take(AT_ONCE) {
+                eprintln!("restripe: {name}: {}", fact.text);
+            }
+            let more = told().count().saturating_sub(AT_ONCE);
+            if more > 0 {
+                eprintln!("restripe: {name}: and {more} more");
+            }
+        }
+    }
+}
+
+/// So many facts of one look are told, and the others counted.
+const AT_ONCE: usize = 20;
+/// Facts too frequent for a journal: `status` and `scrub` have them.
+const SILENT: [&str; 2] = ["throttled", "mismatch"];
 
 // ---------------------------------------------------------------------------------------------------------- places
 

@@ -5,7 +5,7 @@ use crate::failure::{Failure, Outcome};
 use crate::session::Session;
 use crate::terminal::task_line;
 use crate::units::Size;
-use restripe_io::control::{ClientError, Reply, Request, StatusView, ask, running};
+use restripe_io::control::{ClientError, MemberView, Reply, Request, StatusView, ask, running};
 use std::fmt::Write;
 
 pub fn run(verb: &Status) -> Outcome {
@@ -23,6 +23,15 @@ pub fn run(verb: &Status) -> Outcome {
         print!("{}", texts.join("\n"));
     }
     Ok(())
+}
+
+/// The slots that no member serves, whether it is known or not.
+pub fn vacant_slots(view: &StatusView) -> Vec<u16> {
+    let served = |slot: &u16| {
+        let here = |member: &MemberView| member.slot == Some(*slot) && member.state == "active";
+        view.members.iter().any(here)
+    };
+    (0..view.slots).filter(|slot| !served(slot)).collect()
 }
 
 fn offline(name: &str, members: &[String]) -> Outcome<StatusView> {

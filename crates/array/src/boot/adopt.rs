@@ -43,7 +43,8 @@ impl Core {
     /// Takes over the chosen superblock and puts every device where it says.
     fn adopt(&mut self, choice: Choice) -> Result<(), CommandError> {
         self.superblock = choice.superblock;
-        self.boot_mut().lagging = choice.lagging.clone();
+        let boot = self.boot_mut();
+        (boot.lagging, boot.outdated) = (choice.lagging.clone(), choice.outdated.clone());
         let template = self.superblock.regions.clone();
         for (entry, opened) in choice.opened.iter().enumerate() {
             let Some(index) = *opened else { continue };
@@ -66,7 +67,8 @@ impl Core {
                 .unwrap_or(&template)
                 .clone();
             device.places = Places::of(&device.regions);
-            device.health = if matches!(role, MemberRole::Failed { .. }) {
+            let outdated = choice.outdated.contains(&(entry as u16)) && role == MemberRole::Active;
+            device.health = if matches!(role, MemberRole::Failed { .. }) || outdated {
                 Health::Failed
             } else {
                 Health::Good
@@ -111,6 +113,7 @@ impl Core {
                 entry
                     .filter(|&entry| self.superblock.members[entry as usize].role == role)
                     .and_then(|entry| members[entry as usize])
+                    .filter(|&member| self.good(member))
             };
             self.standing[placement.slot as usize] = Standing {
                 member: of_role(placement.member, MemberRole::Active),

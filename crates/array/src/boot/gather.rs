@@ -101,7 +101,15 @@ impl Core {
             if filling && target.is_none() {
                 continue;
             }
-            self.start_task(record.kind, record.slot, RunSet::from_runs(&record.done));
+            let entry = target.and_then(|member| self.devices[member.0 as usize].entry);
+            let outdated = entry.is_some_and(|entry| self.boot_mut().outdated.contains(&entry));
+            // What an older copy of the member held of those rows is not what was filled.
+            let done = if filling && outdated {
+                &[]
+            } else {
+                &record.done[..]
+            };
+            self.start_task(record.kind, record.slot, RunSet::from_runs(done));
             let task = self.tasks.list.last_mut().expect("started just now");
             task.paused = record.paused;
         }

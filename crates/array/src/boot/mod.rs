@@ -84,6 +84,8 @@ pub(crate) struct Boot {
     done_lists: Vec<(Member, DoneList)>,
     /// Members whose newest copy is older than the one chosen.
     lagging: Vec<u16>,
+    /// Members whose devices hold an older state than the superblock says.
+    outdated: Vec<u16>,
     /// Members whose logs cannot be read in full.
     unread: Vec<Member>,
     replays_left: u32,
@@ -137,6 +139,7 @@ impl Core {
             stale_records: Vec::new(),
             done_lists: Vec::new(),
             lagging: Vec::new(),
+            outdated: Vec::new(),
             unread: Vec::new(),
             replays_left: 0,
             replays_next: 0,

@@ -149,10 +149,14 @@ impl Core {
         let members = self.entry_members();
         let stale_since = self.superblock.generation + 1;
         let mut any = false;
+        let good: Vec<bool> = members
+            .iter()
+            .map(|member| member.is_some_and(|member| self.good(member)))
+            .collect();
         for (entry, line) in self.superblock.members.iter_mut().enumerate() {
-            let partial = line.role == MemberRole::Active;
-            let absent = members[entry].is_none();
-            if absent && matches!(line.role, MemberRole::Active | MemberRole::Rebuilding) {
+            // Of a member that is here, but with an older state, nobody knows what it lacks.
+            let partial = line.role == MemberRole::Active && members[entry].is_none();
+            if !good[entry] && matches!(line.role, MemberRole::Active | MemberRole::Rebuilding) {
                 line.role = MemberRole::Failed {
                     stale_since,
                     partial,

@@ -48,6 +48,8 @@ pub struct Choice {
     /// Indices of the members here, not stale, whose newest copy is older than the chosen superblock. They get that
     /// very version, durably, before anybody gets a next one: the next goes over the copy that they still have.
     pub lagging: Vec<u16>,
+    /// Active or being filled, but with an older copy of what the member held.
+    pub outdated: Vec<u16>,
 }
 
 /// A candidate with the copy that speaks for it.
@@ -274,6 +276,7 @@ fn gather(
         foreign: Vec::new(),
         missing: Vec::new(),
         lagging: Vec::new(),
+        outdated: Vec::new(),
     };
     for (index, entry) in (0..).zip(&winner.members) {
         let claim = claims
@@ -287,6 +290,12 @@ fn gather(
             None => choice.missing.push(index),
             Some(claim) if matches!(entry.role, MemberRole::Failed { .. }) => {
                 choice.stale.push(claim.member);
+            }
+            Some(claim) if outdated(claim, entry.role, winner) => {
+                choice.outdated.push(index);
+                if entry.role == MemberRole::Rebuilding {
+                    choice.lagging.push(index);
+                }
             }
             Some(claim)
                 if age(claim.superblock) < age(winner)
@@ -307,13 +316,20 @@ fn gather(
     choice
 }
 
+/// An old copy of a member that is put in the place of the member: a version is on all that are in service before the
+/// next one is begun, so no crash leaves one two versions behind. (A spare has nothing to be out of date.)
+fn outdated(claim: &Claim, role: MemberRole, winner: &Superblock) -> bool {
+    let holds = matches!(role, MemberRole::Active | MemberRole::Rebuilding);
+    holds && claim.superblock.sequence + 1 < winner.sequence
+}
+
 /// More than half of the current members are here, so that the others cannot have gone on without them.
 fn check_majority(choice: &Choice) -> Result<(), CommandError> {
     let (mut present, mut current) = (0, 0);
-    for (entry, opened) in choice.superblock.members.iter().zip(&choice.opened) {
+    for (index, entry) in (0..).zip(&choice.superblock.members) {
         if entry.role == MemberRole::Active {
             current += 1;
-            present += u16::from(opened.is_some());
+            present += u16::from(choice.serves(index));
         }
     }
     if present * 2 > current {
@@ -323,10 +339,15 @@ fn check_majority(choice: &Choice) -> Result<(), CommandError> {
 }
 
 fn anybody_current(choice: &Choice) -> bool {
-    let members = choice.superblock.members.iter().zip(&choice.opened);
-    members
-        .into_iter()
-        .any(|(entry, opened)| entry.role == MemberRole::Active && opened.is_some())
+    let mut members = (0..).zip(&choice.superblock.members);
+    members.any(|(index, entry)| entry.role == MemberRole::Active && choice.serves(index))
+}
+
+impl Choice {
+    /// Whether the device of this line of the table is here, and up to date.
+    fn serves(&self, index: u16) -> bool {
+        self.opened[usize::from(index)].is_some() && !self.outdated.contains(&index)
+    }
 }
 
 #[cfg(test)]
@@ -549,14 +570,25 @@ mod tests {
             let behind: Vec<u16> = (0..3).filter(|i| !reached.contains(i)).collect();
             assert_eq!(choice.lagging, behind);
         }
-        // And again, before the others ever learn of the first.
-        let mut played = Played::new(Level::Raid6(Rotation::LeftSymmetric), 5);
-        played.fail(3);
-        played.write(&[0]);
-        played.fail(4);
-        played.write(&[0]);
-        let choice = played.choose(&[0, 1, 2, 3, 4]).unwrap();
-        assert_eq!(choice.stale, [Member(3), Member(4)]);
+    }
+
+    /// A start brings everybody to one version before the next: two behind is no crash, but an old copy.
+    #[test]
+    fn an_old_copy_of_a_member_is_outdated() {
+        let mut played = Played::raid5(4);
+        played.write(&[0, 1, 2, 3]);
+        let old = played.copies[2].clone();
+        played.write(&[0, 1, 2, 3]);
+        let older = played.copies[2].clone();
+        played.write(&[0, 1, 2, 3]);
+        assert!(played.choose(&[0, 1, 2, 3]).unwrap().outdated.is_empty());
+        played.write(&[0, 1, 2, 3]);
+        for copies in [old, older] {
+            played.copies[2] = copies;
+            let choice = played.choose(&[0, 1, 2, 3]).unwrap();
+            assert_eq!(choice.outdated, [2]);
+            assert!(choice.lagging.is_empty());
+        }
     }
 
     #[test]
@@ -764,21 +796,24 @@ mod tests {
         let mut random = Random::new(1);
         for _ in 0..300 {
             let mut played = Played::new(Level::Raid1, 5);
-            for _ in 0..random.below(30) {
+            let writes = random.below(30);
+            for write in 0..writes {
                 let member = random.below(5) as u16;
                 let role = played.superblock.members[usize::from(member)].role;
-                let current = played.active();
+                let (current, last) = (played.active(), write + 1 == writes);
                 match role {
                     MemberRole::Active if current.len() > 1 => played.fail(member),
                     MemberRole::Active => {}
+                    // Whoever becomes current has had the versions of the time when it was filled.
+                    _ if last => {}
                     _ => played.activate(member),
                 }
-                // A crash may let only some have the news.
+                // A crash may let only some have the news, and the next start tells the others first.
                 let now = played.active();
                 let reached: Vec<u16> = now
                     .iter()
                     .copied()
-                    .filter(|_| random.below(8) != 0)
+                    .filter(|_| !last || random.below(8) != 0)
                     .collect();
                 played.write(if reached.is_empty() { &now } else { &reached });
             }

@@ -168,6 +168,8 @@ pub(crate) struct Slice {
     pub(crate) skipped: bool,
     /// Done again block by block, after something could not be read.
     narrowed: bool,
+    /// What a scrub has told of its row: of these cells, and of who knows which.
+    pub(crate) told: (CellSet, bool),
     pub(crate) intent_held: bool,
     pub(crate) merged: bool,
     pub(crate) error: Option<RequestError>,
@@ -206,6 +208,7 @@ impl Slice {
             several: false,
             skipped: false,
             narrowed: false,
+            told: (CellSet::EMPTY, false),
             intent_held: false,
             merged: false,
             error: None,
@@ -398,6 +401,7 @@ impl Core {
         (slice.size, slice.reserved) = (size, need.buffers);
         (slice.pending, slice.durable, slice.intent_held) = (0, false, false);
         (slice.several, slice.skipped, slice.narrowed) = (false, false, false);
+        slice.told = (CellSet::EMPTY, false);
         (slice.error, slice.record) = (None, None);
         slice.live = true;
         slice.fragments.clear();
@@ -589,11 +593,14 @@ impl Core {
                 if error == IoError::Media {
                     slice.bad = slice.bad.with(cell);
                 }
-                // A check repairs nothing: it would count the same bad sector each time it runs. And a band that is done
-                // again block by block meets what it has met.
-                let counted = slice.kind != Kind::Scrub { repair: false } && !slice.narrowed;
-                if counted || error != IoError::Media {
-                    self.read_failed(member.expect("a read has a member"), error);
+                let check = slice.kind == Kind::Scrub { repair: false };
+                // A band that is done again block by block meets what it has met.
+                let counted = !slice.narrowed;
+                let member = member.expect("a read has a member");
+                if error != IoError::Media || counted && !check {
+                    self.read_failed(member, error);
+                } else if counted {
+                    self.check_failed(member);
                 }
             }
             (SliceOp::Write { cell }, Err(error)) => self.write_failed(id, cell, member, error),
@@ -635,8 +642,18 @@ impl Core {
             return;
         };
         let count = &mut self.superblock.members[entry as usize].read_errors;
-        *count += 1;
+        *count = count.saturating_add(1);
         if *count > READ_ERRORS_MAX && !self.indispensable(member) {
+            self.fail_member(member, FailCause::ReadErrors);
+        }
+    }
+
+    /// A check met what cannot be read. It repairs nothing, and would count the same sector each time it runs: each check
+    /// counts for itself.
+    fn check_failed(&mut self, member: Member) {
+        let errors = &mut self.devices[member.0 as usize].check_errors;
+        *errors += 1;
+        if *errors > READ_ERRORS_MAX && !self.indispensable(member) {
             self.fail_member(member, FailCause::ReadErrors);
         }
     }

@@ -255,12 +255,34 @@ impl Core {
         }
     }
 
+    /// Whether a row has not told of this cell (or of an unknown one) before; the first time it counts as a row that
+    /// disagrees.
+    fn first_of_row(&mut self, id: u32, guilty: Option<u8>) -> bool {
+        let told = &mut self.slices.get(id).told;
+        let silent = *told == (CellSet::EMPTY, false);
+        let first = match guilty {
+            Some(cell) => !told.0.contains(cell),
+            None => !told.1,
+        };
+        match guilty {
+            Some(cell) => told.0 = told.0.with(cell),
+            None => told.1 = true,
+        }
+        if silent {
+            self.tasks.mismatch();
+        }
+        first
+    }
+
+    /// Tells of a row, once for each cell that is to blame; the place is the first.
     fn report_mismatch(&mut self, id: u32, guilty: Option<u8>, repaired: bool) {
+        if !self.first_of_row(id, guilty) {
+            return;
+        }
         let slice = self.slices.get(id);
         let (row, at, sectors) = (slice.map.row, slice.band, slice.band_sectors);
         let slot = guilty.map(|cell| slice.map.cells[cell as usize].slot);
         let guilty = slot.and_then(|slot| self.homes(slot, row).read);
-        self.tasks.mismatch();
         self.fact(Fact::Mismatch {
             row: row.0,
             at,

@@ -1,4 +1,4 @@
-//! No space left: one member that is full is failed; when none more can be spared the array halts and loses nothing.
+//! No space left: the array halts, and loses nothing.
 
 use crate::shell::{Array, CHUNK, Setup, raid1, raid5, raid6};
 use restripe_array::layout::Level;

@@ -2,6 +2,7 @@
 
 use crate::shell::{Array, CHUNK, raid1, raid5, raid6};
 use restripe_array::meta::WriteHole;
+use restripe_array::report::ArrayState;
 use restripe_array::{Command, Fact, Member, RequestError, StartMode};
 
 /// A raid5 with flushed data in row 0, ready for a write to be cut short.
@@ -337,4 +338,41 @@ fn records_after_a_crash_are_newer_than_what_a_done_list_calls_over() {
     array.crash(|label| label.starts_with("m0 data"));
     array.start().expect("starts");
     array.consistent();
+}
+
+#[test]
+fn an_old_copy_of_a_current_member_is_not_current() {
+    let mut array = raid1(2).start();
+    array.written(0, 8).expect("written");
+    array.flushed();
+    array.crash(|_| true);
+    let old = array.disks[1].clone();
+    array.start().expect("starts");
+    array
+        .command(Command::Fail(Member(1)))
+        .expect("one is left");
+    array.command(Command::Add(Member(1))).expect("it was here");
+    array.run_tasks();
+    array.written(0, 8).expect("written");
+    array.command(Command::Stop).expect("stops");
+    array.disks[1] = old;
+    array.crash(|_| true);
+    let alone = StartMode {
+        from_minority: true,
+        ..StartMode::default()
+    };
+    array
+        .command(Command::Start(alone))
+        .expect("starts with one member");
+    assert_eq!(array.engine.status().state, ArrayState::Degraded);
+    array.verify();
+    array
+        .command(Command::Add(Member(1)))
+        .expect("as a stale one");
+    array.run_tasks();
+    array
+        .command(Command::Fail(Member(0)))
+        .expect("one is left");
+    array.run();
+    array.verify();
 }

@@ -166,7 +166,7 @@ fn checks_do_not_count_the_same_bad_sector_again_and_again() {
         scrub(&mut array, false);
     }
     assert!(!array.failed(0));
-    assert_eq!(array.engine.status().members[0].read_errors, 0);
+    assert_eq!(array.engine.status().members[0].read_errors, 1);
 }
 
 #[test]

@@ -427,7 +427,7 @@ fn fact_text(fact: &Fact) -> String {
             format!("serves, generation {generation}, {recovered_rows} rows recovered")
         }
         Fact::Stopped => "stopped and marked clean".into(),
-        Fact::Halted => "no space left on a member that cannot be spared: nothing more is written until a restart".into(),
+        Fact::Halted => "no space left on a member: nothing more is written until a restart".into(),
         Fact::MemberFailed { member, why } => {
             format!("member {} failed: {}", member.0, cause_text(why))
         }

@@ -18,7 +18,8 @@ use crate::workload::{Ask, Workload};
 use crate::world::{World, WorldConfig};
 use restripe_array::layout::Layout;
 use restripe_array::{
-    Command, CommandError, CommandTag, Config, Engine, Fact, Nanos, StartMode, TaskOutcome,
+    Command, CommandError, CommandTag, Config, Engine, Fact, FailCause, Nanos, StartMode,
+    TaskOutcome,
 };
 
 /// An operation outstanding for longer fails its member.
@@ -471,6 +472,11 @@ impl Run {
             life.stirring.gone(member);
         }
         match fact {
+            // What nothing can repair is met again and again.
+            Fact::MemberFailed {
+                why: FailCause::ReadErrors,
+                ..
+            } if self.ruin.is_some() => {}
             Fact::MemberFailed { member, why } if !life.stirring.suspects(member) => {
                 life.session.violation(
                     Invariant::MemberFailedWrongly,
