@@ -42,6 +42,7 @@ complete -c restripe -n "__fish_restripe_needs_command" -f -a "metrics" -d 'Prin
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim" -d 'Run arrays in the simulator: a seed, many seeds, or a recorded run'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim-disk" -d 'Serve the model of a drive over NBD, as fast as that drive would be'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "lab" -d 'The laboratory: models fitted to measurements'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "replay" -d 'Replay a block trace, or a synthetic workload, on a simulated or a served array'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "trace" -d 'Look at block traces, and shape them for a replay'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "demo" -d 'Show it all on disk images: a RAID-5 loses two disks and its daemon under load'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l config -d 'Take name, level, members and options from this file' -r -F
@@ -84,7 +85,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand serve" -l config -d 'T
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l unix -d 'Listen on this Unix socket' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l tcp -d 'Listen on this TCP address; without a host on loopback [a port, or HOST:PORT]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l memory -d 'Memory for requests of clients [default: 256M]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l io-timeout -d 'A member that does not answer for this long is failed [default: 30s]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l io-timeout -d 'A member that completes nothing for this long, or keeps one operation four times as long, is failed [default: 30s]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l rate -d 'Limits of background work, bytes a second of one member, as MIN..MAX' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l backend -d 'How operations reach the kernel' -r -f -a "auto\t'io_uring where the kernel allows it, else threads'
 uring\t''
@@ -146,12 +147,79 @@ complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l file -d '
 complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l unix -d 'Listen on this Unix socket' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l tcp -d 'Listen on this TCP address; without a host on loopback [a port, or HOST:PORT; default: 10809]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from fit-disk" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from fit-disk" -f -a "fit-disk" -d 'Fit a drive\'s parameters to a trace of it, and score the model on what it has not seen'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "list" -d 'List the scenarios'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "run" -d 'Run an experiment, and show and write what came of it'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "compare" -d 'Compare two values of a swept parameter, seed by seed'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "report" -d 'Write an experiment\'s report anew'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "fit-disk" -d 'Fit a drive\'s parameters to a trace of it, and score the model on what it has not seen'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "reliability" -d 'The mean time to data loss of an array: a Markov chain solved, and disks simulated'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l seeds -d 'So many seeds in place of the scenario\'s' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l set -d 'A parameter in place of the scenario\'s, fixed or swept, as in workload.load=0.5; may be repeated' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l folder -d 'Where runs and reports are kept' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l threads -d 'Threads [default: one a core]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l short -d 'The scenario\'s quick form: fewer points and seeds'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l fresh -d 'Run again what was kept'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l sensitivity -d 'Sweep each fixed parameter that has a range alone, one after another'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l seeds -d 'So many seeds in place of the scenario\'s' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l set -d 'A parameter in place of the scenario\'s, fixed or swept, as in workload.load=0.5; may be repeated' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l folder -d 'Where runs and reports are kept' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l metric -d 'What is compared, as during.p95_ms or rebuild_s' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l vary -d 'The swept parameter whose values are compared' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l of -d 'The value whose metric is divided' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l to -d 'The value whose metric divides' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l short -d 'The scenario\'s quick form: fewer points and seeds'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l seeds -d 'So many seeds in place of the scenario\'s' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l set -d 'A parameter in place of the scenario\'s, fixed or swept, as in workload.load=0.5; may be repeated' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l folder -d 'Where runs and reports are kept' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l short -d 'The scenario\'s quick form: fewer points and seeds'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -l model -d 'The drive\'s DiskSim .model file, with .diskspecs and .seek beside it; may be repeated' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -l trace -d 'A validation trace of it; once for each --model' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -l verbose -d 'Print what was fitted'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l disks -d 'Disks in all, those asleep and the log disk included' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l mttf -d 'Mean time to failure of a disk' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l mttr -d 'Mean time to repair a disk' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l repair -d 'One repairer for all failed disks, or one for each' -r -f -a "one\t'One repairer, who shares its time among all failed disks'
+all\t'Every failed disk at once, at full speed'"
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l spare-delay -d 'Mean time until a spare is there; 0h for spares at hand' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l sector-loss -d 'The chance that a repair without redundancy left meets an unreadable sector, and so loses data' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l asleep -d 'Failures of a sleeping disk for each of one awake (reraid, graid, eraid)' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l tolerates -d 'Losses that the model `code` bears' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l row -d 'Disks of a sub-array of s2-raid5' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l partitions -d 'Partitions of a disk of s2-raid5 and s2-raid10 [default: the most without conflict]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l mission -d 'How long the array is to serve' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l seeds -d 'Lives to simulate, one a seed' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l seed -d 'The first seed' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l simulate -d 'Simulate single disks too, and hold the chain against them'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l json -d 'Print it as JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l workload -d 'A synthetic workload by name, as in fin1-high, in place of a trace' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l seed -d 'The seed of the workload, and of the simulation' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l requests -d 'At most so many requests [default of a workload: 100000]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l speed -d 'Open loop: the trace\'s times divided by this' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l depth -d 'Closed loop: so many requests outstanding, whatever the times' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l nbd -d 'A served array, by its NBD URI, in place of a simulated one' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l level -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l members -d 'Members of the simulated array' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l chunk -d 'Its chunk' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l drive -d 'The drive model; `restripe sim-disk` lists them' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l member-size -d 'Used of each member [default: what the trace needs]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l write-hole -d 'none, bitmap, ppl or default' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l schedule -d 'fcfs, look or sptf' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l fail-after -d 'Fail a member of the simulated array after this time' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-after -d 'Rebuild onto a blank drive, so long after the failure' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-rate -d 'The rebuild\'s least and largest speed, as MIN..MAX' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l json -d 'Write the log of facts here, as JSON' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l report -d 'Write a page with the course over time here' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l reads-only -d 'Leave out everything that changes data'
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l overwrite -d 'What the served array holds may be overwritten'
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l no-write-cache -d 'The drives\' write caches are off'
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "info" -d 'Sizes, rates, burstiness, footprint, reuse, locality, and a heat map'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "convert" -d 'Write a trace in another format'

@@ -63,8 +63,10 @@ pub struct Replay {
     pub overwrite: bool,
     #[arg(long, default_value = "raid5")]
     pub level: String,
+    /// Members of the simulated array
     #[arg(long, default_value_t = 6)]
     pub members: u16,
+    /// Its chunk
     #[arg(long, default_value = "64K", value_parser = parse_size)]
     pub chunk: u64,
     /// The drive model; `restripe sim-disk` lists them
