@@ -274,9 +274,10 @@ impl Flight {
             return Progress::Done(Ok(()));
         }
         if bytes == 0 {
-            // The end of a file that was cut short: what lies behind cannot be read, and a write would have grown it.
+            // The end of a file that was cut short. It is not to be mended: a write behind its end would grow it, and
+            // make zeros of all that was cut off.
             scratch.keep(pieces);
-            return Progress::Done(Err(IoError::Media));
+            return Progress::Done(Err(IoError::Gone));
         }
         if self.stage == Stage::Zeros {
             return self.write_zeros(device, pieces, scratch);

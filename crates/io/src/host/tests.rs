@@ -254,7 +254,7 @@ fn memory_that_suits_no_device_is_served_all_the_same() {
 }
 
 #[test]
-fn a_file_cut_short_is_a_media_error_and_not_an_endless_loop() {
+fn a_file_cut_short_is_given_up_and_not_mended() {
     for backend in [BackendChoice::Threads, BackendChoice::Automatic] {
         let mut bench = file_bench(backend, "short");
         let path = bench.file.clone().expect("a file");
@@ -265,7 +265,7 @@ fn a_file_cut_short_is_a_media_error_and_not_an_endless_loop() {
             .expect("ours");
         assert_eq!(
             bench.run(IoOp::Read, 0, 16, vec![part(LARGE, 0, 8192)]).1,
-            Err(IoError::Media)
+            Err(IoError::Gone)
         );
     }
 }
