@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 CARGO ?= cargo
-BIN := target/release/restripe
+BIN := $(or $(CARGO_TARGET_DIR),target)/release/restripe
 
 .PHONY: help build demo test test-deep bench lint fmt man
 
@@ -18,6 +18,7 @@ build: ## Build the release binary: target/release/restripe
 	$(CARGO) build --release -p restripe-cli
 
 demo: build ## A RAID-5 that loses two disks and its daemon under load, and comes out right
+	@mkdir -p target
 	$(BIN) demo --report target/demo.html
 
 test: ## Every test that needs no minutes: units, laws, swarm, conformance, command line, real clients
