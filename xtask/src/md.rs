@@ -330,7 +330,7 @@ impl Bench {
         spoil(&members[redundant_slot(case)], DATA_OFFSET_KIB * 1024)?;
         let daemon = self.house.serve(&members)?;
         match daemon.scrub() {
-            Err(error) if error.contains("1 rows disagree") => daemon.stop(),
+            Err(error) if error.contains("1 row disagrees") => daemon.stop(),
             Err(error) => Err(error),
             Ok(()) => Err("a scrub finds nothing wrong".into()),
         }
