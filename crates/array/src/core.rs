@@ -2,19 +2,18 @@
 
 use crate::boot::Boot;
 use crate::contract::{
-    Action, Actions, Class, CommandError, CommandTag, DeviceIo, Fact, FailCause, IoOp,
-    RequestError, RequestTag, Segment, StartMode, TaskKind,
+    Action, Actions, Class, CommandTag, DeviceIo, Fact, FailCause, IoOp, RequestError, RequestTag,
+    Segment, StartMode,
 };
 use crate::device::{Device, Health, Homes, Standing};
 use crate::engine::Config;
-use crate::flush::{Flusher, Waiter};
+use crate::flush::Flusher;
 use crate::keeper::Keeper;
 use crate::layout::{Geometry, Layout, Level, RowMap};
 use crate::log::Logs;
 use crate::maps::{BitMap, LostMap};
-use crate::meta::superblock::{MemberRole, Superblock, WriteHole};
+use crate::meta::superblock::{Superblock, WriteHole};
 use crate::ops::{Ops, Owner};
-use crate::planted::Bug;
 use crate::pool::Buffers;
 use crate::report::{ArrayState, Counters};
 use crate::request::Requests;
@@ -192,8 +191,8 @@ impl Core {
         self.turn();
     }
 
-    /// Fails members that have completed nothing for too long, or kept one operation for `TIMEOUTS_MAX` times as long: a
-    /// slow member with a long queue is not a dead one.
+    /// Fails members that have completed nothing for too long, or kept one operation for `TIMEOUTS_MAX` times as long:
+    /// a slow member with a long queue is not a dead one.
     fn watch(&mut self) {
         loop {
             let (late, next) = self.ops.overdue(self.now);
@@ -449,164 +448,6 @@ impl Core {
         self.standing
             .iter()
             .position(|s| s.member == Some(member) || s.incoming == Some(member))
-    }
-
-    // ------------------------------------------------------------------------------------------------- failures
-
-    /// Takes a member out of service, whatever it was doing. Writes and flushes are not acknowledged again before the
-    /// members that remain say so in their superblocks.
-    pub(crate) fn fail_member(&mut self, member: Member, cause: FailCause) {
-        let serves = self.standing.iter().any(|s| s.member == Some(member));
-        if cause.is_no_space() && (self.halted || serves) {
-            return self.halt();
-        }
-        let device = &mut self.devices[member.0 as usize];
-        if device.health != Health::Good {
-            return;
-        }
-        device.health = Health::Failed;
-        device.unflushed = false;
-        self.fact(Fact::MemberFailed { member, why: cause });
-        let serving = self.standing.iter().position(|s| s.member == Some(member));
-        let filling = self
-            .standing
-            .iter()
-            .position(|s| s.incoming == Some(member));
-        if let Some(slot) = serving {
-            self.lose_slot(slot);
-        }
-        if let Some(slot) = filling {
-            self.standing[slot].incoming = None;
-            self.tasks.target_failed(slot);
-        }
-        let stale_since = self.superblock.generation + 1;
-        self.superblock.generation = stale_since;
-        if let Some(entry) = self.devices[member.0 as usize].entry {
-            self.superblock.members[entry as usize].role = MemberRole::Failed {
-                stale_since,
-                partial: serving.is_some(),
-            };
-        }
-        self.keeper.note_failure();
-        if self.logged() {
-            // Records of writes that the member took part in are soon over: after a crash they would call its cells lost.
-            self.flush_for(Waiter::Log);
-        }
-        self.logs.forget(member);
-        self.assess();
-        self.abandon(member);
-    }
-
-    /// No space is left on a member that serves: it has not failed, and perhaps the others lie on the same full file
-    /// system. Nothing is written any more, as if the power had gone, so that the next start recovers what was being written; until then that is in doubt where parity would have to tell it.
-    /// Copies of one cell may differ, too, as they may after a crash: what was being written is not acknowledged.
-    fn halt(&mut self) {
-        if self.halted {
-            return;
-        }
-        self.halted = true;
-        self.mode.read_only = true;
-        if self.boot.is_some() {
-            self.flusher.forget_waiters();
-            self.boot_fail(CommandError::NoSpace);
-            return;
-        }
-        let mut known = self.resynced_before();
-        for row in self.slices.rows_at_work() {
-            known.remove(row, 1);
-        }
-        for slot in 0..self.standing.len() {
-            if self.standing[slot].incoming.take().is_some() {
-                self.tasks.target_failed(slot);
-            }
-        }
-        self.tasks.list.retain(|task| task.kind != TaskKind::Resync);
-        if known.len() < self.layout.rows() {
-            self.start_task(TaskKind::Resync, None, known);
-        }
-        self.inits_settle();
-        self.slices_wake_waiting();
-        self.fact(Fact::Halted);
-    }
-
-    /// Takes the next operation that a halted array may not start out of the actions.
-    pub(crate) fn refused(&mut self) -> Option<Box<DeviceIo>> {
-        if !self.halted {
-            return None;
-        }
-        let writes = |action: &Action| matches!(action, Action::Device(io) if io.op != IoOp::Read);
-        let index = self.out.iter().position(writes)?;
-        match self.out.remove(index) {
-            Action::Device(io) => Some(io),
-            _ => None,
-        }
-    }
-
-    /// A slot loses its serving member: what it may lack from now on goes into the intent map, what nobody can tell
-    /// any more into the list of the lost.
-    fn lose_slot(&mut self, slot: usize) {
-        self.standing[slot].member = None;
-        if self.standing[slot].incoming.is_some() {
-            self.tasks.source_failed(slot);
-        }
-        self.owe_unflushed_rows();
-        self.lose_unsynced(slot);
-    }
-
-    /// Cells of rows whose parity was never brought in step cannot be recovered.
-    pub(crate) fn lose_unsynced(&mut self, slot: usize) {
-        if !self.layout.parity() || self.halted {
-            return;
-        }
-        let Some(owed) = self.tasks.resync_owes() else {
-            return;
-        };
-        for (first, count) in owed {
-            for row in (first..first + count).map(Row) {
-                if !self.is_written(row) {
-                    continue;
-                }
-                let map = self.layout.row(row);
-                for data in 0..map.data {
-                    if map.cells[data as usize].slot.0 as usize == slot {
-                        self.lose(self.layout.lba(row, data, 0), self.layout.chunk_sectors());
-                    }
-                }
-            }
-        }
-    }
-
-    pub(crate) fn lose(&mut self, lba: u64, sectors: u64) {
-        if !self.planted(Bug::LossForgotten) {
-            self.lost.add(lba, sectors);
-        }
-        self.fact(Fact::Lost { lba, sectors });
-        self.fit_lost(None);
-    }
-
-    /// Keeps the list of the lost within its pages.
-    pub(crate) fn fit_lost(&mut self, written: Option<(u64, u64)>) {
-        while let Some((lba, sectors)) = self.lost.give_up_gap(written) {
-            self.fact(Fact::Lost { lba, sectors });
-        }
-    }
-
-    /// Ends everything outstanding on a member as if it had answered with an error.
-    fn abandon(&mut self, member: Member) {
-        let mut given_up = Vec::new();
-        self.ops.abandon(member, &mut given_up);
-        for (tag, _) in &given_up {
-            self.out.push(Action::Detach(*tag));
-        }
-        for (_, owner) in given_up {
-            self.orphaned(owner, member);
-        }
-    }
-
-    /// No acknowledgement is given while a failure is known here and nowhere else.
-    pub(crate) fn settled(&self) -> bool {
-        let recorded = self.keeper.failures_durable() && !self.owing;
-        recorded || self.planted(Bug::FailureNotRecorded)
     }
 }
 

@@ -25,6 +25,7 @@ mod contract;
 mod core;
 mod device;
 mod engine;
+mod failure;
 mod flush;
 mod intent;
 mod keeper;
