@@ -594,7 +594,7 @@ impl Core {
                     slice.bad = slice.bad.with(cell);
                 }
                 let check = slice.kind == Kind::Scrub { repair: false };
-                // A band that is done again block by block meets what it has met.
+                // A slice that is narrowed meets again what it has met; it goes on block by block to its end.
                 let counted = !slice.narrowed;
                 let member = member.expect("a read has a member");
                 if error != IoError::Media || counted && !check {
