@@ -33,8 +33,6 @@ pub struct Ruin {
 const RARITY: u64 = 12;
 /// Requests after the loss.
 const REQUESTS: u64 = 40;
-/// Reads of lost blocks under way at a time.
-const AT_ONCE_LOST: usize = 64;
 /// Rows looked at for one that is written.
 const ROW_TRIES: u32 = 8;
 /// Rows that lose sectors, at most.
@@ -233,13 +231,7 @@ impl Run {
             } else {
                 at_once.min(next - lba)
             };
-            let most = if next == lba {
-                AT_ONCE_LOST
-            } else {
-                usize::MAX
-            };
-            let room = life.session.world.ready() && life.session.outstanding() < most;
-            if !room && !life.session.settle(PATIENCE) {
+            if !life.session.world.ready() && !life.session.settle(PATIENCE) {
                 return false;
             }
             life.session.read(lba, sectors);
