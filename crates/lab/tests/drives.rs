@@ -3,6 +3,8 @@
 //! The measurements are those of `disks` in the folder that `RESTRIPE_SHARED` names, `../shared` beside the project
 //! otherwise.
 
+mod shared;
+
 use restripe_lab::drives::clock::Clockwork;
 use restripe_lab::drives::export::{Backing, Export};
 use restripe_lab::drives::preset::{self, Made};
@@ -20,23 +22,7 @@ use std::time::{Duration, Instant};
 
 /// The folder of the measured drives, or a note that it is missing.
 fn measured(test: &str) -> Option<PathBuf> {
-    let shared = match std::env::var_os("RESTRIPE_SHARED") {
-        Some(folder) => PathBuf::from(folder),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-    };
-    let disks = shared.join("disks");
-    if disks.is_dir() {
-        return Some(disks);
-    }
-    if let Some(list) = std::env::var_os("RESTRIPE_SKIPS") {
-        let mut list = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(list)
-            .expect("the list of skipped tests");
-        writeln!(list, "{test}: the measured drives are absent").expect("a line");
-    }
-    None
+    shared::folder("disks", "README.md", &format!("drives::{test}"))
 }
 
 /// DiskSim's demerit on each drive's whole trace, per cent of the mean.

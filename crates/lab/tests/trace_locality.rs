@@ -3,32 +3,12 @@
 //! Zones of equal counts are ranked in no order, which moves shares by a point. The share by noise alone is left out: it is
 //! drawn at random there and here.
 
+mod shared;
+
 use restripe_lab::trace::locality::Locality;
 use restripe_lab::trace::{Options, Order, Requests, Summary, open};
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
-
-fn folder() -> Option<PathBuf> {
-    let shared = match std::env::var_os("RESTRIPE_SHARED") {
-        Some(named) => PathBuf::from(named),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-    };
-    Some(shared.join("traces")).filter(|folder| folder.join("LOCALITY.md").is_file())
-}
-
-fn skip(name: &str) {
-    let reason = "the folder of shared traces is not there";
-    eprintln!("skipped {name}: {reason}");
-    if let Some(list) = std::env::var_os("RESTRIPE_SKIPS") {
-        let mut file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(list)
-            .expect("the list of skips");
-        writeln!(file, "trace_locality::{name}: {reason}").expect("room");
-    }
-}
 
 fn locality(path: &Path) -> Locality {
     let features = open(path, &Options::default()).expect("it opens").features;
@@ -96,8 +76,12 @@ fn check(row: &[&str], found: &Locality) {
 
 #[test]
 fn every_row_of_the_table_of_locality_is_found() {
-    let Some(folder) = folder() else {
-        return skip("every_row_of_the_table_of_locality_is_found");
+    let Some(folder) = shared::folder(
+        "traces",
+        "LOCALITY.md",
+        "trace_locality::every_row_of_the_table_of_locality_is_found",
+    ) else {
+        return;
     };
     let table = fs::read_to_string(folder.join("LOCALITY.md")).expect("a text");
     let names: Vec<PathBuf> = fs::read_dir(&folder)

@@ -1,32 +1,9 @@
 //! Every reader on real files: counts and statistics are those of the shared folder's table, row by row.
-//!
-//! The folder is the one that `RESTRIPE_SHARED` names, `../shared` beside the project otherwise.
+
+mod shared;
 
 use restripe_lab::trace::{Options, Order, Requests, Summary, open};
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-
-fn folder() -> Option<PathBuf> {
-    let shared = match std::env::var_os("RESTRIPE_SHARED") {
-        Some(named) => PathBuf::from(named),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-    };
-    Some(shared.join("traces")).filter(|folder| folder.join("README.md").is_file())
-}
-
-fn skip(name: &str) {
-    let reason = "the folder of shared traces is not there";
-    eprintln!("skipped {name}: {reason}");
-    if let Some(list) = std::env::var_os("RESTRIPE_SKIPS") {
-        let mut file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(list)
-            .expect("the list of skips");
-        writeln!(file, "trace_table::{name}: {reason}").expect("room");
-    }
-}
+use std::path::Path;
 
 /// What the table's text calls a request with a bad time stamp lies beyond this.
 const BAD_STAMP: u64 = 1_000_000 * 1_000_000_000;
@@ -137,8 +114,12 @@ fn row(name: &str, found: &Summary) -> Vec<String> {
 
 #[test]
 fn every_row_of_the_table_is_what_the_readers_find() {
-    let Some(folder) = folder() else {
-        return skip("every_row_of_the_table_is_what_the_readers_find");
+    let Some(folder) = shared::folder(
+        "traces",
+        "README.md",
+        "trace_table::every_row_of_the_table_is_what_the_readers_find",
+    ) else {
+        return;
     };
     let table = std::fs::read_to_string(folder.join("README.md")).expect("a text");
     let rows = table.lines().filter(|line| line.starts_with("| `"));
@@ -159,8 +140,12 @@ fn every_row_of_the_table_is_what_the_readers_find() {
 
 #[test]
 fn the_top_sizes_are_those_of_the_list() {
-    let Some(folder) = folder() else {
-        return skip("the_top_sizes_are_those_of_the_list");
+    let Some(folder) = shared::folder(
+        "traces",
+        "README.md",
+        "trace_table::the_top_sizes_are_those_of_the_list",
+    ) else {
+        return;
     };
     let text = std::fs::read_to_string(folder.join("README.md")).expect("a text");
     let lines = text
