@@ -182,11 +182,12 @@ fn eliminate<N: Number>(rows: &mut [Row<N>], gone: &Row<N>) -> Result<(), Endles
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::quantity::whole;
     use super::*;
 
-    fn chain(states: usize, edges: &[(usize, Target, usize)]) -> Chain {
+    /// States by number, and transitions of whole rates.
+    pub fn chain(states: usize, edges: &[(usize, Target, usize)]) -> Chain {
         let mut chain = Chain::default();
         for state in 0..states {
             chain.add_state(state.to_string());

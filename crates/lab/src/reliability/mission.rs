@@ -207,29 +207,17 @@ fn combine(row: &[f64], matrix: &[Vec<f64>]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::chain::{Cause, Transition};
-    use super::super::quantity::whole;
+    use super::super::chain::tests::chain;
     use super::*;
 
     /// One disk of rate a fails; from the second state it is repaired at rate m, or lost at rate b.
     fn pair(a: usize, m: usize, b: usize) -> Chain {
-        let mut chain = Chain::default();
-        chain.add_state("whole".into());
-        chain.add_state("degraded".into());
-        for (from, to, rate) in [
+        let edges = [
             (0, Target::State(1), a),
             (1, Target::State(0), m),
             (1, Target::Loss, b),
-        ] {
-            let (rate, cause) = (whole(rate), Cause::Failure);
-            chain.add_transition(Transition {
-                from,
-                to,
-                rate,
-                cause,
-            });
-        }
-        chain
+        ];
+        chain(2, &edges)
     }
 
     /// The textbook's survival of two states: (s1 e^(s2 t) - s2 e^(s1 t)) / (s1 - s2).
