@@ -408,9 +408,9 @@ pub enum CommandError {
     TooFew {
         missing: Vec<u16>,
     },
-    /// A start would lose these sectors (first lba, sectors).
+    /// A start would lose these extents (lba, sectors), merged where there are too many to list.
     WouldLose {
-        sectors: u64,
+        extents: Vec<(u64, u64)>,
     },
     /// Redundancy does not allow taking this member out.
     Indispensable(Member),

@@ -118,27 +118,31 @@ impl Core {
 
     /// Cells of rows whose parity was never brought in step cannot be recovered.
     pub(crate) fn lose_unsynced(&mut self, slot: usize) {
-        if !self.layout.parity() || self.halted {
+        if self.halted {
             return;
         }
-        let Some(owed) = self.tasks.resync_owes() else {
-            return;
-        };
-        for (first, count) in owed {
-            for row in (first..first + count).map(Row) {
-                if !self.is_written(row) {
-                    continue;
-                }
-                let map = self.layout.row(row);
-                for data in 0..map.data {
-                    if map.cells[data as usize].slot.0 as usize == slot {
-                        self.lose(self.layout.lba(row, data, 0), self.layout.chunk_sectors());
-                    }
-                }
-            }
+        for lba in self.unsynced_cells(slot) {
+            self.lose(lba, self.layout.chunk_sectors());
         }
     }
 
+    /// The data cells of a slot, by their first lba, that lie in written rows whose parity is not in step.
+    pub(crate) fn unsynced_cells(&self, slot: usize) -> Vec<u64> {
+        let owed = self.tasks.resync_owes().filter(|_| self.layout.parity());
+        let rows = owed.into_iter().flatten();
+        let rows = rows.flat_map(|(first, count)| (first..first + count).map(Row));
+        let cell = |row: Row| {
+            let map = self.layout.row(row);
+            let of_slot = |data: &u8| map.cells[*data as usize].slot.0 as usize == slot;
+            let data = (0..map.data).find(of_slot)?;
+            Some(self.layout.lba(row, data, 0))
+        };
+        rows.filter(|&row| self.is_written(row))
+            .filter_map(cell)
+            .collect()
+    }
+
+    /// Gives sectors up for good: they are named, and read as lost until they are written anew.
     pub(crate) fn lose(&mut self, lba: u64, sectors: u64) {
         if !self.planted(Bug::LossForgotten) {
             self.lost.add(lba, sectors);

@@ -5,6 +5,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::member::{content, open_failure};
+use crate::units::Size;
 use restripe_array::meta::MetaError;
 use restripe_array::report::{MemberState, MemberStatus, Status};
 use restripe_array::{Command, CommandError, Fact, Member, Nanos, SECTOR_BYTES};
@@ -22,6 +23,8 @@ use std::time::Instant;
 
 /// Entries of the log of facts that are kept for whoever asks.
 const FACTS_KEPT: usize = 4096;
+/// Extents told in a refusal, at most; `assemble --accept-loss` lists them all.
+const EXTENTS_TOLD: usize = 64;
 
 /// Why a daemon might end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -344,6 +347,21 @@ fn ended(error: restripe_io::remote::Ended) -> Refusal {
     Refusal::new(error.to_string())
 }
 
+/// Extents of sectors as a status tells what is lost.
+fn extents_line(extents: &[(u64, u64)]) -> String {
+    let told = extents.iter().take(EXTENTS_TOLD);
+    let mut parts: Vec<String> = told
+        .map(|(lba, sectors)| {
+            let (bytes, at) = (Size(sectors * SECTOR_BYTES), lba * SECTOR_BYTES);
+            format!("{bytes} at byte {at}")
+        })
+        .collect();
+    if extents.len() > EXTENTS_TOLD {
+        parts.push(format!("and {} more extents", extents.len() - EXTENTS_TOLD));
+    }
+    parts.join(", ")
+}
+
 fn refusal_of(failure: Failure) -> Refusal {
     let (what, at, hint) = failure.into_parts();
     Refusal { what, at, hint }
@@ -418,8 +436,10 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
             Refusal::new(format!("too many members are missing: nothing current stands in slots {}", slots.join(", ")))
                 .hint("bring one of them")
         }
-        CommandError::WouldLose { sectors } => {
-            Refusal::new(format!("a start would lose {} bytes", u128::from(*sectors) * u128::from(SECTOR_BYTES)))
+        CommandError::WouldLose { extents } => {
+            let sectors = extents.iter().map(|extent| extent.1).sum::<u64>();
+            Refusal::new(format!("a start without the missing members would lose {}", Size(sectors * SECTOR_BYTES)))
+                .at(extents_line(extents))
                 .hint("bring the missing members, or say --accept-loss to start without those bytes")
         }
         CommandError::Indispensable(member) => Refusal::new("without this member data would be lost").at(name(member)),

@@ -151,6 +151,7 @@ impl Core {
             .region(RegionKind::Lost)
             .map_or(0, |region| pages::pages_in(region.sectors));
         self.lost = LostMap::new(lost as usize, self.layout.size_sectors());
+        self.boot_mut().would_lose = LostMap::new(lost as usize, self.layout.size_sectors());
         self.size_ops();
     }
 }

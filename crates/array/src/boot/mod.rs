@@ -22,6 +22,7 @@ use crate::core::Core;
 use crate::device::{Device, Places};
 use crate::keeper::Keeper;
 use crate::log::Logs;
+use crate::maps::LostMap;
 use crate::meta::log::{DoneList, LogRecord};
 use crate::meta::pages::{self, MapKind};
 use crate::meta::superblock::{
@@ -88,6 +89,8 @@ pub(crate) struct Boot {
     outdated: Vec<u16>,
     /// Members whose logs cannot be read in full.
     unread: Vec<Member>,
+    /// What a start without some current members would lose, while nobody has accepted that.
+    would_lose: LostMap,
     replays_left: u32,
     replays_next: u32,
     recovered: u64,
@@ -141,6 +144,7 @@ impl Core {
             lagging: Vec::new(),
             outdated: Vec::new(),
             unread: Vec::new(),
+            would_lose: LostMap::new(0, 0),
             replays_left: 0,
             replays_next: 0,
             recovered: 0,

@@ -10,7 +10,9 @@
 //! - L and M have none in common: parity = partial parity + M as it is on disk. What only parity held, and no write
 //!   touched, is exactly as it was.
 //! - M is one cell, and missing: its value is what P says, old or new, sector by sector; Q is made to agree.
-//! - otherwise: the missing cells of M are lost, are named so, and count as zeros.
+//! - otherwise: the missing cells of M are lost, are named so, and count as zeros. If their member is current and only
+//!   not here, the start has to be told to accept that, since with the member there would be no loss; what was replayed
+//!   until then can be replayed again.
 //!
 //! A record that is not on every log it was meant for was never complete, so nothing was written in place for it.
 
@@ -257,6 +259,9 @@ impl Core {
         }
         if self.boot.as_ref().expect("a boot runs").replays_left > 0 {
             return false;
+        }
+        if let Err(error) = self.check_accepted() {
+            return self.boot_fail(error);
         }
         let rows = self.tasks.replays.len() as u64;
         self.tasks.replays.clear();

@@ -128,20 +128,36 @@ impl Core {
 
     /// With members missing and parity untrusted, what only parity held is lost: not without being told so.
     fn lose_unsynced_slots(&mut self) -> Result<(), CommandError> {
-        if !self.layout.parity() || self.logged() {
-            return Ok(());
-        }
-        let before = self.lost.extents.len();
         for slot in 0..self.standing.len() {
-            if self.standing[slot].member.is_none() {
+            if self.standing[slot].member.is_some() {
+                continue;
+            }
+            if self.mode.accept_loss {
                 self.lose_unsynced(slot);
+                continue;
+            }
+            for lba in self.unsynced_cells(slot) {
+                self.would_lose(lba, self.layout.chunk_sectors());
             }
         }
-        let lost = self.lost.extents.len() - before;
-        if lost > 0 && !self.mode.accept_loss {
-            return Err(CommandError::WouldLose { sectors: lost });
+        self.check_accepted()
+    }
+
+    /// A loss that nobody has accepted yet: the start goes on to find them all, and then ends.
+    pub(crate) fn would_lose(&mut self, lba: u64, sectors: u64) {
+        let withheld = &mut self.boot_mut().would_lose;
+        withheld.add(lba, sectors);
+        while withheld.give_up_gap(None).is_some() {}
+    }
+
+    /// A start that would lose something says what, and needs to be told to.
+    pub(super) fn check_accepted(&mut self) -> Result<(), CommandError> {
+        let withheld = &self.boot_mut().would_lose.extents;
+        if withheld.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let extents = withheld.runs().to_vec();
+        Err(CommandError::WouldLose { extents })
     }
 
     /// Current members that are not here are current no longer.

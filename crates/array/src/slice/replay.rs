@@ -7,9 +7,10 @@ use super::{Extra, Phase};
 use crate::contract::{BufRef, ComputeOp, IoOp, Segment};
 use crate::core::Core;
 use crate::layout::{CellSet, RowMap};
+use crate::meta::superblock::MemberRole;
 use crate::ops::{Owner, SliceOp};
 use crate::task::Cut;
-use crate::units::SECTOR_BYTES;
+use crate::units::{SECTOR_BYTES, Slot};
 
 const PARTIALS: [Extra; 2] = [Extra::PartialP, Extra::PartialQ];
 
@@ -49,7 +50,7 @@ impl Core {
             if !self.partials_verified(id, &cut) {
                 self.load_replay(id, &cut, CellSet::EMPTY);
             } else if !self.narrow(id) {
-                self.declare_lost(id, lost);
+                self.lose_replayed(id, lost);
             }
             return;
         }
@@ -59,6 +60,33 @@ impl Core {
             map.parity_set().intersection(here)
         };
         self.load_replay(id, &cut, modified.minus(lost).union(parities));
+    }
+
+    /// These cells cannot be told. If the member of one could be brought, that is not decided without being asked.
+    fn lose_replayed(&mut self, id: u32, cells: CellSet) {
+        let slice = self.slices.get(id);
+        let (map, band, sectors) = (slice.map, slice.band, slice.band_sectors);
+        let absent = |cell: &u8| self.merely_absent(map.cells[*cell as usize].slot);
+        if self.mode.accept_loss || !cells.iter().any(|cell| absent(&cell)) {
+            return self.declare_lost(id, cells);
+        }
+        for cell in cells.intersection(map.data_set()).iter() {
+            self.would_lose(self.layout.lba(map.row, cell, band), sectors);
+        }
+        self.band_done(id);
+    }
+
+    /// Whether the slot's member is current, and only not here.
+    fn merely_absent(&self, slot: Slot) -> bool {
+        let placement = self
+            .superblock
+            .placement
+            .iter()
+            .find(|placement| placement.slot == slot.0);
+        let entry = placement.and_then(|placement| placement.member);
+        let line = entry.map(|entry| &self.superblock.members[entry as usize]);
+        let current = line.is_some_and(|line| line.role == MemberRole::Active);
+        current && self.standing[slot.0 as usize].member.is_none()
     }
 
     /// Whether the partial parities of this record are in their buffers and were found whole.
@@ -145,7 +173,7 @@ impl Core {
             // Nobody knows what the others were: what is missing is lost.
             let map = slice.map;
             let absent = map.data_set().minus(slice.zeroed).minus(self.readable(id));
-            return self.declare_lost(id, absent);
+            return self.lose_replayed(id, absent);
         }
         if torn {
             self.tasks.replays[record as usize].current += 1;

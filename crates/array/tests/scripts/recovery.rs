@@ -3,7 +3,7 @@
 use crate::shell::{Array, CHUNK, raid1, raid5, raid6};
 use restripe_array::meta::WriteHole;
 use restripe_array::report::ArrayState;
-use restripe_array::{Command, Fact, Member, RequestError, StartMode};
+use restripe_array::{Command, CommandError, Fact, Member, RequestError, StartMode};
 
 /// A raid5 with flushed data in row 0, ready for a write to be cut short.
 fn flushed() -> Array {
@@ -87,13 +87,48 @@ fn one_changed_cell_of_raid6_is_old_or_new_and_q_agrees() {
     }
 }
 
+fn accepting() -> StartMode {
+    StartMode {
+        accept_loss: true,
+        ..StartMode::default()
+    }
+}
+
+/// The extents that a start is refused for.
+fn would_lose(start: Result<(), CommandError>) -> Vec<(u64, u64)> {
+    match start {
+        Err(CommandError::WouldLose { extents }) => extents,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_member_that_is_brought_after_all_saves_what_was_being_written() {
+    let mut array = flushed();
+    let old = array.model.clone();
+    array.write(0, 2 * CHUNK);
+    array.run();
+    let absent = array.disks[0].clone();
+    array.crash_without(&[0], |label| label.starts_with("m1 data"));
+    would_lose(array.start());
+    array.disks[0] = absent;
+    array.crash(|_| true);
+    array.start().expect("all are here");
+    assert!(!array.has_fact(|fact| matches!(fact, Fact::Lost { .. })));
+    old_or_new(&mut array, &old, 0..2 * CHUNK);
+    array.run_tasks();
+    array.consistent();
+}
+
 #[test]
 fn one_of_several_changed_cells_that_goes_is_lost_and_named() {
     let mut array = flushed();
     array.write(0, 2 * CHUNK);
     array.run();
     array.crash_without(&[0], |label| label.starts_with("m1 data"));
-    array.start().expect("starts without m0");
+    let lost = would_lose(array.start());
+    assert_eq!(lost.iter().map(|extent| extent.1).sum::<u64>(), CHUNK);
+    array.command(Command::Start(accepting())).expect("told so");
     assert!(array.has_fact(|fact| matches!(fact, Fact::Lost { .. })));
     for lba in 0..4 * CHUNK {
         let wanted = array.model[lba as usize * 512..][..512].to_vec();
@@ -287,16 +322,8 @@ fn a_dirty_degraded_array_without_a_log_says_what_it_would_lose() {
     let mut array = raid5(4).hole(WriteHole::Bitmap).start();
     array.written(0, 48).expect("written");
     array.crash_without(&[0], |_| true);
-    let refused = array.start();
-    assert!(
-        matches!(refused, Err(restripe_array::CommandError::WouldLose { .. })),
-        "{refused:?}"
-    );
-    let mode = StartMode {
-        accept_loss: true,
-        ..StartMode::default()
-    };
-    array.command(Command::Start(mode)).expect("told so");
+    assert!(!would_lose(array.start()).is_empty());
+    array.command(Command::Start(accepting())).expect("told so");
     assert!(matches!(array.read(0, 8), Err(RequestError::Lost { .. })));
 }
 
