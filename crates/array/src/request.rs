@@ -421,7 +421,8 @@ impl Core {
         }
     }
 
-    /// Reads again what a member could not give, in slices. `bad`: the member whose medium erred.
+    /// Reads again what a member could not give, in slices. `bad`: the member whose medium erred. When several slices
+    /// read it again, none of them is known to be the one that erred: each asks the member anew.
     pub(crate) fn retry_read(
         &mut self,
         request: u32,
@@ -430,6 +431,7 @@ impl Core {
         target: BufRef,
         bad: Option<Member>,
     ) {
+        let bad = bad.filter(|_| sectors <= crate::BAND_SECTORS_MAX);
         let mut done = 0;
         while done < sectors {
             let step = (sectors - done).min(crate::BAND_SECTORS_MAX);

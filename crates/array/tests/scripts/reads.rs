@@ -1,7 +1,9 @@
 //! Reads: from one member when it can, from redundancy when it must, and never made up.
 
-use crate::shell::{CHUNK, raid1, raid5, raid6};
-use restripe_array::{Fact, IoError, Member, RequestError, RequestOp};
+use crate::shell::{CHUNK, Setup, raid1, raid5, raid6};
+use restripe_array::layout::Level;
+use restripe_array::meta::WriteHole;
+use restripe_array::{BAND_SECTORS_MAX, Fact, IoError, Member, RequestError, RequestOp};
 
 #[test]
 fn a_read_asks_one_member() {
@@ -55,6 +57,49 @@ fn an_unreadable_sector_is_reconstructed_rewritten_and_counted() {
         1
     );
     assert!(array.engine.status().counters.repaired_sectors > 0);
+}
+
+#[test]
+fn of_a_long_read_only_what_is_unreadable_is_lost_or_counted() {
+    // Longer than a slice reads at once, and what is left over is one block: it was not what could not be read.
+    let sectors = BAND_SECTORS_MAX + 1;
+    let mut array = Setup::new(Level::Raid0, 3).hole(WriteHole::None);
+    array.rows = 2;
+    let mut array = array.chunk(256).start();
+    array.written(0, 768).expect("written");
+    let (member, at) = array.home(20);
+    array.spoil(member, at, 1);
+    let read = array.read(0, sectors);
+    assert_eq!(
+        read,
+        Err(RequestError::Lost {
+            lba: 20,
+            sectors: 1
+        })
+    );
+    assert_eq!(
+        array.engine.status().members[usize::from(member)].read_errors,
+        1
+    );
+    array
+        .read(sectors, 256 - sectors)
+        .expect("the rest is readable");
+}
+
+#[test]
+fn a_bad_sector_of_a_large_chunk_is_one_read_error() {
+    let mut setup = raid5(3);
+    setup.rows = 2;
+    let mut array = setup.chunk(4096).start();
+    array.written(0, 8192).expect("written");
+    let (member, at) = array.home(20);
+    array.spoil(member, at, 1);
+    array.read(0, 4096).expect("redundancy answers");
+    assert!(!array.failed(member));
+    assert_eq!(
+        array.engine.status().members[usize::from(member)].read_errors,
+        1
+    );
 }
 
 #[test]

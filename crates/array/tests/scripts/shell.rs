@@ -76,11 +76,18 @@ impl Setup {
         self
     }
 
+    /// Chunks of so many sectors, on members that have room for them.
+    pub fn chunk(mut self, sectors: u32) -> Setup {
+        self.options.chunk_sectors = sectors;
+        let room = self.rows * u64::from(sectors);
+        self.info(|info| info.sectors += room)
+    }
+
     /// Creates the array on fresh members, not yet started.
     pub fn made(mut self) -> Array {
         let members = self.options.members.len();
         self.options.uuids = (1..=members as u8).map(|n| Uuid([n; 16])).collect();
-        self.options.size_per_member = Some(self.rows * CHUNK);
+        self.options.size_per_member = Some(self.rows * u64::from(self.options.chunk_sectors));
         let creation = create(&self.options).expect("the geometry is sound");
         let mut disks = vec![Disk::new(self.info.sectors); members];
         for (member, at, content) in &creation.writes {
