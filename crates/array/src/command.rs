@@ -40,6 +40,10 @@ impl Core {
                 });
                 Ok(())
             }
+            Command::Throttle(throttle) => {
+                self.set_throttle(throttle);
+                Ok(())
+            }
         };
         match result {
             Ok(()) => self.answer_when_durable(tag),

@@ -4,6 +4,7 @@
 //! that the engine lends out with an action and gets back with the matching event; in steady state nothing is
 //! allocated.
 
+pub use crate::policy::throttle::Throttle;
 use crate::units::{Member, Nanos, PAGE_BYTES, SECTOR_BYTES};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -378,6 +379,8 @@ pub enum Command {
         min: u64,
         max: u64,
     },
+    /// What paces tasks, those that run and those to come.
+    Throttle(Throttle),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

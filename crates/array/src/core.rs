@@ -14,6 +14,7 @@ use crate::log::Logs;
 use crate::maps::{BitMap, LostMap};
 use crate::meta::superblock::{Superblock, WriteHole};
 use crate::ops::{Ops, Owner};
+use crate::policy::traffic::Traffic;
 use crate::pool::Buffers;
 use crate::report::{ArrayState, Counters};
 use crate::request::Requests;
@@ -50,6 +51,7 @@ pub(crate) struct Core {
     pub(crate) logs: Logs,
     pub(crate) flusher: Flusher,
     pub(crate) tasks: Tasks,
+    pub(crate) traffic: Traffic,
     pub(crate) counters: Counters,
     pub(crate) boot: Option<Boot>,
     /// Commands that wait for a version of the superblock to be durable.
@@ -108,6 +110,7 @@ impl Core {
             logs: Logs::default(),
             flusher: Flusher::default(),
             tasks: Tasks::default(),
+            traffic: Traffic::default(),
             counters: Counters::default(),
             boot: None,
             answers: Vec::new(),
@@ -279,6 +282,7 @@ impl Core {
         self.devices[member.0 as usize].in_flight += 1;
         self.counters.ios[class as usize] += 1;
         self.counters.io_bytes[class as usize] += sectors * crate::SECTOR_BYTES;
+        self.traffic.note(member, owner, class, sectors);
         if self.wake[Wake::Watchdog as usize] == NEVER {
             self.wake_at(Wake::Watchdog, deadline);
         }

@@ -64,7 +64,7 @@ impl Core {
     fn task_status(&self, task: &crate::task::Task) -> TaskStatus {
         let chunk_bytes = self.layout.chunk_sectors() * SECTOR_BYTES;
         let (done, total) = (task.done.len(), self.layout.rows());
-        let rate = task.rate(self.now, chunk_bytes);
+        let rate = task.rate(self.now);
         let left = u128::from(total - done) * u128::from(chunk_bytes) * 1_000_000_000;
         let eta = (rate > 0 && !task.paused).then(|| Nanos((left / u128::from(rate)) as u64));
         TaskStatus {

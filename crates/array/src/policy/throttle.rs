@@ -1,13 +1,55 @@
-//! How fast a task may go: md's minimum and maximum speed, and a rule of idleness.
+//! How fast a task may go: throttles by name, one of which paces each task.
 //!
-//! Above the maximum a task waits. Above the minimum, while users are active, it goes a batch of neighbouring windows at
-//! a time, and the next when all of it is done: users wait for one seek and a transfer, and a seek is paid by a batch;
-//! otherwise it keeps all its windows busy. Users are idle when they moved nothing since the last look, a tenth of a
-//! second ago (md: at most 64 sectors, and a window at a time; then a slow trickle of users is never seen). Speed is
-//! taken over marks a second apart, the last ten (md: ten marks, three seconds apart; ours are closer because arrays
-//! here are often small).
+//! | name | above the minimum, while users are active | file |
+//! |---|---|---|
+//! | `restripe` | a batch of neighbouring windows at a time, the next when all of it is done | `own` |
+//! | `md-2.6` | sleeps half a second and looks again: under steady load it sinks to the minimum | `md` |
+//! | `md-6.1` | waits until none of its own operations is in flight | `md` |
+//! | `md-2025` | waits only while more than a small depth of its own is in flight | `md` |
+//!
+//! All keep to the minimum and maximum of [`Limits`]; md's also differ from ours in what idle means.
 
+use super::marks::Marks;
+use super::md::Md;
+use super::own::Own;
+use super::traffic::Traffic;
 use crate::units::Nanos;
+
+/// A throttle by name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub enum Throttle {
+    /// The engine's own.
+    #[default]
+    Restripe,
+    /// Linux md as of the 2.6 kernels.
+    Md26,
+    /// Linux md as of kernel 6.1.
+    Md61,
+    /// Linux md since 2025, with a depth of resynchronisation that users do not stop.
+    Md2025,
+}
+
+impl Throttle {
+    pub const ALL: [Throttle; 4] = [
+        Throttle::Restripe,
+        Throttle::Md26,
+        Throttle::Md61,
+        Throttle::Md2025,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Throttle::Restripe => "restripe",
+            Throttle::Md26 => "md-2.6",
+            Throttle::Md61 => "md-6.1",
+            Throttle::Md2025 => "md-2025",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Throttle> {
+        Throttle::ALL.into_iter().find(|one| one.name() == name)
+    }
+}
 
 /// Bytes a second of one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,97 +64,87 @@ pub(crate) const DEFAULT: Limits = Limits {
     max: 2_000_000 * 1024,
 };
 
-/// What the policy sees.
+/// What a throttle sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct View {
     pub(crate) now: Nanos,
-    /// Bytes of one member done so far.
-    pub(crate) done: u64,
+    /// Bytes of one member that the task has moved so far.
+    pub(crate) moved: u64,
+    /// Bytes of one member in flight for the task.
+    pub(crate) in_flight: u64,
+    /// Bytes of a window.
+    pub(crate) window: u64,
     /// Sectors that users have moved since the start.
     pub(crate) user_sectors: u64,
+    /// The rows have parity; else they are copies.
+    pub(crate) parity: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Decision {
-    /// Up to so many bytes of windows in flight on each member.
-    Windows(u64),
-    /// So many bytes of windows, once none is in flight.
-    Batch(u64),
+    /// So many bytes more of windows may be in flight, or the window that takes it beyond that.
+    Issue(u64),
+    /// Nothing now; ask again when something of the task has completed.
+    Hold,
     Wait(Nanos),
 }
 
-const MARKS: usize = 10;
-const MARK_EVERY: Nanos = Nanos::from_secs(1);
-/// In flight at full speed on each member, if there is room for so much.
-const FULL_SPEED: u64 = 4 << 20;
-/// A batch between users' requests: as much as a disk transfers in about a seek.
-const BATCH: u64 = 1 << 20;
-
 #[derive(Clone, Debug)]
-pub(crate) struct Throttle {
-    pub(crate) limits: Limits,
-    marks: [(Nanos, u64); MARKS],
-    next: usize,
-    user_sectors: u64,
-    looked: Nanos,
-    busy: bool,
+enum Rule {
+    Own(Own),
+    Md(Md),
 }
 
-impl Throttle {
-    pub(crate) fn new(limits: Limits, view: View) -> Throttle {
-        Throttle {
-            limits,
-            marks: [(view.now, view.done); MARKS],
-            next: 0,
-            user_sectors: view.user_sectors,
-            looked: view.now,
-            busy: true,
+/// What paces one task.
+#[derive(Clone, Debug)]
+pub(crate) struct Pacer {
+    pub(crate) limits: Limits,
+    rule: Rule,
+}
+
+impl Pacer {
+    pub(crate) fn new(
+        throttle: Throttle,
+        limits: Limits,
+        view: &View,
+        traffic: &mut Traffic,
+    ) -> Pacer {
+        let rule = match throttle {
+            Throttle::Restripe => Rule::Own(Own::new(view)),
+            md => Rule::Md(Md::new(md, view, traffic)),
+        };
+        Pacer { limits, rule }
+    }
+
+    pub(crate) fn decide(&mut self, view: &View, traffic: &mut Traffic) -> Decision {
+        let decision = match &mut self.rule {
+            Rule::Own(own) => own.decide(self.limits, view),
+            Rule::Md(md) => md.decide(self.limits, view, traffic),
+        };
+        debug_assert!(
+            decision != Decision::Hold || view.in_flight > 0,
+            "something completes"
+        );
+        decision
+    }
+
+    /// So many bytes of windows were issued.
+    pub(crate) fn issued(&mut self, bytes: u64) {
+        if let Rule::Md(md) = &mut self.rule {
+            md.issued(bytes);
         }
     }
 
-    /// Bytes a second over the marks.
-    pub(crate) fn rate(&self, now: Nanos, done: u64) -> u64 {
-        let (since, bytes) = self.marks[self.next];
-        let nanos = now.since(since).0.max(1);
-        let rate = u128::from(done.saturating_sub(bytes)) * 1_000_000_000 / u128::from(nanos);
-        u64::try_from(rate).unwrap_or(u64::MAX)
+    /// Bytes a second of one member, over the marks.
+    pub(crate) fn rate(&self, now: Nanos, moved: u64) -> u64 {
+        self.marks().rate(now, moved)
     }
 
-    pub(crate) fn decide(&mut self, view: View) -> Decision {
-        let newest = self.marks[(self.next + MARKS - 1) % MARKS].0;
-        if view.now.since(newest) >= MARK_EVERY {
-            self.marks[self.next] = (view.now, view.done);
-            self.next = (self.next + 1) % MARKS;
+    fn marks(&self) -> &Marks {
+        match &self.rule {
+            Rule::Own(own) => own.marks(),
+            Rule::Md(md) => md.marks(),
         }
-        self.look(view);
-        let rate = self.rate(view.now, view.done);
-        if rate > self.limits.max {
-            return Decision::Wait(self.until_slow_enough(view));
-        }
-        if rate > self.limits.min && self.busy {
-            Decision::Batch(BATCH)
-        } else {
-            Decision::Windows(FULL_SPEED)
-        }
-    }
-
-    /// Are users active? Asked anew a few times a second, since single completions say little.
-    fn look(&mut self, view: View) {
-        if view.now.since(self.looked) >= Nanos::from_millis(100) {
-            self.busy = view.user_sectors > self.user_sectors;
-            self.user_sectors = view.user_sectors;
-            self.looked = view.now;
-        }
-    }
-
-    /// When the speed over the marks will have sunk to the maximum.
-    fn until_slow_enough(&self, view: View) -> Nanos {
-        let (since, bytes) = self.marks[self.next];
-        let moved = u128::from(view.done.saturating_sub(bytes));
-        let nanos = moved * 1_000_000_000 / u128::from(self.limits.max.max(1));
-        since
-            .after(Nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
-            .max(view.now.after(Nanos::from_millis(1)))
     }
 }
 
@@ -120,48 +152,11 @@ impl Throttle {
 mod tests {
     use super::*;
 
-    fn run(limits: Limits, user_sectors_a_step: u64) -> (u64, u64) {
-        let start = View {
-            now: Nanos::ZERO,
-            done: 0,
-            user_sectors: 0,
-        };
-        let mut throttle = Throttle::new(limits, start);
-        let (mut now, mut done, mut users, mut windows) = (Nanos::ZERO, 0, 0, 0);
-        while now < Nanos::from_secs(60) {
-            match throttle.decide(View {
-                now,
-                done,
-                user_sectors: users,
-            }) {
-                Decision::Windows(count) | Decision::Batch(count) => {
-                    windows = count;
-                    done += 65_536;
-                    now = now.after(Nanos::from_millis(1));
-                }
-                Decision::Wait(until) => now = until,
-            }
-            users += user_sectors_a_step;
+    #[test]
+    fn names_lead_back() {
+        for throttle in Throttle::ALL {
+            assert_eq!(Throttle::named(throttle.name()), Some(throttle));
         }
-        (done / 60, windows)
-    }
-
-    #[test]
-    fn the_maximum_holds() {
-        let (rate, _) = run(
-            Limits {
-                min: 1 << 20,
-                max: 10 << 20,
-            },
-            0,
-        );
-        assert!(rate <= 11 << 20, "{rate}");
-        assert!(rate >= 9 << 20, "{rate}");
-    }
-
-    #[test]
-    fn users_make_a_task_above_its_minimum_go_in_batches() {
-        assert_eq!(run(DEFAULT, 1).1, BATCH);
-        assert_eq!(run(DEFAULT, 0).1, FULL_SPEED);
+        assert_eq!(Throttle::named("md"), None);
     }
 }

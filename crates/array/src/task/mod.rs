@@ -16,7 +16,7 @@ use crate::device::Health;
 use crate::flush::Waiter;
 use crate::meta::superblock::{MemberRole, RUNS_MAX, TaskRecord};
 use crate::planted::Bug;
-use crate::policy::throttle::{DEFAULT, Decision, Limits, Throttle, View};
+use crate::policy::throttle::{DEFAULT, Decision, Limits, Pacer, Throttle, View};
 use crate::report::ArrayState;
 use crate::runset::RunSet;
 use crate::slice::{Kind, Need};
@@ -76,8 +76,10 @@ pub(crate) struct Task {
     claimed: RunSet,
     in_flight: u32,
     serial: u64,
+    /// Bytes of one member in windows that are done: what was never written is done without moving any.
+    moved: u64,
     state: State,
-    throttle: Throttle,
+    pacer: Pacer,
     pub(crate) mismatches: u64,
 }
 
@@ -87,11 +89,10 @@ pub(crate) struct Tasks {
     pub(crate) replays: Vec<Replay>,
     serials: u64,
     limits: Option<Limits>,
+    throttle: Throttle,
     rows: u64,
 }
 
-/// At full speed so many windows are out, however large a chunk.
-const WINDOWS_MIN: u32 = 4;
 /// A checkpoint is made this often.
 const CHECKPOINT_EVERY: Nanos = Nanos::from_secs(2);
 
@@ -194,7 +195,7 @@ impl Tasks {
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         self.limits = Some(limits);
         for task in &mut self.list {
-            task.throttle.limits = limits;
+            task.pacer.limits = limits;
         }
     }
 
@@ -213,8 +214,7 @@ impl Tasks {
 impl Core {
     pub(crate) fn start_task(&mut self, kind: TaskKind, slot: Option<u16>, done: RunSet) {
         self.tasks.serials += 1;
-        let view = self.throttle_view(&done);
-        let limits = self.tasks.limits.unwrap_or(DEFAULT);
+        let pacer = self.new_pacer(0);
         self.tasks.list.push(Task {
             kind,
             slot,
@@ -228,19 +228,39 @@ impl Core {
             in_flight: 0,
             serial: self.tasks.serials,
             state: State::Running,
-            throttle: Throttle::new(limits, view),
+            moved: 0,
+            pacer,
             mismatches: 0,
         });
         self.keeper.note_change();
         self.fact(Fact::TaskStarted { kind, slot });
     }
 
-    fn throttle_view(&self, done: &RunSet) -> View {
+    /// The throttle that was asked for, for a task that has moved so much.
+    fn new_pacer(&mut self, moved: u64) -> Pacer {
+        let view = self.throttle_view(moved, 0);
+        let limits = self.tasks.limits.unwrap_or(DEFAULT);
+        Pacer::new(self.tasks.throttle, limits, &view, &mut self.traffic)
+    }
+
+    /// Running tasks go on under another throttle, which starts from their present speed of nothing.
+    pub(crate) fn set_throttle(&mut self, throttle: Throttle) {
+        self.tasks.throttle = throttle;
+        for index in 0..self.tasks.list.len() {
+            self.tasks.list[index].pacer = self.new_pacer(self.tasks.list[index].moved);
+        }
+    }
+
+    fn throttle_view(&self, moved: u64, windows: u32) -> View {
         let user = self.counters.io_bytes[0] + self.counters.io_bytes[1];
+        let window = self.layout.chunk_sectors() * SECTOR_BYTES;
         View {
             now: self.now,
-            done: done.len() * self.layout.chunk_sectors() * SECTOR_BYTES,
+            moved,
+            in_flight: u64::from(windows) * window,
+            window,
             user_sectors: user / SECTOR_BYTES,
+            parity: self.layout.parity(),
         }
     }
 
@@ -335,35 +355,30 @@ impl Core {
         self.start_task(kind, Some(slot as u16), done);
     }
 
-    /// Windows, a chunk each, that make up so many bytes of a member; one at least.
-    fn windows_of(&self, bytes: u64) -> u32 {
-        let windows = bytes / (self.layout.chunk_sectors() * SECTOR_BYTES);
-        u32::try_from(windows).unwrap_or(u32::MAX).max(1)
-    }
-
     /// Half of the large buffers' worth of windows at most, so that users' requests have the other half.
     fn most_windows(&self) -> u32 {
         (self.config.limits.pool.large / (2 * self.task_buffers())).max(1)
     }
 
     fn issue_windows(&mut self, index: usize) {
-        let view = self.throttle_view(&self.tasks.list[index].done);
-        let task = &mut self.tasks.list[index];
+        let task = &self.tasks.list[index];
         if task.paused
             || (matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace) && task.slot.is_none())
         {
             return;
         }
-        let windows = match task.throttle.decide(view) {
-            Decision::Windows(bytes) => self.windows_of(bytes).max(WINDOWS_MIN),
-            Decision::Batch(bytes) if task.in_flight == 0 => self.windows_of(bytes),
-            Decision::Batch(_) => return,
+        let view = self.throttle_view(task.moved, task.in_flight);
+        let pacer = &mut self.tasks.list[index].pacer;
+        let more = match pacer.decide(&view, &mut self.traffic) {
+            Decision::Issue(bytes) => u32::try_from(bytes / view.window).unwrap_or(u32::MAX),
+            Decision::Hold => return,
             Decision::Wait(until) => {
                 self.wake_at(Wake::Task, until);
                 return;
             }
         };
-        let windows = windows.min(self.most_windows());
+        let in_flight = self.tasks.list[index].in_flight;
+        let windows = in_flight.saturating_add(more).min(self.most_windows());
         let mut issued = false;
         while self.tasks.list[index].in_flight < windows {
             let Some(row) = self.next_row(index) else {
@@ -454,6 +469,7 @@ impl Core {
         let task = &mut self.tasks.list[index];
         task.claimed.insert(row.0, 1);
         task.in_flight += 1;
+        task.pacer.issued(chunk * SECTOR_BYTES);
         if ahead {
             task.done.insert(row.0, 1);
         }
@@ -462,6 +478,7 @@ impl Core {
 
     pub(crate) fn window_done(&mut self, id: u32, row: Row) {
         let serial = self.slices.get(id).serial;
+        let window = self.layout.chunk_sectors() * SECTOR_BYTES;
         let Some(task) = self
             .tasks
             .list
@@ -471,6 +488,7 @@ impl Core {
             return;
         };
         task.in_flight -= 1;
+        task.moved += window;
         task.done.insert(row.0, 1);
         self.slices_wake_waiting();
         let Some(task) = self
@@ -630,7 +648,7 @@ impl Core {
 }
 
 impl Task {
-    pub(crate) fn rate(&self, now: Nanos, chunk_bytes: u64) -> u64 {
-        self.throttle.rate(now, self.done.len() * chunk_bytes)
+    pub(crate) fn rate(&self, now: Nanos) -> u64 {
+        self.pacer.rate(now, self.moved)
     }
 }

@@ -16,5 +16,6 @@ mod recovery;
 mod scrubs;
 mod shell;
 mod tasks;
+mod throttles;
 mod unwritten;
 mod writes;

@@ -3,7 +3,7 @@
 use restripe_array::{
     Action, BufRef, Class, Command, Compute, ComputeOp, Config, DeviceIo, Event, Guilty, IoError,
     IoOp, Limits, Member, MemberInfo, Nanos, Page, Pool, Request, RequestOp, RequestTag, Segment,
-    StartMode, Tag, Verdict,
+    StartMode, Tag, Throttle, Verdict,
 };
 use std::io::Write as _;
 
@@ -186,6 +186,10 @@ impl Writer {
                 self.byte(9);
                 self.number(min);
                 self.number(max);
+            }
+            Command::Throttle(throttle) => {
+                let place = Throttle::ALL.iter().position(|one| *one == throttle);
+                self.raw(&[10, place.map_or(0, |place| place as u8)]);
             }
         }
     }
@@ -511,6 +515,10 @@ impl<'a> Reader<'a> {
                 min: self.number()?,
                 max: self.number()?,
             },
+            10 => {
+                let place = usize::from(self.byte()?);
+                Command::Throttle(*Throttle::ALL.get(place).ok_or(Stop::Bad)?)
+            }
             _ => return Err(Stop::Bad),
         })
     }
@@ -571,6 +579,7 @@ mod tests {
                 min: 0,
                 max: u64::MAX,
             },
+            Command::Throttle(Throttle::Md61),
         ];
         let mut events = vec![
             Event::Request(request()),
