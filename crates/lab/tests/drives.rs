@@ -11,7 +11,7 @@ use restripe_lab::drives::preset::{self, Made};
 use restripe_lab::drives::score::{replay, score};
 use restripe_lab::drives::{disksim, fit, source};
 use restripe_lab::nbd::{Address, Client};
-use restripe_sim::disk::mechanical::{Access, Command, Mechanical};
+use restripe_sim::disk::mechanical::{Command, Mechanical};
 use restripe_sim::disk::queue::Policy;
 use restripe_sim::disk::served::HardDisk;
 use restripe_sim::rng::Rng;
@@ -126,11 +126,7 @@ fn the_sata_preset_keeps_to_the_measured_seek_times() {
         let mut sum = 0;
         for _ in 0..count {
             let block = rng.below((blocks - distance - 8) / 8) * 8;
-            let read = |block| Command {
-                access: Access::Read,
-                block,
-                blocks: 8,
-            };
+            let read = |block| Command::read(block, 8);
             let first = drive.service(now, read(block));
             let second = drive.service(first, read(block + distance));
             sum += second - first;
@@ -238,6 +234,37 @@ fn a_served_drive_keeps_data_and_takes_its_time() {
     );
     client.close();
     export.stop().expect("memory");
+}
+
+/// Flags of the handshake: flush is bit 2, FUA bit 3, rotational bit 4, trim bit 5.
+#[test]
+fn a_served_drive_says_what_it_can_and_does_it() {
+    let flash = match preset::named("ssd-sata").and_then(|preset| preset.make()) {
+        Ok(preset::Made::Flash(drive)) => Clockwork::flash(drive, 32),
+        _ => panic!("a flash drive"),
+    };
+    for (name, clockwork, can) in [
+        ("hard", hard("wd1600aajs"), 0b01_1100),
+        ("flash", flash, 0b10_1100),
+    ] {
+        let (socket, export) = serve(name, clockwork, 4 << 20);
+        let mut client = Client::connect(&Address::Unix(socket), "", Duration::from_secs(20))
+            .expect("a connection");
+        assert_eq!(client.flags() & 0b11_1100, can, "{name}");
+        client
+            .write(65_536, &[7; 131_072], true)
+            .expect("a forced write");
+        let trimmed = client.trim(65_536, 65_536);
+        assert_eq!(trimmed.is_ok(), name == "flash");
+        assert!(client.trim(4 << 20, 512).is_err(), "beyond the end");
+        let mut read = vec![1; 131_072];
+        client.read(65_536, &mut read).expect("a read");
+        let zeroed = read.iter().take_while(|byte| **byte == 0).count();
+        assert_eq!(zeroed, if name == "flash" { 65_536 } else { 0 });
+        assert!(read[65_536..].iter().all(|byte| *byte == 7));
+        client.close();
+        export.stop().expect("memory");
+    }
 }
 
 #[test]

@@ -1,12 +1,16 @@
 //! The disk models against what is known without them: geometry, media rate, queueing theory, positioning-time scheduling.
 
+use restripe_array::{IoOp, Nanos, Tag};
+use restripe_sim::disk::flash::{Flash, FlashDrive};
 use restripe_sim::disk::geometry::{Geometry, Layout, Order, Sparing, Zone};
 use restripe_sim::disk::mechanical::{
-    Access, Ahead, AheadTo, AheadWhen, Bus, Cache, Command, Drive, Mechanical, Mechanism, OnWrite,
+    Ahead, AheadTo, AheadWhen, Bus, Cache, Command, Drive, Mechanical, Mechanism, OnWrite,
     Overheads,
 };
 use restripe_sim::disk::queue::{Policy, Queue, Server};
 use restripe_sim::disk::seek::SeekCurve;
+use restripe_sim::disk::served::HardDisk;
+use restripe_sim::disk::{Asked, Device};
 use restripe_sim::rng::Rng;
 use std::collections::BTreeSet;
 
@@ -92,18 +96,17 @@ fn mechanical(drive: Drive) -> Mechanical {
 }
 
 fn read(block: u64, blocks: u32) -> Command {
-    Command {
-        access: Access::Read,
-        block,
-        blocks,
-    }
+    Command::read(block, blocks)
 }
 
 fn write(block: u64, blocks: u32) -> Command {
+    Command::write(block, blocks)
+}
+
+fn forced(block: u64, blocks: u32) -> Command {
     Command {
-        access: Access::Write,
-        block,
-        blocks,
+        durable: true,
+        ..write(block, blocks)
     }
 }
 
@@ -216,6 +219,67 @@ fn a_write_cache_hides_the_medium_until_it_is_full() {
     assert!(drive.flush(now) > now + 5_000_000, "the medium is behind");
     let flushed = drive.flush(now);
     assert_eq!(drive.flush(flushed), flushed);
+}
+
+/// A forced write costs what it costs with the cache off, and what waits in the cache goes on waiting.
+#[test]
+fn a_forced_write_passes_the_write_cache() {
+    let mut cached = drive();
+    cached.cache.write_back = true;
+    cached.cache.write_delay_ns = 1_000_000_000;
+    let (mut forcing, mut through) = (mechanical(cached), mechanical(drive()));
+    let mut now = 0;
+    for index in 0..20 {
+        let block = index * 37_111 % 90_000;
+        let done = forcing.service(now, forced(block, 8));
+        assert_eq!(done, through.service(now, write(block, 8)), "write {index}");
+        now = done + 3_000_000;
+    }
+    let cached = forcing.service(now, write(50_000, 8));
+    assert_eq!(cached - now, 116_000);
+    let forced = forcing.service(cached, forced(70_000, 8));
+    assert!(forced > cached + 1_000_000);
+    assert!(forcing.flush(forced) > forced + 1_000_000, "one waits yet");
+}
+
+/// The seam passes on what the engine asks for: [`restripe_array::DeviceIo::durable`].
+#[test]
+fn the_simulated_world_forces_writes_on_both_kinds_of_drive() {
+    let mut cached = drive();
+    cached.cache.write_back = true;
+    let hard = HardDisk::new(mechanical(cached), Policy::Fcfs, None);
+    let flash = Flash::new(FlashDrive {
+        blocks: 1 << 20,
+        page_blocks: 8,
+        channels: 4,
+        read_ns: 50_000,
+        program_ns: 600_000,
+        overhead_ns: 10_000,
+        link_rate: 500_000_000,
+        write_buffer_pages: 16,
+    });
+    let devices: [Box<dyn Device>; 2] = [Box::new(hard), Box::new(flash.expect("sound"))];
+    for mut device in devices {
+        let mut rng = Rng::new(1);
+        let mut took = |op, durable, from: u64| {
+            let asked = Asked {
+                tag: Tag(1),
+                op,
+                at: 4096,
+                sectors: 8,
+                durable,
+                arrived: Nanos(from),
+            };
+            device.serve(Nanos(from), &asked, &mut rng).0 - from
+        };
+        let cached = took(IoOp::Write, false, 0);
+        let flush = took(IoOp::Flush, false, cached);
+        assert!(cached < 200_000 && flush > 400_000, "{cached} {flush}");
+        let forced = took(IoOp::Write, true, 1_000_000_000);
+        assert!(forced > 500_000, "{forced}");
+        assert_eq!(took(IoOp::Flush, false, 2_000_000_000), 0, "nothing waits");
+        assert!(took(IoOp::Trim, false, 3_000_000_000) < 100_000);
+    }
 }
 
 #[test]

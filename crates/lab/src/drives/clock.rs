@@ -14,6 +14,7 @@ use std::collections::{BinaryHeap, VecDeque};
 pub enum Asked {
     Transfer(Command),
     Flush,
+    Trim,
 }
 
 /// What stands behind the queue.
@@ -41,6 +42,16 @@ impl Clockwork {
             drive,
             depth: depth as usize,
         })
+    }
+
+    /// Whether it has something to turn.
+    pub fn rotates(&self) -> bool {
+        matches!(self.works, Works::Hard(_))
+    }
+
+    /// Whether it can make use of being told what is no longer needed.
+    pub fn trims(&self) -> bool {
+        matches!(self.works, Works::Flash { .. })
     }
 
     fn over(works: Works) -> Clockwork {
@@ -94,12 +105,17 @@ impl Clockwork {
                     self.timed
                         .push(Reverse((queue.server_mut().flush(now), id)));
                 }
+                // Nothing to do, and so nothing to wait for.
+                (Works::Hard(_), Asked::Trim) => self.timed.push(Reverse((now, id))),
                 (Works::Flash { depth, .. }, _) if self.timed.len() >= *depth => return,
                 (Works::Flash { drive, .. }, Asked::Transfer(command)) => {
                     self.timed.push(Reverse((drive.service(now, command), id)));
                 }
                 (Works::Flash { drive, .. }, Asked::Flush) => {
                     self.timed.push(Reverse((drive.flush(now), id)));
+                }
+                (Works::Flash { drive, .. }, Asked::Trim) => {
+                    self.timed.push(Reverse((drive.trim(now), id)));
                 }
             }
             self.before.pop_front();
@@ -111,7 +127,6 @@ impl Clockwork {
 mod tests {
     use super::super::preset;
     use super::*;
-    use restripe_sim::disk::mechanical::Access;
 
     fn clockwork(name: &str, depth: u32) -> Clockwork {
         match preset::named(name)
@@ -132,22 +147,14 @@ mod tests {
         for name in ["wd1600aajs", "ssd-sata"] {
             let mut works = clockwork(name, 4);
             for id in 0..20 {
-                let access = if id % 3 == 1 {
-                    Access::Write
-                } else {
-                    Access::Read
+                let command = match id % 3 {
+                    1 => Command::write(id * 1_000_000, 8),
+                    _ => Command::read(id * 1_000_000, 8),
                 };
-                works.submit(
-                    0,
-                    id,
-                    Asked::Transfer(Command {
-                        access,
-                        block: id * 1_000_000,
-                        blocks: 8,
-                    }),
-                );
+                works.submit(0, id, Asked::Transfer(command));
             }
             works.submit(0, 20, Asked::Flush);
+            works.submit(0, 21, Asked::Trim);
             let (mut seen, mut last) = (Vec::new(), 0);
             while let Some(at) = works.next_event() {
                 assert!(at >= last, "{name}: time runs forward");
@@ -155,7 +162,7 @@ mod tests {
                 seen.extend(works.ended(at));
             }
             seen.sort_unstable();
-            assert_eq!(seen, (0..21).collect::<Vec<u64>>(), "{name}");
+            assert_eq!(seen, (0..22).collect::<Vec<u64>>(), "{name}");
         }
     }
 }

@@ -7,7 +7,10 @@
 //! | one writer a connection | replies |
 //! | spindle | sleeps until the model ends a command, moves its data, hands the reply over |
 //!
-//! Simple replies only. A reply comes late by what the kernel's timers are late, some 50 to 100 µs: next to a seek little,
+//! Simple replies only. A write with FUA takes what the medium takes, and is made durable in the file. TRIM is offered by
+//! what has a use for it: of data in memory, whole extents read as zeros afterwards; a file keeps what it holds.
+//!
+//! A reply comes late by what the kernel's timers are late, some 50 to 100 µs: next to a seek little,
 //! next to a hit in a cache much.
 
 use super::clock::{Asked, Clockwork};
@@ -17,7 +20,7 @@ use restripe_io::nbd_wire::option::{
     encode_reply, info, reply,
 };
 use restripe_io::nbd_wire::{
-    Command as Verb, Errno, PAYLOAD_BYTES_MAX, handshake_flags, transmission_flags,
+    Command as Verb, Errno, PAYLOAD_BYTES_MAX, command_flags, handshake_flags, transmission_flags,
 };
 use restripe_sim::disk::mechanical::{Access, Command};
 use std::collections::BTreeMap;
@@ -118,6 +121,21 @@ impl Backing {
             Backing::Memory(_) => Ok(()),
         }
     }
+
+    /// What a trimmed range holds is nobody's business: memory gives up the extents within it.
+    fn trim(&self, offset: u64, bytes: u64) {
+        if let Backing::Memory(extents) = self {
+            let whole = offset.div_ceil(EXTENT)..(offset + bytes) / EXTENT;
+            let mut extents = held(extents);
+            let gone: Vec<u64> = match whole.is_empty() {
+                true => Vec::new(),
+                false => extents.range(whole).map(|(extent, _)| *extent).collect(),
+            };
+            for extent in gone {
+                extents.remove(&extent);
+            }
+        }
+    }
 }
 
 /// The pieces of a range by extent: the extent, where the piece begins in it, and which bytes of the range it is.
@@ -143,6 +161,9 @@ struct Job {
     cookie: u64,
     verb: Verb,
     offset: u64,
+    /// Of a range that is trimmed; otherwise `data` is as long as what is asked for.
+    bytes: u32,
+    durable: bool,
     data: Vec<u8>,
     answers: SyncSender<Answer>,
 }
@@ -159,6 +180,8 @@ struct State {
 
 struct Shared {
     size: u64,
+    /// What the handshake says that the export can.
+    flags: u16,
     backing: Backing,
     start: Instant,
     state: Mutex<State>,
@@ -185,6 +208,7 @@ impl Export {
         };
         let shared = Arc::new(Shared {
             size: size / SECTOR * SECTOR,
+            flags: flags(&state.clockwork),
             backing,
             start: Instant::now(),
             state: Mutex::new(state),
@@ -254,7 +278,11 @@ impl Shared {
         let held_bytes = job.data.len();
         let moved = match job.verb {
             Verb::Read => self.backing.read(job.offset, &mut job.data),
-            Verb::Write => self.backing.write(job.offset, &job.data),
+            Verb::Write => self.write(&job),
+            Verb::Trim => {
+                self.backing.trim(job.offset, u64::from(job.bytes));
+                Ok(())
+            }
             _ => self.backing.flush(),
         };
         let result = moved.map_err(|_| Errno::Io);
@@ -270,6 +298,14 @@ impl Shared {
         );
         held(&self.state).payload_bytes -= held_bytes;
         self.freed.notify_all();
+    }
+
+    fn write(&self, job: &Job) -> io::Result<()> {
+        self.backing.write(job.offset, &job.data)?;
+        match job.durable {
+            true => self.backing.flush(),
+            false => Ok(()),
+        }
     }
 
     // --------------------------------------------------------------------------------------------- connections
@@ -328,7 +364,7 @@ impl Shared {
         let judged = self.judge(request, verb);
         let bytes = match judged {
             Ok(Asked::Transfer(_)) => request.bytes as usize,
-            Ok(Asked::Flush) => 0,
+            Ok(Asked::Flush | Asked::Trim) => 0,
             Err(_) if writes => return self.refuse_write(reader, answers, request),
             Err(errno) => return answer(answers, SimpleReply::new(request.cookie, Err(errno))),
         };
@@ -348,6 +384,8 @@ impl Shared {
                 cookie: request.cookie,
                 verb,
                 offset: request.offset,
+                bytes: request.bytes,
+                durable: request.flags & command_flags::FUA != 0,
                 data,
                 answers: answers.clone(),
             },
@@ -374,6 +412,9 @@ impl Shared {
             Some(Verb::Read) => Access::Read,
             Some(Verb::Write) => Access::Write,
             Some(Verb::Flush) => return Ok(Asked::Flush),
+            Some(Verb::Trim) if self.flags & transmission_flags::SEND_TRIM != 0 => {
+                return self.judge_trim(request);
+            }
             _ => return Err(Errno::Invalid),
         };
         let end = request
@@ -382,7 +423,7 @@ impl Shared {
             .ok_or(Errno::Invalid)?;
         let aligned = request.offset.is_multiple_of(SECTOR)
             && u64::from(request.bytes).is_multiple_of(SECTOR);
-        if request.flags != 0
+        if request.flags & !command_flags::FUA != 0
             || request.bytes == 0
             || request.bytes > PAYLOAD_BYTES_MAX
             || !aligned
@@ -394,7 +435,18 @@ impl Shared {
             access,
             block: request.offset / SECTOR,
             blocks: request.bytes / SECTOR as u32,
+            durable: request.flags & command_flags::FUA != 0,
         }))
+    }
+
+    /// A trim may be longer than any payload, and is none.
+    fn judge_trim(&self, request: Request) -> Result<Asked, Errno> {
+        let end = request.offset.checked_add(u64::from(request.bytes));
+        let within = end.is_some_and(|end| end <= self.size) && request.bytes > 0;
+        match within && request.flags & !command_flags::FUA == 0 {
+            true => Ok(Asked::Trim),
+            false => Err(Errno::Invalid),
+        }
     }
 
     /// Waits until there is memory for a payload.
@@ -452,7 +504,7 @@ impl Shared {
         match option {
             code::EXPORT_NAME => {
                 out.extend_from_slice(&self.size.to_be_bytes());
-                out.extend_from_slice(&FLAGS.to_be_bytes());
+                out.extend_from_slice(&self.flags.to_be_bytes());
                 out.resize(
                     out.len() + if padded { EXPORT_NAME_PADDING_BYTES } else { 0 },
                     0,
@@ -464,7 +516,7 @@ impl Shared {
                 encode_reply(
                     option,
                     reply::INFO,
-                    &[&item, &self.size.to_be_bytes(), &FLAGS.to_be_bytes()],
+                    &[&item, &self.size.to_be_bytes(), &self.flags.to_be_bytes()],
                     out,
                 );
                 let (item, least) = (
@@ -497,10 +549,21 @@ impl Shared {
     }
 }
 
-const FLAGS: u16 = transmission_flags::HAS_FLAGS
-    | transmission_flags::SEND_FLUSH
-    | transmission_flags::ROTATIONAL
-    | transmission_flags::CAN_MULTI_CONN;
+fn flags(clockwork: &Clockwork) -> u16 {
+    let always = transmission_flags::HAS_FLAGS
+        | transmission_flags::SEND_FLUSH
+        | transmission_flags::SEND_FUA
+        | transmission_flags::CAN_MULTI_CONN;
+    let turns = match clockwork.rotates() {
+        true => transmission_flags::ROTATIONAL,
+        false => 0,
+    };
+    let trims = match clockwork.trims() {
+        true => transmission_flags::SEND_TRIM,
+        false => 0,
+    };
+    always | turns | trims
+}
 
 fn answer(answers: &SyncSender<Answer>, reply: SimpleReply) -> io::Result<()> {
     answers

@@ -217,6 +217,7 @@ fn measured(line: &str) -> Option<Measured> {
             access,
             block,
             blocks,
+            durable: false,
         },
         service_ns: time()?,
         think_ns: time()?,

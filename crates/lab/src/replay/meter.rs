@@ -1,7 +1,7 @@
 //! A drive model inside the simulated world that can be asked, from outside, how long it was busy and what it drew.
 
 use super::facts::Energy;
-use restripe_array::{IoOp, Nanos};
+use restripe_array::Nanos;
 use restripe_sim::disk::flash::Flash;
 use restripe_sim::disk::power::Ledger;
 use restripe_sim::disk::served::HardDisk;
@@ -52,9 +52,9 @@ fn lock(shared: &Mutex<Metered>) -> MutexGuard<'_, Metered> {
 }
 
 impl Device for Instrumented {
-    fn serve(&mut self, now: Nanos, op: IoOp, at: u64, sectors: u64, rng: &mut Rng) -> Nanos {
+    fn serve(&mut self, now: Nanos, asked: &Asked, rng: &mut Rng) -> Nanos {
         let mut metered = lock(&self.0);
-        let end = metered.model.device().serve(now, op, at, sectors, rng);
+        let end = metered.model.device().serve(now, asked, rng);
         let from = now.0.max(metered.free_at);
         metered.busy_ns += end.0.saturating_sub(from);
         metered.free_at = metered.free_at.max(end.0);

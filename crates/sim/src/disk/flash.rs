@@ -18,7 +18,7 @@ pub struct FlashDrive {
     pub overhead_ns: u64,
     /// Bytes a second on the link to the host.
     pub link_rate: u64,
-    /// Writes end when the drive has their data; so many pages may be waiting to be programmed on a channel.
+    /// Writes end when the drive has their data, unless they are to be durable; so many pages may be waiting to be programmed on a channel.
     pub write_buffer_pages: u32,
 }
 
@@ -69,6 +69,11 @@ impl Flash {
         self.free_at.iter().copied().fold(now, u64::max)
     }
 
+    /// When a range has been given up, or made to read as zeros: an entry in a map, whatever its length.
+    pub fn trim(&self, now: u64) -> u64 {
+        now + self.drive.overhead_ns
+    }
+
     fn pages(&self, command: Command) -> std::ops::RangeInclusive<u64> {
         let page = u64::from(self.drive.page_blocks);
         command.block / page..=(command.block + u64::from(command.blocks) - 1) / page
@@ -100,7 +105,11 @@ impl Flash {
 
     fn write(&mut self, now: u64, command: Command) -> u64 {
         let received = self.link(now + self.drive.overhead_ns, command);
-        let slack = u64::from(self.drive.write_buffer_pages) * self.drive.program_ns;
+        let buffered = match command.durable {
+            true => 0,
+            false => u64::from(self.drive.write_buffer_pages),
+        };
+        let slack = buffered * self.drive.program_ns;
         let ends = self
             .pages(command)
             .map(|page| self.occupy(page, received, self.drive.program_ns));
@@ -132,6 +141,7 @@ mod tests {
             access,
             block,
             blocks,
+            durable: false,
         }
     }
 

@@ -29,9 +29,28 @@ pub struct Command {
     pub access: Access,
     pub block: u64,
     pub blocks: u32,
+    /// A write that ends on the medium though the write cache is on (forced unit access); of a read it says nothing.
+    pub durable: bool,
 }
 
 impl Command {
+    pub fn read(block: u64, blocks: u32) -> Command {
+        Command {
+            access: Access::Read,
+            block,
+            blocks,
+            durable: false,
+        }
+    }
+
+    /// One that may end in the drive's cache.
+    pub fn write(block: u64, blocks: u32) -> Command {
+        Command {
+            access: Access::Write,
+            ..Command::read(block, blocks)
+        }
+    }
+
     fn end(&self) -> u64 {
         self.block + u64::from(self.blocks)
     }
@@ -689,6 +708,7 @@ impl Mechanical {
         self.work.writes += 1;
         self.forget(command);
         if self.drive.cache.write_back
+            && !command.durable
             && u64::from(command.blocks) <= u64::from(self.drive.cache.segment_blocks)
         {
             self.write_to_cache(now, command)

@@ -29,7 +29,7 @@ use std::sync::Arc;
 /// How long operations take. A model may keep a head position, a spindle's phase or a power state; it never sees data.
 pub trait Device: Send {
     /// When an operation that starts to be served at `now` ends.
-    fn serve(&mut self, now: Nanos, op: IoOp, at: u64, sectors: u64, rng: &mut Rng) -> Nanos;
+    fn serve(&mut self, now: Nanos, asked: &Asked, rng: &mut Rng) -> Nanos;
 
     /// Which of the operations that wait their turn is served next; there is at least one, in order of arrival.
     fn choose(&mut self, _now: Nanos, _waiting: &VecDeque<Asked>) -> usize {
@@ -37,14 +37,29 @@ pub trait Device: Send {
     }
 }
 
-/// An operation that waits its turn.
+/// What a drive is told of an operation: everything but its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Asked {
     pub tag: Tag,
     pub op: IoOp,
     pub at: u64,
     pub sectors: u64,
+    /// A write that ends on the medium, past any write cache (forced unit access).
+    pub durable: bool,
     pub arrived: Nanos,
+}
+
+impl Asked {
+    fn of(io: &DeviceIo, arrived: Nanos) -> Asked {
+        Asked {
+            tag: io.tag,
+            op: io.op,
+            at: io.at,
+            sectors: io.sectors,
+            durable: io.durable,
+            arrived,
+        }
+    }
 }
 
 /// A fixed latency and a transfer rate, with a seeded jitter.
@@ -74,9 +89,9 @@ impl Simple {
 }
 
 impl Device for Simple {
-    fn serve(&mut self, now: Nanos, op: IoOp, at: u64, sectors: u64, rng: &mut Rng) -> Nanos {
-        let bytes = match op {
-            IoOp::Read | IoOp::Write => sectors * SECTOR_BYTES,
+    fn serve(&mut self, now: Nanos, asked: &Asked, rng: &mut Rng) -> Nanos {
+        let bytes = match asked.op {
+            IoOp::Read | IoOp::Write => asked.sectors * SECTOR_BYTES,
             IoOp::Flush | IoOp::Zero | IoOp::Trim => 0,
         };
         let transfer = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate);
@@ -86,7 +101,7 @@ impl Device for Simple {
         } else {
             rng.below(self.jitter.0)
         };
-        let far = if op != IoOp::Flush && at < self.far.0 {
+        let far = if asked.op != IoOp::Flush && asked.at < self.far.0 {
             self.far.1
         } else {
             Nanos::ZERO
@@ -266,13 +281,7 @@ impl Disk {
     /// Takes an operation in. Returns when it ends, or `None` when it waits its turn or hangs.
     pub fn submit(&mut self, now: Nanos, io: &DeviceIo) -> Option<Nanos> {
         if self.full() {
-            self.waiting.push_back(Asked {
-                tag: io.tag,
-                op: io.op,
-                at: io.at,
-                sectors: io.sectors,
-                arrived: now,
-            });
+            self.waiting.push_back(Asked::of(io, now));
             return None;
         }
         self.begin(now, io)
@@ -281,9 +290,8 @@ impl Disk {
     /// Begins to serve an operation. `None` when it hangs.
     pub fn begin(&mut self, now: Nanos, io: &DeviceIo) -> Option<Nanos> {
         self.serving += 1;
-        let served = self
-            .device
-            .serve(now, io.op, io.at, io.sectors, &mut self.rng);
+        let asked = Asked::of(io, now);
+        let served = self.device.serve(now, &asked, &mut self.rng);
         self.ends = served;
         self.faults.delay(now, io.op, served)
     }

@@ -4,7 +4,7 @@
 //! a disk of depth one leaves the choice among those waiting to [`Device::choose`].
 
 use super::flash::Flash;
-use super::mechanical::{Access, Command, Mechanical};
+use super::mechanical::{Command, Mechanical};
 use super::power::{Ledger, Power, PowerModel};
 use super::queue::{Policy, Server, Waiting, choose};
 use super::{Asked, Device};
@@ -21,18 +21,18 @@ pub struct HardDisk {
     waiting: Vec<Waiting>,
 }
 
-fn command(op: IoOp, at: u64, sectors: u64) -> Option<Command> {
-    let access = match op {
-        IoOp::Read => Access::Read,
-        IoOp::Write => Access::Write,
-        IoOp::Flush | IoOp::Zero | IoOp::Trim => return None,
-    };
-    let blocks = u32::try_from(sectors).ok().filter(|blocks| *blocks > 0)?;
-    Some(Command {
-        access,
-        block: at,
-        blocks,
-    })
+/// What moves data; `None` of all else.
+fn command(asked: &Asked) -> Option<Command> {
+    let blocks = u32::try_from(asked.sectors).ok();
+    let blocks = blocks.filter(|blocks| *blocks > 0)?;
+    match asked.op {
+        IoOp::Read => Some(Command::read(asked.at, blocks)),
+        IoOp::Write => Some(Command {
+            durable: asked.durable,
+            ..Command::write(asked.at, blocks)
+        }),
+        IoOp::Flush | IoOp::Zero | IoOp::Trim => None,
+    }
 }
 
 impl HardDisk {
@@ -97,10 +97,11 @@ impl Server for HardDisk {
 }
 
 impl Device for HardDisk {
-    fn serve(&mut self, now: Nanos, op: IoOp, at: u64, sectors: u64, _rng: &mut Rng) -> Nanos {
-        match command(op, at, sectors) {
+    /// A drive that turns has nothing to trim. Zeroing is free too: nobody has told what a drive takes for it.
+    fn serve(&mut self, now: Nanos, asked: &Asked, _rng: &mut Rng) -> Nanos {
+        match command(asked) {
             Some(command) => Nanos(self.service(now.0, command)),
-            None if op == IoOp::Flush => Nanos(self.drive.flush(now.0)),
+            None if asked.op == IoOp::Flush => Nanos(self.drive.flush(now.0)),
             None => now,
         }
     }
@@ -108,7 +109,7 @@ impl Device for HardDisk {
     fn choose(&mut self, now: Nanos, waiting: &VecDeque<Asked>) -> usize {
         self.waiting.clear();
         for (index, asked) in waiting.iter().enumerate() {
-            let Some(command) = command(asked.op, asked.at, asked.sectors) else {
+            let Some(command) = command(asked) else {
                 return index;
             };
             self.waiting.push(Waiting {
@@ -128,7 +129,11 @@ impl Device for HardDisk {
 }
 
 impl Device for Flash {
-    fn serve(&mut self, now: Nanos, op: IoOp, at: u64, sectors: u64, _rng: &mut Rng) -> Nanos {
-        command(op, at, sectors).map_or(now, |command| Nanos(self.service(now.0, command)))
+    fn serve(&mut self, now: Nanos, asked: &Asked, _rng: &mut Rng) -> Nanos {
+        match command(asked) {
+            Some(command) => Nanos(self.service(now.0, command)),
+            None if asked.op == IoOp::Flush => Nanos(self.flush(now.0)),
+            None => Nanos(self.trim(now.0)),
+        }
     }
 }
