@@ -12,7 +12,7 @@ use crate::image::Image;
 use crate::invariant::{Invariant, Violation};
 use crate::oracle::Oracle;
 use crate::rng::{Rng, mix};
-use crate::session::{News, Session};
+use crate::session::{News, PATIENCE, Session};
 use crate::workload::{Ask, Workload};
 use crate::world::{World, WorldConfig};
 use restripe_array::layout::{Layout, Level, Rotation};
@@ -24,7 +24,6 @@ use std::collections::BTreeSet;
 const ALL_SUBSETS: usize = 10;
 /// Cuts sampled at a step with more open writes than that.
 const SAMPLES: u64 = 48;
-const PATIENCE: Nanos = Nanos::from_secs(60);
 
 /// What came of one seed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,10 +4,16 @@ use crate::invariant::{Invariant, Violation};
 use crate::oracle::{FlushTicket, Oracle, ReadTicket, WriteId, WriteKind};
 use crate::world::{Happening, Machine, World};
 use restripe_array::{
-    Buf, BufRef, Command, CommandError, CommandTag, Fact, Nanos, Request, RequestError, RequestOp,
-    RequestTag, SECTOR_BYTES,
+    Buf, BufRef, Command, CommandError, CommandTag, Fact, FailCause, Nanos, Request, RequestError,
+    RequestOp, RequestTag, SECTOR_BYTES,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// A request outstanding for longer is stuck: several time-outs one after another, and a recovery.
+pub const PATIENCE: Nanos = Nanos::from_secs(120);
+
+/// Names sectors of a world's array.
+pub type Survey<M> = fn(&World<M>) -> Vec<u64>;
 
 /// A request without a reply yet.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +59,9 @@ pub struct Session<M> {
     pub durable_replies: u64,
     /// Sectors that reads were told are lost.
     pub told_lost: BTreeSet<u64>,
+    /// In ruins: the sectors that the media do not give any more. Asked whenever a member fails for its read errors,
+    /// for what was one loss too many already may then be two.
+    pub unreadable: Option<Survey<M>>,
     /// Say what is asked and answered.
     pub trace: bool,
 }
@@ -72,6 +81,7 @@ impl<M: Machine> Session<M> {
             replies: 0,
             durable_replies: 0,
             told_lost: BTreeSet::new(),
+            unreadable: None,
             trace: false,
         }
     }
@@ -223,9 +233,23 @@ impl<M: Machine> Session<M> {
                 Happening::CommandReply(tag, result) => {
                     self.news.push_back(News::CommandReply(tag, result))
                 }
-                Happening::Fact(fact) => self.news.push_back(News::Fact(fact)),
+                Happening::Fact(fact) => {
+                    self.ruin_further(&fact);
+                    self.news.push_back(News::Fact(fact));
+                }
                 Happening::Mark(mark) => self.news.push_back(News::Mark(mark)),
             }
+        }
+    }
+
+    fn ruin_further(&mut self, fact: &Fact) {
+        let failed =
+            matches!(fact, Fact::MemberFailed { why, .. } if *why == FailCause::ReadErrors);
+        if let Some(unreadable) = self.unreadable.filter(|_| failed) {
+            let sectors = unreadable(&self.world);
+            sectors
+                .into_iter()
+                .for_each(|lba| self.oracle.allow_loss(lba));
         }
     }
 

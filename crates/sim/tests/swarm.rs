@@ -5,7 +5,7 @@
 mod table;
 
 use restripe_sim::enumerate::{Reach, enumerate};
-use restripe_sim::swarm::{Coverage, Options, Outcome, run};
+use restripe_sim::swarm::{Coverage, Options, Outcome, RUINS, RUINS_IN_VAIN, run};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -95,6 +95,16 @@ fn the_swarm_keeps_every_promise_and_fills_the_table() {
         holes.is_empty(),
         "the coverage table:\n{}",
         holes.join("\n")
+    );
+    ruins_are_many_and_ruinous(&coverage);
+}
+
+/// A run that means to ruin an array and finds nothing to lose proves nothing.
+fn ruins_are_many_and_ruinous(coverage: &Coverage) {
+    let (ruins, in_vain) = (coverage.total(RUINS), coverage.total(RUINS_IN_VAIN));
+    assert!(
+        ruins >= ORDINARY_SEEDS / 10 && in_vain * 4 <= ruins,
+        "{in_vain} of {ruins} ruins were of nothing written"
     );
 }
 

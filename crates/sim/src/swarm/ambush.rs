@@ -32,10 +32,10 @@ enum Trap {
 pub struct Ambush {
     trap: Trap,
     /// Looks that are left.
-    patience: u32,
+    looks: u32,
 }
 
-const PATIENCE: u32 = 1500;
+const LOOKS: u32 = 1500;
 /// A strike that redundancy could not have borne costs so many looks.
 const REFUSED: u32 = 30;
 /// Within so many blocks sectors are scattered.
@@ -71,10 +71,7 @@ impl Run {
         if matches!(trap, Trap::Missed(_)) {
             self.workload.insist();
         }
-        self.ambush = Some(Ambush {
-            trap,
-            patience: PATIENCE,
-        });
+        self.ambush = Some(Ambush { trap, looks: LOOKS });
     }
 
     /// Looks whether the moment has come.
@@ -109,8 +106,8 @@ impl Run {
             }
             Trap::Missed(Some(member)) => self.fail_missing(life, member),
         };
-        ambush.patience = ambush.patience.saturating_sub(1);
-        self.ambush = (!over && ambush.patience > 0).then_some(ambush);
+        ambush.looks = ambush.looks.saturating_sub(1);
+        self.ambush = (!over && ambush.looks > 0).then_some(ambush);
     }
 
     /// One of these members goes, or any.
@@ -274,7 +271,7 @@ impl Ambush {
     /// Whether it is over: it has struck. A strike that redundancy refused costs looks.
     fn struck(&mut self, struck: bool) -> bool {
         if !struck {
-            self.patience = self.patience.saturating_sub(REFUSED);
+            self.looks = self.looks.saturating_sub(REFUSED);
         }
         struck
     }

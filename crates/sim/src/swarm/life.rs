@@ -4,7 +4,7 @@ use super::ambush::Ambush;
 use super::coverage::{Incident, Moment, moments};
 use super::plan::{Options, Plan, Roughness};
 use super::quest::{IDLE_STEPS, Quest};
-use super::ruin::Ruin;
+use super::ruin::{Ruin, unreadable_sectors};
 use super::stir::Stirring;
 use super::{Outcome, verify};
 use crate::array::{Spec, superblock_of};
@@ -13,7 +13,7 @@ use crate::disk::{Disk, Simple};
 use crate::invariant::Invariant;
 use crate::oracle::{Oracle, WriteKind};
 use crate::rng::{Rng, mix};
-use crate::session::{News, Session};
+use crate::session::{News, PATIENCE, Session};
 use crate::workload::{Ask, Workload};
 use crate::world::{World, WorldConfig};
 use restripe_array::layout::Layout;
@@ -24,8 +24,6 @@ use restripe_array::{
 
 /// An operation outstanding for longer fails its member.
 pub const IO_TIMEOUT: Nanos = Nanos::from_secs(1);
-/// A request outstanding for longer is stuck: several time-outs one after another, and a recovery.
-pub const PATIENCE: Nanos = Nanos::from_secs(120);
 /// Steps in which the tasks of the last life must end.
 const TASK_STEPS: u64 = 400_000;
 
@@ -236,6 +234,9 @@ impl Run {
         self.outcome.coverage.count("lives", 1);
         let mut session = Session::new(world, oracle);
         session.trace = self.options.trace;
+        if self.ruin.is_some() {
+            session.unreadable = Some(unreadable_sectors);
+        }
         Life {
             session,
             stirring: Stirring::new(self.rng.fork(2)),

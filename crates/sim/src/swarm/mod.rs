@@ -15,6 +15,7 @@ mod verify;
 
 pub use coverage::{Coverage, Incident, Moment, Phase};
 pub use plan::{FAMILIES, Family, Options, Plan, Roughness};
+pub use ruin::{RUINS, RUINS_IN_VAIN};
 
 use crate::invariant::Violation;
 use life::Run;

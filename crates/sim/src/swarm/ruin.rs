@@ -4,7 +4,7 @@
 //! member and no code gives any more. Everything else must still read right; every lost block must be told; what is
 //! written anew is lost no more, and all of that holds across tasks and a restart.
 
-use super::life::{End, Life, PATIENCE, Run, issue};
+use super::life::{End, Life, Run, issue};
 use super::plan::Roughness;
 use super::stir::unsynced;
 use crate::atlas::Atlas;
@@ -13,9 +13,11 @@ use crate::fault::Fault;
 use crate::invariant::Invariant;
 use crate::oracle::WriteKind;
 use crate::payload::Payload;
+use crate::session::PATIENCE;
 use crate::workload::Ask;
+use crate::world::World;
 use restripe_array::report::{MemberState, MemberStatus};
-use restripe_array::{Command, Member, Row};
+use restripe_array::{Command, Engine, Member, Row};
 use std::collections::BTreeSet;
 
 /// What an array in ruins must tell.
@@ -25,14 +27,16 @@ pub struct Ruin {
     lost: BTreeSet<u64>,
     /// Members were lost, not only sectors: writes may be refused, and a start must be told to accept it.
     pub members: bool,
-    /// Who had failed before.
-    failed: usize,
 }
 
+/// Counted: runs into ruin, and those of them that found nothing written to lose.
+pub const RUINS: &str = "runs into ruin";
+pub const RUINS_IN_VAIN: &str = "ruins of nothing written";
+
 /// One run in so many.
-const RARITY: u64 = 12;
+const RARITY: u64 = 4;
 /// Requests after the loss.
-const REQUESTS: u64 = 40;
+const REQUESTS: u64 = 60;
 /// Rows looked at for one that is written.
 const ROW_TRIES: u32 = 8;
 /// Rows that lose sectors, at most.
@@ -48,12 +52,14 @@ impl Run {
         if !rough || blind || doubtful || !self.rng.chance(1, RARITY) {
             return None;
         }
-        let before = self.failed(life);
         let members = self.destroy(life);
         let gone = self.unreadable_blocks(life);
         let lost = self.written_only(life, &gone);
         self.say(|| format!("  ruin: members {members}, blocks {lost:?}"));
-        self.outcome.coverage.count("runs into ruin", 1);
+        self.outcome.coverage.count(RUINS, 1);
+        if lost.is_empty() {
+            self.outcome.coverage.count(RUINS_IN_VAIN, 1);
+        }
         let count = lost.len() as u64;
         self.outcome.coverage.count("blocks ruined", count);
         let block = self.block_sectors();
@@ -62,11 +68,8 @@ impl Run {
             life.session.oracle.allow_loss(lba);
         }
         life.session.refusals_expected = members;
-        self.ruin = Some(Ruin {
-            lost,
-            members,
-            failed: before,
-        });
+        life.session.unreadable = Some(unreadable_sectors);
+        self.ruin = Some(Ruin { lost, members });
         self.live_in_ruins(life)
     }
 
@@ -89,12 +92,6 @@ impl Run {
             return Some(end);
         }
         (!self.tells_exactly(life)).then_some(End::Broken)
-    }
-
-    fn failed(&self, life: &Life) -> usize {
-        let status = life.session.world.status();
-        let active = |line: &&MemberStatus| line.state == MemberState::Active;
-        status.members.len() - status.members.iter().filter(active).count()
     }
 
     // ------------------------------------------------------------------------------------------- destroying
@@ -132,7 +129,7 @@ impl Run {
                 continue;
             };
             world.inject(member, Fault::Death);
-            if !atlas(life).is_some_and(|atlas| atlas.whole(None)) {
+            if !atlas(&life.session.world).is_some_and(|atlas| atlas.whole(None)) {
                 return;
             }
         }
@@ -166,7 +163,7 @@ impl Run {
             let Some(member) = status.members.iter().find(here).map(|line| line.member) else {
                 continue;
             };
-            let start = atlas(life).and_then(|atlas| atlas.data_start(place.slot.0));
+            let start = atlas(&life.session.world).and_then(|atlas| atlas.data_start(place.slot.0));
             if let Some(start) = start {
                 let at = start + place.at + offset;
                 let fault = Fault::Latent { at, sectors: block };
@@ -177,7 +174,7 @@ impl Run {
 
     /// A row, and a written one if there are many.
     fn written_row(&mut self, life: &Life) -> Row {
-        let atlas = atlas(life);
+        let atlas = atlas(&life.session.world);
         let written = |row: Row| {
             let atlas = atlas.as_ref();
             atlas.is_some_and(|atlas| atlas.written(row))
@@ -198,14 +195,14 @@ impl Run {
     fn unreadable_blocks(&self, life: &Life) -> BTreeSet<u64> {
         let block = self.block_sectors() as usize;
         let blocks = (0..life.session.oracle.sectors()).step_by(block);
-        let atlas = atlas(life);
+        let atlas = atlas(&life.session.world);
         let readable = |lba: &u64| atlas.as_ref().is_some_and(|atlas| atlas.readable(*lba));
         blocks.filter(|lba| !readable(lba)).collect()
     }
 
     /// Those of them that are not zeros for want of a first write.
     fn written_only(&self, life: &Life, blocks: &BTreeSet<u64>) -> BTreeSet<u64> {
-        let atlas = atlas(life);
+        let atlas = atlas(&life.session.world);
         let rows = (0..self.layout.rows()).map(Row);
         let written: Vec<bool> = rows
             .map(|row| atlas.as_ref().is_some_and(|atlas| atlas.written(row)))
@@ -245,11 +242,6 @@ impl Run {
 
     fn compare(&mut self, life: &mut Life, ruin: &Ruin) -> bool {
         let block = self.block_sectors();
-        if !ruin.members && self.failed(life) > ruin.failed + 1 {
-            // Too many errors failed a member as well: what is lost now is another matter.
-            self.outcome.coverage.count("ruins that went on", 1);
-            return true;
-        }
         let told = &life.session.told_lost;
         let silent = |first: &&u64| {
             let mut sectors = **first..**first + block;
@@ -321,9 +313,16 @@ impl Run {
     }
 }
 
+/// Sectors that no member and no code gives any more.
+pub fn unreadable_sectors(world: &World<Engine>) -> Vec<u64> {
+    atlas(world).map_or(Vec::new(), |atlas| {
+        let sectors = 0..atlas.layout().size_sectors();
+        sectors.filter(|lba| !atlas.readable(*lba)).collect()
+    })
+}
+
 /// What the members that still answer make up.
-fn atlas(life: &Life) -> Option<Atlas<'_>> {
-    let world = &life.session.world;
+fn atlas(world: &World<Engine>) -> Option<Atlas<'_>> {
     let status = world.status();
     let active: Vec<&Disk> = status
         .members
