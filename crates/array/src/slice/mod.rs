@@ -92,6 +92,11 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// Whether it is a window of a task.
+    fn is_window(self) -> bool {
+        matches!(self, Kind::Fill { .. } | Kind::Resync | Kind::Scrub { .. })
+    }
+
     /// For coverage: the kind without its data.
     pub(crate) fn index(self) -> usize {
         match self {
@@ -458,6 +463,11 @@ impl Core {
     }
 
     fn step_slice(&mut self, id: u32) {
+        let slice = &self.slices.list[id as usize];
+        if self.halted && slice.phase == Phase::Preparing && slice.kind.is_window() {
+            // What it would wait for becomes durable no more.
+            return self.finish_slice(id);
+        }
         match self.slices.list[id as usize].kind {
             Kind::Write(kind) => self.step_write(id, kind),
             Kind::Read { .. } => self.step_read(id),

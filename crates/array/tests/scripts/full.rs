@@ -139,6 +139,25 @@ fn an_extent_that_could_not_be_zeroed_is_not_real() {
 }
 
 #[test]
+fn a_halted_array_stops_although_a_task_waits_for_an_extent() {
+    for setup in [raid5(4), raid1(2)] {
+        let mut array = setup.unwritten().start();
+        array.written(0, 8).expect("the first extent is real");
+        let size = array.layout.size_sectors();
+        let write = array.write(size - 8, 8);
+        array.run_but("written");
+        assert!(array.mentions("written"), "{:?}", array.labels());
+        array.order(Command::Scrub { repair: false });
+        array.run_but("written");
+        run_full(&mut array);
+        assert_eq!(array.reply(write), Some(Err(RequestError::NoSpace)));
+        let stop = array.order(Command::Stop);
+        array.run();
+        assert_eq!(array.answer(stop), Some(Err(CommandError::NoSpace)));
+    }
+}
+
+#[test]
 fn a_start_that_cannot_flush_for_want_of_space_says_so() {
     let mut array = written(raid5(4));
     array.depart(1);
