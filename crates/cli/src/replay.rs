@@ -1,21 +1,23 @@
 //! `replay`: a trace or a synthetic workload against an array, simulated or served over NBD.
 
 use crate::failure::{Failure, Outcome};
-use crate::units::{Rate, parse_rate, parse_size, parse_time};
+use crate::units::{Rate, parse_rate, parse_size, parse_throttle, parse_time};
 use clap::Args;
+use restripe_array::Throttle;
 use restripe_io::nbd_wire::uri::{Endpoint, NbdUri};
 use restripe_lab::experiment::cell::{generated, level, onto, schedule, write_hole};
 use restripe_lab::experiment::{figure, page};
 use restripe_lab::generate::{Parameters, preset};
 use restripe_lab::nbd::Address;
+use restripe_lab::replay::answer;
 use restripe_lab::replay::facts::{CAUSES, Log, Phase};
 use restripe_lab::replay::real::{self, Connect, Remote};
 use restripe_lab::replay::simulated::replay;
 use restripe_lab::replay::source::{Placed, Survey};
-use restripe_lab::replay::stage::{ArrayPlan, Stage};
+use restripe_lab::replay::stage::{ArrayPlan, Stage, member_bytes_max};
 use restripe_lab::replay::{Deed, Pace, Plan, Script, Until};
 use restripe_lab::report::Table;
-use restripe_lab::trace::{Item, Op, Options, open};
+use restripe_lab::trace::{Item, Op, Options, Requests, TraceError, open, shape};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,6 +25,8 @@ use std::time::Duration;
 #[derive(Args, Debug)]
 #[command(
     after_help = "Without --nbd the array is simulated: in virtual time, on drive models, without data.
+
+What a rebuild does to a volume, from a blktrace of it: docs/your-own-trace.md.
 
 Examples: restripe replay sda --level raid5 --members 6 --drive wd1600aajs --fail-after 5m --rebuild-after 10m
           restripe replay --workload fin1 --requests 100000 --depth 16
@@ -90,15 +94,24 @@ pub struct Replay {
     /// Rebuild onto a blank drive, so long after the failure
     #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "fail_after")]
     pub rebuild_after: Option<Duration>,
+    /// Begin the trace again when it ends, until the rebuild has ended and as long again as --fail-after
+    #[arg(long, requires = "rebuild_after", conflicts_with = "requests")]
+    pub repeat: bool,
     /// The rebuild's least and largest speed, as MIN..MAX
     #[arg(long, value_name = "RATE", default_value = "1M..200M", value_parser = parse_rate)]
     pub rebuild_rate: Rate,
+    /// What paces the rebuild: restripe, md-2.6, md-6.1 or md-2025
+    #[arg(long, value_name = "NAME", default_value = "restripe", value_parser = parse_throttle)]
+    pub throttle: Throttle,
     /// Write the log of facts here, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write a page with the course over time here
+    /// Write a page here: what came of it in words, figures and tables
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// Write the figures into this folder, as SVG
+    #[arg(long, value_name = "FOLDER")]
+    pub figures: Option<PathBuf>,
 }
 
 /// What a member has beyond what is asked for is not used; a trace never gets less than this.
@@ -112,18 +125,28 @@ pub fn run(verb: &Replay) -> Outcome {
     if !(1e-3..=1e6).contains(&verb.speed) {
         return Err(Failure::usage("--speed is between 0.001 and 1000000"));
     }
-    let log = match &verb.nbd {
+    let replayed = match &verb.nbd {
         Some(uri) => on_nbd(verb, uri)?,
         None => on_stage(verb)?,
     };
-    print!("{}", phases(&log).text());
+    let log = &replayed.log;
+    println!("{}\n", replayed.array);
+    print!("{}", phases(log).text());
     if log.phases.iter().any(|phase| phase.ios != [0; 4]) {
-        print!("\nmember operations by cause\n{}", causes(&log).text());
+        print!("\nmember operations by cause\n{}", causes(log).text());
     }
     for happened in &log.happened {
         println!("{:>10.3} s  {}", happened.at_ns as f64 / 1e9, happened.what);
     }
-    save(verb, &log)
+    println!("\n{}", replayed.said.join("\n"));
+    save(verb, &replayed)
+}
+
+/// A replay that has ended: on what, what was recorded, and what that says.
+struct Replayed {
+    array: String,
+    log: Log,
+    said: Vec<String>,
 }
 
 // ------------------------------------------------------------------------------------------------------------ source
@@ -149,7 +172,7 @@ fn source(verb: &Replay, survey: Option<&Survey>, size: u64) -> Outcome<Source> 
             let placing = survey
                 .placed(size)
                 .map_err(|error| Failure::new(error.to_string()))?;
-            Placed::new(Box::new(trace(verb)?), placing, size)
+            Placed::new(recorded(verb, survey)?, placing, size)
         }
         (None, None) => return Err(Failure::usage("there is neither a trace nor a workload")),
     };
@@ -158,9 +181,8 @@ fn source(verb: &Replay, survey: Option<&Survey>, size: u64) -> Outcome<Source> 
         Ok(request) => !reads_only || request.op == Op::Read,
         Err(_) => true,
     });
-    let most = verb
-        .requests
-        .or(verb.workload.as_ref().map(|_| WORKLOAD_REQUESTS));
+    let workload = verb.workload.is_some() && !verb.repeat;
+    let most = verb.requests.or(workload.then_some(WORKLOAD_REQUESTS));
     Ok(Box::new(kept.take(most.unwrap_or(usize::MAX))))
 }
 
@@ -185,13 +207,25 @@ fn extent(parameters: &Parameters) -> u64 {
         .sum()
 }
 
-fn trace(verb: &Replay) -> Outcome<restripe_lab::trace::Trace> {
-    let path = verb.trace.as_deref().unwrap_or(Path::new(""));
+fn trace(path: &Path) -> Result<Requests, TraceError> {
     let options = Options {
         sort: true,
         ..Options::default()
     };
-    Ok(open(path, &options)?)
+    Ok(Box::new(open(path, &options)?))
+}
+
+fn path(verb: &Replay) -> &Path {
+    verb.trace.as_deref().unwrap_or(Path::new(""))
+}
+
+/// The trace's requests, once or without end.
+fn recorded(verb: &Replay, survey: &Survey) -> Outcome<Requests> {
+    if !verb.repeat {
+        return Ok(trace(path(verb))?);
+    }
+    let path = path(verb).to_path_buf();
+    Ok(shape::repeat(move || trace(&path), survey.period_ns()))
 }
 
 /// What must be known of a trace before it is replayed; of a workload all is known.
@@ -199,7 +233,7 @@ fn survey(verb: &Replay) -> Outcome<Option<Survey>> {
     if verb.workload.is_some() {
         return Ok(None);
     }
-    Ok(Some(Survey::of(trace(verb)?)?))
+    Ok(Some(Survey::of(trace(path(verb))?)?))
 }
 
 fn needed(verb: &Replay, survey: Option<&Survey>) -> Outcome<u64> {
@@ -221,7 +255,7 @@ fn pace(verb: &Replay) -> Pace {
 
 // ------------------------------------------------------------------------------------------------------------ worlds
 
-fn on_stage(verb: &Replay) -> Outcome<Log> {
+fn on_stage(verb: &Replay) -> Outcome<Replayed> {
     let survey = survey(verb)?;
     let needed = needed(verb, survey.as_ref())?;
     let plan = plan(verb, needed)?;
@@ -232,7 +266,28 @@ fn on_stage(verb: &Replay) -> Outcome<Log> {
         plans: plans(verb),
         step_ns: STEP_NS,
     };
-    replay(&mut stage, &mut *source, &script).map_err(Failure::new)
+    let log = replay(&mut stage, &mut *source, &script).map_err(Failure::new)?;
+    Ok(Replayed {
+        array: simulated(verb, &plan),
+        said: answer::sentences(&log, plan.member_bytes),
+        log,
+    })
+}
+
+fn simulated(verb: &Replay, plan: &ArrayPlan) -> String {
+    format!(
+        "Simulated: {}, {} members, {} MiB used of each, chunk {} KiB, drives {}, write cache {}, schedule {}, \
+         rebuild at {} to {} MB/s.",
+        verb.level,
+        plan.members,
+        plan.member_bytes >> 20,
+        plan.chunk_sectors / 2,
+        plan.drive,
+        if plan.write_cache { "on" } else { "off" },
+        verb.schedule,
+        plan.rebuild_min / 1_000_000,
+        plan.rebuild_max / 1_000_000,
+    )
 }
 
 fn plan(verb: &Replay, needed: u64) -> Outcome<ArrayPlan> {
@@ -244,6 +299,8 @@ fn plan(verb: &Replay, needed: u64) -> Outcome<ArrayPlan> {
         _ => u64::from(verb.members.saturating_sub(level.parities())),
     };
     let own = (needed.div_ceil(data.max(1)) + (4 << 20)).max(MEMBER_BYTES_MIN);
+    // A trace that reaches further than the drives do is placed without what it does not touch.
+    let own = own.min(member_bytes_max(&verb.drive).map_err(Failure::usage)?);
     let chunk =
         u32::try_from(verb.chunk / 512).map_err(|_| Failure::usage("the chunk is too large"))?;
     if chunk == 0 {
@@ -259,6 +316,7 @@ fn plan(verb: &Replay, needed: u64) -> Outcome<ArrayPlan> {
         schedule: schedule(&verb.schedule).map_err(Failure::usage)?,
         write_cache: !verb.no_write_cache,
         standby_ns: None,
+        throttle: verb.throttle,
         rebuild_min: verb.rebuild_rate.min,
         rebuild_max: verb.rebuild_rate.max,
     })
@@ -283,13 +341,17 @@ fn plans(verb: &Replay) -> Vec<Plan> {
                 Deed::Spare,
                 Until::Rebuilt(REBUILD_NS_MAX),
             ));
-            plans.push(Plan::new("after", Deed::Nothing, Until::Exhausted));
+            let after = match verb.repeat {
+                true => Until::Passed(ns(fail)),
+                false => Until::Exhausted,
+            };
+            plans.push(Plan::new("after", Deed::Nothing, after));
         }
     }
     plans
 }
 
-fn on_nbd(verb: &Replay, uri: &str) -> Outcome<Log> {
+fn on_nbd(verb: &Replay, uri: &str) -> Outcome<Replayed> {
     if !verb.reads_only && !verb.overwrite {
         let what = "a replay writes to the array, over what it holds";
         return Err(Failure::usage(what).hint("say --overwrite if it may, or --reads-only"));
@@ -307,7 +369,12 @@ fn on_nbd(verb: &Replay, uri: &str) -> Outcome<Log> {
     let size = remote.connect().map_err(failed)?.size_bytes();
     let survey = survey(verb)?;
     let source = source(verb, survey.as_ref(), size)?;
-    real::replay(&remote, source, pace(verb), STEP_NS).map_err(failed)
+    let log = real::replay(&remote, source, pace(verb), STEP_NS).map_err(failed)?;
+    Ok(Replayed {
+        array: format!("Served: {} MiB at {uri}.", size >> 20),
+        said: answer::sentences(&log, 0),
+        log,
+    })
 }
 
 // ------------------------------------------------------------------------------------------------------------- shown
@@ -356,7 +423,8 @@ fn causes(log: &Log) -> Table {
     }
 }
 
-fn save(verb: &Replay, log: &Log) -> Outcome {
+fn save(verb: &Replay, replayed: &Replayed) -> Outcome {
+    let log = &replayed.log;
     let failed = |path: &Path, error: std::io::Error| {
         Failure::new(format!("cannot be written: {error}")).at(path.display())
     };
@@ -364,17 +432,22 @@ fn save(verb: &Replay, log: &Log) -> Outcome {
         let text = serde_json::to_string(log).map_err(|error| Failure::new(error.to_string()))?;
         fs::write(path, text).map_err(|error| failed(path, error))?;
     }
+    let figures = figure::of_run(log);
+    if let Some(folder) = &verb.figures {
+        fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+        for (name, svg) in &figures {
+            let path = folder.join(format!("{name}.svg"));
+            fs::write(&path, svg).map_err(|error| failed(&path, error))?;
+        }
+    }
     if let Some(path) = &verb.report {
-        let figures: Vec<(String, String)> = figure::course_svg("response over time", log)
-            .map(|svg| ("course".into(), svg))
-            .into_iter()
-            .collect();
         let (phases, causes) = (phases(log), causes(log));
         let tables = [
             ("By phase", &phases),
             ("Member operations by cause", &causes),
         ];
-        let lead = [format!("Replayed: {}", name(verb))];
+        let mut lead = vec![format!("Replayed: {}.", name(verb)), replayed.array.clone()];
+        lead.extend(replayed.said.iter().cloned());
         fs::write(path, page::html("A replay", &lead, &figures, &tables))
             .map_err(|error| failed(path, error))?;
     }

@@ -9,17 +9,19 @@ use crate::replay::simulated::replay;
 use crate::replay::source::{Placed, Placing, Survey};
 use crate::replay::stage::{ArrayPlan, Stage};
 use crate::replay::{Deed, Pace, Plan, Script, Until};
-use crate::trace::{Options, Requests, open};
+use crate::trace::{Options, Requests, files, open, shape};
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::WriteHole;
 use restripe_sim::disk::queue::Policy;
 use restripe_sim::rng::mix;
 use serde::Deserialize;
 use std::fmt::Write;
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
 
 /// Counts the changes of the code after which an older run no longer is what the same settings give.
-pub const RESULTS_VERSION: u32 = 1;
+pub const RESULTS_VERSION: u32 = 2;
 /// A command that waits in a drive longer than this goes first, whatever the schedule.
 const PATIENCE_NS: u64 = 500_000_000;
 const SECOND: u64 = 1_000_000_000;
@@ -260,7 +262,16 @@ impl Cell {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{path} = {}", value.canonical());
         }
-        text
+        text + &self.content()
+    }
+
+    /// What a trace holds is part of a run, and its path does not tell; one that cannot be read fails the run later.
+    fn content(&self) -> String {
+        let Some(path) = self.settings.workload.source.strip_prefix("trace:") else {
+            return String::new();
+        };
+        let content = files(Path::new(path)).and_then(|paths| digest(&paths));
+        content.map_or_else(|_| String::new(), |digest| format!("content = {digest}\n"))
     }
 
     /// 64 bits of hexadecimal. The cache compares the text too, so a collision costs time, not truth.
@@ -284,7 +295,7 @@ impl Cell {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{path} = {}", self.point[path].canonical());
         }
-        Some(text)
+        Some(text + &self.content())
     }
 
     /// The value of a parameter, the seed included.
@@ -302,6 +313,31 @@ pub fn hash(text: &str) -> String {
         state = mix(state ^ u64::from(byte));
     }
     format!("{state:016x}")
+}
+
+/// Of the bytes of all files, one after another, by words of eight.
+fn digest(paths: &[PathBuf]) -> io::Result<String> {
+    let mut state = mix(paths.len() as u64);
+    for path in paths {
+        let mut file = BufReader::with_capacity(1 << 20, File::open(path)?);
+        let mut length = 0;
+        loop {
+            let bytes = file.fill_buf()?;
+            if bytes.is_empty() {
+                break;
+            }
+            for chunk in bytes.chunks(8) {
+                let mut word = [0; 8];
+                word[..chunk.len()].copy_from_slice(chunk);
+                state = mix(state ^ u64::from_le_bytes(word));
+            }
+            let read = bytes.len();
+            length += read as u64;
+            file.consume(read);
+        }
+        state = mix(state ^ length);
+    }
+    Ok(format!("{state:016x}"))
 }
 
 // ------------------------------------------------------------------------------------------------------------ runs
@@ -466,19 +502,23 @@ pub fn onto(mut parameters: Parameters, size: u64, fill: f64) -> Result<Paramete
     Ok(parameters)
 }
 
+/// A trace, over and over: phases last as long as they do, whatever the trace.
 fn from_trace(path: &Path, size: u64, rate: Option<f64>) -> Result<Source, String> {
+    let path = path.to_path_buf();
     let options = Options {
         sort: true,
         ..Options::default()
     };
-    let read = || open(path, &options).map_err(|error| error.to_string());
-    let survey = Survey::of(read()?).map_err(|error| error.to_string())?;
+    let read = move || Ok(Box::new(open(&path, &options)?) as Requests);
+    let survey = read().and_then(Survey::of);
+    let survey = survey.map_err(|error| error.to_string())?;
     let placing = survey.placed(size).map_err(|error| error.to_string())?;
     let length = survey.end_ns - survey.start_ns;
     let own = survey.requests as f64 * 1e9 / (length.max(1) as f64);
+    let repeated = shape::repeat(read, survey.period_ns());
     let requests: Requests = match rate {
-        Some(rate) => crate::trace::shape::stretch(Box::new(read()?), survey.start_ns, own / rate),
-        None => Box::new(read()?),
+        Some(rate) => shape::stretch(repeated, survey.start_ns, own / rate),
+        None => repeated,
     };
     Ok(Box::new(Placed::new(requests, placing, size)))
 }
@@ -507,6 +547,25 @@ mod tests {
                 .expect_err("unknown")
                 .contains("colour")
         );
+    }
+
+    #[test]
+    fn what_a_trace_holds_changes_the_hash() {
+        let path = std::env::temp_dir().join(format!("restripe-cell-{}", std::process::id()));
+        let mut point = point();
+        let source = format!("trace:{}", path.display());
+        point.insert("workload.source".into(), Value::Text(source));
+        point.insert("workload.load".into(), Value::Real(0.3));
+        let cell = Cell::new(&point, 1).expect("sound");
+        let hash_of = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).expect("a temporary file");
+            (cell.hash(), cell.capacity_key())
+        };
+        let hashes = [b"0123456789", b"012345678\0", b"0123456789"].map(|bytes| hash_of(bytes));
+        std::fs::remove_file(&path).expect("ours");
+        assert_eq!(hashes[0], hashes[2]);
+        assert_ne!(hashes[0].0, hashes[1].0);
+        assert_ne!(hashes[0].1, hashes[1].1);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::outcome::{Group, Outcome, short};
 use super::scenario::{Figure, FigureKind, Value};
 use super::statistics::Estimate;
 use crate::chart::escape;
-use crate::replay::facts::Log;
+use crate::replay::facts::{Log, Phase};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -189,10 +189,24 @@ fn stroke(out: &mut String, colour: &str, points: &[(f64, f64)]) {
         out,
         "<polyline class=\"line\" stroke=\"{colour}\" points=\""
     );
-    for (x, y) in points {
+    for (x, y) in seen(points) {
         let _ = write!(out, "{x:.1},{y:.1} ");
     }
     out.push_str("\"/>\n");
+}
+
+/// The first point, the last, and of those between what is a pixel or more away from the one drawn before.
+fn seen(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut kept: Vec<(f64, f64)> = Vec::new();
+    for (index, (x, y)) in points.iter().enumerate() {
+        let near = kept
+            .last()
+            .is_some_and(|(left, top)| (x - left).abs() < 1.0 && (y - top).abs() < 1.0);
+        if !near || index + 1 == points.len() {
+            kept.push((*x, *y));
+        }
+    }
+    kept
 }
 
 fn rectangle(out: &mut String, fill: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
@@ -409,24 +423,24 @@ fn distribution(outcome: &Outcome<'_>, figure: &Figure) -> Option<String> {
         (!curve.is_empty()).then(|| (name.clone(), curve))
     });
     let curves: Vec<(String, Vec<(f64, f64)>)> = curves.collect();
-    lines(
-        figure,
-        &curves,
-        true,
-        ("share of requests", "response time, ms"),
-    )
+    let axes = Axes {
+        logarithmic_x: true,
+        logarithmic_y: figure.logarithmic,
+        ..DISTRIBUTION
+    };
+    lines(&figure.title, &axes, &curves)
 }
 
 fn cumulative(group: &Group<'_>, phase: &str) -> Vec<(f64, f64)> {
+    let phases = group.runs.iter().filter_map(|run| run.log.phase(phase));
+    shares(phases.flat_map(|phase| &phase.histogram))
+}
+
+/// The share of requests up to each time, in milliseconds, from the buckets of any number of histograms.
+fn shares<'a>(buckets: impl Iterator<Item = &'a (u64, u64)>) -> Vec<(f64, f64)> {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
-    for run in group.runs {
-        for (top, count) in run
-            .log
-            .phase(phase)
-            .map_or(&[][..], |phase| &phase.histogram)
-        {
-            *counts.entry(*top).or_insert(0) += count;
-        }
+    for (top, count) in buckets {
+        *counts.entry(*top).or_insert(0) += count;
     }
     let all: u64 = counts.values().sum();
     let mut seen = 0;
@@ -445,7 +459,13 @@ fn course(outcome: &Outcome<'_>, figure: &Figure) -> Option<String> {
         Some((name.clone(), course_of(log)))
     });
     let curves: Vec<(String, Vec<(f64, f64)>)> = curves.collect();
-    lines(figure, &curves, false, ("mean response, ms", "time, s"))
+    let axes = Axes {
+        x: "time, s",
+        y: "mean response, ms",
+        logarithmic_x: false,
+        logarithmic_y: figure.logarithmic,
+    };
+    lines(&figure.title, &axes, &curves)
 }
 
 /// At most so many points a line, each the mean of as many steps.
@@ -464,20 +484,29 @@ fn course_of(log: &Log) -> Vec<(f64, f64)> {
     log.steps.chunks(at_once).filter_map(point).collect()
 }
 
-fn lines(
-    figure: &Figure,
-    curves: &[(String, Vec<(f64, f64)>)],
+struct Axes {
+    x: &'static str,
+    y: &'static str,
     logarithmic_x: bool,
-    (y_name, x_name): (&str, &str),
-) -> Option<String> {
+    logarithmic_y: bool,
+}
+
+const DISTRIBUTION: Axes = Axes {
+    x: "response time, ms",
+    y: "share of requests",
+    logarithmic_x: true,
+    logarithmic_y: false,
+};
+
+fn lines(title: &str, axes: &Axes, curves: &[(String, Vec<(f64, f64)>)]) -> Option<String> {
     let all: Vec<(f64, f64)> = curves
         .iter()
         .flat_map(|(_, points)| points.clone())
         .collect();
-    let frame = Frame::of(&all, logarithmic_x, figure.logarithmic)?;
-    let mut out = begin(&figure.title);
-    frame.draw_y(&mut out, y_name);
-    frame.draw_x(&mut out, &ticks(frame.x, frame.logarithmic_x), x_name);
+    let frame = Frame::of(&all, axes.logarithmic_x, axes.logarithmic_y)?;
+    let mut out = begin(title);
+    frame.draw_y(&mut out, axes.y);
+    frame.draw_x(&mut out, &ticks(frame.x, frame.logarithmic_x), axes.x);
     for (number, (_, points)) in curves.iter().enumerate() {
         let places: Vec<(f64, f64)> = points
             .iter()
@@ -497,7 +526,7 @@ fn lines(
 }
 
 /// The course of one run, of a replay say, with its phases and what happened.
-pub fn course_svg(title: &str, log: &Log) -> Option<String> {
+fn course_svg(title: &str, log: &Log) -> Option<String> {
     let points = course_of(log);
     let frame = Frame::of(&points, false, true)?;
     let mut out = begin(title);
@@ -521,6 +550,80 @@ pub fn course_svg(title: &str, log: &Log) -> Option<String> {
     stroke(&mut out, colour(0), &places);
     out.push_str("</svg>\n");
     Some(out)
+}
+
+/// Figures of one run, of a replay say, by name: its course, its times by phase, and their distribution.
+pub fn of_run(log: &Log) -> Vec<(String, String)> {
+    let drawn = [
+        ("course", course_svg("Response over time", log)),
+        ("phases", phases_svg("Response by phase", log)),
+        (
+            "distribution",
+            distribution_svg("Response times by phase", log),
+        ),
+    ];
+    let named = drawn.into_iter();
+    named
+        .filter_map(|(name, svg)| Some((name.to_string(), svg?)))
+        .collect()
+}
+
+fn asked(log: &Log) -> impl Iterator<Item = &Phase> {
+    log.phases.iter().filter(|phase| phase.times.count > 0)
+}
+
+fn distribution_svg(title: &str, log: &Log) -> Option<String> {
+    let curve = |phase: &Phase| (phase.name.clone(), shares(phase.histogram.iter()));
+    lines(
+        title,
+        &DISTRIBUTION,
+        &asked(log).map(curve).collect::<Vec<_>>(),
+    )
+}
+
+/// Mean and percentiles, side by side for each phase.
+fn phases_svg(title: &str, log: &Log) -> Option<String> {
+    const SHOWN: [&str; 4] = ["mean", "p50", "p95", "p99"];
+    let heights = |phase: &Phase| {
+        let times = &phase.times;
+        [times.mean_ns, times.p50_ns, times.p95_ns, times.p99_ns].map(|ns| ns as f64 / 1e6)
+    };
+    let phases: Vec<&Phase> = asked(log).collect();
+    let all = phases.iter().flat_map(|phase| heights(phase));
+    let all: Vec<(f64, f64)> = all.map(|height| (0.0, height)).collect();
+    let frame = Frame::of(&all, false, false)?;
+    let mut out = begin(title);
+    frame.draw_y(&mut out, "response time, ms");
+    let slot = (WIDTH - LEFT - RIGHT) / phases.len() as f64;
+    let width = slot * 0.8 / SHOWN.len() as f64;
+    for (place, phase) in phases.iter().enumerate() {
+        let from = LEFT + slot * (place as f64 + 0.1);
+        let middle = (from + slot * 0.4, HEIGHT - BOTTOM + 20.0);
+        text(&mut out, middle, "middle", &phase.name);
+        for (number, height) in heights(phase).into_iter().enumerate() {
+            let (x, y) = (from + width * number as f64, frame.y(height));
+            let size = (width * 0.92, frame.y(0.0) - y);
+            rectangle(&mut out, colour(number), (x, y), size);
+            text(
+                &mut out,
+                (x + width * 0.46, y - 3.0),
+                "middle",
+                &narrow(height),
+            );
+        }
+    }
+    legend(&mut out, &SHOWN.map(String::from));
+    out.push_str("</svg>\n");
+    Some(out)
+}
+
+/// As much of a number as fits over a bar.
+fn narrow(value: f64) -> String {
+    match value {
+        100.0.. => format!("{value:.0}"),
+        10.0.. => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
 }
 
 /// Whether a figure can be drawn at all: its names are known.
@@ -557,6 +660,18 @@ mod tests {
             [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]
         );
         assert!(ticks((0.0, 0.37), false).len() > 3);
+    }
+
+    #[test]
+    fn points_that_nobody_could_tell_apart_are_left_out() {
+        let points: Vec<(f64, f64)> = (0..=100)
+            .map(|step| (f64::from(step) / 10.0, 5.0))
+            .collect();
+        let kept = seen(&points);
+        assert_eq!(
+            (kept.len(), kept.first(), kept.last()),
+            (11, points.first(), points.last())
+        );
     }
 
     #[test]

@@ -386,6 +386,9 @@ fn interval(estimate: &Estimate) -> String {
 }
 
 fn verdict(estimate: &Estimate) -> String {
+    if estimate.count < 2 {
+        return "one run".into();
+    }
     match (estimate.excludes_one(), estimate.mean > 1.0) {
         (true, true) => "more".into(),
         (true, false) => "less".into(),

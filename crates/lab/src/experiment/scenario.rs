@@ -208,7 +208,7 @@ pub struct Scenario {
 /// The parameters of a cell but for its seed.
 pub type Point = BTreeMap<String, Value>;
 
-const BUILT_IN: [(&str, &str); 5] = [
+const BUILT_IN: [(&str, &str); 6] = [
     (
         "rebuild-cost",
         include_str!("../../../../scenarios/rebuild-cost.toml"),
@@ -216,6 +216,10 @@ const BUILT_IN: [(&str, &str); 5] = [
     ("levels", include_str!("../../../../scenarios/levels.toml")),
     ("width", include_str!("../../../../scenarios/width.toml")),
     ("chunk", include_str!("../../../../scenarios/chunk.toml")),
+    (
+        "own-trace",
+        include_str!("../../../../scenarios/own-trace.toml"),
+    ),
     ("energy", include_str!("../../../../scenarios/energy.toml")),
 ];
 

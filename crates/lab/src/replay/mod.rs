@@ -9,10 +9,12 @@
 //! | [`real`] | replay on a real array, over NBD or in this process |
 //! | [`record`] | from answers to the log, for every world |
 //! | [`facts`] | the log |
+//! | [`answer`] | the log in sentences |
 //! | [`histogram`] | times in a histogram of fixed size |
 //!
 //! Requests stream: memory grows with neither the trace nor the time that a replay takes, but for its course in steps.
 
+pub mod answer;
 pub mod facts;
 pub mod histogram;
 pub mod meter;

@@ -51,6 +51,12 @@ impl Survey {
         }
     }
 
+    /// How long the trace lasts, with a mean gap behind its last request: after so long it may begin again.
+    pub fn period_ns(&self) -> u64 {
+        let length = self.end_ns - self.start_ns;
+        length + length / self.requests.saturating_sub(1).max(1)
+    }
+
     /// Bytes of all devices, end to end.
     pub fn bytes(&self) -> u64 {
         let whole = |extent: &u64| extent.next_multiple_of(ZONE_BYTES);

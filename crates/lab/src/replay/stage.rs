@@ -177,11 +177,19 @@ fn fits(preset: &Preset, spec: &Spec) -> Result<(), String> {
     let blocks = preset.make()?.blocks();
     if spec.chunks == 0 || spec.member_sectors > blocks {
         return Err(format!(
-            "members of {} sectors: {} has {blocks}, and a chunk is the least",
-            spec.member_sectors, preset.name
+            "members of {} MiB on {}, which has room for {} MiB, and a chunk is the least",
+            (spec.chunks * u64::from(spec.chunk_sectors)) >> 11,
+            preset.name,
+            blocks.saturating_sub(METADATA_SECTORS) >> 11
         ));
     }
     Ok(())
+}
+
+/// Set data that a member has at most on a drive: a name that [`preset::named`] knows.
+pub fn member_bytes_max(drive: &str) -> Result<u64, String> {
+    let blocks = preset::named(drive)?.make()?.blocks();
+    Ok(blocks.saturating_sub(METADATA_SECTORS) * SECTOR_BYTES)
 }
 
 fn drive(

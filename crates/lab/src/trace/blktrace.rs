@@ -1,10 +1,11 @@
 //! What `blktrace` writes: a file of binary events for every CPU, as a folder, one file, or a tar archive of them.
+//! Written, requests are the events of one CPU, each queued and nothing more.
 //!
 //! The files are read one after another, so the reader's output goes through [`super::sort`]. The layout of an event is
 //! the kernel's `blk_io_trace`; both byte orders are read.
 
 use super::blkparse::Action;
-use super::fields::{request, sectors};
+use super::fields::{SECTOR, request, sectors};
 use super::source::{self, Bytes};
 use super::tar::Archive;
 use super::{Item, Op, Place, Request, TraceError};
@@ -25,8 +26,17 @@ const FLUSH: u32 = 1 << 18;
 /// Commands that are no reads or writes of a file system or process.
 const COMMAND: u32 = 1 << 25;
 const NOTIFY: u32 = 1 << 26;
+/// The event is of the queue of requests.
+const QUEUE: u32 = 1 << 20;
 const DISCARD: u32 = 1 << 29;
 const DRIVER_DATA: u32 = 1 << 30;
+
+/// The version of the layout that is written, and the only one that kernels write.
+const VERSION: u32 = 7;
+const QUEUED: u32 = 1;
+/// A message of whoever traced: text behind the event.
+const MESSAGE: u32 = 2;
+const MESSAGE_BYTES_MAX: usize = 1024;
 
 /// Whether a file begins as blktrace's do.
 pub fn is_blktrace(start: &[u8]) -> bool {
@@ -60,6 +70,14 @@ pub enum Parts {
 }
 
 impl Parts {
+    /// The file that is read first, if it is one of several.
+    pub fn first(&self) -> Option<&Path> {
+        match self {
+            Parts::Files { left, .. } => left.front().map(PathBuf::as_path),
+            Parts::Archive(_) => None,
+        }
+    }
+
     /// All of a folder's blktrace files, or those whose names begin with `stem`.
     pub fn in_folder(folder: &Path, stem: &str) -> io::Result<Parts> {
         let mut files = Vec::new();
@@ -289,6 +307,78 @@ impl Iterator for Blktrace {
             }
         }
     }
+}
+
+// ----------------------------------------------------------------------------------------------------------- writing
+
+/// The bytes of a queued request, `number` counting from 1; an error where an event has no room for it.
+pub fn queued(number: u32, request: &Request) -> Result<Vec<u8>, String> {
+    let category = match request.op {
+        Op::Read => READ,
+        Op::Write => WRITE,
+        Op::Discard => WRITE | DISCARD,
+        Op::Flush => WRITE | FLUSH,
+    };
+    if !request.offset.is_multiple_of(SECTOR) {
+        let offset = request.offset;
+        return Err(format!(
+            "{offset} is no multiple of blktrace's sectors of 512 bytes"
+        ));
+    }
+    let bytes = u32::try_from(request.length)
+        .map_err(|_| format!("{} bytes are more than blktrace counts", request.length))?;
+    let (time, sector) = (request.time, request.offset / SECTOR);
+    let action = category | QUEUE | QUEUED;
+    Ok(event(
+        number,
+        (time, sector, bytes),
+        action,
+        request.device,
+        b"",
+    ))
+}
+
+/// A message, as blktrace keeps what is written to its `msg` file: it carries a label here.
+pub fn message(number: u32, text: &str) -> Vec<u8> {
+    let text = &text.as_bytes()[..text.len().min(MESSAGE_BYTES_MAX)];
+    event(number, (0, 0, 0), NOTIFY | MESSAGE, 0, text)
+}
+
+/// What the first event says, if it is a message that says the trace is synthetic.
+pub fn label_of(start: &[u8]) -> Option<String> {
+    if order_of(*start.first_chunk()?)? != Order::Little {
+        return None;
+    }
+    let action = u32::from_le_bytes(*start.get(28..)?.first_chunk()?);
+    let bytes = u16::from_le_bytes(*start.get(46..)?.first_chunk()?);
+    let text = start.get(EVENT_BYTES..EVENT_BYTES + usize::from(bytes))?;
+    let text = String::from_utf8_lossy(text).replace(char::is_control, " ");
+    (action == NOTIFY | MESSAGE && text.starts_with("synthetic")).then_some(text)
+}
+
+fn event(
+    number: u32,
+    (time, sector, bytes): (u64, u64, u32),
+    action: u32,
+    device: u32,
+    text: &[u8],
+) -> Vec<u8> {
+    let length = u16::try_from(text.len()).expect("a message is cut before");
+    let mut out = Vec::with_capacity(EVENT_BYTES + text.len());
+    out.extend((MAGIC | VERSION).to_le_bytes());
+    out.extend(number.to_le_bytes());
+    out.extend(time.to_le_bytes());
+    out.extend(sector.to_le_bytes());
+    out.extend(bytes.to_le_bytes());
+    out.extend(action.to_le_bytes());
+    // Process, device, CPU; then the error, of which there is none.
+    for word in [0, device, 0] {
+        out.extend(u32::to_le_bytes(word));
+    }
+    out.extend([0; 2]);
+    out.extend(length.to_le_bytes());
+    out.extend(text);
+    out
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ mod write;
 pub use blkparse::Action;
 pub use blocks::{BLOCK_BYTES, BlockSet, TooLarge, blocks};
 pub use format::Format;
-pub use open::{Options, Trace, open, read};
+pub use open::{Options, Trace, files, open, read};
 pub use sort::Sorted;
 pub use summary::{Heat, Order, Refused, Summary};
 pub use write::{TraceWriter, WRITABLE};

@@ -12,7 +12,7 @@ use super::text::{
     Diskmon, Disksim, Fio, Fiu, Ftlsim, Lis, Msr, MsrCut, Parser, Spc, Ssdsim, TextReader,
 };
 use super::write::text_label;
-use super::{Features, Item, Place, Requests, TraceError, rtrace};
+use super::{Features, Item, Place, Requests, TraceError, blktrace, rtrace};
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -111,18 +111,38 @@ impl Iterator for Skipping {
 
 /// What is looked at to tell the format.
 const START_BYTES: u64 = 64 << 10;
+/// Where a label is, if a file of blktrace has one.
+const LABEL_BYTES: u64 = 4 << 10;
 
 /// Opens a trace: a file, plain or compressed, or a folder of blktrace's files.
 pub fn open(path: &Path, options: &Options) -> Result<Trace, TraceError> {
     let failed = |reason: String| failure(path, reason);
     if let Some(parts) = parts(path).transpose() {
         let parts = parts.map_err(|error| failed(error.to_string()))?;
+        let label = parts.first().and_then(label_of_part);
         let action = options.action.unwrap_or(Action::Queued);
         let reader = Box::new(Blktrace::new(path.into(), parts, action));
-        return Ok(finish(Format::Blktrace, Features::ALL, reader, options));
+        let trace = finish(Format::Blktrace, Features::ALL, reader, options);
+        return Ok(Trace { label, ..trace });
     }
     let input = source::open(path).map_err(|error| failed(error.to_string()))?;
     read(path, input, options)
+}
+
+/// What the first of several files says of itself. One that cannot be read says so when it is its turn.
+fn label_of_part(path: &Path) -> Option<String> {
+    let mut start = Vec::new();
+    let input = source::open(path).ok()?;
+    input.take(LABEL_BYTES).read_to_end(&mut start).ok()?;
+    blktrace::label_of(&start)
+}
+
+/// The files that a trace's path stands for, in the order in which they are read.
+pub fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
+    Ok(match parts(path)? {
+        Some(Parts::Files { left, .. }) => left.into(),
+        _ => vec![path.into()],
+    })
 }
 
 /// Reads a trace from bytes that are already there, under the name of a path.
@@ -246,6 +266,7 @@ impl Opened<'_> {
             Format::Spc | Format::Disksim | Format::Ssdsim | Format::Fio => {
                 Ok(text_label(&self.start))
             }
+            Format::Blktrace => Ok(blktrace::label_of(&self.start)),
             _ => Ok(None),
         }
     }

@@ -1,6 +1,6 @@
 //! What is done to traces before they are replayed: cut, stretched in time, folded onto one device, fitted to a capacity.
 
-use super::{Item, Request, Requests};
+use super::{Item, Request, Requests, TraceError};
 use std::collections::BTreeMap;
 
 /// Lays every device behind the one before it, so that a trace of several becomes one of a single address space.
@@ -66,6 +66,67 @@ pub fn rebase(requests: Requests, start: u64) -> Requests {
     each(requests, move |request| {
         request.time = request.time.saturating_sub(start)
     })
+}
+
+/// A trace over and over: it is opened anew at each end, `period` later than the time before. It ends only after an error
+/// or a round without a request.
+pub fn repeat(
+    open: impl FnMut() -> Result<Requests, TraceError> + Send + 'static,
+    period: u64,
+) -> Requests {
+    Box::new(Repeat {
+        open,
+        period,
+        later: 0,
+        rounds: 0,
+        current: Box::new(std::iter::empty()),
+        empty: false,
+    })
+}
+
+struct Repeat<O> {
+    open: O,
+    period: u64,
+    /// How much later this round is than the first.
+    later: u64,
+    rounds: u64,
+    current: Requests,
+    /// Nothing came yet in this round.
+    empty: bool,
+}
+
+impl<O: FnMut() -> Result<Requests, TraceError>> Iterator for Repeat<O> {
+    type Item = Item;
+
+    fn next(&mut self) -> Option<Item> {
+        loop {
+            match self.current.next() {
+                Some(Ok(request)) => {
+                    self.empty = false;
+                    let time = request.time.saturating_add(self.later);
+                    return Some(Ok(Request { time, ..request }));
+                }
+                Some(Err(error)) => return Some(Err(self.end(error))),
+                None if self.empty => return None,
+                None => {}
+            }
+            self.later = self.period.saturating_mul(self.rounds);
+            self.rounds += 1;
+            self.empty = true;
+            match (self.open)() {
+                Ok(requests) => self.current = requests,
+                Err(error) => return Some(Err(self.end(error))),
+            }
+        }
+    }
+}
+
+impl<O> Repeat<O> {
+    fn end(&mut self, error: TraceError) -> TraceError {
+        self.current = Box::new(std::iter::empty());
+        self.empty = true;
+        error
+    }
 }
 
 /// Which requests stay. Bounds are from (inclusive) and to (exclusive).
@@ -141,6 +202,16 @@ mod tests {
         let extents = BTreeMap::from([(3, 5000), (7, 100)]);
         let folded = fold(made(&[(0, 3, 10, 1), (1, 7, 10, 1)]), &extents, 4096);
         assert_eq!(seen(folded), [(0, 0, 10, 1), (1, 0, 8202, 1)]);
+    }
+
+    #[test]
+    fn a_trace_repeats_after_its_period_and_nothing_repeats_never() {
+        let pair = [(10, 0, 0, 1), (30, 0, 8, 1)];
+        let mut endless = repeat(move || Ok(made(&pair)), 40);
+        let mut times = || endless.next().unwrap().unwrap().time;
+        let found: Vec<u64> = (0..5).map(|_| times()).collect();
+        assert_eq!(found, [10, 30, 50, 70, 90]);
+        assert!(repeat(|| Ok(made(&[])), 40).next().is_none());
     }
 
     #[test]

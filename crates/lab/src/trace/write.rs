@@ -3,21 +3,24 @@
 //! A format that cannot hold a request (an address within a sector, a discard) refuses it; nothing is rounded.
 
 use super::fields::SECTOR;
-use super::{Features, Format, Op, Request, rtrace};
+use super::{Features, Format, Op, Request, blktrace, rtrace};
 use std::io::{self, Error, ErrorKind, Write};
 
 /// Formats that can be written.
-pub const WRITABLE: [Format; 5] = [
+pub const WRITABLE: [Format; 6] = [
     Format::Rtrace,
     Format::Spc,
     Format::Disksim,
     Format::Ssdsim,
     Format::Fio,
+    Format::Blktrace,
 ];
 
 /// Writes requests in one format; [`TraceWriter::finish`] must end it.
 pub enum TraceWriter<W: Write> {
     Rtrace(rtrace::Writer<W>),
+    /// And the number of the event written last.
+    Blktrace(W, u32),
     Text(W, Format, FioFile),
 }
 
@@ -32,7 +35,7 @@ impl<W: Write> TraceWriter<W> {
     }
 
     /// With a label that says what the trace is. Texts get it as a first line after `#`, an iolog as the name of its
-    /// file.
+    /// file, blktrace as a message.
     pub fn labelled(
         mut output: W,
         format: Format,
@@ -54,6 +57,11 @@ impl<W: Write> TraceWriter<W> {
                 format.name()
             )));
         }
+        if format == Format::Blktrace {
+            let first = label.map_or(Vec::new(), |label| blktrace::message(1, label));
+            output.write_all(&first)?;
+            return Ok(TraceWriter::Blktrace(output, u32::from(label.is_some())));
+        }
         let file = label.map_or(FIO_RECORDED, |_| FIO_SYNTHETIC);
         match (format, label) {
             (Format::Fio, _) => {
@@ -69,6 +77,10 @@ impl<W: Write> TraceWriter<W> {
     pub fn write(&mut self, request: &Request) -> io::Result<()> {
         match self {
             TraceWriter::Rtrace(writer) => writer.write(request),
+            TraceWriter::Blktrace(output, number) => {
+                *number = number.wrapping_add(1);
+                output.write_all(&blktrace::queued(*number, request).map_err(refusal)?)
+            }
             TraceWriter::Text(output, format, file) => {
                 let line = line(*format, file, request)?;
                 output.write_all(line.as_bytes())
@@ -79,7 +91,9 @@ impl<W: Write> TraceWriter<W> {
     pub fn finish(self) -> io::Result<W> {
         match self {
             TraceWriter::Rtrace(writer) => writer.finish().map(|(output, _)| output),
-            TraceWriter::Text(mut output, ..) => output.flush().map(|()| output),
+            TraceWriter::Blktrace(mut output, _) | TraceWriter::Text(mut output, ..) => {
+                output.flush().map(|()| output)
+            }
         }
     }
 }
