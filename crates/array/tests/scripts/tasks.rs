@@ -183,6 +183,34 @@ fn rows_done_but_not_checkpointed_are_done_again() {
 }
 
 #[test]
+fn a_task_ends_with_its_own_flush_and_not_with_an_earlier_one() {
+    let mut array = raid5(4).spares(1).start();
+    array
+        .written(0, array.layout.size_sectors())
+        .expect("written");
+    array.flushed();
+    array.depart(1);
+    array.run_but("m4 write data");
+    array.wait(Nanos::from_secs(20));
+    array.complete("m4 write data");
+    array.run_but("m4");
+    assert!(array.holds("m4 flush"), "{:?}", array.labels());
+    // Everything else is filled while that checkpoint's flush is out: it does not cover it.
+    array.run_but("m4 flush");
+    array.complete("m4 flush");
+    array.run_but("m4 flush");
+    assert!(array.holds("m4 flush"), "{:?}", array.labels());
+    let rebuilding = |array: &Array| {
+        let line = &array.engine.status().members[4];
+        line.state == MemberState::Rebuilding
+    };
+    assert!(rebuilding(&array));
+    array.run_tasks();
+    assert!(array.ended(TaskKind::Rebuild, TaskOutcome::Done));
+    array.consistent();
+}
+
+#[test]
 fn the_new_member_is_flushed_before_it_is_current() {
     let mut array = raid5(4).spares(1).start();
     array.written(0, 300).expect("written");
