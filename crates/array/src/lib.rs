@@ -20,6 +20,7 @@
 extern crate alloc;
 
 mod boot;
+pub mod cache;
 mod command;
 mod contract;
 mod core;
