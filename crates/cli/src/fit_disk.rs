@@ -12,16 +12,21 @@ pub fn run(verb: &FitDisk) -> Outcome {
     if verb.model.len() != verb.trace.len() {
         return Err(Failure::usage("each --model needs a --trace"));
     }
-    println!(
-        "{:<28} {:>9} {:>9} {:>11} {:>11}",
-        "drive, requests", "mean ms", "model ms", "demerit %", "request %"
-    );
+    // All is read before anything is said: fitting takes a while, and what is wrong should not be found behind it.
+    let mut read = Vec::new();
     for (model, path) in verb.model.iter().zip(&verb.trace) {
         let drive = disksim::load(model).map_err(Failure::new)?;
         let text = std::fs::read_to_string(path).map_err(|e| {
             Failure::new(format!("the trace cannot be read: {e}")).at(path.display())
         })?;
         let measured = trace(&text).map_err(|e| Failure::new(e).at(path.display()))?;
+        read.push((model, path, drive, measured));
+    }
+    println!(
+        "{:<28} {:>9} {:>9} {:>11} {:>11}",
+        "drive, requests", "mean ms", "model ms", "demerit %", "request %"
+    );
+    for (model, path, drive, measured) in read {
         fit_one(verb, model, &drive, &measured).map_err(|e| Failure::new(e).at(path.display()))?;
     }
     println!(

@@ -6,6 +6,7 @@
 //! | [`experiment`] | experiments as data: scenarios, cells, statistics, figures |
 //! | [`generate`] | synthetic workloads: parameters, presets, requests, fits to traces |
 //! | [`nbd`] | a small blocking NBD client |
+//! | [`nearest`] | what a mistyped name may have meant |
 //! | [`pattern`] | what a block holds, as a function of its place and version |
 //! | [`load`] | verified mixed load: every byte read is checked against the load's own record |
 //! | [`latency`] | samples, quantiles by phase, the course over time |
@@ -22,6 +23,7 @@ pub mod generate;
 pub mod latency;
 pub mod load;
 pub mod nbd;
+pub mod nearest;
 pub mod pattern;
 pub mod reliability;
 pub mod replay;

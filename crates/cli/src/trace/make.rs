@@ -59,10 +59,8 @@ fn named(workload: &str) -> Outcome<Parameters> {
     }
     let path = Path::new(workload);
     if !path.exists() {
-        return Err(Failure::usage(format!(
-            "{workload:?} is neither a workload by name nor a file"
-        ))
-        .hint("`restripe trace generate` lists the names"));
+        let what = format!("{workload:?} is no file, and {}", preset::unknown(workload));
+        return Err(Failure::usage(what).hint("`restripe trace generate` lists the names"));
     }
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::new(format!("it cannot be read: {error}")).at(workload))?;

@@ -3,6 +3,7 @@
 //! No maker prints a zone table, so a preset has an outer and an inner density with zones of equal width between them, and as
 //! many cylinders as the capacity needs. Skews follow from head switch and one-cylinder seek.
 
+use crate::nearest::unknown;
 use restripe_sim::disk::flash::{Flash, FlashDrive};
 use restripe_sim::disk::geometry::{Layout, Order, Sparing, Zone};
 use restripe_sim::disk::mechanical::{
@@ -135,10 +136,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 pub fn named(name: &str) -> Result<Preset, String> {
     let found = PRESETS.iter().find(|(known, _)| *known == name);
-    let (_, text) = found.ok_or_else(|| {
-        let known: Vec<&str> = names().collect();
-        format!("there is no drive '{name}'; there are {}", known.join(", "))
-    })?;
+    let (_, text) = found.ok_or_else(|| unknown("drive", name, names()))?;
     parse(text)
 }
 

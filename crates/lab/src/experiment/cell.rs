@@ -450,7 +450,7 @@ fn requests(
 }
 
 fn named(name: &str) -> Result<Parameters, String> {
-    let found = preset::named(name).ok_or_else(|| format!("there is no workload {name:?}"))?;
+    let found = preset::named(name).ok_or_else(|| preset::unknown(name))?;
     found.map_err(|error| error.to_string())
 }
 

@@ -5,6 +5,7 @@
 //! and says so. None is the trace that it is named after.
 
 use super::parameters::{Invalid, Parameters};
+use crate::nearest;
 use toml::{Table, Value};
 
 const FILES: [(&str, &str); 13] = [
@@ -88,6 +89,19 @@ impl Preset {
         parameters.check()?;
         Ok(parameters)
     }
+}
+
+/// What is said of a name that no preset has.
+pub fn unknown(name: &str) -> String {
+    let names = every().into_iter().map(|parameters| parameters.name);
+    let mut names: Vec<String> = FILES
+        .iter()
+        .map(|(name, _)| (*name).into())
+        .chain(names)
+        .collect();
+    names.sort();
+    names.dedup();
+    nearest::unknown("workload", name, names.iter().map(String::as_str))
 }
 
 /// The parameters of a preset's name: `fin1`, `fin1-high`, `noise`. Nothing if there is no such preset.
