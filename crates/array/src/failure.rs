@@ -89,6 +89,7 @@ impl Core {
         }
         self.inits_settle();
         self.slices_wake_waiting();
+        self.flush_resume();
         self.fact(Fact::Halted);
     }
 

@@ -3,7 +3,7 @@
 //! | state   | cause                                   | next     |
 //! |---------|-----------------------------------------|----------|
 //! | idle    | somebody waits                          | flushing |
-//! | flushing| all members answered                    | listing  |
+//! | flushing| all members answered, failures on record| listing  |
 //! | listing | done-lists of the logs written          | settling |
 //! | settling| failures and lost-map pages are durable | idle     |
 //!
@@ -36,6 +36,8 @@ pub(crate) enum Waiter {
 #[derive(Default)]
 pub(crate) struct Flusher {
     running: bool,
+    /// All members have answered, and a failure that came with that is not on record yet.
+    answered: bool,
     listing: bool,
     outstanding: u32,
     next: Vec<Waiter>,
@@ -113,9 +115,16 @@ impl Core {
 
     fn flush_ended(&mut self) {
         let ended = self.flusher.begun;
+        self.flusher.answered = false;
         if self.halted {
             // Nothing was made durable, and no record is over.
             return self.listing_ended();
+        }
+        if !self.settled() && !self.replaying() {
+            // After a crash now a member that failed its flush would count as current: the records and the bits of
+            // what it did not write are all that tell.
+            self.flusher.answered = true;
+            return;
         }
         self.logs.flushed(ended);
         self.intent_flushed(ended);
@@ -124,6 +133,13 @@ impl Core {
         self.flusher.outstanding = self.write_done_lists();
         if self.flusher.outstanding == 0 {
             self.listing_ended();
+        }
+    }
+
+    /// A failure is on record, or never will be: the flush that met it goes on.
+    pub(crate) fn flush_resume(&mut self) {
+        if self.flusher.answered {
+            self.flush_ended();
         }
     }
 

@@ -344,6 +344,7 @@ impl Core {
         self.owing &= self.intent.dirty();
         self.inits_settle();
         self.slices_wake_waiting();
+        self.flush_resume();
         self.flusher_settle();
         self.requests_settle();
     }
