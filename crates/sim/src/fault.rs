@@ -35,6 +35,10 @@ pub enum Fault {
     FlushError {
         flushes: u32,
     },
+    /// There is no space for what is written, nor, if `flushes`, for what was written and not flushed.
+    Full {
+        flushes: bool,
+    },
     /// The next write lands so many sectors further on.
     Misdirect {
         by: u64,
@@ -51,6 +55,8 @@ pub struct Faults {
     slow: Option<u32>,
     stuck: Option<(u32, Nanos)>,
     flush_errors: u32,
+    /// Neither writes nor, if it says so, flushes find space.
+    full: Option<bool>,
     misdirect: Option<u64>,
 }
 
@@ -67,6 +73,7 @@ impl Faults {
                 self.stuck = (operations > 0).then_some((operations, delay))
             }
             Fault::FlushError { flushes } => self.flush_errors = flushes,
+            Fault::Full { flushes } => self.full = Some(flushes),
             Fault::Misdirect { by } => self.misdirect = Some(by),
         }
     }
@@ -82,6 +89,10 @@ impl Faults {
 
     pub fn dead(&self) -> bool {
         self.dead
+    }
+
+    pub fn full(&self) -> bool {
+        self.full.is_some()
     }
 
     pub fn hanging(&self) -> bool {
@@ -132,6 +143,8 @@ impl Faults {
         match op {
             IoOp::Read if meets(&self.latent) => Err(IoError::Media),
             IoOp::Write | IoOp::Zero if meets(&self.unwritable) => Err(IoError::Media),
+            IoOp::Write | IoOp::Zero if self.full() => Err(IoError::NoSpace),
+            IoOp::Flush if self.full == Some(true) => Err(IoError::NoSpace),
             IoOp::Flush if self.flush_errors > 0 => Err(IoError::Other(EIO)),
             _ => Ok(()),
         }
@@ -163,7 +176,7 @@ impl Faults {
         }
     }
 
-    /// What is left after power went and came: the medium's faults and death stay.
+    /// What is left after power went and came: the medium's faults and death stay, and somebody has made space.
     pub(crate) fn after_power_cut(&self) -> Faults {
         Faults {
             latent: self.latent.clone(),
@@ -223,6 +236,21 @@ mod tests {
         assert!(result.is_err());
         faults.completed(IoOp::Flush, 0, 0, result);
         assert_eq!(faults.verdict(IoOp::Flush, 0, 0), Ok(()));
+    }
+
+    #[test]
+    fn without_space_nothing_is_written_and_everything_can_be_read() {
+        let mut faults = Faults::default();
+        faults.inject(Fault::Full { flushes: false });
+        for op in [IoOp::Write, IoOp::Zero] {
+            assert_eq!(faults.verdict(op, 0, 8), Err(IoError::NoSpace));
+        }
+        for op in [IoOp::Read, IoOp::Trim, IoOp::Flush] {
+            assert_eq!(faults.verdict(op, 0, 8), Ok(()));
+        }
+        faults.inject(Fault::Full { flushes: true });
+        assert_eq!(faults.verdict(IoOp::Flush, 0, 0), Err(IoError::NoSpace));
+        assert!(!faults.doomed() && !faults.after_power_cut().full());
     }
 
     #[test]

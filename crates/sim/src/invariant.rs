@@ -25,6 +25,8 @@ pub enum Invariant {
     StuckRequest,
     /// A request was refused that should have been served.
     RequestRefused,
+    /// An array that had halted for want of space acknowledged something, or one halted that had space.
+    HaltBroken,
     /// A member was failed without a fault of its own.
     MemberFailedWrongly,
     /// An array that should start does not.
@@ -56,6 +58,7 @@ impl Invariant {
             Invariant::ParityMismatch => "parity-mismatch",
             Invariant::StuckRequest => "stuck-request",
             Invariant::RequestRefused => "request-refused",
+            Invariant::HaltBroken => "halt-broken",
             Invariant::MemberFailedWrongly => "member-failed-wrongly",
             Invariant::StartRefused => "start-refused",
             Invariant::TaskFailed => "task-failed",

@@ -3,6 +3,7 @@
 use crate::invariant::{Invariant, Violation};
 use crate::oracle::{FlushTicket, Oracle, ReadTicket, WriteId, WriteKind};
 use crate::world::{Happening, Machine, World};
+use restripe_array::report::ArrayState;
 use restripe_array::{
     Buf, BufRef, Command, CommandError, CommandTag, Fact, FailCause, Nanos, Request, RequestError,
     RequestOp, RequestTag, SECTOR_BYTES,
@@ -51,6 +52,10 @@ pub struct Session<M> {
     violations: Vec<Violation>,
     /// The array may refuse requests: it is stopping, or too much of it is gone.
     pub refusals_expected: bool,
+    /// Some member may be without space: requests may be refused for that.
+    pub space_is_short: bool,
+    /// The array has halted for want of space: it promises nothing any more.
+    pub halted: bool,
     /// Requests that were refused, by [`Session::refusals_expected`].
     pub refused: u64,
     /// Replies in all.
@@ -77,6 +82,8 @@ impl<M: Machine> Session<M> {
             backlog: VecDeque::new(),
             violations: Vec::new(),
             refusals_expected: false,
+            space_is_short: false,
+            halted: false,
             refused: 0,
             replies: 0,
             durable_replies: 0,
@@ -235,6 +242,7 @@ impl<M: Machine> Session<M> {
                 }
                 Happening::Fact(fact) => {
                     self.ruin_further(&fact);
+                    self.halted |= fact == Fact::Halted;
                     self.news.push_back(News::Fact(fact));
                 }
                 Happening::Mark(mark) => self.news.push_back(News::Mark(mark)),
@@ -262,6 +270,7 @@ impl<M: Machine> Session<M> {
             eprintln!("  {:>14} reply {} {result:?}", self.world.now().0, tag.0);
         }
         self.replies += 1;
+        self.hold_to_halt(&open, result);
         match open.what {
             Asked::Write(id) => {
                 self.oracle.write_ended(id, result.is_ok());
@@ -279,11 +288,25 @@ impl<M: Machine> Session<M> {
         }
     }
 
+    /// Without space there is one answer to everything but reads.
+    fn hold_to_halt(&mut self, open: &Open, result: Result<(), RequestError>) {
+        let right = matches!(result, Err(RequestError::NoSpace | RequestError::NotFast));
+        if self.halted && !right && !matches!(open.what, Asked::Read(_)) {
+            let asked = format!("{:?} {} +{}", open.what, open.lba, open.sectors);
+            self.violation(Invariant::HaltBroken, format!("{asked}: {result:?}"));
+        }
+    }
+
     fn judge(&mut self, open: &Open, ticket: ReadTicket) {
         let bytes = (open.sectors * SECTOR_BYTES) as u32;
         let buf = open.buf.expect("a read has a buffer");
         let contents = self.world.memory().get(BufRef::new(buf, 0, bytes));
         if let Err(violation) = self.oracle.read_ended(ticket, contents) {
+            // Copies that a halt left different cannot be made one before the next start.
+            let wavers = violation.invariant == Invariant::UnstableRead;
+            if wavers && self.halted && self.doubtful() {
+                return;
+            }
             self.violations.push(violation);
         }
     }
@@ -292,6 +315,7 @@ impl<M: Machine> Session<M> {
         match error {
             RequestError::Lost { lba, sectors } => self.lost(open, lba, sectors),
             RequestError::NotFast => {}
+            RequestError::NoSpace if self.space_is_short => self.refused += 1,
             _ if self.refusals_expected => self.refused += 1,
             _ => self.violation(
                 Invariant::RequestRefused,
@@ -302,6 +326,9 @@ impl<M: Machine> Session<M> {
 
     /// Sectors were called lost. That must be allowed for, and the rest of the request must still be readable.
     fn lost(&mut self, open: &Open, lba: u64, sectors: u64) {
+        if self.halted && self.doubtful() {
+            return;
+        }
         let oracle = &self.oracle;
         let allowed = |lba: &u64| match open.what {
             Asked::Read(ticket) => oracle.may_be_lost(*lba, Some(ticket)),
@@ -323,6 +350,14 @@ impl<M: Machine> Session<M> {
             self.told_lost.extend(lba..lba + sectors);
             self.reread(open);
         }
+    }
+
+    /// Whether something can only be had from redundancy: where a halt cut writes short, that is in doubt until the next
+    /// start.
+    fn doubtful(&self) -> bool {
+        let unreadable = |member| self.world.disk(member).faults.latent().next().is_some();
+        let healthy = self.world.status().state == ArrayState::Healthy;
+        !healthy || self.world.members().any(unreadable)
     }
 
     /// Reads in halves what could not be read as a whole.

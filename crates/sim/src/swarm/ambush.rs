@@ -24,8 +24,17 @@ enum Trap {
     Bereft,
     /// Sectors of one row become unreadable, no two in one block; then the row is read and written.
     Scattered,
+    /// There is no space left, while slices of an array short of a member compute and others write.
+    Full(Stage),
     /// A member hangs, misses a durable write and is failed; power goes behind the reply.
     Missed(Option<Member>),
+}
+
+/// How far a trap with two steps is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Set,
+    Ready,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +50,7 @@ const REFUSED: u32 = 30;
 /// Within so many blocks sectors are scattered.
 const SCATTER: u64 = 16;
 
-const TRAPS: [Trap; 10] = [
+const TRAPS: [Trap; 12] = [
     Trap::Reads(Class::Parity),
     Trap::Reads(Class::Parity),
     Trap::Reads(Class::Task),
@@ -52,6 +61,8 @@ const TRAPS: [Trap; 10] = [
     Trap::Scattered,
     Trap::Scattered,
     Trap::Missed(None),
+    Trap::Full(Stage::Set),
+    Trap::Full(Stage::Ready),
 ];
 
 impl Run {
@@ -63,15 +74,21 @@ impl Run {
         if self.options.roughness < Roughness::Faults || !redundant || self.rng.chance(1, 2) {
             return;
         }
-        let trap = if self.plan.unaligned && self.rng.chance(3, 4) {
-            Trap::Merges
-        } else {
-            *self.rng.pick(&TRAPS)
+        let trap = match self.rng.below(16) {
+            0..=9 if self.plan.unaligned => Trap::Merges,
+            10..=11 if self.plan.unaligned => Trap::Full(Stage::Ready),
+            _ => *self.rng.pick(&TRAPS),
         };
         if matches!(trap, Trap::Missed(_)) {
             self.workload.insist();
         }
         self.ambush = Some(Ambush { trap, looks: LOOKS });
+    }
+
+    /// Whether computations take long in this life, so that the trap meets one.
+    pub fn ponders(&self) -> bool {
+        let trap = self.ambush.map(|ambush| ambush.trap);
+        matches!(trap, Some(Trap::Full(_)))
     }
 
     /// Looks whether the moment has come.
@@ -98,6 +115,14 @@ impl Run {
             Trap::Scattered => {
                 life.issued > 5 && chance(life, 1, 16) && self.scatter(life, &mut ambush)
             }
+            Trap::Full(Stage::Set) => {
+                if life.issued > 3 && chance(life, 1, 8) {
+                    self.lose_member(life, 6);
+                    ambush.trap = Trap::Full(Stage::Ready);
+                }
+                false
+            }
+            Trap::Full(Stage::Ready) => self.run_full(life),
             Trap::Missed(None) => {
                 if chance(life, 1, 32) {
                     ambush.trap = Trap::Missed(self.hang_one(life));
@@ -221,18 +246,19 @@ impl Run {
             .aim(self.layout.lba(row, 0, 0), self.layout.row_sectors());
         let data = hit.iter().copied().find(|cell| *cell < map.data);
         let at = self.layout.lba(row, data.unwrap_or(0), base);
+        let ready = life.session.world.ready() && !life.stopping;
         match life.stirring.rng.below(4) {
             0 => {
                 life.session.command(Command::Scrub { repair: true });
             }
-            1 if life.session.world.ready() => super::life::issue(
+            1 if ready => super::life::issue(
                 &mut life.session,
                 Ask::Read {
                     lba: at,
                     sectors: span,
                 },
             ),
-            2 | 3 if life.session.world.ready() => super::life::issue(
+            2 | 3 if ready => super::life::issue(
                 &mut life.session,
                 Ask::Write {
                     lba: at,
@@ -251,6 +277,23 @@ impl Run {
         let members: Vec<Member> = life.session.world.members().collect();
         let member = *life.stirring.rng.pick(&members);
         self.lose_spared(life, member, HANG).then_some(member)
+    }
+
+    /// What is being written now will not find space.
+    fn run_full(&mut self, life: &mut Life) -> bool {
+        let world = &life.session.world;
+        let writing = !world.under_way_as(|io| io.op == IoOp::Write).is_empty();
+        let computing = if self.plan.unaligned {
+            world.merging()
+        } else {
+            world.computing()
+        };
+        let odds = if computing { 2 } else { 256 };
+        let strikes = writing && chance(life, 1, odds);
+        if strikes {
+            self.fill_up(life);
+        }
+        strikes
     }
 
     /// It has been sent a write that is to be durable, and will not have it.

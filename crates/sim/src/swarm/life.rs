@@ -18,7 +18,7 @@ use crate::workload::{Ask, Workload};
 use crate::world::{World, WorldConfig};
 use restripe_array::layout::Layout;
 use restripe_array::{
-    Command, CommandError, CommandTag, Config, Engine, Fact, FailCause, Nanos, StartMode,
+    Command, CommandError, CommandTag, Config, Engine, Fact, FailCause, IoError, Nanos, StartMode,
     TaskOutcome,
 };
 
@@ -26,6 +26,12 @@ use restripe_array::{
 pub const IO_TIMEOUT: Nanos = Nanos::from_secs(1);
 /// Steps in which the tasks of the last life must end.
 const TASK_STEPS: u64 = 400_000;
+
+/// One start in so many is without space.
+const SHORT_OF_SPACE: u64 = 60;
+/// Counted: arrays that halted for want of space, and starts that failed for it.
+pub const HALTS: &str = "halts for want of space";
+pub const STARTS_WITHOUT_SPACE: &str = "starts without space";
 
 /// So many steps without a moment passing are one too many.
 const STILL_STEPS: u64 = 10_000;
@@ -77,6 +83,8 @@ pub struct Life {
     /// Where the last write went.
     pub written: Option<u64>,
     serving: bool,
+    /// It was told to stop: no requests are taken any more.
+    pub stopping: bool,
     /// Tasks run: every step may be the moment of a quest.
     pub watchful: bool,
     /// Power goes when more replies than this were given.
@@ -182,6 +190,9 @@ impl Run {
         self.set_out();
         self.lay_ambush();
         let mut life = self.begin(crash_after);
+        if self.options.roughness == Roughness::Faults && self.rng.chance(1, SHORT_OF_SPACE) {
+            self.fill_up(&mut life);
+        }
         let end = match self.start(&mut life) {
             Some(end) => end,
             None => self.serve(&mut life),
@@ -217,11 +228,16 @@ impl Run {
             #[cfg(feature = "planted")]
             bug: self.options.bug,
         });
+        let delays: &[u64] = if self.ponders() {
+            &[100_000, 20_000_000]
+        } else {
+            &[0, 1_000, 100_000]
+        };
         let config = WorldConfig {
             payload: self.plan.spec.payload,
             limits: self.plan.limits,
             seed: self.rng.word(),
-            compute_delay: Nanos(*self.rng.pick(&[0, 1_000, 100_000])),
+            compute_delay: Nanos(*self.rng.pick(delays)),
             strict: true,
             record: false,
             trace: self.options.trace,
@@ -246,6 +262,7 @@ impl Run {
             issued: 0,
             written: None,
             serving: false,
+            stopping: false,
             watchful: true,
             crash_at_reply: None,
             crash_at_durable: None,
@@ -269,6 +286,10 @@ impl Run {
             };
             self.say(|| format!("  start refused: {error:?}"));
             match error {
+                CommandError::NoSpace if life.stirring.troubled() => {
+                    self.outcome.coverage.count(STARTS_WITHOUT_SPACE, 1);
+                    return Some(End::Crash);
+                }
                 CommandError::Minority { .. } if self.outdated(life) => {
                     self.outcome
                         .coverage
@@ -297,8 +318,8 @@ impl Run {
     /// Whether a disk that is away knows more than those that are here: an operator would wait for it.
     fn outdated(&self, life: &Life) -> bool {
         let world = &life.session.world;
-        let here = newest_generation(world.members().map(|member| world.disk(member)));
-        newest_generation(self.aside.iter()) > here
+        let here = newest(world.members().map(|member| world.disk(member)));
+        newest(self.aside.iter()) > here
     }
 
     /// Members beyond redundancy are gone.
@@ -435,16 +456,22 @@ impl Run {
 
     /// An orderly end. What was acknowledged is durable after it.
     fn stop(&mut self, life: &mut Life) -> End {
+        life.stopping = true;
         let ticket = life.session.oracle.flush();
         let tag = life.session.command(Command::Stop);
         match self.answer(life, tag) {
             Answer::Ended(end) => end,
+            Answer::Given(Ok(())) if life.session.halted => {
+                life.session
+                    .violation(Invariant::HaltBroken, "it stops as if all were well");
+                End::Broken
+            }
             Answer::Given(Ok(())) => {
                 life.session.oracle.flush_ended(ticket, true);
                 End::Stop
             }
             Answer::Given(Err(error)) => {
-                if !life.stirring.suspects_any() {
+                if !life.stirring.troubled() {
                     life.session.violation(
                         Invariant::StuckRequest,
                         format!("the array does not stop: {error:?}"),
@@ -478,6 +505,13 @@ impl Run {
                 why: FailCause::ReadErrors,
                 ..
             } if self.ruin.is_some() => {}
+            Fact::MemberFailed {
+                member,
+                why:
+                    FailCause::WriteError(IoError::NoSpace) | FailCause::FlushError(IoError::NoSpace),
+            } if life.stirring.full(member) => {
+                self.outcome.coverage.count("members without space", 1);
+            }
             Fact::MemberFailed { member, why } if !life.stirring.suspects(member) => {
                 life.session.violation(
                     Invariant::MemberFailedWrongly,
@@ -491,7 +525,7 @@ impl Run {
             Fact::TaskEnded {
                 kind,
                 outcome: TaskOutcome::Failed,
-            } if !life.stirring.suspects_any() => {
+            } if !life.stirring.troubled() => {
                 life.session
                     .violation(Invariant::TaskFailed, format!("{kind:?}"));
             }
@@ -502,6 +536,13 @@ impl Run {
                 let status = life.session.world.status();
                 life.stirring.rebuilt(&status);
                 self.outcome.coverage.count("tasks done", 1);
+            }
+            Fact::Halted if life.session.space_is_short => {
+                self.outcome.coverage.count(HALTS, 1);
+            }
+            Fact::Halted => {
+                life.session
+                    .violation(Invariant::HaltBroken, "it halts although there is space");
             }
             Fact::Repaired { .. } => self.outcome.coverage.count("repairs", 1),
             Fact::Started { recovered_rows, .. } => self
@@ -646,7 +687,7 @@ impl Run {
             let disk = self
                 .disks
                 .swap_remove(self.rng.below(self.disks.len() as u64) as usize);
-            let newest = newest_generation(self.disks.iter().chain([&disk]));
+            let newest = newest(self.disks.iter().chain([&disk])).0;
             let left = Atlas::of(self.disks.iter());
             // Going on without the one that knows best would make two histories.
             let whole = left
@@ -701,7 +742,7 @@ impl Run {
 
     fn end_calmly(&mut self, life: Life, end: End) -> bool {
         assert!(
-            end != End::Crash || life.stirring.suspects_any(),
+            end != End::Crash || life.stirring.troubled(),
             "nothing crashes in the last life"
         );
         self.end(life, end)
@@ -804,8 +845,12 @@ impl Run {
     }
 }
 
-fn newest_generation<'a>(disks: impl Iterator<Item = &'a Disk>) -> u64 {
-    Atlas::of(disks).map_or(0, |atlas| atlas.superblock().generation)
+/// Generation and sequence of the newest superblock.
+fn newest<'a>(disks: impl Iterator<Item = &'a Disk>) -> (u64, u64) {
+    Atlas::of(disks).map_or((0, 0), |atlas| {
+        let superblock = atlas.superblock();
+        (superblock.generation, superblock.sequence)
+    })
 }
 
 /// The disks of a plan, formatted.

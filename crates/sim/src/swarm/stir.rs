@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::rng::Rng;
 use crate::session::Session;
 use restripe_array::meta::WriteHole;
-use restripe_array::report::{MemberState, MemberStatus, Status};
+use restripe_array::report::{ArrayState, MemberState, MemberStatus, Status};
 use restripe_array::{Command, Engine, Member, Nanos};
 use std::collections::BTreeSet;
 
@@ -18,6 +18,8 @@ pub struct Stirring {
     pub rng: Rng,
     /// Members that the engine has a reason to fail.
     suspects: BTreeSet<Member>,
+    /// Members without space. One that serves is not failed for that: the array halts.
+    full: BTreeSet<Member>,
     /// Members that were taken away and are not yet brought up to date again.
     lost: BTreeSet<Member>,
     arrivals: u32,
@@ -36,6 +38,7 @@ impl Stirring {
         Stirring {
             rng,
             suspects: BTreeSet::new(),
+            full: BTreeSet::new(),
             lost: BTreeSet::new(),
             arrivals: 0,
             paused: false,
@@ -44,6 +47,16 @@ impl Stirring {
 
     pub fn suspects(&self, member: Member) -> bool {
         self.suspects.contains(&member)
+    }
+
+    /// Whether a member may have been failed, a task or a stop been in vain, for what was done in this life.
+    pub fn troubled(&self) -> bool {
+        self.suspects_any() || !self.full.is_empty()
+    }
+
+    /// Whether the engine may fail this member if it is one that only receives.
+    pub fn full(&self, member: Member) -> bool {
+        self.full.contains(&member)
     }
 
     /// The engine may fail this member from now on.
@@ -90,6 +103,7 @@ impl Run {
             3..=4 => {
                 self.latent_error(life);
             }
+            5 if life.stirring.rng.chance(1, 4) => self.fill_up(life),
             5 => self.slow_down(life),
             6..=7 => self.take_back(life),
             8 => self.arrive(life),
@@ -164,8 +178,12 @@ impl Run {
     }
 
     fn lose(&mut self, life: &mut Life, member: Member, way: u64) {
-        // Without redundancy a replacement must be seen to fail before it takes over.
-        let way = if self.layout.tolerance() == 0 {
+        // Without redundancy that is left a replacement must be seen to fail before it takes over.
+        let status = life.session.world.status();
+        let filling =
+            |line: &MemberStatus| line.member == member && line.state == MemberState::Rebuilding;
+        let last = status.state != ArrayState::Healthy && status.members.iter().any(filling);
+        let way = if self.layout.tolerance() == 0 || last {
             *life.stirring.rng.pick(&[1, 6])
         } else {
             way
@@ -331,6 +349,21 @@ impl Run {
         let status = life.session.world.status();
         if !status.tasks.is_empty() || unsynced(life) {
             life.session.oracle.allow_all_losses();
+        }
+    }
+
+    /// A member has no space left, or none has: perhaps all lie on one file system.
+    pub fn fill_up(&mut self, life: &mut Life) {
+        let members: Vec<Member> = life.session.world.members().collect();
+        let flushes = life.stirring.rng.chance(1, 4);
+        let some = *life.stirring.rng.pick(&members);
+        let all = life.stirring.rng.chance(1, 3);
+        let now = life.session.world.now().0;
+        self.say(|| format!("  {now:>14} no space on {some:?}, or all: {all}"));
+        life.session.space_is_short = true;
+        for member in members.into_iter().filter(|member| all || *member == some) {
+            life.stirring.full.insert(member);
+            life.session.world.inject(member, Fault::Full { flushes });
         }
     }
 

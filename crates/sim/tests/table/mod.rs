@@ -8,7 +8,7 @@
 //! other cells.
 
 use restripe_array::TaskKind;
-use restripe_sim::swarm::{Coverage, Incident, Phase};
+use restripe_sim::swarm::{Coverage, HALTS, Incident, Phase, STARTS_WITHOUT_SPACE};
 use std::collections::BTreeSet;
 
 /// So often each cell must be hit.
@@ -64,15 +64,32 @@ const TRANSITIONS: &[(&str, &str, &[&str])] = &[
     (
         "write",
         "merging",
-        &["reading", "recovering", "combining", "logging", "writing"],
+        &[
+            "reading",
+            "recovering",
+            "combining",
+            "logging",
+            "writing",
+            "finished",
+        ],
     ),
     (
         "write",
         "combining",
-        &["preparing", "checksumming", "logging", "writing"],
+        &[
+            "preparing",
+            "checksumming",
+            "logging",
+            "writing",
+            "finished",
+        ],
     ),
-    ("write", "checksumming", &["logging"]),
-    ("write", "logging", &["preparing", "logging", "writing"]),
+    ("write", "checksumming", &["logging", "finished"]),
+    (
+        "write",
+        "logging",
+        &["preparing", "logging", "writing", "finished"],
+    ),
     ("write", "writing", &["preparing", "finished"]),
     ("read", "queued", &["preparing"]),
     ("read", "preparing", &["preparing", "reading", "finished"]),
@@ -149,7 +166,7 @@ const TRANSITIONS: &[(&str, &str, &[&str])] = &[
     (
         "replay",
         "preparing",
-        &["preparing", "reading", "combining"],
+        &["preparing", "reading", "combining", "finished"],
     ),
     (
         "replay",
@@ -165,6 +182,17 @@ const TRANSITIONS: &[(&str, &str, &[&str])] = &[
     ("replay", "writing", &["preparing", "finished"]),
 ];
 
+/// Possible, but too seldom to promise a count: no space is found, or a member fails, at the very moment at which a write
+/// recovers or takes a checksum.
+const SELDOM: [(&str, &str, &str); 3] = [
+    ("write", "recovering", "finished"),
+    ("write", "checksumming", "preparing"),
+    ("write", "checksumming", "writing"),
+];
+
+/// What else must have happened so often.
+const COUNTS: [&str; 2] = [HALTS, STARTS_WITHOUT_SPACE];
+
 /// What is missing from the table, and what is in it that should not be.
 pub fn holes(coverage: &Coverage) -> Vec<String> {
     let mut holes = Vec::new();
@@ -176,6 +204,12 @@ pub fn holes(coverage: &Coverage) -> Vec<String> {
                     holes.push(format!("{task:?} {phase:?} x {incident:?}: {hits} hits"));
                 }
             }
+        }
+    }
+    for what in COUNTS {
+        let hits = coverage.total(what);
+        if hits < HITS {
+            holes.push(format!("{what}: {hits} hits"));
         }
     }
     holes.extend(slice_holes(coverage));
@@ -195,7 +229,8 @@ fn slice_holes(coverage: &Coverage) -> Vec<String> {
         }
     }
     for (kind, from, to, hits) in coverage.transitions() {
-        if hits > 0 && !wanted.contains(&(kind, from, to)) {
+        let known = wanted.contains(&(kind, from, to)) || SELDOM.contains(&(kind, from, to));
+        if hits > 0 && !known {
             holes.push(format!(
                 "{kind}: {from} -> {to} is not in the table: {hits} hits"
             ));
