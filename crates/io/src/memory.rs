@@ -10,6 +10,7 @@
 
 use restripe_array::{Buf, BufRef, Pool};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -271,10 +272,20 @@ fn class_bytes(class: usize) -> u64 {
 /// request is not starved by small ones, and small ones wait behind a large one no longer than until what was handed
 /// out before it is back. That time has a bound: of requests in flight a member's time-out, of requests and replies on
 /// the wire the shell's patience with a peer, which is short while others wait for memory.
+///
+/// What one owner may hold has a bound as well ([`UserMemory::share_taken`]), and a part of the budget is apart for
+/// those who hold little: so peers that hoard, and large requests that wait for them, do not keep the modest waiting.
 pub struct UserMemory {
     budget: u64,
+    /// Bytes of the budget that only modest owners get.
+    apart: u64,
     /// Bytes of blocks in use or kept for reuse.
     held: u64,
+    /// Bytes in use: of what is for all, and of what is apart.
+    used: u64,
+    used_apart: u64,
+    /// Bytes in use by owner. Entries stay when they are zero; there are no more than there may be connections.
+    owned: BTreeMap<u32, u64>,
     slots: Vec<Option<Owned>>,
     free_slots: Vec<u32>,
     kept: [Vec<Memory>; CLASSES],
@@ -284,13 +295,28 @@ pub struct UserMemory {
 struct Owned {
     memory: Memory,
     owner: u32,
+    /// Of what is apart for the modest.
+    apart: bool,
 }
+
+/// Owner of what nobody answers for any more, until the engine gives it back.
+const NOBODY: u32 = u32::MAX - 1;
+/// Whoever has no more than this, with what is asked for, is modest.
+const MODEST_BYTES: u64 = 1 << 20;
+/// Parts of the budget: one is apart for the modest, and so much may one owner have before it must give back.
+const APART_PARTS: u64 = 8;
+const SHARE_PARTS: u64 = 16;
 
 impl UserMemory {
     pub fn new(budget: u64) -> UserMemory {
         UserMemory {
             budget,
+            // The largest request must fit into the rest.
+            apart: (budget / APART_PARTS).min(budget.saturating_sub(u64::from(USER_BYTES_MAX))),
             held: 0,
+            used: 0,
+            used_apart: 0,
+            owned: BTreeMap::new(),
             slots: Vec::new(),
             free_slots: Vec::new(),
             kept: Default::default(),
@@ -306,8 +332,36 @@ impl UserMemory {
         self.held
     }
 
+    /// Whether `owner` has its share: it must give back before it asks for more.
+    pub fn share_taken(&self, owner: u32) -> bool {
+        let owned = self.owned_bytes(owner);
+        owned > 0 && owned >= self.budget / SHARE_PARTS
+    }
+
+    fn owned_bytes(&self, owner: u32) -> u64 {
+        self.owned.get(&owner).copied().unwrap_or(0)
+    }
+
     /// Memory of at least `bytes` for `owner`, or `None` when the budget does not allow it now.
     pub fn allocate(&mut self, bytes: u32, owner: u32) -> Option<BufRef> {
+        let need = class_bytes(class_of(bytes));
+        if self.used + need <= self.budget - self.apart {
+            return self.take(bytes, owner, false);
+        }
+        self.allocate_apart(bytes, owner)
+    }
+
+    /// The same of what is apart for the modest: also while others wait for what is for all.
+    pub fn allocate_apart(&mut self, bytes: u32, owner: u32) -> Option<BufRef> {
+        let need = class_bytes(class_of(bytes));
+        let modest = self.owned_bytes(owner) + need <= MODEST_BYTES;
+        if !modest || self.used_apart + need > self.apart {
+            return None;
+        }
+        self.take(bytes, owner, true)
+    }
+
+    fn take(&mut self, bytes: u32, owner: u32, apart: bool) -> Option<BufRef> {
         assert!(
             (1..=USER_BYTES_MAX).contains(&bytes),
             "a user buffer has 1 to {USER_BYTES_MAX} bytes, not {bytes}"
@@ -317,8 +371,22 @@ impl UserMemory {
             Some(memory) => memory,
             None => self.grow(class)?,
         };
-        let slot = self.place(Owned { memory, owner });
+        *self.used_of(apart) += class_bytes(class);
+        *self.owned.entry(owner).or_default() += class_bytes(class);
+        let slot = self.place(Owned {
+            memory,
+            owner,
+            apart,
+        });
         Some(BufRef::new(Buf(Buf::USER + slot), 0, bytes))
+    }
+
+    fn used_of(&mut self, apart: bool) -> &mut u64 {
+        if apart {
+            &mut self.used_apart
+        } else {
+            &mut self.used
+        }
     }
 
     fn place(&mut self, owned: Owned) -> u32 {
@@ -357,12 +425,15 @@ impl UserMemory {
     /// Gives a buffer back. Its block is reused only when no operation holds it any more.
     pub fn release(&mut self, buf: BufRef) {
         let slot = buf.buf.0.checked_sub(Buf::USER).expect("a user handle");
-        let memory = self.slots[slot as usize]
-            .take()
-            .expect("released once")
-            .memory;
+        let Owned {
+            memory,
+            owner,
+            apart,
+        } = self.slots[slot as usize].take().expect("released once");
         self.free_slots.push(slot);
         let class = class_of(memory.bytes() as u32);
+        *self.used_of(apart) -= class_bytes(class);
+        *self.owned.entry(owner).or_default() -= class_bytes(class);
         if memory.alone() {
             self.kept[class].push(memory);
         } else {
@@ -383,6 +454,17 @@ impl UserMemory {
         owned
             .map(|(index, _)| BufRef::new(Buf(Buf::USER + index as u32), 0, 1))
             .collect()
+    }
+
+    /// `owner` is gone: what the engine still uses of it is not its next namesake's.
+    pub fn disown(&mut self, owner: u32) {
+        for owned in self.slots.iter_mut().flatten() {
+            if owned.owner == owner {
+                owned.owner = NOBODY;
+            }
+        }
+        let bytes = self.owned.remove(&owner).unwrap_or(0);
+        *self.owned.entry(NOBODY).or_default() += bytes;
     }
 
     fn renew(&mut self, buf: Buf) {
@@ -481,6 +563,38 @@ mod tests {
         small.into_iter().for_each(|buf| users.release(buf));
         assert!(users.allocate(65_536, 0).is_some());
         assert!(UserMemory::new(4096).allocate(8192, 0).is_none());
+    }
+
+    #[test]
+    fn the_modest_are_served_beside_those_who_hoard() {
+        let mut users = UserMemory::new(256 << 20);
+        let mut hoarded = Vec::new();
+        while let Some(buf) = users.allocate(32 << 20, 0) {
+            hoarded.push(buf);
+        }
+        assert_eq!(hoarded.len(), 7, "an eighth of the budget is apart");
+        assert!(users.share_taken(0) && !users.share_taken(1));
+        assert!(
+            users.allocate(4096, 0).is_none(),
+            "who hoards is not modest"
+        );
+        let modest: Vec<_> = (1..=32)
+            .map(|owner| {
+                users
+                    .allocate(1 << 20, owner)
+                    .expect("apart for the modest")
+            })
+            .collect();
+        assert!(users.allocate(4096, 33).is_none(), "that is all there is");
+        users.release(modest[0]);
+        assert!(users.allocate_apart(4096, 33).is_some());
+        hoarded.into_iter().for_each(|buf| users.release(buf));
+        assert!(!users.share_taken(0));
+        let orphan = users.allocate(32 << 20, 0).expect("room");
+        users.disown(0);
+        assert!(!users.share_taken(0), "a namesake starts with nothing");
+        users.release(orphan);
+        assert!(UserMemory::new(32 << 20).allocate(32 << 20, 0).is_some());
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub struct Surroundings<'a> {
     pub catalogue: &'a dyn Catalogue,
     /// This connection's number, as the owner of memory.
     pub number: u32,
-    /// Others wait for memory: none for this one, unless it is its turn.
+    /// Others wait for memory: none for this one but what is apart for the modest, unless it is its turn.
     pub memory_reserved: bool,
     /// Requests that the call makes.
     pub asks: &'a mut Vec<Ask>,
@@ -389,6 +389,8 @@ impl Connection {
         }
         let more = self.outbox.sent(count, pieces, release);
         self.sending = more.is_some();
+        // Before it is offered more: whether it holds its share decides.
+        release.drain(..).for_each(|buf| around.users.release(buf));
         self.offer_if(Then::Hold, around);
         more
     }
@@ -449,10 +451,11 @@ impl Link for Live<'_, '_> {
     }
 
     fn buffer(&mut self, bytes: u32) -> Option<BufRef> {
+        let (users, number) = (&mut *self.around.users, self.around.number);
         if self.around.memory_reserved {
-            return None;
+            return users.allocate_apart(bytes, number);
         }
-        self.around.users.allocate(bytes, self.around.number)
+        users.allocate(bytes, number)
     }
 
     fn release(&mut self, buf: BufRef) {
@@ -460,7 +463,9 @@ impl Link for Live<'_, '_> {
     }
 
     fn full(&self) -> bool {
-        *self.in_flight >= IN_FLIGHT_MAX || self.outbox.small_bytes() > UNSENT_SMALL_MAX
+        *self.in_flight >= IN_FLIGHT_MAX
+            || self.outbox.small_bytes() > UNSENT_SMALL_MAX
+            || self.around.users.share_taken(self.around.number)
     }
 
     fn submit(&mut self, ask: Ask) {

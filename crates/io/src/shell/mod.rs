@@ -394,7 +394,6 @@ impl Shell {
         let more = self.with(number, |c, around| {
             c.sent(done.result, done.pieces, &mut release, around)
         });
-        release.drain(..).for_each(|buf| self.users.release(buf));
         self.release = release;
         if let Some(pieces) = more {
             self.send(number, pieces);
@@ -492,6 +491,7 @@ impl Shell {
                 self.users.release(buf);
             }
         }
+        self.users.disown(number);
         self.connections.remove(number);
     }
 

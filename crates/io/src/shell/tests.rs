@@ -2,12 +2,16 @@
 
 use super::*;
 use crate::member::{self, OpenOptions};
+use crate::nbd_wire::message::Request;
+use crate::nbd_wire::option::{encode_info_query, encode_option};
 use crate::plain::Plain;
 use crate::remote::LocalClient;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{self, Content, CreateOptions};
 use restripe_array::report::{ArrayState, MemberState};
 use restripe_array::{Command, Member, StartMode, Uuid};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;
@@ -348,7 +352,6 @@ fn a_recorded_run_replays_to_the_same_actions() {
 /// Reads a block over NBD on pipes, as over standard input and output.
 fn read_over_pipes(running: &Running, bytes: u32) -> Vec<u8> {
     use crate::nbd_wire::client::{Client, ClientEvent, ClientRequest, Replies};
-    use std::io::{Read, Write};
     let (their_input, mut requests) = std::io::pipe().expect("a pipe");
     let (mut replies, their_output) = std::io::pipe().expect("a pipe");
     let wire = Wire::pair(their_input.into(), their_output.into());
@@ -472,4 +475,79 @@ fn nonsense_from_this_process_is_refused() {
     );
     assert!(client.read(0, 512).is_ok());
     stop(running);
+}
+
+/// Attaches to the only array of a server.
+fn attach(path: &Path) -> UnixStream {
+    let mut stream = UnixStream::connect(path).expect("it listens");
+    stream.read_exact(&mut [0; 18]).expect("it greets");
+    let mut hello = b"\0\0\0\x03".to_vec();
+    encode_option(7, &[&encode_info_query("", &[])], &mut hello);
+    stream.write_all(&hello).expect("room");
+    loop {
+        let mut header = [0; 20];
+        stream.read_exact(&mut header).expect("it answers");
+        let word = |at: usize| {
+            header[at..]
+                .first_chunk()
+                .map(|word| u32::from_be_bytes(*word))
+        };
+        let mut data = vec![0; word(16).expect("a length") as usize];
+        stream.read_exact(&mut data).expect("it answers");
+        if word(12) == Some(1) {
+            return stream;
+        }
+    }
+}
+
+/// Asks for the first bytes, so many times.
+fn ask_to_read(stream: &mut UnixStream, bytes: u32, times: usize) {
+    let request = Request {
+        flags: 0,
+        command: 0,
+        cookie: 1,
+        offset: 0,
+        bytes,
+    };
+    let all = request.encode().repeat(times);
+    stream.write_all(&all).expect("the server takes it");
+}
+
+/// A client was kept waiting for half a minute by eight others that did not read their replies: each held as much memory
+/// as there was, one after the other, until its time was up.
+#[test]
+fn clients_that_do_not_read_keep_nobody_waiting() {
+    for backend in backends() {
+        let options = ShellOptions {
+            backend,
+            ..ShellOptions::default()
+        };
+        let spec = spec(ram_array(RAID5, 3), None);
+        let running =
+            Shell::spawn(options, move |shell| shell.host(spec).map(drop)).expect("a reactor");
+        let start = Command::Start(StartMode::default());
+        let started = running.remote.command(0, start).expect("it lives");
+        started.expect("the array starts");
+        let path = std::env::temp_dir().join(format!("restripe-stalled-{}", std::process::id()));
+        let listener = Listener::unix(&path).expect("a free path");
+        let maker: ProtocolMaker =
+            std::sync::Arc::new(|| Box::new(crate::front::nbd::Connection::new()));
+        running.remote.listen(listener, maker).expect("it lives");
+        let mut stalled: Vec<UnixStream> = (0..8).map(|_| attach(&path)).collect();
+        for stream in &mut stalled {
+            ask_to_read(stream, 1 << 20, 1000);
+            // It is served, and takes no more than this.
+            stream.read_exact(&mut [0; 16]).expect("a reply begins");
+        }
+        let mut decent = attach(&path);
+        for bytes in [4096, 1 << 20, 8 << 20] {
+            ask_to_read(&mut decent, bytes, 1);
+            let mut reply = vec![0; 16 + bytes as usize];
+            decent.read_exact(&mut reply).expect("it is served");
+        }
+        let connections = running.remote.connections().expect("it lives");
+        assert_eq!(connections, 9, "nobody had to be hung up on for that");
+        drop((stalled, decent));
+        stop(running);
+    }
 }
