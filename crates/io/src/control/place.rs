@@ -171,17 +171,43 @@ impl Claim {
 }
 
 impl Drop for Claim {
-    /// Under the lock the socket file can only be ours. The lock file stays: removing it would let two processes hold
-    /// locks on two files of one name.
+    /// Under the lock both files can only be ours. Whoever opened the lock file before it goes, and gets its lock after,
+    /// sees that it is not the one of that name any more.
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(lock_path(&self.path));
     }
 }
 
-fn lock_beside(path: &Path) -> Result<File, PlaceError> {
+fn lock_path(path: &Path) -> PathBuf {
     let mut lock_path = path.as_os_str().to_os_string();
     lock_path.push(".lock");
-    let lock_path = PathBuf::from(lock_path);
+    PathBuf::from(lock_path)
+}
+
+/// A lock counts on the file that has the name when it is held: the one before may just have been removed.
+fn lock_beside(path: &Path) -> Result<File, PlaceError> {
+    loop {
+        let lock = try_lock_beside(path)?;
+        let same = |found: &fs::Metadata, held: &fs::Metadata| {
+            (found.dev(), found.ino()) == (held.dev(), held.ino())
+        };
+        match (fs::symlink_metadata(lock_path(path)), lock.metadata()) {
+            (Ok(found), Ok(held)) if same(&found, &held) => return Ok(lock),
+            (Err(error), _) if error.kind() == io::ErrorKind::NotFound => {}
+            (Err(error), _) | (_, Err(error)) => {
+                return Err(PlaceError::Socket {
+                    path: lock_path(path),
+                    error,
+                });
+            }
+            (Ok(_), Ok(_)) => {}
+        }
+    }
+}
+
+fn try_lock_beside(path: &Path) -> Result<File, PlaceError> {
+    let lock_path = lock_path(path);
     let failed = |error| PlaceError::Socket {
         path: lock_path.clone(),
         error,
@@ -304,7 +330,23 @@ mod tests {
             Err(PlaceError::Taken { .. })
         ));
         drop(claim);
+        let left = fs::read_dir(&folder).expect("ours").count();
+        assert_eq!(left, 0, "neither the socket nor its lock is left");
         Claim::take(&path, 0o600).expect("free again");
+        let _ = fs::remove_dir_all(folder);
+    }
+
+    #[test]
+    fn a_lock_on_a_file_that_is_gone_does_not_count() {
+        let folder = folder("gone");
+        let path = folder.join("a.sock");
+        let early = File::create(lock_path(&path)).expect("opened before it is removed");
+        fs::remove_file(lock_path(&path)).expect("ours");
+        // SAFETY: `early` is an open descriptor for the length of the call.
+        let locked = unsafe { libc::flock(early.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+        assert_eq!(locked, 0);
+        let (_claim, _listener) = Claim::take(&path, 0o600).expect("that lock is nobody's");
+        assert!(lock_path(&path).exists());
         let _ = fs::remove_dir_all(folder);
     }
 
