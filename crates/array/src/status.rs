@@ -66,7 +66,8 @@ impl Core {
         let (done, total) = (task.done.len(), self.layout.rows());
         let rate = task.rate(self.now);
         let left = u128::from(total - done) * u128::from(chunk_bytes) * 1_000_000_000;
-        let eta = (rate > 0 && !task.paused).then(|| Nanos((left / u128::from(rate)) as u64));
+        let lasts = || Nanos(u64::try_from(left / u128::from(rate)).unwrap_or(u64::MAX));
+        let eta = (rate > 0 && !task.paused).then(|| self.now.after(lasts()));
         TaskStatus {
             kind: task.kind,
             slot: task.slot,
