@@ -121,6 +121,15 @@ pub fn run(verb: &Replay) -> Outcome {
     if !(1e-3..=1e6).contains(&verb.speed) {
         return Err(Failure::usage("--speed is between 0.001 and 1000000"));
     }
+    // A long replay should not end in a file that cannot be written.
+    for path in [&verb.json, &verb.report].into_iter().flatten() {
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        if folder.is_some_and(|folder| !folder.is_dir()) {
+            return Err(Failure::new("its folder is not there").at(path.display()));
+        }
+    }
     let replayed = match &verb.nbd {
         Some(uri) => on_nbd(verb, uri)?,
         None => on_stage(verb)?,
@@ -418,21 +427,22 @@ fn causes(log: &Log) -> Table {
     }
 }
 
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("cannot be written: {error}")).at(path.display())
+}
+
 fn save(verb: &Replay, replayed: &Replayed) -> Outcome {
     let log = &replayed.log;
-    let failed = |path: &Path, error: std::io::Error| {
-        Failure::new(format!("cannot be written: {error}")).at(path.display())
-    };
     if let Some(path) = &verb.json {
         let text = serde_json::to_string(log).map_err(|error| Failure::new(error.to_string()))?;
-        fs::write(path, text).map_err(|error| failed(path, error))?;
+        fs::write(path, text).map_err(|error| unwritable(path, &error))?;
     }
     let figures = figure::of_run(log);
     if let Some(folder) = &verb.figures {
-        fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+        fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
         for (name, svg) in &figures {
             let path = folder.join(format!("{name}.svg"));
-            fs::write(&path, svg).map_err(|error| failed(&path, error))?;
+            fs::write(&path, svg).map_err(|error| unwritable(&path, &error))?;
         }
     }
     if let Some(path) = &verb.report {
@@ -444,7 +454,7 @@ fn save(verb: &Replay, replayed: &Replayed) -> Outcome {
         let mut lead = vec![format!("Replayed: {}.", name(verb)), replayed.array.clone()];
         lead.extend(replayed.said.iter().cloned());
         fs::write(path, page::html("A replay", &lead, &figures, &tables))
-            .map_err(|error| failed(path, error))?;
+            .map_err(|error| unwritable(path, &error))?;
     }
     Ok(())
 }

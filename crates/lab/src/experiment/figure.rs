@@ -162,7 +162,11 @@ fn begin(title: &str) -> String {
     )
 }
 
+/// Lines that have no name need none.
 fn legend(out: &mut String, names: &[String]) {
+    if names.iter().all(String::is_empty) {
+        return;
+    }
     for (number, name) in names.iter().enumerate() {
         let y = TOP + 8.0 + 18.0 * number as f64;
         let x = WIDTH - RIGHT + 16.0;

@@ -382,6 +382,9 @@ fn own_ratio(group: &Group<'_>, printed: &Printed) -> Option<Estimate> {
 }
 
 fn interval(estimate: &Estimate) -> String {
+    if estimate.count < 2 {
+        return "-".into();
+    }
     format!("{} to {}", short(estimate.low), short(estimate.high))
 }
 

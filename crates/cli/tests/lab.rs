@@ -1,0 +1,418 @@
+//! `restripe lab`, `replay` and `sim-disk`: exit status, what goes to which stream, what is refused and in which words, that
+//! the same is the same every time, and the session of `docs/your-own-trace.md`.
+
+#[allow(dead_code)]
+mod harness;
+
+use harness::Place;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+const TEXT: &str = "0,100,4096,w,0.000000\n1,200,8192,r,0.500000\n0,108,4096,w,1.000000\n";
+const BROKEN: &str = "name = \"x\"\ntitle = \nseeds = 1\n";
+
+/// A folder with a small trace, a trace with a bad line, and a broken TOML file.
+fn place(name: &str) -> Place {
+    let place = Place::new(name);
+    place.write("t.spc", 0, 0, TEXT.as_bytes());
+    let bad = format!("{TEXT}0,junk,4096,w,2\n{TEXT}");
+    place.write("bad.spc", 0, 0, bad.as_bytes());
+    place.write("bad.toml", 0, 0, BROKEN.as_bytes());
+    place
+}
+
+/// What is refused: the arguments in words, the exit status, and what the error must say.
+fn refused(place: &Place, cases: &[(&str, i32, &[&str])]) {
+    for (line, status, words) in cases {
+        let arguments: Vec<&str> = line.split(' ').collect();
+        let run = place.run(&arguments);
+        assert_eq!(run.status, *status, "{line}\n{}", run.stderr);
+        assert_eq!(run.stdout, "", "{line}");
+        assert!(run.stderr.contains("error: "), "{line}\n{}", run.stderr);
+        for word in *words {
+            assert!(
+                run.stderr.contains(word),
+                "{line}: {word} in\n{}",
+                run.stderr
+            );
+        }
+    }
+}
+
+/// Every file below a folder, by its path within it.
+fn files(folder: &str) -> BTreeMap<String, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    let mut folders = vec![Path::new(folder).to_path_buf()];
+    while let Some(at) = folders.pop() {
+        for entry in fs::read_dir(&at).expect("a folder of ours") {
+            let path = entry.expect("it is read").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(folder).expect("it is below");
+                let bytes = fs::read(&path).expect("a file of ours");
+                all.insert(name.display().to_string(), bytes);
+            }
+        }
+    }
+    all
+}
+
+/// The commands of a document that stand behind a mark.
+fn commands<'a>(document: &'a str, mark: &str) -> &'a str {
+    let behind = document.split(&format!("<!-- {mark} -->\n```sh\n")).nth(1);
+    let behind = behind.expect("the document has it");
+    behind.split("```").next().expect("it ends")
+}
+
+// ----------------------------------------------------------------------------------------------------- the user's path
+
+#[test]
+fn the_session_about_a_trace_of_ones_own_works_as_pasted() {
+    let place = Place::new("own-trace");
+    let document = include_str!("../../../docs/your-own-trace.md");
+    let session = commands(document, "session");
+    let verbs = session.lines().filter(|line| line.starts_with("restripe "));
+    assert!(verbs.count() <= 5, "five commands");
+    let script = format!("set -e\n{}\n{session}", commands(document, "stand-in"));
+    let run = place.shell(&script);
+    assert_eq!(run.status, 0, "{}\n{}", run.stdout, run.stderr);
+    assert!(run.stdout.contains("label       synthetic: workload proj"));
+
+    let report = String::from_utf8(place.bytes("rebuild.html")).expect("text");
+    assert_eq!(report.matches("<svg").count(), 3, "three figures");
+    assert!(report.contains("Replayed: busy.rtrace") && !report.contains("<img"));
+    for sentence in [
+        "The rebuild took ",
+        "Mean response: ",
+        "One request in a hundred took over: ",
+    ] {
+        let told = run.stdout.lines().find(|line| line.starts_with(sentence));
+        let told = told.unwrap_or_else(|| panic!("{sentence} in\n{}", run.stdout));
+        assert!(report.contains(told), "{told}");
+    }
+    let mean = run
+        .stdout
+        .lines()
+        .find(|line| line.starts_with("Mean response"));
+    for phase in [
+        "ms before,",
+        "ms degraded (",
+        "ms during the rebuild (",
+        "ms after (",
+    ] {
+        assert!(mean.is_some_and(|mean| mean.contains(phase)), "{phase}");
+    }
+    let experiment = String::from_utf8(place.bytes("lab/own-trace/report.html")).expect("text");
+    assert!(experiment.matches("<svg").count() >= 4 && experiment.contains("rebuild_s"));
+    pictured(&place, document);
+}
+
+/// The pictures of the document are those that its commands write; copy them there when they have changed much.
+fn pictured(place: &Place, document: &str) {
+    let shown: Vec<&str> = document
+        .split("](pictures/")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+        .collect();
+    assert_eq!(shown.len(), 5);
+    for name in shown {
+        let kept = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../docs/pictures")
+            .join(name);
+        let kept = fs::read_to_string(kept).expect("a picture of the document");
+        let folder = match place.exists(&format!("pictures/{name}")) {
+            true => "pictures",
+            false => "lab/own-trace",
+        };
+        let made = String::from_utf8(place.bytes(&format!("{folder}/{name}"))).expect("text");
+        let title = |svg: &str| {
+            svg.lines()
+                .find(|line| line.starts_with("<title>"))
+                .map(String::from)
+        };
+        assert_eq!(title(&kept), title(&made), "{name}");
+        assert!(made.len() < 60_000 && kept.len() < 60_000, "{name}");
+        assert!(
+            !made.contains("NaN") && made.ends_with("</svg>\n"),
+            "{name}"
+        );
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------ refusals
+
+#[test]
+fn a_replay_says_what_is_wrong_with_what_it_is_given() {
+    refused(
+        &place("replay-refused"),
+        &[
+            ("replay", 2, &["TRACE"]),
+            ("replay none.spc", 1, &["none.spc", "No such file"]),
+            ("replay bad.spc", 1, &["bad.spc, line 4"]),
+            ("replay bad.toml", 1, &["no format of traces"]),
+            (
+                "replay t.spc --drive wd1600ajs",
+                2,
+                &["the nearest is wd1600aajs"],
+            ),
+            ("replay t.spc --level raid7", 2, &["raid7"]),
+            ("replay t.spc --level raid6 --members 2", 1, &["members"]),
+            ("replay t.spc --members 1", 1, &["members"]),
+            ("replay t.spc --chunk 100", 2, &["512"]),
+            ("replay t.spc --chunk 3K", 1, &["chunk"]),
+            ("replay t.spc --member-size 1T", 1, &["wd1600aajs", "room"]),
+            ("replay t.spc --write-hole plp", 2, &["plp"]),
+            ("replay t.spc --schedule scan", 2, &["fcfs, look or sptf"]),
+            ("replay t.spc --speed 0", 2, &["--speed"]),
+            ("replay t.spc --depth 0", 2, &["--depth"]),
+            ("replay t.spc --speed 2 --depth 2", 2, &["--depth"]),
+            ("replay t.spc --rebuild-after 1m", 2, &["--fail-after"]),
+            ("replay t.spc --repeat", 2, &["--rebuild-after"]),
+            ("replay --workload fin3", 2, &["the nearest is fin1"]),
+            ("replay t.spc --workload fin1", 2, &["--workload"]),
+            (
+                "replay t.spc --nbd nbd://127.0.0.1:1/x",
+                2,
+                &["--overwrite"],
+            ),
+            ("replay t.spc --reads-only --nbd nonsense", 2, &["nonsense"]),
+            ("replay t.spc --json no/such/folder", 1, &["no/such/folder"]),
+            (
+                "replay t.spc --report no/such/folder",
+                1,
+                &["no/such/folder"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn the_laboratory_says_what_is_wrong_with_what_it_is_given() {
+    refused(
+        &place("lab-refused"),
+        &[
+            ("lab run", 2, &["SCENARIO"]),
+            ("lab run rebuild-cots", 2, &["rebuild-cots", "rebuild-cost"]),
+            ("lab run bad.toml", 2, &["bad.toml", "line 2"]),
+            ("lab run own-trace --seeds 0", 2, &["--seeds"]),
+            (
+                "lab run own-trace --set colour=1",
+                2,
+                &["colour", "array.drive"],
+            ),
+            ("lab run own-trace --set colour", 2, &["PATH=VALUE"]),
+            (
+                "lab run own-trace --set array.drive=wd1600ajs",
+                1,
+                &["the nearest is wd1600aajs"],
+            ),
+            ("lab run own-trace --set array.level=raid7", 2, &["raid7"]),
+            (
+                "lab run own-trace --set array.members=many",
+                2,
+                &["array.members"],
+            ),
+            (
+                "lab run own-trace --set array.level=raid6 --set array.members=2 --seeds 1",
+                1,
+                &["members"],
+            ),
+            (
+                "lab run own-trace --set workload.source=fin3 --seeds 1",
+                1,
+                &["the nearest is fin1"],
+            ),
+            (
+                "lab run own-trace --set workload.source=trace:none --seeds 1",
+                1,
+                &["none", "No such file"],
+            ),
+            (
+                "lab run own-trace --set workload.source=trace:bad.spc --seeds 1",
+                1,
+                &["bad.spc, line 4"],
+            ),
+            (
+                "lab run own-trace --set workload.load=9",
+                2,
+                &["workload.load"],
+            ),
+            (
+                "lab compare own-trace --metric during.p98_ms --vary rebuild.min_mb_s --of 50 --to 1",
+                2,
+                &["during.p98_ms"],
+            ),
+            (
+                "lab compare own-trace --metric rebuild_s --vary array.colour --of 50 --to 1",
+                2,
+                &["rebuild.min_mb_s"],
+            ),
+            (
+                "lab compare own-trace --metric rebuild_s --vary rebuild.min_mb_s --of 49 --to 1",
+                2,
+                &["49"],
+            ),
+            ("lab report none.toml", 2, &["none.toml"]),
+            ("lab fit-disk --model a.model", 2, &["--trace"]),
+            (
+                "lab fit-disk --model none.model --trace t.spc",
+                1,
+                &["none.model"],
+            ),
+            ("lab reliability raid55", 2, &["raid55"]),
+        ],
+    );
+}
+
+#[test]
+fn a_drive_is_refused_before_anything_is_served() {
+    refused(
+        &place("sim-disk-refused"),
+        &[
+            ("sim-disk wd1600ajs", 1, &["the nearest is wd1600aajs"]),
+            ("sim-disk none.toml", 1, &["none.toml", "No such file"]),
+            ("sim-disk ./bad.toml", 1, &["line 2"]),
+            ("sim-disk wd1600aajs --size 1T", 2, &["--size"]),
+            ("sim-disk wd1600aajs --size 100", 2, &["--size"]),
+            ("sim-disk wd1600aajs --depth 0", 2, &["--depth"]),
+            ("sim-disk wd1600aajs --schedule scan", 2, &["fcfs"]),
+            (
+                "sim-disk wd1600aajs --size 1M --unix no/such/folder/socket",
+                1,
+                &["no/such/folder"],
+            ),
+            (
+                "sim-disk wd1600aajs --size 1M --file no/such/folder/data",
+                1,
+                &["no/such/folder"],
+            ),
+        ],
+    );
+}
+
+// ------------------------------------------------------------------------------------------------- the same every time
+
+#[test]
+fn what_there_is_is_listed() {
+    let place = Place::new("lab-lists");
+    for (arguments, words) in [
+        (&["lab", "list"][..], &["rebuild-cost", "own-trace"][..]),
+        (&["sim-disk"], &["wd1600aajs", "ssd-sata"]),
+    ] {
+        let run = place.run(arguments);
+        assert_eq!((run.status, run.stderr.as_str()), (0, ""));
+        assert!(
+            words.iter().all(|word| run.stdout.contains(word)),
+            "{}",
+            run.stdout
+        );
+        assert_eq!(run.stdout, place.run(arguments).stdout);
+    }
+}
+
+#[test]
+fn a_replay_gives_the_same_bytes_every_time() {
+    let place = Place::new("replay-same");
+    let replay = |number: u32| {
+        let (json, html) = (format!("{number}.json"), format!("{number}.html"));
+        let run = place.run(&[
+            "replay",
+            "--workload",
+            "fin2",
+            "--fail-after",
+            "5s",
+            "--rebuild-after",
+            "5s",
+            "--member-size",
+            "512M",
+            "--members",
+            "4",
+            "--rebuild-rate",
+            "50M..200M",
+            "--json",
+            &json,
+            "--report",
+            &html,
+            "--figures",
+            "figures",
+        ]);
+        assert_eq!((run.status, run.stderr.as_str()), (0, ""));
+        (
+            run.stdout,
+            place.bytes(&json),
+            place.bytes(&html),
+            files(&place.path("figures")),
+        )
+    };
+    let first = replay(1);
+    assert!(first == replay(2));
+    let log: Value = serde_json::from_slice(&first.1).expect("it is JSON");
+    let phases = log["phases"].as_array().expect("phases");
+    let names: Vec<&str> = phases
+        .iter()
+        .filter_map(|phase| phase["name"].as_str())
+        .collect();
+    assert_eq!(names, ["before", "degraded", "during", "after"]);
+    assert!(log["rebuild"]["to_ns"].as_u64() > log["rebuild"]["from_ns"].as_u64());
+    assert_eq!(first.3.len(), 3, "course, phases, distribution");
+}
+
+#[test]
+fn an_experiment_gives_the_same_bytes_for_any_number_of_threads() {
+    let place = Place::new("lab-same");
+    let own = [
+        "--short",
+        "--seeds",
+        "2",
+        "--set",
+        "phases.before_s=5",
+        "--set",
+        "phases.degraded_s=5",
+        "--set",
+        "phases.after_s=5",
+        "--set",
+        "phases.warm_up_s=1",
+        "--set",
+        "array.member_mib=256",
+        "--set",
+        "array.members=4",
+    ];
+    let experiment = |verb: &[&str], folder: &str| {
+        let run = place.run(&[&["lab"], verb, &own, &["--folder", folder]].concat());
+        assert_eq!(run.status, 0, "{}", run.stderr);
+        run.stdout
+    };
+    let one = experiment(&["run", "own-trace", "--threads", "1"], "one");
+    let many = experiment(&["run", "own-trace", "--threads", "3"], "many");
+    assert_eq!(one, many);
+    let made = files(&place.path("one"));
+    assert!(
+        made == files(&place.path("many")),
+        "runs, tables, figures and pages"
+    );
+    // From what is kept: the same again, and nothing is run.
+    assert_eq!(experiment(&["report", "own-trace"], "one"), "");
+    assert!(made == files(&place.path("one")));
+    let lines = String::from_utf8(made["own-trace/runs.jsonl"].clone()).expect("text");
+    let runs: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(runs.len(), 6, "three rates of two seeds");
+    assert!(runs.iter().all(|run| run["hash"].is_string()));
+    let vary = [
+        "--metric",
+        "rebuild_s",
+        "--vary",
+        "rebuild.min_mb_s",
+        "--of",
+        "50",
+        "--to",
+        "1",
+    ];
+    let compared = experiment(&[&["compare", "own-trace"][..], &vary].concat(), "one");
+    assert!(compared.contains("rebuild_s: 50 over 1"), "{compared}");
+}
