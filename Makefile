@@ -8,7 +8,12 @@ SHELL := /bin/bash
 CARGO ?= cargo
 BIN := $(or $(CARGO_TARGET_DIR),target)/release/restripe
 
-.PHONY: help build demo test test-deep bench lint fmt man
+# Where `make install` puts things; DESTDIR goes before all of it, for packages.
+PREFIX ?= /usr/local
+DESTDIR ?=
+SHARE := $(DESTDIR)$(PREFIX)/share
+
+.PHONY: help build install demo test test-deep bench lint fmt man
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -16,6 +21,15 @@ help: ## Show the targets
 build: ## Build the release binary: target/release/restripe
 	@.ci/need cargo
 	$(CARGO) build --release -p restripe-cli
+
+install: ## Put binary, man pages and completions under PREFIX; builds first unless the binary is there
+	@test -x $(BIN) || $(MAKE) build
+	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/restripe
+	install -d $(SHARE)/man/man1
+	install -m 644 docs/man/*.1 $(SHARE)/man/man1/
+	install -D -m 644 docs/completions/restripe.bash $(SHARE)/bash-completion/completions/restripe
+	install -D -m 644 docs/completions/_restripe $(SHARE)/zsh/site-functions/_restripe
+	install -D -m 644 docs/completions/restripe.fish $(SHARE)/fish/vendor_completions.d/restripe.fish
 
 demo: build ## A RAID-5 that loses two disks and its daemon under load, and comes out right
 	@mkdir -p target
