@@ -136,7 +136,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__add)
-            opts="-h --offline --force --yes --help"
+            opts="-h --offline --degraded --force --yes --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -154,7 +154,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__assemble)
-            opts="-h --config --from-minority --accept-loss --read-only --json --help"
+            opts="-h --config --degraded --from-minority --accept-loss --read-only --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -278,7 +278,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__fail)
-            opts="-h --offline --yes --help"
+            opts="-h --offline --degraded --yes --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -310,12 +310,16 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__lab__subcmd__compare)
-            opts="-h --short --seeds --set --folder --metric --vary --of --to --help"
+            opts="-h --scale --short --seeds --set --folder --metric --vary --of --to --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --scale)
+                    COMPREPLY=($(compgen -W "whole quick short" -- "${cur}"))
+                    return 0
+                    ;;
                 --seeds)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -454,12 +458,16 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__lab__subcmd__report)
-            opts="-h --short --seeds --set --folder --help"
+            opts="-h --scale --short --seeds --set --folder --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --scale)
+                    COMPREPLY=($(compgen -W "whole quick short" -- "${cur}"))
+                    return 0
+                    ;;
                 --seeds)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -480,12 +488,16 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__lab__subcmd__run)
-            opts="-h --short --seeds --set --folder --threads --fresh --sensitivity --help"
+            opts="-h --scale --short --seeds --set --folder --threads --fresh --sensitivity --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --scale)
+                    COMPREPLY=($(compgen -W "whole quick short" -- "${cur}"))
+                    return 0
+                    ;;
                 --seeds)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -528,7 +540,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__rebuild)
-            opts="-h --offline --pause --resume --rate --help"
+            opts="-h --offline --degraded --pause --resume --rate --throttle --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -542,6 +554,10 @@ _restripe() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --throttle)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -550,7 +566,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__remove)
-            opts="-h --offline --yes --help"
+            opts="-h --offline --degraded --yes --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -568,7 +584,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__replace)
-            opts="-h --offline --no-wait --force --yes --help"
+            opts="-h --offline --degraded --no-wait --force --yes --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -586,7 +602,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__replay)
-            opts="-h --workload --seed --requests --speed --depth --nbd --reads-only --overwrite --level --members --chunk --drive --member-size --write-hole --schedule --no-write-cache --fail-after --rebuild-after --rebuild-rate --json --report --help"
+            opts="-h --workload --seed --requests --speed --depth --nbd --reads-only --overwrite --level --members --chunk --drive --member-size --write-hole --schedule --no-write-cache --fail-after --rebuild-after --repeat --rebuild-rate --throttle --json --report --figures --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -656,11 +672,19 @@ _restripe() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --throttle)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --json)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --report)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --figures)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -672,13 +696,21 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__scrub)
-            opts="-h --offline --repair --no-wait --cancel --help"
+            opts="-h --offline --degraded --repair --no-wait --watch --cancel --pause --resume --rate --throttle --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --offline)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --throttle)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -690,7 +722,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__serve)
-            opts="-h --config --unix --tcp --stdio --from-minority --accept-loss --read-only --memory --io-timeout --rate --backend --buffered --record --help"
+            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --memory --io-timeout --rate --throttle --backend --buffered --record --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -717,6 +749,10 @@ _restripe() {
                     return 0
                     ;;
                 --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --throttle)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -66,7 +66,7 @@ sync\t'Ready at once, parity is computed in the background'
 zero\t'Every member is zeroed first'
 trust\t'The members already agree; nothing is checked'"
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l write-hole -d 'What guards parity against a crash [default: ppl for raid4, raid5, raid6; bitmap for raid1, raid10]' -r -f -a "ppl\t'Log partial parity before each write'
-bitmap\t'Remember where writes are under way, as md does'
+bitmap\t'Remember where writes are under way, as md does; a crash while degraded loses what the missing member held there'
 none\t'Nothing: after a crash, parity may be wrong where writes were under way'"
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l size-per-member -d 'Use no more than this of each member' -r
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l data-offset -d 'Where data starts on every member' -r
@@ -76,8 +76,9 @@ complete -c restripe -n "__fish_restripe_using_subcommand create" -l yes -d 'Do 
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l json -d 'Print the result as JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l config -d 'Take the members from this file' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l from-minority -d 'Start although fewer than a majority of the members are here'
-complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l accept-loss -d 'Start although data is lost by it; what is lost is listed and reads as an error'
+complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l degraded -d 'Start although a current member is not here; it must be rebuilt when it comes back'
+complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l from-minority -d 'Start although fewer than a majority of the members are here; says --degraded too'
+complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l accept-loss -d 'Start although data is lost by it; what is lost is listed and reads as an error; says --degraded too'
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l read-only -d 'Take no writes, neither from users nor of our own'
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l json -d 'Print the status as JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -s h -l help -d 'Print help'
@@ -87,13 +88,15 @@ complete -c restripe -n "__fish_restripe_using_subcommand serve" -l tcp -d 'List
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l memory -d 'Memory for requests of clients [default: 256M]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l io-timeout -d 'A member that completes nothing for this long, or keeps one operation four times as long, is failed [default: 30s]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l rate -d 'Limits of background work, bytes a second of one member, as MIN..MAX' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l throttle -d 'What paces background work: restripe (the default), md-2.6, md-6.1 or md-2025' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l backend -d 'How operations reach the kernel' -r -f -a "auto\t'io_uring where the kernel allows it, else threads'
 uring\t''
 threads\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l record -d 'Record every event here, for `restripe sim --replay`' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l stdio -d 'Serve one connection on standard input and output, then end'
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l from-minority -d 'Start although fewer than a majority of the members are here'
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l accept-loss -d 'Start although data is lost by it; what is lost is listed and reads as an error'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l degraded -d 'Start although a current member is not here; it must be rebuilt when it comes back'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l from-minority -d 'Start although fewer than a majority of the members are here; says --degraded too'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l accept-loss -d 'Start although data is lost by it; what is lost is listed and reads as an error; says --degraded too'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l read-only -d 'Take no writes, neither from users nor of our own'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l buffered -d 'Keep members in the page cache too, rather than bypass it'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -104,32 +107,44 @@ complete -c restripe -n "__fish_restripe_using_subcommand examine" -l config -d 
 complete -c restripe -n "__fish_restripe_using_subcommand examine" -l json -d 'Print it as JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand examine" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand fail" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -l yes -d 'Do not ask, even if it takes the last redundancy'
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand remove" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand remove" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand remove" -l yes -d 'Do not ask, even if it takes the last redundancy'
 complete -c restripe -n "__fish_restripe_using_subcommand remove" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand add" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l force -d 'Overwrite what the device carries; says what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replace" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -l no-wait -d 'Return when it has begun'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -l force -d 'Overwrite what the device carries; says what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l rate -d 'Limits of background work, bytes a second of one member, as MIN..MAX' -r
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l throttle -d 'What paces background work: restripe, or as Linux md did: md-2.6, md-6.1, md-2025' -r
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l pause -d 'Pause what runs'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l resume -d 'Go on with what is paused'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l rate -d 'Limits of background work, bytes a second of one member, as MIN..MAX' -r
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l throttle -d 'What paces background work: restripe, or as Linux md did: md-2.6, md-6.1, md-2025' -r
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l repair -d 'Write what is wrong anew; names the guilty member where the code can tell'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l no-wait -d 'Return when it has begun'
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l watch -d 'Watch the scrub that runs, rather than start one'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l cancel -d 'Stop the scrub that runs'
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l pause -d 'Pause what runs'
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l resume -d 'Go on with what is paused'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand stop" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand metrics" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand metrics" -l offline -d 'Look at these members directly, with no daemon running; changes nothing' -r
 complete -c restripe -n "__fish_restripe_using_subcommand metrics" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l seed -d 'The first seed' -r
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l count -d 'How many seeds to run' -r
@@ -155,14 +170,20 @@ complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_se
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "fit-disk" -d 'Fit a drive\'s parameters to a trace of it, and score the model on what it has not seen'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "reliability" -d 'The mean time to data loss of an array: a Markov chain solved, and disks simulated'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l scale -d 'How much of it: the whole, what answers in minutes, or seconds of it [default: quick, if the scenario has that]' -r -f -a "whole\t''
+quick\t''
+short\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l seeds -d 'So many seeds in place of the scenario\'s' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l set -d 'A parameter in place of the scenario\'s, fixed or swept, as in workload.load=0.5; may be repeated' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l folder -d 'Where runs and reports are kept' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l threads -d 'Threads [default: one a core]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l short -d 'The scenario\'s quick form: fewer points and seeds'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l short -d 'As --scale short'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l fresh -d 'Run again what was kept'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l sensitivity -d 'Sweep each fixed parameter that has a range alone, one after another'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l scale -d 'How much of it: the whole, what answers in minutes, or seconds of it [default: quick, if the scenario has that]' -r -f -a "whole\t''
+quick\t''
+short\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l seeds -d 'So many seeds in place of the scenario\'s' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l set -d 'A parameter in place of the scenario\'s, fixed or swept, as in workload.load=0.5; may be repeated' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l folder -d 'Where runs and reports are kept' -r -F
@@ -170,12 +191,15 @@ complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_s
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l vary -d 'The swept parameter whose values are compared' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l of -d 'The value whose metric is divided' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l to -d 'The value whose metric divides' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l short -d 'The scenario\'s quick form: fewer points and seeds'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l short -d 'As --scale short'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l scale -d 'How much of it: the whole, what answers in minutes, or seconds of it [default: quick, if the scenario has that]' -r -f -a "whole\t''
+quick\t''
+short\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l seeds -d 'So many seeds in place of the scenario\'s' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l set -d 'A parameter in place of the scenario\'s, fixed or swept, as in workload.load=0.5; may be repeated' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l folder -d 'Where runs and reports are kept' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l short -d 'The scenario\'s quick form: fewer points and seeds'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l short -d 'As --scale short'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -l model -d 'The drive\'s DiskSim .model file, with .diskspecs and .seek beside it; may be repeated' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -l trace -d 'A validation trace of it; once for each --model' -r -F
@@ -214,11 +238,14 @@ complete -c restripe -n "__fish_restripe_using_subcommand replay" -l schedule -d
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l fail-after -d 'Fail a member of the simulated array after this time' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-after -d 'Rebuild onto a blank drive, so long after the failure' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-rate -d 'The rebuild\'s least and largest speed, as MIN..MAX' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l throttle -d 'What paces the rebuild: restripe, md-2.6, md-6.1 or md-2025' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l json -d 'Write the log of facts here, as JSON' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l report -d 'Write a page with the course over time here' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l report -d 'Write a page here: what came of it in words, figures and tables' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l figures -d 'Write the figures into this folder, as SVG' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l reads-only -d 'Leave out everything that changes data'
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l overwrite -d 'What the served array holds may be overwritten'
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l no-write-cache -d 'The drives\' write caches are off'
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l repeat -d 'Begin the trace again when it ends, until the rebuild has ended and as long again as --fail-after'
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "info" -d 'Sizes, rates, burstiness, footprint, reuse, locality, and a heat map'

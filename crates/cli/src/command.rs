@@ -1,8 +1,9 @@
 //! The command table: every verb, option and word of help, in one place. Parsing, `--help`, the man pages and the
 //! completions all come from it.
 
-use crate::units::{Rate, parse_rate, parse_size, parse_time};
+use crate::units::{Rate, parse_rate, parse_size, parse_throttle, parse_time};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use restripe_array::Throttle;
 use restripe_lab::reliability::quantity::{Exact, parse_hours, parse_number};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -34,25 +35,35 @@ pub enum Verb {
     /// Serve arrays over NBD until told to stop
     Serve(Serve),
     /// Show how an array is: its members, its tasks, what is lost
+    #[command(override_usage = "restripe status [NAME] [OPTIONS] [--offline <MEMBER>...]")]
     Status(Status),
     /// Show what is written on members, without touching them
     Examine(Examine),
     /// Take a member out of service
+    #[command(override_usage = "restripe fail <NAME> <MEMBER> [OPTIONS] [--offline <MEMBER>...]")]
     Fail(OnMember),
     /// Forget a failed member or a spare
+    #[command(override_usage = "restripe remove <NAME> <MEMBER> [OPTIONS] [--offline <MEMBER>...]")]
     Remove(OnMember),
     /// Take a device in: back into its old place, or as a spare
+    #[command(override_usage = "restripe add <NAME> <MEMBER> [OPTIONS] [--offline <MEMBER>...]")]
     Add(Add),
     /// Copy a serving member onto another device, then retire it
+    #[command(
+        override_usage = "restripe replace <NAME> <OLD> <NEW> [OPTIONS] [--offline <MEMBER>...]"
+    )]
     Replace(Replace),
     /// Watch, pause or pace the rebuild that runs; it starts by itself when there is a spare
+    #[command(override_usage = "restripe rebuild <NAME> [OPTIONS] [--offline <MEMBER>...]")]
     Rebuild(Rebuild),
     /// Compare every copy and parity with its data; repair them only if asked to
+    #[command(override_usage = "restripe scrub <NAME> [OPTIONS] [--offline <MEMBER>...]")]
     Scrub(Scrub),
     /// Flush, mark clean and end the daemon
     Stop(Stop),
     /// Print the counters in the Prometheus text format
-    Metrics(Target),
+    #[command(override_usage = "restripe metrics <NAME> [OPTIONS] [--offline <MEMBER>...]")]
+    Metrics(Metrics),
     /// Run arrays in the simulator: a seed, many seeds, or a recorded run
     Sim(Sim),
     /// Serve the model of a drive over NBD, as fast as that drive would be
@@ -75,18 +86,31 @@ pub enum Verb {
 pub struct Target {
     /// The array's name
     pub name: String,
+    #[command(flatten)]
+    pub without_daemon: WithoutDaemon,
+}
+
+/// Work on members that no daemon serves.
+#[derive(Args, Debug, Clone, Default)]
+pub struct WithoutDaemon {
     /// Work on these members directly, with no daemon running
     #[arg(long, value_name = "MEMBER", num_args = 1..)]
     pub offline: Vec<String>,
+    /// With --offline: go on without a current member that is not named; it must then be rebuilt
+    #[arg(long, requires = "offline")]
+    pub degraded: bool,
 }
 
 /// How an array is started.
 #[derive(Args, Debug, Clone, Default)]
 pub struct StartOptions {
-    /// Start although fewer than a majority of the members are here
+    /// Start although a current member is not here; it must be rebuilt when it comes back
+    #[arg(long)]
+    pub degraded: bool,
+    /// Start although fewer than a majority of the members are here; says --degraded too
     #[arg(long)]
     pub from_minority: bool,
-    /// Start although data is lost by it; what is lost is listed and reads as an error
+    /// Start although data is lost by it; what is lost is listed and reads as an error; says --degraded too
     #[arg(long)]
     pub accept_loss: bool,
     /// Take no writes, neither from users nor of our own
@@ -130,7 +154,7 @@ pub enum InitName {
 pub enum WriteHoleName {
     /// Log partial parity before each write
     Ppl,
-    /// Remember where writes are under way, as md does
+    /// Remember where writes are under way, as md does; a crash while degraded loses what the missing member held there
     Bitmap,
     /// Nothing: after a crash, parity may be wrong where writes were under way
     None,
@@ -254,6 +278,9 @@ pub struct Serve {
     /// Limits of background work, bytes a second of one member, as MIN..MAX
     #[arg(long, value_name = "RATES", value_parser = parse_rate)]
     pub rate: Option<Rate>,
+    /// What paces background work: restripe (the default), md-2.6, md-6.1 or md-2025
+    #[arg(long, value_name = "NAME", value_parser = parse_throttle)]
+    pub throttle: Option<Throttle>,
     /// How operations reach the kernel
     #[arg(long, value_enum, default_value_t)]
     pub backend: BackendName,
@@ -296,9 +323,8 @@ pub struct OnMember {
     pub name: String,
     /// The member: its path, its number in status, or its UUID
     pub member: String,
-    /// Work on these members directly, with no daemon running
-    #[arg(long, value_name = "MEMBER", num_args = 1..)]
-    pub offline: Vec<String>,
+    #[command(flatten)]
+    pub without_daemon: WithoutDaemon,
     /// Do not ask, even if it takes the last redundancy
     #[arg(long)]
     pub yes: bool,
@@ -310,9 +336,8 @@ pub struct Add {
     pub name: String,
     /// The device to take in
     pub member: String,
-    /// Work on these members directly, with no daemon running
-    #[arg(long, value_name = "MEMBER", num_args = 1..)]
-    pub offline: Vec<String>,
+    #[command(flatten)]
+    pub without_daemon: WithoutDaemon,
     /// Overwrite what the device carries; says what will be lost and asks
     #[arg(long)]
     pub force: bool,
@@ -329,9 +354,8 @@ pub struct Replace {
     pub old: String,
     /// The device to take its place, equal or larger: a spare of the array, or a new one
     pub new: String,
-    /// Work on these members directly, with no daemon running
-    #[arg(long, value_name = "MEMBER", num_args = 1..)]
-    pub offline: Vec<String>,
+    #[command(flatten)]
+    pub without_daemon: WithoutDaemon,
     /// Return when it has begun
     #[arg(long)]
     pub no_wait: bool,
@@ -355,6 +379,9 @@ pub struct Pace {
     /// Limits of background work, bytes a second of one member, as MIN..MAX
     #[arg(long, value_name = "RATES", value_parser = parse_rate)]
     pub rate: Option<Rate>,
+    /// What paces background work: restripe, or as Linux md did: md-2.6, md-6.1, md-2025
+    #[arg(long, value_name = "NAME", value_parser = parse_throttle)]
+    pub throttle: Option<Throttle>,
 }
 
 #[derive(Args, Debug)]
@@ -375,15 +402,29 @@ pub struct Scrub {
     /// Return when it has begun
     #[arg(long)]
     pub no_wait: bool,
+    /// Watch the scrub that runs, rather than start one
+    #[arg(long, conflicts_with_all = ["repair", "no_wait", "offline", "Pace"])]
+    pub watch: bool,
     /// Stop the scrub that runs
-    #[arg(long, conflicts_with_all = ["repair", "no_wait", "offline"])]
+    #[arg(long, conflicts_with_all = ["repair", "no_wait", "offline", "watch", "Pace"])]
     pub cancel: bool,
+    #[command(flatten)]
+    pub pace: Pace,
 }
 
 #[derive(Args, Debug)]
 pub struct Stop {
     /// The array's name
     pub name: String,
+}
+
+#[derive(Args, Debug)]
+pub struct Metrics {
+    /// The array's name
+    pub name: String,
+    /// Look at these members directly, with no daemon running; changes nothing
+    #[arg(long, value_name = "MEMBER", num_args = 1..)]
+    pub offline: Vec<String>,
 }
 
 #[derive(Args, Debug)]

@@ -14,8 +14,9 @@
 
 use crate::command::{InitName, LevelName, RotationName, WriteHoleName};
 use crate::failure::{Failure, Outcome};
-use crate::units::{Rate, parse_rate, parse_size, parse_time};
+use crate::units::{Rate, parse_rate, parse_size, parse_throttle, parse_time};
 use clap::ValueEnum;
+use restripe_array::Throttle;
 use restripe_io::member::MemberSource;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -68,6 +69,10 @@ pub struct ServeConfig {
     pub io_timeout: Option<Duration>,
     #[serde(default, deserialize_with = "rate")]
     pub rate: Option<Rate>,
+    #[serde(default, deserialize_with = "throttle")]
+    pub throttle: Option<Throttle>,
+    #[serde(default)]
+    pub degraded: bool,
 }
 
 impl Config {
@@ -157,6 +162,10 @@ fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, 
     text(deserializer, parse_time)
 }
 
+fn throttle<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Throttle>, D::Error> {
+    text(deserializer, parse_throttle)
+}
+
 fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rate>, D::Error> {
     text(deserializer, parse_rate)
 }
@@ -193,6 +202,7 @@ mod tests {
         unix = "tank.nbd"
         io-timeout = "30s"
         rate = "10M..200M"
+        throttle = "md-6.1"
     "#;
 
     #[test]
@@ -210,6 +220,7 @@ mod tests {
                 max: 200 << 20
             })
         );
+        assert_eq!(config.serve.throttle, Some(Throttle::Md61));
         let array = config.array(Some("tank")).expect("it is there");
         assert_eq!(
             (array.level, array.chunk),

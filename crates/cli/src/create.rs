@@ -17,7 +17,9 @@ use restripe_io::control::is_name;
 use restripe_io::member::MemberSource;
 use restripe_io::plain::Plain;
 use serde_json::json;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -27,6 +29,7 @@ const ZERO_STEP_SECTORS: usize = 1 << 17;
 
 pub fn run(verb: Create) -> Outcome {
     let (force, yes, json) = (verb.force, verb.yes, verb.json);
+    check_name(verb.name.as_deref())?;
     let wanted = wanted(verb)?;
     check(&wanted)?;
     let images = Images::make(&wanted)?;
@@ -75,6 +78,19 @@ fn wanted(verb: Create) -> Outcome<ArrayConfig> {
     })
 }
 
+/// Whoever forgets the name gives the first member in its place.
+fn check_name(name: Option<&str>) -> Outcome {
+    let Some(name) = name else { return Ok(()) };
+    let found = fs::metadata(name).map(|found| found.file_type());
+    let is_member = found.is_ok_and(|kind| kind.is_file() || kind.is_block_device());
+    if is_member || name.contains('/') {
+        let what = format!("{name:?} is not a name for an array, but a member");
+        let hint = "the name comes first: restripe create NAME --level LEVEL MEMBER...";
+        return Err(Failure::usage(what).hint(hint));
+    }
+    Ok(())
+}
+
 fn check(wanted: &ArrayConfig) -> Outcome {
     if !is_name(&wanted.name) {
         let what = match wanted.name.as_str() {
@@ -105,34 +121,51 @@ fn check(wanted: &ArrayConfig) -> Outcome {
 /// Image files made for this array; they go again if it is not made.
 struct Images {
     made: Vec<PathBuf>,
+    /// They were there and empty, as an earlier `create` leaves them that was killed.
+    filled: Vec<PathBuf>,
 }
 
 impl Images {
     fn make(wanted: &ArrayConfig) -> Outcome<Images> {
-        let mut images = Images { made: Vec::new() };
+        let mut images = Images {
+            made: Vec::new(),
+            filled: Vec::new(),
+        };
         let Some(size) = wanted.image_size else {
             return Ok(images);
         };
         for name in &wanted.members {
-            if let Ok(MemberSource::Path(path)) = MemberSource::parse(name)
-                && !path.exists()
-            {
+            if let Ok(MemberSource::Path(path)) = MemberSource::parse(name) {
                 let failed =
                     |error| Failure::new(format!("the image cannot be made: {error}")).at(name);
-                let file = OpenOptions::new()
-                    .write(true)
-                    .create_new(true)
-                    .open(&path)
-                    .map_err(failed)?;
-                images.made.push(path);
-                file.set_len(size).map_err(failed)?;
+                images.provide(path, size).map_err(failed)?;
             }
         }
         Ok(images)
     }
 
+    /// Makes one image, unless something is there.
+    fn provide(&mut self, path: PathBuf, size: u64) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.write(true);
+        let file = match fs::metadata(&path) {
+            Ok(found) if found.is_file() && found.len() == 0 => {
+                self.filled.push(path.clone());
+                options.open(path)?
+            }
+            Ok(_) => return Ok(()),
+            Err(_) => {
+                let file = options.create_new(true).open(&path)?;
+                self.made.push(path);
+                file
+            }
+        };
+        file.set_len(size)
+    }
+
     fn keep(mut self) {
         self.made.clear();
+        self.filled.clear();
     }
 }
 
@@ -141,6 +174,10 @@ impl Drop for Images {
         for path in &self.made {
             // It was made a moment ago and holds nothing.
             let _ = fs::remove_file(path);
+        }
+        for path in &self.filled {
+            // Empty again, as it was found.
+            let _ = File::create(path);
         }
     }
 }

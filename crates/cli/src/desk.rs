@@ -5,7 +5,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::member::{content, open_failure};
-use crate::units::Size;
+use crate::units::{Size, parse_throttle};
 use restripe_array::meta::MetaError;
 use restripe_array::report::{MemberState, MemberStatus, Status};
 use restripe_array::{Command, CommandError, Fact, Member, Nanos, SECTOR_BYTES};
@@ -14,8 +14,10 @@ use restripe_io::member::{self, OpenMember, OpenOptions};
 use restripe_io::metrics;
 use restripe_io::plain::Plain;
 use restripe_io::remote::{MemberName, Remote};
-use std::collections::VecDeque;
-use std::path::Path;
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -41,6 +43,8 @@ pub struct Desk {
     epoch: Instant,
     open: OpenOptions,
     facts: Arc<Mutex<Facts>>,
+    /// Members that were to be replaced, and by whom.
+    replaced: Mutex<BTreeMap<Member, Member>>,
     /// Told when the array has stopped.
     ends: Sender<End>,
 }
@@ -95,6 +99,7 @@ impl Desk {
             epoch,
             open,
             facts,
+            replaced: Mutex::default(),
             ends,
         }
     }
@@ -112,7 +117,24 @@ impl Desk {
                 .get(usize::from(number))
                 .map_or(String::new(), |member| member.name.clone())
         };
-        Ok(StatusView::new(&status, now, path_of))
+        let mut view = StatusView::new(&status, now, path_of);
+        self.tell_replaced(&status, &mut view);
+        Ok(view)
+    }
+
+    /// To the engine a member that was replaced is a failed one; to its operator nothing failed.
+    fn tell_replaced(&self, status: &Status, view: &mut StatusView) {
+        let serves = |member: Member| {
+            let mut members = status.members.iter();
+            members.any(|other| other.member == member && other.state == MemberState::Active)
+        };
+        let replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+        for (member, shown) in status.members.iter().zip(&mut view.members) {
+            let by = replaced.get(&member.member);
+            if member.state == MemberState::Failed && by.is_some_and(|by| serves(*by)) {
+                shown.state = "replaced".into();
+            }
+        }
     }
 
     fn look(&self) -> Result<(Status, Vec<MemberName>), Refusal> {
@@ -135,6 +157,7 @@ impl Desk {
                 let (facts, next) = self.facts_since(since);
                 Ok(Reply::Facts { facts, next })
             }
+            Request::Which { member } => Ok(done(&self.resolve(&member)?.1)),
             Request::Fail { member } => self.fail(&member),
             Request::Remove { member } => self.remove(&member),
             Request::Add { path, force } => self.add(&path, force),
@@ -153,6 +176,10 @@ impl Desk {
                 },
                 "the rates are set",
             ),
+            Request::Throttle { name } => {
+                let throttle = parse_throttle(&name).map_err(Refusal::new)?;
+                self.simple(Command::Throttle(throttle), "the throttle is set")
+            }
             Request::Stop => self.stop(),
         }
     }
@@ -173,6 +200,11 @@ impl Desk {
 
     fn fail(&self, text: &str) -> Result<Reply, Refusal> {
         let (member, name) = self.resolve(text)?;
+        if self.state_of(member)? == Some(MemberState::Failed) {
+            return Err(Refusal::new("this member is out of service already")
+                .at(name)
+                .hint("restripe add takes it back, restripe remove forgets it"));
+        }
         self.command(Command::Fail(member))?;
         Ok(done(&format!("{name} is out of service")))
     }
@@ -192,13 +224,7 @@ impl Desk {
             }
             None => self.take_in(path, force)?,
         };
-        let (status, _) = self.look()?;
-        let note = match status
-            .members
-            .iter()
-            .find(|found| found.member == member)
-            .map(|found| found.state)
-        {
+        let note = match self.state_of(member)? {
             Some(MemberState::Spare) => "is a spare",
             Some(MemberState::Rebuilding) => "is taken in; its rebuild runs",
             _ => "is taken in",
@@ -209,10 +235,12 @@ impl Desk {
     fn replace(&self, old: &str, path: &str, force: bool) -> Result<Reply, Refusal> {
         let (old, old_name) = self.resolve(old)?;
         let new = match self.resolve(path) {
-            Ok((spare, _)) => spare,
+            Ok((held, name)) => self.free(held, &name)?,
             Err(_) => self.take_in(path, force)?,
         };
         self.command(Command::Replace { old, new })?;
+        let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+        replaced.insert(old, new);
         Ok(done(&format!(
             "{old_name} is being copied to {path}, which then takes its place"
         )))
@@ -247,10 +275,22 @@ impl Desk {
             MemberState::Rebuilding => "being rebuilt",
             MemberState::Spare => "a spare",
         };
-        Err(Refusal::new(format!(
-            "this device is in the array already, and is {state}"
-        ))
-        .at(path))
+        Err(in_the_array(path, state))
+    }
+
+    /// A device of the array that holds nothing of it yet.
+    fn free(&self, member: Member, name: &str) -> Result<Member, Refusal> {
+        match self.state_of(member)? {
+            Some(MemberState::Active) => Err(in_the_array(name, "active")),
+            Some(MemberState::Rebuilding) => Err(in_the_array(name, "being rebuilt")),
+            _ => Ok(member),
+        }
+    }
+
+    fn state_of(&self, member: Member) -> Result<Option<MemberState>, Refusal> {
+        let (status, _) = self.look()?;
+        let found = status.members.iter().find(|found| found.member == member);
+        Ok(found.map(|found| found.state))
     }
 
     /// Opens a device and adds it. If the engine does not want it, it is closed again.
@@ -324,6 +364,13 @@ impl Answer for Desk {
     }
 }
 
+fn in_the_array(name: &str, state: &str) -> Refusal {
+    Refusal::new(format!(
+        "this device is in the array already, and is {state}"
+    ))
+    .at(name)
+}
+
 fn keep_facts(receiver: Receiver<(Nanos, Fact)>, facts: Arc<Mutex<Facts>>) {
     let keep = move || {
         receiver
@@ -388,12 +435,18 @@ fn is_meant(text: &str, member: &MemberStatus, name: &str) -> bool {
     by_number || by_uuid || (!name.is_empty() && (text == name || same_file(text, name)))
 }
 
+/// One file under two names: a link, or a relative path and an absolute one. Of files that are gone only the names can
+/// be compared.
 fn same_file(one: &str, other: &str) -> bool {
-    match (
-        Path::new(one).canonicalize(),
-        Path::new(other).canonicalize(),
-    ) {
-        (Ok(one), Ok(other)) => one == other,
+    match (fs::metadata(one), fs::metadata(other)) {
+        (Ok(one), Ok(other)) if one.file_type().is_block_device() => {
+            other.file_type().is_block_device() && one.rdev() == other.rdev()
+        }
+        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        (Err(_), Err(_)) => match (path::absolute(one), path::absolute(other)) {
+            (Ok(one), Ok(other)) => one == other,
+            _ => false,
+        },
         _ => false,
     }
 }

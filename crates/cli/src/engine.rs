@@ -3,8 +3,9 @@
 use crate::desk::{Desk, End};
 use crate::failure::{Failure, Outcome};
 use crate::member::{Copies, open_failure};
+use crate::roster::Roster;
 use crate::units::Rate;
-use restripe_array::{Command, Limits, Nanos, StartMode, Uuid};
+use restripe_array::{Command, Limits, Nanos, StartMode, Throttle, Uuid};
 use restripe_io::BackendChoice;
 use restripe_io::member::{self, MemberSource, OpenFailure, OpenMember, OpenOptions};
 use restripe_io::plain::Plain;
@@ -25,11 +26,14 @@ pub const IO_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub start: StartMode,
+    /// Going on without a current member was asked for.
+    pub degraded: bool,
     pub backend: BackendChoice,
     pub memory: u64,
     pub io_timeout: Duration,
     pub direct: bool,
     pub rate: Option<Rate>,
+    pub throttle: Throttle,
     pub record: Option<PathBuf>,
 }
 
@@ -37,11 +41,13 @@ impl Default for Setup {
     fn default() -> Setup {
         Setup {
             start: StartMode::default(),
+            degraded: false,
             backend: BackendChoice::Automatic,
             memory: MEMORY_BYTES,
             io_timeout: IO_TIMEOUT,
             direct: true,
             rate: None,
+            throttle: Throttle::default(),
             record: None,
         }
     }
@@ -67,21 +73,21 @@ pub struct Running {
 
 impl Running {
     /// One array, for the length of a verb.
-    pub fn for_verb(members: &[String], read_only: bool) -> Outcome<Running> {
+    pub fn for_verb(members: &[String], read_only: bool, degraded: bool) -> Outcome<Running> {
         let start = StartMode {
             read_only,
             ..StartMode::default()
         };
-        Running::start(
-            vec![members.to_vec()],
-            &Setup {
-                start,
-                ..Setup::default()
-            },
-        )
+        let setup = Setup {
+            start,
+            degraded,
+            ..Setup::default()
+        };
+        Running::start(vec![members.to_vec()], &setup)
     }
 
-    /// Starts every group of members as an array of its own. All serve, or none.
+    /// Starts every group of members as an array of its own. All serve, or none; whoever can be refused beforehand is
+    /// refused before any array is touched.
     pub fn start(groups: Vec<Vec<String>>, setup: &Setup) -> Outcome<Running> {
         let arrays = groups.len();
         let mut specs = Vec::new();
@@ -124,6 +130,9 @@ impl Running {
     fn start_all(&self, setup: &Setup) -> Outcome {
         for desk in &self.desks {
             desk.command(Command::Start(setup.start))?;
+            if setup.throttle != Throttle::default() {
+                desk.command(Command::Throttle(setup.throttle))?;
+            }
             if let Some(rate) = setup.rate {
                 desk.command(Command::Rate {
                     min: rate.min,
@@ -171,25 +180,29 @@ fn reactor_failure(error: io::Error) -> Failure {
 
 fn spec(members: &[String], setup: &Setup) -> Outcome<ArraySpec> {
     let io_timeout = Nanos(u64::try_from(setup.io_timeout.as_nanos()).unwrap_or(u64::MAX));
-    let members = open_all(members, setup.open_options())?;
+    let (members, absent) = open_all(members, setup.open_options())?;
+    let roster = Roster::read(members, absent)?;
+    roster.check(setup)?;
     Ok(ArraySpec {
-        members,
+        members: roster.into_members(),
         limits: Limits::default(),
         io_timeout,
         record: setup.record.clone(),
     })
 }
 
-/// Opens what can be opened. A member that is not there is what redundancy is for; one in use by somebody else is a
-/// mistake.
-fn open_all(names: &[String], options: OpenOptions) -> Outcome<Vec<OpenMember>> {
+/// Opens what can be opened, and names what cannot. A member that is not there is what redundancy is for; one in use by
+/// somebody else is a mistake.
+fn open_all(names: &[String], options: OpenOptions) -> Outcome<(Vec<OpenMember>, Vec<String>)> {
     let mut members = Vec::new();
+    let mut absent = Vec::new();
     let mut missing = None;
     for name in names {
         match member::open(name, options) {
             Ok(member) => members.push(member),
             Err(error) if is_missing(&error.why) => {
-                eprintln!("warning: {error}; going on without it");
+                eprintln!("warning: {error}");
+                absent.push(name.clone());
                 missing = Some(error);
             }
             Err(error) => return Err(open_failure(error)),
@@ -197,7 +210,7 @@ fn open_all(names: &[String], options: OpenOptions) -> Outcome<Vec<OpenMember>> 
     }
     match missing {
         Some(error) if members.is_empty() => Err(open_failure(error)),
-        _ => Ok(members),
+        _ => Ok((members, absent)),
     }
 }
 

@@ -59,16 +59,19 @@ fn look(name: &str) -> Outcome<Found> {
 fn text(name: &str, found: &Found) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail, here and below.
-    let _ = writeln!(out, "{name}: {}", Size(found.bytes));
+    let _ = match found.bytes {
+        0 => writeln!(out, "{name}: smaller than a sector"),
+        bytes => writeln!(out, "{name}: {}", Size(bytes)),
+    };
     for (at, copy) in &found.copies.found {
         let _ = writeln!(out, "  superblock at sector {at}: {}", copy_words(copy));
     }
     match (found.copies.newest(), &found.other) {
         (Some(superblock), _) => describe(&mut out, superblock),
         (None, Some(other)) => {
-            let _ = writeln!(out, "  no array; it carries {other}");
+            let _ = writeln!(out, "  no Restripe superblock; it carries {other}");
         }
-        (None, None) => out.push_str("  no array, and nothing else that is known\n"),
+        (None, None) => out.push_str("  no Restripe superblock, and nothing else that is known\n"),
     }
     out
 }

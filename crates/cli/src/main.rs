@@ -16,6 +16,7 @@ mod member;
 mod operate;
 mod reliability;
 mod replay;
+mod roster;
 mod serve;
 mod session;
 mod signature;
@@ -29,11 +30,12 @@ mod units;
 use clap::Parser;
 use command::{Cli, Lab, Verb};
 use failure::Outcome;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // Wrong use ends here, with exit status 2.
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(without_help_verb(std::env::args_os().collect()));
     match run(cli.verb) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -41,6 +43,15 @@ fn main() -> ExitCode {
             failure.exit_code()
         }
     }
+}
+
+/// `restripe help create` is another way to say `restripe create --help`.
+fn without_help_verb(mut words: Vec<OsString>) -> Vec<OsString> {
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.remove(1);
+        words.push("--help".into());
+    }
+    words
 }
 
 fn run(verb: Verb) -> Outcome {

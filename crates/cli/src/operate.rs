@@ -1,12 +1,12 @@
 //! The verbs that ask a running array: about members, tasks, and its end.
 
-use crate::command::{Add, OnMember, Pace, Rebuild, Replace, Scrub, Stop, Target};
+use crate::command::{Add, Metrics, OnMember, Pace, Rebuild, Replace, Scrub, Stop};
 use crate::desk::{is_rebuild, is_scrub};
 use crate::failure::{Failure, Outcome};
 use crate::member::{content, open};
 use crate::session::Session;
 use crate::terminal::{Lost, Progress, confirm, task_line};
-use restripe_io::control::{FactView, Reply, Request};
+use restripe_io::control::{FactView, MemberView, Reply, Request, StatusView};
 use std::thread;
 use std::time::Duration;
 
@@ -14,28 +14,30 @@ use std::time::Duration;
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 pub fn fail(verb: &OnMember) -> Outcome {
-    let session = Session::open(&verb.name, &verb.offline)?;
-    warn_of_thin_redundancy(&session, verb)?;
-    session.order(&Request::Fail {
-        member: verb.member.clone(),
-    })?;
+    let session = Session::open(&verb.name, &verb.without_daemon)?;
+    let member = session.which(&verb.member)?;
+    let status = session.status()?;
+    let serves = |view: &MemberView| {
+        view.path == member && matches!(view.state.as_str(), "active" | "rebuilding")
+    };
+    if status.members.iter().any(serves) {
+        warn_of_thin_redundancy(&status, &member, verb.yes)?;
+    }
+    session.order(&Request::Fail { member })?;
     session.close()
 }
 
 /// A second failed member is a decision of its own.
-fn warn_of_thin_redundancy(session: &Session, verb: &OnMember) -> Outcome {
-    let status = session.status()?;
-    if status.state != "degraded" || verb.yes {
+fn warn_of_thin_redundancy(status: &StatusView, member: &str, yes: bool) -> Outcome {
+    if status.state != "degraded" || yes {
         return Ok(());
     }
-    let what = format!(
-        "the array is degraded already; without {} it may have no redundancy left",
-        verb.member
-    );
+    let what =
+        format!("the array is degraded already; without {member} it may have no redundancy left");
     confirm(
         "Redundancy would go:",
         &[Lost {
-            at: verb.name.clone(),
+            at: status.name.clone(),
             what,
         }],
         false,
@@ -43,16 +45,15 @@ fn warn_of_thin_redundancy(session: &Session, verb: &OnMember) -> Outcome {
 }
 
 pub fn remove(verb: &OnMember) -> Outcome {
-    let session = Session::open(&verb.name, &verb.offline)?;
-    session.order(&Request::Remove {
-        member: verb.member.clone(),
-    })?;
+    let session = Session::open(&verb.name, &verb.without_daemon)?;
+    let member = session.which(&verb.member)?;
+    session.order(&Request::Remove { member })?;
     session.close()
 }
 
 pub fn add(verb: &Add) -> Outcome {
-    confirm_overwriting(&verb.member, verb.force, verb.yes)?;
-    let session = Session::open(&verb.name, &verb.offline)?;
+    let session = Session::open(&verb.name, &verb.without_daemon)?;
+    confirm_overwriting(&session, &verb.member, verb.force, verb.yes)?;
     session.order(&Request::Add {
         path: absolute(&verb.member),
         force: verb.force,
@@ -61,25 +62,27 @@ pub fn add(verb: &Add) -> Outcome {
 }
 
 pub fn replace(verb: &Replace) -> Outcome {
-    confirm_overwriting(&verb.new, verb.force, verb.yes)?;
-    let session = Session::open(&verb.name, &verb.offline)?;
+    let session = Session::open(&verb.name, &verb.without_daemon)?;
+    let old = session.which(&verb.old)?;
+    confirm_overwriting(&session, &verb.new, verb.force, verb.yes)?;
     let (_, since) = session.facts(u64::MAX)?;
     let request = Request::Replace {
-        old: verb.old.clone(),
+        old: old.clone(),
         path: absolute(&verb.new),
         force: verb.force,
     };
     session.order(&request)?;
-    if !verb.no_wait || !verb.offline.is_empty() {
+    if !verb.no_wait || !verb.without_daemon.offline.is_empty() {
         watch(&session, since, is_rebuild)?.succeed("the replacement")?;
-        println!("{} is replaced", verb.old);
+        println!("{old} is replaced");
     }
     session.close()
 }
 
-/// The daemon refuses to overwrite without `force`; with it, the person is asked here, where there is a terminal.
-fn confirm_overwriting(path: &str, force: bool, yes: bool) -> Outcome {
-    if !force {
+/// The daemon refuses to overwrite without `force`; with it, the person is asked here, where there is a terminal. What
+/// is in the array already is not overwritten, and the daemon has it open.
+fn confirm_overwriting(session: &Session, path: &str, force: bool, yes: bool) -> Outcome {
+    if !force || session.which(path).is_ok() {
         return Ok(());
     }
     match content(&open(path, true)?)? {
@@ -106,7 +109,7 @@ fn absolute(path: &str) -> String {
 // ------------------------------------------------------------------------------------------------------------ tasks
 
 pub fn rebuild(verb: &Rebuild) -> Outcome {
-    let session = Session::open(&verb.target.name, &verb.target.offline)?;
+    let session = Session::open(&verb.target.name, &verb.target.without_daemon)?;
     if let Some(request) = pace(&verb.pace) {
         session.order(&request)?;
         return session.close();
@@ -133,23 +136,36 @@ fn pace(pace: &Pace) -> Option<Request> {
         min_bytes: rate.min,
         max_bytes: rate.max,
     });
+    let throttle = pace.throttle.map(|throttle| Request::Throttle {
+        name: throttle.name().into(),
+    });
     match pace {
         Pace { pause: true, .. } => Some(Request::Pause),
         Pace { resume: true, .. } => Some(Request::Resume),
-        _ => rate,
+        _ => rate.or(throttle),
     }
 }
 
 pub fn scrub(verb: &Scrub) -> Outcome {
-    let session = Session::open(&verb.target.name, &verb.target.offline)?;
+    let session = Session::open(&verb.target.name, &verb.target.without_daemon)?;
+    if let Some(request) = pace(&verb.pace) {
+        session.order(&request)?;
+        return session.close();
+    }
     if verb.cancel {
         return session.order(&Request::Cancel);
     }
-    let (_, since) = session.facts(u64::MAX)?;
-    session.order(&Request::Scrub {
-        repair: verb.repair,
-    })?;
-    if verb.no_wait && verb.target.offline.is_empty() {
+    let (_, end) = session.facts(u64::MAX)?;
+    let since = match verb.watch {
+        true => watched_from(&session)?,
+        false => {
+            session.order(&Request::Scrub {
+                repair: verb.repair,
+            })?;
+            end
+        }
+    };
+    if verb.no_wait && verb.target.without_daemon.offline.is_empty() {
         return Ok(());
     }
     let ended = watch(&session, since, is_scrub)?;
@@ -179,6 +195,20 @@ pub fn scrub(verb: &Scrub) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// Where the log tells of the scrub that runs: what it found before is told too.
+fn watched_from(session: &Session) -> Outcome<u64> {
+    let status = session.status()?;
+    if !status.tasks.iter().any(|task| is_scrub(&task.kind)) {
+        return Err(Failure::new("no scrub runs").hint("restripe scrub without --watch starts one"));
+    }
+    let (facts, _) = session.facts(0)?;
+    let begins = |fact: &&FactView| {
+        fact.kind == "task-started" && fact.text.split(' ').next().is_some_and(is_scrub)
+    };
+    let begun = facts.iter().rev().find(begins);
+    Ok(begun.map_or(0, |fact| fact.sequence))
 }
 
 /// So many rows that disagree are named, and the others counted.
@@ -268,10 +298,14 @@ fn counted(mut ended: Ended) -> Ended {
 // --------------------------------------------------------------------------------------------------- the daemon itself
 
 pub fn stop(verb: &Stop) -> Outcome {
-    Session::open(&verb.name, &[])?.order(&Request::Stop)
+    let session = Session::open_to_look(&verb.name, &[])?;
+    // The usual hint, to work on the members, leads nowhere: there is nothing to stop.
+    let hint = "restripe status lists the arrays that are served; one that is not needs no stop";
+    session.status().map_err(|failure| failure.hint(hint))?;
+    session.order(&Request::Stop)
 }
 
-pub fn metrics(target: &Target) -> Outcome {
+pub fn metrics(target: &Metrics) -> Outcome {
     let session = Session::open_to_look(&target.name, &target.offline)?;
     let Reply::Metrics { text } = session.ask(&Request::Metrics)? else {
         return Err(Failure::new(

@@ -34,6 +34,7 @@ pub fn assemble(verb: Assemble) -> Outcome {
     let members = members_from(verb.members, verb.config.as_deref())?;
     let setup = Setup {
         start: mode(&verb.start),
+        degraded: verb.start.degraded,
         ..Setup::default()
     };
     let running = Running::start(by_array(members)?, &setup)?;
@@ -103,6 +104,7 @@ fn what_to_serve(verb: &Serve) -> Outcome<(Vec<Vec<String>>, ServeConfig)> {
 fn setup(verb: &Serve, file: &ServeConfig) -> Setup {
     Setup {
         start: mode(&verb.start),
+        degraded: verb.start.degraded || file.degraded,
         backend: match verb.backend {
             BackendName::Auto => BackendChoice::Automatic,
             BackendName::Uring => BackendChoice::Ring,
@@ -112,6 +114,7 @@ fn setup(verb: &Serve, file: &ServeConfig) -> Setup {
         io_timeout: verb.io_timeout.or(file.io_timeout).unwrap_or(IO_TIMEOUT),
         direct: !verb.buffered,
         rate: verb.rate.or(file.rate),
+        throttle: verb.throttle.or(file.throttle).unwrap_or_default(),
         record: verb.record.clone(),
     }
 }
@@ -183,12 +186,15 @@ struct Journal {
 }
 
 impl Journal {
-    /// Begins with who is missing.
+    /// Begins with who is missing and what is lost.
     fn new(running: &Running, names: Vec<String>) -> Journal {
         let desks = running.desks();
         for status in desks.iter().filter_map(|desk| desk.status().ok()) {
             for slot in status::vacant_slots(&status) {
                 eprintln!("restripe: {}: slot {slot} has no member", status.name);
+            }
+            for lost in &status.lost {
+                eprintln!("restripe: {}: {}", status.name, status::lost_line(lost));
             }
         }
         Journal {

@@ -5,12 +5,14 @@ use crate::failure::{Failure, Outcome};
 use crate::session::Session;
 use crate::terminal::task_line;
 use crate::units::Size;
-use restripe_io::control::{ClientError, MemberView, Reply, Request, StatusView, ask, running};
+use restripe_io::control::{
+    ClientError, LostView, MemberView, Reply, Request, StatusView, ask, running,
+};
 use std::fmt::Write;
 
 pub fn run(verb: &Status) -> Outcome {
     let views = match &verb.name {
-        Some(name) if verb.offline.is_empty() => vec![Session::open(name, &[])?.status()?],
+        Some(name) if verb.offline.is_empty() => vec![Session::open_to_look(name, &[])?.status()?],
         Some(name) => vec![offline(name, &verb.offline)?],
         None => everything()?,
     };
@@ -82,12 +84,7 @@ pub fn text(view: &StatusView) -> String {
         let _ = writeln!(out, "  {}{slot}", task_line(task));
     }
     for lost in &view.lost {
-        let _ = writeln!(
-            out,
-            "  LOST: {} at byte {}",
-            Size(lost.bytes),
-            lost.offset_bytes
-        );
+        let _ = writeln!(out, "  {}", lost_line(lost));
     }
     out.push_str("  number  slot  state       read errors  member\n");
     for member in &view.members {
@@ -98,7 +95,24 @@ pub fn text(view: &StatusView) -> String {
             member.member, member.state, member.read_errors, member.path
         );
     }
+    for slot in &view.missing_slots {
+        let _ = writeln!(
+            out,
+            "  {:>6}  {slot:>4}  {:<10}  {:>11}  -",
+            "-", "missing", "-"
+        );
+    }
     out
+}
+
+/// One part of the array that is lost, exactly.
+pub fn lost_line(lost: &LostView) -> String {
+    let LostView {
+        offset_bytes,
+        bytes,
+    } = lost;
+    let last = offset_bytes + bytes.saturating_sub(1);
+    format!("LOST: bytes {offset_bytes} to {last} ({bytes} bytes)")
 }
 
 fn state(view: &StatusView) -> String {
@@ -130,7 +144,7 @@ fn shape(view: &StatusView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use restripe_io::control::{LostView, MemberView, TaskView};
+    use restripe_io::control::TaskView;
 
     #[test]
     fn a_status_fits_a_screen_and_says_what_is_wrong() {
@@ -166,6 +180,7 @@ mod tests {
                 member(3, Some(1), "rebuilding"),
                 member(1, None, "failed"),
             ],
+            missing_slots: vec![2],
             tasks: vec![task],
             lost_bytes: 4096,
             lost: vec![LostView {
@@ -179,11 +194,12 @@ tank: degraded, 4K lost
   raid5 left-symmetric, 3 slots, chunk 64K, 2G usable
   uuid u, generation 4
   rebuild 25.0%, 1M/s, 9s left (slot 1)
-  LOST: 4K at byte 8192
+  LOST: bytes 8192 to 12287 (4096 bytes)
   number  slot  state       read errors  member
        0     0  active                0  0.img
        3     1  rebuilding            0  3.img
        1     -  failed                0  1.img
+       -     2  missing               -  -
 ";
         assert_eq!(text(&view), expected);
     }

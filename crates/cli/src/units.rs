@@ -1,5 +1,6 @@
 //! Sizes, times and rates as people write and read them.
 
+use restripe_array::Throttle;
 use std::fmt;
 use std::time::Duration;
 
@@ -79,6 +80,14 @@ pub fn parse_rate(text: &str) -> Result<Rate, String> {
         ));
     }
     Ok(rate)
+}
+
+/// What paces background work, by its name.
+pub fn parse_throttle(text: &str) -> Result<Throttle, String> {
+    Throttle::named(text).ok_or_else(|| {
+        let names = Throttle::ALL.map(Throttle::name).join(", ");
+        format!("{text:?} is no throttle: there are {names}")
+    })
 }
 
 /// Bytes as a person reads them, exact where a whole number of a unit says it: `64K`, `1.4G`.

@@ -518,7 +518,7 @@ fn every_level_is_made_and_starts() {
 fn a_missing_member_is_told_and_gone_without() {
     let place = Place::new("missing");
     place.create(&["a.img", "b.img", "c.img"], &["--level", "raid5"]);
-    let assembled = place.run(&["assemble", "a.img", "gone.img", "c.img"]);
+    let assembled = place.run(&["assemble", "--degraded", "a.img", "gone.img", "c.img"]);
     assert_eq!(assembled.status, 0, "{}", assembled.stderr);
     assert!(
         assembled.stderr.contains("gone.img") && assembled.stdout.starts_with("tank: degraded")
@@ -600,5 +600,63 @@ fn a_seed_runs_in_the_simulator() {
         "{} {}",
         ran.stdout,
         ran.stderr
+    );
+}
+
+#[test]
+fn a_scrub_is_paced_and_watched_as_a_rebuild_is() {
+    let place = Place::new("paced");
+    let names = ["a.img", "b.img", "c.img"];
+    let made = place.create(&names, &["--level", "raid5", "--init", "zero"]);
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    let daemon = place.serve(&["--rate", "1M..1M", "a.img", "b.img", "c.img"]);
+    let idle = place.run(&["scrub", "tank", "--watch"]);
+    assert!(
+        idle.status == 1 && idle.stderr.contains("no scrub runs"),
+        "{}",
+        idle.stderr
+    );
+    assert_eq!(place.run(&["scrub", "tank", "--no-wait"]).status, 0);
+    let paused = place.run(&["scrub", "tank", "--pause"]);
+    assert_eq!((paused.status, paused.stdout.as_str()), (0, "paused\n"));
+    let status = place.run(&["status", "tank"]).stdout;
+    assert!(line_of(&status, "check").contains("paused"), "{status}");
+    for pace in [&["--rate", "1G..2G"][..], &["--resume"]] {
+        let run = place.run(&[&["scrub", "tank"][..], pace].concat());
+        assert_eq!(run.status, 0, "{pace:?}: {}", run.stderr);
+    }
+    let watched = place.run(&["scrub", "tank", "--watch"]);
+    let over = watched.stderr.contains("no scrub runs");
+    assert!(
+        over || watched.stdout == "every row agrees\n",
+        "{} {}",
+        watched.stdout,
+        watched.stderr
+    );
+    let both = place.run(&["scrub", "tank", "--watch", "--pause"]);
+    assert_eq!(both.status, 2, "{}", both.stderr);
+    drop(daemon);
+}
+
+#[test]
+fn help_is_a_verb_too() {
+    let place = Place::new("help");
+    for arguments in [
+        &["help"][..],
+        &["help", "create"],
+        &["help", "trace", "info"],
+    ] {
+        let help = place.run(arguments);
+        assert_eq!(help.status, 0, "{arguments:?}: {}", help.stderr);
+        assert!(help.stdout.contains("Usage: restripe"), "{}", help.stdout);
+    }
+    let usage = place.run(&["status", "--offline", "a.img"]);
+    assert!(
+        usage.status == 2
+            && usage
+                .stderr
+                .contains("[NAME] [OPTIONS] [--offline <MEMBER>...]"),
+        "{}",
+        usage.stderr
     );
 }

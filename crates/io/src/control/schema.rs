@@ -18,6 +18,10 @@ pub const LOST_LISTED_MAX: usize = 4096;
 #[serde(tag = "verb", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
     Status,
+    /// Which member is meant: its path, as the daemon knows it.
+    Which {
+        member: String,
+    },
     /// Take a member out of service.
     Fail {
         member: String,
@@ -51,6 +55,10 @@ pub enum Request {
         min_bytes: u64,
         max_bytes: u64,
     },
+    /// What paces tasks, by name.
+    Throttle {
+        name: String,
+    },
     /// Drain, flush, mark clean, and end the daemon if this was its last array.
     Stop,
     /// The counters in the Prometheus text format.
@@ -67,6 +75,7 @@ impl Request {
     pub fn verb(&self) -> &'static str {
         match self {
             Request::Status => "status",
+            Request::Which { .. } => "which",
             Request::Fail { .. } => "fail",
             Request::Remove { .. } => "remove",
             Request::Add { .. } => "add",
@@ -76,6 +85,7 @@ impl Request {
             Request::Resume => "resume",
             Request::Cancel => "cancel",
             Request::Rate { .. } => "rate",
+            Request::Throttle { .. } => "throttle",
             Request::Stop => "stop",
             Request::Metrics => "metrics",
             Request::Facts { .. } => "facts",
@@ -152,6 +162,9 @@ pub struct StatusView {
     pub logical_block_bytes: u32,
     pub read_only: bool,
     pub members: Vec<MemberView>,
+    /// Slots that no member here stands in.
+    #[serde(default)]
+    pub missing_slots: Vec<u16>,
     pub tasks: Vec<TaskView>,
     /// All that is lost, also what is beyond the list below.
     pub lost_bytes: u64,
@@ -166,7 +179,7 @@ pub struct MemberView {
     pub path: String,
     pub uuid: String,
     pub slot: Option<u16>,
-    /// `active`, `rebuilding`, `spare`, `failed` or `foreign`.
+    /// `active`, `rebuilding`, `spare`, `failed`, `replaced` (failed, because another took its place) or `foreign`.
     pub state: String,
     pub read_errors: u32,
 }
@@ -262,6 +275,7 @@ impl StatusView {
                 .iter()
                 .map(|m| member_view(m, path_of(m.member.0)))
                 .collect(),
+            missing_slots: missing_slots(status),
             tasks: status
                 .tasks
                 .iter()
@@ -281,6 +295,17 @@ impl StatusView {
             counters: counters_view(&status.counters),
         }
     }
+}
+
+fn missing_slots(status: &Status) -> Vec<u16> {
+    let slots = 0..status.geometry.map_or(0, |geometry| geometry.slots);
+    let stands = |slot: &u16| {
+        status
+            .members
+            .iter()
+            .any(|member| member.slot == Some(*slot))
+    };
+    slots.filter(|slot| !stands(slot)).collect()
 }
 
 fn chunk_bytes(geometry: &Geometry) -> u64 {
@@ -563,6 +588,7 @@ mod tests {
             ("d2", "rebuilding")
         );
         assert_eq!(view.tasks[0].eta_seconds, Some(3));
+        assert_eq!(view.missing_slots, [0, 2]);
         assert_eq!(
             view.lost[0],
             LostView {

@@ -365,6 +365,9 @@ mod tests {
                 min_bytes: 1,
                 max_bytes: u64::MAX,
             },
+            Request::Throttle {
+                name: "md-6.1".into(),
+            },
             Request::Facts { since: 7 },
         ];
         let mut state = 1u64;

@@ -1,0 +1,219 @@
+//! Who is here of an array that is about to be started, judged before anything is touched.
+//!
+//! The engine judges again when it starts. It is done beforehand as well, for every array that is named, for two
+//! reasons: an array must not have been started, and so changed, when the next one turns out to be refused; and a start
+//! without a current member makes what that member holds old. Nobody should come to that by leaving a name out, so such
+//! a start is refused unless it was asked for. (An array that was degraded before starts without its failed members.)
+
+use crate::desk::refusal;
+use crate::engine::Setup;
+use crate::failure::{Failure, Outcome};
+use restripe_array::layout::code::CellSet;
+use restripe_array::layout::{Geometry, Layout};
+use restripe_array::meta::superblock::{SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_BYTES};
+use restripe_array::meta::{
+    Candidate, Choice, MemberRole, MetaError, Superblock, choose, copies_of,
+};
+use restripe_array::{CommandError, Member, Row, SECTOR_BYTES};
+use restripe_io::member::OpenMember;
+use restripe_io::plain::Plain;
+use restripe_io::remote::MemberName;
+
+/// What the operator named as the members of one array.
+pub struct Roster {
+    members: Vec<Plain>,
+    candidates: Vec<Candidate>,
+    /// Named, and could not be opened.
+    absent: Vec<String>,
+}
+
+impl Roster {
+    /// Reads who the opened members say they are.
+    pub fn read(opened: Vec<OpenMember>, absent: Vec<String>) -> Outcome<Roster> {
+        let mut members = Vec::with_capacity(opened.len());
+        let mut candidates = Vec::with_capacity(opened.len());
+        for (number, member) in (0..).zip(opened) {
+            let name = member.name.clone();
+            let member =
+                Plain::of(member).map_err(|error| Failure::new(error.to_string()).at(name))?;
+            candidates.push(Candidate {
+                member: Member(number),
+                info: member.info(),
+                copies: copies(&member),
+            });
+            members.push(member);
+        }
+        Ok(Roster {
+            members,
+            candidates,
+            absent,
+        })
+    }
+
+    /// The members, for a shell.
+    pub fn into_members(self) -> Vec<OpenMember> {
+        self.members.into_iter().map(Plain::into_member).collect()
+    }
+
+    /// Refuses what the engine would refuse, and what would leave a current member behind unasked.
+    pub fn check(&self, setup: &Setup) -> Outcome {
+        let choice = choose(&self.candidates, setup.start).map_err(|error| self.refused(&error))?;
+        let vacant = vacant_slots(&choice);
+        if !setup.start.accept_loss && !decodable(choice.superblock.geometry, &vacant) {
+            return Err(self.refused(&CommandError::TooFew { missing: vacant }));
+        }
+        let left = left_behind(&choice);
+        let mode = setup.start;
+        let asked = setup.degraded || mode.from_minority || mode.accept_loss || mode.read_only;
+        if left.is_empty() || asked {
+            return Ok(());
+        }
+        let slots: Vec<String> = left.iter().map(u16::to_string).collect();
+        let what = format!(
+            "this start would go on without a current member of the array {:?}: slot {} is missing",
+            choice.superblock.name,
+            slots.join(", ")
+        );
+        Err(Failure::new(what).at(self.roll_call()).hint(
+            "name every member; or say --degraded, and what is left out must be rebuilt when it comes back",
+        ))
+    }
+
+    /// The engine's refusal, with the array's name and who is here.
+    fn refused(&self, error: &CommandError) -> Failure {
+        let names: Vec<MemberName> = self
+            .members
+            .iter()
+            .map(|member| MemberName {
+                name: member.name().into(),
+                open: true,
+            })
+            .collect();
+        let mut refusal = refusal(error, &names);
+        if refusal.at.is_empty() {
+            refusal.at = self.roll_call();
+        }
+        if let Some(name) = self.array_name() {
+            refusal.what = format!("the array {name:?}: {}", refusal.what);
+        }
+        Failure::from(refusal)
+    }
+
+    /// The array that the first member tells of.
+    fn array_name(&self) -> Option<&str> {
+        let told = self.candidates.iter().find_map(newest);
+        told.map(|superblock| superblock.name.as_str())
+    }
+
+    /// Who is here, who carries nothing of an array, and who could not be opened.
+    fn roll_call(&self) -> String {
+        let with = |told: bool| {
+            let both = self.members.iter().zip(&self.candidates);
+            both.filter(move |(_, candidate)| newest(candidate).is_some() == told)
+                .map(|(member, _)| member.name())
+                .collect::<Vec<_>>()
+        };
+        let mut parts = Vec::new();
+        for (names, what) in [
+            (with(true), ""),
+            (with(false), " without a Restripe superblock"),
+            (
+                self.absent.iter().map(String::as_str).collect(),
+                " cannot be opened",
+            ),
+        ] {
+            if !names.is_empty() {
+                parts.push(format!("{}{what}", names.join(", ")));
+            }
+        }
+        parts.join("; ")
+    }
+}
+
+fn newest(candidate: &Candidate) -> Option<&Superblock> {
+    let sound = candidate.copies.iter().flatten().flatten();
+    sound.max_by_key(|superblock| {
+        (
+            superblock.created,
+            superblock.generation,
+            superblock.sequence,
+        )
+    })
+}
+
+/// Both copies of a member's superblock, as the engine reads them. What cannot be read speaks for nobody.
+fn copies(member: &Plain) -> [Option<Result<Superblock, MetaError>>; 2] {
+    let at = |sector: u64| {
+        let mut bytes = vec![0; SUPERBLOCK_BYTES];
+        let end = sector * SECTOR_BYTES + SUPERBLOCK_BYTES as u64;
+        let read = end <= member.bytes() && member.read(sector, &mut bytes).is_ok();
+        read.then(|| Superblock::decode(&bytes))
+    };
+    copies_of(at(SUPER_A_AT), SUPER_B_PLACES.map(at))
+}
+
+/// The slots in which nobody serves who is here and current.
+fn vacant_slots(choice: &Choice) -> Vec<u16> {
+    let serves = |entry: u16| {
+        choice.superblock.members[usize::from(entry)].role == MemberRole::Active
+            && is_here(choice, entry)
+    };
+    let placement = choice.superblock.placement.iter();
+    let vacant = placement.filter(|placement| !placement.member.is_some_and(serves));
+    vacant.map(|placement| placement.slot).collect()
+}
+
+/// The slots of current members that are not here, or here in an old copy.
+fn left_behind(choice: &Choice) -> Vec<u16> {
+    let left = |entry: u16| {
+        choice.superblock.members[usize::from(entry)].role == MemberRole::Active
+            && !is_here(choice, entry)
+    };
+    let placement = choice.superblock.placement.iter();
+    let behind = placement.filter(|placement| placement.member.is_some_and(left));
+    behind.map(|placement| placement.slot).collect()
+}
+
+fn is_here(choice: &Choice, entry: u16) -> bool {
+    choice.opened[usize::from(entry)].is_some() && !choice.outdated.contains(&entry)
+}
+
+/// Whether every row can be decoded without these slots. Rows repeat after twice as many as there are slots.
+fn decodable(geometry: Geometry, vacant: &[u16]) -> bool {
+    let Ok(layout) = Layout::new(geometry) else {
+        return false;
+    };
+    let period = (u64::from(geometry.slots) * 2).min(layout.rows());
+    (0..period).all(|row| {
+        let map = layout.row(Row(row));
+        let here = (0..)
+            .zip(map.cells())
+            .filter(|(_, cell)| !vacant.contains(&cell.slot.0));
+        let live = here.fold(CellSet::default(), |live, (cell, _)| live.with(cell));
+        map.decodable(live)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use restripe_array::layout::{Level, Rotation};
+
+    fn geometry(level: Level, slots: u16) -> Geometry {
+        Geometry {
+            level,
+            slots,
+            chunk_sectors: 8,
+            slot_sectors: 800,
+        }
+    }
+
+    #[test]
+    fn what_a_level_bears_can_be_decoded_and_no_more() {
+        let raid5 = geometry(Level::Raid5(Rotation::LeftSymmetric), 4);
+        assert!(decodable(raid5, &[]) && decodable(raid5, &[2]) && !decodable(raid5, &[0, 2]));
+        let raid10 = geometry(Level::Raid10 { copies: 2 }, 4);
+        assert!(decodable(raid10, &[0, 2]) && !decodable(raid10, &[0, 1]));
+        assert!(!decodable(geometry(Level::Raid0, 2), &[1]));
+    }
+}

@@ -1,0 +1,262 @@
+//! Who belongs to an array and who is left out of it: what the command refuses before it touches anything, and what it
+//! says about members that are missing, wiped, replaced or of another array.
+
+#[allow(dead_code)]
+mod harness;
+
+use harness::{Place, line_of};
+
+const THREE: [&str; 3] = ["a.img", "b.img", "c.img"];
+
+fn raid5(name: &str) -> Place {
+    let place = Place::new(name);
+    let made = place.create(&THREE, &["--level", "raid5"]);
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    place
+}
+
+#[test]
+fn no_array_is_started_when_one_of_those_named_is_refused() {
+    let place = raid5("all-or-none");
+    let made = place.run(&[
+        "create",
+        "other",
+        "--level",
+        "raid5",
+        "--image-size",
+        "64M",
+        "o1",
+        "o2",
+        "o3",
+    ]);
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    let before = ["a.img", "c.img", "o3"].map(|name| place.bytes(name));
+    // The first array might start degraded, the second might not start at all.
+    let refused = place.run(&["serve", "--degraded", "a.img", "c.img", "o3"]);
+    assert_eq!(refused.status, 1);
+    assert!(
+        refused
+            .stderr
+            .contains("the array \"other\": only 1 of the 3")
+            && refused.stderr.contains("at: o3"),
+        "{}",
+        refused.stderr
+    );
+    assert!(
+        before == ["a.img", "c.img", "o3"].map(|name| place.bytes(name)),
+        "nothing was touched"
+    );
+}
+
+#[test]
+fn a_current_member_is_not_left_behind_unasked() {
+    let place = raid5("left-behind");
+    place.write("d.img", 64 << 20, 0, &[]);
+    let before = THREE.map(|name| place.bytes(name));
+    let two = ["a.img", "c.img"];
+    for verb in [
+        &["assemble"][..],
+        &["serve"],
+        &["add", "tank", "d.img", "--offline"],
+        &["scrub", "tank", "--offline"],
+    ] {
+        let refused = place.run(&[verb, &two].concat());
+        assert_eq!(refused.status, 1, "{verb:?}");
+        assert!(
+            refused.stderr.contains("slot 1 is missing")
+                && refused.stderr.contains("\"tank\"")
+                && refused.stderr.contains("--degraded"),
+            "{verb:?}: {}",
+            refused.stderr
+        );
+    }
+    assert!(before == THREE.map(|name| place.bytes(name)), "untouched");
+    let asked = place.run(&["assemble", "--degraded", "a.img", "c.img"]);
+    assert!(
+        asked.status == 0 && asked.stdout.starts_with("tank: degraded"),
+        "{}",
+        asked.stderr
+    );
+    // From now on it is known to be out, and nobody needs to be asked.
+    let again = place.run(&["assemble", "a.img", "c.img"]);
+    assert!(again.status == 0, "{}", again.stderr);
+}
+
+#[test]
+fn a_start_that_only_reads_leaves_nobody_behind() {
+    let place = raid5("reads");
+    let looked = place.run(&["assemble", "--read-only", "a.img", "c.img"]);
+    assert!(
+        looked.status == 0 && looked.stdout.starts_with("tank: degraded, read-only"),
+        "{} {}",
+        looked.stdout,
+        looked.stderr
+    );
+    let whole = place.run(&["assemble", "a.img", "b.img", "c.img"]);
+    assert!(
+        whole.stdout.starts_with("tank: healthy"),
+        "{}",
+        whole.stderr
+    );
+}
+
+#[test]
+fn a_wiped_member_is_named() {
+    let place = raid5("wiped");
+    place.write("b.img", 0, 0, &vec![0; 64 << 20]);
+    for members in [&["a.img", "b.img", "c.img"][..], &["a.img", "b.img"]] {
+        let refused = place.run(&[&["assemble"][..], members].concat());
+        assert!(
+            refused.status == 1
+                && refused.stderr.contains("the array \"tank\"")
+                && refused
+                    .stderr
+                    .contains("b.img without a Restripe superblock"),
+            "{}",
+            refused.stderr
+        );
+    }
+}
+
+#[test]
+fn a_configuration_may_say_that_degraded_is_well() {
+    let place = raid5("config-degraded");
+    let config = |serve: &str| {
+        format!("[[array]]\nname='tank'\nmembers=['a.img','gone.img','c.img']\n[serve]\n{serve}\n")
+    };
+    place.write("strict.toml", 0, 0, config("").as_bytes());
+    place.write("lax.toml", 0, 0, config("degraded = true").as_bytes());
+    let strict = place.run(&["serve", "--config", "strict.toml", "--unix", "x.nbd"]);
+    assert!(
+        strict.status == 1 && strict.stderr.contains("gone.img cannot be opened"),
+        "{}",
+        strict.stderr
+    );
+    let daemon = place.serve(&["--config", "lax.toml"]);
+    let status = place.run(&["status", "tank"]).stdout;
+    assert!(status.starts_with("tank: degraded"), "{status}");
+    assert!(line_of(&status, "a.img").contains("active"), "{status}");
+    assert_eq!(place.run(&["stop", "tank"]).status, 0);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn a_member_is_known_by_its_file_whatever_its_name() {
+    let place = raid5("names");
+    place.write(
+        "tank.toml",
+        0,
+        0,
+        b"[[array]]\nname='tank'\nmembers=['a.img','b.img','c.img']\n[serve]\nunix='nbd.sock'\n",
+    );
+    assert_eq!(place.shell("mkdir other && ln b.img other/link").status, 0);
+    // The daemon knows its members by absolute paths here: the configuration is named by one.
+    let daemon = place.serve(&["--config", &place.path("tank.toml")]);
+    let failed = place.shell("cd other && restripe fail tank link");
+    assert_eq!(failed.status, 0, "{}", failed.stderr);
+    assert!(failed.stdout.contains("b.img is out of service"));
+    let removed = place.run(&["remove", "tank", "b.img"]);
+    assert_eq!(removed.status, 0, "{}", removed.stderr);
+    let status = place.run(&["status", "tank"]).stdout;
+    let slot = line_of(&status, "missing");
+    assert!(slot.contains(" 1 "), "the empty slot is shown: {status}");
+    assert_eq!(place.run(&["stop", "tank"]).status, 0);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn a_name_is_checked_before_anybody_is_asked() {
+    let place = Place::new("asked");
+    let four = ["a.img", "b.img", "c.img", "d.img"];
+    assert_eq!(place.create(&four, &["--level", "raid6"]).status, 0);
+    let daemon = place.serve(&four);
+    assert_eq!(place.run(&["fail", "tank", "b.img"]).status, 0);
+    let unknown = place.run(&["fail", "tank", "z.img"]);
+    assert!(
+        unknown.stderr.contains("no such member") && !unknown.stderr.contains("--yes"),
+        "{}",
+        unknown.stderr
+    );
+    let twice = place.run(&["fail", "tank", "b.img"]);
+    assert!(
+        twice.status == 1 && twice.stderr.contains("out of service already"),
+        "{}",
+        twice.stderr
+    );
+    let asked = place.run(&["fail", "tank", "c.img"]);
+    assert!(
+        asked.status == 1 && asked.stderr.contains("without c.img"),
+        "{}",
+        asked.stderr
+    );
+    drop(daemon);
+    let nobody = place.run(&["stop", "other"]);
+    assert!(
+        nobody.status == 1 && !nobody.stderr.contains("--offline"),
+        "{}",
+        nobody.stderr
+    );
+}
+
+#[test]
+fn what_is_in_the_array_is_not_taken_in_again() {
+    let place = raid5("again");
+    place.write("new.img", 64 << 20, 0, &[]);
+    let daemon = place.serve(&THREE);
+    for verb in [
+        &["replace", "tank", "a.img", "b.img"][..],
+        &["replace", "tank", "a.img", "b.img", "--force"],
+        &["add", "tank", "b.img", "--force"],
+    ] {
+        let refused = place.run(verb);
+        assert!(
+            refused.status == 1
+                && refused
+                    .stderr
+                    .contains("in the array already, and is active")
+                && refused.stderr.contains("b.img"),
+            "{verb:?}: {}",
+            refused.stderr
+        );
+    }
+    let replaced = place.run(&["replace", "tank", "a.img", "new.img"]);
+    assert_eq!(replaced.status, 0, "{}", replaced.stderr);
+    let status = place.run(&["status", "tank"]).stdout;
+    assert!(
+        line_of(&status, "a.img").contains("replaced") && !status.contains("failed"),
+        "{status}"
+    );
+    assert_eq!(place.run(&["stop", "tank"]).status, 0);
+    assert_eq!(daemon.wait(), 0);
+    let left = place.shell("ls -A restripe; ls nbd.sock*").stdout;
+    assert_eq!(left, "", "neither sockets nor locks are left");
+}
+
+#[test]
+fn what_a_killed_create_leaves_is_no_hindrance() {
+    let place = Place::new("killed-create");
+    place.write("a.img", 0, 0, &[]);
+    place.write("b.img", 64 << 20, 0, &[]);
+    let few = place.create(&["a.img", "b.img"], &["--level", "raid6"]);
+    assert!(few.status == 1 && place.bytes("a.img").is_empty());
+    let made = place.create(&["a.img", "b.img", "c.img"], &["--level", "raid5"]);
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    assert_eq!(place.bytes("a.img").len(), 64 << 20);
+}
+
+#[test]
+fn a_forgotten_name_is_noticed() {
+    let place = Place::new("forgotten");
+    place.write("a.img", 64 << 20, 0, &[]);
+    place.write("b.img", 64 << 20, 0, &[]);
+    for name in ["a.img", "./a.img", "/dev/nowhere"] {
+        let refused = place.run(&["create", "--level", "raid1", name, "b.img", "c.img"]);
+        assert!(
+            refused.status == 2 && refused.stderr.contains("the name comes first"),
+            "{}",
+            refused.stderr
+        );
+    }
+    let alien = place.run(&["examine", "a.img"]).stdout;
+    assert!(alien.contains("no Restripe superblock"), "{alien}");
+}
