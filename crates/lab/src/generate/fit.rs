@@ -7,11 +7,13 @@
 
 mod observed;
 
+use super::arrivals::Arrivals;
 use super::generator::Generator;
 use super::parameters::{Invalid, Parameters};
 use crate::trace::locality::{ByZone, Gatherer};
 use crate::trace::{Features, Order, Requests, Summary, TraceError};
 use observed::Observed;
+use restripe_sim::rng::Rng;
 use std::fmt;
 
 /// The zones of the papers.
@@ -93,6 +95,7 @@ pub fn fit(
         observed.add(&request?);
     }
     let mut parameters = observed.parameters(name, &real);
+    search_bursts(&mut parameters, &real);
     parameters.check()?;
     Search::new(&real).run(&mut parameters)?;
     let made = summary(&parameters, real.requests.min(SHOWN_REQUESTS), SEED)?;
@@ -113,6 +116,59 @@ pub fn summary(parameters: &Parameters, requests: u64, seed: u64) -> Result<Summ
         Ok(generator.requests(requests))
     };
     Ok(Summary::measure(Features::ALL, open)?)
+}
+
+/// Fewer bursts than this in the whole trace, and it is chance what it shows.
+const BURSTS_MIN: f64 = 20.0;
+/// Traces whose dispersions are averaged.
+const DRAWS: u64 = 4;
+
+/// Looks for the length of bursts with which arrivals are as dispersed as the real ones, second by second. Where they are more
+/// dispersed than bursts can make them (by phases of a day, say), bursts are as long as the trace allows.
+fn search_bursts(parameters: &mut Parameters, real: &Summary) {
+    let Some(target) = real.dispersion else {
+        return;
+    };
+    let requests = real.requests.min(SEARCH_REQUESTS);
+    // No burst is shorter than its state would last by chance.
+    let least = 1.0 / (1.0 - parameters.burst_share);
+    let most = requests as f64 * parameters.burst_share / BURSTS_MIN;
+    let (mut low, mut high) = (least, most.max(least));
+    for _ in 0..=HALVINGS {
+        parameters.burst_requests = (low * high).sqrt();
+        if dispersion(parameters, requests) < target {
+            low = parameters.burst_requests;
+        } else {
+            high = parameters.burst_requests;
+        }
+    }
+}
+
+/// The mean, over some draws, of the variance over the mean of the requests of each whole second.
+fn dispersion(parameters: &Parameters, requests: u64) -> f64 {
+    let draw = |seed| {
+        let mut arrivals = Arrivals::new(parameters, Rng::new(seed));
+        let (mut counts, mut second) = ((0.0, 0.0, 0.0), 0);
+        let mut here = 0.0f64;
+        for _ in 0..requests {
+            let at = arrivals.next_time() / 1_000_000_000;
+            if at > second {
+                counts = (
+                    counts.0 + (at - second) as f64,
+                    counts.1 + here,
+                    counts.2 + here * here,
+                );
+                (second, here) = (at, 0.0);
+            }
+            here += 1.0;
+        }
+        let (seconds, sum, squares) = counts;
+        match sum > 0.0 {
+            true => squares / sum - sum / seconds,
+            false => 0.0,
+        }
+    };
+    (1..=DRAWS).map(draw).sum::<f64>() / DRAWS as f64
 }
 
 /// Looks for theta, zones in use and drift, in turn, by what generated traces show.
@@ -249,11 +305,14 @@ mod tests {
                 .to_vec(),
             ..plain()
         };
-        let found = refitted(&parameters, 60_000).parameters;
+        let fitted = refitted(&parameters, 60_000);
+        let found = &fitted.parameters;
         near("writes", found.write_share, 0.4, 0.02);
         near("rate", found.rate, 200.0, 20.0);
         near("cv", found.gap_cv, 3.5, 0.5);
         near("burst", found.burst_requests.ln(), 50f64.ln(), 0.7);
+        let dispersions = [&fitted.real, &fitted.made].map(|one| one.dispersion.unwrap().ln());
+        near("dispersion", dispersions[1], dispersions[0], 0.4);
         let mean = Parameters::mean_bytes;
         near("reads", mean(&found.read_sizes), 7168.0, 150.0);
         assert_eq!(found.write_sizes, [(8192, 1.0)]);
