@@ -129,7 +129,8 @@ pub enum Class {
     Parity,
     /// A task: rebuild, resync, scrub.
     Task,
-    /// Superblocks, maps, logs.
+    /// Superblocks, maps, logs; and flushes, whoever asks: to how many members one goes hangs on what else was written,
+    /// and by timers. So the other causes count data only, and do not hang on time.
     Metadata,
 }
 

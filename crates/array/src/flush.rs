@@ -93,7 +93,7 @@ impl Core {
                     IoOp::Flush,
                     0,
                     0,
-                    Class::User,
+                    Class::Metadata,
                     |_| {},
                 );
             }
