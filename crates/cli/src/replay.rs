@@ -1,8 +1,9 @@
 //! `replay`: a trace or a synthetic workload against an array, simulated or served over NBD.
 
 use crate::failure::{Failure, Outcome};
-use crate::units::{Rate, parse_rate, parse_size, parse_time};
+use crate::units::{Rate, parse_rate, parse_size, parse_throttle, parse_time};
 use clap::Args;
+use restripe_array::Throttle;
 use restripe_io::nbd_wire::uri::{Endpoint, NbdUri};
 use restripe_lab::experiment::cell::{generated, level, onto, schedule, write_hole};
 use restripe_lab::experiment::{figure, page};
@@ -99,6 +100,9 @@ pub struct Replay {
     /// The rebuild's least and largest speed, as MIN..MAX
     #[arg(long, value_name = "RATE", default_value = "1M..200M", value_parser = parse_rate)]
     pub rebuild_rate: Rate,
+    /// What paces the rebuild: restripe, md-2.6, md-6.1 or md-2025
+    #[arg(long, value_name = "NAME", default_value = "restripe", value_parser = parse_throttle)]
+    pub throttle: Throttle,
     /// Write the log of facts here, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -321,6 +325,7 @@ fn plan(verb: &Replay, needed: u64) -> Outcome<ArrayPlan> {
         schedule: schedule(&verb.schedule).map_err(Failure::usage)?,
         write_cache: !verb.no_write_cache,
         standby_ns: None,
+        throttle: verb.throttle,
         rebuild_min: verb.rebuild_rate.min,
         rebuild_max: verb.rebuild_rate.max,
     })

@@ -3,6 +3,7 @@
 //!
 //! `cargo run --release -p restripe-lab --example replay_scale`
 
+use restripe_array::Throttle;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::WriteHole;
 use restripe_lab::experiment::cell::generated;
@@ -46,6 +47,7 @@ fn one(requests: usize) {
         },
         write_cache: true,
         standby_ns: None,
+        throttle: Throttle::default(),
         rebuild_min: 1 << 20,
         rebuild_max: 1 << 30,
     };

@@ -1,64 +1,94 @@
-//! One replay in two worlds, and one experiment on any number of threads.
+//! One replay in two worlds: what the simulator counts is what a real array counts.
 
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{Content, CreateOptions, Init, WriteHole, create};
-use restripe_array::{Command, Limits, Nanos, StartMode, Uuid};
+use restripe_array::report::Counters;
+use restripe_array::{
+    Action, Command, Fact, Limits, Member, Nanos, StartMode, TaskKind, TaskOutcome, Throttle, Uuid,
+};
 use restripe_io::plain::Plain;
+use restripe_io::record;
 use restripe_io::{ArraySpec, Running, Shell, ShellOptions};
-use restripe_lab::experiment::cell::Cell;
-use restripe_lab::experiment::outcome::{Outcome, Run};
-use restripe_lab::experiment::runner::{Progress, Runner};
-use restripe_lab::experiment::scenario::{self, Scenario, Value};
-use restripe_lab::experiment::{figure, page};
-use restripe_lab::replay::facts::Log;
+use restripe_lab::replay::facts::{CAUSES, Log, Phase};
 use restripe_lab::replay::stage::{ArrayPlan, Stage};
 use restripe_lab::replay::{Deed, Pace, Plan, Script, Until, real, simulated};
 use restripe_lab::trace::{Item, Op, Request};
 use restripe_sim::disk::queue::Policy;
 use restripe_sim::rng::Rng;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
 
-// ---------------------------------------------------------------------------------------------- two worlds
-
-const MEMBERS: u16 = 5;
+const MEMBERS: u16 = 6;
 const CHUNK_SECTORS: u32 = 128;
 const MEMBER_BYTES: u64 = 16 << 20;
 /// What a simulated member has beyond its set data.
 const METADATA_BYTES: u64 = 16 << 20;
+const STEP_NS: u64 = 1_000_000_000;
+const HOUR_NS: u64 = 3600 * 1_000_000_000;
+/// Member operations that a replay of data can cause; metadata is the fourth.
+const USER: usize = 0;
+const PARITY: usize = 1;
+const REBUILD: usize = 2;
 
-fn level() -> Level {
-    Level::Raid5(Rotation::default())
+/// What both worlds build.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    level: Level,
+    write_hole: WriteHole,
+    degraded: bool,
 }
 
-/// The same array, simulated.
-fn stage(write_hole: WriteHole) -> Stage {
+const RAID5: Level = Level::Raid5(Rotation::LeftSymmetric);
+const RAID6: Level = Level::Raid6(Rotation::LeftSymmetric);
+
+const KINDS: [Kind; 7] = [
+    kind(RAID5, WriteHole::None, false),
+    kind(RAID5, WriteHole::Bitmap, true),
+    kind(RAID5, WriteHole::Ppl, false),
+    kind(RAID5, WriteHole::Ppl, true),
+    kind(RAID6, WriteHole::Bitmap, false),
+    kind(RAID6, WriteHole::Ppl, true),
+    kind(Level::Raid10 { copies: 2 }, WriteHole::Bitmap, true),
+];
+
+const fn kind(level: Level, write_hole: WriteHole, degraded: bool) -> Kind {
+    Kind {
+        level,
+        write_hole,
+        degraded,
+    }
+}
+
+/// The array, simulated.
+fn stage(kind: Kind) -> Stage {
     let plan = ArrayPlan {
-        level: level(),
+        level: kind.level,
         members: MEMBERS,
         chunk_sectors: CHUNK_SECTORS,
         member_bytes: MEMBER_BYTES,
-        write_hole,
+        write_hole: kind.write_hole,
         drive: "wd1600aajs".into(),
         schedule: Policy::Fcfs,
         write_cache: true,
         standby_ns: None,
+        throttle: Throttle::default(),
         rebuild_min: 1 << 20,
         rebuild_max: 1 << 30,
     };
     Stage::new(&plan, 1).expect("a sound plan")
 }
 
-/// The same array in this process's memory, run by the real reactor.
-fn reactor(write_hole: WriteHole) -> Running {
+fn memory() -> Plain {
     let size = format!("ram:{}M", (MEMBER_BYTES + METADATA_BYTES) >> 20);
-    let open = |_| Plain::open(&size, false).expect("memory");
-    let plain: Vec<Plain> = (0..MEMBERS).map(open).collect();
-    let mut options = CreateOptions::new("real", Uuid([9; 16]), level(), CHUNK_SECTORS);
+    Plain::open(&size, false).expect("memory")
+}
+
+/// The same array in this process's memory, run by the real reactor.
+fn reactor(kind: Kind, record: Option<PathBuf>) -> Running {
+    let plain: Vec<Plain> = (0..MEMBERS).map(|_| memory()).collect();
+    let mut options = CreateOptions::new("real", Uuid([9; 16]), kind.level, CHUNK_SECTORS);
     options.members = plain.iter().map(Plain::info).collect();
     options.uuids = (1..=MEMBERS).map(|n| Uuid([n as u8; 16])).collect();
-    options.write_hole = write_hole;
+    options.write_hole = kind.write_hole;
     options.init = Init::Trust;
     options.size_per_member = Some(MEMBER_BYTES / 512);
     let creation = create(&options).expect("a sound geometry");
@@ -73,200 +103,217 @@ fn reactor(write_hole: WriteHole) -> Running {
         members: plain.into_iter().map(Plain::into_member).collect(),
         limits: Limits::default(),
         io_timeout: Nanos::from_secs(60),
-        record: None,
+        record,
     };
     let running = Shell::spawn(ShellOptions::default(), |shell| shell.host(spec).map(drop));
     let running = running.expect("a reactor");
-    let started = running
-        .remote
-        .command(0, Command::Start(StartMode::default()));
-    started.expect("it runs").expect("it starts");
+    order(&running, Command::Start(StartMode::default()));
+    if kind.degraded {
+        order(&running, Command::Fail(Member(0)));
+    }
     running
 }
 
-/// Reads and writes of all sizes and alignments. No flushes: to how many members one goes hangs on what timers wrote of
-/// metadata before, and so on how long the replay takes.
-fn requests(size: u64) -> Vec<Item> {
+fn order(running: &Running, command: Command) {
+    let answer = running.remote.command(0, command);
+    answer.expect("it runs").expect("it is done");
+}
+
+fn counters(running: &Running) -> Counters {
+    let status = running.remote.status(0).expect("it runs");
+    status.expect("there is an array").counters
+}
+
+fn end(running: Running) {
+    running.remote.shutdown().expect("it runs");
+    running.join().expect("it ends well");
+}
+
+/// Reads, writes and flushes of all sizes and alignments, a gap apart.
+fn requests(size: u64, count: u64, gap_ns: u64) -> Vec<Item> {
     let mut rng = Rng::new(7);
     let mut all = Vec::new();
-    for number in 0..3000 {
+    for number in 0..count {
         let length = 512 * rng.between(1, if number % 10 == 0 { 1024 } else { 64 });
         let offset = rng.below((size - length) / 512) * 512;
-        let op = match rng.chance(9, 20) {
-            true => Op::Read,
-            false => Op::Write,
+        let op = match rng.below(40) {
+            0 => Op::Flush,
+            1..=18 => Op::Read,
+            _ => Op::Write,
         };
         all.push(Ok(Request {
-            time: 0,
+            time: number * gap_ns,
             device: 0,
             op,
             offset,
-            length,
+            length: if op == Op::Flush { 0 } else { length },
         }));
     }
     all
 }
 
-/// Closed loop, one at a time: nothing that depends on time is left, so the counts of member operations are the same.
-fn both(write_hole: WriteHole) -> (Log, Log) {
-    let mut stage = stage(write_hole);
-    let requests = requests(stage.size_bytes);
-    let script = Script {
-        pace: Pace::Closed { depth: 1 },
-        plans: vec![Plan::new("all", Deed::Nothing, Until::Exhausted)],
-        step_ns: 1_000_000_000,
+/// The phases `all` and, of a degraded array, `rebuild`.
+fn simulate(kind: Kind, pace: Pace, requests: &[Item]) -> Log {
+    let mut stage = stage(kind);
+    let deed = match kind.degraded {
+        true => Deed::Fail(0),
+        false => Deed::Nothing,
     };
-    let mut source = requests.clone().into_iter();
-    let simulated = simulated::replay(&mut stage, &mut source, &script).expect("it ends");
-    let running = reactor(write_hole);
+    let mut plans = vec![Plan::new("all", deed, Until::Exhausted)];
+    if kind.degraded {
+        plans.push(Plan::new("rebuild", Deed::Spare, Until::Rebuilt(HOUR_NS)));
+    }
+    let script = Script {
+        pace,
+        plans,
+        step_ns: STEP_NS,
+    };
+    let mut source = requests.to_vec().into_iter();
+    simulated::replay(&mut stage, &mut source, &script).expect("it ends")
+}
+
+/// What the phase `all` was, and what the rebuild after it added to the counters.
+fn on_memory(kind: Kind, pace: Pace, requests: &[Item]) -> (Phase, Counters) {
+    let running = reactor(kind, None);
     let world = real::Local {
         remote: running.remote.clone(),
         array: 0,
     };
-    let real = real::replay(&world, requests.into_iter(), script.pace, script.step_ns);
-    let real = real.expect("it ends");
-    running.remote.shutdown().expect("it runs");
-    running.join().expect("it ends well");
-    (simulated, real)
+    let log = real::replay(&world, requests.to_vec().into_iter(), pace, STEP_NS);
+    let mut rebuilt = Counters::default();
+    if kind.degraded {
+        let before = counters(&running);
+        rebuild(&running);
+        rebuilt = counters(&running);
+        for (after, before) in rebuilt.ios.iter_mut().zip(before.ios) {
+            *after -= before;
+        }
+    }
+    end(running);
+    let phase = log.expect("it ends").phases.remove(0);
+    (phase, rebuilt)
+}
+
+fn rebuild(running: &Running) {
+    let facts = running.remote.facts(0).expect("it runs");
+    let arrived = running.remote.arrive(0, memory().into_member());
+    let spare = arrived.expect("it runs").expect("it is taken");
+    order(running, Command::Add(spare));
+    let ended = facts.iter().find_map(|(_, fact)| match fact {
+        Fact::TaskEnded { kind, outcome } => Some((kind, outcome)),
+        _ => None,
+    });
+    assert_eq!(ended, Some((TaskKind::Rebuild, TaskOutcome::Done)));
 }
 
 #[test]
 fn one_at_a_time_both_worlds_do_the_same_member_operations() {
-    for write_hole in [WriteHole::None, WriteHole::Ppl] {
-        let (simulated, real) = both(write_hole);
-        let (ours, theirs) = (&simulated.phases[0], &real.phases[0]);
-        assert_eq!((ours.times.count, ours.failed), (3000, 0));
-        assert_eq!((theirs.times.count, theirs.failed), (3000, 0));
-        // Bytes of user, parity and rebuild; flushes have none. The engine also flushes by timer, before it clears its
-        // intent map, and counts that as the users' too: such operations, and metadata, hang on how long a replay takes.
-        assert_eq!(ours.io_bytes[..3], theirs.io_bytes[..3], "{write_hole:?}");
-        assert_eq!(ours.ios[1..3], theirs.ios[1..3], "{write_hole:?}");
-        assert!(ours.ios[0] > 3000 && ours.ios[1] > 1000, "{:?}", ours.ios);
+    let count = 2000;
+    for kind in KINDS {
+        let pace = Pace::Closed { depth: 1 };
+        let requests = requests(stage(kind).size_bytes, count, 0);
+        let simulated = simulate(kind, pace, &requests);
+        let (theirs, rebuilt) = on_memory(kind, pace, &requests);
+        let ours = &simulated.phases[0];
+        assert_eq!((ours.times.count, ours.failed), (count, 0), "{kind:?}");
+        assert_eq!((theirs.times.count, theirs.failed), (count, 0), "{kind:?}");
+        // Metadata is written by timers too, so it hangs on how long a replay takes. All else is the same.
+        for cause in [USER, PARITY, REBUILD] {
+            let of = |phase: &Phase| (phase.ios[cause], phase.io_bytes[cause]);
+            assert_eq!(of(ours), of(&theirs), "{} of {kind:?}", CAUSES[cause]);
+        }
+        assert!(ours.ios[USER] > count / 2, "{:?}", ours.ios);
+        if kind.degraded {
+            let theirs = rebuilt.ios[REBUILD];
+            assert_eq!(simulated.phases[1].ios[REBUILD], theirs, "{kind:?}");
+            assert!(theirs >= 2 * MEMBER_BYTES / (512 * u64::from(CHUNK_SECTORS)));
+        }
     }
 }
 
-// ------------------------------------------------------------------------------------------- any number of threads
+// ------------------------------------------------------------------------------------------------ recorded events
 
-/// The quick form of what a rebuild costs, on members that are rebuilt in a second.
-fn small() -> Scenario {
-    let text = scenario::named("rebuild-cost").expect("built in");
-    let mut scenario = scenario::parse(text).expect("sound").shortened();
-    scenario.seeds = 2;
-    let short = [
-        ("array.member_mib", 96),
-        ("phases.warm_up_s", 1),
-        ("phases.before_s", 5),
-        ("phases.degraded_s", 5),
-        ("phases.after_s", 1),
-        ("capacity.warm_up_s", 1),
-        ("capacity.measure_s", 5),
-    ];
-    for (path, value) in short {
-        scenario.fixed.get_mut(path).expect("it has it").value = Value::Whole(value);
+/// Removes a file when the test is over, however it ends.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // What is not there need not go.
+        let _ = std::fs::remove_file(&self.0);
     }
-    let swept = BTreeMap::from([
-        (
-            "rebuild.min_mb_s".to_string(),
-            vec![Value::Whole(1), Value::Whole(50)],
-        ),
-        (
-            "workload.load".to_string(),
-            vec![Value::Real(0.0), Value::Real(0.4)],
-        ),
-        (
-            "workload.source".to_string(),
-            vec![Value::Text("noise".into())],
-        ),
-    ]);
-    scenario.sweep.extend(swept);
-    for figure in &mut scenario.figures {
-        figure.at.remove("workload.source");
-        figure.at.remove("workload.load");
-    }
-    scenario
 }
 
-fn cells(scenario: &Scenario) -> Vec<Cell> {
-    let seeds = |point: &_| -> Vec<Cell> {
-        (1..=scenario.seeds)
-            .map(|seed| Cell::new(point, seed).expect("sound"))
-            .collect()
-    };
-    scenario.points().iter().flat_map(seeds).collect()
-}
-
-/// Everything that is written of an experiment, in one text.
-fn written(
-    scenario: &Scenario,
-    threads: usize,
-    cache: Option<PathBuf>,
-    cached: &Mutex<usize>,
-) -> String {
-    let progress = |progress: Progress| *cached.lock().expect("sound") = progress.cached;
-    let runner = Runner {
-        threads,
-        cache,
-        fresh: false,
-        progress: &progress,
-    };
-    let cells = cells(scenario);
-    let logs = runner.run(&cells).expect("it runs");
-    let runs = cells
-        .into_iter()
-        .zip(logs)
-        .map(|(cell, log)| Run { cell, log });
-    let outcome = Outcome::new(scenario, runs.collect());
-    let figures = figure::all(&outcome);
-    assert!(!figures.is_empty());
-    for (name, svg) in &figures {
-        assert!(svg.ends_with("</svg>\n") && !svg.contains("NaN"), "{name}");
-    }
-    let page = page::report(&outcome, &figures);
-    assert!(
-        !page.contains("src=") && !page.contains("<link"),
-        "it needs nothing beside itself"
-    );
-    outcome.csv() + &outcome.json_lines() + &outcome.table().text() + &page
+/// A new engine is told what the recorded one was told: member operations that it asks for, by cause.
+fn told_again(path: &Path) -> ([u64; 4], [u64; 4]) {
+    let record = std::fs::read(path).expect("the record");
+    let (mut ios, mut bytes) = ([0; 4], [0; 4]);
+    let replayed = record::replay(&record, |step| {
+        for action in step.actions {
+            if let Action::Device(io) = action {
+                ios[io.class as usize] += 1;
+                bytes[io.class as usize] += io.sectors * 512;
+            }
+        }
+    });
+    assert!(!replayed.expect("the same run").cut);
+    (ios, bytes)
 }
 
 #[test]
-fn the_same_scenario_gives_the_same_bytes_on_any_number_of_threads_and_from_the_cache() {
-    let scenario = small();
-    let cached = Mutex::new(0);
-    let folder = std::env::temp_dir().join(format!("restripe-lab-{}", std::process::id()));
-    let alone = written(&scenario, 1, None, &cached);
-    let together = written(&scenario, 4, Some(folder.clone()), &cached);
-    assert_eq!(*cached.lock().expect("sound"), 0);
-    let again = written(&scenario, 2, Some(folder.clone()), &cached);
-    assert_eq!(*cached.lock().expect("sound"), cells(&scenario).len());
-    std::fs::remove_dir_all(&folder).expect("a folder of ours");
-    assert!(alone == together, "threads show in the results");
-    assert!(alone == again, "the cache shows in the results");
+fn recorded_events_give_the_same_member_operations_of_every_cause() {
+    for (number, kind) in KINDS.into_iter().enumerate() {
+        let name = format!("restripe-worlds-{}-{number}", std::process::id());
+        let path = Temporary(std::env::temp_dir().join(name));
+        let running = reactor(kind, Some(path.0.clone()));
+        let world = real::Local {
+            remote: running.remote.clone(),
+            array: 0,
+        };
+        let requests = requests(stage(kind).size_bytes, 500, 0);
+        let pace = Pace::Closed { depth: 16 };
+        let log = real::replay(&world, requests.into_iter(), pace, STEP_NS);
+        assert_eq!(log.expect("it ends").phases[0].failed, 0);
+        if kind.degraded {
+            rebuild(&running);
+        }
+        order(&running, Command::Stop);
+        let counted = counters(&running);
+        end(running);
+        let (ios, bytes) = told_again(&path.0);
+        assert_eq!((ios, bytes), (counted.ios, counted.io_bytes), "{kind:?}");
+        assert_eq!(kind.degraded, ios[REBUILD] > 0);
+    }
 }
 
+// ------------------------------------------------------------------------------------------------------ open loop
+
+/// Requests at their times: those that overlap on a row may wait for each other or not, as the members are fast or
+/// slow; so counts may differ, and by little. One at a time, the very same requests make no difference: it is timing.
 #[test]
-fn a_rebuild_ends_sooner_without_users() {
-    let scenario = small();
-    let cells = cells(&scenario);
-    let runner = Runner {
-        threads: 2,
-        cache: None,
-        fresh: false,
-        progress: &|_| {},
-    };
-    let logs = runner.run(&cells).expect("it runs");
-    let took = |load: f64| -> Vec<u64> {
-        let of = cells
-            .iter()
-            .zip(&logs)
-            .filter(|(cell, _)| cell.settings.workload.load == load);
-        let rebuild = |log: &Log| log.rebuild.expect("it has one");
-        of.map(|(_, log)| rebuild(log).to_ns.expect("it ended") - rebuild(log).from_ns)
-            .collect()
-    };
-    let (idle, loaded) = (took(0.0), took(0.4));
-    assert_eq!((idle.len(), loaded.len()), (4, 4));
-    for (idle, loaded) in idle.iter().zip(&loaded) {
-        assert!(loaded > idle, "{loaded} after {idle}");
+fn at_their_own_times_both_worlds_differ_by_timing_only_and_little() {
+    for kind in KINDS {
+        let requests = requests(stage(kind).size_bytes, 1500, 1_000_000);
+        let open = Pace::Open { speed_milli: 2000 };
+        let simulated = simulate(kind, open, &requests);
+        let (theirs, _) = on_memory(kind, open, &requests);
+        let ours = &simulated.phases[0];
+        assert_eq!(ours.times.count, theirs.times.count);
+        for cause in [USER, PARITY] {
+            let (ours, theirs) = (ours.ios[cause], theirs.ios[cause]);
+            let (less, more) = (ours.min(theirs), ours.max(theirs));
+            assert!(
+                (more - less) * 100 <= 5 * more,
+                "{} of {kind:?}: {ours} simulated, {theirs} real",
+                CAUSES[cause]
+            );
+            println!(
+                "{} of {kind:?}: {ours} simulated, {theirs} real",
+                CAUSES[cause]
+            );
+        }
+        let one = Pace::Closed { depth: 1 };
+        let simulated = simulate(kind, one, &requests);
+        let (theirs, _) = on_memory(kind, one, &requests);
+        assert_eq!(simulated.phases[0].ios[..3], theirs.ios[..3], "{kind:?}");
     }
 }

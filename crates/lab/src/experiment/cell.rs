@@ -10,6 +10,7 @@ use crate::replay::source::{Placed, Placing, Survey};
 use crate::replay::stage::{ArrayPlan, Stage};
 use crate::replay::{Deed, Pace, Plan, Script, Until};
 use crate::trace::{Options, Requests, files, open, shape};
+use restripe_array::Throttle;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::WriteHole;
 use restripe_sim::disk::queue::Policy;
@@ -69,6 +70,7 @@ fn own() -> f64 {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RebuildSettings {
+    /// restripe, md-2.6, md-6.1 or md-2025.
     pub throttle: String,
     pub min_mb_s: f64,
     pub max_mb_s: f64,
@@ -143,10 +145,6 @@ impl Settings {
 
     fn check(&self) -> Result<(), String> {
         self.plan()?;
-        if !["restripe"].contains(&self.rebuild.throttle.as_str()) {
-            let name = &self.rebuild.throttle;
-            return Err(format!("there is no throttle {name:?}; there is restripe"));
-        }
         let bounds = [
             ("workload.load", self.workload.load, -1.0, 4.0),
             ("workload.rate", self.workload.rate, 0.0, 1e7),
@@ -201,6 +199,7 @@ impl Settings {
             schedule: schedule(&array.schedule)?,
             write_cache: array.write_cache,
             standby_ns: (array.standby_s > 0).then_some(array.standby_s.saturating_mul(SECOND)),
+            throttle: throttle(&self.rebuild.throttle)?,
             rebuild_min: (self.rebuild.min_mb_s * 1e6) as u64,
             rebuild_max: (self.rebuild.max_mb_s * 1e6) as u64,
         })
@@ -226,6 +225,13 @@ pub fn write_hole(name: &str, level: Level) -> Result<WriteHole, String> {
         "bitmap" => WriteHole::Bitmap,
         "ppl" => WriteHole::Ppl,
         other => return Err(format!("there is no way {other:?} to close the write hole")),
+    })
+}
+
+fn throttle(name: &str) -> Result<Throttle, String> {
+    Throttle::named(name).ok_or_else(|| {
+        let names = Throttle::ALL.map(Throttle::name).join(", ");
+        format!("there is no throttle {name:?}: {names}")
     })
 }
 
@@ -571,11 +577,8 @@ mod tests {
     #[test]
     fn a_throttle_that_is_not_there_is_named() {
         let mut point = point();
-        point.insert("rebuild.throttle".into(), Value::Text("md-2.6".into()));
-        assert!(
-            Cell::new(&point, 1)
-                .expect_err("unknown")
-                .contains("md-2.6")
-        );
+        point.insert("rebuild.throttle".into(), Value::Text("md-2.4".into()));
+        let told = Cell::new(&point, 1).expect_err("unknown");
+        assert!(told.contains("md-2.4") && told.contains("md-2.6"), "{told}");
     }
 }

@@ -6,7 +6,7 @@ use restripe_array::layout::Level;
 use restripe_array::meta::{Init, WriteHole};
 use restripe_array::{
     Buf, Command, CommandError, CommandTag, Config, Engine, Limits, Member, Nanos, SECTOR_BYTES,
-    StartMode,
+    StartMode, Throttle,
 };
 use restripe_sim::array::Spec;
 use restripe_sim::disk::Disk;
@@ -41,6 +41,8 @@ pub struct ArrayPlan {
     pub write_cache: bool,
     /// Drives stop their spindles after so long without a command.
     pub standby_ns: Option<u64>,
+    /// What paces a rebuild.
+    pub throttle: Throttle,
     /// Bytes a second of one member.
     pub rebuild_min: u64,
     pub rebuild_max: u64,
@@ -90,6 +92,7 @@ impl Stage {
     fn begin(&mut self) -> Result<(), String> {
         self.buffer = self.world.memory().allocate(REQUEST_BYTES_MAX);
         self.order(Command::Start(StartMode::default()))?;
+        self.order(Command::Throttle(self.plan.throttle))?;
         self.order(Command::Rate {
             min: self.plan.rebuild_min,
             max: self.plan.rebuild_max,

@@ -1,0 +1,138 @@
+//! Experiments: the same bytes on any number of threads and from the cache, and results with the right sign.
+
+use restripe_lab::experiment::cell::Cell;
+use restripe_lab::experiment::outcome::{Outcome, Run};
+use restripe_lab::experiment::runner::{Progress, Runner};
+use restripe_lab::experiment::scenario::{self, Scenario, Value};
+use restripe_lab::experiment::{figure, page};
+use restripe_lab::replay::facts::Log;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+/// The quick form of what a rebuild costs, on members that are rebuilt in a second.
+fn small() -> Scenario {
+    let text = scenario::named("rebuild-cost").expect("built in");
+    let mut scenario = scenario::parse(text).expect("sound").shortened();
+    scenario.seeds = 2;
+    let short = [
+        ("array.member_mib", 96),
+        ("phases.warm_up_s", 1),
+        ("phases.before_s", 5),
+        ("phases.degraded_s", 5),
+        ("phases.after_s", 1),
+        ("capacity.warm_up_s", 1),
+        ("capacity.measure_s", 5),
+    ];
+    for (path, value) in short {
+        scenario.fixed.get_mut(path).expect("it has it").value = Value::Whole(value);
+    }
+    let swept = BTreeMap::from([
+        (
+            "rebuild.min_mb_s".to_string(),
+            vec![Value::Whole(1), Value::Whole(50)],
+        ),
+        (
+            "workload.load".to_string(),
+            vec![Value::Real(0.0), Value::Real(0.4)],
+        ),
+        (
+            "workload.source".to_string(),
+            vec![Value::Text("noise".into())],
+        ),
+        (
+            "rebuild.throttle".to_string(),
+            vec![Value::Text("restripe".into())],
+        ),
+    ]);
+    scenario.sweep.extend(swept);
+    for figure in &mut scenario.figures {
+        figure.at.clear();
+    }
+    scenario
+}
+
+fn cells(scenario: &Scenario) -> Vec<Cell> {
+    let seeds = |point: &_| -> Vec<Cell> {
+        (1..=scenario.seeds)
+            .map(|seed| Cell::new(point, seed).expect("sound"))
+            .collect()
+    };
+    scenario.points().iter().flat_map(seeds).collect()
+}
+
+/// Everything that is written of an experiment, in one text.
+fn written(
+    scenario: &Scenario,
+    threads: usize,
+    cache: Option<PathBuf>,
+    cached: &Mutex<usize>,
+) -> String {
+    let progress = |progress: Progress| *cached.lock().expect("sound") = progress.cached;
+    let runner = Runner {
+        threads,
+        cache,
+        fresh: false,
+        progress: &progress,
+    };
+    let cells = cells(scenario);
+    let logs = runner.run(&cells).expect("it runs");
+    let runs = cells
+        .into_iter()
+        .zip(logs)
+        .map(|(cell, log)| Run { cell, log });
+    let outcome = Outcome::new(scenario, runs.collect());
+    let figures = figure::all(&outcome);
+    assert!(!figures.is_empty());
+    for (name, svg) in &figures {
+        assert!(svg.ends_with("</svg>\n") && !svg.contains("NaN"), "{name}");
+    }
+    let page = page::report(&outcome, &figures);
+    assert!(
+        !page.contains("src=") && !page.contains("<link"),
+        "it needs nothing beside itself"
+    );
+    outcome.csv() + &outcome.json_lines() + &outcome.table().text() + &page
+}
+
+#[test]
+fn the_same_scenario_gives_the_same_bytes_on_any_number_of_threads_and_from_the_cache() {
+    let scenario = small();
+    let cached = Mutex::new(0);
+    let folder = std::env::temp_dir().join(format!("restripe-lab-{}", std::process::id()));
+    let alone = written(&scenario, 1, None, &cached);
+    let together = written(&scenario, 4, Some(folder.clone()), &cached);
+    assert_eq!(*cached.lock().expect("sound"), 0);
+    let again = written(&scenario, 2, Some(folder.clone()), &cached);
+    assert_eq!(*cached.lock().expect("sound"), cells(&scenario).len());
+    std::fs::remove_dir_all(&folder).expect("a folder of ours");
+    assert!(alone == together, "threads show in the results");
+    assert!(alone == again, "the cache shows in the results");
+}
+
+#[test]
+fn a_rebuild_ends_sooner_without_users() {
+    let scenario = small();
+    let cells = cells(&scenario);
+    let runner = Runner {
+        threads: 2,
+        cache: None,
+        fresh: false,
+        progress: &|_| {},
+    };
+    let logs = runner.run(&cells).expect("it runs");
+    let took = |load: f64| -> Vec<u64> {
+        let of = cells
+            .iter()
+            .zip(&logs)
+            .filter(|(cell, _)| cell.settings.workload.load == load);
+        let rebuild = |log: &Log| log.rebuild.expect("it has one");
+        of.map(|(_, log)| rebuild(log).to_ns.expect("it ended") - rebuild(log).from_ns)
+            .collect()
+    };
+    let (idle, loaded) = (took(0.0), took(0.4));
+    assert_eq!((idle.len(), loaded.len()), (4, 4));
+    for (idle, loaded) in idle.iter().zip(&loaded) {
+        assert!(loaded > idle, "{loaded} after {idle}");
+    }
+}
