@@ -3,11 +3,11 @@
 use crate::failure::{Failure, Outcome as Result};
 use crate::terminal::Progress as Line;
 use crate::units::seconds;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use restripe_lab::experiment::cell::Cell;
 use restripe_lab::experiment::outcome::{Outcome, Run};
 use restripe_lab::experiment::runner::{Progress, Runner};
-use restripe_lab::experiment::scenario::{self, Comparison, Point, Scenario, Value};
+use restripe_lab::experiment::scenario::{self, Comparison, Point, Scale, Scenario, Value};
 use restripe_lab::experiment::{figure, metric, page};
 use restripe_lab::report::Table;
 use std::fs;
@@ -20,8 +20,11 @@ use std::time::Instant;
 pub struct Experiment {
     /// A scenario by name, or a TOML file
     pub scenario: String,
-    /// The scenario's quick form: fewer points and seeds
-    #[arg(long)]
+    /// How much of it: the whole, what answers in minutes, or seconds of it [default: quick, if the scenario has that]
+    #[arg(long, value_enum, value_name = "SCALE")]
+    pub scale: Option<ScaleName>,
+    /// As --scale short
+    #[arg(long, conflicts_with = "scale")]
     pub short: bool,
     /// So many seeds in place of the scenario's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
@@ -34,10 +37,28 @@ pub struct Experiment {
     pub folder: PathBuf,
 }
 
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScaleName {
+    Whole,
+    Quick,
+    Short,
+}
+
+impl Experiment {
+    fn scale(&self, scenario: &Scenario) -> Scale {
+        match (self.short, self.scale) {
+            (true, _) | (_, Some(ScaleName::Short)) => Scale::Short,
+            (_, Some(ScaleName::Quick)) => Scale::Quick,
+            (_, Some(ScaleName::Whole)) => Scale::Whole,
+            (_, None) => scenario.usual_scale(),
+        }
+    }
+}
+
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Runs are kept by a hash of their parameters: what was run is not run again, and a run that was
-interrupted goes on where it was.
+    after_help = "Runs are kept by a hash of their parameters and of this program: what was run is not run again, and an
+experiment that was interrupted goes on where it was.
 
 Example: restripe lab run rebuild-cost --short"
 )]
@@ -84,16 +105,18 @@ pub struct LabCompare {
 }
 
 pub fn list() -> Result {
-    let mut table = Table::new(["scenario", "runs", "quick", "what"]);
+    let mut table = Table::new(["scenario", "whole", "quick", "short", "what"]);
     for name in scenario::names() {
         let scenario = load(name)?;
         let runs = |scenario: &Scenario| scenario.points().len() as u64 * scenario.seeds;
-        let whole = runs(&scenario).to_string();
         let title = scenario.title.clone();
+        let at = |scale| runs(&scenario.clone().scaled(scale)).to_string();
+        let quick = at(scenario.usual_scale());
         table.row([
             name.into(),
-            whole,
-            runs(&scenario.shortened()).to_string(),
+            at(Scale::Whole),
+            quick,
+            at(Scale::Short),
             title,
         ]);
     }
@@ -210,9 +233,8 @@ fn load(name: &str) -> Result<Scenario> {
 
 fn prepared(experiment: &Experiment) -> Result<Scenario> {
     let mut scenario = load(&experiment.scenario)?;
-    if experiment.short {
-        scenario = scenario.shortened();
-    }
+    let scale = experiment.scale(&scenario);
+    scenario = scenario.scaled(scale);
     scenario.seeds = experiment.seeds.unwrap_or(scenario.seeds);
     for set in &experiment.set {
         let (path, value) = set

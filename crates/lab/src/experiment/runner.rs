@@ -1,18 +1,21 @@
 //! Cells over cores, with a cache: a run that was done is not done again.
 //!
+//! What is kept is kept for the program that ran it: another one may give other results, and never shows these as its own.
+//!
 //! Every cell is a function of its text, so neither the number of threads nor the order in which they finish shows in
 //! anything but the time it takes. Results come back in the order of the cells.
 
 use super::cell::{Cell, hash, measure_capacity, run};
 use crate::replay::facts::Log;
+use restripe_sim::rng::mix;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 /// What is told while cells run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +34,55 @@ pub struct Runner<'a> {
     /// Do not believe what is kept, but keep what is run.
     pub fresh: bool,
     pub progress: &'a (dyn Fn(Progress) + Sync),
+}
+
+/// What has ended so far, by the place of its item.
+struct Ended<T> {
+    results: BTreeMap<usize, Result<T, String>>,
+    cached: usize,
+}
+
+impl<T> Default for Ended<T> {
+    fn default() -> Ended<T> {
+        Ended {
+            results: BTreeMap::new(),
+            cached: 0,
+        }
+    }
+}
+
+impl<T> Ended<T> {
+    /// Takes a result, and whether it was kept. How many have ended, and how many of those were kept: of one moment, so
+    /// that whoever watches may subtract.
+    fn note(&mut self, index: usize, result: Result<(T, bool), String>) -> (usize, usize) {
+        self.cached += usize::from(matches!(&result, Ok((_, true))));
+        self.results.insert(index, result.map(|(result, _)| result));
+        (self.results.len(), self.cached)
+    }
+}
+
+/// The program that runs, by what its file holds; of a file that cannot be read, by its version.
+fn program() -> &'static str {
+    static PROGRAM: OnceLock<String> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let version = env!("CARGO_PKG_VERSION");
+        let bytes = fs::read("/proc/self/exe");
+        bytes.map_or_else(
+            |_| version.into(),
+            |bytes| format!("{version} {}", digest(&bytes)),
+        )
+    })
+}
+
+/// By words of eight: a program is long.
+fn digest(bytes: &[u8]) -> String {
+    let mut state = mix(bytes.len() as u64);
+    for chunk in bytes.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        state = mix(state ^ u64::from_le_bytes(word));
+    }
+    format!("{state:016x}")
 }
 
 /// A run as it is kept.
@@ -76,13 +128,8 @@ impl Runner<'_> {
         items: &[I],
         work: impl Fn(&I) -> Result<(T, bool), String> + Sync,
     ) -> Result<Vec<T>, String> {
-        let (next, done, cached) = (
-            AtomicUsize::new(0),
-            AtomicUsize::new(0),
-            AtomicUsize::new(0),
-        );
-        let failed = AtomicBool::new(false);
-        let results: Mutex<BTreeMap<usize, Result<T, String>>> = Mutex::default();
+        let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let ended: Mutex<Ended<T>> = Mutex::new(Ended::default());
         let one = || {
             while !failed.load(Ordering::Relaxed) {
                 let index = next.fetch_add(1, Ordering::Relaxed);
@@ -90,20 +137,16 @@ impl Runner<'_> {
                     break;
                 };
                 let result = work(item);
-                let from_cache = matches!(&result, Ok((_, true)));
                 failed.fetch_or(result.is_err(), Ordering::Relaxed);
-                cached.fetch_add(usize::from(from_cache), Ordering::Relaxed);
-                let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                let result = result.map(|(result, _)| result);
-                results
+                let (done, cached) = ended
                     .lock()
                     .expect("no thread panics with it")
-                    .insert(index, result);
+                    .note(index, result);
                 (self.progress)(Progress {
                     what,
                     done,
                     total: items.len(),
-                    cached: cached.load(Ordering::Relaxed),
+                    cached,
                 });
             }
         };
@@ -112,8 +155,8 @@ impl Runner<'_> {
                 scope.spawn(one);
             }
         });
-        let results = results.into_inner().expect("all threads have ended well");
-        results.into_values().collect()
+        let ended = ended.into_inner().expect("all threads have ended well");
+        ended.results.into_values().collect()
     }
 
     /// What is kept under a text, or else what `make` gives; and whether it was kept.
@@ -122,6 +165,7 @@ impl Runner<'_> {
         text: &str,
         make: impl FnOnce() -> Result<T, String>,
     ) -> Result<(T, bool), String> {
+        let text = &format!("program = {}\n{text}", program());
         let path = self
             .cache
             .as_ref()
@@ -159,4 +203,35 @@ fn keep<T: Serialize>(path: &Path, kept: &Kept<T>) -> io::Result<()> {
     let partial = path.with_extension(format!("{}.partial", std::process::id()));
     fs::write(&partial, bytes)?;
     fs::rename(&partial, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_program_kept_is_not_believed() {
+        let folder = std::env::temp_dir().join(format!("restripe-runner-{}", std::process::id()));
+        let runner = Runner {
+            threads: 1,
+            cache: Some(folder.clone()),
+            fresh: false,
+            progress: &|_| {},
+        };
+        let ask = |value: u32| runner.kept("settings", || Ok(value)).expect("it is kept");
+        assert_eq!((ask(1), ask(2)), ((1, false), (1, true)));
+        // The file of this text, as another program would have left it.
+        let kept = fs::read_dir(&folder).expect("a folder").next();
+        let path = kept.expect("a file").expect("readable").path();
+        let text = fs::read_to_string(&path).expect("a file of ours");
+        fs::write(&path, text.replace(program(), "0.0.0 of another")).expect("ours");
+        assert_eq!(ask(3), (3, false));
+        fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn every_byte_of_a_program_counts() {
+        let digests = [&b"0123456789"[..], b"012345678", b"0123456798"].map(digest);
+        assert!(digests[0] != digests[1] && digests[0] != digests[2]);
+    }
 }

@@ -172,6 +172,18 @@ pub struct Printed {
     pub at: BTreeMap<String, Value>,
 }
 
+/// How much of a scenario is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scale {
+    /// Every point and seed.
+    Whole,
+    /// `[quick]`: what answers the question in minutes.
+    Quick,
+    /// `[short]`: seconds, to see that it works.
+    Short,
+}
+
+/// What a smaller scale puts in the place of seeds, fixed values and swept ones.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Short {
@@ -195,6 +207,7 @@ pub struct Scenario {
     pub sweep: BTreeMap<String, Vec<Value>>,
     #[serde(default)]
     pub short: Short,
+    pub quick: Option<Short>,
     /// Metrics of the table.
     pub table: Vec<String>,
     #[serde(default, rename = "figure")]
@@ -251,7 +264,7 @@ impl Scenario {
         if !(1..=10_000).contains(&self.seeds) {
             return Err(format!("{} seeds: 1 to 10000 can be", self.seeds));
         }
-        for (path, values) in self.sweep.iter().chain(&self.short.sweep) {
+        for (path, values) in &self.sweep {
             if values.is_empty() {
                 return Err(format!("the sweep of {path} is empty"));
             }
@@ -259,12 +272,9 @@ impl Scenario {
                 return Err(format!("{path} is both fixed and swept"));
             }
         }
-        for path in self.short.fixed.keys().chain(self.short.sweep.keys()) {
-            if !self.fixed.contains_key(path) && !self.sweep.contains_key(path) {
-                return Err(format!(
-                    "[short] names {path}, which the scenario does not have"
-                ));
-            }
+        self.check_scale("short", &self.short)?;
+        if let Some(quick) = &self.quick {
+            self.check_scale("quick", quick)?;
         }
         let plain = self
             .figures
@@ -276,17 +286,55 @@ impl Scenario {
         }
     }
 
-    /// The scenario as a quick run has it.
-    pub fn shortened(mut self) -> Scenario {
-        let short = std::mem::take(&mut self.short);
-        self.seeds = short.seeds.unwrap_or(self.seeds);
-        for (path, value) in short.fixed {
+    fn check_scale(&self, name: &str, scale: &Short) -> Result<(), String> {
+        let known = |path: &&String| self.fixed.contains_key(*path);
+        if let Some(path) = scale.fixed.keys().find(|path| !known(path)) {
+            return Err(format!(
+                "[{name}] fixes {path}, which the scenario does not"
+            ));
+        }
+        for (path, values) in &scale.sweep {
+            if !self.sweep.contains_key(path) {
+                return Err(format!(
+                    "[{name}] sweeps {path}, which the scenario does not"
+                ));
+            }
+            if values.is_empty() {
+                return Err(format!("[{name}] sweeps {path} over nothing"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is run unless asked otherwise: the quick scale if there is one.
+    pub fn usual_scale(&self) -> Scale {
+        match self.quick {
+            Some(_) => Scale::Quick,
+            None => Scale::Whole,
+        }
+    }
+
+    /// The scenario at a scale. Without a quick scale of its own it is run whole.
+    pub fn scaled(mut self, scale: Scale) -> Scenario {
+        let chosen = match scale {
+            Scale::Whole => None,
+            Scale::Quick => self.quick.take(),
+            Scale::Short => Some(std::mem::take(&mut self.short)),
+        };
+        let chosen = chosen.unwrap_or_default();
+        self.seeds = chosen.seeds.unwrap_or(self.seeds);
+        for (path, value) in chosen.fixed {
             if let Some(fixed) = self.fixed.get_mut(&path) {
                 fixed.value = value;
             }
         }
-        self.sweep.extend(short.sweep);
+        self.sweep.extend(chosen.sweep);
         self
+    }
+
+    /// The scenario as a run of seconds has it.
+    pub fn shortened(self) -> Scenario {
+        self.scaled(Scale::Short)
     }
 
     /// All points of the sweep: the last parameter, by name, varies fastest.
@@ -305,19 +353,54 @@ impl Scenario {
         points
     }
 
-    /// A scenario for each fixed parameter with a range: it alone is swept, beside the sweep.
+    /// A scenario for each fixed parameter with a range: it alone is swept, beside the sweep, and every value of it is
+    /// compared with the fixed one.
     pub fn sensitivities(&self) -> Vec<(String, Scenario)> {
         let ranged = self
             .fixed
             .iter()
             .filter(|(_, fixed)| !fixed.range.is_empty());
         let swept = |(path, fixed): (&String, &Fixed)| {
+            let mut values = fixed.range.clone();
+            if !values.contains(&fixed.value) {
+                values.insert(0, fixed.value.clone());
+            }
             let mut scenario = self.clone();
+            scenario.comparisons = self.beside(path, &fixed.value, &values);
+            // They would mix what is swept here; what papers printed is of the fixed values.
+            scenario.figures.clear();
+            scenario.printed.clear();
             scenario.fixed.remove(path);
-            scenario.sweep.insert(path.clone(), fixed.range.clone());
+            scenario.sweep.insert(path.clone(), values);
             (path.clone(), scenario)
         };
         ranged.map(swept).collect()
+    }
+
+    /// Comparisons of every value of a parameter with one of them, by what the scenario compares, or else shows first.
+    fn beside(&self, path: &str, to: &Value, values: &[Value]) -> Vec<Comparison> {
+        let compared = self.comparisons.iter().map(|one| &one.metric);
+        let mut metrics: Vec<&String> = compared.collect();
+        if metrics.is_empty() {
+            metrics.extend(self.table.first());
+        }
+        metrics.sort();
+        metrics.dedup();
+        let others = || values.iter().filter(|value| *value != to);
+        let comparison = |metric: &str, of: &Value| Comparison {
+            name: format!("{metric}, {path} {of} over {to}"),
+            metric: metric.into(),
+            vary: path.into(),
+            of: of.clone(),
+            to: to.clone(),
+            at: BTreeMap::new(),
+        };
+        let of_metric = |metric: &String| {
+            others()
+                .map(|of| comparison(metric, of))
+                .collect::<Vec<_>>()
+        };
+        metrics.into_iter().flat_map(of_metric).collect()
     }
 }
 
@@ -361,6 +444,39 @@ mod tests {
         assert!(parse(&twice).expect_err("twice").contains("a.b"));
         let stray = SMALL.replace("fixed = { \"a.b\" = 7 }", "fixed = { \"q\" = 7 }");
         assert!(parse(&stray).expect_err("stray").contains('q'));
+        let stray = SMALL.replace("sweep = { d =", "sweep = { \"a.b\" =");
+        assert!(parse(&stray).expect_err("it is fixed").contains("a.b"));
+    }
+
+    #[test]
+    fn a_parameter_swept_alone_is_compared_with_its_fixed_value() {
+        let text = SMALL.replace("table = []", "table = [\"rebuild_s\"]");
+        let text = text.replace("range = [1, 2]", "range = [2, 3]");
+        let (path, swept) = parse(&text).expect("sound").sensitivities().remove(0);
+        assert_eq!(path, "a.b");
+        assert_eq!(swept.sweep["a.b"], [1, 2, 3].map(Value::Whole));
+        let names: Vec<&str> = swept
+            .comparisons
+            .iter()
+            .map(|one| one.name.as_str())
+            .collect();
+        assert_eq!(
+            names,
+            ["rebuild_s, a.b 2 over 1", "rebuild_s, a.b 3 over 1"]
+        );
+    }
+
+    #[test]
+    fn the_quick_scale_is_the_usual_one_where_there_is_one() {
+        let plain = parse(SMALL).expect("sound");
+        assert_eq!(plain.usual_scale(), Scale::Whole);
+        assert_eq!(plain.clone().scaled(Scale::Quick).points().len(), 6);
+        let quick = SMALL.to_string() + "[quick]\nseeds = 2\nsweep = { c = [2] }\n";
+        let quick = parse(&quick).expect("sound");
+        assert_eq!(quick.usual_scale(), Scale::Quick);
+        assert_eq!(quick.clone().scaled(Scale::Whole).points().len(), 6);
+        let quick = quick.scaled(Scale::Quick);
+        assert_eq!((quick.points().len(), quick.seeds), (3, 2));
     }
 
     #[test]
