@@ -304,11 +304,24 @@ impl Mechanical {
         at
     }
 
-    /// How long the arm and the platter would take to bring a command's first block under the head, from `now`.
+    /// How long the arm and the platter would take to bring a command's first block under the head, from `now`: not at
+    /// all, if the cache serves the command or takes it in.
     pub fn positioning(&self, now: u64, command: Command) -> u64 {
+        if self.needs_no_arm(command) {
+            return 0;
+        }
         let place = self.geometry.locate(command.block);
         let ready = now.max(self.free_at) + self.travel(place, command.access);
         self.next_pass(place.angle_ns, ready) - now
+    }
+
+    fn needs_no_arm(&self, command: Command) -> bool {
+        match command.access {
+            Access::Read => self.holding(command).is_some(),
+            Access::Write => {
+                self.may_cache(command) && (self.joins(command) || self.has_write_segment())
+            }
+        }
     }
 
     /// The block behind the last one that a command asked for.
@@ -707,14 +720,27 @@ impl Mechanical {
     fn write(&mut self, now: u64, command: Command) -> u64 {
         self.work.writes += 1;
         self.forget(command);
-        if self.drive.cache.write_back
-            && !command.durable
-            && u64::from(command.blocks) <= u64::from(self.drive.cache.segment_blocks)
-        {
+        if self.may_cache(command) {
             self.write_to_cache(now, command)
         } else {
             self.write_to_medium(now, command)
         }
+    }
+
+    fn may_cache(&self, command: Command) -> bool {
+        let cache = &self.drive.cache;
+        cache.write_back && !command.durable && command.blocks <= cache.segment_blocks
+    }
+
+    /// A write goes on where the last one in the cache ended.
+    fn joins(&self, command: Command) -> bool {
+        let last = self.dirty.back();
+        last.is_some_and(|last| last.end == command.block)
+    }
+
+    fn has_write_segment(&self) -> bool {
+        let most = self.drive.cache.write_segments.max(1) as usize;
+        self.dirty.len() + usize::from(self.writing_out.is_some()) < most
     }
 
     /// What segments hold of overwritten blocks is no longer true.
@@ -742,10 +768,7 @@ impl Mechanical {
     }
 
     fn write_to_cache(&mut self, now: u64, command: Command) -> u64 {
-        let joins = self
-            .dirty
-            .back()
-            .is_some_and(|last| last.end == command.block);
+        let joins = self.joins(command);
         let start = if joins { now } else { self.wait_for_room(now) };
         let overhead = self.drive.overheads.write_cached_ns[self.last as usize];
         let received = start + overhead + self.bus_write(command);
@@ -765,9 +788,8 @@ impl Mechanical {
 
     /// When a write segment is free.
     fn wait_for_room(&mut self, now: u64) -> u64 {
-        let most = self.drive.cache.write_segments.max(1) as usize;
         let mut at = now;
-        while self.dirty.len() + usize::from(self.writing_out.is_some()) >= most {
+        while !self.has_write_segment() {
             if self.writing_out.take().is_some() {
                 at = at.max(self.free_at);
             } else if let Some(dirty) = self.dirty.pop_front() {
