@@ -93,6 +93,7 @@ fn command(rng: &mut Rng, blocks: u64) -> Command {
         access,
         block: rng.below(blocks / 8) * 8,
         blocks: 8,
+        durable: false,
     }
 }
 
