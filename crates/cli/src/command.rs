@@ -75,6 +75,8 @@ pub enum Verb {
     Replay(Box<crate::replay::Replay>),
     /// Look at block traces, and shape them for a replay
     Trace(Trace),
+    /// Simulate caches alone on a trace: what they spare the disks of an array, whole or degraded
+    CacheSim(Box<crate::cache_sim::CacheSim>),
     /// Show it all on disk images: a RAID-5 loses two disks and its daemon under load
     Demo(Demo),
 }

@@ -1,5 +1,6 @@
 //! The `restripe` command: parses, hands each verb to its module, and turns failures into words and an exit status.
 
+mod cache_sim;
 mod command;
 mod config;
 mod create;
@@ -79,6 +80,7 @@ fn run(verb: Verb) -> Outcome {
         Verb::Lab(Lab::Reliability(verb)) => reliability::run(&verb),
         Verb::Replay(verb) => replay::run(&verb),
         Verb::Trace(verb) => trace::run(&verb),
+        Verb::CacheSim(verb) => cache_sim::run(&verb),
         Verb::Demo(verb) => demo::run(&verb),
     }
 }

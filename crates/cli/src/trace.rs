@@ -70,7 +70,7 @@ fn place(error: &TraceError) -> String {
 // ------------------------------------------------------------------------------------------------------------ input
 
 /// A trace named on the command line, opened as often as it takes.
-struct Input {
+pub struct Input {
     path: PathBuf,
     options: Options,
     skipped: Arc<AtomicU64>,
@@ -79,7 +79,7 @@ struct Input {
 }
 
 impl Input {
-    fn of(input: &TraceInput) -> Outcome<Input> {
+    pub fn of(input: &TraceInput) -> Outcome<Input> {
         let unknown = |name: &String| {
             Failure::usage(format!("{name:?} is no format of traces"))
                 .hint("`restripe trace formats` lists them")
@@ -99,7 +99,7 @@ impl Input {
         })
     }
 
-    fn open(&mut self, order: Order) -> Result<(Format, Features, Requests), TraceError> {
+    pub fn open(&mut self, order: Order) -> Result<(Format, Features, Requests), TraceError> {
         let options = Options {
             sort: self.options.sort || order == Order::ByTime,
             ..self.options.clone()
@@ -116,7 +116,7 @@ impl Input {
         Ok((features, requests))
     }
 
-    fn tell_skipped(&self) {
+    pub fn tell_skipped(&self) {
         let skipped = self.skipped.load(Ordering::Relaxed);
         if skipped > 0 {
             eprintln!("skipped {skipped} bad records of {}", self.path.display());

@@ -16,6 +16,7 @@
 //! | [`replay`] | traces against arrays, simulated and real, and the log of facts |
 //! | [`trace`] | block traces of any format: readers, statistics, transformations |
 
+pub mod cache;
 pub mod chart;
 pub mod drives;
 pub mod experiment;

@@ -1,0 +1,289 @@
+//! `cache-sim`: caches alone, on a trace or a synthetic workload, side by side.
+
+use crate::command::TraceInput;
+use crate::failure::{Failure, Outcome};
+use crate::trace::Input;
+use crate::units::{Size, parse_size, seconds};
+use clap::{Args, ValueEnum};
+use restripe_array::cache::{Rule, Ties};
+use restripe_lab::cache::{
+    CacheError, Members, Outcome as Result, Rebuild, Setup, rebuild_seconds, simulate,
+};
+use restripe_lab::experiment::cell::level;
+use restripe_lab::generate::{Generator, preset};
+use restripe_lab::report::Table;
+use restripe_lab::trace::{BLOCK_BYTES, Order, Requests};
+use serde_json::json;
+use std::cell::RefCell;
+
+/// Blocks of a simulated cache at most: a terabyte.
+const BLOCKS_MAX: i64 = 1 << 28;
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "RGR is the paper's request generation ratio: blocks read from the surviving disks over blocks asked for.
+GAIN is how much less a VDF rule asks of them than the rule it starts from.
+
+Examples: restripe cache-sim web.spc --disks 8 --failed 0 --blocks 131072,262144,524288
+          restripe cache-sim --workload web2 --requests 1000000 --level raid6 --failed 0,3
+          restripe cache-sim web.spc --failed 0 --rebuild 0.2..0.8 --follow-rebuild"
+)]
+pub struct CacheSim {
+    #[command(flatten)]
+    pub input: CacheInput,
+    /// The level of the array that the misses go to
+    #[arg(long, default_value = "raid5")]
+    pub level: String,
+    /// Its disks
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub disks: u16,
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64K", help = "Its chunk")]
+    pub chunk: u64,
+    /// The disks that have failed, counted from 0
+    #[arg(long, value_name = "DISK,...", value_delimiter = ',')]
+    pub failed: Vec<u16>,
+    /// Sizes of the cache, in blocks of 4 KiB
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "262144", value_parser = clap::value_parser!(u32).range(1..=BLOCKS_MAX))]
+    pub blocks: Vec<u32>,
+    /// The rules
+    #[arg(long, value_name = "RULE,...", value_delimiter = ',', value_enum, default_values_t = [Policy::Lru, Policy::VdfLru, Policy::Lfu, Policy::VdfLfu])]
+    pub policy: Vec<Policy>,
+    /// Blocks asked for before anything is counted
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub warm_up: u64,
+    /// Ask for written blocks too; otherwise, as in the paper, only for read ones
+    #[arg(long)]
+    pub writes: bool,
+    /// Which of two blocks of equal weight makes room
+    #[arg(long, value_enum, default_value = "oldest")]
+    pub ties: TieName,
+    /// The failed disks are rebuilt meanwhile: shares of the trace, as in 0.2..0.8
+    #[arg(long, value_name = "FROM..TO", value_parser = parse_shares, requires = "failed")]
+    pub rebuild: Option<(f64, f64)>,
+    /// The cache learns which rows are rebuilt; in the paper it does not
+    #[arg(long, requires = "rebuild")]
+    pub follow_rebuild: bool,
+    /// What the surviving disks can do, in bytes a second: how long a rebuild takes is told
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires_all = ["user_rate", "to_read"])]
+    pub bandwidth: Option<u64>,
+    /// What users ask of the cache, in bytes a second
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "bandwidth")]
+    pub user_rate: Option<u64>,
+    /// What the rebuild reads from the surviving disks: the others times what is lost
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "bandwidth")]
+    pub to_read: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is asked for.
+#[derive(Args, Debug)]
+pub struct CacheInput {
+    #[command(flatten)]
+    pub trace: Option<TraceInput>,
+    /// A synthetic workload by name, as in web2-high, in place of a trace
+    #[arg(long, value_name = "NAME", conflicts_with = "file")]
+    pub workload: Option<String>,
+    /// The seed of the workload
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// At most so many requests [default of a workload: 1000000]
+    #[arg(long, value_name = "N")]
+    pub requests: Option<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Policy {
+    Lru,
+    Lfu,
+    VdfLru,
+    VdfLfu,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum TieName {
+    Oldest,
+    Newest,
+}
+
+const WORKLOAD_REQUESTS: usize = 1_000_000;
+
+pub fn run(verb: &CacheSim) -> Outcome {
+    let setup = setup(verb)?;
+    let results = outcomes(verb, &setup)?;
+    if verb.json {
+        let text = serde_json::to_string_pretty(&json(verb, &results))
+            .map_err(|error| Failure::new(format!("the results cannot be written: {error}")))?;
+        println!("{text}");
+    } else {
+        print(verb, &results);
+    }
+    Ok(())
+}
+
+fn setup(verb: &CacheSim) -> Outcome<Setup> {
+    let rules = verb.policy.iter().map(|policy| match policy {
+        Policy::Lru => Rule::Lru,
+        Policy::Lfu => Rule::Lfu,
+        Policy::VdfLru => Rule::VdfLru,
+        Policy::VdfLfu => Rule::VdfLfu,
+    });
+    let rules: Vec<Rule> = rules.collect();
+    let sizes = verb.blocks.iter();
+    Ok(Setup {
+        members: Members {
+            level: level(&verb.level).map_err(Failure::usage)?,
+            count: verb.disks,
+            chunk_bytes: verb.chunk,
+            failed: verb.failed.clone(),
+        },
+        block_bytes: BLOCK_BYTES,
+        contenders: sizes
+            .flat_map(|&blocks| rules.iter().map(move |&rule| (rule, blocks)))
+            .collect(),
+        ties: match verb.ties {
+            TieName::Oldest => Ties::Oldest,
+            TieName::Newest => Ties::Newest,
+        },
+        warm_up: verb.warm_up,
+        writes: verb.writes,
+        rebuild: verb.rebuild.map(|(from, to)| Rebuild {
+            from,
+            to,
+            followed: verb.follow_rebuild,
+        }),
+    })
+}
+
+fn outcomes(verb: &CacheSim, setup: &Setup) -> Outcome<Vec<Result>> {
+    let input = &verb.input;
+    let found = match (&input.workload, &input.trace) {
+        (Some(name), _) => {
+            let unknown = || Failure::usage(preset::unknown(name));
+            let parameters = preset::named(name).ok_or_else(unknown)?;
+            let parameters = parameters.map_err(|error| Failure::new(error.to_string()))?;
+            // Refused before the simulation begins, so that it can only succeed in it.
+            let fresh = || Generator::new(&parameters, input.seed);
+            fresh().map_err(|error| Failure::new(error.to_string()))?;
+            simulate(setup, || {
+                let generator = fresh().expect("made a moment ago");
+                let most = input.requests.unwrap_or(WORKLOAD_REQUESTS);
+                Ok(Box::new(generator.map(Ok).take(most)) as Requests)
+            })
+        }
+        (None, Some(trace)) => {
+            let input_file = RefCell::new(Input::of(trace)?);
+            let found = simulate(setup, || {
+                let (_, _, requests) = input_file.borrow_mut().open(Order::AsRecorded)?;
+                let most = input.requests.unwrap_or(usize::MAX);
+                Ok(Box::new(requests.take(most)) as Requests)
+            });
+            input_file.borrow().tell_skipped();
+            found
+        }
+        (None, None) => return Err(Failure::usage("there is neither a trace nor a workload")),
+    };
+    found.map_err(|error| match error {
+        CacheError::Trace(error) => error.into(),
+        other => Failure::usage(other.to_string()),
+    })
+}
+
+/// How much less than its base rule a VDF rule asks of the disks, if both ran at this size.
+fn gain(results: &[Result], of: &Result) -> Option<f64> {
+    let base = of.rule.strip_prefix("vdf-")?;
+    let base = results
+        .iter()
+        .find(|other| other.rule == base && other.blocks == of.blocks)?;
+    (base.reads > 0).then(|| 1.0 - of.rgr() / base.rgr())
+}
+
+fn duration(verb: &CacheSim, of: &Result) -> Option<Option<f64>> {
+    let (bandwidth, user, read) = (verb.bandwidth?, verb.user_rate?, verb.to_read?);
+    Some(rebuild_seconds(
+        read as f64,
+        bandwidth as f64,
+        user as f64,
+        of.rgr(),
+    ))
+}
+
+fn print(verb: &CacheSim, results: &[Result]) {
+    let mut table = Table::new([
+        "RULE",
+        "BLOCKS",
+        "CACHE",
+        "ASKED",
+        "MISSED",
+        "OF FAILED",
+        "RGR",
+        "GAIN",
+        "REBUILD",
+    ]);
+    for result in results {
+        let rebuild = duration(verb, result).map_or("-".into(), |found| {
+            found.map_or("never".into(), |found| seconds(found.round() as u64))
+        });
+        table.row([
+            result.rule.to_string(),
+            result.blocks.to_string(),
+            Size(u64::from(result.blocks) * BLOCK_BYTES).to_string(),
+            result.asked.to_string(),
+            percent(result.miss_ratio()),
+            percent(result.misses_failed as f64 / result.asked.max(1) as f64),
+            format!("{:.4}", result.rgr()),
+            gain(results, result).map_or("-".into(), percent),
+            rebuild,
+        ]);
+    }
+    if let Some(name) = &verb.input.workload {
+        println!("synthetic workload {name}, seed {}", verb.input.seed);
+    }
+    print!("{}", table.text());
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2}%", share * 100.0)
+}
+
+fn json(verb: &CacheSim, results: &[Result]) -> serde_json::Value {
+    let rows: Vec<serde_json::Value> = results
+        .iter()
+        .map(|result| {
+            json!({
+                "rule": result.rule,
+                "blocks": result.blocks,
+                "asked": result.asked,
+                "misses": result.misses,
+                "misses_failed": result.misses_failed,
+                "reads": result.reads,
+                "miss_ratio": result.miss_ratio(),
+                "rgr": result.rgr(),
+                "gain": gain(results, result),
+                "rebuild_seconds": duration(verb, result).flatten(),
+            })
+        })
+        .collect();
+    json!({
+        "synthetic": verb.input.workload.is_some(),
+        "level": verb.level,
+        "disks": verb.disks,
+        "chunk_bytes": verb.chunk,
+        "block_bytes": BLOCK_BYTES,
+        "failed": verb.failed,
+        "results": rows,
+    })
+}
+
+/// `0.2..0.8`: shares of a whole, in order.
+fn parse_shares(text: &str) -> std::result::Result<(f64, f64), String> {
+    let wrong = || format!("{text:?} is not FROM..TO, such as 0.2..0.8");
+    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+    let share = |text: &str| text.parse().map_err(|_| wrong());
+    let (from, to): (f64, f64) = (share(from)?, share(to)?);
+    if !(0.0..=1.0).contains(&from) || !(from..=1.0).contains(&to) || from == to {
+        return Err(wrong());
+    }
+    Ok((from, to))
+}

@@ -1,0 +1,414 @@
+//! A cache alone, on a trace: how many reads it spares the members of an array, whole or degraded.
+//!
+//! The measure is the request generation ratio of *Victim Disk First* (Wan et al., USENIX ATC 2011): blocks read from the
+//! surviving members over blocks asked of the cache. A hit costs nothing, a miss one read, or as many as the code needs
+//! where the block's member has failed. The rules are those of [`restripe_array::cache`], the very same code.
+//!
+//! As in the paper only reads are asked for, unless told otherwise; a block is 4 KiB; the trace's devices lie end to end
+//! on the array. The slides do not say what a block is, nor the chunk.
+
+use crate::trace::{Op, Requests, TraceError};
+use restripe_array::cache::{Cache, CacheConfig, Rule, Ties};
+use restripe_array::layout::{CellSet, Geometry, GeometryError, Layout, Level};
+use restripe_array::{Row, SECTOR_BYTES, Slot};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The array that the misses go to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Members {
+    pub level: Level,
+    pub count: u16,
+    pub chunk_bytes: u64,
+    /// Slots that have failed.
+    pub failed: Vec<u16>,
+}
+
+/// A rebuild of all failed slots, row after row.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Rebuild {
+    /// Where in the trace it begins and ends: shares of the blocks asked for.
+    pub from: f64,
+    pub to: f64,
+    /// Whether the cache learns which rows are done. The paper's does not.
+    pub followed: bool,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Setup {
+    pub members: Members,
+    pub block_bytes: u64,
+    /// Each is simulated by itself: a rule, and how many blocks it holds.
+    pub contenders: Vec<(Rule, u32)>,
+    pub ties: Ties,
+    /// Blocks asked for before anything is counted.
+    pub warm_up: u64,
+    /// Whether written blocks are asked for too.
+    pub writes: bool,
+    pub rebuild: Option<Rebuild>,
+}
+
+/// What one contender came to.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Outcome {
+    pub rule: &'static str,
+    pub blocks: u32,
+    /// Blocks asked for.
+    pub asked: u64,
+    pub misses: u64,
+    /// Misses of blocks whose member has failed and which were not rebuilt yet.
+    pub misses_failed: u64,
+    /// Blocks read from members.
+    pub reads: u64,
+}
+
+impl Outcome {
+    pub fn miss_ratio(&self) -> f64 {
+        ratio(self.misses, self.asked)
+    }
+
+    /// The request generation ratio.
+    pub fn rgr(&self) -> f64 {
+        ratio(self.reads, self.asked)
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 / whole as f64
+    }
+}
+
+/// How long a rebuild takes, in seconds: the paper's RD = Q / (BW - BWu x RGR). `None` where users leave it nothing.
+pub fn rebuild_seconds(
+    bytes_to_read: f64,
+    bandwidth: f64,
+    user_rate: f64,
+    rgr: f64,
+) -> Option<f64> {
+    let left = bandwidth - user_rate * rgr;
+    (left > 0.0).then(|| bytes_to_read / left)
+}
+
+#[derive(Debug)]
+pub enum CacheError {
+    Trace(TraceError),
+    Geometry(GeometryError),
+    /// Blocks do not divide chunks.
+    Block,
+    /// No such slot.
+    NoSlot(u16),
+    /// The code does not reach over the failed slots.
+    Undecodable,
+}
+
+impl From<TraceError> for CacheError {
+    fn from(error: TraceError) -> CacheError {
+        CacheError::Trace(error)
+    }
+}
+
+impl fmt::Display for CacheError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CacheError::Trace(error) => error.fmt(f),
+            CacheError::Geometry(error) => error.fmt(f),
+            CacheError::Block => f.write_str("a chunk is a whole number of cache blocks"),
+            CacheError::NoSlot(slot) => write!(f, "the array has no disk {slot}"),
+            CacheError::Undecodable => {
+                f.write_str("with these disks failed the array has lost data")
+            }
+        }
+    }
+}
+
+impl std::error::Error for CacheError {}
+
+/// Runs every contender over the trace, in one pass after one that surveys it.
+pub fn simulate(
+    setup: &Setup,
+    mut open: impl FnMut() -> Result<Requests, TraceError>,
+) -> Result<Vec<Outcome>, CacheError> {
+    let survey = Survey::of(setup, open()?)?;
+    let home = Home::new(setup, &survey)?;
+    let mut runs: Vec<Run> = setup
+        .contenders
+        .iter()
+        .map(|&(rule, blocks)| Run::new(setup, &home, rule, blocks))
+        .collect();
+    let mut pace = Pace::new(setup.rebuild, survey.asked, home.layout.rows());
+    let mut asked = 0;
+    for request in open()? {
+        let request = request?;
+        let Some(blocks) = asked_for(setup, request.op, request.offset, request.length) else {
+            continue;
+        };
+        let first = survey.bases[&request.device];
+        for block in blocks {
+            let done = pace.at(asked);
+            let place = home.of(first + block);
+            for run in &mut runs {
+                if let Some(done) = &done {
+                    run.follow(&home, done.clone());
+                }
+                run.ask(
+                    &home,
+                    first + block,
+                    &place,
+                    pace.done,
+                    asked >= setup.warm_up,
+                );
+            }
+            asked += 1;
+        }
+    }
+    Ok(runs.into_iter().map(|run| run.outcome).collect())
+}
+
+/// The blocks of a request, on its device.
+fn asked_for(setup: &Setup, op: Op, offset: u64, length: u64) -> Option<std::ops::Range<u64>> {
+    let counts = op == Op::Read || setup.writes && op == Op::Write;
+    let end = (offset + length).div_ceil(setup.block_bytes);
+    (counts && length > 0).then(|| offset / setup.block_bytes..end)
+}
+
+/// What has to be known of the trace beforehand.
+struct Survey {
+    /// The first block of each device on the array.
+    bases: BTreeMap<u32, u64>,
+    blocks: u64,
+    asked: u64,
+}
+
+impl Survey {
+    fn of(setup: &Setup, requests: Requests) -> Result<Survey, TraceError> {
+        let mut ends: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut asked = 0;
+        for request in requests {
+            let request = request?;
+            if let Some(blocks) = asked_for(setup, request.op, request.offset, request.length) {
+                asked += blocks.end - blocks.start;
+                let end = ends.entry(request.device).or_default();
+                *end = blocks.end.max(*end);
+            }
+        }
+        let mut blocks = 0;
+        let mut bases = BTreeMap::new();
+        for (device, end) in ends {
+            bases.insert(device, blocks);
+            blocks += end;
+        }
+        Ok(Survey {
+            bases,
+            blocks,
+            asked,
+        })
+    }
+}
+
+/// Where blocks are, and what they cost.
+struct Home {
+    layout: Layout,
+    block_sectors: u64,
+    failed: Vec<bool>,
+    /// What a miss costs, by slot, as the cache is told.
+    penalties: Vec<u16>,
+}
+
+/// A block's home.
+struct Place {
+    row: u64,
+    slot: u16,
+    /// Reads that a miss costs, until the row is rebuilt.
+    reads: u64,
+}
+
+impl Home {
+    fn new(setup: &Setup, survey: &Survey) -> Result<Home, CacheError> {
+        let members = &setup.members;
+        if setup.block_bytes == 0 || !members.chunk_bytes.is_multiple_of(setup.block_bytes) {
+            return Err(CacheError::Block);
+        }
+        let layout = |chunks: u64| {
+            let chunk_sectors = (members.chunk_bytes / SECTOR_BYTES).try_into().unwrap_or(0);
+            Layout::new(Geometry {
+                level: members.level,
+                slots: members.count,
+                chunk_sectors,
+                slot_sectors: chunks * u64::from(chunk_sectors),
+            })
+            .map_err(CacheError::Geometry)
+        };
+        // A slot of as many chunks as rows, and a turn more, so that small traces meet every rotation.
+        let data = layout(u64::from(members.count))?.data_cells();
+        let block_sectors = setup.block_bytes / SECTOR_BYTES;
+        let chunks = (survey.blocks * block_sectors).div_ceil(members.chunk_bytes / SECTOR_BYTES);
+        let mut home = Home {
+            layout: layout(chunks.div_ceil(data) + u64::from(members.count))?,
+            block_sectors,
+            failed: vec![false; members.count.into()],
+            penalties: vec![1; members.count.into()],
+        };
+        for &slot in &members.failed {
+            let failed = home.failed.get_mut(usize::from(slot));
+            *failed.ok_or(CacheError::NoSlot(slot))? = true;
+        }
+        home.weigh(members.count.into())?;
+        Ok(home)
+    }
+
+    /// Learns from the first rows, which show every rotation, what each slot's misses cost.
+    fn weigh(&mut self, rows: u64) -> Result<(), CacheError> {
+        for row in (0..rows.min(self.layout.rows())).map(Row) {
+            for data in 0..self.layout.data_cells() as u8 {
+                let reads = self.reads(row, data).ok_or(CacheError::Undecodable)?;
+                let slot = self.layout.data_cell(row, data).slot;
+                let penalty = &mut self.penalties[usize::from(slot.0)];
+                *penalty = (reads as u16).max(*penalty);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads that it takes to have a data cell.
+    fn reads(&self, row: Row, data: u8) -> Option<u64> {
+        let stands = |slot: Slot| !self.failed[usize::from(slot.0)];
+        if stands(self.layout.data_cell(row, data).slot) {
+            return Some(1);
+        }
+        let map = self.layout.row(row);
+        let standing = (0..map.width).filter(|&cell| stands(map.cells[usize::from(cell)].slot));
+        let available = standing.fold(CellSet::EMPTY, CellSet::with);
+        map.recover(data, available)
+            .map(|recipe| recipe.count.into())
+    }
+
+    fn of(&self, block: u64) -> Place {
+        let place = self.layout.place(block * self.block_sectors);
+        let slot = self.layout.data_cell(place.row, place.data).slot.0;
+        let reads = match self.failed[usize::from(slot)] {
+            true => self
+                .reads(place.row, place.data)
+                .expect("checked for every rotation"),
+            false => 1,
+        };
+        Place {
+            row: place.row.0,
+            slot,
+            reads,
+        }
+    }
+
+    /// The blocks of a row that lie on failed slots.
+    fn failed_blocks(&self, row: u64) -> impl Iterator<Item = u64> + '_ {
+        let of_chunk = self.layout.chunk_sectors() / self.block_sectors;
+        let cells = 0..self.layout.data_cells() as u8;
+        let failed = move |data: &u8| {
+            self.failed[usize::from(self.layout.data_cell(Row(row), *data).slot.0)]
+        };
+        cells.filter(failed).flat_map(move |data| {
+            let first = self.layout.lba(Row(row), data, 0) / self.block_sectors;
+            first..first + of_chunk
+        })
+    }
+}
+
+/// How far the rebuild has come.
+struct Pace {
+    rebuild: Option<Rebuild>,
+    asked: u64,
+    rows: u64,
+    /// Rows below this are rebuilt.
+    done: u64,
+}
+
+impl Pace {
+    fn new(rebuild: Option<Rebuild>, asked: u64, rows: u64) -> Pace {
+        Pace {
+            rebuild,
+            asked,
+            rows,
+            done: 0,
+        }
+    }
+
+    /// The rows rebuilt since the last call.
+    fn at(&mut self, asked: u64) -> Option<std::ops::Range<u64>> {
+        let rebuild = self.rebuild?;
+        let (from, to) = (
+            rebuild.from * self.asked as f64,
+            rebuild.to * self.asked as f64,
+        );
+        let share = ((asked as f64 - from) / (to - from).max(1.0)).clamp(0.0, 1.0);
+        let done = (share * self.rows as f64) as u64;
+        let fresh = std::mem::replace(&mut self.done, done)..done;
+        (!fresh.is_empty()).then_some(fresh)
+    }
+}
+
+/// One contender under way.
+struct Run {
+    cache: Cache,
+    followed: bool,
+    outcome: Outcome,
+}
+
+impl Run {
+    fn new(setup: &Setup, home: &Home, rule: Rule, blocks: u32) -> Run {
+        let mut cache = Cache::new(CacheConfig {
+            frames: blocks,
+            stacks: setup.members.count,
+            rule,
+            ties: setup.ties,
+        });
+        for (stack, &reads) in home.penalties.iter().enumerate() {
+            cache.set_penalty(stack as u16, reads); // as many stacks as slots
+        }
+        Run {
+            cache,
+            followed: setup.rebuild.is_some_and(|rebuild| rebuild.followed),
+            outcome: Outcome {
+                rule: rule.name(),
+                blocks,
+                asked: 0,
+                misses: 0,
+                misses_failed: 0,
+                reads: 0,
+            },
+        }
+    }
+
+    /// The cache learns that rows were rebuilt.
+    fn follow(&mut self, home: &Home, rows: std::ops::Range<u64>) {
+        if self.followed {
+            for block in rows.flat_map(|row| home.failed_blocks(row)) {
+                self.cache.rebuilt(block);
+            }
+        }
+    }
+
+    fn ask(&mut self, home: &Home, block: u64, place: &Place, done: u64, counted: bool) {
+        let missed = self.cache.ask(block).is_none();
+        let failed = home.failed[usize::from(place.slot)];
+        let rebuilt = place.row < done;
+        if missed {
+            self.cache.admit(block, place.slot);
+            if self.followed && failed && rebuilt {
+                self.cache.rebuilt(block);
+            }
+        }
+        if !counted {
+            return;
+        }
+        let outcome = &mut self.outcome;
+        outcome.asked += 1;
+        if missed {
+            outcome.misses += 1;
+            outcome.misses_failed += u64::from(failed && !rebuilt);
+            outcome.reads += if rebuilt { 1 } else { place.reads };
+        }
+    }
+}
