@@ -181,7 +181,9 @@ impl Core {
         } else {
             slice.verdicts.located = true;
         }
-        self.plan_replay(id, record);
+        // With another record, or without a member that failed meanwhile, other cells may be wanted.
+        self.set_phase(id, Phase::Preparing);
+        self.slices.requeue(id);
     }
 
     /// P and Q from the partial parities and the cells as they are; a single missing cell takes its value from P.
