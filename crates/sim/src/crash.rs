@@ -95,6 +95,12 @@ impl Site {
         disks.into_iter().zip(images).map(restart).collect()
     }
 
+    /// The cut that nothing survives which was not durable.
+    pub fn nothing(&self) -> Cut {
+        let lost = |writes: &Vec<Pending>| vec![Fate::Lost; writes.len()];
+        Cut(self.open.iter().map(lost).collect())
+    }
+
     /// A random cut. Its temper is random as well: all, none, most or few of the writes survive.
     pub fn sample(&self, rng: &mut Rng) -> Cut {
         let keep = *rng.pick(&[0, 4, 16, 28, 32]);

@@ -300,15 +300,20 @@ impl<M: Machine> World<M> {
 
     /// Whether less than a block is being put over a block.
     pub fn merging(&self) -> bool {
-        let piece = |compute: &Compute| {
+        self.computes(|compute| {
             let mut sources = compute.sources.iter();
             sources.any(|source| !u64::from(source.bytes).is_multiple_of(PAGE_BYTES as u64))
-        };
-        self.computing()
-            && self
-                .operations
-                .values()
-                .any(|operation| matches!(operation, Operation::Compute(compute) if piece(compute)))
+        })
+    }
+
+    /// Whether a checksum is being taken.
+    pub fn checking(&self) -> bool {
+        self.computes(|compute| compute.op == ComputeOp::Checksum)
+    }
+
+    fn computes(&self, wanted: impl Fn(&Compute) -> bool) -> bool {
+        let compute = |operation: &Operation| matches!(operation, Operation::Compute(compute) if wanted(compute));
+        self.computing() && self.operations.values().any(compute)
     }
 
     // ------------------------------------------------------------------------------------------- what is done

@@ -5,7 +5,7 @@ use super::plan::Roughness;
 use super::stir::HANG;
 use crate::workload::Ask;
 use restripe_array::layout::RowMap;
-use restripe_array::meta::RegionKind;
+use restripe_array::meta::{RegionKind, WriteHole};
 use restripe_array::report::MemberState;
 use restripe_array::{Class, Command, DeviceIo, IoOp, Member, Row};
 
@@ -18,6 +18,8 @@ enum Trap {
     Sums,
     /// A member goes while less than a block is put over a block.
     Merges,
+    /// A member goes while a log record's checksum is taken.
+    Checks,
     /// What a write is about to replace becomes unreadable, and power goes.
     Torn,
     /// Power goes within a write to several cells, and disks stay away.
@@ -50,16 +52,20 @@ const REFUSED: u32 = 30;
 /// Within so many blocks sectors are scattered.
 const SCATTER: u64 = 16;
 
-const TRAPS: [Trap; 12] = [
+const TRAPS: [Trap; 16] = [
     Trap::Reads(Class::Parity),
     Trap::Reads(Class::Parity),
     Trap::Reads(Class::Task),
     Trap::Sums,
     Trap::Sums,
     Trap::Torn,
+    Trap::Torn,
+    Trap::Torn,
+    Trap::Bereft,
     Trap::Bereft,
     Trap::Scattered,
     Trap::Scattered,
+    Trap::Missed(None),
     Trap::Missed(None),
     Trap::Full(Stage::Set),
     Trap::Full(Stage::Ready),
@@ -74,9 +80,12 @@ impl Run {
         if self.options.roughness < Roughness::Faults || !redundant || self.rng.chance(1, 2) {
             return;
         }
+        let logged = self.plan.spec.write_hole == WriteHole::Ppl;
         let trap = match self.rng.below(16) {
             0..=9 if self.plan.unaligned => Trap::Merges,
             10..=11 if self.plan.unaligned => Trap::Full(Stage::Ready),
+            0..=2 => Trap::Full(Stage::Set),
+            3..=7 | 12..=13 if logged => Trap::Checks,
             _ => *self.rng.pick(&TRAPS),
         };
         if matches!(trap, Trap::Missed(_)) {
@@ -88,7 +97,7 @@ impl Run {
     /// Whether computations take long in this life, so that the trap meets one.
     pub fn ponders(&self) -> bool {
         let trap = self.ambush.map(|ambush| ambush.trap);
-        matches!(trap, Some(Trap::Full(_)))
+        matches!(trap, Some(Trap::Full(_) | Trap::Checks))
     }
 
     /// Looks whether the moment has come.
@@ -109,6 +118,10 @@ impl Run {
             Trap::Merges => {
                 let merging = life.session.world.merging();
                 merging && chance(life, 1, 4) && self.strike_computing(life, &mut ambush)
+            }
+            Trap::Checks => {
+                let checking = life.session.world.checking();
+                checking && chance(life, 1, 2) && self.strike_computing(life, &mut ambush)
             }
             Trap::Torn => chance(life, 1, 8) && self.tear(life, &mut ambush),
             Trap::Bereft => chance(life, 1, 8) && self.bereave(life),
@@ -296,16 +309,20 @@ impl Run {
         strikes
     }
 
-    /// It has been sent a write that is to be durable, and will not have it.
+    /// It has been sent a write that is to be durable, and will not have it; nobody else is busy, so that the next
+    /// durable reply is that write's.
     fn fail_missing(&mut self, life: &mut Life, member: Member) -> bool {
         let missed = |io: &DeviceIo| {
             io.member == member && io.op == IoOp::Write && io.class == Class::User && io.durable
         };
-        if members(life, missed).is_empty() {
+        let elsewhere = |io: &DeviceIo| io.member != member;
+        if members(life, missed).is_empty() || !members(life, elsewhere).is_empty() {
             return false;
         }
-        life.session.command(Command::Fail(member));
+        // The command may bring the reply with it.
         life.crash_at_durable_reply();
+        self.swept = true;
+        life.session.command(Command::Fail(member));
         true
     }
 }

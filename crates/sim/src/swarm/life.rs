@@ -64,6 +64,8 @@ pub struct Run {
     pub ruin: Option<Ruin>,
     /// Disks are likely to stay away after the next crash.
     pub bereft: bool,
+    /// Nothing that is under way survives the next cut.
+    pub swept: bool,
     /// The next crash comes before the array serves again.
     pub crash_again: bool,
     /// What the tasks were at when power went.
@@ -153,6 +155,7 @@ impl Run {
             ambush: None,
             ruin: None,
             bereft: false,
+            swept: false,
             crash_again: false,
             cut_short: Vec::new(),
             outcome: Outcome::default(),
@@ -618,7 +621,10 @@ impl Run {
         self.outcome
             .coverage
             .count("open writes at crashes", site.open_count() as u64);
-        let cut = site.sample(&mut self.rng);
+        let cut = match std::mem::take(&mut self.swept) {
+            true => site.nothing(),
+            false => site.sample(&mut self.rng),
+        };
         self.say_cut(&site, &cut);
         self.disks = site.restart(world.into_disks(), &cut);
         self.disks.append(&mut self.aside);
