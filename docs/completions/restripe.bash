@@ -22,6 +22,9 @@ _restripe() {
             restripe,assemble)
                 cmd="restripe__subcmd__assemble"
                 ;;
+            restripe,cache-sim)
+                cmd="restripe__subcmd__cache__subcmd__sim"
+                ;;
             restripe,create)
                 cmd="restripe__subcmd__create"
                 ;;
@@ -122,7 +125,7 @@ _restripe() {
 
     case "${cmd}" in
         restripe)
-            opts="-h -V --help --version create assemble serve status examine fail remove add replace rebuild scrub stop metrics sim sim-disk lab replay trace demo"
+            opts="-h -V --help --version create assemble serve status examine fail remove add replace rebuild scrub stop metrics sim sim-disk lab replay trace cache-sim demo"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -161,6 +164,92 @@ _restripe() {
             fi
             case "${prev}" in
                 --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        restripe__subcmd__cache__subcmd__sim)
+            opts="-h --format --action --block-size --skip-bad --sort --workload --seed --requests --level --disks --chunk --failed --blocks --policy --warm-up --writes --ties --rebuild --follow-rebuild --bandwidth --user-rate --to-read --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --format)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --action)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --block-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --workload)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --requests)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --level)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --disks)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --chunk)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --failed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --blocks)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --policy)
+                    COMPREPLY=($(compgen -W "lru lfu vdf-lru vdf-lfu" -- "${cur}"))
+                    return 0
+                    ;;
+                --warm-up)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ties)
+                    COMPREPLY=($(compgen -W "oldest newest" -- "${cur}"))
+                    return 0
+                    ;;
+                --rebuild)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --bandwidth)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --user-rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --to-read)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -44,6 +44,7 @@ complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim-disk" -d 'Ser
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "lab" -d 'The laboratory: models fitted to measurements'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "replay" -d 'Replay a block trace, or a synthetic workload, on a simulated or a served array'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "trace" -d 'Look at block traces, and shape them for a replay'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "cache-sim" -d 'Simulate caches alone on a trace: what they spare the disks of an array, whole or degraded'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "demo" -d 'Show it all on disk images: a RAID-5 loses two disks and its daemon under load'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l config -d 'Take name, level, members and options from this file' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l level -d 'The RAID level' -r -f -a "raid0\t''
@@ -324,6 +325,34 @@ complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l json -d 'Print parameters and both summaries as JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from formats" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l format -d 'Read it as this format, whatever it looks like' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l action -d 'The event that stands for a request, for blktrace and blkparse: Q, I, D or C [default: Q if there is one, else D]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l block-size -d 'Bytes of a block, for lists of addresses' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l workload -d 'A synthetic workload by name, as in web2-high, in place of a trace' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l seed -d 'The seed of the workload' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l requests -d 'At most so many requests [default of a workload: 1000000]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l level -d 'The level of the array that the misses go to' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l disks -d 'Its disks' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l chunk -d 'Its chunk' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l failed -d 'The disks that have failed, counted from 0' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l blocks -d 'Sizes of the cache, in blocks of 4 KiB' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l policy -d 'The rules' -r -f -a "lru\t''
+lfu\t''
+vdf-lru\t''
+vdf-lfu\t''"
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l warm-up -d 'Blocks asked for before anything is counted' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l ties -d 'Which of two blocks of equal weight makes room' -r -f -a "oldest\t''
+newest\t''"
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l rebuild -d 'The failed disks are rebuilt meanwhile: shares of the trace, as in 0.2..0.8' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l bandwidth -d 'What the surviving disks can do, in bytes a second: how long a rebuild takes is told' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l user-rate -d 'What users ask of the cache, in bytes a second' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l to-read -d 'What the rebuild reads from the surviving disks: the others times what is lost' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l skip-bad -d 'Skip records that cannot be read, and count them'
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l sort -d 'Put requests into the order of time'
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l writes -d 'Ask for written blocks too; otherwise, as in the paper, only for read ones'
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l follow-rebuild -d 'The cache learns which rows are rebuilt; in the paper it does not'
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l json -d 'Print JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand demo" -l member-size -d 'Size of each of the six images' -r
 complete -c restripe -n "__fish_restripe_using_subcommand demo" -l rebuild-rate -d 'How fast the rebuild may go, so that there is something to see' -r
 complete -c restripe -n "__fish_restripe_using_subcommand demo" -l seed -d 'Seed of the load' -r
