@@ -4,9 +4,12 @@
 //! (mirrors, and parity without a log), and cleared a while after the last such write was flushed. *Owed* is set before
 //! a write that a missing member misses, so that it can come back without a full rebuild, and is cleared when nobody is
 //! missing any more. Kept apart, since after a crash what is dirty is in doubt and what is owed is not.
+//!
+//! An array that guards against nothing (`WriteHole::None`) keeps only what is owed: every region is in doubt.
 
 use crate::core::{Core, NEVER, Wake};
 use crate::flush::Waiter;
+use crate::meta::WriteHole;
 use crate::planted::Bug;
 use crate::units::{Nanos, Row};
 use alloc::vec::Vec;
@@ -36,6 +39,16 @@ impl Core {
         self.regions() + region
     }
 
+    /// Whether nothing says where writes were under way: then that may be anywhere.
+    fn unguarded(&self) -> bool {
+        self.superblock.write_hole == WriteHole::None
+    }
+
+    /// Whether members may differ in a region after a crash, or after one of them left.
+    pub(crate) fn in_doubt(&self, region: u64) -> bool {
+        self.unguarded() || self.intent.get(self.dirty_bit(region))
+    }
+
     /// Announces a write to a row; true once every announcement that it needs is durable.
     pub(crate) fn intent_ready(&mut self, row: Row) -> bool {
         if self.layout.tolerance() == 0 {
@@ -43,7 +56,7 @@ impl Core {
         }
         let region = self.intent_region(row);
         let mut ready = true;
-        if !self.logged() {
+        if !self.logged() && !self.unguarded() {
             ready &= self.announce(self.dirty_bit(region));
         }
         if !self.complete() {
@@ -96,7 +109,7 @@ impl Core {
         }
         for region in 0..self.regions() {
             let writing = self.intent_users[region as usize].writes > 0;
-            if writing || self.intent.get(self.dirty_bit(region)) {
+            if writing || self.in_doubt(region) {
                 self.intent.put(self.owed_bit(region), true);
             }
         }

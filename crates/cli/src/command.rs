@@ -158,7 +158,7 @@ pub enum WriteHoleName {
     Ppl,
     /// Remember where writes are under way, as md does; a crash while degraded loses what the missing member held there
     Bitmap,
-    /// Nothing: after a crash, parity may be wrong where writes were under way
+    /// Nothing: a crash leaves all of it to be resynchronised; one while degraded loses what the missing member held
     None,
 }
 

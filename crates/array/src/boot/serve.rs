@@ -84,7 +84,7 @@ impl Core {
     fn owe_resync(&mut self) -> Result<(), CommandError> {
         let unlogged = self.layout.tolerance() > 0 && !self.logged();
         let dirty: Vec<u64> = (0..self.regions())
-            .filter(|&region| self.intent.get(self.dirty_bit(region)))
+            .filter(|&region| self.in_doubt(region))
             .collect();
         if self.superblock.clean || !unlogged || dirty.is_empty() {
             return Ok(());
@@ -190,7 +190,7 @@ impl Core {
                 self.owe_rows(Row(row), Row(row));
             }
             for region in 0..self.regions() {
-                if self.intent.get(self.dirty_bit(region)) {
+                if self.in_doubt(region) {
                     self.intent.put(self.owed_bit(region), true);
                 }
             }

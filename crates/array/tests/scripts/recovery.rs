@@ -3,7 +3,7 @@
 use crate::shell::{Array, CHUNK, raid1, raid5, raid6};
 use restripe_array::meta::WriteHole;
 use restripe_array::report::ArrayState;
-use restripe_array::{Command, CommandError, Fact, Member, RequestError, StartMode};
+use restripe_array::{Command, CommandError, Fact, Member, RequestError, StartMode, TaskKind};
 
 /// A raid5 with flushed data in row 0, ready for a write to be cut short.
 fn flushed() -> Array {
@@ -308,11 +308,30 @@ fn a_bitmap_resyncs_what_was_being_written() {
 }
 
 #[test]
+fn only_a_bitmap_has_a_write_wait_for_the_intent_map() {
+    for (hole, waits) in [(WriteHole::Bitmap, true), (WriteHole::None, false)] {
+        let mut array = raid5(4).hole(hole).start();
+        array.write(0, 8);
+        assert_eq!(array.mentions("intent"), waits, "{:?}", array.labels());
+    }
+}
+
+#[test]
 fn without_either_everything_is_resynced() {
     let mut array = raid5(4).hole(WriteHole::None).start();
     array.written(0, 100).expect("written");
     array.crash(|label| label.starts_with("m0 data"));
     array.start().expect("starts");
+    let resync = |fact: &Fact| {
+        matches!(
+            fact,
+            Fact::TaskStarted {
+                kind: TaskKind::Resync,
+                ..
+            }
+        )
+    };
+    assert!(array.has_fact(resync));
     array.run_tasks();
     array.consistent();
 }
