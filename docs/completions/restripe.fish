@@ -68,7 +68,7 @@ zero\t'Every member is zeroed first'
 trust\t'The members already agree; nothing is checked'"
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l write-hole -d 'What guards parity against a crash [default: ppl for raid4, raid5, raid6; bitmap for raid1, raid10]' -r -f -a "ppl\t'Log partial parity before each write'
 bitmap\t'Remember where writes are under way, as md does; a crash while degraded loses what the missing member held there'
-none\t'Nothing: after a crash, parity may be wrong where writes were under way'"
+none\t'Nothing: a crash leaves all of it to be resynchronised; one while degraded loses what the missing member held'"
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l size-per-member -d 'Use no more than this of each member' -r
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l data-offset -d 'Where data starts on every member' -r
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l image-size -d 'Make members that do not exist as image files of this size' -r
