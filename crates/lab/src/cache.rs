@@ -7,13 +7,14 @@
 //! As in the paper only reads are asked for, unless told otherwise; a block is 4 KiB; the trace's devices lie end to end
 //! on the array. The slides do not say what a block is, nor the chunk.
 
-use crate::trace::{Op, Requests, TraceError};
+use crate::trace::{END_MAX, Op, Requests, TraceError};
 use restripe_array::cache::{Cache, CacheConfig, Rule, Ties};
 use restripe_array::layout::{CellSet, Geometry, GeometryError, Layout, Level};
 use restripe_array::{Row, SECTOR_BYTES, Slot};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 
 /// The array that the misses go to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -103,6 +104,14 @@ pub enum CacheError {
     NoSlot(u16),
     /// The code does not reach over the failed slots.
     Undecodable,
+    /// All caches together hold more blocks than are given memory.
+    TooLarge {
+        blocks: u64,
+    },
+    /// The trace reaches further than an array does.
+    TooFar,
+    /// The second pass met other requests than the first.
+    Changed,
 }
 
 impl From<TraceError> for CacheError {
@@ -121,6 +130,13 @@ impl fmt::Display for CacheError {
             CacheError::Undecodable => {
                 f.write_str("with these disks failed the array has lost data")
             }
+            CacheError::TooLarge { blocks } => write!(
+                f,
+                "the caches hold {blocks} blocks together, which takes about {} MiB of memory; at most {BLOCKS_MAX} are simulated at once",
+                blocks.saturating_mul(BLOCK_COST) >> 20
+            ),
+            CacheError::TooFar => f.write_str("the trace reaches further than any array does"),
+            CacheError::Changed => f.write_str("the trace changed while it was read"),
         }
     }
 }
@@ -132,6 +148,7 @@ pub fn simulate(
     setup: &Setup,
     mut open: impl FnMut() -> Result<Requests, TraceError>,
 ) -> Result<Vec<Outcome>, CacheError> {
+    bounded(&setup.contenders)?;
     let survey = Survey::of(setup, open()?)?;
     let home = Home::new(setup, &survey)?;
     let mut runs: Vec<Run> = setup
@@ -146,30 +163,50 @@ pub fn simulate(
         let Some(blocks) = asked_for(setup, request.op, request.offset, request.length) else {
             continue;
         };
-        let first = survey.bases[&request.device];
-        for block in blocks {
-            let done = pace.at(asked);
-            let place = home.of(first + block);
+        for block in survey.on_array(request.device, blocks)? {
+            let fresh = pace.at(asked);
+            let place = home.of(block);
+            let question = Question {
+                block,
+                slot: place.slot,
+                reads: place.reads,
+                failed: home.failed[usize::from(place.slot)],
+                rebuilt: place.row < pace.done,
+                counted: asked >= setup.warm_up,
+            };
             for run in &mut runs {
-                if let Some(done) = &done {
-                    run.follow(&home, done.clone());
+                if let Some(rows) = &fresh {
+                    run.follow(&home, rows.clone());
                 }
-                run.ask(
-                    &home,
-                    first + block,
-                    &place,
-                    pace.done,
-                    asked >= setup.warm_up,
-                );
+                run.ask(&question);
             }
             asked += 1;
         }
     }
+    if asked != survey.asked {
+        return Err(CacheError::Changed);
+    }
     Ok(runs.into_iter().map(|run| run.outcome).collect())
 }
 
+/// Blocks that all contenders hold together, at most: caches are whole in memory from the start.
+const BLOCKS_MAX: u64 = 1 << 26;
+/// Bytes that a block takes: its frame, its place in a stack or a heap and in the index. Rounded up.
+const BLOCK_COST: u64 = 64;
+
+fn bounded(contenders: &[(Rule, u32)]) -> Result<(), CacheError> {
+    let blocks = contenders
+        .iter()
+        .map(|(_, blocks)| u64::from(*blocks))
+        .sum();
+    match blocks {
+        blocks if blocks > BLOCKS_MAX => Err(CacheError::TooLarge { blocks }),
+        _ => Ok(()),
+    }
+}
+
 /// The blocks of a request, on its device.
-fn asked_for(setup: &Setup, op: Op, offset: u64, length: u64) -> Option<std::ops::Range<u64>> {
+fn asked_for(setup: &Setup, op: Op, offset: u64, length: u64) -> Option<Range<u64>> {
     let counts = op == Op::Read || setup.writes && op == Op::Write;
     let end = (offset + length).div_ceil(setup.block_bytes);
     (counts && length > 0).then(|| offset / setup.block_bytes..end)
@@ -177,14 +214,14 @@ fn asked_for(setup: &Setup, op: Op, offset: u64, length: u64) -> Option<std::ops
 
 /// What has to be known of the trace beforehand.
 struct Survey {
-    /// The first block of each device on the array.
-    bases: BTreeMap<u32, u64>,
+    /// Where the blocks of each device lie on the array.
+    devices: BTreeMap<u32, Range<u64>>,
     blocks: u64,
     asked: u64,
 }
 
 impl Survey {
-    fn of(setup: &Setup, requests: Requests) -> Result<Survey, TraceError> {
+    fn of(setup: &Setup, requests: Requests) -> Result<Survey, CacheError> {
         let mut ends: BTreeMap<u32, u64> = BTreeMap::new();
         let mut asked = 0;
         for request in requests {
@@ -196,16 +233,26 @@ impl Survey {
             }
         }
         let mut blocks = 0;
-        let mut bases = BTreeMap::new();
+        let mut devices = BTreeMap::new();
         for (device, end) in ends {
-            bases.insert(device, blocks);
-            blocks += end;
+            let behind = end.checked_add(blocks).ok_or(CacheError::TooFar)?;
+            devices.insert(device, blocks..behind);
+            blocks = behind;
         }
         Ok(Survey {
-            bases,
+            devices,
             blocks,
             asked,
         })
+    }
+
+    /// A device's blocks where they lie on the array.
+    fn on_array(&self, device: u32, blocks: Range<u64>) -> Result<Range<u64>, CacheError> {
+        let device = self.devices.get(&device).ok_or(CacheError::Changed)?;
+        match blocks.end > device.end - device.start {
+            true => Err(CacheError::Changed),
+            false => Ok(device.start + blocks.start..device.start + blocks.end),
+        }
     }
 }
 
@@ -245,7 +292,11 @@ impl Home {
         // A slot of as many chunks as rows, and a turn more, so that small traces meet every rotation.
         let data = layout(u64::from(members.count))?.data_cells();
         let block_sectors = setup.block_bytes / SECTOR_BYTES;
-        let chunks = (survey.blocks * block_sectors).div_ceil(members.chunk_bytes / SECTOR_BYTES);
+        let sectors = survey.blocks.checked_mul(block_sectors);
+        let sectors = sectors.filter(|sectors| *sectors <= END_MAX / SECTOR_BYTES);
+        let chunks = sectors
+            .ok_or(CacheError::TooFar)?
+            .div_ceil(members.chunk_bytes / SECTOR_BYTES);
         let mut home = Home {
             layout: layout(chunks.div_ceil(data) + u64::from(members.count))?,
             block_sectors,
@@ -336,7 +387,7 @@ impl Pace {
     }
 
     /// The rows rebuilt since the last call.
-    fn at(&mut self, asked: u64) -> Option<std::ops::Range<u64>> {
+    fn at(&mut self, asked: u64) -> Option<Range<u64>> {
         let rebuild = self.rebuild?;
         let (from, to) = (
             rebuild.from * self.asked as f64,
@@ -347,6 +398,19 @@ impl Pace {
         let fresh = std::mem::replace(&mut self.done, done)..done;
         (!fresh.is_empty()).then_some(fresh)
     }
+}
+
+/// A block that is asked for, the same for every contender.
+struct Question {
+    block: u64,
+    slot: u16,
+    /// Reads that a miss costs, until the row is rebuilt.
+    reads: u64,
+    /// Whether its slot has failed, and whether its row is rebuilt.
+    failed: bool,
+    rebuilt: bool,
+    /// Whether the warm-up is over.
+    counted: bool,
 }
 
 /// One contender under way.
@@ -382,7 +446,7 @@ impl Run {
     }
 
     /// The cache learns that rows were rebuilt.
-    fn follow(&mut self, home: &Home, rows: std::ops::Range<u64>) {
+    fn follow(&mut self, home: &Home, rows: Range<u64>) {
         if self.followed {
             for block in rows.flat_map(|row| home.failed_blocks(row)) {
                 self.cache.rebuilt(block);
@@ -390,25 +454,180 @@ impl Run {
         }
     }
 
-    fn ask(&mut self, home: &Home, block: u64, place: &Place, done: u64, counted: bool) {
-        let missed = self.cache.ask(block).is_none();
-        let failed = home.failed[usize::from(place.slot)];
-        let rebuilt = place.row < done;
+    fn ask(&mut self, of: &Question) {
+        let missed = self.cache.ask(of.block).is_none();
         if missed {
-            self.cache.admit(block, place.slot);
-            if self.followed && failed && rebuilt {
-                self.cache.rebuilt(block);
+            self.cache.admit(of.block, of.slot);
+            if self.followed && of.failed && of.rebuilt {
+                self.cache.rebuilt(of.block);
             }
         }
-        if !counted {
+        if !of.counted {
             return;
         }
         let outcome = &mut self.outcome;
         outcome.asked += 1;
         if missed {
             outcome.misses += 1;
-            outcome.misses_failed += u64::from(failed && !rebuilt);
-            outcome.reads += if rebuilt { 1 } else { place.reads };
+            outcome.misses_failed += u64::from(of.failed && !of.rebuilt);
+            outcome.reads += if of.rebuilt { 1 } else { of.reads };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{Item, Request};
+    use restripe_array::layout::Rotation;
+
+    const BLOCK: u64 = 4096;
+
+    /// RAID-5 of three with chunks of one block, and one LRU cache.
+    fn setup(failed: &[u16], blocks: u32) -> Setup {
+        Setup {
+            members: Members {
+                level: Level::Raid5(Rotation::default()),
+                count: 3,
+                chunk_bytes: BLOCK,
+                failed: failed.to_vec(),
+            },
+            block_bytes: BLOCK,
+            contenders: vec![(Rule::Lru, blocks)],
+            ties: Ties::Oldest,
+            warm_up: 0,
+            writes: false,
+            rebuild: None,
+        }
+    }
+
+    fn reads(blocks: &[u64]) -> Requests {
+        let read = |block: &u64| -> Item {
+            Ok(Request {
+                time: 0,
+                device: 0,
+                op: Op::Read,
+                offset: block * BLOCK,
+                length: BLOCK,
+            })
+        };
+        Box::new(blocks.iter().map(read).collect::<Vec<_>>().into_iter())
+    }
+
+    fn outcome(setup: &Setup, blocks: &[u64]) -> Outcome {
+        let found = simulate(setup, || Ok(reads(blocks)));
+        found.expect("a sound trace").remove(0)
+    }
+
+    /// How many of the first six blocks, three rows of two, lie on a slot.
+    fn on_slot(slot: u16) -> u64 {
+        let all: Vec<u64> = (0..6).collect();
+        outcome(&setup(&[slot], 8), &all).misses_failed
+    }
+
+    #[test]
+    fn a_miss_costs_one_read_and_two_where_one_of_three_has_failed() {
+        // Six blocks once each, then again from the cache: each slot holds a parity and two blocks of three rows.
+        let twice: Vec<u64> = (0..6).chain(0..6).collect();
+        let whole = outcome(&setup(&[], 8), &twice);
+        assert_eq!((whole.asked, whole.misses, whole.reads), (12, 6, 6));
+        assert_eq!((whole.rgr(), whole.misses_failed), (0.5, 0));
+        for slot in 0..3 {
+            let found = outcome(&setup(&[slot], 8), &twice);
+            assert_eq!((found.misses, found.misses_failed), (6, 2));
+            assert_eq!((found.reads, found.rgr()), (8, 8.0 / 12.0));
+            assert_eq!(on_slot(slot), 2);
+        }
+    }
+
+    #[test]
+    fn what_is_asked_in_the_warm_up_fills_the_cache_and_is_not_counted() {
+        let twice: Vec<u64> = (0..6).chain(0..6).collect();
+        let mut warm = setup(&[0], 8);
+        warm.warm_up = 6;
+        let found = outcome(&warm, &twice);
+        assert_eq!((found.asked, found.misses, found.reads), (6, 0, 0));
+    }
+
+    #[test]
+    fn rows_that_are_rebuilt_cost_one_read_whether_the_cache_follows_or_not() {
+        let all: Vec<u64> = (0..6).cycle().take(60).collect();
+        let degraded = outcome(&setup(&[0], 1), &all);
+        assert_eq!((degraded.reads, degraded.misses_failed), (80, 20));
+        for followed in [false, true] {
+            let mut rebuilding = setup(&[0], 1);
+            rebuilding.rebuild = Some(Rebuild {
+                from: 0.0,
+                to: 0.5,
+                followed,
+            });
+            let found = outcome(&rebuilding, &all);
+            assert_eq!(
+                (found.asked, found.misses),
+                (60, 60),
+                "one frame hits nothing"
+            );
+            assert_eq!(found.reads, 60 + found.misses_failed);
+            assert!(
+                (1..=10).contains(&found.misses_failed),
+                "none in the second half"
+            );
+        }
+    }
+
+    /// An LRU cache as anyone would write it.
+    fn naive_misses(blocks: &[u64], frames: usize) -> u64 {
+        let mut held: Vec<u64> = Vec::new();
+        let mut misses = 0;
+        for block in blocks {
+            match held.iter().position(|other| other == block) {
+                Some(at) => drop(held.remove(at)),
+                None => misses += 1,
+            }
+            held.insert(0, *block);
+            held.truncate(frames);
+        }
+        misses
+    }
+
+    #[test]
+    fn lru_misses_what_a_naive_lru_misses() {
+        let mut state = 1u64;
+        let blocks: Vec<u64> = (0..4000)
+            .map(|_| {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                (state >> 33) % 97 * ((state >> 50) % 7)
+            })
+            .collect();
+        for frames in [1, 3, 16, 64, 1000] {
+            let found = outcome(&setup(&[1], frames), &blocks);
+            assert_eq!(
+                found.misses,
+                naive_misses(&blocks, frames as usize),
+                "{frames}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_trace_that_changes_between_the_passes_is_an_error() {
+        let passes: [(&[u64], &[u64]); 3] = [(&[0, 1], &[0]), (&[0], &[0, 0]), (&[0], &[9])];
+        for (first, second) in passes {
+            let mut passes = [first, second].into_iter();
+            let found = simulate(&setup(&[], 8), || {
+                Ok(reads(passes.next().expect("two passes")))
+            });
+            assert!(matches!(found, Err(CacheError::Changed)), "{second:?}");
+        }
+    }
+
+    #[test]
+    fn caches_beyond_memory_are_refused_with_what_they_need() {
+        let mut large = setup(&[], 1 << 26);
+        large.contenders.push((Rule::Lfu, 1));
+        let error = simulate(&large, || Ok(reads(&[0]))).expect_err("one block too many");
+        assert!(error.to_string().contains("4096 MiB"), "{error}");
     }
 }

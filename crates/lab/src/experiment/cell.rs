@@ -9,7 +9,7 @@ use crate::replay::simulated::replay;
 use crate::replay::source::{Placed, Placing, Survey};
 use crate::replay::stage::{ArrayPlan, Stage};
 use crate::replay::{Deed, Pace, Plan, Script, Until};
-use crate::trace::{Options, Requests, files, open, shape};
+use crate::trace::{Options, Requests, TraceError, files, open, read_twice, shape};
 use restripe_array::Throttle;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::WriteHole;
@@ -321,6 +321,15 @@ pub fn hash(text: &str) -> String {
     format!("{state:016x}")
 }
 
+/// Goes on with a digest, by words of eight: programs and traces are long.
+pub fn digested(state: u64, bytes: &[u8]) -> u64 {
+    bytes.chunks(8).fold(state, |state, chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        mix(state ^ u64::from_le_bytes(word))
+    })
+}
+
 /// Of the bytes of all files, one after another, by words of eight.
 fn digest(paths: &[PathBuf]) -> io::Result<String> {
     let mut state = mix(paths.len() as u64);
@@ -332,11 +341,7 @@ fn digest(paths: &[PathBuf]) -> io::Result<String> {
             if bytes.is_empty() {
                 break;
             }
-            for chunk in bytes.chunks(8) {
-                let mut word = [0; 8];
-                word[..chunk.len()].copy_from_slice(chunk);
-                state = mix(state ^ u64::from_le_bytes(word));
-            }
+            state = digested(state, bytes);
             let read = bytes.len();
             length += read as u64;
             file.consume(read);
@@ -515,12 +520,22 @@ fn from_trace(path: &Path, size: u64, rate: Option<f64>) -> Result<Source, Strin
         sort: true,
         ..Options::default()
     };
-    let read = move || Ok(Box::new(open(&path, &options)?) as Requests);
+    read_twice(&path).map_err(|error| error.to_string())?;
+    let read = move || -> Result<Requests, TraceError> {
+        let all = open(&path, &options)?;
+        // What asks for nothing is no request; a round of nothing else ends the trace.
+        Ok(Box::new(all.filter(
+            |item| !matches!(item, Ok(request) if request.is_void()),
+        )))
+    };
     let survey = read().and_then(Survey::of);
     let survey = survey.map_err(|error| error.to_string())?;
     let placing = survey.placed(size).map_err(|error| error.to_string())?;
-    let length = survey.end_ns - survey.start_ns;
-    let own = survey.requests as f64 * 1e9 / (length.max(1) as f64);
+    let length = match survey.end_ns - survey.start_ns {
+        0 => survey.period_ns(),
+        length => length,
+    };
+    let own = survey.requests as f64 * 1e9 / length as f64;
     let repeated = shape::repeat(read, survey.period_ns());
     let requests: Requests = match rate {
         Some(rate) => shape::stretch(repeated, survey.start_ns, own / rate),

@@ -5,7 +5,7 @@
 //! Every cell is a function of its text, so neither the number of threads nor the order in which they finish shows in
 //! anything but the time it takes. Results come back in the order of the cells.
 
-use super::cell::{Cell, hash, measure_capacity, run};
+use super::cell::{Cell, digested, hash, measure_capacity, run};
 use crate::replay::facts::Log;
 use restripe_sim::rng::mix;
 use serde::de::DeserializeOwned;
@@ -74,15 +74,8 @@ fn program() -> &'static str {
     })
 }
 
-/// By words of eight: a program is long.
 fn digest(bytes: &[u8]) -> String {
-    let mut state = mix(bytes.len() as u64);
-    for chunk in bytes.chunks(8) {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        state = mix(state ^ u64::from_le_bytes(word));
-    }
-    format!("{state:016x}")
+    format!("{:016x}", digested(mix(bytes.len() as u64), bytes))
 }
 
 /// A run as it is kept.

@@ -12,6 +12,9 @@ use std::fmt;
 /// What is kept or left out as a whole when a trace is squeezed.
 pub const ZONE_BYTES: u64 = 1 << 20;
 
+/// What a round of a trace without a length lasts.
+const ROUND_NS: u64 = 1_000_000_000;
+
 /// Which zones a trace touches, and how many requests go to each device.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Survey {
@@ -51,16 +54,20 @@ impl Survey {
         }
     }
 
-    /// How long the trace lasts, with a mean gap behind its last request: after so long it may begin again.
+    /// How long the trace lasts, with a mean gap behind its last request: after so long it may begin again. A trace whose
+    /// times are all one begins again every second.
     pub fn period_ns(&self) -> u64 {
-        let length = self.end_ns - self.start_ns;
-        length + length / self.requests.saturating_sub(1).max(1)
+        match self.end_ns - self.start_ns {
+            0 => ROUND_NS,
+            length => length.saturating_add(length / self.requests.saturating_sub(1).max(1)),
+        }
     }
 
-    /// Bytes of all devices, end to end.
+    /// Bytes of all devices, end to end; the largest number there is if they are more than that.
     pub fn bytes(&self) -> u64 {
-        let whole = |extent: &u64| extent.next_multiple_of(ZONE_BYTES);
-        self.extents.values().map(whole).sum()
+        self.extents
+            .values()
+            .fold(0, |sum, extent| sum.saturating_add(whole_zones(*extent)))
     }
 
     /// Bytes of the zones that are touched.
@@ -88,10 +95,17 @@ impl Survey {
         let mut starts = BTreeMap::new();
         for (device, extent) in &self.extents {
             starts.insert(*device, next);
-            next += extent.next_multiple_of(ZONE_BYTES);
+            next = whole_zones(*extent).saturating_add(next);
         }
         Placing::EndToEnd(starts)
     }
+}
+
+/// Up to the end of the zone, as far as numbers go.
+fn whole_zones(extent: u64) -> u64 {
+    extent
+        .checked_next_multiple_of(ZONE_BYTES)
+        .unwrap_or(u64::MAX)
 }
 
 /// A trace that touches more than an array has.
@@ -137,7 +151,10 @@ impl Placing {
 
     fn place(&self, device: u32, offset: u64) -> u64 {
         match self {
-            Placing::EndToEnd(starts) => starts.get(&device).copied().unwrap_or(0) + offset,
+            Placing::EndToEnd(starts) => {
+                let start = starts.get(&device).copied().unwrap_or(0);
+                start.saturating_add(offset)
+            }
             Placing::Squeezed(zones) => {
                 let zone = zones.get(&(device, offset / ZONE_BYTES));
                 zone.copied().unwrap_or(0) + offset % ZONE_BYTES
@@ -165,16 +182,18 @@ impl Placed {
         }
     }
 
-    fn shaped(&self, mut request: Request) -> Request {
+    /// `None`: it ends beyond the array, so this is not the trace that was surveyed.
+    fn shaped(&self, mut request: Request) -> Option<Request> {
         if request.op == Op::Flush {
-            return request;
+            return Some(request);
         }
         let start = self.placing.place(request.device, request.offset);
         let end = start.saturating_add(request.length);
         request.offset = start / SECTOR_BYTES * SECTOR_BYTES;
-        request.length = end.next_multiple_of(SECTOR_BYTES).min(self.size) - request.offset;
+        let end = end.checked_next_multiple_of(SECTOR_BYTES)?.min(self.size);
+        request.length = end.checked_sub(request.offset).filter(|left| *left > 0)?;
         request.device = 0;
-        request
+        Some(request)
     }
 
     fn cut(&mut self, mut request: Request) -> Request {
@@ -200,11 +219,10 @@ impl Iterator for Placed {
         }
         loop {
             match self.requests.next()? {
-                // A discard of nothing asks for nothing.
-                Ok(request) if request.op != Op::Flush && request.length == 0 => {}
+                Ok(request) if request.is_void() => {}
                 Ok(request) => {
-                    let request = self.shaped(request);
-                    return Some(Ok(self.cut(request)));
+                    let shaped = self.shaped(request).ok_or_else(TraceError::changed);
+                    return Some(shaped.map(|request| self.cut(request)));
                 }
                 Err(error) => return Some(Err(error)),
             }
@@ -215,6 +233,7 @@ impl Iterator for Placed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::END_MAX;
 
     fn request(device: u32, offset: u64, length: u64) -> Request {
         Request {
@@ -256,6 +275,36 @@ mod tests {
         let survey = Survey::of(requests.into_iter().map(Ok)).expect("sound");
         let refused = survey.placed(2 << 20).expect_err("three zones in two");
         assert_eq!((refused.needs, refused.size), (3 << 20, 2 << 20));
+    }
+
+    #[test]
+    fn devices_beyond_what_numbers_reach_are_squeezed_and_do_not_overflow() {
+        let far: Vec<Request> = (0..8)
+            .map(|device| request(device, END_MAX - 512, 512))
+            .collect();
+        let found = placed(&far, 8 << 20);
+        assert_eq!(found[7], ((8 << 20) - 512, 512));
+        let survey = Survey::of(far.into_iter().map(Ok)).expect("sound");
+        assert_eq!(survey.bytes(), u64::MAX);
+        assert!(survey.placed(7 << 20).is_err());
+        let endless = [u64::MAX, 1].into_iter();
+        assert!(Placing::of_devices(endless, 1 << 40).is_err());
+    }
+
+    #[test]
+    fn a_trace_that_has_grown_since_its_survey_is_an_error() {
+        let survey = Survey::of([Ok(request(0, 0, 512))].into_iter()).expect("sound");
+        let placing = survey.placed(1 << 20).expect("it fits");
+        let grown = vec![Ok(request(0, 9 << 20, 512))];
+        let mut placed = Placed::new(Box::new(grown.into_iter()), placing, 1 << 20);
+        let error = placed.next().expect("an item").expect_err("beyond the end");
+        assert!(error.to_string().contains("changed while it was read"));
+    }
+
+    #[test]
+    fn a_trace_of_one_moment_begins_again_after_a_second() {
+        let survey = Survey::of((0..3).map(|_| Ok(request(0, 0, 512)))).expect("sound");
+        assert_eq!(survey.period_ns(), ROUND_NS);
     }
 
     #[test]

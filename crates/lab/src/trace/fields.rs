@@ -1,6 +1,6 @@
 //! What the readers of text have in common: lines of bounded length, fields, numbers and times without rounding.
 
-use super::{LENGTH_MAX, Op, Request};
+use super::{END_MAX, LENGTH_MAX, Op, Request};
 use crate::trace::source::Bytes;
 use std::io::{self, BufRead};
 use std::str::FromStr;
@@ -147,9 +147,9 @@ pub fn request(
             op.name()
         ));
     }
-    if offset.checked_add(length).is_none() {
+    if offset.checked_add(length).is_none_or(|end| end > END_MAX) {
         return Err(format!(
-            "it ends beyond what 64 bits address: {offset} + {length}"
+            "it ends beyond 2^62 bytes, which no device has: {offset} + {length}"
         ));
     }
     Ok(Request {
@@ -201,5 +201,7 @@ mod tests {
         assert!(request(0, 0, Op::Write, 0, LENGTH_MAX + 1).is_err());
         assert!(request(0, 0, Op::Discard, 0, LENGTH_MAX + 1).is_ok());
         assert!(request(0, 0, Op::Read, u64::MAX, 1).is_err());
+        assert!(request(0, 0, Op::Read, END_MAX - 511, 512).is_err());
+        assert!(request(0, 0, Op::Read, END_MAX - 512, 512).is_ok());
     }
 }

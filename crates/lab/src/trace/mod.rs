@@ -24,7 +24,7 @@ mod write;
 pub use blkparse::Action;
 pub use blocks::{BLOCK_BYTES, BlockSet, TooLarge, blocks};
 pub use format::Format;
-pub use open::{Options, Trace, files, open, read};
+pub use open::{Options, Trace, files, open, read, read_twice};
 pub use sort::Sorted;
 pub use summary::{Heat, Order, Refused, Summary};
 pub use write::{TraceWriter, WRITABLE};
@@ -74,7 +74,12 @@ pub struct Request {
 }
 
 impl Request {
-    /// The byte after the last one. Readers refuse requests for which it does not fit 64 bits.
+    /// A discard of nothing, which asks for nothing.
+    pub fn is_void(&self) -> bool {
+        self.op != Op::Flush && self.length == 0
+    }
+
+    /// The byte after the last one. Readers refuse requests for which it is beyond [`END_MAX`].
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.length)
     }
@@ -82,6 +87,9 @@ impl Request {
 
 /// The largest read or write that is believed; more is a damaged record. Linux stops at 32 MiB for one request.
 pub const LENGTH_MAX: u64 = 1 << 30;
+
+/// No device reaches further, in bytes; a request that does is a damaged record. Whoever rounds an end up needs no care.
+pub const END_MAX: u64 = 1 << 62;
 
 /// What a trace records, beyond addresses and lengths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,6 +145,18 @@ impl fmt::Display for TraceError {
 }
 
 impl std::error::Error for TraceError {}
+
+impl TraceError {
+    /// A second pass that finds other requests than the first.
+    pub fn changed() -> TraceError {
+        TraceError {
+            path: "the trace".into(),
+            place: Place::File,
+            reason: "it changed while it was read".into(),
+            skippable: false,
+        }
+    }
+}
 
 /// What every reader, generator and transformation is: requests one by one.
 ///

@@ -145,6 +145,18 @@ pub fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     })
 }
 
+/// Refuses what cannot be read a second time from its start: a pipe would seem empty then.
+pub fn read_twice(path: &Path) -> Result<(), TraceError> {
+    let once = std::fs::metadata(path).is_ok_and(|of| !of.is_file() && !of.is_dir());
+    match once {
+        true => Err(failure(
+            path,
+            "it is read twice, which takes a file: a pipe or a device is none".into(),
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Reads a trace from bytes that are already there, under the name of a path.
 pub fn read(path: &Path, input: Bytes, options: &Options) -> Result<Trace, TraceError> {
     let mut input = input;

@@ -409,6 +409,7 @@ fn get(bytes: &mut std::slice::Iter<u8>) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::END_MAX;
     use std::io::Cursor;
 
     fn some(count: u64) -> Vec<Request> {
@@ -445,7 +446,7 @@ mod tests {
             time: u64::MAX,
             device: u32::MAX,
             op: Op::Discard,
-            offset: u64::MAX - 1,
+            offset: END_MAX - 1,
             length: 1,
         };
         let flush = Request {
