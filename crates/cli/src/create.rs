@@ -6,7 +6,7 @@
 use crate::command::{Create, InitName, LevelName, RotationName, WriteHoleName};
 use crate::config::{ArrayConfig, Config};
 use crate::failure::{Failure, Outcome};
-use crate::member::{content, io_failure, open, random_uuid};
+use crate::member::{Copies, content, io_failure, open, random_uuid};
 use crate::terminal::{Lost, Progress, confirm, percent};
 use crate::units::Size;
 use restripe_array::layout::{Level, Rotation};
@@ -14,12 +14,12 @@ use restripe_array::meta::create::Note;
 use restripe_array::meta::{Content, CreateError, CreateOptions, Creation, Init, WriteHole};
 use restripe_array::{PAGE_SECTORS, SECTOR_BYTES, Uuid};
 use restripe_io::control::is_name;
-use restripe_io::member::MemberSource;
+use restripe_io::member::{MemberSource, OpenFailure};
 use restripe_io::plain::Plain;
 use serde_json::json;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -29,15 +29,18 @@ const ZERO_STEP_SECTORS: usize = 1 << 17;
 
 pub fn run(verb: Create) -> Outcome {
     let (force, yes, json) = (verb.force, verb.yes, verb.json);
-    check_name(verb.name.as_deref())?;
+    check_name(verb.name.as_deref(), &verb.members)?;
     let wanted = wanted(verb)?;
     check(&wanted)?;
     let images = Images::make(&wanted)?;
+    images.hand_over();
     let members = wanted
         .members
         .iter()
         .map(|name| open(name, false))
         .collect::<Outcome<Vec<_>>>()?;
+    // Declared after the members, and so undone while they are locked.
+    let mut images = images.held();
     let losses = losses(&members)?;
     let options = options(&wanted, &members)?;
     let creation = restripe_array::meta::create(&options)
@@ -45,6 +48,7 @@ pub fn run(verb: Create) -> Outcome {
     if !losses.is_empty() {
         permit(&losses, force, yes)?;
     }
+    images.written();
     carry_out(&creation, &members)?;
     images.keep();
     report(&wanted, &creation, json);
@@ -79,16 +83,35 @@ fn wanted(verb: Create) -> Outcome<ArrayConfig> {
 }
 
 /// Whoever forgets the name gives the first member in its place.
-fn check_name(name: Option<&str>) -> Outcome {
+fn check_name(name: Option<&str>, members: &[String]) -> Outcome {
     let Some(name) = name else { return Ok(()) };
-    let found = fs::metadata(name).map(|found| found.file_type());
-    let is_member = found.is_ok_and(|kind| kind.is_file() || kind.is_block_device());
-    if is_member || name.contains('/') {
+    if name.contains('/') || looks_like_member(name, members) {
         let what = format!("{name:?} is not a name for an array, but a member");
         let hint = "the name comes first: restripe create NAME --level LEVEL MEMBER...";
         return Err(Failure::usage(what).hint(hint));
     }
     Ok(())
+}
+
+/// A file may well be called as the array is. It is taken for a member if it is a device, is in an array, or is just
+/// as long as the members named after it.
+fn looks_like_member(name: &str, members: &[String]) -> bool {
+    let Ok(found) = fs::metadata(name) else {
+        return false;
+    };
+    let as_long = |member: &String| {
+        let other = fs::metadata(member);
+        found.len() > 0 && other.is_ok_and(|other| other.is_file() && other.len() == found.len())
+    };
+    found.file_type().is_block_device()
+        || found.is_file() && (members.iter().any(as_long) || is_in_an_array(name))
+}
+
+fn is_in_an_array(name: &str) -> bool {
+    match Plain::open(name, true) {
+        Ok(member) => Copies::read(&member).is_ok_and(|copies| copies.newest().is_some()),
+        Err(error) => matches!(error.why, OpenFailure::InUse),
+    }
 }
 
 fn check(wanted: &ArrayConfig) -> Outcome {
@@ -120,16 +143,33 @@ fn check(wanted: &ArrayConfig) -> Outcome {
 
 /// Image files made for this array; they go again if it is not made.
 struct Images {
-    made: Vec<PathBuf>,
-    /// They were there and empty, as an earlier `create` leaves them that was killed.
-    filled: Vec<PathBuf>,
+    made: Vec<Image>,
+    stage: Stage,
+}
+
+/// Who may have touched the images, and so what may be undone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Not held all the time: somebody else may have taken one over.
+    Offered,
+    /// Open and locked as members; what they hold may be somebody else's of the time before.
+    Held,
+    /// What they held before was looked at, and is being overwritten.
+    Written,
+}
+
+struct Image {
+    path: PathBuf,
+    file: File,
+    /// It was there and empty, as an earlier `create` leaves it that was killed.
+    was_there: bool,
 }
 
 impl Images {
     fn make(wanted: &ArrayConfig) -> Outcome<Images> {
         let mut images = Images {
             made: Vec::new(),
-            filled: Vec::new(),
+            stage: Stage::Offered,
         };
         let Some(size) = wanted.image_size else {
             return Ok(images);
@@ -144,40 +184,80 @@ impl Images {
         Ok(images)
     }
 
-    /// Makes one image, unless something is there.
+    /// Makes one image, unless something is there. It is locked before its emptiness is judged.
     fn provide(&mut self, path: PathBuf, size: u64) -> io::Result<()> {
         let mut options = OpenOptions::new();
         options.write(true);
-        let file = match fs::metadata(&path) {
-            Ok(found) if found.is_file() && found.len() == 0 => {
-                self.filled.push(path.clone());
-                options.open(path)?
-            }
+        let was_there = match fs::metadata(&path) {
+            Ok(found) if found.is_file() && found.len() == 0 => true,
             Ok(_) => return Ok(()),
             Err(_) => {
-                let file = options.create_new(true).open(&path)?;
-                self.made.push(path);
-                file
+                options.create_new(true);
+                false
             }
         };
-        file.set_len(size)
+        let file = options.open(&path)?;
+        file.try_lock()?;
+        if file.metadata()?.len() > 0 {
+            return Ok(());
+        }
+        self.made.push(Image {
+            path,
+            file,
+            was_there,
+        });
+        self.made[self.made.len() - 1].file.set_len(size)
+    }
+
+    /// Lets the locks go, for the members to be opened with locks of their own.
+    fn hand_over(&self) {
+        for image in &self.made {
+            // Whoever cannot unlock finds the member in use.
+            let _ = image.file.unlock();
+        }
+    }
+
+    fn held(mut self) -> Images {
+        self.stage = Stage::Held;
+        self
+    }
+
+    fn written(&mut self) {
+        self.stage = Stage::Written;
     }
 
     fn keep(mut self) {
         self.made.clear();
-        self.filled.clear();
     }
 }
 
 impl Drop for Images {
     fn drop(&mut self) {
-        for path in &self.made {
-            // It was made a moment ago and holds nothing.
-            let _ = fs::remove_file(path);
+        for image in &self.made {
+            image.undo(self.stage);
         }
-        for path in &self.filled {
-            // Empty again, as it was found.
-            let _ = File::create(path);
+    }
+}
+
+impl Image {
+    /// Empties it again or removes it, unless it is, or may be, somebody else's by now. What is meant is the file that
+    /// is open here, whatever its path leads to. A failure leaves a file of zeros.
+    fn undo(&self, stage: Stage) {
+        let ours = stage != Stage::Offered || self.file.try_lock().is_ok();
+        let Ok(now) = self.file.metadata() else {
+            return;
+        };
+        let untouched = now.blocks() == 0;
+        if !ours || !(untouched || stage == Stage::Written) {
+            return;
+        }
+        if self.was_there {
+            let _ = self.file.set_len(0);
+            return;
+        }
+        let there = fs::symlink_metadata(&self.path);
+        if there.is_ok_and(|there| (there.dev(), there.ino()) == (now.dev(), now.ino())) {
+            let _ = fs::remove_file(&self.path);
         }
     }
 }
