@@ -72,8 +72,13 @@ pub struct Running {
 }
 
 impl Running {
-    /// One array, for the length of a verb.
-    pub fn for_verb(members: &[String], read_only: bool, degraded: bool) -> Outcome<Running> {
+    /// The array `name`, for the length of a verb. Members of another one are refused before anything is started.
+    pub fn for_verb(
+        name: &str,
+        members: &[String],
+        read_only: bool,
+        degraded: bool,
+    ) -> Outcome<Running> {
         let start = StartMode {
             read_only,
             ..StartMode::default()
@@ -83,17 +88,19 @@ impl Running {
             degraded,
             ..Setup::default()
         };
-        Running::start(vec![members.to_vec()], &setup)
+        Running::of(vec![spec(members, Some(name), &setup)?], &setup)
     }
 
-    /// Starts every group of members as an array of its own. All serve, or none; whoever can be refused beforehand is
-    /// refused before any array is touched.
+    /// Starts every group of members as an array of its own. All serve, or none. What the superblocks tell is judged
+    /// for all before any is started; a refusal that takes the engine's look at the data (a start that would lose what
+    /// was being written) comes after the arrays before it were started, and these are shut down again.
     pub fn start(groups: Vec<Vec<String>>, setup: &Setup) -> Outcome<Running> {
-        let arrays = groups.len();
-        let mut specs = Vec::new();
-        for members in &groups {
-            specs.push(spec(members, setup)?);
-        }
+        let specs = groups.iter().map(|members| spec(members, None, setup));
+        Running::of(specs.collect::<Outcome<_>>()?, setup)
+    }
+
+    fn of(specs: Vec<ArraySpec>, setup: &Setup) -> Outcome<Running> {
+        let arrays = specs.len();
         let epoch = Instant::now();
         let options = ShellOptions {
             backend: setup.backend,
@@ -178,11 +185,12 @@ fn reactor_failure(error: io::Error) -> Failure {
     Failure::new(format!("the reactor: {error}"))
 }
 
-fn spec(members: &[String], setup: &Setup) -> Outcome<ArraySpec> {
+/// An array that may be started; `name` is what it must be called.
+fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<ArraySpec> {
     let io_timeout = Nanos(u64::try_from(setup.io_timeout.as_nanos()).unwrap_or(u64::MAX));
     let (members, absent) = open_all(members, setup.open_options())?;
     let roster = Roster::read(members, absent)?;
-    roster.check(setup)?;
+    roster.check(name, setup)?;
     Ok(ArraySpec {
         members: roster.into_members(),
         limits: Limits::default(),

@@ -4,7 +4,7 @@ use crate::command::{Add, Metrics, OnMember, Pace, Rebuild, Replace, Scrub, Stop
 use crate::desk::{is_rebuild, is_scrub};
 use crate::failure::{Failure, Outcome};
 use crate::member::{content, open};
-use crate::session::Session;
+use crate::session::{Session, absolute};
 use crate::terminal::{Lost, Progress, confirm, task_line};
 use restripe_io::control::{FactView, MemberView, Reply, Request, StatusView};
 use std::thread;
@@ -14,17 +14,17 @@ use std::time::Duration;
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 pub fn fail(verb: &OnMember) -> Outcome {
-    let session = Session::open(&verb.name, &verb.without_daemon)?;
-    let member = session.which(&verb.member)?;
-    let status = session.status()?;
-    let serves = |view: &MemberView| {
-        view.path == member && matches!(view.state.as_str(), "active" | "rebuilding")
-    };
-    if status.members.iter().any(serves) {
-        warn_of_thin_redundancy(&status, &member, verb.yes)?;
-    }
-    session.order(&Request::Fail { member })?;
-    session.close()
+    Session::open(&verb.name, &verb.without_daemon)?.end_after(|session| {
+        let member = session.which(&verb.member)?;
+        let status = session.status()?;
+        let serves = |view: &MemberView| {
+            view.path == member && matches!(view.state.as_str(), "active" | "rebuilding")
+        };
+        if status.members.iter().any(serves) {
+            warn_of_thin_redundancy(&status, &member, verb.yes)?;
+        }
+        session.order(&Request::Fail { member })
+    })
 }
 
 /// A second failed member is a decision of its own.
@@ -45,44 +45,51 @@ fn warn_of_thin_redundancy(status: &StatusView, member: &str, yes: bool) -> Outc
 }
 
 pub fn remove(verb: &OnMember) -> Outcome {
-    let session = Session::open(&verb.name, &verb.without_daemon)?;
-    let member = session.which(&verb.member)?;
-    session.order(&Request::Remove { member })?;
-    session.close()
+    Session::open(&verb.name, &verb.without_daemon)?.end_after(|session| {
+        let member = session.which(&verb.member)?;
+        session.order(&Request::Remove { member })
+    })
 }
 
 pub fn add(verb: &Add) -> Outcome {
-    let session = Session::open(&verb.name, &verb.without_daemon)?;
-    confirm_overwriting(&session, &verb.member, verb.force, verb.yes)?;
-    session.order(&Request::Add {
-        path: absolute(&verb.member),
-        force: verb.force,
-    })?;
-    session.close()
+    Session::open(&verb.name, &verb.without_daemon)?.end_after(|session| {
+        let path = absolute(&verb.member);
+        confirm_overwriting(session, &path, verb.force, verb.yes)?;
+        session.order(&Request::Add {
+            path,
+            force: verb.force,
+        })
+    })
 }
 
 pub fn replace(verb: &Replace) -> Outcome {
     let session = Session::open(&verb.name, &verb.without_daemon)?;
+    session.end_after(|session| replace_in(session, verb))
+}
+
+fn replace_in(session: &Session, verb: &Replace) -> Outcome {
     let old = session.which(&verb.old)?;
-    confirm_overwriting(&session, &verb.new, verb.force, verb.yes)?;
+    let path = absolute(&verb.new);
+    confirm_overwriting(session, &path, verb.force, verb.yes)?;
     let (_, since) = session.facts(u64::MAX)?;
     let request = Request::Replace {
         old: old.clone(),
-        path: absolute(&verb.new),
+        path,
         force: verb.force,
     };
     session.order(&request)?;
     if !verb.no_wait || !verb.without_daemon.offline.is_empty() {
-        watch(&session, since, is_rebuild)?.succeed("the replacement")?;
+        watch(session, since, is_rebuild)?.succeed("the replacement")?;
         println!("{old} is replaced");
     }
-    session.close()
+    Ok(())
 }
 
 /// The daemon refuses to overwrite without `force`; with it, the person is asked here, where there is a terminal. What
-/// is in the array already is not overwritten, and the daemon has it open.
+/// is in the array already is not overwritten, and the daemon has it open. `path` is the very text that the request
+/// will name: the daemon's folder may have another file under a relative one.
 fn confirm_overwriting(session: &Session, path: &str, force: bool, yes: bool) -> Outcome {
-    if !force || session.which(path).is_ok() {
+    if !force || session.which_exactly(path).is_ok() {
         return Ok(());
     }
     match content(&open(path, true)?)? {
@@ -98,28 +105,14 @@ fn confirm_overwriting(session: &Session, path: &str, force: bool, yes: bool) ->
     }
 }
 
-/// The daemon may run in another folder.
-fn absolute(path: &str) -> String {
-    std::fs::canonicalize(path).map_or_else(
-        |_| path.to_string(),
-        |found| found.to_string_lossy().into_owned(),
-    )
-}
-
 // ------------------------------------------------------------------------------------------------------------ tasks
 
 pub fn rebuild(verb: &Rebuild) -> Outcome {
     let session = Session::open(&verb.target.name, &verb.target.without_daemon)?;
     if let Some(request) = pace(&verb.pace) {
-        session.order(&request)?;
-        return session.close();
+        return session.end_after(|session| session.order(&request));
     }
-    let status = session.status()?;
-    if status.tasks.iter().any(|task| is_rebuild(&task.kind)) {
-        watch(&session, 0, is_rebuild)?.succeed("the rebuild")?;
-    }
-    let status = session.status()?;
-    session.close()?;
+    let status = session.end_after(watch_rebuild)?;
     if status.state != "healthy" {
         return Err(
             Failure::new(format!("the array is {} and no rebuild runs", status.state)).hint(
@@ -129,6 +122,17 @@ pub fn rebuild(verb: &Rebuild) -> Outcome {
     }
     println!("{} is {}", status.name, status.state);
     Ok(())
+}
+
+/// Waits for the rebuild that runs, if one does, and says how the array is then.
+fn watch_rebuild(session: &Session) -> Outcome<StatusView> {
+    let status = session.status()?;
+    if !status.tasks.iter().any(|task| is_rebuild(&task.kind)) {
+        return Ok(status);
+    }
+    let since = begun_at(session, is_rebuild)?;
+    watch(session, since, is_rebuild)?.succeed("the rebuild")?;
+    session.status()
 }
 
 fn pace(pace: &Pace) -> Option<Request> {
@@ -148,16 +152,31 @@ fn pace(pace: &Pace) -> Option<Request> {
 
 pub fn scrub(verb: &Scrub) -> Outcome {
     let session = Session::open(&verb.target.name, &verb.target.without_daemon)?;
-    if let Some(request) = pace(&verb.pace) {
-        session.order(&request)?;
-        return session.close();
+    let order = match verb.cancel {
+        true => Some(Request::Cancel),
+        false => pace(&verb.pace),
+    };
+    if let Some(request) = order {
+        return session.end_after(|session| session.order(&request));
     }
-    if verb.cancel {
-        return session.order(&Request::Cancel);
+    let Some((ended, state)) = session.end_after(|session| watch_scrub(session, verb))? else {
+        return Ok(());
+    };
+    ended.tell_mismatches();
+    ended.succeed("the scrub")?;
+    if state != "healthy" {
+        let said = format!("the array is {state}: not every row could be compared");
+        return Err(Failure::new(said).hint("restripe status says who is missing"));
     }
+    judge_scrub(&ended, verb)
+}
+
+/// Starts a scrub or finds the one that runs, and waits for its end: how it ended, and how the array is then. Nothing
+/// if nobody waits.
+fn watch_scrub(session: &Session, verb: &Scrub) -> Outcome<Option<(Ended, String)>> {
     let (_, end) = session.facts(u64::MAX)?;
     let since = match verb.watch {
-        true => watched_from(&session)?,
+        true => watched_from(session)?,
         false => {
             session.order(&Request::Scrub {
                 repair: verb.repair,
@@ -166,17 +185,14 @@ pub fn scrub(verb: &Scrub) -> Outcome {
         }
     };
     if verb.no_wait && verb.target.without_daemon.offline.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
-    let ended = watch(&session, since, is_scrub)?;
-    let state = session.status()?.state;
-    session.close()?;
-    ended.tell_mismatches();
-    ended.succeed("the scrub")?;
-    if state != "healthy" {
-        let said = format!("the array is {state}: not every row could be compared");
-        return Err(Failure::new(said).hint("restripe status says who is missing"));
-    }
+    let ended = watch(session, since, is_scrub)?;
+    Ok(Some((ended, session.status()?.state)))
+}
+
+/// Rows that disagree make a scrub fail, unless it was to repair them.
+fn judge_scrub(ended: &Ended, verb: &Scrub) -> Outcome {
     match (ended.mismatches, verb.repair) {
         (0, _) => println!("every row agrees"),
         (1, true) => println!("1 row disagreed: see above whether it is repaired"),
@@ -203,9 +219,14 @@ fn watched_from(session: &Session) -> Outcome<u64> {
     if !status.tasks.iter().any(|task| is_scrub(&task.kind)) {
         return Err(Failure::new("no scrub runs").hint("restripe scrub without --watch starts one"));
     }
+    begun_at(session, is_scrub)
+}
+
+/// Where the log tells that the last task of this kind began: how an older one ended is not asked.
+fn begun_at(session: &Session, of_kind: fn(&str) -> bool) -> Outcome<u64> {
     let (facts, _) = session.facts(0)?;
     let begins = |fact: &&FactView| {
-        fact.kind == "task-started" && fact.text.split(' ').next().is_some_and(is_scrub)
+        fact.kind == "task-started" && fact.text.split(' ').next().is_some_and(of_kind)
     };
     let begun = facts.iter().rev().find(begins);
     Ok(begun.map_or(0, |fact| fact.sequence))
@@ -307,11 +328,13 @@ pub fn stop(verb: &Stop) -> Outcome {
 
 pub fn metrics(target: &Metrics) -> Outcome {
     let session = Session::open_to_look(&target.name, &target.offline)?;
-    let Reply::Metrics { text } = session.ask(&Request::Metrics)? else {
-        return Err(Failure::new(
+    match session.end_after(|session| session.ask(&Request::Metrics))? {
+        Reply::Metrics { text } => {
+            print!("{text}");
+            Ok(())
+        }
+        _ => Err(Failure::new(
             "the daemon answered `metrics` with something else",
-        ));
-    };
-    print!("{text}");
-    session.close()
+        )),
+    }
 }

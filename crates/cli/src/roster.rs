@@ -1,9 +1,10 @@
 //! Who is here of an array that is about to be started, judged before anything is touched.
 //!
-//! The engine judges again when it starts. It is done beforehand as well, for every array that is named, for two
-//! reasons: an array must not have been started, and so changed, when the next one turns out to be refused; and a start
-//! without a current member makes what that member holds old. Nobody should come to that by leaving a name out, so such
-//! a start is refused unless it was asked for. (An array that was degraded before starts without its failed members.)
+//! The engine judges again when it starts. What superblocks tell is judged beforehand as well, for every array that is
+//! named, for two reasons: an array should not have been started, and so changed, when the next one turns out to be
+//! refused; and a start without a current member makes what that member holds old. Nobody should come to that by
+//! leaving a name out, so such a start is refused unless it was asked for. (An array that was degraded before starts
+//! without its failed members.) What a start would lose only the engine can tell, from the logs of its members.
 
 use crate::desk::refusal;
 use crate::engine::Setup;
@@ -55,9 +56,15 @@ impl Roster {
         self.members.into_iter().map(Plain::into_member).collect()
     }
 
-    /// Refuses what the engine would refuse, and what would leave a current member behind unasked.
-    pub fn check(&self, setup: &Setup) -> Outcome {
+    /// Refuses what the engine would refuse for what superblocks tell, an array that is not called `name`, and what
+    /// would leave a current member behind unasked.
+    pub fn check(&self, name: Option<&str>, setup: &Setup) -> Outcome {
         let choice = choose(&self.candidates, setup.start).map_err(|error| self.refused(&error))?;
+        let found = &choice.superblock.name;
+        if let Some(name) = name.filter(|name| name != found) {
+            let what = format!("these members are of the array {found:?}, not {name:?}");
+            return Err(Failure::new(what).hint("check the name and the members"));
+        }
         let vacant = vacant_slots(&choice);
         if !setup.start.accept_loss && !decodable(choice.superblock.geometry, &vacant) {
             return Err(self.refused(&CommandError::TooFew { missing: vacant }));

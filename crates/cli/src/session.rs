@@ -4,6 +4,9 @@ use crate::command::WithoutDaemon;
 use crate::engine::Running;
 use crate::failure::{Failure, Outcome};
 use restripe_io::control::{self, Answer, FactView, Reply, Request, StatusView};
+use restripe_io::member::MemberSource;
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
 
 pub enum Session {
     Daemon { name: String },
@@ -30,13 +33,17 @@ impl Session {
         if offline.is_empty() {
             return Ok(Session::Daemon { name: name.into() });
         }
-        let running = Running::for_verb(offline, read_only, *degraded)?;
-        let found = running.desk().status()?.name;
-        if found != name {
-            let what = format!("these members are of the array {found:?}, not {name:?}");
-            return Err(Failure::new(what).hint("check the name and the members"));
-        }
+        let running = Running::for_verb(name, offline, read_only, *degraded)?;
         Ok(Session::Offline(running))
+    }
+
+    /// Does a verb's work and ends the session, also when the work fails: an array that was started for it is shut
+    /// down cleanly. The first failure is told.
+    pub fn end_after<T>(self, work: impl FnOnce(&Session) -> Outcome<T>) -> Outcome<T> {
+        let worked = work(&self);
+        let closed = self.close();
+        let result = worked?;
+        closed.map(|()| result)
     }
 
     pub fn ask(&self, request: &Request) -> Outcome<Reply> {
@@ -50,17 +57,29 @@ impl Session {
         }
     }
 
-    /// The member that is meant, by the name under which it is known there. A path may be relative to our folder, and
-    /// theirs another one.
+    /// The member that is meant, by the name under which it is known there. What is a file here is asked for by its
+    /// absolute path, since their folder may be another one, with another file of that name. What is none here is a
+    /// number, a UUID, or a name as they know it.
     pub fn which(&self, text: &str) -> Outcome<String> {
-        let ask = |member: String| match self.ask(&Request::Which { member })? {
-            Reply::Done { note } => Ok(note),
-            _ => Err(unexpected(&Request::Status)),
-        };
-        let here = std::path::absolute(text).map(|path| path.to_string_lossy().into_owned());
-        match (ask(text.into()), here) {
-            (Err(refused), Ok(here)) => ask(here).map_err(|_| refused),
+        let here = absolute(text);
+        let found = fs::metadata(&here).map(|found| found.file_type());
+        if found.is_ok_and(|kind| kind.is_file() || kind.is_block_device()) {
+            return self.which_exactly(&here);
+        }
+        match (self.which_exactly(text), here) {
+            (Err(refused), here) if here != text => self.which_exactly(&here).map_err(|_| refused),
             (known, _) => known,
+        }
+    }
+
+    /// The member that is known there under this very text.
+    pub fn which_exactly(&self, text: &str) -> Outcome<String> {
+        let request = Request::Which {
+            member: text.into(),
+        };
+        match self.ask(&request)? {
+            Reply::Done { note } => Ok(note),
+            _ => Err(unexpected(&request)),
         }
     }
 
@@ -92,12 +111,21 @@ impl Session {
     }
 
     /// Ends what was started for this verb: drained, flushed, marked clean.
-    pub fn close(self) -> Outcome {
+    fn close(self) -> Outcome {
         match self {
             Session::Daemon { .. } => Ok(()),
             Session::Offline(running) => running.stop(),
         }
     }
+}
+
+/// A path as it reads from every folder; what is no path on this machine (an NBD URI) stays as it is.
+pub fn absolute(text: &str) -> String {
+    if !matches!(MemberSource::parse(text), Ok(MemberSource::Path(_))) {
+        return text.into();
+    }
+    let found = fs::canonicalize(text).or_else(|_| std::path::absolute(text));
+    found.map_or_else(|_| text.into(), |path| path.to_string_lossy().into_owned())
 }
 
 fn unexpected(request: &Request) -> Failure {

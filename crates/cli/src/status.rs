@@ -37,10 +37,7 @@ pub fn vacant_slots(view: &StatusView) -> Vec<u16> {
 }
 
 fn offline(name: &str, members: &[String]) -> Outcome<StatusView> {
-    let session = Session::open_to_look(name, members)?;
-    let view = session.status()?;
-    session.close()?;
-    Ok(view)
+    Session::open_to_look(name, members)?.end_after(Session::status)
 }
 
 /// Every array whose daemon answers. A socket that a killed daemon left says nothing.

@@ -295,6 +295,31 @@ fn offline_verbs_check_the_name() {
 }
 
 #[test]
+fn a_verb_that_fails_offline_leaves_the_array_clean() {
+    let place = Place::new("offline-clean");
+    let names = ["a.img", "b.img", "c.img"];
+    place.create(&names, &["--level", "raid5", "--init", "zero"]);
+    let before = names.map(|name| place.bytes(name));
+    let other = place.run(&[&["fail", "other", "a.img", "--offline"][..], &names].concat());
+    assert_eq!(other.status, 1);
+    assert!(
+        before == names.map(|name| place.bytes(name)),
+        "another array is not even started"
+    );
+    for verb in [
+        &["fail", "tank", "z.img"][..],
+        &["remove", "tank", "z.img"],
+        &["add", "tank", "z.img"],
+        &["replace", "tank", "z.img", "y.img"],
+    ] {
+        let run = place.run(&[verb, &["--offline"], &names].concat());
+        assert_eq!(run.status, 1, "{verb:?}: {}", run.stderr);
+        let told = place.run(&["examine", "a.img"]).stdout;
+        assert!(!told.contains("not shut down cleanly"), "{verb:?}: {told}");
+    }
+}
+
+#[test]
 fn a_look_offline_changes_nothing() {
     let place = Place::new("look");
     let names = ["a.img", "b.img", "c.img"];

@@ -260,3 +260,91 @@ fn a_forgotten_name_is_noticed() {
     let alien = place.run(&["examine", "a.img"]).stdout;
     assert!(alien.contains("no Restripe superblock"), "{alien}");
 }
+
+#[test]
+fn a_name_in_our_folder_is_not_taken_for_one_in_the_daemons() {
+    let place = raid5("folders");
+    let daemon = place.serve(&THREE);
+    place.write("new.img", 64 << 20, 0, &[]);
+    assert_eq!(place.shell("mkdir other").status, 0);
+    // Another a.img here, with something in it; and the daemon's own is in the array.
+    place.write("other/a.img", 64 << 20, 1080, &[0x53, 0xef]);
+    let before = place.bytes("other/a.img");
+    for verb in [
+        "fail tank a.img",
+        "remove tank a.img",
+        "replace tank a.img new.img",
+    ] {
+        let refused = place.shell(&format!("cd other && restripe {verb}"));
+        assert!(
+            refused.status == 1 && refused.stderr.contains("no such member"),
+            "{verb}: {}",
+            refused.stderr
+        );
+    }
+    for verb in ["add tank a.img --force", "replace tank b.img a.img --force"] {
+        let asked = place.shell(&format!("cd other && restripe {verb}"));
+        assert!(
+            asked.status == 1 && asked.stderr.contains("This device will be overwritten"),
+            "{verb}: {} {}",
+            asked.stdout,
+            asked.stderr
+        );
+    }
+    assert!(before == place.bytes("other/a.img"), "not overwritten");
+    // What is no file here is a name as the daemon knows it.
+    let failed = place.shell("cd other && restripe fail tank b.img");
+    assert!(
+        failed.stdout.contains("b.img is out of service"),
+        "{}",
+        failed.stderr
+    );
+    let status = place.run(&["status", "tank"]).stdout;
+    assert!(line_of(&status, "a.img").contains("active"), "{status}");
+    assert_eq!(place.run(&["stop", "tank"]).status, 0);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn a_file_called_as_the_array_is_no_hindrance() {
+    let place = Place::new("called");
+    place.write("tank", 0, 0, b"notes about the tank");
+    let made = place.create(&["a.img", "b.img"], &["--level", "raid1"]);
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    // What is in an array was meant as a member.
+    let member = place.run(&["create", "--level", "raid1", "a.img", "c.img", "d.img"]);
+    assert!(
+        member.status == 2 && member.stderr.contains("the name comes first"),
+        "{}",
+        member.stderr
+    );
+}
+
+#[test]
+fn a_create_that_fails_undoes_only_its_own_files() {
+    let place = raid5("undone");
+    place.write("empty.img", 0, 0, &[]);
+    let daemon = place.serve(&THREE);
+    let before = place.bytes("b.img");
+    let refused = place.run(&[
+        "create",
+        "other",
+        "--level",
+        "raid1",
+        "--image-size",
+        "64M",
+        "empty.img",
+        "fresh.img",
+        "b.img",
+    ]);
+    assert_eq!(refused.status, 1, "{}", refused.stderr);
+    assert!(place.bytes("empty.img").is_empty() && !place.exists("fresh.img"));
+    assert!(before == place.bytes("b.img"), "the daemon's stays");
+    drop(daemon);
+    // A file that somebody holds is theirs, empty as it is.
+    let taken = place.shell(
+        "exec 9>>empty.img; flock -n 9; restripe create o --level raid1 --image-size 64M empty.img fresh.img",
+    );
+    assert!(taken.status == 1, "{}", taken.stderr);
+    assert!(place.bytes("empty.img").is_empty() && !place.exists("fresh.img"));
+}
