@@ -12,7 +12,7 @@ use restripe_lab::cache::{
 use restripe_lab::experiment::cell::level;
 use restripe_lab::generate::{Generator, preset};
 use restripe_lab::report::Table;
-use restripe_lab::trace::{BLOCK_BYTES, Order, Requests};
+use restripe_lab::trace::{BLOCK_BYTES, Order, Requests, read_twice};
 use serde_json::json;
 use std::cell::RefCell;
 
@@ -173,6 +173,7 @@ fn outcomes(verb: &CacheSim, setup: &Setup) -> Outcome<Vec<Result>> {
             })
         }
         (None, Some(trace)) => {
+            read_twice(&trace.file)?;
             let input_file = RefCell::new(Input::of(trace)?);
             let found = simulate(setup, || {
                 let (_, _, requests) = input_file.borrow_mut().open(Order::AsRecorded)?;
@@ -186,6 +187,7 @@ fn outcomes(verb: &CacheSim, setup: &Setup) -> Outcome<Vec<Result>> {
     };
     found.map_err(|error| match error {
         CacheError::Trace(error) => error.into(),
+        error @ CacheError::Changed => Failure::new(error.to_string()),
         other => Failure::usage(other.to_string()),
     })
 }
@@ -267,6 +269,21 @@ fn json(verb: &CacheSim, results: &[Result]) -> serde_json::Value {
         .collect();
     json!({
         "synthetic": verb.input.workload.is_some(),
+        "workload": verb.input.workload,
+        "seed": verb.input.workload.as_ref().map(|_| verb.input.seed),
+        "trace": verb.input.trace.as_ref().map(|trace| trace.file.display().to_string()),
+        "requests": verb.input.requests.or(verb.input.workload.as_ref().map(|_| WORKLOAD_REQUESTS)),
+        "writes": verb.writes,
+        "warm_up": verb.warm_up,
+        "ties": match verb.ties {
+            TieName::Oldest => "oldest",
+            TieName::Newest => "newest",
+        },
+        "rebuild": verb.rebuild.map(|(from, to)| json!({
+            "from": from,
+            "to": to,
+            "followed": verb.follow_rebuild,
+        })),
         "level": verb.level,
         "disks": verb.disks,
         "chunk_bytes": verb.chunk,

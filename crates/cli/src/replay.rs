@@ -17,7 +17,7 @@ use restripe_lab::replay::source::{Placed, Survey};
 use restripe_lab::replay::stage::{ArrayPlan, Stage, member_bytes_max};
 use restripe_lab::replay::{Deed, Pace, Plan, Script, Until};
 use restripe_lab::report::Table;
-use restripe_lab::trace::{Item, Op, Options, Requests, TraceError, open, shape};
+use restripe_lab::trace::{Item, Op, Options, Requests, TraceError, open, read_twice, shape};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -185,14 +185,19 @@ fn source(verb: &Replay, survey: Option<&Survey>, size: u64) -> Outcome<Source> 
         }
         (None, None) => return Err(Failure::usage("there is neither a trace nor a workload")),
     };
-    let reads_only = verb.reads_only;
-    let kept = placed.filter(move |item| match item {
-        Ok(request) => !reads_only || request.op == Op::Read,
-        Err(_) => true,
-    });
     let workload = verb.workload.is_some() && !verb.repeat;
     let most = verb.requests.or(workload.then_some(WORKLOAD_REQUESTS));
+    let reads_only = verb.reads_only;
+    let kept = placed.filter(move |item| wanted(item, reads_only));
     Ok(Box::new(kept.take(most.unwrap_or(usize::MAX))))
+}
+
+/// Whether a request is replayed; errors always are told.
+fn wanted(item: &Item, reads_only: bool) -> bool {
+    match item {
+        Ok(request) => !request.is_void() && (!reads_only || request.op == Op::Read),
+        Err(_) => true,
+    }
 }
 
 /// A workload's parameters; its devices are scaled down if an array of `size` bytes does not have room for them.
@@ -234,7 +239,14 @@ fn recorded(verb: &Replay, survey: &Survey) -> Outcome<Requests> {
         return Ok(trace(path(verb))?);
     }
     let path = path(verb).to_path_buf();
-    Ok(shape::repeat(move || trace(&path), survey.period_ns()))
+    let reads_only = verb.reads_only;
+    // A round in which nothing is left ends the trace; what is left out later would leave rounds without end.
+    let round = move || -> Result<Requests, TraceError> {
+        Ok(Box::new(
+            trace(&path)?.filter(move |item| wanted(item, reads_only)),
+        ))
+    };
+    Ok(shape::repeat(round, survey.period_ns()))
 }
 
 /// What must be known of a trace before it is replayed; of a workload all is known.
@@ -242,6 +254,7 @@ fn survey(verb: &Replay) -> Outcome<Option<Survey>> {
     if verb.workload.is_some() {
         return Ok(None);
     }
+    read_twice(path(verb))?;
     Ok(Some(Survey::of(trace(path(verb))?)?))
 }
 

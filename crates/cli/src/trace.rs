@@ -8,7 +8,7 @@ use crate::failure::{Failure, Outcome};
 use restripe_lab::trace::shape::{self, Cut, Fit};
 use restripe_lab::trace::{
     Action, Features, Format, Op, Options, Order, Requests, Summary, TraceError, TraceWriter,
-    WRITABLE, open,
+    WRITABLE, open, read_twice,
 };
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -125,6 +125,7 @@ impl Input {
 
     /// What has to be known of a whole trace before it is changed.
     fn survey(&mut self) -> Outcome<Survey> {
+        read_twice(&self.path)?;
         let mut survey = Survey::default();
         for request in self.requests()?.1 {
             let request = request?;
@@ -242,6 +243,7 @@ fn finish(input: &Input, target: &TraceOutput, features: Features, requests: Req
 // ------------------------------------------------------------------------------------------------------------ verbs
 
 fn info(verb: &TraceInfo) -> Outcome {
+    read_twice(&verb.input.file)?;
     let mut input = Input::of(&verb.input)?;
     let (format, features, _) = input.open(Order::AsRecorded)?;
     let summary = Summary::measure(features, |order| {

@@ -6,7 +6,7 @@ use crate::failure::{Failure, Outcome};
 use restripe_lab::generate::fit::{Fitted, Unfit};
 use restripe_lab::generate::{Generator, Invalid, Parameters, Preset, fit as fit_trace, label};
 use restripe_lab::generate::{parameters::NUMBERS, preset};
-use restripe_lab::trace::{Features, Order, Summary};
+use restripe_lab::trace::{Features, Order, Summary, read_twice};
 use serde_json::json;
 use std::fmt::Write;
 use std::fs;
@@ -85,6 +85,7 @@ pub fn fit(verb: &TraceFit) -> Outcome {
             .at(path.display())
             .hint("--force overwrites it"));
     }
+    read_twice(&verb.input.file)?;
     let mut input = Input::of(&verb.input)?;
     let (_, features, _) = input.open(Order::AsRecorded)?;
     let path = &verb.input.file;
