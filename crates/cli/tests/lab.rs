@@ -190,6 +190,79 @@ fn a_replay_says_what_is_wrong_with_what_it_is_given() {
 }
 
 #[test]
+fn a_trace_beyond_all_devices_is_a_bad_line_and_none_panics() {
+    let place = place("replay-far");
+    let far = "0,0,4096,r,0.0\n0,36028797018963960,512,r,0.1\n";
+    place.write("big.spc", 0, 0, far.as_bytes());
+    // Two devices that reach to 2^62 each, and one that a drive has room for.
+    let ends = "0,9007199254740991,512,r,0.0\n1,9007199254740991,512,r,0.1\n";
+    place.write("ends.spc", 0, 0, ends.as_bytes());
+    refused(
+        &place,
+        &[
+            ("replay big.spc", 1, &["big.spc, line 2", "2^62"]),
+            ("cache-sim big.spc", 1, &["big.spc, line 2", "2^62"]),
+            (
+                "lab run own-trace --set workload.source=trace:big.spc --seeds 1",
+                1,
+                &["big.spc, line 2"],
+            ),
+            ("cache-sim ends.spc", 2, &["further than any array"]),
+            (
+                "cache-sim t.spc --blocks 268435456",
+                2,
+                &["1073741824 blocks", "MiB of memory"],
+            ),
+        ],
+    );
+    let squeezed = place.run(&["replay", "ends.spc"]);
+    assert_eq!(squeezed.status, 0, "{}", squeezed.stderr);
+}
+
+#[test]
+fn repeating_a_trace_of_which_nothing_is_left_ends() {
+    let place = place("replay-nothing");
+    place.write("writes.spc", 0, 0, b"0,0,4096,w,0.0\n0,8,4096,w,0.1\n");
+    place.write("moment.spc", 0, 0, b"0,0,4096,r,5.0\n0,8,4096,r,5.0\n");
+    let phases = "--fail-after 5s --rebuild-after 5s --repeat --member-size 64M";
+    let replay = |arguments: &str| {
+        let line = format!("replay {arguments} {phases} --json log.json");
+        let run = place.run(&line.split(' ').collect::<Vec<_>>());
+        assert_eq!(run.status, 0, "{}", run.stderr);
+        let log: Value = serde_json::from_slice(&place.bytes("log.json")).expect("JSON");
+        log["phases"][0]["times"]["count"].as_u64()
+    };
+    assert_eq!(replay("writes.spc --reads-only"), Some(0));
+    // A trace of one moment begins again every second.
+    assert!(matches!(replay("moment.spc"), Some(8..=12)));
+}
+
+#[test]
+fn a_cache_simulation_says_in_json_what_it_was_told() {
+    let place = place("cache-json");
+    let line = "cache-sim --workload web2 --requests 2000 --seed 7 --failed 0 --blocks 512 \
+                --rebuild 0.2..0.8 --follow-rebuild --warm-up 100 --writes --ties newest --json";
+    let run = place.run(&line.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let value: Value = serde_json::from_str(&run.stdout).expect("JSON");
+    assert_eq!(
+        (&value["workload"], &value["seed"]),
+        (&"web2".into(), &7.into())
+    );
+    assert_eq!(
+        (&value["requests"], &value["warm_up"]),
+        (&2000.into(), &100.into())
+    );
+    assert_eq!(
+        (&value["ties"], &value["writes"]),
+        (&"newest".into(), &true.into())
+    );
+    assert_eq!(value["rebuild"]["from"], 0.2);
+    assert_eq!(value["rebuild"]["followed"], true);
+    assert_eq!(value["results"].as_array().map(Vec::len), Some(4));
+}
+
+#[test]
 fn the_laboratory_says_what_is_wrong_with_what_it_is_given() {
     refused(
         &place("lab-refused"),

@@ -110,6 +110,24 @@ fn wrong_use_is_status_2_and_what_is_no_trace_status_1() {
 }
 
 #[test]
+fn a_pipe_is_refused_by_whatever_reads_a_trace_twice() {
+    let place = place("trace-pipe");
+    for verb in [
+        "trace info <(cat t.spc)",
+        "trace slice <(cat t.spc) out",
+        "trace convert <(cat t.spc) out",
+        "trace fit <(cat t.spc)",
+        "replay <(cat t.spc)",
+        "cache-sim <(cat t.spc)",
+    ] {
+        let run = place.shell(&format!("restripe {verb}"));
+        assert_eq!((run.status, run.stdout.as_str()), (1, ""), "{verb}");
+        assert!(run.stderr.contains("it is read twice"), "{}", run.stderr);
+        assert!(!place.exists("out"));
+    }
+}
+
+#[test]
 fn shaping_keeps_what_it_does_not_change() {
     let place = place("trace-shape");
     let shaped = |arguments: &[&str]| {
