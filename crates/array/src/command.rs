@@ -290,7 +290,7 @@ impl Core {
         }
         if !self.complete() {
             return Err(CommandError::Busy(
-                "the array is degraded: there is nothing to compare with",
+                "the array is degraded: a scrub has to wait until it is rebuilt",
             ));
         }
         if self

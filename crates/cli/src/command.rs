@@ -68,7 +68,7 @@ pub enum Verb {
     Sim(Sim),
     /// Serve the model of a drive over NBD, as fast as that drive would be
     SimDisk(SimDisk),
-    /// The laboratory: models fitted to measurements
+    /// The laboratory: experiments as files, the lives of arrays, models of drives
     #[command(subcommand)]
     Lab(Lab),
     /// Replay a block trace, or a synthetic workload, on a simulated or a served array
@@ -115,7 +115,7 @@ pub struct StartOptions {
     /// Start although data is lost by it; what is lost is listed and reads as an error; says --degraded too
     #[arg(long)]
     pub accept_loss: bool,
-    /// Take no writes, neither from users nor of our own
+    /// Take no writes, neither from users nor of our own; after a crash, what only a log tells is not readable
     #[arg(long)]
     pub read_only: bool,
 }
@@ -323,7 +323,7 @@ pub struct Examine {
 pub struct OnMember {
     /// The array's name
     pub name: String,
-    /// The member: its path, its number in status, or its UUID
+    /// The member: its path, its UUID, or its number in status, which follows the order in which this daemon was told them
     pub member: String,
     #[command(flatten)]
     pub without_daemon: WithoutDaemon,

@@ -187,10 +187,12 @@ impl Desk {
     /// Sends a command, and says what an error means in this array.
     pub fn command(&self, command: Command) -> Said {
         let answer = self.remote.command(self.array, command).map_err(ended)?;
-        answer.map_err(|error| {
-            let names = self.remote.member_names(self.array).unwrap_or_default();
-            refusal(&error, &names)
-        })
+        answer.map_err(|error| self.refused(&error))
+    }
+
+    fn refused(&self, error: &CommandError) -> Refusal {
+        let names = self.remote.member_names(self.array).unwrap_or_default();
+        refusal(error, &names)
     }
 
     fn simple(&self, command: Command, note: &str) -> Result<Reply, Refusal> {
@@ -247,9 +249,16 @@ impl Desk {
     }
 
     fn stop(&self) -> Result<Reply, Refusal> {
-        self.command(Command::Stop)?;
-        // Nobody waits for it any more if the daemon is already ending.
-        let _ = self.ends.send(End::Stopped(self.array));
+        let answer = self
+            .remote
+            .command(self.array, Command::Stop)
+            .map_err(ended)?;
+        // A halted array has stopped, too: there is only no space to say so on its members.
+        if matches!(answer, Ok(()) | Err(CommandError::NoSpace)) {
+            // Nobody waits for it any more if the daemon is already ending.
+            let _ = self.ends.send(End::Stopped(self.array));
+        }
+        answer.map_err(|error| self.refused(&error))?;
         Ok(done("stopped, everything is flushed and marked clean"))
     }
 
@@ -486,8 +495,9 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         }
         CommandError::TooFew { missing } => {
             let slots: Vec<String> = missing.iter().map(u16::to_string).collect();
-            Refusal::new(format!("too many members are missing: nothing current stands in slots {}", slots.join(", ")))
-                .hint("bring one of them")
+            let word = if slots.len() == 1 { "slot" } else { "slots" };
+            Refusal::new(format!("too many members are missing: nothing current stands in {word} {}", slots.join(", ")))
+                .hint("bring one of them, or say --accept-loss to read what is left")
         }
         CommandError::WouldLose { extents } => {
             let sectors = extents.iter().map(|extent| extent.1).sum::<u64>();

@@ -37,12 +37,25 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // Wrong use ends here, with exit status 2.
     let cli = Cli::parse_from(without_help_verb(std::env::args_os().collect()));
+    if only_prints(&cli.verb) {
+        restripe_io::signals::end_on_closed_pipe();
+    }
     match run(cli.verb) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("restripe: {failure}");
             failure.exit_code()
         }
+    }
+}
+
+/// Whether a verb reads, computes and prints, and no array or client depends on its going on.
+fn only_prints(verb: &Verb) -> bool {
+    match verb {
+        Verb::Status(_) | Verb::Metrics(_) | Verb::Examine(_) | Verb::Sim(_) => true,
+        Verb::Lab(_) | Verb::Trace(_) | Verb::CacheSim(_) => true,
+        Verb::SimDisk(verb) => verb.preset.is_none(),
+        _ => false,
     }
 }
 

@@ -127,8 +127,17 @@ pub fn rebuild(verb: &Rebuild) -> Outcome {
 /// Waits for the rebuild that runs, if one does, and says how the array is then.
 fn watch_rebuild(session: &Session) -> Outcome<StatusView> {
     let status = session.status()?;
-    if !status.tasks.iter().any(|task| is_rebuild(&task.kind)) {
+    let mut rebuilds = status
+        .tasks
+        .iter()
+        .filter(|task| is_rebuild(&task.kind))
+        .peekable();
+    if rebuilds.peek().is_none() {
         return Ok(status);
+    }
+    if rebuilds.all(|task| task.paused) {
+        let hint = format!("restripe rebuild {} --resume", status.name);
+        return Err(Failure::new("the rebuild is paused").hint(hint));
     }
     let since = begun_at(session, is_rebuild)?;
     watch(session, since, is_rebuild)?.succeed("the rebuild")?;
@@ -152,13 +161,6 @@ fn pace(pace: &Pace) -> Option<Request> {
 
 pub fn scrub(verb: &Scrub) -> Outcome {
     let session = Session::open(&verb.target.name, &verb.target.without_daemon)?;
-    let order = match verb.cancel {
-        true => Some(Request::Cancel),
-        false => pace(&verb.pace),
-    };
-    if let Some(request) = order {
-        return session.end_after(|session| session.order(&request));
-    }
     let Some((ended, state)) = session.end_after(|session| watch_scrub(session, verb))? else {
         return Ok(());
     };
@@ -172,8 +174,20 @@ pub fn scrub(verb: &Scrub) -> Outcome {
 }
 
 /// Starts a scrub or finds the one that runs, and waits for its end: how it ended, and how the array is then. Nothing
-/// if nobody waits.
+/// if nobody waits: one that runs already is only given its orders.
 fn watch_scrub(session: &Session, verb: &Scrub) -> Outcome<Option<(Ended, String)>> {
+    if verb.cancel {
+        session.order(&Request::Cancel)?;
+        return Ok(None);
+    }
+    if let Some(request) = pace(&verb.pace) {
+        session.order(&request)?;
+        let status = session.status()?;
+        let runs = status.tasks.iter().any(|task| is_scrub(&task.kind));
+        if runs || verb.pace.pause || verb.pace.resume {
+            return Ok(None);
+        }
+    }
     let (_, end) = session.facts(u64::MAX)?;
     let since = match verb.watch {
         true => watched_from(session)?,

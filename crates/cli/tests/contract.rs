@@ -685,3 +685,46 @@ fn help_is_a_verb_too() {
         usage.stderr
     );
 }
+
+#[test]
+fn a_scrub_with_a_rate_is_a_scrub() {
+    let place = Place::new("rated");
+    let names = ["a.img", "b.img", "c.img"];
+    assert_eq!(place.create(&names, &["--level", "raid5"]).status, 0);
+    let daemon = place.serve(&names);
+    let run = place.run(&["scrub", "tank", "--rate", "1G..2G"]);
+    assert!(
+        run.status == 0 && run.stdout.contains("every row agrees"),
+        "{} {}",
+        run.stdout,
+        run.stderr
+    );
+    drop(daemon);
+}
+
+#[test]
+fn a_paused_rebuild_is_not_waited_for() {
+    let place = Place::new("paused");
+    let names = ["a.img", "b.img", "c.img", "d.img"];
+    let options = ["--level", "raid5", "--init", "zero", "--spares", "1"];
+    assert_eq!(place.create(&names, &options).status, 0);
+    let daemon = place.serve(&["--rate", "1M..1M", "a.img", "b.img", "c.img", "d.img"]);
+    assert_eq!(place.run(&["fail", "tank", "a.img"]).status, 0);
+    assert_eq!(place.run(&["rebuild", "tank", "--pause"]).status, 0);
+    let run = place.run(&["rebuild", "tank"]);
+    assert!(
+        run.status == 1 && run.stderr.contains("the rebuild is paused"),
+        "{}",
+        run.stderr
+    );
+    drop(daemon);
+}
+
+#[test]
+fn a_reader_that_leaves_ends_what_prints_without_a_word() {
+    let place = Place::new("pipe");
+    for verb in ["lab list", "trace formats", "help"] {
+        let run = place.shell(&format!("restripe {verb} | true"));
+        assert_eq!(run.stderr, "", "{verb}");
+    }
+}

@@ -1,4 +1,4 @@
-//! The signals that ask a daemon to end, taken in order by one thread rather than anywhere at any time.
+//! The signals that ask a process to end: a daemon takes them in order, on one thread rather than anywhere at any time.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -39,6 +39,13 @@ impl Termination {
             errno => Err(io::Error::from_raw_os_error(errno)),
         }
     }
+}
+
+/// Lets this process end, without a word, when it writes to a pipe that nobody reads any more, as programs that only
+/// print do. Not for one that serves: a client that hangs up would end it.
+pub fn end_on_closed_pipe() {
+    // SAFETY: the default action takes no handler; nothing else of this process depends on the signal's action.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
 #[cfg(test)]
