@@ -41,7 +41,7 @@ complete -c restripe -n "__fish_restripe_needs_command" -f -a "stop" -d 'Flush, 
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "metrics" -d 'Print the counters in the Prometheus text format'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim" -d 'Run arrays in the simulator: a seed, many seeds, or a recorded run'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim-disk" -d 'Serve the model of a drive over NBD, as fast as that drive would be'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "lab" -d 'The laboratory: models fitted to measurements'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "lab" -d 'The laboratory: experiments as files, the lives of arrays, models of drives'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "replay" -d 'Replay a block trace, or a synthetic workload, on a simulated or a served array'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "trace" -d 'Look at block traces, and shape them for a replay'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "cache-sim" -d 'Simulate caches alone on a trace: what they spare the disks of an array, whole or degraded'
@@ -80,7 +80,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l config -d
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l degraded -d 'Start although a current member is not here; it must be rebuilt when it comes back'
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l from-minority -d 'Start although fewer than a majority of the members are here; says --degraded too'
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l accept-loss -d 'Start although data is lost by it; what is lost is listed and reads as an error; says --degraded too'
-complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l read-only -d 'Take no writes, neither from users nor of our own'
+complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l read-only -d 'Take no writes, neither from users nor of our own; after a crash, what only a log tells is not readable'
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l json -d 'Print the status as JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l config -d 'Take members and options from this file' -r -F
@@ -98,7 +98,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand serve" -l stdio -d 'Se
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l degraded -d 'Start although a current member is not here; it must be rebuilt when it comes back'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l from-minority -d 'Start although fewer than a majority of the members are here; says --degraded too'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l accept-loss -d 'Start although data is lost by it; what is lost is listed and reads as an error; says --degraded too'
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l read-only -d 'Take no writes, neither from users nor of our own'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l read-only -d 'Take no writes, neither from users nor of our own; after a crash, what only a log tells is not readable'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l buffered -d 'Keep members in the page cache too, rather than bypass it'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c restripe -n "__fish_restripe_using_subcommand status" -l offline -d 'Work on these members directly, with no daemon running; changes nothing' -r
