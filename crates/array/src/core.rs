@@ -433,17 +433,9 @@ impl Core {
 
     /// Whether every row could be decoded if, besides what is missing now, the slots that `without` names were gone.
     pub(crate) fn all_decodable(&self, without: impl Fn(usize) -> bool) -> bool {
-        let period = (self.standing.len() as u64 * 2).min(self.layout.rows());
-        (0..period).all(|row| {
-            let map = self.layout.row(Row(row));
-            let mut live = crate::layout::code::CellSet::default();
-            for cell in 0..map.width {
-                let slot = map.cells[cell as usize].slot.0 as usize;
-                if self.standing[slot].member.is_some() && !without(slot) {
-                    live = live.with(cell);
-                }
-            }
-            map.decodable(live)
+        self.layout.decodable_without(|slot| {
+            let slot = usize::from(slot.0);
+            self.standing[slot].member.is_none() || without(slot)
         })
     }
 

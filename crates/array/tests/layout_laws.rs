@@ -471,6 +471,30 @@ fn every_layout_up_to_ten_slots_obeys() {
     }
 }
 
+/// What is asked of every row can be asked of as many as there are slots.
+#[test]
+fn rows_repeat_after_as_many_as_there_are_slots() {
+    for slots in 2..=10 {
+        for level in levels(slots) {
+            let map = layout(level, slots, 4 * u64::from(slots));
+            let slots_of = |row| {
+                map.row(Row(row))
+                    .cells()
+                    .iter()
+                    .map(|cell| (cell.slot, cell.role))
+                    .collect::<Vec<_>>()
+            };
+            for row in 0..map.rows() - u64::from(slots) {
+                assert_eq!(
+                    slots_of(row),
+                    slots_of(row + u64::from(slots)),
+                    "{level}, {slots} slots"
+                );
+            }
+        }
+    }
+}
+
 /// Where all subsets are too many: the maps in full, the codes for every loss within the tolerance.
 #[test]
 fn the_widest_layouts_obey() {

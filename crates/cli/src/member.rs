@@ -44,18 +44,12 @@ impl Copies {
     pub fn read(member: &Plain) -> Outcome<Copies> {
         let mut found = Vec::new();
         for at in std::iter::once(SUPER_A_AT).chain(SUPER_B_PLACES) {
-            if at * SECTOR_BYTES + SUPERBLOCK_BYTES as u64 > member.bytes() {
-                continue;
-            }
-            let mut bytes = vec![0; SUPERBLOCK_BYTES];
-            member
-                .read(at, &mut bytes)
-                .map_err(io_failure(member, "reading the superblock"))?;
-            match Superblock::decode(&bytes) {
-                Err(MetaError::NotFound) => {}
+            let there = superblock_at(member, at);
+            match there.map_err(io_failure(member, "reading the superblock"))? {
+                None | Some(Err(MetaError::NotFound)) => {}
                 // Where copy B may lie is a short list of places; only its own table says which one is meant.
-                Ok(superblock) if at != SUPER_A_AT && !lies_at(&superblock, at) => {}
-                decoded => found.push((at, decoded)),
+                Some(Ok(superblock)) if at != SUPER_A_AT && !lies_at(&superblock, at) => {}
+                Some(decoded) => found.push((at, decoded)),
             }
         }
         Ok(Copies { found })
@@ -63,15 +57,29 @@ impl Copies {
 
     /// The newest sound copy.
     pub fn newest(&self) -> Option<&Superblock> {
-        let sound = self.found.iter().filter_map(|(_, copy)| copy.as_ref().ok());
-        sound.max_by_key(|superblock| {
-            (
-                superblock.created,
-                superblock.generation,
-                superblock.sequence,
-            )
-        })
+        newest_of(self.found.iter().map(|(_, copy)| copy))
     }
+}
+
+/// What lies at a place of a superblock; nothing if the member ends before it.
+pub fn superblock_at(
+    member: &Plain,
+    sector: u64,
+) -> io::Result<Option<Result<Superblock, MetaError>>> {
+    if sector * SECTOR_BYTES + SUPERBLOCK_BYTES as u64 > member.bytes() {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; SUPERBLOCK_BYTES];
+    member.read(sector, &mut bytes)?;
+    Ok(Some(Superblock::decode(&bytes)))
+}
+
+/// The newest sound one of several copies.
+pub fn newest_of<'a>(
+    copies: impl Iterator<Item = &'a Result<Superblock, MetaError>>,
+) -> Option<&'a Superblock> {
+    let sound = copies.filter_map(|copy| copy.as_ref().ok());
+    sound.max_by_key(|copy| (copy.created, copy.generation, copy.sequence))
 }
 
 fn lies_at(superblock: &Superblock, at: u64) -> bool {

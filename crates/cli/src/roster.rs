@@ -9,13 +9,13 @@
 use crate::desk::refusal;
 use crate::engine::Setup;
 use crate::failure::{Failure, Outcome};
-use restripe_array::layout::code::CellSet;
+use crate::member::{newest_of, superblock_at};
 use restripe_array::layout::{Geometry, Layout};
-use restripe_array::meta::superblock::{SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_BYTES};
+use restripe_array::meta::superblock::{SUPER_A_AT, SUPER_B_PLACES};
 use restripe_array::meta::{
     Candidate, Choice, MemberRole, MetaError, Superblock, choose, copies_of,
 };
-use restripe_array::{CommandError, Member, Row, SECTOR_BYTES};
+use restripe_array::{CommandError, Member};
 use restripe_io::member::OpenMember;
 use restripe_io::plain::Plain;
 use restripe_io::remote::MemberName;
@@ -138,67 +138,44 @@ impl Roster {
 }
 
 fn newest(candidate: &Candidate) -> Option<&Superblock> {
-    let sound = candidate.copies.iter().flatten().flatten();
-    sound.max_by_key(|superblock| {
-        (
-            superblock.created,
-            superblock.generation,
-            superblock.sequence,
-        )
-    })
+    newest_of(candidate.copies.iter().flatten())
 }
 
 /// Both copies of a member's superblock, as the engine reads them. What cannot be read speaks for nobody.
 fn copies(member: &Plain) -> [Option<Result<Superblock, MetaError>>; 2] {
-    let at = |sector: u64| {
-        let mut bytes = vec![0; SUPERBLOCK_BYTES];
-        let end = sector * SECTOR_BYTES + SUPERBLOCK_BYTES as u64;
-        let read = end <= member.bytes() && member.read(sector, &mut bytes).is_ok();
-        read.then(|| Superblock::decode(&bytes))
-    };
+    let at = |sector| superblock_at(member, sector).ok().flatten();
     copies_of(at(SUPER_A_AT), SUPER_B_PLACES.map(at))
 }
 
 /// The slots in which nobody serves who is here and current.
 fn vacant_slots(choice: &Choice) -> Vec<u16> {
-    let serves = |entry: u16| {
-        choice.superblock.members[usize::from(entry)].role == MemberRole::Active
-            && is_here(choice, entry)
-    };
-    let placement = choice.superblock.placement.iter();
-    let vacant = placement.filter(|placement| !placement.member.is_some_and(serves));
-    vacant.map(|placement| placement.slot).collect()
+    slots(choice, |entry| {
+        !entry.is_some_and(|entry| is_current(choice, entry) && choice.serves(entry))
+    })
 }
 
 /// The slots of current members that are not here, or here in an old copy.
 fn left_behind(choice: &Choice) -> Vec<u16> {
-    let left = |entry: u16| {
-        choice.superblock.members[usize::from(entry)].role == MemberRole::Active
-            && !is_here(choice, entry)
-    };
-    let placement = choice.superblock.placement.iter();
-    let behind = placement.filter(|placement| placement.member.is_some_and(left));
-    behind.map(|placement| placement.slot).collect()
-}
-
-fn is_here(choice: &Choice, entry: u16) -> bool {
-    choice.opened[usize::from(entry)].is_some() && !choice.outdated.contains(&entry)
-}
-
-/// Whether every row can be decoded without these slots. Rows repeat after twice as many as there are slots.
-fn decodable(geometry: Geometry, vacant: &[u16]) -> bool {
-    let Ok(layout) = Layout::new(geometry) else {
-        return false;
-    };
-    let period = (u64::from(geometry.slots) * 2).min(layout.rows());
-    (0..period).all(|row| {
-        let map = layout.row(Row(row));
-        let here = (0..)
-            .zip(map.cells())
-            .filter(|(_, cell)| !vacant.contains(&cell.slot.0));
-        let live = here.fold(CellSet::default(), |live, (cell, _)| live.with(cell));
-        map.decodable(live)
+    slots(choice, |entry| {
+        entry.is_some_and(|entry| is_current(choice, entry) && !choice.serves(entry))
     })
+}
+
+/// The slots of whose lines in the member table this is true.
+fn slots(choice: &Choice, wanted: impl Fn(Option<u16>) -> bool) -> Vec<u16> {
+    let placement = choice.superblock.placement.iter();
+    let found = placement.filter(|placement| wanted(placement.member));
+    found.map(|placement| placement.slot).collect()
+}
+
+fn is_current(choice: &Choice, entry: u16) -> bool {
+    choice.superblock.members[usize::from(entry)].role == MemberRole::Active
+}
+
+/// Whether every row can be decoded without these slots.
+fn decodable(geometry: Geometry, vacant: &[u16]) -> bool {
+    Layout::new(geometry)
+        .is_ok_and(|layout| layout.decodable_without(|slot| vacant.contains(&slot.0)))
 }
 
 #[cfg(test)]

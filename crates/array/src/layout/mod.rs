@@ -255,6 +255,16 @@ impl Layout {
         }
     }
 
+    /// Whether every row can be decoded without the slots that are gone. Rows repeat after as many as there are slots.
+    pub fn decodable_without(&self, gone: impl Fn(Slot) -> bool) -> bool {
+        let period = u64::from(self.geometry.slots).min(self.rows);
+        (0..period).all(|row| {
+            let map = self.row(Row(row));
+            let here = (0..).zip(map.cells()).filter(|(_, cell)| !gone(cell.slot));
+            map.decodable(here.fold(CellSet::EMPTY, |live, (cell, _)| live.with(cell)))
+        })
+    }
+
     /// One data cell of a row: what a plain read needs, without the rest of the row.
     pub fn data_cell(&self, row: Row, data: u8) -> Cell {
         assert!(

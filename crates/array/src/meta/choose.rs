@@ -345,7 +345,7 @@ fn anybody_current(choice: &Choice) -> bool {
 
 impl Choice {
     /// Whether the device of this line of the table is here, and up to date.
-    fn serves(&self, index: u16) -> bool {
+    pub fn serves(&self, index: u16) -> bool {
         self.opened[usize::from(index)].is_some() && !self.outdated.contains(&index)
     }
 }
