@@ -4,7 +4,8 @@ use crate::command::TraceInput;
 use crate::failure::{Failure, Outcome};
 use crate::trace::Input;
 use crate::units::{Size, parse_size, seconds};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use restripe_array::cache::{Rule, Ties};
 use restripe_lab::cache::{
     CacheError, Members, Outcome as Result, Rebuild, Setup, rebuild_seconds, simulate,
@@ -13,8 +14,8 @@ use restripe_lab::experiment::cell::level;
 use restripe_lab::generate::{Generator, preset};
 use restripe_lab::report::Table;
 use restripe_lab::trace::{BLOCK_BYTES, Order, Requests, read_twice};
+use serde::Serialize;
 use serde_json::json;
-use std::cell::RefCell;
 
 /// Blocks of a simulated cache at most: a terabyte.
 const BLOCKS_MAX: i64 = 1 << 28;
@@ -46,8 +47,8 @@ pub struct CacheSim {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "262144", value_parser = clap::value_parser!(u32).range(1..=BLOCKS_MAX))]
     pub blocks: Vec<u32>,
     /// The rules
-    #[arg(long, value_name = "RULE,...", value_delimiter = ',', value_enum, default_values_t = [Policy::Lru, Policy::VdfLru, Policy::Lfu, Policy::VdfLfu])]
-    pub policy: Vec<Policy>,
+    #[arg(long, value_name = "RULE,...", value_delimiter = ',', value_parser = rule(), default_values = ["lru", "vdf-lru", "lfu", "vdf-lfu"])]
+    pub policy: Vec<Rule>,
     /// Blocks asked for before anything is counted
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub warm_up: u64,
@@ -55,8 +56,8 @@ pub struct CacheSim {
     #[arg(long)]
     pub writes: bool,
     /// Which of two blocks of equal weight makes room
-    #[arg(long, value_enum, default_value = "oldest")]
-    pub ties: TieName,
+    #[arg(long, value_parser = ties(), default_value = "oldest")]
+    pub ties: Ties,
     /// The failed disks are rebuilt meanwhile: shares of the trace, as in 0.2..0.8
     #[arg(long, value_name = "FROM..TO", value_parser = parse_shares, requires = "failed")]
     pub rebuild: Option<(f64, f64)>,
@@ -93,20 +94,6 @@ pub struct CacheInput {
     pub requests: Option<usize>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Policy {
-    Lru,
-    Lfu,
-    VdfLru,
-    VdfLfu,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum TieName {
-    Oldest,
-    Newest,
-}
-
 const WORKLOAD_REQUESTS: usize = 1_000_000;
 
 pub fn run(verb: &CacheSim) -> Outcome {
@@ -123,13 +110,6 @@ pub fn run(verb: &CacheSim) -> Outcome {
 }
 
 fn setup(verb: &CacheSim) -> Outcome<Setup> {
-    let rules = verb.policy.iter().map(|policy| match policy {
-        Policy::Lru => Rule::Lru,
-        Policy::Lfu => Rule::Lfu,
-        Policy::VdfLru => Rule::VdfLru,
-        Policy::VdfLfu => Rule::VdfLfu,
-    });
-    let rules: Vec<Rule> = rules.collect();
     let sizes = verb.blocks.iter();
     Ok(Setup {
         members: Members {
@@ -140,12 +120,9 @@ fn setup(verb: &CacheSim) -> Outcome<Setup> {
         },
         block_bytes: BLOCK_BYTES,
         contenders: sizes
-            .flat_map(|&blocks| rules.iter().map(move |&rule| (rule, blocks)))
+            .flat_map(|&blocks| verb.policy.iter().map(move |&rule| (rule, blocks)))
             .collect(),
-        ties: match verb.ties {
-            TieName::Oldest => Ties::Oldest,
-            TieName::Newest => Ties::Newest,
-        },
+        ties: verb.ties,
         warm_up: verb.warm_up,
         writes: verb.writes,
         rebuild: verb.rebuild.map(|(from, to)| Rebuild {
@@ -174,13 +151,13 @@ fn outcomes(verb: &CacheSim, setup: &Setup) -> Outcome<Vec<Result>> {
         }
         (None, Some(trace)) => {
             read_twice(&trace.file)?;
-            let input_file = RefCell::new(Input::of(trace)?);
+            let mut file = Input::of(trace)?;
             let found = simulate(setup, || {
-                let (_, _, requests) = input_file.borrow_mut().open(Order::AsRecorded)?;
+                let (_, _, requests) = file.open(Order::AsRecorded)?;
                 let most = input.requests.unwrap_or(usize::MAX);
                 Ok(Box::new(requests.take(most)) as Requests)
             });
-            input_file.borrow().tell_skipped();
+            file.tell_skipped();
             found
         }
         (None, None) => return Err(Failure::usage("there is neither a trace nor a workload")),
@@ -249,24 +226,26 @@ fn percent(share: f64) -> String {
     format!("{:.2}%", share * 100.0)
 }
 
+/// A result with what is derived from it.
+#[derive(Serialize)]
+struct Row<'a> {
+    #[serde(flatten)]
+    outcome: &'a Result,
+    miss_ratio: f64,
+    rgr: f64,
+    gain: Option<f64>,
+    rebuild_seconds: Option<f64>,
+}
+
 fn json(verb: &CacheSim, results: &[Result]) -> serde_json::Value {
-    let rows: Vec<serde_json::Value> = results
-        .iter()
-        .map(|result| {
-            json!({
-                "rule": result.rule,
-                "blocks": result.blocks,
-                "asked": result.asked,
-                "misses": result.misses,
-                "misses_failed": result.misses_failed,
-                "reads": result.reads,
-                "miss_ratio": result.miss_ratio(),
-                "rgr": result.rgr(),
-                "gain": gain(results, result),
-                "rebuild_seconds": duration(verb, result).flatten(),
-            })
-        })
-        .collect();
+    let row = |outcome| Row {
+        outcome,
+        miss_ratio: outcome.miss_ratio(),
+        rgr: outcome.rgr(),
+        gain: gain(results, outcome),
+        rebuild_seconds: duration(verb, outcome).flatten(),
+    };
+    let rows: Vec<Row> = results.iter().map(row).collect();
     json!({
         "synthetic": verb.input.workload.is_some(),
         "workload": verb.input.workload,
@@ -275,10 +254,7 @@ fn json(verb: &CacheSim, results: &[Result]) -> serde_json::Value {
         "requests": verb.input.requests.or(verb.input.workload.as_ref().map(|_| WORKLOAD_REQUESTS)),
         "writes": verb.writes,
         "warm_up": verb.warm_up,
-        "ties": match verb.ties {
-            TieName::Oldest => "oldest",
-            TieName::Newest => "newest",
-        },
+        "ties": verb.ties.name(),
         "rebuild": verb.rebuild.map(|(from, to)| json!({
             "from": from,
             "to": to,
@@ -291,6 +267,16 @@ fn json(verb: &CacheSim, results: &[Result]) -> serde_json::Value {
         "failed": verb.failed,
         "results": rows,
     })
+}
+
+fn rule() -> impl TypedValueParser<Value = Rule> {
+    PossibleValuesParser::new(Rule::ALL.map(Rule::name))
+        .map(|name| Rule::from_name(&name).expect("one of those"))
+}
+
+fn ties() -> impl TypedValueParser<Value = Ties> {
+    PossibleValuesParser::new(Ties::ALL.map(Ties::name))
+        .map(|name| Ties::from_name(&name).expect("one of those"))
 }
 
 /// `0.2..0.8`: shares of a whole, in order.

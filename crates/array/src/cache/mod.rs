@@ -85,15 +85,6 @@ impl Cache {
         }
     }
 
-    pub fn config(&self) -> CacheConfig {
-        self.config
-    }
-
-    /// Blocks held.
-    pub fn held(&self) -> u32 {
-        self.held
-    }
-
     /// Sets how many reads a miss of this stack's blocks costs: 1 while its member stands.
     pub fn set_penalty(&mut self, stack: u16, reads: u16) {
         let penalty = &mut self.penalties[usize::from(stack)];
@@ -179,14 +170,6 @@ impl Cache {
             above = frame;
             count -= 1;
         }
-    }
-
-    /// Forgets all.
-    pub fn clear(&mut self) {
-        *self = Cache {
-            penalties: core::mem::take(&mut self.penalties),
-            ..Cache::new(self.config)
-        };
     }
 
     fn touch(&mut self, frame: u32, times: u32) {

@@ -66,6 +66,21 @@ pub enum Ties {
     Newest,
 }
 
+impl Ties {
+    pub const ALL: [Ties; 2] = [Ties::Oldest, Ties::Newest];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Ties::Oldest => "oldest",
+            Ties::Newest => "newest",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Ties> {
+        Ties::ALL.into_iter().find(|ties| ties.name() == name)
+    }
+}
+
 /// The bottom of a stack.
 pub(super) struct Candidate {
     pub(super) frame: u32,
