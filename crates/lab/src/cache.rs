@@ -169,7 +169,7 @@ pub fn simulate(
             let question = Question {
                 block,
                 slot: place.slot,
-                reads: place.reads,
+                reads: home.penalties[usize::from(place.slot)].into(),
                 failed: home.failed[usize::from(place.slot)],
                 rebuilt: place.row < pace.done,
                 counted: asked >= setup.warm_up,
@@ -261,7 +261,7 @@ struct Home {
     layout: Layout,
     block_sectors: u64,
     failed: Vec<bool>,
-    /// What a miss costs, by slot, as the cache is told.
+    /// Reads that a miss costs, by slot, until its row is rebuilt: the same in every row.
     penalties: Vec<u16>,
 }
 
@@ -269,8 +269,6 @@ struct Home {
 struct Place {
     row: u64,
     slot: u16,
-    /// Reads that a miss costs, until the row is rebuilt.
-    reads: u64,
 }
 
 impl Home {
@@ -318,14 +316,18 @@ impl Home {
                 let reads = self.reads(row, data).ok_or(CacheError::Undecodable)?;
                 let slot = self.layout.data_cell(row, data).slot;
                 let penalty = &mut self.penalties[usize::from(slot.0)];
-                *penalty = (reads as u16).max(*penalty);
+                assert!(
+                    *penalty == 1 || *penalty == reads,
+                    "every row costs the same"
+                );
+                *penalty = reads;
             }
         }
         Ok(())
     }
 
     /// Reads that it takes to have a data cell.
-    fn reads(&self, row: Row, data: u8) -> Option<u64> {
+    fn reads(&self, row: Row, data: u8) -> Option<u16> {
         let stands = |slot: Slot| !self.failed[usize::from(slot.0)];
         if stands(self.layout.data_cell(row, data).slot) {
             return Some(1);
@@ -339,17 +341,9 @@ impl Home {
 
     fn of(&self, block: u64) -> Place {
         let place = self.layout.place(block * self.block_sectors);
-        let slot = self.layout.data_cell(place.row, place.data).slot.0;
-        let reads = match self.failed[usize::from(slot)] {
-            true => self
-                .reads(place.row, place.data)
-                .expect("checked for every rotation"),
-            false => 1,
-        };
         Place {
             row: place.row.0,
-            slot,
-            reads,
+            slot: self.layout.data_cell(place.row, place.data).slot.0,
         }
     }
 
