@@ -59,7 +59,7 @@ pub(super) struct Md {
 
 impl Md {
     pub(super) fn new(throttle: Throttle, view: &View, traffic: &mut Traffic) -> Md {
-        // What was moved before the task began does not count.
+        // What was moved before the task began does not count, but for what a member may move and still be idle.
         traffic.idle();
         Md {
             yielding: match throttle {

@@ -11,7 +11,7 @@
 //! | Recovering    | lost cells computed                     | Merging, Combining, Comparing, Writing, Delivering  |
 //! | Merging       | new bytes put over an old block         | Reading, Recovering, Combining, Logging, Writing    |
 //! | Combining     | parity and partial parity computed      | Checksumming, Logging, Writing                      |
-//! | Checksumming  | checksum of the partial parity          | Logging                                             |
+//! | Checksumming  | checksum of the partial parity          | Logging, Writing; a replay: Preparing, judged       |
 //! | Logging       | the record durable                      | Writing                                             |
 //! | Writing       | all cells written                       | Preparing (next pass or band), Finished             |
 //! | Delivering    | bytes put into the request's buffer     | Writing (repair), Preparing (next band), Finished   |
