@@ -1,19 +1,26 @@
 //! The server's side: accepts, reads a line, has it answered, writes a line.
 //!
 //! A thread a connection, a handful of connections at most: operators are few, and none of this is near the data path.
-//! Every wait has an end, so that a client which stalls holds a thread for seconds and nothing else.
+//! Every wait has an end, so that a client which stalls holds a thread for seconds and nothing else. Clients that
+//! connect and say nothing lock nobody out: where many wait, the one that has been silent the longest makes room.
 
 use super::schema::{Refusal, Reply, Request};
 use super::{Claim, LINE_BYTES_MAX, PlaceError};
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Connections at once; one more is told so and closed.
-const CONNECTIONS_MAX: usize = 16;
+const CONNECTIONS_MAX: usize = 64;
+/// Of these, so many may be silent at once.
+const SILENT_MAX: usize = 16;
+/// How long a new connection waits for a place; one that makes room ends within much less.
+const PLACE_TIMEOUT: Duration = Duration::from_millis(100);
 /// From the first byte of a request to its last; also the longest silence between requests.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -84,9 +91,65 @@ impl Drop for Server {
 /// What is under way.
 #[derive(Default)]
 struct Open {
-    connections: AtomicUsize,
+    connections: Mutex<usize>,
+    /// A connection has ended.
+    ended: Condvar,
     /// Requests read and not yet replied to.
     answering: AtomicUsize,
+    /// Number of the next silence.
+    next: AtomicU64,
+    /// The connections that are to say something, by when they fell silent.
+    silent: Mutex<BTreeMap<u64, Arc<UnixStream>>>,
+}
+
+impl Open {
+    fn connections(&self) -> MutexGuard<'_, usize> {
+        self.connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn silent(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<UnixStream>>> {
+        // The map is whole after each change, also if its thread died.
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection that is to say something. Where too many are, the one that has been silent the longest makes room.
+struct Silence {
+    open: Arc<Open>,
+    number: u64,
+}
+
+impl Silence {
+    fn begin(open: &Arc<Open>, stream: &Arc<UnixStream>) -> Silence {
+        let number = open.next.fetch_add(1, Ordering::SeqCst);
+        let mut silent = open.silent();
+        silent.insert(number, Arc::clone(stream));
+        if silent.len() > SILENT_MAX
+            && let Some((_, oldest)) = silent.pop_first()
+        {
+            // Only what it would still say is cut off: a request that has come is read and answered. If the client
+            // closed it there is nothing to cut off.
+            let _ = oldest.shutdown(Shutdown::Read);
+        }
+        drop(silent);
+        Silence {
+            open: Arc::clone(open),
+            number,
+        }
+    }
+
+    /// It has said something or is gone. Tells whether it was left to, rather than had to make room.
+    fn end(self) -> bool {
+        self.open.silent().remove(&self.number).is_some()
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        self.open.silent().remove(&self.number);
+    }
 }
 
 fn accept_all(
@@ -112,13 +175,14 @@ fn accept_all(
 }
 
 fn admit(stream: UnixStream, desk: &Arc<dyn Answer>, open: &Arc<Open>) {
-    if open.connections.load(Ordering::SeqCst) >= CONNECTIONS_MAX {
-        let busy = Refusal::new("too many control connections").hint("try again in a few seconds");
+    let Some(place) = Place::take(open) else {
         let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
-        let _ = send(&stream, &Reply::Refused(busy));
+        let _ = send(&stream, &too_many());
         return;
-    }
-    let place = Place::take(open);
+    };
+    let stream = Arc::new(stream);
+    // From here on, by the acceptor, so that silences are numbered in the order of arrival.
+    let silence = Silence::begin(open, &stream);
     let open = Arc::clone(open);
     let desk = Arc::clone(desk);
     let spawned = thread::Builder::new()
@@ -126,34 +190,57 @@ fn admit(stream: UnixStream, desk: &Arc<dyn Answer>, open: &Arc<Open>) {
         .spawn(move || {
             let _place = place;
             // A connection that breaks is the client's affair; nothing is owed to it.
-            let _ = converse(&stream, &*desk, &open);
+            let _ = converse(&stream, silence, &*desk, &open);
         });
     // Without a thread the connection closes, which the client reports.
     drop(spawned);
+}
+
+fn too_many() -> Reply {
+    let busy = Refusal::new("too many control connections").hint("try again in a few seconds");
+    Reply::Refused(busy)
 }
 
 /// One of the places for connections; given back when the connection ends, however it ends.
 struct Place(Arc<Open>);
 
 impl Place {
-    fn take(open: &Arc<Open>) -> Place {
-        open.connections.fetch_add(1, Ordering::SeqCst);
-        Place(Arc::clone(open))
+    /// Waits a moment for one, and gives up if nobody ends.
+    fn take(open: &Arc<Open>) -> Option<Place> {
+        let full = |taken: &mut usize| *taken >= CONNECTIONS_MAX;
+        let waited = open
+            .ended
+            .wait_timeout_while(open.connections(), PLACE_TIMEOUT, full);
+        let (mut taken, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if full(&mut taken) {
+            return None;
+        }
+        *taken += 1;
+        Some(Place(Arc::clone(open)))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::SeqCst);
+        *self.0.connections() -= 1;
+        self.0.ended.notify_one();
     }
 }
 
-fn converse(stream: &UnixStream, desk: &dyn Answer, open: &Open) -> io::Result<()> {
+fn converse(
+    stream: &Arc<UnixStream>,
+    mut silence: Silence,
+    desk: &dyn Answer,
+    open: &Arc<Open>,
+) -> io::Result<()> {
     stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
     let mut lines = Lines::new(stream);
     loop {
-        match lines.next_line(REQUEST_TIMEOUT)? {
-            Line::End => return Ok(()),
+        let line = lines.next_line(REQUEST_TIMEOUT);
+        let stays = silence.end();
+        match line? {
+            Line::End if stays => return Ok(()),
+            Line::End => return send(stream, &too_many()),
             Line::TooLong => {
                 let refusal =
                     Refusal::new(format!("the request is longer than {LINE_BYTES_MAX} bytes"));
@@ -166,6 +253,10 @@ fn converse(stream: &UnixStream, desk: &dyn Answer, open: &Open) -> io::Result<(
                 sent?;
             }
         }
+        if !stays {
+            return Ok(());
+        }
+        silence = Silence::begin(open, stream);
     }
 }
 
@@ -409,28 +500,74 @@ mod tests {
         assert!(talk(&path, b"{\"verb\":\"stop\"}\n").contains("stop"));
     }
 
+    /// Asks for the status on a connection that is open, and gives what is said.
+    fn say(stream: &UnixStream) -> String {
+        // One that had to make room takes no words any more; what was said to it is read all the same.
+        let _ = (&*stream).write_all(b"{\"verb\":\"status\"}\n");
+        let mut line = String::new();
+        let _ = BufReader::new(stream).read_line(&mut line);
+        line
+    }
+
     #[test]
-    fn connections_are_bounded() {
-        let (_server, path) = start("bounded");
-        let held: Vec<UnixStream> = (0..CONNECTIONS_MAX)
+    fn silent_connections_lock_nobody_out() {
+        let (_server, path) = start("silent");
+        let held: Vec<UnixStream> = (0..300)
             .map(|_| UnixStream::connect(&path).expect("a server"))
             .collect();
-        // Accepted in order: when the last held one has its answer, all before it are admitted.
-        for mut stream in &held {
-            stream
-                .write_all(b"{\"verb\":\"status\"}\n")
-                .expect("it reads");
-            let mut line = String::new();
-            BufReader::new(stream)
-                .read_line(&mut line)
-                .expect("it answers");
+        let newest = UnixStream::connect(&path).expect("a server");
+        assert!(say(&newest).contains("status"), "the newest is served");
+        // Accepted in order, so all of them are in their places now: the last ones may still speak.
+        let served = held.iter().filter(|stream| say(stream).contains("status"));
+        let served = served.count();
+        assert!((1..=SILENT_MAX).contains(&served), "{served} of the silent");
+        assert!(say(&held[0]).is_empty(), "the oldest made room");
+    }
+
+    /// Answers nobody before it is told to.
+    struct Slow(Mutex<()>);
+
+    impl Answer for Slow {
+        fn answer(&self, _request: Request) -> Reply {
+            let _go = self.0.lock();
+            Reply::Done {
+                note: "at last".into(),
+            }
         }
+    }
+
+    #[test]
+    fn requests_under_way_are_bounded() {
+        let path = std::env::temp_dir().join(format!("restripe-busy-{}.sock", std::process::id()));
+        let (claim, listener) = Claim::take(&path, 0o600).expect("a free place");
+        let desk = Arc::new(Slow(Mutex::new(())));
+        let server =
+            Server::on(claim, listener, Arc::clone(&desk) as Arc<dyn Answer>).expect("a server");
+        let held = desk.0.lock();
+        let asking: Vec<UnixStream> = (0..CONNECTIONS_MAX)
+            .map(|_| {
+                let mut stream = UnixStream::connect(&path).expect("a server");
+                stream
+                    .write_all(b"{\"verb\":\"status\"}\n")
+                    .expect("it takes them");
+                stream
+            })
+            .collect();
         let mut line = String::new();
         let one_more = UnixStream::connect(&path).expect("a server");
         BufReader::new(&one_more)
             .read_line(&mut line)
             .expect("it answers");
         assert!(line.contains("too many"), "{line}");
+        drop(held);
+        for stream in &asking {
+            let mut line = String::new();
+            BufReader::new(stream)
+                .read_line(&mut line)
+                .expect("it answers");
+            assert!(line.contains("at last"), "{line}");
+        }
+        drop(server);
     }
 
     #[test]
