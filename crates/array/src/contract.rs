@@ -246,6 +246,13 @@ pub enum RequestOp {
     },
 }
 
+impl RequestOp {
+    /// Whether it changes bytes.
+    pub(crate) fn changes(self) -> bool {
+        !matches!(self, RequestOp::Read | RequestOp::Flush)
+    }
+}
+
 /// A user's request, in bytes. `buf` is as long as the request for reads and writes and ignored otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {

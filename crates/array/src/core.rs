@@ -16,6 +16,7 @@ use crate::meta::superblock::{Superblock, WriteHole};
 use crate::ops::{Ops, Owner};
 use crate::policy::traffic::Traffic;
 use crate::pool::Buffers;
+use crate::read_cache::ReadCache;
 use crate::report::{ArrayState, Counters};
 use crate::request::Requests;
 use crate::slice::Slices;
@@ -52,6 +53,7 @@ pub(crate) struct Core {
     pub(crate) flusher: Flusher,
     pub(crate) tasks: Tasks,
     pub(crate) traffic: Traffic,
+    pub(crate) read_cache: Option<ReadCache>,
     pub(crate) counters: Counters,
     pub(crate) boot: Option<Boot>,
     /// Commands that wait for a version of the superblock to be durable.
@@ -111,6 +113,7 @@ impl Core {
             flusher: Flusher::default(),
             tasks: Tasks::default(),
             traffic: Traffic::default(),
+            read_cache: None,
             counters: Counters::default(),
             boot: None,
             answers: Vec::new(),
@@ -239,6 +242,7 @@ impl Core {
             && self.ops.idle()
             && self.flusher.idle()
             && self.buffers.all_free()
+            && self.cache_idle()
     }
 
     pub(crate) fn fact(&mut self, fact: Fact) {
@@ -429,6 +433,7 @@ impl Core {
         } else {
             ArrayState::Failed
         };
+        self.price_misses();
     }
 
     /// Whether every row could be decoded if, besides what is missing now, the slots that `without` names were gone.

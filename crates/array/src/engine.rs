@@ -3,6 +3,7 @@
 use crate::contract::{Actions, Compute, DeviceIo, Event, IoError, MemberInfo, Pool, Verdict};
 use crate::core::Core;
 use crate::ops::{Owner, SliceOp};
+use crate::read_cache::CacheLimits;
 use crate::report::{MapExtent, Status};
 use crate::units::{Member, Nanos};
 use alloc::boxed::Box;
@@ -30,6 +31,8 @@ pub struct Limits {
     pub slices: u32,
     /// Device operations of direct reads in flight; slices have their own on top.
     pub ios: u32,
+    /// A cache of what was read; its memory comes out of the pool.
+    pub cache: Option<CacheLimits>,
 }
 
 impl Default for Limits {
@@ -42,7 +45,17 @@ impl Default for Limits {
             requests: 1024,
             slices: 512,
             ios: 4096,
+            cache: None,
         }
+    }
+}
+
+impl Limits {
+    /// The same with a read cache, and the memory for it.
+    pub fn with_cache(mut self, cache: CacheLimits) -> Limits {
+        self.pool.small += cache.buffers();
+        self.cache = Some(cache);
+        self
     }
 }
 
@@ -160,8 +173,8 @@ impl Core {
             Owner::MapPage { map, page } => self.map_page_written(map, page, member, result),
             Owner::ExtentInit { init } => self.extent_zeroed(init, member, result),
             Owner::Boot { step } => self.boot_read_given_up(step),
-            Owner::ReadPart { .. } | Owner::Free | Owner::Orphan => {
-                unreachable!("handled by the caller")
+            Owner::ReadPart { .. } | Owner::CacheCopy { .. } | Owner::Free | Owner::Orphan => {
+                unreachable!("handled by the caller, or no operation of a device")
             }
         }
     }
@@ -177,6 +190,11 @@ impl Core {
                 self.slice_computed(slice, verdict, index);
             }
             Owner::ReadPart { request, .. } => self.request_part_done(request, Ok(())),
+            Owner::CacheCopy {
+                request,
+                memory,
+                fills,
+            } => self.block_copied(request, memory, fills),
             other => unreachable!("{other:?} does not compute"),
         }
         self.ops.recycle_compute(compute);

@@ -39,6 +39,7 @@ impl Core {
         if let Some(slot) = filling {
             self.standing[slot].incoming = None;
             self.tasks.target_failed(slot);
+            self.cache_unrebuilt(slot);
         }
         let stale_since = self.superblock.generation + 1;
         self.superblock.generation = stale_since;
@@ -148,6 +149,7 @@ impl Core {
         if !self.planted(Bug::LossForgotten) {
             self.lost.add(lba, sectors);
         }
+        self.cache_lost(lba, sectors);
         self.fact(Fact::Lost { lba, sectors });
         self.fit_lost(None);
     }
@@ -155,6 +157,7 @@ impl Core {
     /// Keeps the list of the lost within its pages.
     pub(crate) fn fit_lost(&mut self, written: Option<(u64, u64)>) {
         while let Some((lba, sectors)) = self.lost.give_up_gap(written) {
+            self.cache_lost(lba, sectors);
             self.fact(Fact::Lost { lba, sectors });
         }
     }

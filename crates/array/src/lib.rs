@@ -38,6 +38,7 @@ mod ops;
 mod planted;
 mod policy;
 mod pool;
+mod read_cache;
 pub mod report;
 mod request;
 mod runset;
@@ -51,4 +52,5 @@ pub use contract::*;
 pub use engine::{Config, Engine, Limits};
 #[cfg(feature = "planted")]
 pub use planted::Bug;
+pub use read_cache::CacheLimits;
 pub use units::*;

@@ -43,6 +43,12 @@ pub(crate) enum Owner {
         sectors: u64,
         target: BufRef,
     },
+    /// A copy of a block out of the read cache, or into it.
+    CacheCopy {
+        request: u32,
+        memory: u32,
+        fills: bool,
+    },
     Flush,
     /// The list of a log's records that are over.
     DoneList,

@@ -33,11 +33,13 @@ pub enum Bug {
     DegradedInOneStep,
     /// Superblocks are always written to the same home.
     SuperblockInPlace,
+    /// The read cache keeps what is written over.
+    CacheKeepsOverwritten,
 }
 
 impl Bug {
     #[cfg(feature = "planted")]
-    pub const ALL: [Bug; 12] = [
+    pub const ALL: [Bug; 13] = [
         Bug::FlushSkipsMember,
         Bug::WrongQCoefficient,
         Bug::StaleMemberAccepted,
@@ -50,6 +52,7 @@ impl Bug {
         Bug::RebuildRunsAhead,
         Bug::DegradedInOneStep,
         Bug::SuperblockInPlace,
+        Bug::CacheKeepsOverwritten,
     ];
 }
 

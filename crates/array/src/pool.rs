@@ -29,6 +29,8 @@ pub(crate) struct Buffers {
     pool: Pool,
     free: [Vec<Buf>; 2],
     promised: [u32; 2],
+    /// Small ones that were lent for good.
+    lent: u32,
 }
 
 impl Buffers {
@@ -42,7 +44,19 @@ impl Buffers {
             pool,
             free: [small, large],
             promised: [0, 0],
+            lent: 0,
         }
+    }
+
+    /// Lends small buffers for as long as the engine lives.
+    pub(crate) fn lend(&mut self, count: u32) -> Vec<Buf> {
+        let [small, _] = &mut self.free;
+        assert!(
+            small.len() as u32 - self.promised[0] >= count,
+            "the pool is made with what is lent of it"
+        );
+        self.lent += count;
+        small.split_off(small.len() - count as usize)
     }
 
     /// Promises `count` buffers to the caller, or none.
@@ -87,7 +101,7 @@ impl Buffers {
     /// Nothing is taken and nothing promised.
     pub(crate) fn all_free(&self) -> bool {
         self.promised == [0, 0]
-            && self.free[0].len() == self.pool.small as usize
+            && self.free[0].len() as u32 + self.lent == self.pool.small
             && self.free[1].len() == self.pool.large as usize
     }
 }

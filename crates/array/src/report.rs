@@ -87,6 +87,13 @@ pub struct Counters {
     /// Member operations, by [`crate::Class`] in its order: user, parity, task, metadata.
     pub ios: [u64; 4],
     pub io_bytes: [u64; 4],
+    /// Blocks of 4 KiB that reads asked for, where anything was ever written.
+    pub blocks_asked: u64,
+    /// Of these, answered by the read cache.
+    pub blocks_cached: u64,
+    /// Blocks that members were asked for on account of the others. Over `blocks_asked`, the *requests generation ratio*
+    /// of Victim Disk First (RGR): how much more, or less, the members do than was asked of the array.
+    pub blocks_fetched: u64,
     pub degraded_reads: u64,
     pub full_row_writes: u64,
     pub read_modify_writes: u64,

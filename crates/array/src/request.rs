@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::flush::Waiter;
 use crate::layout::Place;
 use crate::ops::Owner;
+use crate::read_cache::blocks_in;
 use crate::report::ArrayState;
 use crate::slice::gather::Gather;
 use crate::units::{Member, SECTOR_BYTES};
@@ -26,6 +27,8 @@ pub(crate) struct Pending {
     parts: u32,
     error: Option<RequestError>,
     cut_all: bool,
+    /// What had changed by its admission, as the read cache counts.
+    pub(crate) begun: u64,
 }
 
 pub(crate) struct Requests {
@@ -108,7 +111,11 @@ impl Core {
             parts: 0,
             error: None,
             cut_all: false,
+            begun: self.cache_clock(),
         });
+        if request.op.changes() {
+            self.cache_change_begins(request.offset, request.bytes);
+        }
         match request.op {
             RequestOp::Flush => {
                 let pending = self.requests.get_mut(id);
@@ -135,7 +142,7 @@ impl Core {
         if request.op != RequestOp::Flush && end > size {
             return Err(RequestError::OutOfRange { end, size });
         }
-        let writes = !matches!(request.op, RequestOp::Read | RequestOp::Flush);
+        let writes = request.op.changes();
         if writes && self.halted {
             return Err(RequestError::NoSpace);
         }
@@ -206,7 +213,7 @@ impl Core {
 
     /// A write is acknowledged only when the failures that it lived through are on the surviving members' record.
     fn may_acknowledge(&self, pending: &Pending) -> bool {
-        let writes = !matches!(pending.request.op, RequestOp::Read | RequestOp::Flush);
+        let writes = pending.request.op.changes();
         !writes || self.settled() && !(pending.request.fua && self.lost.dirty())
     }
 
@@ -215,6 +222,9 @@ impl Core {
             .take()
             .expect("a request is finished once");
         self.requests.free.push(id);
+        if pending.request.op.changes() {
+            self.cache_change_ends(pending.request.offset, pending.request.bytes);
+        }
         let reads = pending.request.op == RequestOp::Read;
         let result = match pending.error {
             _ if self.halted && !reads => Err(RequestError::NoSpace),
@@ -273,13 +283,20 @@ impl Core {
             );
             return Some(bytes);
         }
+        if let Some(bytes) = self.start_cached_part(id, pending) {
+            return Some(bytes);
+        }
         if !offset.is_multiple_of(block) || left < block {
             let bytes = left.min(block - offset % block);
-            return self.start_partial_read(id, pending, bytes).then_some(bytes);
+            return self.start_partial_read(id, pending, bytes).then(|| {
+                self.counters.blocks_asked += 1;
+                bytes
+            });
         }
         let sectors =
             (self.layout.chunk_sectors() - place.offset).min(left / block * block / SECTOR_BYTES);
         let lba = offset / SECTOR_BYTES;
+        let sectors = self.uncached(lba, sectors);
         let target = pending
             .request
             .buf
@@ -311,6 +328,8 @@ impl Core {
             Some((member, cell_at)) => {
                 let at = self.device_at(member, cell_at) + place.offset;
                 self.requests.begin_part(id);
+                self.count_asked(lba, sectors);
+                self.counters.blocks_fetched += blocks_in(lba, sectors);
                 let owner = Owner::ReadPart {
                     request: id,
                     lba,
@@ -325,10 +344,17 @@ impl Core {
             None => {
                 let sectors = sectors.min(crate::BAND_SECTORS_MAX);
                 let target = target.part(0, (sectors * SECTOR_BYTES) as u32);
-                self.start_read_slice(id, lba, sectors, target, 0, None)
-                    .then_some(sectors * SECTOR_BYTES)
+                let started = self.start_read_slice(id, lba, sectors, target, 0, None);
+                started.then(|| {
+                    self.count_asked(lba, sectors);
+                    sectors * SECTOR_BYTES
+                })
             }
         }
+    }
+
+    fn count_asked(&mut self, lba: u64, sectors: u64) {
+        self.counters.blocks_asked += blocks_in(lba, sectors);
     }
 
     fn start_partial_read(&mut self, id: u32, pending: &Pending, bytes: u64) -> bool {
@@ -405,7 +431,10 @@ impl Core {
         result: Result<(), IoError>,
     ) {
         match result {
-            Ok(()) => self.request_part_done(request, Ok(())),
+            Ok(()) => {
+                self.keep_blocks(request, lba, target);
+                self.request_part_done(request, Ok(()));
+            }
             Err(error) => {
                 if error != IoError::Media {
                     self.read_failed(member, error);

@@ -10,10 +10,11 @@ use crate::member::{self, OpenOptions};
 use crate::memory::UserMemory;
 use crate::record::{Recorder, encode_actions, replay};
 use crate::tokens::Owner;
+use restripe_array::cache::Rule;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::{
-    Action, Actions, BufRef, Command, CommandTag, Config, Engine, Event, IoError, Limits, Member,
-    MemberInfo, Nanos, Pool, Request, RequestOp, RequestTag, StartMode, Tag,
+    Action, Actions, BufRef, CacheLimits, Command, CommandTag, Config, Engine, Event, IoError,
+    Limits, Member, MemberInfo, Nanos, Pool, Request, RequestOp, RequestTag, StartMode, Tag,
 };
 use restripe_sim::array::Spec;
 use restripe_sim::compute;
@@ -81,7 +82,12 @@ fn limits() -> Limits {
         requests: 64,
         slices: 32,
         ios: 256,
+        cache: None,
     }
+    .with_cache(CacheLimits {
+        blocks: 32,
+        rule: Rule::VdfLfu,
+    })
 }
 
 fn config(members: Vec<MemberInfo>) -> Config {

@@ -29,6 +29,7 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
             ],
         ),
         Bug::DegradedInOneStep => (None, &[LossReportedWrongly, MadeUpBytes, FlushedWriteLost]),
+        Bug::CacheKeepsOverwritten => (None, &[AckedWriteLost, StaleRead, FlushedWriteLost]),
         Bug::SuperblockInPlace => (
             None,
             &[

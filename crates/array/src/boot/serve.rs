@@ -236,6 +236,7 @@ impl Core {
             return false;
         }
         let boot = self.boot.take().expect("a boot runs");
+        self.open_cache();
         self.state = ArrayState::Healthy;
         self.assess();
         self.out.push(Action::CommandReply(boot.tag, Ok(())));

@@ -21,6 +21,7 @@ pub use rule::{Rule, Ties};
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 use frames::{Frame, NONE};
 use index::Index;
 use moved::Moved;
@@ -147,6 +148,21 @@ impl Cache {
         let frame = self.find(block)?;
         self.let_go(frame);
         Some(frame)
+    }
+
+    /// Forgets all blocks of a range, in time that is bounded by what is held, however long the range.
+    pub fn forget_all(&mut self, blocks: Range<u64>) {
+        if blocks.end.saturating_sub(blocks.start) <= u64::from(self.held) {
+            return blocks.for_each(|block| {
+                self.forget(block);
+            });
+        }
+        for frame in 0..self.fresh {
+            let block = self.frames[frame as usize].block;
+            if blocks.contains(&block) && self.find(block) == Some(frame) {
+                self.let_go(frame);
+            }
+        }
     }
 
     /// The block's row has been rebuilt: from now on a miss costs one read, whatever its stack's penalty. (The paper's

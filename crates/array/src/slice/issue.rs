@@ -86,6 +86,7 @@ impl Core {
         op: IoOp,
         only: Option<Member>,
     ) {
+        self.cache_repair_begins(id, cell);
         let slice = &self.slices.list[id as usize];
         let (row, place, durable) = (slice.map.row, slice.map.cells[cell as usize], slice.durable);
         let (start, sectors) = (slice.band, slice.band_sectors);

@@ -41,7 +41,7 @@ use crate::layout::code::CellSet;
 use crate::ops::SliceOp;
 use crate::planted::Bug;
 use crate::pool::Size;
-use crate::units::{Member, Row, SECTOR_BYTES, SLOTS_MAX};
+use crate::units::{Member, Row, SECTOR_BYTES, SLOTS_MAX, Slot};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -175,6 +175,8 @@ pub(crate) struct Slice {
     narrowed: bool,
     /// What a scrub has told of its row: of these cells, and of who knows which.
     pub(crate) told: (CellSet, bool),
+    /// Data cells that a task has written other bytes to than were there.
+    pub(crate) rewritten: CellSet,
     pub(crate) intent_held: bool,
     pub(crate) merged: bool,
     pub(crate) error: Option<RequestError>,
@@ -214,6 +216,7 @@ impl Slice {
             skipped: false,
             narrowed: false,
             told: (CellSet::EMPTY, false),
+            rewritten: CellSet::EMPTY,
             intent_held: false,
             merged: false,
             error: None,
@@ -538,6 +541,7 @@ impl Core {
         if intent_held {
             self.intent_release(row);
         }
+        self.cache_repair_ends(id);
         self.end_slice(id);
         self.slices.free.push(id);
         self.slices.ended = true;
@@ -548,10 +552,23 @@ impl Core {
         let slice = &mut self.slices.list[id as usize];
         let result = slice.error.map_or(Ok(()), Err);
         let row = slice.map.row;
+        let bytes = slice.sectors * SECTOR_BYTES;
         match slice.kind {
             Kind::Write(_) => self.end_write(id, result),
-            Kind::Read { request, .. } => self.request_part_done(request, result),
-            Kind::Fill { .. } | Kind::Resync | Kind::Scrub { .. } => self.window_done(id, row),
+            Kind::Read {
+                request,
+                lba,
+                target,
+                ..
+            } => {
+                let whole = u64::from(target.bytes) == bytes;
+                self.end_read(request, lba, target, whole, result);
+            }
+            Kind::Fill { slot } => {
+                self.window_done(id, row);
+                self.cache_rebuilt(Slot(slot), row);
+            }
+            Kind::Resync | Kind::Scrub { .. } => self.window_done(id, row),
             Kind::Replay { .. } => self.replay_done(),
         }
     }

@@ -52,6 +52,7 @@ impl Core {
             }
             self.read_failed(member, crate::IoError::Media);
         }
+        self.count_fetched(id, lba);
         true
     }
 
@@ -104,6 +105,21 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// `whole`: the blocks read are those asked for.
+    pub(super) fn end_read(
+        &mut self,
+        request: u32,
+        lba: u64,
+        target: BufRef,
+        whole: bool,
+        result: Result<(), RequestError>,
+    ) {
+        if whole && result.is_ok() {
+            self.keep_blocks(request, lba, target);
+        }
+        self.request_part_done(request, result);
     }
 
     fn fail_read(&mut self, id: u32, lba: u64, sectors: u64) {

@@ -3,6 +3,7 @@
 //! Each test holds the engine's operations and ends them one by one, with results that it chooses. Listings of actions
 //! are compared with `golden/`; `RESTRIPE_BLESS=1` writes them anew.
 
+mod cached;
 mod commands;
 mod degraded;
 mod flushes;

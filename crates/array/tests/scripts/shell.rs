@@ -1,12 +1,13 @@
 //! A shell that holds every device operation until the script ends it, with real bytes and members that can crash.
 
 use crate::math;
+use restripe_array::cache::Rule;
 use restripe_array::layout::{Layout, Level, Role};
 use restripe_array::meta::{Content, CreateOptions, Init, Region, WriteHole, create};
 use restripe_array::{
-    Action, Buf, BufRef, Command, CommandError, CommandTag, Compute, Config, DeviceIo, Engine,
-    Event, Fact, IoError, IoOp, Limits, Member, MemberInfo, Nanos, Pool, Request, RequestError,
-    RequestOp, RequestTag, Row, Segment, StartMode, Tag, TaskKind, TaskOutcome, Uuid,
+    Action, Buf, BufRef, CacheLimits, Command, CommandError, CommandTag, Compute, Config, DeviceIo,
+    Engine, Event, Fact, IoError, IoOp, Limits, Member, MemberInfo, Nanos, Pool, Request,
+    RequestError, RequestOp, RequestTag, Row, Segment, StartMode, Tag, TaskKind, TaskOutcome, Uuid,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
@@ -26,6 +27,7 @@ pub struct Setup {
     pub options: CreateOptions,
     pub info: MemberInfo,
     pub rows: u64,
+    pub cache: Option<CacheLimits>,
     #[cfg(feature = "planted")]
     pub bug: Option<restripe_array::Bug>,
 }
@@ -48,6 +50,7 @@ impl Setup {
             options,
             info,
             rows: 8,
+            cache: None,
             #[cfg(feature = "planted")]
             bug: None,
         }
@@ -83,6 +86,23 @@ impl Setup {
         self.info(|info| info.sectors += room)
     }
 
+    /// With a read cache of so many blocks.
+    pub fn cached(mut self, blocks: u32, rule: Rule) -> Setup {
+        self.cache = Some(CacheLimits { blocks, rule });
+        self
+    }
+
+    fn limits(&self) -> Limits {
+        let limits = Limits {
+            pool: POOL,
+            requests: 64,
+            slices: 64,
+            ios: 256,
+            cache: None,
+        };
+        self.cache.map_or(limits, |cache| limits.with_cache(cache))
+    }
+
     /// Creates the array on fresh members, not yet started.
     pub fn made(mut self) -> Array {
         let members = self.options.members.len();
@@ -103,12 +123,7 @@ impl Setup {
         let model = vec![0; (layout.size_sectors() * SECTOR) as usize];
         let config = Config {
             members: self.options.members.clone(),
-            limits: Limits {
-                pool: POOL,
-                requests: 64,
-                slices: 64,
-                ios: 256,
-            },
+            limits: self.limits(),
             io_timeout: TIMEOUT,
             #[cfg(feature = "planted")]
             bug: self.bug,

@@ -1,9 +1,10 @@
 //! The record's encoding: events as they are stored, actions as they are summed, and back.
 
+use restripe_array::cache::Rule;
 use restripe_array::{
-    Action, BufRef, Class, Command, Compute, ComputeOp, Config, DeviceIo, Event, Guilty, IoError,
-    IoOp, Limits, Member, MemberInfo, Nanos, Page, Pool, Request, RequestOp, RequestTag, Segment,
-    StartMode, Tag, Throttle, Verdict,
+    Action, BufRef, CacheLimits, Class, Command, Compute, ComputeOp, Config, DeviceIo, Event,
+    Guilty, IoError, IoOp, Limits, Member, MemberInfo, Nanos, Page, Pool, Request, RequestOp,
+    RequestTag, Segment, StartMode, Tag, Throttle, Verdict,
 };
 use std::io::Write as _;
 
@@ -71,7 +72,17 @@ impl Writer {
         ] {
             self.small(bound);
         }
+        self.cache(limits.cache);
         self.number(config.io_timeout.0);
+    }
+
+    fn cache(&mut self, cache: Option<CacheLimits>) {
+        self.flag(cache.is_some());
+        if let Some(CacheLimits { blocks, rule }) = cache {
+            self.small(blocks);
+            let place = Rule::ALL.iter().position(|one| *one == rule);
+            self.byte(place.map_or(0, |place| place as u8));
+        }
     }
 
     fn member_info(&mut self, info: &MemberInfo) {
@@ -401,12 +412,23 @@ impl<'a> Reader<'a> {
             requests: self.small()?,
             slices: self.small()?,
             ios: self.small()?,
+            cache: self.cache()?,
         };
         Ok(Config {
             members,
             limits,
             io_timeout: Nanos(self.number()?),
         })
+    }
+
+    fn cache(&mut self) -> Taken<Option<CacheLimits>> {
+        if !self.flag()? {
+            return Ok(None);
+        }
+        let blocks = self.small()?;
+        let rule = Rule::ALL.get(usize::from(self.byte()?));
+        let rule = *rule.filter(|_| blocks > 0).ok_or(Stop::Bad)?;
+        Ok(Some(CacheLimits { blocks, rule }))
     }
 
     fn member_info(&mut self) -> Taken<MemberInfo> {

@@ -23,7 +23,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-pub(crate) const MAGIC: &[u8; 8] = b"RSTREC01";
+pub(crate) const MAGIC: &[u8; 8] = b"RSTREC02";
 
 /// Writes a run as it happens. An error is kept until the end; the run is more important than its record.
 pub struct Recorder {

@@ -32,6 +32,8 @@ const SHORT_OF_SPACE: u64 = 60;
 /// Counted: arrays that halted for want of space, and starts that failed for it.
 pub const HALTS: &str = "halts for want of space";
 pub const STARTS_WITHOUT_SPACE: &str = "starts without space";
+/// Counted: blocks that reads found in the read cache.
+pub const BLOCKS_CACHED: &str = "blocks from the read cache";
 
 /// So many steps without a moment passing are one too many.
 const STILL_STEPS: u64 = 10_000;
@@ -594,6 +596,8 @@ impl Run {
         }
         let world = &life.session.world;
         self.outcome.coverage.slices(world.machine().coverage());
+        let cached = world.machine().status().counters.blocks_cached;
+        self.outcome.coverage.count(BLOCKS_CACHED, cached);
         self.outcome.digest = mix(self.outcome.digest ^ world.digest());
         self.outcome.ios += world.tally().ios;
         self.outcome

@@ -3,9 +3,10 @@
 use crate::array::Spec;
 use crate::payload::Payload;
 use crate::rng::Rng;
+use restripe_array::cache::Rule;
 use restripe_array::layout::{Geometry, Level, Rotation};
 use restripe_array::meta::{Creation, Init, RegionKind, WriteHole};
-use restripe_array::{Limits, Nanos, Pool};
+use restripe_array::{CacheLimits, Limits, Nanos, Pool};
 
 /// How rough a run may get.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -92,8 +93,12 @@ pub struct Plan {
     pub far: Nanos,
 }
 
+/// The stream that the cache is drawn from.
+const CACHED: u64 = 0xcac4e;
+
 impl Plan {
     pub fn draw(rng: &mut Rng, options: &Options) -> Plan {
+        let cached = cached(&mut rng.clone().fork(CACHED));
         let family = options.family.unwrap_or_else(|| rng.pick(&FAMILIES).1);
         let (level, slots) = level(rng, family);
         let (spec, creation) = spec(rng, options, level, slots);
@@ -102,7 +107,7 @@ impl Plan {
         let calm = options.roughness == Roughness::Calm;
         Plan {
             dirt: (foreign && rng.chance(1, 2)).then(|| rng.word()),
-            limits: limits(rng),
+            limits: limits(rng, cached),
             lives: if calm { 1 } else { rng.between(1, 3) },
             requests: rng.between(10, 90),
             queue_depth: *rng.pick(&[1, 2, 4, 8, 24]),
@@ -220,7 +225,7 @@ fn init(rng: &mut Rng) -> Init {
     ])
 }
 
-fn limits(rng: &mut Rng) -> Limits {
+fn limits(rng: &mut Rng, cached: Option<CacheLimits>) -> Limits {
     let tight = rng.chance(1, 4);
     let pool = if tight {
         Pool {
@@ -233,12 +238,22 @@ fn limits(rng: &mut Rng) -> Limits {
             large: 256,
         }
     };
-    Limits {
+    let limits = Limits {
         pool,
         requests: if tight { 16 } else { 64 },
         slices: if tight { 8 } else { 64 },
         ios: 512,
-    }
+        cache: None,
+    };
+    cached.map_or(limits, |cached| limits.with_cache(cached))
+}
+
+/// A read cache, in two runs of five: from one that holds next to nothing to one that holds all.
+fn cached(rng: &mut Rng) -> Option<CacheLimits> {
+    rng.chance(2, 5).then(|| CacheLimits {
+        blocks: *rng.pick(&[1, 6, 40, 4096]),
+        rule: *rng.pick(&Rule::ALL),
+    })
 }
 
 #[cfg(test)]

@@ -249,7 +249,11 @@ impl Run {
             let still = |lba: u64| oracle.may_be_lost(lba, None) && !oracle.failed_write(lba);
             sectors.clone().all(still) && !sectors.any(|lba| told.contains(&lba))
         };
-        let silent: Vec<u64> = ruin.lost.iter().filter(silent).copied().collect();
+        let silent: Vec<u64> = match self.plan.limits.cache {
+            // What a cache holds outlives the medium; that its bytes are right is judged with every read.
+            Some(_) => Vec::new(),
+            None => ruin.lost.iter().filter(silent).copied().collect(),
+        };
         // A crash may bring losses back that a write had ended: what is written anew counts no more.
         let still = |first: &u64| life.session.oracle.may_be_lost(*first, None);
         if let Some(ruin) = &mut self.ruin {

@@ -8,7 +8,7 @@
 //! other cells.
 
 use restripe_array::TaskKind;
-use restripe_sim::swarm::{Coverage, HALTS, Incident, Phase, STARTS_WITHOUT_SPACE};
+use restripe_sim::swarm::{BLOCKS_CACHED, Coverage, HALTS, Incident, Phase, STARTS_WITHOUT_SPACE};
 use std::collections::BTreeSet;
 
 /// So often each cell must be hit.
@@ -183,7 +183,7 @@ const TRANSITIONS: &[(&str, &str, &[&str])] = &[
 ];
 
 /// What else must have happened so often.
-const COUNTS: [&str; 2] = [HALTS, STARTS_WITHOUT_SPACE];
+const COUNTS: [&str; 3] = [HALTS, STARTS_WITHOUT_SPACE, BLOCKS_CACHED];
 
 /// What is missing from the table, and what is in it that should not be.
 pub fn holes(coverage: &Coverage) -> Vec<String> {

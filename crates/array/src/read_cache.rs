@@ -1,0 +1,438 @@
+//! The read cache of a served array: blocks that were read lately, answered from memory.
+//!
+//! What it holds is what the array's address space reads as, not what a member holds, so a failure or a rebuild changes
+//! only what a miss would cost. It is clean: whatever changes bytes forgets the blocks first, and a block that is read
+//! while something changes around it is not kept. Whether anything did is counted for each chunk.
+//!
+//! Which block makes room is the affair of [`crate::cache`]; here frames have memory. A frame that makes room while its
+//! memory is still being copied from leaves that memory behind, and takes a spare.
+
+use crate::cache::{Cache, CacheConfig, Rule, Ties};
+use crate::contract::{Action, Buf, BufRef, ComputeOp, LinearOutput, SMALL_BYTES};
+use crate::core::Core;
+use crate::layout::{CellSet, Role, RowMap};
+use crate::ops::Owner;
+use crate::planted::Bug;
+use crate::request::Pending;
+use crate::slice::Kind;
+use crate::units::{Row, SECTOR_BYTES, Slot};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Sectors of a block: what is held or not held as a whole.
+const BLOCK_SECTORS: u64 = SMALL_BYTES as u64 / SECTOR_BYTES;
+/// Memory beyond that of the frames, for those that make room while they are copied from.
+const SPARES: u32 = 64;
+/// Chunks are told apart by their number modulo this.
+const CHUNKS: usize = 1024;
+
+/// A read cache, as the shell asks for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheLimits {
+    /// Blocks of 4 KiB held at most.
+    pub blocks: u32,
+    pub rule: Rule,
+}
+
+impl CacheLimits {
+    /// Small buffers of the pool that the cache takes for itself.
+    pub fn buffers(self) -> u32 {
+        self.blocks.saturating_add(SPARES)
+    }
+}
+
+/// One piece of memory.
+#[derive(Clone, Copy, Debug)]
+struct Memory {
+    buf: Buf,
+    /// Copies under way, into it or out of it.
+    users: u32,
+    /// The frame whose block it is for; none for a spare, or for one left behind.
+    frame: Option<u32>,
+    /// The block's bytes are there.
+    filled: bool,
+}
+
+/// What goes on in the chunks of one number modulo [`CHUNKS`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Chunk {
+    /// Requests that change it, from admission to reply.
+    writers: u32,
+    /// When the last of these, or of the repairs, began or ended.
+    changed: u64,
+}
+
+pub(crate) struct ReadCache {
+    cache: Cache,
+    memory: Vec<Memory>,
+    /// The memory of each frame.
+    of_frame: Vec<u32>,
+    spare: Vec<u32>,
+    chunks: Vec<Chunk>,
+    chunk_sectors: u64,
+    /// Counts changes.
+    clock: u64,
+}
+
+impl ReadCache {
+    fn new(limits: CacheLimits, slots: u16, chunk_sectors: u64, buffers: Vec<Buf>) -> ReadCache {
+        let frames = limits.blocks;
+        let memory = (0..).zip(buffers).map(|(index, buf)| Memory {
+            buf,
+            users: 0,
+            frame: (index < frames).then_some(index),
+            filled: false,
+        });
+        ReadCache {
+            cache: Cache::new(CacheConfig {
+                frames,
+                stacks: slots,
+                rule: limits.rule,
+                ties: Ties::Oldest,
+            }),
+            memory: memory.collect(),
+            of_frame: (0..frames).collect(),
+            spare: (frames..limits.buffers()).collect(),
+            chunks: vec![Chunk::default(); CHUNKS],
+            chunk_sectors,
+            clock: 0,
+        }
+    }
+
+    /// The memory with a block's bytes.
+    fn held(&self, block: u64) -> Option<u32> {
+        let memory = self.of_frame[self.cache.find(block)? as usize];
+        self.memory[memory as usize].filled.then_some(memory)
+    }
+
+    /// Sectors from `lba` on, of at most so many, up to the next block that is held.
+    fn missing(&self, lba: u64, sectors: u64) -> u64 {
+        let blocks = lba / BLOCK_SECTORS + 1..(lba + sectors).div_ceil(BLOCK_SECTORS);
+        let next = blocks.into_iter().find(|&block| self.held(block).is_some());
+        next.map_or(sectors, |block| block * BLOCK_SECTORS - lba)
+    }
+
+    /// Gives a block a frame, and memory that nobody uses; `None` if there is none, or if it has them already.
+    fn admit(&mut self, block: u64, slot: Slot) -> Option<u32> {
+        if self.spare.is_empty() || self.cache.find(block).is_some() {
+            return None;
+        }
+        let frame = self.cache.admit(block, slot.0).frame;
+        let before = self.of_frame[frame as usize];
+        if self.memory[before as usize].users > 0 {
+            let spare = self.spare.pop().expect("checked above");
+            self.memory[before as usize].frame = None;
+            self.memory[spare as usize].frame = Some(frame);
+            self.of_frame[frame as usize] = spare;
+        }
+        let memory = self.of_frame[frame as usize];
+        self.memory[memory as usize].filled = false;
+        Some(memory)
+    }
+
+    /// One copy from or into this memory has ended.
+    fn release(&mut self, memory: u32, fills: bool) {
+        let entry = &mut self.memory[memory as usize];
+        entry.users -= 1;
+        entry.filled |= fills;
+        if entry.users == 0 && entry.frame.is_none() {
+            self.spare.push(memory);
+        }
+    }
+
+    fn forget(&mut self, lba: u64, sectors: u64) {
+        let blocks = lba / BLOCK_SECTORS..(lba + sectors).div_ceil(BLOCK_SECTORS);
+        self.cache.forget_all(blocks);
+    }
+
+    /// Does something to every chunk that has sectors of a range.
+    fn each_chunk(&mut self, lba: u64, sectors: u64, mut change: impl FnMut(&mut Chunk)) {
+        let first = lba / self.chunk_sectors;
+        let count = (lba + sectors).div_ceil(self.chunk_sectors) - first;
+        for chunk in 0..count.min(CHUNKS as u64) {
+            change(&mut self.chunks[(first + chunk) as usize % CHUNKS]);
+        }
+    }
+
+    /// The bytes of a range change: what is held of it is forgotten, and reads that were asked for before keep nothing.
+    fn changed(&mut self, lba: u64, sectors: u64) {
+        self.forget(lba, sectors);
+        self.clock += 1;
+        let now = self.clock;
+        self.each_chunk(lba, sectors, |chunk| chunk.changed = now);
+    }
+
+    /// Whether nothing has changed the chunk of `lba` since a request that was admitted at `begun`.
+    fn unchanged(&self, lba: u64, begun: u64) -> bool {
+        let chunk = self.chunks[(lba / self.chunk_sectors) as usize % CHUNKS];
+        chunk.writers == 0 && chunk.changed <= begun
+    }
+}
+
+/// Reads that deliver a data cell, given the cells that can be read. One where it cannot be had: that is not a cost.
+fn reads_among(map: &RowMap, data: u8, live: CellSet) -> u16 {
+    if !map.copies_of(data).intersection(live).is_empty() {
+        return 1;
+    }
+    let recipe = map.recover(data, live);
+    recipe.map_or(1, |recipe| recipe.set().len().into())
+}
+
+/// Blocks that have sectors of a range.
+pub(crate) fn blocks_in(lba: u64, sectors: u64) -> u64 {
+    (lba + sectors).div_ceil(BLOCK_SECTORS) - lba / BLOCK_SECTORS
+}
+
+/// The sectors that a range of bytes touches.
+fn touched(offset: u64, bytes: u64) -> (u64, u64) {
+    let lba = offset / SECTOR_BYTES;
+    (lba, (offset + bytes).div_ceil(SECTOR_BYTES) - lba)
+}
+
+impl Core {
+    /// Takes the memory for the cache, if there is to be one: the array's geometry is known by now.
+    pub(crate) fn open_cache(&mut self) {
+        let Some(limits) = self.config.limits.cache else {
+            return;
+        };
+        let buffers = self.buffers.lend(limits.buffers());
+        let slots = self.superblock.geometry.slots;
+        let chunk_sectors = self.layout.chunk_sectors();
+        self.read_cache = Some(ReadCache::new(limits, slots, chunk_sectors, buffers));
+    }
+
+    /// Nobody copies to or from the cache.
+    pub(crate) fn cache_idle(&self) -> bool {
+        let used = |cache: &ReadCache| cache.memory.iter().any(|memory| memory.users > 0);
+        !self.read_cache.as_ref().is_some_and(used)
+    }
+
+    /// What the changes so far are known by, for [`Core::keep_blocks`].
+    pub(crate) fn cache_clock(&self) -> u64 {
+        self.read_cache.as_ref().map_or(0, |cache| cache.clock)
+    }
+
+    // -------------------------------------------------------------------------------------------------- requests
+
+    /// A request that changes bytes is admitted.
+    pub(crate) fn cache_change_begins(&mut self, offset: u64, bytes: u64) {
+        let skipped = self.planted(Bug::CacheKeepsOverwritten);
+        if let Some(cache) = self.read_cache.as_mut().filter(|_| !skipped) {
+            let (lba, sectors) = touched(offset, bytes);
+            cache.changed(lba, sectors);
+            cache.each_chunk(lba, sectors, |chunk| chunk.writers += 1);
+        }
+    }
+
+    /// And is about to be replied to.
+    pub(crate) fn cache_change_ends(&mut self, offset: u64, bytes: u64) {
+        let skipped = self.planted(Bug::CacheKeepsOverwritten);
+        if let Some(cache) = self.read_cache.as_mut().filter(|_| !skipped) {
+            let (lba, sectors) = touched(offset, bytes);
+            cache.changed(lba, sectors);
+            cache.each_chunk(lba, sectors, |chunk| chunk.writers -= 1);
+        }
+    }
+
+    /// Answers the next bytes of a read from memory, as far as one block goes. Returns their number.
+    pub(crate) fn start_cached_part(&mut self, id: u32, pending: &Pending) -> Option<u64> {
+        let cache = self.read_cache.as_mut()?;
+        let offset = pending.request.offset + pending.cut;
+        let block = offset / u64::from(SMALL_BYTES);
+        let memory = cache.held(block)?;
+        cache.cache.ask(block);
+        let within = offset % u64::from(SMALL_BYTES);
+        let left = pending.request.bytes - pending.cut;
+        let bytes = left.min(u64::from(SMALL_BYTES) - within);
+        let buf = cache.memory[memory as usize].buf;
+        let target = pending.request.buf.part(pending.cut as u32, bytes as u32);
+        self.counters.blocks_asked += 1;
+        self.counters.blocks_cached += 1;
+        let source = BufRef::new(buf, within as u32, bytes as u32);
+        self.copy_block(id, memory, false, source, target);
+        Some(bytes)
+    }
+
+    /// How much of a read's next part, whose first block is not held, is not held either.
+    pub(crate) fn uncached(&self, lba: u64, sectors: u64) -> u64 {
+        let cache = self.read_cache.as_ref();
+        cache.map_or(sectors, |cache| cache.missing(lba, sectors))
+    }
+
+    /// Part of a read has been read: keeps its whole blocks, if nothing changed there since the request was admitted.
+    pub(crate) fn keep_blocks(&mut self, request: u32, lba: u64, target: BufRef) {
+        let begun = self.requests.get(request).begun;
+        let end = lba + u64::from(target.bytes) / SECTOR_BYTES;
+        for block in lba.div_ceil(BLOCK_SECTORS)..end / BLOCK_SECTORS {
+            let first = block * BLOCK_SECTORS;
+            let place = self.layout.place(first);
+            let slot = self.layout.data_cell(place.row, place.data).slot;
+            let room = self.ops.available() > self.slices.op_reserve;
+            let rebuilt = self.tasks.filled(slot, place.row);
+            let Some(cache) = self.read_cache.as_mut() else {
+                return;
+            };
+            if !room || !cache.unchanged(first, begun) {
+                return;
+            }
+            let Some(memory) = cache.admit(block, slot) else {
+                continue;
+            };
+            if rebuilt {
+                cache.cache.rebuilt(block);
+            }
+            let buf = cache.memory[memory as usize].buf;
+            let source = target.part(((first - lba) * SECTOR_BYTES) as u32, SMALL_BYTES);
+            self.copy_block(
+                request,
+                memory,
+                true,
+                source,
+                BufRef::new(buf, 0, SMALL_BYTES),
+            );
+        }
+    }
+
+    /// One more part of a request: a copy from or into the cache's memory.
+    fn copy_block(
+        &mut self,
+        request: u32,
+        memory: u32,
+        fills: bool,
+        source: BufRef,
+        target: BufRef,
+    ) {
+        self.requests.begin_part(request);
+        let cache = self.read_cache.as_mut().expect("its memory is copied");
+        cache.memory[memory as usize].users += 1;
+        let owner = Owner::CacheCopy {
+            request,
+            memory,
+            fills,
+        };
+        let mut compute = self.ops.compute(owner, ComputeOp::Linear);
+        let mut coefficients = self.ops.coefficient_list();
+        compute.sources.push(source);
+        coefficients.push(1);
+        compute.outputs.push(LinearOutput {
+            target,
+            coefficients,
+        });
+        self.out.push(Action::Compute(compute));
+    }
+
+    pub(crate) fn block_copied(&mut self, request: u32, memory: u32, fills: bool) {
+        let cache = self.read_cache.as_mut().expect("its memory was copied");
+        cache.release(memory, fills);
+        self.request_part_done(request, Ok(()));
+    }
+
+    // ------------------------------------------------------------------------------------------ what a miss costs
+
+    /// Counts what a read slice asks of the members.
+    pub(crate) fn count_fetched(&mut self, id: u32, lba: u64) {
+        let slice = self.slices.get(id);
+        let (map, bad, sectors) = (slice.map, slice.bad, slice.sectors);
+        let live = self.live_cells(&map).minus(bad);
+        let reads = reads_among(&map, self.layout.place(lba).data, live);
+        self.counters.blocks_fetched += blocks_in(lba, sectors) * u64::from(reads);
+    }
+
+    /// Tells the cache what misses cost now that another member stands somewhere, or none. What a rebuild has done is
+    /// told block by block.
+    pub(crate) fn price_misses(&mut self) {
+        if self.read_cache.is_none() {
+            return;
+        }
+        for slot in 0..self.superblock.geometry.slots {
+            let reads = self.reads_without_rebuild(Slot(slot));
+            if let Some(cache) = &mut self.read_cache {
+                cache.cache.set_penalty(slot, reads);
+            }
+        }
+    }
+
+    /// Reads for a data cell of a slot: the same in every row that is not rebuilt.
+    fn reads_without_rebuild(&self, slot: Slot) -> u16 {
+        let period = u64::from(self.superblock.geometry.slots).min(self.layout.rows());
+        let data_cell = |row| {
+            let map = self.layout.row(Row(row));
+            let data = map.cell_on(slot).filter(|&cell| cell < map.data)?;
+            Some((map, data))
+        };
+        let Some((map, data)) = (0..period).find_map(data_cell) else {
+            return 1;
+        };
+        let stands = |cell: &u8| {
+            let slot = map.cells[usize::from(*cell)].slot;
+            self.standing[usize::from(slot.0)].member.is_some()
+        };
+        let live = (0..map.width).filter(stands);
+        reads_among(&map, data, live.fold(CellSet::EMPTY, CellSet::with))
+    }
+
+    /// A row's cell was rebuilt: misses of its blocks cost one read again.
+    pub(crate) fn cache_rebuilt(&mut self, slot: Slot, row: Row) {
+        let map = self.layout.row(row);
+        let Some(data) = map.cell_on(slot).filter(|&cell| cell < map.data) else {
+            return;
+        };
+        let first = self.layout.lba(row, data, 0) / BLOCK_SECTORS;
+        let blocks = self.layout.chunk_sectors() / BLOCK_SECTORS;
+        if let Some(cache) = &mut self.read_cache {
+            (first..first + blocks).for_each(|block| cache.cache.rebuilt(block));
+        }
+    }
+
+    /// What was rebuilt of a slot is gone again.
+    pub(crate) fn cache_unrebuilt(&mut self, slot: usize) {
+        if let Some(cache) = &mut self.read_cache {
+            cache.cache.settle(slot as u16);
+        }
+    }
+
+    // --------------------------------------------------------------------------------------------------- repairs
+
+    /// A task writes over a cell whose bytes were wrong, or differed from another copy's: what was read of them before
+    /// is not what will be read.
+    pub(crate) fn cache_repair_begins(&mut self, id: u32, cell: u8) {
+        if self.read_cache.is_none() {
+            return;
+        }
+        let slice = self.slices.get(id);
+        if !matches!(slice.kind, Kind::Scrub { .. } | Kind::Resync) {
+            return;
+        }
+        let data = match slice.map.cells[usize::from(cell)].role {
+            Role::Data(data) => data,
+            Role::Copy { of } => of,
+            _ => return,
+        };
+        slice.rewritten = slice.rewritten.with(data);
+        self.cache_repaired(id, data);
+    }
+
+    /// The slice ends; reads that met its writes on the way keep nothing.
+    pub(crate) fn cache_repair_ends(&mut self, id: u32) {
+        let rewritten = core::mem::take(&mut self.slices.get(id).rewritten);
+        for data in rewritten.iter() {
+            self.cache_repaired(id, data);
+        }
+    }
+
+    /// Sectors are lost: they read as errors from now on, also those that are held.
+    pub(crate) fn cache_lost(&mut self, lba: u64, sectors: u64) {
+        if let Some(cache) = &mut self.read_cache {
+            cache.changed(lba, sectors);
+        }
+    }
+
+    fn cache_repaired(&mut self, id: u32, data: u8) {
+        let slice = self.slices.get(id);
+        let (row, start, sectors) = (slice.map.row, slice.start, slice.sectors);
+        let lba = self.layout.lba(row, data, start);
+        if let Some(cache) = &mut self.read_cache {
+            cache.changed(lba, sectors);
+        }
+    }
+}
