@@ -8,13 +8,13 @@ use crate::member::{content, open_failure};
 use crate::units::{Size, parse_throttle};
 use restripe_array::meta::MetaError;
 use restripe_array::report::{MemberState, MemberStatus, Status};
-use restripe_array::{Command, CommandError, Fact, Member, Nanos, SECTOR_BYTES};
+use restripe_array::{Command, CommandError, Fact, Member, Nanos, SECTOR_BYTES, Uuid};
 use restripe_io::control::{Answer, FactView, Refusal, Reply, Request, StatusView};
 use restripe_io::member::{self, OpenMember, OpenOptions};
 use restripe_io::metrics;
 use restripe_io::plain::Plain;
 use restripe_io::remote::{MemberName, Remote};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path;
@@ -43,10 +43,26 @@ pub struct Desk {
     epoch: Instant,
     open: OpenOptions,
     facts: Arc<Mutex<Facts>>,
-    /// Members that were to be replaced, and by whom.
-    replaced: Mutex<BTreeMap<Member, Member>>,
+    replaced: Mutex<Replaced>,
     /// Told when the array has stopped.
     ends: Sender<End>,
+}
+
+/// Members that serve no longer because others took their places.
+#[derive(Default)]
+struct Replaced {
+    /// Since this daemon began: those that were to be replaced, and by whom.
+    by: BTreeMap<Member, Member>,
+    /// Before: as the superblocks tell.
+    before: BTreeSet<Uuid>,
+}
+
+impl Replaced {
+    /// It is a member like others again.
+    fn forget(&mut self, member: &MemberStatus) {
+        self.by.remove(&member.member);
+        self.before.remove(&member.uuid);
+    }
 }
 
 #[derive(Default)]
@@ -104,6 +120,17 @@ impl Desk {
         }
     }
 
+    /// The same desk, which knows who was replaced before.
+    pub fn knowing(self, replaced: &[Uuid]) -> Desk {
+        self.replaced().before.extend(replaced);
+        self
+    }
+
+    /// Each change of it is whole, also if its thread died.
+    fn replaced(&self) -> MutexGuard<'_, Replaced> {
+        self.replaced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The log of facts from a sequence number on, and where it goes on.
     pub fn facts_since(&self, since: u64) -> (Vec<FactView>, u64) {
         lock(&self.facts).since(since)
@@ -128,10 +155,11 @@ impl Desk {
             let mut members = status.members.iter();
             members.any(|other| other.member == member && other.state == MemberState::Active)
         };
-        let replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+        let replaced = self.replaced();
         for (member, shown) in status.members.iter().zip(&mut view.members) {
-            let by = replaced.get(&member.member);
-            if member.state == MemberState::Failed && by.is_some_and(|by| serves(*by)) {
+            let by = replaced.by.get(&member.member);
+            let was = by.is_some_and(|by| serves(*by)) || replaced.before.contains(&member.uuid);
+            if member.state == MemberState::Failed && was {
                 shown.state = "replaced".into();
             }
         }
@@ -221,8 +249,9 @@ impl Desk {
     fn add(&self, path: &str, force: bool) -> Result<Reply, Refusal> {
         let member = match self.held(path)? {
             Some(failed) => {
-                self.command(Command::Add(failed))?;
-                failed
+                self.command(Command::Add(failed.member))?;
+                self.replaced().forget(&failed);
+                failed.member
             }
             None => self.take_in(path, force)?,
         };
@@ -241,8 +270,7 @@ impl Desk {
             Err(_) => self.take_in(path, force)?,
         };
         self.command(Command::Replace { old, new })?;
-        let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
-        replaced.insert(old, new);
+        self.replaced().by.insert(old, new);
         Ok(done(&format!(
             "{old_name} is being copied to {path}, which then takes its place"
         )))
@@ -264,7 +292,7 @@ impl Desk {
 
     /// The failed member that is still open under this path, and so comes back as it is. A stranger is let go, to be
     /// looked at like any device; what is in the array cannot be added.
-    fn held(&self, path: &str) -> Result<Option<Member>, Refusal> {
+    fn held(&self, path: &str) -> Result<Option<MemberStatus>, Refusal> {
         let (status, names) = self.look()?;
         let is_path =
             |name: &MemberName| name.open && (name.name == path || same_file(path, &name.name));
@@ -274,7 +302,7 @@ impl Desk {
             .find(|member| names.get(usize::from(member.member.0)).is_some_and(is_path));
         let Some(found) = found else { return Ok(None) };
         let state = match found.state {
-            MemberState::Failed => return Ok(Some(found.member)),
+            MemberState::Failed => return Ok(Some(found.clone())),
             MemberState::Foreign => {
                 self.remote.close(self.array, found.member).map_err(ended)?;
                 // Answered after the close is done.
@@ -534,7 +562,6 @@ pub fn is_rebuild(kind: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use restripe_array::Uuid;
 
     #[test]
     fn a_member_is_meant_by_path_number_or_uuid() {

@@ -3,7 +3,7 @@
 use crate::desk::{Desk, End};
 use crate::failure::{Failure, Outcome};
 use crate::member::{Copies, open_failure};
-use crate::roster::Roster;
+use crate::roster::{Prospect, Roster};
 use crate::units::Rate;
 use restripe_array::{Command, Limits, Nanos, StartMode, Throttle, Uuid};
 use restripe_io::BackendChoice;
@@ -72,9 +72,10 @@ pub struct Running {
 }
 
 impl Running {
-    /// The array `name`, for the length of a verb. Members of another one are refused before anything is started.
+    /// One array, for the length of a verb. Members of one that is not called `name`, if that is given, are refused
+    /// before anything is started.
     pub fn for_verb(
-        name: &str,
+        name: Option<&str>,
         members: &[String],
         read_only: bool,
         degraded: bool,
@@ -88,19 +89,20 @@ impl Running {
             degraded,
             ..Setup::default()
         };
-        Running::of(vec![spec(members, Some(name), &setup)?], &setup)
+        Running::of(vec![spec(members, name, &setup)?], &setup)
     }
 
     /// Starts every group of members as an array of its own. All serve, or none. What the superblocks tell is judged
-    /// for all before any is started; a refusal that takes the engine's look at the data (a start that would lose what
-    /// was being written) comes after the arrays before it were started, and these are shut down again.
+    /// for all before any is started. What a start would lose only the engine can tell, as it starts; so the arrays
+    /// that may lose something are started first, and when one of them is refused, only others of them were touched.
+    /// These are shut down again.
     pub fn start(groups: Vec<Vec<String>>, setup: &Setup) -> Outcome<Running> {
         let specs = groups.iter().map(|members| spec(members, None, setup));
         Running::of(specs.collect::<Outcome<_>>()?, setup)
     }
 
-    fn of(specs: Vec<ArraySpec>, setup: &Setup) -> Outcome<Running> {
-        let arrays = specs.len();
+    fn of(hopes: Vec<(ArraySpec, Prospect)>, setup: &Setup) -> Outcome<Running> {
+        let (specs, prospects): (Vec<_>, Vec<_>) = hopes.into_iter().unzip();
         let epoch = Instant::now();
         let options = ShellOptions {
             backend: setup.backend,
@@ -113,18 +115,19 @@ impl Running {
         };
         let reactor = Shell::spawn(options, host_all).map_err(reactor_failure)?;
         let (ends_sender, ends) = mpsc::channel();
-        let desk = |array| {
+        let desk = |(array, prospect): (usize, &Prospect)| {
             let (remote, open) = (reactor.remote.clone(), setup.open_options());
-            Arc::new(Desk::new(remote, array, epoch, open, ends_sender.clone()))
+            let desk = Desk::new(remote, array, epoch, open, ends_sender.clone());
+            Arc::new(desk.knowing(&prospect.replaced))
         };
-        let desks: Vec<Arc<Desk>> = (0..arrays).map(desk).collect();
+        let desks: Vec<Arc<Desk>> = prospects.iter().enumerate().map(desk).collect();
         let running = Running {
             reactor,
             desks,
             ends,
             ends_sender,
         };
-        match running.start_all(setup) {
+        match running.start_all(&prospects, setup) {
             Ok(()) => Ok(running),
             Err(failure) => {
                 // The reason for the end is the failure to start; how the end went matters less.
@@ -134,8 +137,11 @@ impl Running {
         }
     }
 
-    fn start_all(&self, setup: &Setup) -> Outcome {
-        for desk in &self.desks {
+    /// The doubtful ones first.
+    fn start_all(&self, prospects: &[Prospect], setup: &Setup) -> Outcome {
+        let mut order: Vec<_> = self.desks.iter().zip(prospects).collect();
+        order.sort_by_key(|(_, prospect)| !prospect.may_lose);
+        for (desk, _) in order {
             desk.command(Command::Start(setup.start))?;
             if setup.throttle != Throttle::default() {
                 desk.command(Command::Throttle(setup.throttle))?;
@@ -186,17 +192,18 @@ fn reactor_failure(error: io::Error) -> Failure {
 }
 
 /// An array that may be started; `name` is what it must be called.
-fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<ArraySpec> {
+fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(ArraySpec, Prospect)> {
     let io_timeout = Nanos(u64::try_from(setup.io_timeout.as_nanos()).unwrap_or(u64::MAX));
     let (members, absent) = open_all(members, setup.open_options())?;
     let roster = Roster::read(members, absent)?;
-    roster.check(name, setup)?;
-    Ok(ArraySpec {
+    let prospect = roster.check(name, setup)?;
+    let spec = ArraySpec {
         members: roster.into_members(),
         limits: Limits::default(),
         io_timeout,
         record: setup.record.clone(),
-    })
+    };
+    Ok((spec, prospect))
 }
 
 /// Opens what can be opened, and names what cannot. A member that is not there is what redundancy is for; one in use by

@@ -3,7 +3,7 @@
 use crate::command::Examine;
 use crate::config::members_from;
 use crate::failure::{Failure, Outcome};
-use crate::member::{Copies, content, open};
+use crate::member::{Copies, content, open, was_replaced};
 use crate::units::Size;
 use restripe_array::SECTOR_BYTES;
 use restripe_array::meta::{MemberEntry, MemberRole, MetaError, RegionKind, Superblock};
@@ -121,7 +121,7 @@ fn describe(out: &mut String, superblock: &Superblock) {
             out,
             "    {} {}{}",
             entry.uuid,
-            role(entry),
+            role(superblock, entry),
             placed(superblock, entry)
         );
     }
@@ -136,11 +136,14 @@ fn write_hole(superblock: &Superblock) -> String {
     format!("{:?}", superblock.write_hole).to_lowercase()
 }
 
-fn role(entry: &MemberEntry) -> String {
+fn role(superblock: &Superblock, entry: &MemberEntry) -> String {
     match entry.role {
         MemberRole::Active => "active".into(),
         MemberRole::Rebuilding => "rebuilding".into(),
         MemberRole::Spare => "spare".into(),
+        MemberRole::Failed { stale_since, .. } if was_replaced(superblock, entry) => {
+            format!("replaced, stale since generation {stale_since}")
+        }
         MemberRole::Failed { stale_since, .. } => {
             format!("failed, stale since generation {stale_since}")
         }
@@ -216,6 +219,7 @@ fn member_value(superblock: &Superblock, entry: &MemberEntry) -> Value {
         MemberRole::Active => "active",
         MemberRole::Rebuilding => "rebuilding",
         MemberRole::Spare => "spare",
+        MemberRole::Failed { .. } if was_replaced(superblock, entry) => "replaced",
         MemberRole::Failed { .. } => "failed",
     };
     json!({

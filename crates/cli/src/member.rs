@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::signature::{HEAD_BYTES, TAIL_BYTES, found_in_head, found_in_tail};
 use restripe_array::meta::superblock::{SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_BYTES, Superblock};
-use restripe_array::meta::{MetaError, RegionKind};
+use restripe_array::meta::{MemberEntry, MemberRole, MetaError, RegionKind};
 use restripe_array::{SECTOR_BYTES, Uuid};
 use restripe_io::member::{OpenError, OpenFailure};
 use restripe_io::plain::Plain;
@@ -80,6 +80,19 @@ pub fn newest_of<'a>(
 ) -> Option<&'a Superblock> {
     let sound = copies.filter_map(|copy| copy.as_ref().ok());
     sound.max_by_key(|copy| (copy.created, copy.generation, copy.sequence))
+}
+
+/// Whether a member that serves no longer was replaced, rather than failed: the one that took its place became current
+/// in the very generation in which it ceased to be. Nothing else happens in that generation.
+pub fn was_replaced(superblock: &Superblock, entry: &MemberEntry) -> bool {
+    let MemberRole::Failed { stale_since, .. } = entry.role else {
+        return false;
+    };
+    let successor = |other: &MemberEntry| {
+        let served = matches!(other.role, MemberRole::Active | MemberRole::Failed { .. });
+        served && other.uuid != entry.uuid && other.current_since == stale_since
+    };
+    superblock.members.iter().any(successor)
 }
 
 fn lies_at(superblock: &Superblock, at: u64) -> bool {

@@ -4,18 +4,19 @@
 //! named, for two reasons: an array should not have been started, and so changed, when the next one turns out to be
 //! refused; and a start without a current member makes what that member holds old. Nobody should come to that by
 //! leaving a name out, so such a start is refused unless it was asked for. (An array that was degraded before starts
-//! without its failed members.) What a start would lose only the engine can tell, from the logs of its members.
+//! without its failed members.) What a start would lose only the engine can tell, from the logs of its members; here is
+//! only told that it may.
 
 use crate::desk::refusal;
 use crate::engine::Setup;
 use crate::failure::{Failure, Outcome};
-use crate::member::{newest_of, superblock_at};
+use crate::member::{newest_of, superblock_at, was_replaced};
 use restripe_array::layout::{Geometry, Layout};
 use restripe_array::meta::superblock::{SUPER_A_AT, SUPER_B_PLACES};
 use restripe_array::meta::{
     Candidate, Choice, MemberRole, MetaError, Superblock, choose, copies_of,
 };
-use restripe_array::{CommandError, Member};
+use restripe_array::{CommandError, Member, Uuid};
 use restripe_io::member::OpenMember;
 use restripe_io::plain::Plain;
 use restripe_io::remote::MemberName;
@@ -26,6 +27,14 @@ pub struct Roster {
     candidates: Vec<Candidate>,
     /// Named, and could not be opened.
     absent: Vec<String>,
+}
+
+/// What is known of an array before it is started.
+pub struct Prospect {
+    /// It was not shut down cleanly and a slot is vacant: the engine may find that a start loses something.
+    pub may_lose: bool,
+    /// Members that are known and serve no longer, because others took their places.
+    pub replaced: Vec<Uuid>,
 }
 
 impl Roster {
@@ -58,7 +67,7 @@ impl Roster {
 
     /// Refuses what the engine would refuse for what superblocks tell, an array that is not called `name`, and what
     /// would leave a current member behind unasked.
-    pub fn check(&self, name: Option<&str>, setup: &Setup) -> Outcome {
+    pub fn check(&self, name: Option<&str>, setup: &Setup) -> Outcome<Prospect> {
         let choice = choose(&self.candidates, setup.start).map_err(|error| self.refused(&error))?;
         let found = &choice.superblock.name;
         if let Some(name) = name.filter(|name| name != found) {
@@ -69,7 +78,15 @@ impl Roster {
         if !setup.start.accept_loss && !decodable(choice.superblock.geometry, &vacant) {
             return Err(self.refused(&CommandError::TooFew { missing: vacant }));
         }
-        let left = left_behind(&choice);
+        self.check_left_behind(&choice, setup)?;
+        Ok(Prospect {
+            may_lose: !choice.superblock.clean && !vacant.is_empty(),
+            replaced: replaced(&choice.superblock),
+        })
+    }
+
+    fn check_left_behind(&self, choice: &Choice, setup: &Setup) -> Outcome {
+        let left = left_behind(choice);
         let mode = setup.start;
         let asked = setup.degraded || mode.from_minority || mode.accept_loss || mode.read_only;
         if left.is_empty() || asked {
@@ -135,6 +152,12 @@ impl Roster {
         }
         parts.join("; ")
     }
+}
+
+fn replaced(superblock: &Superblock) -> Vec<Uuid> {
+    let members = superblock.members.iter();
+    let replaced = members.filter(|entry| was_replaced(superblock, entry));
+    replaced.map(|entry| entry.uuid).collect()
 }
 
 fn newest(candidate: &Candidate) -> Option<&Superblock> {

@@ -28,12 +28,17 @@ impl Session {
         Session::open_as(name, &without_daemon, true)
     }
 
+    /// The array of these members, only to look at.
+    pub fn of_members_to_look(name: Option<&str>, members: &[String]) -> Outcome<Session> {
+        Running::for_verb(name, members, true, false).map(Session::Offline)
+    }
+
     fn open_as(name: &str, without_daemon: &WithoutDaemon, read_only: bool) -> Outcome<Session> {
         let WithoutDaemon { offline, degraded } = without_daemon;
         if offline.is_empty() {
             return Ok(Session::Daemon { name: name.into() });
         }
-        let running = Running::for_verb(name, offline, read_only, *degraded)?;
+        let running = Running::for_verb(Some(name), offline, read_only, *degraded)?;
         Ok(Session::Offline(running))
     }
 

@@ -12,12 +12,13 @@ use std::fmt::Write;
 
 pub fn run(verb: &Status) -> Outcome {
     let views = match &verb.name {
-        Some(name) if verb.offline.is_empty() => vec![Session::open_to_look(name, &[])?.status()?],
-        Some(name) => vec![offline(name, &verb.offline)?],
+        name if !verb.offline.is_empty() => vec![offline(name.as_deref(), &verb.offline)?],
+        Some(name) => vec![Session::open_to_look(name, &[])?.status()?],
         None => everything()?,
     };
     if verb.json {
-        println!("{}", as_json(&views, verb.name.is_some())?);
+        let one = verb.name.is_some() || !verb.offline.is_empty();
+        println!("{}", as_json(&views, one)?);
     } else if views.is_empty() {
         println!("no array is served");
     } else {
@@ -36,8 +37,9 @@ pub fn vacant_slots(view: &StatusView) -> Vec<u16> {
     (0..view.slots).filter(|slot| !served(slot)).collect()
 }
 
-fn offline(name: &str, members: &[String]) -> Outcome<StatusView> {
-    Session::open_to_look(name, members)?.end_after(Session::status)
+/// The array of these members, whatever it is called if no name is given.
+fn offline(name: Option<&str>, members: &[String]) -> Outcome<StatusView> {
+    Session::of_members_to_look(name, members)?.end_after(Session::status)
 }
 
 /// Every array whose daemon answers. A socket that a killed daemon left says nothing.

@@ -5,6 +5,8 @@
 mod harness;
 
 use harness::{Place, line_of};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 
 const THREE: [&str; 3] = ["a.img", "b.img", "c.img"];
 
@@ -46,6 +48,55 @@ fn no_array_is_started_when_one_of_those_named_is_refused() {
         before == ["a.img", "c.img", "o3"].map(|name| place.bytes(name)),
         "nothing was touched"
     );
+}
+
+/// Writes a block through the NBD socket, and has its answer.
+fn write_block(place: &Place) {
+    let mut wire = UnixStream::connect(place.path("nbd.sock")).expect("it serves");
+    let mut hello = [0; 18];
+    wire.read_exact(&mut hello).expect("a greeting");
+    // Fixed newstyle without zeroes, and the default export by NBD_OPT_EXPORT_NAME.
+    wire.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0")
+        .expect("it reads");
+    let mut export = [0; 10];
+    wire.read_exact(&mut export).expect("an export");
+    let mut request = [0; 28];
+    request[..8].copy_from_slice(b"\x25\x60\x95\x13\0\0\0\x01");
+    request[24..].copy_from_slice(&4096u32.to_be_bytes());
+    wire.write_all(&request).expect("it reads");
+    wire.write_all(&[7; 4096]).expect("it reads");
+    let mut reply = [0; 16];
+    wire.read_exact(&mut reply).expect("an answer");
+    assert_eq!(reply[..8], *b"\x67\x44\x66\x98\0\0\0\0");
+}
+
+/// What only the engine can judge is judged of the array that is in doubt before the others are started.
+#[test]
+fn a_start_that_would_lose_something_comes_before_the_others() {
+    let place = Place::new("doubt-first");
+    let calm = ["o1", "o2", "o3"];
+    let made = place.shell(
+        "restripe create calm --level 5 --image-size 64M o1 o2 o3 &&
+         restripe create tank --level 5 --image-size 64M --write-hole bitmap a.img b.img c.img",
+    );
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    let daemon = place.serve(&THREE);
+    write_block(&place);
+    daemon.kill();
+    let before = calm.map(|name| place.bytes(name));
+    let named = ["o1", "o2", "o3", "a.img", "c.img"];
+    let refused = place.run(&[&["serve", "--degraded"][..], &named].concat());
+    assert!(
+        refused.status == 1 && refused.stderr.contains("would lose"),
+        "{}",
+        refused.stderr
+    );
+    assert!(
+        before == calm.map(|name| place.bytes(name)),
+        "the other array was not started"
+    );
+    let whole = place.run(&[&["assemble"][..], &THREE, &calm].concat());
+    assert_eq!(whole.status, 0, "{}", whole.stderr);
 }
 
 #[test]
@@ -226,6 +277,28 @@ fn what_is_in_the_array_is_not_taken_in_again() {
         line_of(&status, "a.img").contains("replaced") && !status.contains("failed"),
         "{status}"
     );
+    assert_eq!(place.run(&["stop", "tank"]).status, 0);
+    assert_eq!(daemon.wait(), 0);
+    let examined = place.run(&["examine", "b.img"]).stdout;
+    assert!(
+        examined.matches("replaced, stale").count() == 1 && !examined.contains("failed"),
+        "{examined}"
+    );
+    // A restart knows it still, and until it is a member again.
+    let four = ["new.img", "b.img", "c.img", "a.img"];
+    let looked = [&["status", "--offline"][..], &four].concat();
+    let status = place.run(&looked);
+    assert!(
+        line_of(&status.stdout, "a.img").contains("replaced") && !status.stdout.contains("failed"),
+        "{} {}",
+        status.stdout,
+        status.stderr
+    );
+    let daemon = place.serve(&four);
+    assert_eq!(place.run(&["add", "tank", "a.img"]).status, 0);
+    assert_eq!(place.run(&["fail", "tank", "a.img"]).status, 0);
+    let status = place.run(&["status", "tank"]).stdout;
+    assert!(line_of(&status, "a.img").contains("failed"), "{status}");
     assert_eq!(place.run(&["stop", "tank"]).status, 0);
     assert_eq!(daemon.wait(), 0);
     let left = place.shell("ls -A restripe; ls nbd.sock*").stdout;
