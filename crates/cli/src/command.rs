@@ -122,11 +122,17 @@ pub struct StartOptions {
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LevelName {
+    #[value(alias = "0")]
     Raid0,
+    #[value(alias = "1")]
     Raid1,
+    #[value(alias = "4")]
     Raid4,
+    #[value(alias = "5")]
     Raid5,
+    #[value(alias = "6")]
     Raid6,
+    #[value(alias = "10")]
     Raid10,
 }
 
@@ -189,7 +195,7 @@ pub struct Create {
     /// Take name, level, members and options from this file
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The RAID level
+    /// The RAID level; its number alone will do
     #[arg(long, value_enum)]
     pub level: Option<LevelName>,
     /// How much of a member is used before the next one's turn (4K to 4M) [default: 64K]
@@ -296,10 +302,10 @@ pub struct Serve {
 
 #[derive(Args, Debug)]
 pub struct Status {
-    /// The array's name; without it, every array that is served
+    /// The array's name; without it, every array that is served, or the one of the members
     pub name: Option<String>,
     /// Work on these members directly, with no daemon running; changes nothing
-    #[arg(long, value_name = "MEMBER", num_args = 1.., requires = "name")]
+    #[arg(long, value_name = "MEMBER", num_args = 1..)]
     pub offline: Vec<String>,
     /// Print it as JSON
     #[arg(long)]
@@ -390,6 +396,9 @@ pub struct Pace {
 pub struct Rebuild {
     #[command(flatten)]
     pub target: Target,
+    /// Watch the rebuild that runs, which it does anyway unless told something else
+    #[arg(long, conflicts_with = "Pace")]
+    pub watch: bool,
     #[command(flatten)]
     pub pace: Pace,
 }
