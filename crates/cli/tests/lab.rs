@@ -8,7 +8,7 @@ use harness::Place;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const TEXT: &str = "0,100,4096,w,0.000000\n1,200,8192,r,0.500000\n0,108,4096,w,1.000000\n";
 const BROKEN: &str = "name = \"x\"\ntitle = \nseeds = 1\n";
@@ -107,39 +107,84 @@ fn the_session_about_a_trace_of_ones_own_works_as_pasted() {
     }
     let experiment = String::from_utf8(place.bytes("lab/own-trace/report.html")).expect("text");
     assert!(experiment.matches("<svg").count() >= 4 && experiment.contains("rebuild_s"));
-    pictured(&place, document);
-}
-
-/// The pictures of the document are those that its commands write; copy them there when they have changed much.
-fn pictured(place: &Place, document: &str) {
-    let shown: Vec<&str> = document
-        .split("](pictures/")
-        .skip(1)
-        .filter_map(|rest| rest.split(')').next())
-        .collect();
+    shown_is_written("your-own-trace.md", &quotes(&run.stdout));
+    let shown = pictures(document);
     assert_eq!(shown.len(), 5);
     for name in shown {
-        let kept = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../docs/pictures")
-            .join(name);
-        let kept = fs::read_to_string(kept).expect("a picture of the document");
         let folder = match place.exists(&format!("pictures/{name}")) {
             true => "pictures",
             false => "lab/own-trace",
         };
-        let made = String::from_utf8(place.bytes(&format!("{folder}/{name}"))).expect("text");
-        let title = |svg: &str| {
-            svg.lines()
-                .find(|line| line.starts_with("<title>"))
-                .map(String::from)
-        };
-        assert_eq!(title(&kept), title(&made), "{name}");
-        assert!(made.len() < 60_000 && kept.len() < 60_000, "{name}");
-        assert!(
-            !made.contains("NaN") && made.ends_with("</svg>\n"),
-            "{name}"
-        );
+        pictured(&place, folder, name);
     }
+}
+
+/// What the document quotes of its session's output, by the mark of the block that it stands in.
+fn quotes(stdout: &str) -> [(&'static str, String); 3] {
+    let told: Vec<&str> = stdout.lines().collect();
+    let from = |start: &str| {
+        let found = told.iter().position(|line| line.starts_with(start));
+        found.unwrap_or_else(|| panic!("{start} in\n{stdout}"))
+    };
+    let block = |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect();
+    let (said, rates) = (from("The rebuild took "), from("min_mb_s "));
+    let compared = from("during.p99_ms: 50 over 1") - 1;
+    [
+        ("said", block(&told[said..rates])),
+        ("rates", block(&told[rates..compared])),
+        ("compared", block(&told[compared..])),
+    ]
+}
+
+/// The blocks of a document behind these marks are what its commands wrote, byte for byte. `RESTRIPE_BLESS=1` writes
+/// them anew.
+fn shown_is_written(document: &str, blocks: &[(&str, String)]) {
+    let path = docs().join(document);
+    let kept = fs::read_to_string(&path).expect("a document");
+    let mut made = kept.clone();
+    for (mark, text) in blocks {
+        let opened = format!("<!-- {mark} -->\n```text\n");
+        let start = made.find(&opened).expect("the document has it") + opened.len();
+        let length = made[start..].find("```\n").expect("it ends");
+        made.replace_range(start..start + length, text);
+    }
+    agrees(&path, &kept, &made);
+}
+
+/// The names of a document's pictures.
+fn pictures(document: &str) -> Vec<&str> {
+    let behind = document.split("](pictures/").skip(1);
+    behind.filter_map(|rest| rest.split(')').next()).collect()
+}
+
+/// A picture of the documents is the one that a command wrote into this folder.
+fn pictured(place: &Place, folder: &str, name: &str) {
+    let path = docs().join("pictures").join(name);
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    let made = String::from_utf8(place.bytes(&format!("{folder}/{name}"))).expect("text");
+    assert!(made.len() < 60_000, "{name}");
+    assert!(
+        !made.contains("NaN") && made.ends_with("</svg>\n"),
+        "{name}"
+    );
+    agrees(&path, &kept, &made);
+}
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+fn agrees(path: &Path, kept: &str, made: &str) {
+    if std::env::var_os("RESTRIPE_BLESS").is_some() {
+        fs::write(path, made).expect("the document is writable");
+        return;
+    }
+    let line = kept.lines().zip(made.lines()).find(|(old, new)| old != new);
+    assert!(
+        kept == made,
+        "{} is not what its commands write; RESTRIPE_BLESS=1 writes it anew. {line:?}",
+        path.display()
+    );
 }
 
 // ------------------------------------------------------------------------------------------------------------ refusals
