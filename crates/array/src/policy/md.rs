@@ -16,7 +16,7 @@
 //! since 2025 md also looks at what the array itself has in flight, which is not done here.
 
 use super::marks::Marks;
-use super::throttle::{Decision, Limits, Throttle, View};
+use super::throttle::{Decision, Limits, View};
 use super::traffic::Traffic;
 use crate::units::Nanos;
 
@@ -34,7 +34,7 @@ const COPIES_DEPTH: u64 = 32 * 65_536;
 
 /// What a task above the minimum does while users are active.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Yielding {
+pub(super) enum Yielding {
     Sleeps,
     Drains,
     /// Drains, but only if this depth is in flight.
@@ -58,15 +58,11 @@ pub(super) struct Md {
 }
 
 impl Md {
-    pub(super) fn new(throttle: Throttle, view: &View, traffic: &mut Traffic) -> Md {
+    pub(super) fn new(yielding: Yielding, view: &View, traffic: &mut Traffic) -> Md {
         // What was moved before the task began does not count, but for what a member may move and still be idle.
         traffic.idle();
         Md {
-            yielding: match throttle {
-                Throttle::Md26 => Yielding::Sleeps,
-                Throttle::Md61 => Yielding::Drains,
-                Throttle::Restripe | Throttle::Md2025 => Yielding::KeepsDepth,
-            },
+            yielding,
             state: State::Going,
             marks: Marks::new(MARKS, MARK_EVERY, view.now, view.moved),
             issued: 0,
@@ -154,7 +150,7 @@ impl Md {
 
 #[cfg(test)]
 mod tests {
-    use super::super::throttle::{DEFAULT, Pacer};
+    use super::super::throttle::{DEFAULT, Pacer, Throttle};
     use super::*;
     use crate::contract::Class;
     use crate::ops::Owner;

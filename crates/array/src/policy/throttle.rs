@@ -10,7 +10,7 @@
 //! All keep to the minimum and maximum of [`Limits`]; md's also differ from ours in what idle means.
 
 use super::marks::Marks;
-use super::md::Md;
+use super::md::{Md, Yielding};
 use super::own::Own;
 use super::traffic::Traffic;
 use crate::units::Nanos;
@@ -109,9 +109,12 @@ impl Pacer {
         view: &View,
         traffic: &mut Traffic,
     ) -> Pacer {
+        let mut md = |yielding| Rule::Md(Md::new(yielding, view, traffic));
         let rule = match throttle {
             Throttle::Restripe => Rule::Own(Own::new(view)),
-            md => Rule::Md(Md::new(md, view, traffic)),
+            Throttle::Md26 => md(Yielding::Sleeps),
+            Throttle::Md61 => md(Yielding::Drains),
+            Throttle::Md2025 => md(Yielding::KeepsDepth),
         };
         Pacer { limits, rule }
     }
