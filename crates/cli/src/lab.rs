@@ -4,7 +4,7 @@ use crate::failure::{Failure, Outcome as Result};
 use crate::terminal::Progress as Line;
 use crate::units::seconds;
 use clap::{Args, ValueEnum};
-use restripe_lab::experiment::cell::Cell;
+use restripe_lab::experiment::cell::{Cell, Contents};
 use restripe_lab::experiment::outcome::{Outcome, Run};
 use restripe_lab::experiment::runner::{Progress, Runner};
 use restripe_lab::experiment::scenario::{self, Comparison, Point, Scale, Scenario, Value};
@@ -277,10 +277,11 @@ fn place(scenario: &mut Scenario, path: &str, value: Value) -> Result {
 // -------------------------------------------------------------------------------------------------------------- runs
 
 fn gather(scenario: &Scenario, folder: &Path, threads: usize, fresh: bool) -> Result<Vec<Run>> {
-    let mut cells = Vec::new();
+    let (mut cells, mut contents) = (Vec::new(), Contents::default());
     for point in scenario.points() {
         for seed in 1..=scenario.seeds {
-            cells.push(Cell::new(&point, seed).map_err(Failure::usage)?);
+            let cell = Cell::new(&point, seed, &mut contents);
+            cells.push(cell.map_err(Failure::usage)?);
         }
     }
     let shown = Mutex::new((Line::new(), Instant::now(), ""));

@@ -3,6 +3,9 @@
 //!
 //! `cargo run --release -p restripe-lab --example disk_scale`
 
+mod clock;
+
+use clock::cpu_seconds;
 use restripe_lab::drives::preset::{self, Made};
 use restripe_sim::disk::mechanical::{Command, Mechanical};
 use restripe_sim::disk::queue::{Policy, Queue};
@@ -63,14 +66,4 @@ fn serve(drive: Mechanical, policy: Policy, depth: u32, requests: u64) {
             queue.advance(now);
         }
     }
-}
-
-/// This thread's time on a processor.
-fn cpu_seconds() -> f64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanos = text
-        .split_whitespace()
-        .next()
-        .and_then(|word| word.parse::<f64>().ok());
-    nanos.unwrap_or(f64::NAN) / 1e9
 }

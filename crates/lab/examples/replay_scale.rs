@@ -3,6 +3,9 @@
 //!
 //! `cargo run --release -p restripe-lab --example replay_scale`
 
+mod clock;
+
+use clock::cpu_seconds;
 use restripe_array::Throttle;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::WriteHole;
@@ -68,16 +71,6 @@ fn one(requests: usize) {
         peak_mib(),
         times.mean_ns as f64 / 1e6
     );
-}
-
-/// This thread's time on a processor.
-fn cpu_seconds() -> f64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanos = text
-        .split_whitespace()
-        .next()
-        .and_then(|word| word.parse::<f64>().ok());
-    nanos.unwrap_or(f64::NAN) / 1e9
 }
 
 /// The most memory that this process ever had.

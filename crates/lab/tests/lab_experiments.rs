@@ -1,6 +1,6 @@
 //! Experiments: the same bytes on any number of threads and from the cache, and results with the right sign.
 
-use restripe_lab::experiment::cell::Cell;
+use restripe_lab::experiment::cell::{Cell, Contents};
 use restripe_lab::experiment::outcome::{Outcome, Run};
 use restripe_lab::experiment::runner::{Progress, Runner};
 use restripe_lab::experiment::scenario::{self, Scenario, Value};
@@ -55,7 +55,7 @@ fn small() -> Scenario {
 fn cells(scenario: &Scenario) -> Vec<Cell> {
     let seeds = |point: &_| -> Vec<Cell> {
         (1..=scenario.seeds)
-            .map(|seed| Cell::new(point, seed).expect("sound"))
+            .map(|seed| Cell::new(point, seed, &mut Contents::default()).expect("sound"))
             .collect()
     };
     scenario.points().iter().flat_map(seeds).collect()

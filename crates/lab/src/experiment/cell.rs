@@ -16,6 +16,7 @@ use restripe_array::meta::WriteHole;
 use restripe_sim::disk::queue::Policy;
 use restripe_sim::rng::mix;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -113,6 +114,8 @@ pub struct Cell {
     pub point: Point,
     pub seed: u64,
     pub settings: Settings,
+    /// The line for what the trace held when the cell was made; empty without one.
+    content: String,
 }
 
 /// The names of a run's phases.
@@ -252,12 +255,33 @@ pub fn schedule(name: &str) -> Result<Policy, String> {
 
 // ------------------------------------------------------------------------------------------------------- identity
 
+/// What traces hold, by the name of the source: a trace is long, and the cells of an experiment are many.
+#[derive(Default)]
+pub struct Contents(BTreeMap<String, String>);
+
+impl Contents {
+    /// What a trace holds is part of a run, and its path does not tell; one that cannot be read fails the run later.
+    fn line(&mut self, source: &str) -> String {
+        let Some(path) = source.strip_prefix("trace:") else {
+            return String::new();
+        };
+        let read = || {
+            let content = files(Path::new(path)).and_then(|paths| digest(&paths));
+            content.map_or_else(|_| String::new(), |digest| format!("content = {digest}\n"))
+        };
+        self.0.entry(source.into()).or_insert_with(read).clone()
+    }
+}
+
 impl Cell {
-    pub fn new(point: &Point, seed: u64) -> Result<Cell, String> {
+    /// The cells of one experiment share `contents`, so that what their trace holds is read once.
+    pub fn new(point: &Point, seed: u64, contents: &mut Contents) -> Result<Cell, String> {
+        let settings = Settings::of(point)?;
         Ok(Cell {
             point: point.clone(),
             seed,
-            settings: Settings::of(point)?,
+            content: contents.line(&settings.workload.source),
+            settings,
         })
     }
 
@@ -268,16 +292,7 @@ impl Cell {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{path} = {}", value.canonical());
         }
-        text + &self.content()
-    }
-
-    /// What a trace holds is part of a run, and its path does not tell; one that cannot be read fails the run later.
-    fn content(&self) -> String {
-        let Some(path) = self.settings.workload.source.strip_prefix("trace:") else {
-            return String::new();
-        };
-        let content = files(Path::new(path)).and_then(|paths| digest(&paths));
-        content.map_or_else(|_| String::new(), |digest| format!("content = {digest}\n"))
+        text + &self.content
     }
 
     /// 64 bits of hexadecimal. The cache compares the text too, so a collision costs time, not truth.
@@ -301,7 +316,7 @@ impl Cell {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{path} = {}", self.point[path].canonical());
         }
-        Some(text + &self.content())
+        Some(text + &self.content)
     }
 
     /// The value of a parameter, the seed included.
@@ -554,20 +569,20 @@ mod tests {
         scenario.shortened().points().remove(0)
     }
 
+    fn cell(point: &Point, seed: u64) -> Result<Cell, String> {
+        Cell::new(point, seed, &mut Contents::default())
+    }
+
     #[test]
     fn every_parameter_changes_the_hash_and_unknown_ones_are_refused() {
-        let cell = Cell::new(&point(), 1).expect("sound");
+        let hash = |point: &Point, seed| cell(point, seed).expect("sound").hash();
         let mut other = point();
         other.insert("array.chunk_kib".into(), Value::Whole(16));
-        assert_ne!(cell.hash(), Cell::new(&other, 1).expect("sound").hash());
-        assert_ne!(cell.hash(), Cell::new(&point(), 2).expect("sound").hash());
-        assert_eq!(cell.hash(), Cell::new(&point(), 1).expect("sound").hash());
+        assert_ne!(hash(&point(), 1), hash(&other, 1));
+        assert_ne!(hash(&point(), 1), hash(&point(), 2));
+        assert_eq!(hash(&point(), 1), hash(&point(), 1));
         other.insert("array.colour".into(), Value::Whole(1));
-        assert!(
-            Cell::new(&other, 1)
-                .expect_err("unknown")
-                .contains("colour")
-        );
+        assert!(cell(&other, 1).expect_err("unknown").contains("colour"));
     }
 
     #[test]
@@ -577,13 +592,21 @@ mod tests {
         let source = format!("trace:{}", path.display());
         point.insert("workload.source".into(), Value::Text(source));
         point.insert("workload.load".into(), Value::Real(0.3));
-        let cell = Cell::new(&point, 1).expect("sound");
         let hash_of = |bytes: &[u8]| {
             std::fs::write(&path, bytes).expect("a temporary file");
+            let cell = cell(&point, 1).expect("sound");
             (cell.hash(), cell.capacity_key())
         };
         let hashes = [b"0123456789", b"012345678\0", b"0123456789"].map(|bytes| hash_of(bytes));
+        let mut contents = Contents::default();
+        let shared = Cell::new(&point, 1, &mut contents).expect("sound");
         std::fs::remove_file(&path).expect("ours");
+        // What was read is not read again.
+        let other = Cell::new(&point, 1, &mut contents).expect("sound");
+        assert_eq!(
+            (shared.hash(), &hashes[0].0),
+            (other.hash(), &shared.hash())
+        );
         assert_eq!(hashes[0], hashes[2]);
         assert_ne!(hashes[0].0, hashes[1].0);
         assert_ne!(hashes[0].1, hashes[1].1);
@@ -593,7 +616,7 @@ mod tests {
     fn a_throttle_that_is_not_there_is_named() {
         let mut point = point();
         point.insert("rebuild.throttle".into(), Value::Text("md-2.4".into()));
-        let told = Cell::new(&point, 1).expect_err("unknown");
+        let told = cell(&point, 1).expect_err("unknown");
         assert!(told.contains("md-2.4") && told.contains("md-2.6"), "{told}");
     }
 }

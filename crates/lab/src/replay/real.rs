@@ -9,7 +9,6 @@ use super::record::{Answer, Reading, Recorder};
 use super::stage::REQUEST_BYTES_MAX;
 use crate::nbd::{Address, Client, Error};
 use crate::trace::{Item, Op, Request};
-use restripe_array::RequestOp;
 use restripe_io::remote::{LocalClient, LocalError};
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Sender};
@@ -112,11 +111,11 @@ impl Target for LocalTarget {
             Op::Write => buffer.to_vec(),
             _ => Vec::new(),
         };
-        let result = match operation(request.op) {
-            RequestOp::Read => self.client.read(request.offset, request.length).map(drop),
-            RequestOp::Write => self.client.write(request.offset, data, false),
-            RequestOp::Trim => self.client.trim(request.offset, request.length),
-            _ => self.client.flush(),
+        let result = match request.op {
+            Op::Read => self.client.read(request.offset, request.length).map(drop),
+            Op::Write => self.client.write(request.offset, data, false),
+            Op::Discard => self.client.trim(request.offset, request.length),
+            Op::Flush => self.client.flush(),
         };
         match result {
             Ok(()) => Ok(true),
@@ -127,15 +126,6 @@ impl Target for LocalTarget {
 
     fn size_bytes(&self) -> u64 {
         self.size_bytes
-    }
-}
-
-fn operation(op: Op) -> RequestOp {
-    match op {
-        Op::Read => RequestOp::Read,
-        Op::Write => RequestOp::Write,
-        Op::Discard => RequestOp::Trim,
-        Op::Flush => RequestOp::Flush,
     }
 }
 
