@@ -37,6 +37,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // Wrong use ends here, with exit status 2.
     let cli = Cli::parse_from(without_help_verb(std::env::args_os().collect()));
+    restripe_io::signals::outlive_file_size_limit();
     if only_prints(&cli.verb) {
         restripe_io::signals::end_on_closed_pipe();
     }

@@ -48,6 +48,13 @@ pub fn end_on_closed_pipe() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
+/// Lets a write beyond the limit on the size of files fail, as one on a full disk does, rather than end this process: a
+/// daemon halts its array then, and a `create` takes back what it made.
+pub fn outlive_file_size_limit() {
+    // SAFETY: the signal is ignored, without a handler; nothing else of this process depends on its action.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
