@@ -6,7 +6,7 @@
 use crate::command::{Create, InitName, LevelName, RotationName, WriteHoleName};
 use crate::config::{ArrayConfig, Config};
 use crate::failure::{Failure, Outcome};
-use crate::member::{Copies, content, io_failure, open, random_uuid};
+use crate::member::{Copies, check_distinct, content, io_failure, open, random_uuid};
 use crate::terminal::{Lost, Progress, confirm, percent};
 use crate::units::Size;
 use restripe_array::layout::{Level, Rotation};
@@ -18,7 +18,7 @@ use restripe_io::member::{MemberSource, OpenFailure};
 use restripe_io::plain::Plain;
 use serde_json::json;
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -131,12 +131,7 @@ fn check(wanted: &ArrayConfig) -> Outcome {
             Failure::usage("the array needs members").hint("name files, block devices or NBD URIs")
         );
     }
-    for (nth, name) in wanted.members.iter().enumerate() {
-        if wanted.members[..nth].contains(name) {
-            return Err(Failure::usage("a member is named twice").at(name));
-        }
-    }
-    Ok(())
+    check_distinct(&wanted.members)
 }
 
 // ---------------------------------------------------------------------------------------------------------- images
@@ -176,8 +171,7 @@ impl Images {
         };
         for name in &wanted.members {
             if let Ok(MemberSource::Path(path)) = MemberSource::parse(name) {
-                let failed =
-                    |error| Failure::new(format!("the image cannot be made: {error}")).at(name);
+                let failed = |error| image_failure(&error, size).at(name);
                 images.provide(path, size).map_err(failed)?;
             }
         }
@@ -229,6 +223,19 @@ impl Images {
     fn keep(mut self) {
         self.made.clear();
     }
+}
+
+/// A size that no file may have, or none on this file system, is told as that.
+fn image_failure(error: &io::Error, size: u64) -> Failure {
+    let beyond = matches!(
+        error.kind(),
+        ErrorKind::FileTooLarge | ErrorKind::InvalidInput
+    );
+    if beyond || i64::try_from(size).is_err() {
+        let what = format!("a file cannot be as large as {} here", Size(size));
+        return Failure::new(what).hint("choose a smaller --image-size");
+    }
+    Failure::new(format!("the image cannot be made: {error}"))
 }
 
 impl Drop for Images {

@@ -4,7 +4,7 @@
 //! its UUID. Whatever comes back from the engine is turned into words here, in one place.
 
 use crate::failure::{Failure, Outcome};
-use crate::member::{content, open_failure};
+use crate::member::{content, open_failure, same_file};
 use crate::units::{Size, parse_throttle};
 use restripe_array::meta::MetaError;
 use restripe_array::report::{MemberState, MemberStatus, Status};
@@ -15,12 +15,9 @@ use restripe_io::metrics;
 use restripe_io::plain::Plain;
 use restripe_io::remote::{MemberName, Remote};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 /// Entries of the log of facts that are kept for whoever asks.
@@ -43,6 +40,8 @@ pub struct Desk {
     epoch: Instant,
     open: OpenOptions,
     facts: Arc<Mutex<Facts>>,
+    /// Fills the log of facts until the reactor has ended.
+    keeper: Mutex<Option<JoinHandle<()>>>,
     replaced: Mutex<Replaced>,
     /// Told when the array has stopped.
     ends: Sender<End>,
@@ -106,15 +105,15 @@ impl Desk {
         ends: Sender<End>,
     ) -> Desk {
         let facts = Arc::new(Mutex::new(Facts::default()));
-        if let Ok(receiver) = remote.facts(array) {
-            keep_facts(receiver, Arc::clone(&facts));
-        }
+        let receiver = remote.facts(array).ok();
+        let keeper = receiver.and_then(|receiver| keep_facts(receiver, Arc::clone(&facts)));
         Desk {
             remote,
             array,
             epoch,
             open,
             facts,
+            keeper: Mutex::new(keeper),
             replaced: Mutex::default(),
             ends,
         }
@@ -134,6 +133,19 @@ impl Desk {
     /// The log of facts from a sequence number on, and where it goes on.
     pub fn facts_since(&self, since: u64) -> (Vec<FactView>, u64) {
         lock(&self.facts).since(since)
+    }
+
+    /// Returns when the log of facts is complete, which it is soon after the reactor has ended.
+    pub fn wait_for_last_fact(&self) {
+        let keeper = self
+            .keeper
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(keeper) = keeper {
+            // One that panicked has nothing more to tell.
+            let _ = keeper.join();
+        }
     }
 
     pub fn status(&self) -> Result<StatusView, Refusal> {
@@ -408,14 +420,17 @@ fn in_the_array(name: &str, state: &str) -> Refusal {
     .at(name)
 }
 
-fn keep_facts(receiver: Receiver<(Nanos, Fact)>, facts: Arc<Mutex<Facts>>) {
+/// Without the thread the log stays empty; nothing else depends on it.
+fn keep_facts(
+    receiver: Receiver<(Nanos, Fact)>,
+    facts: Arc<Mutex<Facts>>,
+) -> Option<JoinHandle<()>> {
     let keep = move || {
         receiver
             .iter()
             .for_each(|(at, fact)| lock(&facts).push(at, &fact))
     };
-    // Without the thread the log stays empty; nothing else depends on it.
-    drop(thread::Builder::new().name("facts".into()).spawn(keep));
+    thread::Builder::new().name("facts".into()).spawn(keep).ok()
 }
 
 /// A list of facts is whole after each push, also if its thread died.
@@ -470,22 +485,6 @@ fn is_meant(text: &str, member: &MemberStatus, name: &str) -> bool {
         .is_ok_and(|number| number == member.member.0);
     let by_uuid = text.eq_ignore_ascii_case(&member.uuid.to_string());
     by_number || by_uuid || (!name.is_empty() && (text == name || same_file(text, name)))
-}
-
-/// One file under two names: a link, or a relative path and an absolute one. Of files that are gone only the names can
-/// be compared.
-fn same_file(one: &str, other: &str) -> bool {
-    match (fs::metadata(one), fs::metadata(other)) {
-        (Ok(one), Ok(other)) if one.file_type().is_block_device() => {
-            other.file_type().is_block_device() && one.rdev() == other.rdev()
-        }
-        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
-        (Err(_), Err(_)) => match (path::absolute(one), path::absolute(other)) {
-            (Ok(one), Ok(other)) => one == other,
-            _ => false,
-        },
-        _ => false,
-    }
 }
 
 fn belongs_to(device: &Plain, status: &Status) -> Outcome<bool> {

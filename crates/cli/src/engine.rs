@@ -2,7 +2,7 @@
 
 use crate::desk::{Desk, End};
 use crate::failure::{Failure, Outcome};
-use crate::member::{Copies, open_failure};
+use crate::member::{Copies, check_distinct, open_failure};
 use crate::roster::{Prospect, Roster};
 use crate::units::Rate;
 use restripe_array::{Command, Limits, Nanos, StartMode, Throttle, Uuid};
@@ -96,9 +96,21 @@ impl Running {
     /// for all before any is started. What a start would lose only the engine can tell, as it starts; so the arrays
     /// that may lose something are started first, and when one of them is refused, only others of them were touched.
     /// These are shut down again.
-    pub fn start(groups: Vec<Vec<String>>, setup: &Setup) -> Outcome<Running> {
+    pub fn start(groups: &[Vec<String>], setup: &Setup) -> Outcome<Running> {
+        Running::start_as(groups, setup, |_| Ok(())).map(|(running, ())| running)
+    }
+
+    /// The same, with something that is to be had before any array is started, for their names.
+    pub fn start_as<T>(
+        groups: &[Vec<String>],
+        setup: &Setup,
+        beforehand: impl FnOnce(&[&str]) -> Outcome<T>,
+    ) -> Outcome<(Running, T)> {
         let specs = groups.iter().map(|members| spec(members, None, setup));
-        Running::of(specs.collect::<Outcome<_>>()?, setup)
+        let specs: Vec<(ArraySpec, Prospect)> = specs.collect::<Outcome<_>>()?;
+        let names = specs.iter().map(|(_, prospect)| prospect.name.as_str());
+        let had = beforehand(&names.collect::<Vec<_>>())?;
+        Ok((Running::of(specs, setup)?, had))
     }
 
     fn of(hopes: Vec<(ArraySpec, Prospect)>, setup: &Setup) -> Outcome<Running> {
@@ -209,6 +221,7 @@ fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(Array
 /// Opens what can be opened, and names what cannot. A member that is not there is what redundancy is for; one in use by
 /// somebody else is a mistake.
 fn open_all(names: &[String], options: OpenOptions) -> Outcome<(Vec<OpenMember>, Vec<String>)> {
+    check_distinct(names)?;
     let mut members = Vec::new();
     let mut absent = Vec::new();
     let mut missing = None;

@@ -5,14 +5,52 @@ use crate::signature::{HEAD_BYTES, TAIL_BYTES, found_in_head, found_in_tail};
 use restripe_array::meta::superblock::{SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_BYTES, Superblock};
 use restripe_array::meta::{MemberEntry, MemberRole, MetaError, RegionKind};
 use restripe_array::{SECTOR_BYTES, Uuid};
-use restripe_io::member::{OpenError, OpenFailure};
+use restripe_io::member::{MemberSource, OpenError, OpenFailure};
 use restripe_io::plain::Plain;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path;
 
 /// Opens a member, with advice if that fails.
 pub fn open(name: &str, read_only: bool) -> Outcome<Plain> {
     Plain::open(name, read_only).map_err(open_failure)
+}
+
+/// One file under two names: a link, or a relative path and an absolute one. Of files that are gone only the names can
+/// be compared.
+pub fn same_file(one: &str, other: &str) -> bool {
+    match (fs::metadata(one), fs::metadata(other)) {
+        (Ok(one), Ok(other)) if one.file_type().is_block_device() => {
+            other.file_type().is_block_device() && one.rdev() == other.rdev()
+        }
+        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        (Err(_), Err(_)) => match (path::absolute(one), path::absolute(other)) {
+            (Ok(one), Ok(other)) => one == other,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Refuses a member that is named twice, under one name or two.
+pub fn check_distinct(names: &[String]) -> Outcome {
+    for (nth, name) in names.iter().enumerate() {
+        let Some(other) = names[..nth].iter().find(|other| is_same(other, name)) else {
+            continue;
+        };
+        if other == name {
+            return Err(Failure::usage("a member is named twice").at(name));
+        }
+        let what = "a member is named twice, by two names";
+        return Err(Failure::usage(what).at(format!("{other} and {name}")));
+    }
+    Ok(())
+}
+
+fn is_same(one: &str, other: &str) -> bool {
+    let is_path = |name| matches!(MemberSource::parse(name), Ok(MemberSource::Path(_)));
+    one == other || (is_path(one) && is_path(other) && same_file(one, other))
 }
 
 pub fn open_failure(error: OpenError) -> Failure {
@@ -135,6 +173,22 @@ pub fn random_uuid() -> Outcome<Uuid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_member_named_twice_is_told_by_both_names() {
+        let twice = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
+            check_distinct(&names)
+                .map_err(|failure| failure.to_string())
+                .err()
+        };
+        let both = twice(&["/dev/null", "x.img", "/dev/../dev/null"]).expect("one file");
+        assert!(both.contains("/dev/null and /dev/../dev/null"), "{both}");
+        assert!(twice(&["x.img", "x.img"]).is_some_and(|said| said.ends_with("at: x.img")));
+        assert!(twice(&["nowhere.img", "./nowhere.img"]).is_some());
+        let uris = ["nbd://a/x", "nbd://b/x", "/dev/null", "/dev/zero"];
+        assert_eq!(twice(&uris), None);
+    }
 
     #[test]
     fn identifiers_are_random_and_of_version_4() {

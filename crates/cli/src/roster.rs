@@ -31,6 +31,7 @@ pub struct Roster {
 
 /// What is known of an array before it is started.
 pub struct Prospect {
+    pub name: String,
     /// It was not shut down cleanly and a slot is vacant: the engine may find that a start loses something.
     pub may_lose: bool,
     /// Members that are known and serve no longer, because others took their places.
@@ -80,6 +81,7 @@ impl Roster {
         }
         self.check_left_behind(&choice, setup)?;
         Ok(Prospect {
+            name: choice.superblock.name.clone(),
             may_lose: !choice.superblock.clean && !vacant.is_empty(),
             replaced: replaced(&choice.superblock),
         })

@@ -2,20 +2,20 @@
 
 use crate::command::{Assemble, BackendName, Serve, StartOptions};
 use crate::config::{Config, ServeConfig, members_from};
-use crate::desk::End;
+use crate::desk::{Desk, End};
 use crate::engine::{IO_TIMEOUT, MEMORY_BYTES, Running, Setup, by_array};
 use crate::failure::{Failure, Outcome};
 use crate::status;
 use restripe_array::StartMode;
 use restripe_io::BackendChoice;
-use restripe_io::control::{Answer, Server, StatusView, runtime_folder};
+use restripe_io::control::{Answer, Claim, Server, StatusView, runtime_folder};
 use restripe_io::front::listen::{Listener, Wire};
 use restripe_io::front::nbd;
 use restripe_io::remote::ProtocolMaker;
 use restripe_io::signals::Termination;
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -37,7 +37,7 @@ pub fn assemble(verb: Assemble) -> Outcome {
         degraded: verb.start.degraded,
         ..Setup::default()
     };
-    let running = Running::start(by_array(members)?, &setup)?;
+    let running = Running::start(&by_array(members)?, &setup)?;
     let views = running
         .desks()
         .iter()
@@ -77,11 +77,11 @@ pub fn serve(verb: Serve) -> Outcome {
         );
     }
     let places = Places::choose(&verb, &file, inherited)?;
-    let running = Running::start(groups, &setup(&verb, &file))?;
+    let (running, claims) = Running::start_as(&groups, &setup(&verb, &file), claim_all)?;
     watch_signals(termination, running.ends_sender())?;
-    let served = serve_until_told(&running, places);
+    let served = serve_until_told(&running, claims, places);
     running.stop()?;
-    served
+    served.map(|mut journal| journal.end())
 }
 
 fn what_to_serve(verb: &Serve) -> Outcome<(Vec<Vec<String>>, ServeConfig)> {
@@ -139,29 +139,43 @@ fn watch_signals(termination: Termination, ends: Sender<End>) -> Outcome {
         .map_err(|error| Failure::new(format!("signals: {error}")))
 }
 
-fn serve_until_told(running: &Running, places: Places) -> Outcome {
+/// The control socket of an array, on which nobody answers yet.
+type Claimed = (Claim, UnixListener);
+
+/// Two arrays may have one name, or one array two copies: the second is refused before it is started.
+fn claim_all(names: &[&str]) -> Outcome<Vec<Claimed>> {
+    let claims = names.iter().map(|name| Claim::control(name));
+    Ok(claims.collect::<Result<_, _>>()?)
+}
+
+/// Gives the journal back: that all ended well is still to be told.
+fn serve_until_told(running: &Running, claims: Vec<Claimed>, places: Places) -> Outcome<Journal> {
     let mut controls = Vec::new();
     let mut names = Vec::new();
-    for desk in running.desks() {
-        let name = desk.status()?.name;
-        controls.push(Server::start(&name, Arc::clone(desk) as Arc<dyn Answer>)?);
-        names.push(name);
+    for (desk, (claim, listener)) in running.desks().iter().zip(claims) {
+        let answer = Arc::clone(desk) as Arc<dyn Answer>;
+        controls.push(Server::on(claim, listener, answer)?);
+        names.push(desk.status()?.name);
     }
     let stdio = places.stdio;
     let uris = places.open(running, &names)?;
     announce(&names, &uris, stdio);
-    wait(running, names, stdio)
+    let mut journal = Journal::new(running, names);
+    wait(running, &mut journal, stdio)?;
+    Ok(journal)
 }
 
-fn wait(running: &Running, names: Vec<String>, stdio: bool) -> Outcome {
+fn wait(running: &Running, journal: &mut Journal, stdio: bool) -> Outcome {
     let mut left = running.desks().len();
     let mut had_client = false;
-    let mut journal = Journal::new(running, names);
     loop {
         let end = running.next_end(LOOK_EVERY);
-        journal.tell(running);
+        journal.tell();
         match end {
-            Some(End::Signal) => return Ok(()),
+            Some(End::Signal) => {
+                eprintln!("restripe: told to end by a signal");
+                return Ok(());
+            }
             Some(End::Stopped(_)) => left -= 1,
             None => {
                 let ended = |_| Failure::new("the reactor has ended by itself");
@@ -180,6 +194,7 @@ fn wait(running: &Running, names: Vec<String>, stdio: bool) -> Outcome {
 
 /// What befalls the arrays, on standard error, where an operator or the system's journal looks for it.
 struct Journal {
+    desks: Vec<Arc<Desk>>,
     names: Vec<String>,
     /// How far each array's log of facts has been told.
     next: Vec<u64>,
@@ -198,14 +213,23 @@ impl Journal {
             }
         }
         Journal {
+            desks: desks.to_vec(),
             names,
             next: vec![0; desks.len()],
         }
     }
 
-    fn tell(&mut self, running: &Running) {
+    /// Tells the rest, after the reactor has ended.
+    fn end(&mut self) {
+        for desk in &self.desks {
+            desk.wait_for_last_fact();
+        }
+        self.tell();
+    }
+
+    fn tell(&mut self) {
         let places = self.names.iter().zip(&mut self.next);
-        for (desk, (name, next)) in running.desks().iter().zip(places) {
+        for (desk, (name, next)) in self.desks.iter().zip(places) {
             let (facts, following) = desk.facts_since(*next);
             *next = following;
             let told = || {

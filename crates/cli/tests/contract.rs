@@ -389,6 +389,48 @@ fn a_signal_ends_a_daemon_cleanly() {
 }
 
 #[test]
+fn a_signal_and_a_clean_end_are_in_the_journal() {
+    let place = Place::new("journal");
+    place.create(&["a.img", "b.img"], &["--level", "raid1"]);
+    let ended = place.shell(
+        "exec 3< <(exec restripe serve --unix nbd.sock a.img b.img 2>journal)
+         id=$!; read -u 3 uri
+         restripe rebuild tank --watch && kill -TERM $id; wait $id; echo \"status $?\"; cat journal",
+    );
+    let expected = "\
+tank is healthy
+status 0
+restripe: tank: serves, generation 1, 0 rows recovered
+restripe: told to end by a signal
+restripe: tank: stopped and marked clean
+";
+    assert_eq!(ended.stdout, expected, "{}", ended.stderr);
+}
+
+#[test]
+fn an_impossible_size_of_an_image_is_told() {
+    let place = Place::new("size");
+    for size in ["9000000T", "16000000T"] {
+        let members = ["--level", "1", "--image-size", size, "a.img", "b.img"];
+        let refused = place.run(&[&["create", "tank"][..], &members].concat());
+        assert!(
+            refused.status == 1 && refused.stderr.contains(&format!("as large as {size}")),
+            "{}",
+            refused.stderr
+        );
+        assert!(!place.exists("a.img"));
+    }
+    let limited =
+        place.shell("ulimit -f 1000; restripe create tank --level 1 --image-size 64M a.img b.img");
+    assert!(
+        limited.status == 1 && limited.stderr.contains("as large as 64M"),
+        "{}",
+        limited.stderr
+    );
+    assert!(!place.exists("a.img"), "what was made is taken back");
+}
+
+#[test]
 fn a_killed_daemon_is_replaced_at_once_on_the_same_sockets() {
     let place = Place::new("kill");
     place.create(&["a.img", "b.img"], &["--level", "raid1"]);

@@ -100,6 +100,29 @@ fn a_start_that_would_lose_something_comes_before_the_others() {
 }
 
 #[test]
+fn a_copy_of_an_array_that_is_served_is_not_started() {
+    let place = raid5("copy");
+    let daemon = place.serve(&THREE);
+    assert_eq!(
+        place
+            .shell("for m in a b c; do cp $m.img $m.old; done")
+            .status,
+        0
+    );
+    let copies = ["a.old", "b.old", "c.old"];
+    let before = copies.map(|name| place.bytes(name));
+    let refused = place.run(&[&["serve", "--unix", "other.sock"][..], &copies].concat());
+    assert!(
+        refused.status == 1 && refused.stderr.contains("another process serves this"),
+        "{}",
+        refused.stderr
+    );
+    assert!(before == copies.map(|name| place.bytes(name)), "untouched");
+    assert_eq!(place.run(&["stop", "tank"]).status, 0);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
 fn a_current_member_is_not_left_behind_unasked() {
     let place = raid5("left-behind");
     place.write("d.img", 64 << 20, 0, &[]);

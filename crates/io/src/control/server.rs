@@ -41,12 +41,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves the control socket of the array `name`.
-    pub fn start(name: &str, desk: Arc<dyn Answer>) -> Result<Server, PlaceError> {
-        let (claim, listener) = Claim::control(name)?;
-        Server::on(claim, listener, desk)
-    }
-
     /// Serves on a socket already claimed.
     pub fn on(
         claim: Claim,
