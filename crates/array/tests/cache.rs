@@ -2,7 +2,7 @@
 
 use restripe_array::cache::{Cache, CacheConfig, Rule, Ties};
 
-const RULES: [Rule; 4] = Rule::ALL;
+const RULES: [Rule; 4] = [Rule::Lru, Rule::Lfu, Rule::VdfLru, Rule::VdfLfu];
 
 fn cache(rule: Rule, frames: u32, stacks: u16) -> Cache {
     Cache::new(CacheConfig {

@@ -12,11 +12,9 @@ pub(super) struct Frame {
     pub(super) frequency: u32,
     /// The bucket of its stack, or its place in the heap of the moved.
     pub(super) at: u32,
-    /// The neighbours in the bucket.
+    /// The neighbours in the bucket. Of a free frame, `newer` is the next free one.
     pub(super) newer: u32,
     pub(super) older: u32,
-    /// The next frame of the same hash, or the next free one.
-    pub(super) chain: u32,
     pub(super) stack: u16,
     /// Whether it has left its stack, since its row was rebuilt.
     pub(super) moved: bool,
@@ -30,7 +28,6 @@ impl Frame {
         at: NONE,
         newer: NONE,
         older: NONE,
-        chain: NONE,
         stack: 0,
         moved: false,
     };

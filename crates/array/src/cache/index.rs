@@ -1,12 +1,26 @@
-//! From a block's number to its frame.
+//! From a block's number to its place in a table: a frame, or a block that is remembered.
+//!
+//! Open addressing, at most half full, with the upper half of the hash beside each place: a search looks at one line of
+//! memory, and at the table itself only to be sure. What goes leaves no mark: those behind it move up.
 
-use super::frames::{Frame, NONE};
+use super::frames::NONE;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Frames of one hash are chained.
+#[derive(Clone, Copy)]
+struct Entry {
+    /// The upper half of the block's hash; its first bits say where a search begins.
+    tag: u32,
+    place: u32,
+}
+
+const EMPTY: Entry = Entry {
+    tag: 0,
+    place: NONE,
+};
+
 pub(super) struct Index {
-    heads: Vec<u32>,
+    entries: Vec<Entry>,
     shift: u32,
 }
 
@@ -14,46 +28,73 @@ pub(super) struct Index {
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Index {
-    pub(super) fn new(frames: u32) -> Index {
-        let heads = (frames as usize).next_power_of_two().max(2);
+    /// Of at most `places` blocks, which are no more than 2^31.
+    pub(super) fn new(places: u32) -> Index {
+        let entries = (u64::from(places) * 2).next_power_of_two().max(4);
         Index {
-            heads: vec![NONE; heads],
-            shift: 64 - heads.trailing_zeros(),
+            entries: vec![EMPTY; entries as usize],
+            shift: 32 - entries.trailing_zeros(),
         }
     }
 
-    pub(super) fn find(&self, frames: &[Frame], block: u64) -> Option<u32> {
-        let mut at = self.heads[self.place(block)];
-        while at != NONE {
-            let frame = &frames[at as usize];
-            if frame.block == block {
-                return Some(at);
+    /// The place of a block, of which `holds` says whether it is that block's.
+    pub(super) fn find(&self, block: u64, holds: impl Fn(u32) -> bool) -> Option<u32> {
+        let tag = tag(block);
+        let mut at = self.home(tag);
+        loop {
+            let entry = self.entries[at];
+            if entry.place == NONE {
+                return None;
             }
-            at = frame.chain;
+            if entry.tag == tag && holds(entry.place) {
+                return Some(entry.place);
+            }
+            at = self.after(at);
         }
-        None
     }
 
-    pub(super) fn insert(&mut self, frames: &mut [Frame], frame: u32) {
-        let place = self.place(frames[frame as usize].block);
-        frames[frame as usize].chain = core::mem::replace(&mut self.heads[place], frame);
+    /// A block that is not in the index.
+    pub(super) fn insert(&mut self, block: u64, place: u32) {
+        let tag = tag(block);
+        let mut at = self.home(tag);
+        while self.entries[at].place != NONE {
+            at = self.after(at);
+        }
+        self.entries[at] = Entry { tag, place };
     }
 
-    pub(super) fn remove(&mut self, frames: &mut [Frame], frame: u32) {
-        let place = self.place(frames[frame as usize].block);
-        let next = frames[frame as usize].chain;
-        if self.heads[place] == frame {
-            self.heads[place] = next;
-            return;
+    /// A block that is in the index, with its place.
+    pub(super) fn remove(&mut self, block: u64, place: u32) {
+        let mut hole = self.home(tag(block));
+        while self.entries[hole].place != place {
+            hole = self.after(hole);
         }
-        let mut at = self.heads[place];
-        while frames[at as usize].chain != frame {
-            at = frames[at as usize].chain;
+        let mut next = self.after(hole);
+        while self.entries[next].place != NONE {
+            // It may fill the hole unless its search begins behind that.
+            let home = self.home(self.entries[next].tag);
+            if self.distance(home, next) >= self.distance(hole, next) {
+                self.entries[hole] = self.entries[next];
+                hole = next;
+            }
+            next = self.after(next);
         }
-        frames[at as usize].chain = next;
+        self.entries[hole] = EMPTY;
     }
 
-    fn place(&self, block: u64) -> usize {
-        (block.wrapping_mul(SPREAD) >> self.shift) as usize
+    fn home(&self, tag: u32) -> usize {
+        (tag >> self.shift) as usize
     }
+
+    fn after(&self, at: usize) -> usize {
+        (at + 1) & (self.entries.len() - 1)
+    }
+
+    fn distance(&self, from: usize, to: usize) -> usize {
+        to.wrapping_sub(from) & (self.entries.len() - 1)
+    }
+}
+
+fn tag(block: u64) -> u32 {
+    (block.wrapping_mul(SPREAD) >> 32) as u32
 }

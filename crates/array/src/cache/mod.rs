@@ -11,6 +11,7 @@
 //!
 //! Only numbers are kept here; whose memory the frames are is the caller's affair. All room is taken at construction.
 
+mod arc;
 mod frames;
 mod index;
 mod moved;
@@ -21,12 +22,13 @@ pub use rule::{Rule, Ties};
 
 use alloc::vec;
 use alloc::vec::Vec;
+use arc::{Arc, FREQUENT, RECENT};
 use core::ops::Range;
 use frames::{Frame, NONE};
 use index::Index;
 use moved::Moved;
 use rule::Candidate;
-use stacks::Stacks;
+use stacks::{Bottom, Stacks};
 
 /// What a cache is made with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,22 +58,33 @@ pub struct Cache {
     spare: u32,
     held: u32,
     index: Index,
+    /// Stacks of a list: one for each slot, or one alone where a block's slot makes no difference.
+    width: u16,
     stacks: Stacks,
-    moved: Moved,
-    /// Reads that a miss costs, by stack.
+    /// By list.
+    moved: Vec<Moved>,
+    /// Reads that a miss costs, by stack; 1 where the rule does not weigh.
     penalties: Vec<u16>,
+    /// Slots whose blocks cost more than one read.
+    dear: Vec<u16>,
     /// The paper's GTS: requests so far.
     clock: u64,
+    arc: Option<Arc>,
 }
 
 impl Cache {
     /// # Panics
-    /// Without a frame or a stack.
+    /// Without a frame or a stack, and with more than 2^31 frames or 2^15 stacks.
     pub fn new(config: CacheConfig) -> Cache {
         assert!(
-            config.frames > 0 && config.frames < NONE && config.stacks > 0,
+            (1..=1 << 31).contains(&config.frames) && (1..=1 << 15).contains(&config.stacks),
             "a cache has room"
         );
+        let rule = config.rule;
+        let by_slot = rule.weighs() || rule.counts() && config.ties == Ties::Newest;
+        let width = if by_slot { config.stacks } else { 1 };
+        let lists = if rule.adapts() { 2 } else { 1 };
+        let moved = if rule.weighs() { config.frames } else { 0 };
         Cache {
             config,
             frames: vec![Frame::EMPTY; config.frames as usize],
@@ -79,17 +92,31 @@ impl Cache {
             spare: NONE,
             held: 0,
             index: Index::new(config.frames),
-            stacks: Stacks::new(config.stacks, config.frames),
-            moved: Moved::new(config.frames),
-            penalties: vec![1; config.stacks.into()],
+            width,
+            stacks: Stacks::new(width * lists, config.frames, rule.counts()),
+            moved: (0..lists).map(|_| Moved::new(moved)).collect(),
+            penalties: vec![1; usize::from(width * lists)],
+            dear: Vec::with_capacity(width.into()),
             clock: 0,
+            arc: rule.adapts().then(|| Arc::new(config.frames)),
         }
     }
 
     /// Sets how many reads a miss of this stack's blocks costs: 1 while its member stands.
     pub fn set_penalty(&mut self, stack: u16, reads: u16) {
-        let penalty = &mut self.penalties[usize::from(stack)];
-        let before = core::mem::replace(penalty, reads.max(1));
+        assert!(stack < self.config.stacks, "the cache has this stack");
+        if !self.config.rule.weighs() {
+            return;
+        }
+        let reads = reads.max(1);
+        let before = self.penalties[usize::from(stack)];
+        for of_list in self.penalties.chunks_mut(self.width.into()) {
+            of_list[usize::from(stack)] = reads;
+        }
+        self.dear.clear();
+        let slots = 0..self.width;
+        let dear = slots.filter(|slot| self.penalties[usize::from(*slot)] > 1);
+        self.dear.extend(dear);
         if before == 1 && reads > 1 {
             self.settle(stack);
         }
@@ -97,24 +124,27 @@ impl Cache {
 
     /// The frame of a block, which is not asked for by this.
     pub fn find(&self, block: u64) -> Option<u32> {
-        self.index.find(&self.frames, block)
+        let holds = |frame: u32| self.frames[frame as usize].block == block;
+        self.index.find(block, holds)
     }
 
     /// A block is asked for: its frame, if it is here.
     pub fn ask(&mut self, block: u64) -> Option<u32> {
         let frame = self.find(block)?;
-        let counts = u32::from(self.config.rule.counts());
         let Frame { moved, stack, .. } = self.frames[frame as usize];
-        if !moved {
-            self.touch(frame, counts);
+        let to = self.asked_again(stack);
+        if !moved && to == stack {
+            self.touch(frame);
             self.stacks.raise(&mut self.frames, frame);
         } else {
-            self.moved.remove(&mut self.frames, frame);
-            self.touch(frame, counts);
-            if self.penalties[usize::from(stack)] == 1 {
-                self.stacks.place(&mut self.frames, frame);
+            self.take_out(frame);
+            self.touch(frame);
+            self.frames[frame as usize].stack = to;
+            if moved && self.penalties[usize::from(to)] > 1 {
+                let list = self.list(to);
+                self.moved[list].insert(&mut self.frames, frame);
             } else {
-                self.moved.insert(&mut self.frames, frame);
+                self.stacks.place(&mut self.frames, frame);
             }
         }
         self.clock += 1;
@@ -124,19 +154,16 @@ impl Cache {
     /// Lets a block in that was asked for and is not here; another makes room first, if there is none.
     pub fn admit(&mut self, block: u64, stack: u16) -> Admission {
         debug_assert!(self.find(block).is_none(), "a block is held once");
-        let evicted = if self.held == self.config.frames {
-            self.evict()
-        } else {
-            None
-        };
+        let (list, evicted) = self.make_room(block);
         let frame = self.free_frame();
+        let of_slot = if self.width == 1 { 0 } else { stack };
         self.frames[frame as usize] = Frame {
             block,
-            stack,
+            stack: list as u16 * self.width + of_slot, // list 0 or 1
             ..Frame::EMPTY
         };
-        self.touch(frame, u32::from(self.config.rule.counts()));
-        self.index.insert(&mut self.frames, frame);
+        self.touch(frame);
+        self.index.insert(block, frame);
         self.stacks.place(&mut self.frames, frame);
         self.held += 1;
         self.clock += 1;
@@ -168,69 +195,118 @@ impl Cache {
     /// The block's row has been rebuilt: from now on a miss costs one read, whatever its stack's penalty. (The paper's
     /// penalty stays until the failed disk is replaced as a whole: then this is not called.)
     pub fn rebuilt(&mut self, block: u64) {
+        if !self.config.rule.weighs() {
+            return;
+        }
         if let Some(frame) = self.find(block)
             && !self.frames[frame as usize].moved
         {
+            let list = self.list(self.frames[frame as usize].stack);
             self.stacks.remove(&mut self.frames, frame);
-            self.moved.insert(&mut self.frames, frame);
+            self.moved[list].insert(&mut self.frames, frame);
         }
     }
 
     /// What was rebuilt of this stack's slot is gone: all its blocks cost the same again.
     pub fn settle(&mut self, stack: u16) {
-        let mut count = self.moved.gather(&mut self.frames, stack);
-        let mut above = NONE;
-        while count > 0 {
-            let frame = self.moved.take_last(&mut self.frames);
-            self.stacks.place_below(&mut self.frames, frame, above);
-            above = frame;
-            count -= 1;
+        for (list, moved) in self.moved.iter_mut().enumerate() {
+            let of_list = list as u16 * self.width; // list 0 or 1
+            let mut count = moved.gather(&mut self.frames, of_list + stack);
+            let mut above = NONE;
+            while count > 0 {
+                let frame = moved.take_last(&mut self.frames);
+                self.stacks.place_below(&mut self.frames, frame, above);
+                above = frame;
+                count -= 1;
+            }
         }
     }
 
-    fn touch(&mut self, frame: u32, times: u32) {
-        let frame = &mut self.frames[frame as usize];
-        frame.asked = self.clock;
-        frame.frequency = frame.frequency.saturating_add(times);
+    fn list(&self, stack: u16) -> usize {
+        (stack / self.width).into()
     }
 
-    fn evict(&mut self) -> Option<u64> {
-        let frame = self.victim()?;
+    /// The stack of a block that is asked for again.
+    fn asked_again(&mut self, stack: u16) -> u16 {
+        match &mut self.arc {
+            Some(arc) if stack < self.width => {
+                arc.left(RECENT);
+                arc.came(FREQUENT);
+                stack + self.width
+            }
+            _ => stack,
+        }
+    }
+
+    fn touch(&mut self, frame: u32) {
+        let counts = u32::from(self.config.rule.counts());
+        let frame = &mut self.frames[frame as usize];
+        frame.asked = self.clock;
+        frame.frequency = frame.frequency.saturating_add(counts);
+    }
+
+    /// The list of a block that is let in, and who made room.
+    fn make_room(&mut self, block: u64) -> (usize, Option<u64>) {
+        let Some(arc) = &mut self.arc else {
+            let full = self.held == self.config.frames;
+            return (0, if full { self.evict(0) } else { None });
+        };
+        let arrival = arc.arrive(block);
+        let evicted = arrival.from.and_then(|from| {
+            let evicted = self.evict(from);
+            let remembered = evicted.filter(|_| arrival.remembered);
+            if let (Some(arc), Some(block)) = (&mut self.arc, remembered) {
+                arc.remember(from, block);
+            }
+            evicted
+        });
+        if let Some(arc) = &mut self.arc {
+            arc.came(arrival.list);
+        }
+        (arrival.list, evicted)
+    }
+
+    fn evict(&mut self, list: usize) -> Option<u64> {
+        let frame = self.victim(list)?;
         let block = self.frames[frame as usize].block;
         self.let_go(frame);
         Some(block)
     }
 
-    /// Among the bottoms of the stacks, the one that goes first.
-    fn victim(&self) -> Option<u32> {
-        let stacks = 0..self.config.stacks;
-        let bottoms = stacks.filter_map(|stack| {
-            let frame = self.stacks.bottom(stack)?;
-            Some(self.candidate(frame, self.penalties[usize::from(stack)]))
-        });
-        let moved = self.moved.first().map(|frame| self.candidate(frame, 1));
-        let (rule, ties) = (self.config.rule, self.config.ties);
-        let first = bottoms.chain(moved).reduce(|first, other| {
-            if rule.goes_before(ties, &other, &first) {
-                other
-            } else {
-                first
+    /// Among the bottoms of a list's stacks, the one that goes first.
+    fn victim(&self, list: usize) -> Option<u32> {
+        let begin = list as u16 * self.width; // list 0 or 1
+        let end = begin + self.width;
+        let newest = self.config.rule.counts() && self.config.ties == Ties::Newest;
+        let cheap = self.stacks.least(begin..end, &self.penalties, newest);
+        let mut first = cheap.map(|bottom| self.candidate(bottom, 1));
+        for stack in self.dear.iter().map(|slot| begin + slot) {
+            if let Some(bottom) = self.stacks.bottom(stack) {
+                let penalty = self.penalties[usize::from(stack)];
+                first = Some(self.first_of(first, self.candidate(bottom, penalty)));
             }
-        });
+        }
+        if let Some(frame) = self.moved[list].first() {
+            let moved = Bottom::of(frame, &self.frames[frame as usize]);
+            first = Some(self.first_of(first, self.candidate(moved, 1)));
+        }
         first.map(|candidate| candidate.frame)
     }
 
-    fn candidate(&self, index: u32, penalty: u16) -> Candidate {
-        let frame = &self.frames[index as usize];
+    fn first_of(&self, first: Option<Candidate>, other: Candidate) -> Candidate {
+        let (rule, ties) = (self.config.rule, self.config.ties);
+        match first {
+            Some(first) if !rule.goes_before(ties, &other, &first) => first,
+            _ => other,
+        }
+    }
+
+    fn candidate(&self, bottom: Bottom, penalty: u16) -> Candidate {
         Candidate {
-            frame: index,
-            age: self.clock - frame.asked,
-            frequency: frame.frequency,
-            penalty: if self.config.rule.weighs() {
-                penalty
-            } else {
-                1
-            },
+            frame: bottom.frame,
+            age: self.clock - bottom.asked,
+            frequency: bottom.frequency,
+            penalty,
         }
     }
 
@@ -239,18 +315,30 @@ impl Cache {
             self.fresh += 1;
             return self.fresh - 1;
         }
-        let next = self.frames[self.spare as usize].chain;
+        let next = self.frames[self.spare as usize].newer;
         core::mem::replace(&mut self.spare, next)
     }
 
-    fn let_go(&mut self, frame: u32) {
-        self.index.remove(&mut self.frames, frame);
-        if self.frames[frame as usize].moved {
-            self.moved.remove(&mut self.frames, frame);
+    /// Takes a frame out of its stack, or from among the moved.
+    fn take_out(&mut self, frame: u32) {
+        let Frame { moved, stack, .. } = self.frames[frame as usize];
+        if moved {
+            let list = self.list(stack);
+            self.moved[list].remove(&mut self.frames, frame);
         } else {
             self.stacks.remove(&mut self.frames, frame);
         }
-        self.frames[frame as usize].chain = self.spare;
+    }
+
+    fn let_go(&mut self, frame: u32) {
+        let Frame { block, stack, .. } = self.frames[frame as usize];
+        self.index.remove(block, frame);
+        self.take_out(frame);
+        let list = self.list(stack);
+        if let Some(arc) = &mut self.arc {
+            arc.left(list);
+        }
+        self.frames[frame as usize].newer = self.spare;
         self.spare = frame;
         self.held -= 1;
     }

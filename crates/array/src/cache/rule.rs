@@ -11,10 +11,21 @@ pub enum Rule {
     VdfLru,
     /// As LFU, the number of times multiplied by what a miss would cost: Algorithm 2.
     VdfLfu,
+    /// As ARC (Megiddo and Modha, FAST 2003) balances recency and frequency.
+    Arc,
+    /// As ARC; the list that makes room gives the block whose age over penalty is most.
+    VdfArc,
 }
 
 impl Rule {
-    pub const ALL: [Rule; 4] = [Rule::Lru, Rule::Lfu, Rule::VdfLru, Rule::VdfLfu];
+    pub const ALL: [Rule; 6] = [
+        Rule::Lru,
+        Rule::Lfu,
+        Rule::VdfLru,
+        Rule::VdfLfu,
+        Rule::Arc,
+        Rule::VdfArc,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -22,6 +33,8 @@ impl Rule {
             Rule::Lfu => "lfu",
             Rule::VdfLru => "vdf-lru",
             Rule::VdfLfu => "vdf-lfu",
+            Rule::Arc => "arc",
+            Rule::VdfArc => "vdf-arc",
         }
     }
 
@@ -36,7 +49,22 @@ impl Rule {
 
     /// Whether it looks at what a miss would cost.
     pub(super) fn weighs(self) -> bool {
-        matches!(self, Rule::VdfLru | Rule::VdfLfu)
+        matches!(self, Rule::VdfLru | Rule::VdfLfu | Rule::VdfArc)
+    }
+
+    /// Whether it keeps two lists and remembers what they let go.
+    pub(super) fn adapts(self) -> bool {
+        matches!(self, Rule::Arc | Rule::VdfArc)
+    }
+
+    /// The rule that this one is when nothing has failed.
+    pub fn base(self) -> Rule {
+        match self {
+            Rule::VdfLru => Rule::Lru,
+            Rule::VdfLfu => Rule::Lfu,
+            Rule::VdfArc => Rule::Arc,
+            plain => plain,
+        }
     }
 
     /// Whether `one` makes room rather than `other`.
@@ -82,6 +110,7 @@ impl Ties {
 }
 
 /// The bottom of a stack.
+#[derive(Clone, Copy)]
 pub(super) struct Candidate {
     pub(super) frame: u32,
     /// Requests since it was last asked for.

@@ -1,11 +1,13 @@
 //! The stacks: the blocks of one slot each, from the one that goes first to the one that goes last.
 //!
 //! A stack is a list of buckets of rising frequency, a bucket a list of frames from the newest to the oldest. A rule that
-//! does not count has one bucket a stack. So every step takes constant time.
+//! does not count has one bucket a stack. So every step takes constant time. What lies at the bottom of each stack is
+//! kept side by side, so that choosing among them looks at nothing else.
 
 use super::frames::{Frame, NONE};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 #[derive(Clone, Copy)]
 struct Bucket {
@@ -25,7 +27,39 @@ const EMPTY: Bucket = Bucket {
     commoner: NONE,
 };
 
+/// The frame of a stack that goes first.
+#[derive(Clone, Copy)]
+pub(super) struct Bottom {
+    pub(super) asked: u64,
+    pub(super) frequency: u32,
+    /// `NONE` of an empty stack.
+    pub(super) frame: u32,
+}
+
+impl Bottom {
+    /// Behind every other.
+    const NOTHING: Bottom = Bottom {
+        asked: u64::MAX,
+        frequency: u32::MAX,
+        frame: NONE,
+    };
+
+    pub(super) fn of(index: u32, frame: &Frame) -> Bottom {
+        Bottom {
+            asked: frame.asked,
+            frequency: frame.frequency,
+            frame: index,
+        }
+    }
+
+    fn rank(&self) -> (u32, u64) {
+        (self.frequency, self.asked)
+    }
+}
+
 pub(super) struct Stacks {
+    /// The bottom of each stack: what its frame says, always.
+    bottoms: Vec<Bottom>,
     /// The rarest bucket of each stack.
     rarest: Vec<u32>,
     buckets: Vec<Bucket>,
@@ -33,20 +67,45 @@ pub(super) struct Stacks {
 }
 
 impl Stacks {
-    pub(super) fn new(stacks: u16, frames: u32) -> Stacks {
+    /// `counts`: whether frequencies differ.
+    pub(super) fn new(stacks: u16, frames: u32, counts: bool) -> Stacks {
         // Each bucket holds a frame, but for the one a frame is about to leave.
-        let buckets = frames + 1;
+        let most = if counts { frames } else { stacks.into() };
+        let buckets = most + 1;
         Stacks {
+            bottoms: vec![Bottom::NOTHING; stacks.into()],
             rarest: vec![NONE; stacks.into()],
             buckets: vec![EMPTY; buckets as usize],
             free: (0..buckets).rev().collect(),
         }
     }
 
-    /// The frame that goes first.
-    pub(super) fn bottom(&self, stack: u16) -> Option<u32> {
-        let rarest = self.rarest[usize::from(stack)];
-        (rarest != NONE).then(|| self.buckets[rarest as usize].oldest)
+    pub(super) fn bottom(&self, stack: u16) -> Option<Bottom> {
+        let bottom = self.bottoms[usize::from(stack)];
+        (bottom.frame != NONE).then_some(bottom)
+    }
+
+    /// Of the bottoms of those stacks whose penalty is 1, the one that goes first; `newest`: of equal frequency the newest
+    /// one. There is nothing to guess in the loop for the processor.
+    pub(super) fn least(
+        &self,
+        stacks: Range<u16>,
+        penalties: &[u16],
+        newest: bool,
+    ) -> Option<Bottom> {
+        let stacks = usize::from(stacks.start)..usize::from(stacks.end);
+        let bottoms = &self.bottoms[stacks.clone()];
+        let flip = if newest { u64::MAX } else { 0 };
+        let (mut least, mut first) = (u128::MAX, 0);
+        for (at, (bottom, penalty)) in bottoms.iter().zip(&penalties[stacks]).enumerate() {
+            let rank = u128::from(bottom.frequency) << 64 | u128::from(bottom.asked ^ flip);
+            let rank = if *penalty == 1 { rank } else { u128::MAX };
+            let less = rank < least;
+            least = if less { rank } else { least };
+            first = if less { at } else { first };
+        }
+        let found = least < u128::MAX && bottoms[first].frame != NONE;
+        found.then(|| bottoms[first])
     }
 
     /// Puts a frame, the last one asked for, where its frequency says.
@@ -54,16 +113,18 @@ impl Stacks {
         let bucket = self.bucket_for(&frames[frame as usize], NONE);
         let newest = self.buckets[bucket as usize].newest;
         self.link(frames, frame, bucket, newest);
+        self.note(frames, frame);
     }
 
     /// Moves a frame of a stack that was asked for up to where its new frequency says.
     pub(super) fn raise(&mut self, frames: &mut [Frame], frame: u32) {
-        let from = frames[frame as usize].at;
-        let bucket = self.bucket_for(&frames[frame as usize], from);
+        let Frame { at, stack, .. } = frames[frame as usize];
+        let bucket = self.bucket_for(&frames[frame as usize], at);
         self.unlink(frames, frame);
         let newest = self.buckets[bucket as usize].newest;
         self.link(frames, frame, bucket, newest);
-        self.free_if_empty(from, frames[frame as usize].stack);
+        self.free_if_empty(at, stack);
+        self.look_again(frames, frame, stack);
     }
 
     /// Puts a frame among the others of its frequency where its age says: below the one placed before, if that has the
@@ -79,12 +140,37 @@ impl Stacks {
             older = frames[older as usize].older;
         }
         self.link(frames, frame, bucket, older);
+        self.note(frames, frame);
     }
 
     pub(super) fn remove(&mut self, frames: &mut [Frame], frame: u32) {
-        let bucket = frames[frame as usize].at;
+        let Frame { at, stack, .. } = frames[frame as usize];
         self.unlink(frames, frame);
-        self.free_if_empty(bucket, frames[frame as usize].stack);
+        self.free_if_empty(at, stack);
+        self.look_again(frames, frame, stack);
+    }
+
+    /// A frame was put into its stack: it may be the bottom.
+    fn note(&mut self, frames: &[Frame], index: u32) {
+        let frame = &frames[index as usize];
+        let bottom = &mut self.bottoms[usize::from(frame.stack)];
+        if bottom.frame == NONE || frame.rank() < bottom.rank() {
+            *bottom = Bottom::of(index, frame);
+        }
+    }
+
+    /// A frame has left its place in a stack: if it was the bottom, another is.
+    fn look_again(&mut self, frames: &[Frame], left: u32, stack: u16) {
+        let bottom = &mut self.bottoms[usize::from(stack)];
+        if bottom.frame != left {
+            return;
+        }
+        let rarest = self.rarest[usize::from(stack)];
+        *bottom = Bottom::NOTHING;
+        if rarest != NONE {
+            let oldest = self.buckets[rarest as usize].oldest;
+            *bottom = Bottom::of(oldest, &frames[oldest as usize]);
+        }
     }
 
     /// The bucket of a frame's frequency, made if there is none. Looks from this bucket of the stack upwards.
