@@ -15,11 +15,15 @@ use restripe_array::{
 };
 use std::cell::RefCell;
 use std::io::{self, ErrorKind};
+use std::time::{Duration, Instant};
 
 /// The one member of a fleet of one.
 const ONLY: Member = Member(0);
 /// The buffer that everything passes through.
 const BUFFER: Buf = Buf(0);
+
+/// A remote member that brings nothing for this long is given up.
+const REMOTE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A member, open and locked for as long as this lives.
 pub struct Plain {
@@ -145,6 +149,7 @@ struct Driver {
     backend: Threads,
     pool: PoolMemory,
     users: UserMemory,
+    patience: Duration,
 }
 
 impl Driver {
@@ -154,6 +159,7 @@ impl Driver {
             backend: Threads::new()?,
             pool: PoolMemory::new(Pool { small: 0, large: 1 }),
             users: UserMemory::new(0),
+            patience: REMOTE_PATIENCE,
         })
     }
 
@@ -203,13 +209,24 @@ impl Driver {
     /// the last piece of the request is known to be sent.
     fn wait(&mut self) -> io::Result<()> {
         let mut done = Vec::new();
+        let mut heard = Instant::now();
+        let mut given_up = false;
         loop {
             if self.backend.outstanding() == 0
                 && let Some((_, result)) = self.fleet.landed.pop()
             {
-                return result.map_err(io_error);
+                return match result {
+                    Err(IoError::Gone) if given_up => Err(ErrorKind::TimedOut.into()),
+                    result => result.map_err(io_error),
+                };
             }
-            self.backend.wait(None, &mut done)?;
+            self.backend.wait(Some(self.patience), &mut done)?;
+            if !done.is_empty() {
+                heard = Instant::now();
+            } else if heard.elapsed() >= self.patience {
+                given_up = true;
+                self.fleet.hang_up(ONLY);
+            }
             for completion in done.drain(..) {
                 let handles = Handles {
                     pool: &mut self.pool,
@@ -263,6 +280,9 @@ fn io_error(error: IoError) -> io::Error {
 mod tests {
     use super::*;
     use std::fs;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+    use std::thread;
 
     #[test]
     fn a_member_is_locked_written_and_bounded() {
@@ -281,6 +301,31 @@ mod tests {
             (bytes[0], bytes[512], bytes[1024], bytes[3071], bytes[3072]),
             (7, 9, 0, 0, 7)
         );
+        fs::remove_file(&path).expect("ours");
+    }
+
+    #[test]
+    fn a_remote_member_that_says_nothing_is_given_up() {
+        let path = std::env::temp_dir().join(format!("restripe-mute-{}", std::process::id()));
+        let _ = fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).expect("a free place");
+        // Agrees on an export of 1 MiB the oldest way, and listens to requests without a word.
+        let mute = thread::spawn(move || -> io::Result<()> {
+            let (mut stream, _) = listener.accept()?;
+            stream.write_all(b"NBDMAGICIHAVEOPT\0\x02")?;
+            stream.read_exact(&mut [0; 20])?;
+            stream.write_all(&(1u64 << 20).to_be_bytes())?;
+            stream.write_all(&1u16.to_be_bytes())?;
+            io::copy(&mut stream, &mut io::sink()).map(|_| ())
+        });
+        let uri = format!("nbd+unix:///?socket={}", path.display());
+        let member = Plain::open(&uri, true).expect("they agree");
+        member.driver.borrow_mut().patience = Duration::from_millis(20);
+        let first = member.read(0, &mut [0; 512]).expect_err("no answer");
+        assert_eq!(first.kind(), ErrorKind::TimedOut);
+        assert!(member.read(0, &mut [0; 512]).is_err(), "it stays given up");
+        drop(member);
+        mute.join().expect("no panic").expect("nothing went wrong");
         fs::remove_file(&path).expect("ours");
     }
 

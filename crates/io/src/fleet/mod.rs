@@ -89,6 +89,16 @@ impl Fleet {
         }
     }
 
+    /// Ends the connection of a remote member; what is in flight there comes back as gone. On other members, which the
+    /// kernel answers for, it has no effect.
+    pub fn hang_up(&mut self, member: Member) {
+        if let Some(place) = self.places.get_mut(usize::from(member.0))
+            && let Some(Device::Nbd(device)) = &mut place.device
+        {
+            device.hang_up();
+        }
+    }
+
     /// The device of a member, to be used elsewhere. Only while nothing is in flight on it.
     pub fn take_device(&mut self, member: Member) -> Option<Device> {
         let place = self.places.get_mut(usize::from(member.0))?;

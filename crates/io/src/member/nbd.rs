@@ -25,8 +25,9 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+/// To connect; and then for the whole handshake, however its bytes trickle.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 /// Most bytes of one request without payload, so that a length fits the wire and a server is not held up for long.
 const BARE_BYTES_MAX: u64 = 256 << 20;
@@ -110,15 +111,31 @@ fn converse(
 ) -> Result<(NbdDevice, MemberInfo), OpenFailure> {
     // The calls that matter here do not care which family a stream socket is of.
     let stream = UnixStream::from(socket);
-    let patience = |time| {
-        stream
-            .set_read_timeout(time)
-            .and_then(|()| stream.set_write_timeout(time))
-    };
-    patience(Some(CONNECT_PATIENCE)).map_err(OpenFailure::Io)?;
-    let agreed = agree(&stream, export)?;
-    patience(None).map_err(OpenFailure::Io)?;
+    let agreed = agree(&stream, export, Instant::now() + CONNECT_PATIENCE)?;
+    patience(&stream, None).map_err(OpenFailure::Io)?;
     finish(stream.into(), agreed, options)
+}
+
+fn patience(stream: &UnixStream, time: Option<Duration>) -> io::Result<()> {
+    stream.set_read_timeout(time)?;
+    stream.set_write_timeout(time)
+}
+
+/// Leaves the next calls the time that is left.
+fn patience_until(stream: &UnixStream, deadline: Instant) -> io::Result<()> {
+    match deadline.saturating_duration_since(Instant::now()) {
+        Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
+        left => patience(stream, Some(left)),
+    }
+}
+
+fn stalled(error: io::Error) -> OpenFailure {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            OpenFailure::Remote("does not answer in time".to_owned())
+        }
+        _ => OpenFailure::Io(error),
+    }
 }
 
 fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
@@ -133,19 +150,24 @@ fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
 }
 
 /// Goes through the handshake. Gives back the client and what of the received bytes is left over.
-fn agree(stream: &UnixStream, export: &str) -> Result<(Client, Vec<u8>), OpenFailure> {
+fn agree(
+    mut stream: &UnixStream,
+    export: &str,
+    deadline: Instant,
+) -> Result<(Client, Vec<u8>), OpenFailure> {
     let remote = |error: ClientError| OpenFailure::Remote(error.to_string());
-    let (mut stream, mut client) = (stream, Client::new(export, Replies::Structured));
+    let mut client = Client::new(export, Replies::Structured);
     let (mut bytes, mut out, mut buffer) = (Vec::new(), Vec::new(), [0; 4096]);
     loop {
         let step = client.received(&bytes, &mut out).map_err(remote)?;
         bytes.drain(..step.consumed);
-        stream.write_all(&out).map_err(OpenFailure::Io)?;
+        patience_until(stream, deadline).map_err(stalled)?;
+        stream.write_all(&out).map_err(stalled)?;
         out.clear();
         match step.event {
             ClientEvent::Ready => return Ok((client, bytes)),
             ClientEvent::More if step.consumed > 0 && !bytes.is_empty() => {}
-            ClientEvent::More => match stream.read(&mut buffer).map_err(OpenFailure::Io)? {
+            ClientEvent::More => match stream.read(&mut buffer).map_err(stalled)? {
                 0 => {
                     return Err(OpenFailure::Remote(
                         "hung up during the handshake".to_owned(),
@@ -588,6 +610,22 @@ mod tests {
     use restripe_array::{Class, Member, Tag};
 
     const SIZE: usize = 1 << 20;
+
+    #[test]
+    fn a_server_that_stalls_in_the_handshake_is_given_up() {
+        let (here, mut there) = UnixStream::pair().expect("a pair");
+        there
+            .write_all(&MAGIC_GREETING.to_be_bytes())
+            .expect("room");
+        let moment = Duration::from_millis(20);
+        for deadline in [Instant::now() + moment, Instant::now()] {
+            let failure = agree(&here, "", deadline).err().expect("half a greeting");
+            assert!(
+                matches!(&failure, OpenFailure::Remote(what) if what.contains("in time")),
+                "{failure:?}"
+            );
+        }
+    }
 
     /// The smallest server there is, on the other end of a socket pair: old handshake, simple replies, memory.
     fn serve(mut stream: UnixStream) -> io::Result<()> {
