@@ -226,7 +226,7 @@ _restripe() {
                     return 0
                     ;;
                 --policy)
-                    COMPREPLY=($(compgen -W "lru lfu vdf-lru vdf-lfu" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "lru lfu vdf-lru vdf-lfu arc vdf-arc" -- "${cur}"))
                     return 0
                     ;;
                 --warm-up)
@@ -629,7 +629,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__rebuild)
-            opts="-h --offline --degraded --pause --resume --rate --throttle --help"
+            opts="-h --offline --degraded --watch --pause --resume --rate --throttle --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -811,7 +811,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__serve)
-            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --memory --io-timeout --rate --throttle --backend --buffered --record --help"
+            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --memory --cache --cache-policy --io-timeout --rate --throttle --backend --buffered --record --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -830,6 +830,14 @@ _restripe() {
                     return 0
                     ;;
                 --memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cache)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cache-policy)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

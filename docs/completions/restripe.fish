@@ -47,7 +47,7 @@ complete -c restripe -n "__fish_restripe_needs_command" -f -a "trace" -d 'Look a
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "cache-sim" -d 'Simulate caches alone on a trace: what they spare the disks of an array, whole or degraded'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "demo" -d 'Show it all on disk images: a RAID-5 loses two disks and its daemon under load'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l config -d 'Take name, level, members and options from this file' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l level -d 'The RAID level' -r -f -a "raid0\t''
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l level -d 'The RAID level; its number alone will do' -r -f -a "raid0\t''
 raid1\t''
 raid4\t''
 raid5\t''
@@ -87,6 +87,8 @@ complete -c restripe -n "__fish_restripe_using_subcommand serve" -l config -d 'T
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l unix -d 'Listen on this Unix socket' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l tcp -d 'Listen on this TCP address; without a host on loopback [a port, or HOST:PORT]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l memory -d 'Memory for requests of clients [default: 256M]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l cache -d 'Keep what was read lately in this much memory, for each array [default: 0]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l cache-policy -d 'Which block makes room in the cache: lru, lfu, vdf-lru or vdf-lfu (the default)' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l io-timeout -d 'A member that completes nothing for this long, or keeps one operation four times as long, is failed [default: 30s]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l rate -d 'Limits of background work, bytes a second of one member, as MIN..MAX' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l throttle -d 'What paces background work: restripe (the default), md-2.6, md-6.1 or md-2025' -r
@@ -130,6 +132,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l offline -d
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l rate -d 'Limits of background work, bytes a second of one member, as MIN..MAX' -r
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l throttle -d 'What paces background work: restripe, or as Linux md did: md-2.6, md-6.1, md-2025' -r
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l watch -d 'Watch the rebuild that runs, which it does anyway unless told something else'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l pause -d 'Pause what runs'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l resume -d 'Go on with what is paused'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -s h -l help -d 'Print help'
@@ -339,7 +342,9 @@ complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l blocks -
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l policy -d 'The rules' -r -f -a "lru\t''
 lfu\t''
 vdf-lru\t''
-vdf-lfu\t''"
+vdf-lfu\t''
+arc\t''
+vdf-arc\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l warm-up -d 'Blocks asked for before anything is counted' -r
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l ties -d 'Which of two blocks of equal weight makes room' -r -f -a "oldest\t''
 newest\t''"

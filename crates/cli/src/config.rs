@@ -14,9 +14,10 @@
 
 use crate::command::{InitName, LevelName, RotationName, WriteHoleName};
 use crate::failure::{Failure, Outcome};
-use crate::units::{Rate, parse_rate, parse_size, parse_throttle, parse_time};
+use crate::units::{Rate, parse_rate, parse_rule, parse_size, parse_throttle, parse_time};
 use clap::ValueEnum;
 use restripe_array::Throttle;
+use restripe_array::cache::Rule;
 use restripe_io::member::MemberSource;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -65,6 +66,10 @@ pub struct ServeConfig {
     pub tcp: Option<String>,
     #[serde(default, deserialize_with = "size")]
     pub memory: Option<u64>,
+    #[serde(default, deserialize_with = "size")]
+    pub cache: Option<u64>,
+    #[serde(default, deserialize_with = "rule")]
+    pub cache_policy: Option<Rule>,
     #[serde(default, deserialize_with = "time")]
     pub io_timeout: Option<Duration>,
     #[serde(default, deserialize_with = "rate")]
@@ -164,6 +169,10 @@ fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, 
 
 fn throttle<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Throttle>, D::Error> {
     text(deserializer, parse_throttle)
+}
+
+fn rule<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rule>, D::Error> {
+    text(deserializer, parse_rule)
 }
 
 fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rate>, D::Error> {

@@ -5,7 +5,7 @@ use crate::failure::{Failure, Outcome};
 use crate::member::{Copies, check_distinct, open_failure};
 use crate::roster::{Prospect, Roster};
 use crate::units::Rate;
-use restripe_array::{Command, Limits, Nanos, StartMode, Throttle, Uuid};
+use restripe_array::{CacheLimits, Command, Limits, Nanos, StartMode, Throttle, Uuid};
 use restripe_io::BackendChoice;
 use restripe_io::member::{self, MemberSource, OpenFailure, OpenMember, OpenOptions};
 use restripe_io::plain::Plain;
@@ -30,6 +30,8 @@ pub struct Setup {
     pub degraded: bool,
     pub backend: BackendChoice,
     pub memory: u64,
+    /// The read cache of each array.
+    pub cache: Option<CacheLimits>,
     pub io_timeout: Duration,
     pub direct: bool,
     pub rate: Option<Rate>,
@@ -44,6 +46,7 @@ impl Default for Setup {
             degraded: false,
             backend: BackendChoice::Automatic,
             memory: MEMORY_BYTES,
+            cache: None,
             io_timeout: IO_TIMEOUT,
             direct: true,
             rate: None,
@@ -54,6 +57,11 @@ impl Default for Setup {
 }
 
 impl Setup {
+    fn limits(&self) -> Limits {
+        let limits = Limits::default();
+        self.cache.map_or(limits, |cache| limits.with_cache(cache))
+    }
+
     fn open_options(&self) -> OpenOptions {
         OpenOptions {
             direct: self.direct,
@@ -211,7 +219,7 @@ fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(Array
     let prospect = roster.check(name, setup)?;
     let spec = ArraySpec {
         members: roster.into_members(),
-        limits: Limits::default(),
+        limits: setup.limits(),
         io_timeout,
         record: setup.record.clone(),
     };

@@ -82,6 +82,9 @@ pub fn text(view: &StatusView) -> String {
             .map_or(String::new(), |slot| format!(" (slot {slot})"));
         let _ = writeln!(out, "  {}{slot}", task_line(task));
     }
+    if let Some(line) = reads_line(view) {
+        let _ = writeln!(out, "  {line}");
+    }
     for lost in &view.lost {
         let _ = writeln!(out, "  {}", lost_line(lost));
     }
@@ -102,6 +105,16 @@ pub fn text(view: &StatusView) -> String {
         );
     }
     out
+}
+
+/// What reads cost the members, where it is not one for one: why a degraded array is slow, and what a cache spares it.
+fn reads_line(view: &StatusView) -> Option<String> {
+    let counters = &view.counters;
+    let ratio = counters.requests_generation_ratio()?;
+    (counters.blocks_fetched != counters.blocks_asked).then(|| {
+        let cached = 100.0 * counters.blocks_cached as f64 / counters.blocks_asked as f64;
+        format!("reads: {ratio:.2} blocks from members for each asked for (RGR), {cached:.1}% from the cache")
+    })
 }
 
 /// One part of the array that is lost, exactly.

@@ -1,6 +1,7 @@
 //! Sizes, times and rates as people write and read them.
 
 use restripe_array::Throttle;
+use restripe_array::cache::Rule;
 use std::fmt;
 use std::time::Duration;
 
@@ -87,6 +88,14 @@ pub fn parse_throttle(text: &str) -> Result<Throttle, String> {
     Throttle::named(text).ok_or_else(|| {
         let names = Throttle::ALL.map(Throttle::name).join(", ");
         format!("{text:?} is no throttle: there are {names}")
+    })
+}
+
+/// The name of a cache's rule.
+pub fn parse_rule(text: &str) -> Result<Rule, String> {
+    Rule::from_name(text).ok_or_else(|| {
+        let names = Rule::ALL.map(Rule::name).join(", ");
+        format!("{text:?} is no rule: there are {names}")
     })
 }
 

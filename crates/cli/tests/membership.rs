@@ -444,3 +444,45 @@ fn a_create_that_fails_undoes_only_its_own_files() {
     assert!(taken.status == 1, "{}", taken.stderr);
     assert!(place.bytes("empty.img").is_empty() && !place.exists("fresh.img"));
 }
+
+/// Reads what a workload wrote, twice over: the second time the members are asked for less.
+#[test]
+fn a_read_cache_is_asked_for_by_size_and_rule() {
+    let place = Place::new("cache");
+    place.create(
+        &["a.img", "b.img", "c.img"],
+        &["--level", "raid5", "--init", "zero"],
+    );
+    let wrong = place.run(&["serve", "--cache", "1M", "--cache-policy", "mru", "a.img"]);
+    assert_eq!(wrong.status, 2);
+    assert!(
+        wrong.stderr.contains("lru, lfu, vdf-lru"),
+        "{}",
+        wrong.stderr
+    );
+    let large = place.run(&["serve", "--cache", "64T", "a.img", "b.img", "c.img"]);
+    assert_eq!(large.status, 2);
+    assert!(large.stderr.contains("at most 32G"), "{}", large.stderr);
+    let cached = ["--cache", "4M", "--cache-policy", "vdf-lru"];
+    let _daemon = place.serve(&[&cached[..], &["a.img", "b.img", "c.img"]].concat());
+    assert_eq!(place.run(&["fail", "tank", "b.img"]).status, 0);
+    // The same 64 KiB twice.
+    place.write("twice.spc", 0, 0, b"0,0,65536,r,0.0\n0,0,65536,r,0.1\n");
+    let uri = format!("nbd+unix:///?socket={}", place.path("nbd.sock"));
+    let replayed = [
+        "replay",
+        "twice.spc",
+        "--depth",
+        "1",
+        "--reads-only",
+        "--nbd",
+        &uri,
+    ];
+    let replayed = place.run(&replayed);
+    assert_eq!(replayed.status, 0, "{}", replayed.stderr);
+    let status = place.run(&["status", "tank"]).stdout;
+    assert!(status.contains("(RGR), "), "{status}");
+    let metrics = place.run(&["metrics", "tank"]).stdout;
+    let cached = line_of(&metrics, "restripe_read_blocks_cached_total{");
+    assert!(cached.ends_with(" 16"), "{cached}");
+}

@@ -3,7 +3,7 @@
 //! Names follow the convention: `restripe_` first, the unit last, `_total` for what only grows. Every series carries
 //! the array's name; states are one series a state with the value 0 or 1, so that alerts need no regular expressions.
 
-use crate::control::{MemberView, StatusView, TaskView};
+use crate::control::{CountersView, MemberView, StatusView, TaskView};
 use std::fmt::{Display, Write};
 
 const STATES: &[&str] = &[
@@ -145,6 +145,7 @@ fn paths(text: &mut Text, status: &StatusView) {
     for (way, count) in ways {
         text.sample("restripe_parity_writes_total", &[("way", way)], count);
     }
+    read_blocks(text, c);
     text.family(
         "restripe_degraded_reads_total",
         "counter",
@@ -157,6 +158,31 @@ fn paths(text: &mut Text, status: &StatusView) {
         "Sectors repaired from redundancy and rewritten.",
     );
     text.sample("restripe_repaired_sectors_total", &[], c.repaired_sectors);
+}
+
+/// What the requests generation ratio is made of; as a ratio of rates it answers why a degraded array is slow.
+fn read_blocks(text: &mut Text, c: &CountersView) {
+    let blocks = [
+        (
+            "restripe_read_blocks_asked_total",
+            "Blocks of 4 KiB that reads asked for, where anything was ever written.",
+            c.blocks_asked,
+        ),
+        (
+            "restripe_read_blocks_cached_total",
+            "Of these, blocks that the read cache had.",
+            c.blocks_cached,
+        ),
+        (
+            "restripe_read_blocks_fetched_total",
+            "Blocks read from members for the others; over those asked for, the requests generation ratio (RGR).",
+            c.blocks_fetched,
+        ),
+    ];
+    for (name, help, value) in blocks {
+        text.family(name, "counter", help);
+        text.sample(name, &[], value);
+    }
 }
 
 fn members(text: &mut Text, members: &[MemberView]) {

@@ -217,11 +217,23 @@ pub struct CountersView {
     /// Member operations by cause: user, parity, task, metadata.
     pub ios: [u64; 4],
     pub io_bytes: [u64; 4],
+    /// Blocks of 4 KiB that reads asked for where anything was ever written, those of them that the read cache had, and
+    /// those that members were asked for on account of the others.
+    pub blocks_asked: u64,
+    pub blocks_cached: u64,
+    pub blocks_fetched: u64,
     pub degraded_reads: u64,
     pub full_row_writes: u64,
     pub read_modify_writes: u64,
     pub reconstruct_writes: u64,
     pub repaired_sectors: u64,
+}
+
+impl CountersView {
+    /// The requests generation ratio of Victim Disk First: blocks read from members for each that users asked for.
+    pub fn requests_generation_ratio(&self) -> Option<f64> {
+        (self.blocks_asked > 0).then(|| self.blocks_fetched as f64 / self.blocks_asked as f64)
+    }
 }
 
 /// One entry of the log of facts.
@@ -353,6 +365,9 @@ fn counters_view(c: &Counters) -> CountersView {
         written_bytes: c.written_bytes,
         ios: c.ios,
         io_bytes: c.io_bytes,
+        blocks_asked: c.blocks_asked,
+        blocks_cached: c.blocks_cached,
+        blocks_fetched: c.blocks_fetched,
         degraded_reads: c.degraded_reads,
         full_row_writes: c.full_row_writes,
         read_modify_writes: c.read_modify_writes,

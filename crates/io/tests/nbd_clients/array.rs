@@ -1,11 +1,12 @@
 //! Arrays on image files or remote members, served by the real reactor.
 
 use crate::tools::{Folder, Target};
+use restripe_array::cache::Rule;
 use restripe_array::layout::Level;
 use restripe_array::meta::{Content, CreateOptions, Creation, create};
 use restripe_array::report::{ArrayState, Status};
 use restripe_array::{
-    Command, Fact, Limits, Member, Nanos, StartMode, TaskKind, TaskOutcome, Uuid,
+    CacheLimits, Command, Fact, Limits, Member, Nanos, StartMode, TaskKind, TaskOutcome, Uuid,
 };
 use restripe_io::front::listen::Listener;
 use restripe_io::front::nbd::Connection;
@@ -87,9 +88,25 @@ impl Array {
         Array::serve(folder, &names, IO_TIMEOUT)
     }
 
+    /// With a read cache that is much smaller than what is read.
+    pub fn cached(level: Level, members: usize) -> Array {
+        let folder = Folder::new();
+        let names = make(&folder, level, members);
+        Array::serve_cached(folder, &names, ShellOptions::default())
+    }
+
+    pub fn serve_cached(folder: Folder, members: &[String], options: ShellOptions) -> Array {
+        let limits = Limits::default().with_cache(CacheLimits {
+            blocks: 600,
+            rule: Rule::VdfLfu,
+        });
+        Array::serve_with(folder, members, IO_TIMEOUT, options, limits)
+    }
+
     /// Starts an array on these members and serves it on a socket in the folder.
     pub fn serve(folder: Folder, members: &[String], io_timeout: Nanos) -> Array {
-        Array::serve_with(folder, members, io_timeout, ShellOptions::default())
+        let options = ShellOptions::default();
+        Array::serve_with(folder, members, io_timeout, options, Limits::default())
     }
 
     pub fn serve_with(
@@ -97,11 +114,12 @@ impl Array {
         members: &[String],
         io_timeout: Nanos,
         options: ShellOptions,
+        limits: Limits,
     ) -> Array {
         let members = held_by_the_dead(|| open_members(members, OPEN));
         let spec = ArraySpec {
             members,
-            limits: Limits::default(),
+            limits,
             io_timeout,
             record: None,
         };

@@ -7,6 +7,7 @@ use crate::server::Server;
 use crate::tools::{Folder, installed};
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::{Command as Order, Fact, TaskKind};
+use restripe_io::ShellOptions;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -123,7 +124,8 @@ fn survives_kills(level: Level) {
     verify(&uri, last);
 }
 
-/// Of fio's blocks at most those are missing that were in flight, and what is there is right.
+/// Of fio's blocks at most those are missing that were in flight, and what is there is right: with a read cache before
+/// and after, degraded after.
 #[test]
 fn fio_finds_what_it_wrote_before_a_kill() {
     const DEPTH: usize = 8;
@@ -153,7 +155,7 @@ fn fio_finds_what_it_wrote_before_a_kill() {
             .output()
             .expect("fio runs")
     };
-    let mut server = Server::start(&folder, MEMBERS, MEMORY);
+    let mut server = Server::cached(&folder, MEMBERS, MEMORY);
     let written = thread::scope(|scope| {
         let load = scope.spawn(|| fio(&["--verify_state_save=1", "--do_verify=0"]));
         server.wait_for_work();
@@ -162,10 +164,12 @@ fn fio_finds_what_it_wrote_before_a_kill() {
     });
     assert!(!written.status.success(), "it was interrupted");
     let borrowed = Folder::of_another(folder.path());
-    let array = Array::serve(borrowed, &names, IO_TIMEOUT);
+    let array = Array::serve_cached(borrowed, &names, ShellOptions::default());
+    array.fail(1);
     let verify = [
         "--verify_only",
         "--verify_state_load=1",
+        "--verify_state_save=0",
         "--continue_on_error=verify",
     ];
     let verified = fio(&verify);
@@ -178,6 +182,16 @@ fn fio_finds_what_it_wrote_before_a_kill() {
     assert!(
         wrong.iter().all(|line| line.contains("bad magic header 0")),
         "{told}"
+    );
+    // Once more, now that much of it is held.
+    let again = fio(&verify);
+    let told_again = String::from_utf8_lossy(&again.stderr);
+    assert!(
+        told_again
+            .lines()
+            .filter(|line| line.starts_with("verify:"))
+            .count()
+            <= wrong.len()
     );
     drop(array);
 }

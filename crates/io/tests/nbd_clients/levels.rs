@@ -31,8 +31,7 @@ pub fn try_all(array: &Array) {
 }
 
 /// Healthy, degraded, rebuilding, rebuilt, and degraded again by another member.
-fn through_a_loss(level: Level, members: usize) {
-    let array = Array::new(level, members);
+fn through_a_loss(array: Array, members: usize) {
     try_all(&array);
     array.fail(1);
     assert_eq!(array.state(), ArrayState::Degraded);
@@ -61,22 +60,42 @@ const RAID6: Level = Level::Raid6(Rotation::LeftSymmetric);
 
 #[test]
 fn raid5_through_a_loss() {
-    through_a_loss(RAID5, 4);
+    through_a_loss(Array::new(RAID5, 4), 4);
 }
 
 #[test]
 fn raid6_through_a_loss() {
-    through_a_loss(RAID6, 5);
+    through_a_loss(Array::new(RAID6, 5), 5);
 }
 
 #[test]
 fn raid1_through_a_loss() {
-    through_a_loss(Level::Raid1, 3);
+    through_a_loss(Array::new(Level::Raid1, 3), 3);
 }
 
 #[test]
 fn raid10_through_a_loss() {
-    through_a_loss(Level::Raid10 { copies: 2 }, 4);
+    through_a_loss(Array::new(Level::Raid10 { copies: 2 }, 4), 4);
+}
+
+#[test]
+fn a_cache_goes_through_a_loss() {
+    through_a_loss(Array::cached(RAID6, 5), 5);
+    let array = Array::cached(RAID5, 4);
+    array.fail(2);
+    try_all(&array);
+    let before = status(array.remote()).counters.blocks_cached;
+    if installed(&["qemu-io"]) {
+        let read = "read -P 7 0 1M";
+        let twice = ["-f", "raw", "-c", "write -P 7 0 1M", "-c", read, "-c", read];
+        succeed("qemu-io", &[&twice[..], &[&array.target().uri()]].concat());
+        let after = status(array.remote()).counters.blocks_cached;
+        assert_eq!(
+            after - before,
+            256,
+            "the second read is answered from memory"
+        );
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::array::{Array, IO_TIMEOUT, member, status, wait_until};
 use crate::tools::Folder;
+use restripe_array::Limits;
 use restripe_io::ShellOptions;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::path::Path;
@@ -14,6 +15,8 @@ const FOLDER: &str = "RESTRIPE_TEST_FOLDER";
 const MEMBERS: &str = "RESTRIPE_TEST_MEMBERS";
 /// Bytes for users' requests.
 const MEMORY: &str = "RESTRIPE_TEST_MEMORY";
+/// Whether with a read cache.
+const CACHED: &str = "RESTRIPE_TEST_CACHED";
 const READY: &str = "the array is served";
 const UNDER_WAY: &str = "writes are coming in";
 
@@ -24,12 +27,21 @@ pub struct Server {
 
 impl Server {
     pub fn start(folder: &Folder, members: usize, memory: u64) -> Server {
+        Server::spawn(folder, members, memory, false)
+    }
+
+    pub fn cached(folder: &Folder, members: usize, memory: u64) -> Server {
+        Server::spawn(folder, members, memory, true)
+    }
+
+    fn spawn(folder: &Folder, members: usize, memory: u64, cached: bool) -> Server {
         let program = std::env::current_exe().expect("a test has a program");
         let mut child = Command::new(program)
             .args(["--exact", "server::serves_until_killed", "--nocapture"])
             .env(FOLDER, folder.path())
             .env(MEMBERS, members.to_string())
             .env(MEMORY, memory.to_string())
+            .env(CACHED, cached.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -75,7 +87,10 @@ fn serves_until_killed() {
         memory: parameter(MEMORY),
         ..ShellOptions::default()
     };
-    let array = Array::serve_with(folder, &names, IO_TIMEOUT, options);
+    let array = match parameter(CACHED) {
+        true => Array::serve_cached(folder, &names, options),
+        false => Array::serve_with(folder, &names, IO_TIMEOUT, options, Limits::default()),
+    };
     println!("{READY}");
     // Every byte from the parent asks to be told when clients are at work.
     while matches!(std::io::stdin().read(&mut [0]), Ok(1)) {
