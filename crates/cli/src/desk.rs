@@ -265,7 +265,7 @@ impl Desk {
                 self.replaced().forget(&failed);
                 failed.member
             }
-            None => self.take_in(path, force)?,
+            None => self.take_in(path, force, Command::Add)?,
         };
         let note = match self.state_of(member)? {
             Some(MemberState::Spare) => "is a spare",
@@ -278,10 +278,14 @@ impl Desk {
     fn replace(&self, old: &str, path: &str, force: bool) -> Result<Reply, Refusal> {
         let (old, old_name) = self.resolve(old)?;
         let new = match self.resolve(path) {
-            Ok((held, name)) => self.free(held, &name)?,
-            Err(_) => self.take_in(path, force)?,
+            Ok((held, name)) => {
+                let new = self.free(held, &name)?;
+                self.command(Command::Replace { old, new })?;
+                new
+            }
+            // Not a spare first: a slot that is vacant would take it.
+            Err(_) => self.take_in(path, force, |new| Command::Replace { old, new })?,
         };
-        self.command(Command::Replace { old, new })?;
         self.replaced().by.insert(old, new);
         Ok(done(&format!(
             "{old_name} is being copied to {path}, which then takes its place"
@@ -342,15 +346,20 @@ impl Desk {
         Ok(found.map(|found| found.state))
     }
 
-    /// Opens a device and adds it. If the engine does not want it, it is closed again.
-    fn take_in(&self, path: &str, force: bool) -> Result<Member, Refusal> {
+    /// Opens a device and hands it over by this command. If the engine does not want it, it is closed again.
+    fn take_in(
+        &self,
+        path: &str,
+        force: bool,
+        command: impl FnOnce(Member) -> Command,
+    ) -> Result<Member, Refusal> {
         let device =
             member::open(path, self.open).map_err(|error| refusal_of(open_failure(error)))?;
         let device = self.checked(device, force)?;
         let arrived = self.remote.arrive(self.array, device).map_err(ended)?;
         let member =
             arrived.ok_or_else(|| Refusal::new("the array takes no more devices").at(path))?;
-        if let Err(refused) = self.command(Command::Add(member)) {
+        if let Err(refused) = self.command(command(member)) {
             self.remote.close(self.array, member).map_err(ended)?;
             return Err(if refused.at.is_empty() {
                 refused.at(path)
@@ -532,7 +541,10 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
                 .at(extents_line(extents))
                 .hint("bring the missing members, or say --accept-loss to start without those bytes")
         }
-        CommandError::Indispensable(member) => Refusal::new("without this member data would be lost").at(name(member)),
+        CommandError::Indispensable(member) => {
+            Refusal::new("without this member data would be lost").at(name(member))
+                .hint("bring redundancy back first: restripe add takes a device in, restripe rebuild waits for it")
+        }
         CommandError::NoSuchMember(member) => Refusal::new("the array has no such member").at(name(member)),
         CommandError::TooSmall { has, needs } => {
             Refusal::new(format!("the device has {} bytes", has * SECTOR_BYTES))

@@ -717,12 +717,12 @@ fn help_is_a_verb_too() {
         assert_eq!(help.status, 0, "{arguments:?}: {}", help.stderr);
         assert!(help.stdout.contains("Usage: restripe"), "{}", help.stdout);
     }
-    let usage = place.run(&["status", "--offline", "a.img"]);
+    let usage = place.run(&["metrics", "--offline", "a.img"]);
     assert!(
         usage.status == 2
             && usage
                 .stderr
-                .contains("[NAME] [OPTIONS] [--offline <MEMBER>...]"),
+                .contains("<NAME> [OPTIONS] [--offline <MEMBER>...]"),
         "{}",
         usage.stderr
     );
