@@ -131,18 +131,19 @@ impl Roster {
         told.map(|superblock| superblock.name.as_str())
     }
 
-    /// Who is here, who carries nothing of an array, and who could not be opened.
+    /// Who is here, who was cut off, who carries nothing of an array, and who could not be opened.
     fn roll_call(&self) -> String {
-        let with = |told: bool| {
+        let with = |wanted: Carries| {
             let both = self.members.iter().zip(&self.candidates);
-            both.filter(move |(_, candidate)| newest(candidate).is_some() == told)
+            both.filter(move |(_, candidate)| carries(candidate) == wanted)
                 .map(|(member, _)| member.name())
                 .collect::<Vec<_>>()
         };
         let mut parts = Vec::new();
         for (names, what) in [
-            (with(true), ""),
-            (with(false), " without a Restripe superblock"),
+            (with(Carries::All), ""),
+            (with(Carries::Part), " shorter than its superblock says"),
+            (with(Carries::Nothing), " without a Restripe superblock"),
             (
                 self.absent.iter().map(String::as_str).collect(),
                 " cannot be opened",
@@ -170,6 +171,29 @@ fn newest(candidate: &Candidate) -> Option<&Superblock> {
 fn copies(member: &Plain) -> [Option<Result<Superblock, MetaError>>; 2] {
     let at = |sector| superblock_at(member, sector).ok().flatten();
     copies_of(at(SUPER_A_AT), SUPER_B_PLACES.map(at))
+}
+
+/// How much of an array a device carries.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Carries {
+    All,
+    /// It ends before its data does.
+    Part,
+    Nothing,
+}
+
+fn carries(candidate: &Candidate) -> Carries {
+    let Some(superblock) = newest(candidate) else {
+        return Carries::Nothing;
+    };
+    let mut ends = superblock
+        .regions
+        .iter()
+        .map(|region| region.start.saturating_add(region.sectors));
+    match ends.any(|end| end > candidate.info.sectors) {
+        true => Carries::Part,
+        false => Carries::All,
+    }
 }
 
 /// The slots in which nobody serves who is here and current.

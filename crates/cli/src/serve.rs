@@ -167,6 +167,13 @@ type Claimed = (Claim, UnixListener);
 
 /// Two arrays may have one name, or one array two copies: the second is refused before it is started.
 fn claim_all(names: &[&str]) -> Outcome<Vec<Claimed>> {
+    for (nth, name) in names.iter().enumerate() {
+        if names[..nth].contains(name) {
+            let what = format!("two of these arrays are called {name:?}");
+            let hint = "serve them by two daemons, each with an XDG_RUNTIME_DIR of its own";
+            return Err(Failure::new(what).hint(hint));
+        }
+    }
     let claims = names.iter().map(|name| Claim::control(name));
     Ok(claims.collect::<Result<_, _>>()?)
 }

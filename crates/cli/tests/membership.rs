@@ -175,6 +175,35 @@ fn a_start_that_only_reads_leaves_nobody_behind() {
 }
 
 #[test]
+fn a_member_that_was_cut_off_is_named() {
+    let place = raid5("cut-off");
+    assert_eq!(place.shell("truncate -s 20M b.img").status, 0);
+    let refused = place.run(&[&["assemble"][..], &THREE].concat());
+    assert!(
+        refused.status == 1
+            && refused
+                .stderr
+                .contains("a.img, c.img; b.img shorter than its superblock says"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
+fn two_arrays_of_one_name_are_not_served_by_one_daemon() {
+    let place = Place::new("namesakes");
+    for members in [["a.img", "b.img"], ["c.img", "d.img"]] {
+        assert_eq!(place.create(&members, &["--level", "1"]).status, 0);
+    }
+    let refused = place.run(&["serve", "a.img", "b.img", "c.img", "d.img"]);
+    assert!(
+        refused.status == 1 && refused.stderr.contains("two of these arrays are called"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
 fn a_wiped_member_is_named() {
     let place = raid5("wiped");
     place.write("b.img", 0, 0, &vec![0; 64 << 20]);
@@ -326,6 +355,36 @@ fn what_is_in_the_array_is_not_taken_in_again() {
     assert_eq!(daemon.wait(), 0);
     let left = place.shell("ls -A restripe; ls nbd.sock*").stdout;
     assert_eq!(left, "", "neither sockets nor locks are left");
+}
+
+/// A slot was vacant, and took the new device before the replacement could.
+#[test]
+fn a_replacement_is_not_taken_for_a_spare() {
+    let place = Place::new("not-a-spare");
+    let four = ["a.img", "b.img", "c.img", "d.img"];
+    assert_eq!(place.create(&four, &["--level", "6"]).status, 0);
+    place.write("new.img", 64 << 20, 0, &[]);
+    let daemon = place.serve(&four);
+    assert_eq!(place.run(&["fail", "tank", "a.img"]).status, 0);
+    let replaced = place.run(&["replace", "tank", "b.img", "new.img"]);
+    assert_eq!(replaced.status, 0, "{}", replaced.stderr);
+    let status = place.run(&["status", "tank"]).stdout;
+    assert!(
+        line_of(&status, "new.img").contains(" 1  active")
+            && line_of(&status, "b.img").contains("replaced")
+            && status.starts_with("tank: degraded"),
+        "{status}"
+    );
+    let few = place.run(&["fail", "tank", "c.img", "--yes"]);
+    assert_eq!(few.status, 0, "{}", few.stderr);
+    let last = place.run(&["fail", "tank", "d.img", "--yes"]);
+    assert!(
+        last.status == 1 && last.stderr.contains("hint: bring redundancy back"),
+        "{}",
+        last.stderr
+    );
+    assert_eq!(place.run(&["stop", "tank"]).status, 0);
+    assert_eq!(daemon.wait(), 0);
 }
 
 #[test]
