@@ -2,11 +2,14 @@
 
 use restripe_array::cache::Rule;
 use restripe_array::{
-    Action, BufRef, CacheLimits, Class, Command, Compute, ComputeOp, Config, DeviceIo, Event,
+    Action, Buf, BufRef, CacheLimits, Class, Command, Compute, ComputeOp, Config, DeviceIo, Event,
     Guilty, IoError, IoOp, Limits, Member, MemberInfo, Nanos, Page, Pool, Request, RequestOp,
     RequestTag, Segment, StartMode, Tag, Throttle, Verdict,
 };
 use std::io::Write as _;
+
+/// The most requests, slices and operations that a record may speak of.
+const BOUND_MAX: u32 = 1 << 20;
 
 /// The bytes that a list of actions is compared by.
 pub fn encode_actions(actions: &[Action], into: &mut Vec<u8>) {
@@ -15,6 +18,24 @@ pub fn encode_actions(actions: &[Action], into: &mut Vec<u8>) {
     };
     actions.iter().for_each(|action| writer.action(action));
     *into = writer.bytes;
+}
+
+/// Whether limits are such as a shell would choose: what they ask for is taken at once.
+fn bounded(limits: &Limits) -> bool {
+    let Limits {
+        pool,
+        requests,
+        slices,
+        ios,
+        cache,
+    } = limits;
+    let handles = pool.small.checked_add(pool.large);
+    let lent = cache.map_or(0, CacheLimits::buffers);
+    handles.is_some_and(|handles| handles <= Buf::USER)
+        && [requests, slices, ios]
+            .into_iter()
+            .all(|bound| *bound <= BOUND_MAX)
+        && lent <= pool.small
 }
 
 /// Bytes being put together.
@@ -414,6 +435,9 @@ impl<'a> Reader<'a> {
             ios: self.small()?,
             cache: self.cache()?,
         };
+        if !bounded(&limits) {
+            return Err(Stop::Bad);
+        }
         Ok(Config {
             members,
             limits,
@@ -642,6 +666,36 @@ mod tests {
         io.segments = vec![Segment::Page(zeroed_page())];
         reader.pages(&mut io).expect("they are there");
         assert_eq!(io, before);
+    }
+
+    #[test]
+    fn limits_come_back_unless_they_are_no_shells() {
+        let taken = |limits: Limits| {
+            let config = Config {
+                members: Vec::new(),
+                limits,
+                io_timeout: Nanos(1),
+            };
+            let mut writer = Writer::default();
+            writer.config(&config);
+            Reader::new(writer.bytes()).config()
+        };
+        let cache = CacheLimits {
+            blocks: 600,
+            rule: Rule::VdfLru,
+        };
+        let limits = Limits::default().with_cache(cache);
+        assert_eq!(
+            taken(limits).map(|config| config.limits.cache),
+            Ok(Some(cache))
+        );
+        let mut wrong = [limits; 3];
+        wrong[0].pool.large = u32::MAX;
+        wrong[1].requests = u32::MAX;
+        wrong[2].pool.small = 600;
+        for limits in wrong {
+            assert_eq!(taken(limits).map(|_| ()), Err(Stop::Bad));
+        }
     }
 
     #[test]
