@@ -281,7 +281,11 @@ fn gather(scenario: &Scenario, folder: &Path, threads: usize, fresh: bool) -> Re
     for point in scenario.points() {
         for seed in 1..=scenario.seeds {
             let cell = Cell::new(&point, seed, &mut contents);
-            cells.push(cell.map_err(Failure::usage)?);
+            let unsound = |error: String| {
+                let failure = Failure::usage(error.trim_end()).at(&scenario.name);
+                failure.hint("docs/lab.md lists what a scenario sets")
+            };
+            cells.push(cell.map_err(unsound)?);
         }
     }
     let shown = Mutex::new((Line::new(), Instant::now(), ""));

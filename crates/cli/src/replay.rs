@@ -17,7 +17,9 @@ use restripe_lab::replay::source::{Placed, Survey};
 use restripe_lab::replay::stage::{ArrayPlan, Stage, member_bytes_max};
 use restripe_lab::replay::{Deed, Pace, Plan, Script, Until};
 use restripe_lab::report::Table;
-use restripe_lab::trace::{Item, Op, Options, Requests, TraceError, open, read_twice, shape};
+use restripe_lab::trace::{
+    Item, Op, Options, Requests, Trace, TraceError, open, read_twice, shape,
+};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -221,12 +223,12 @@ fn extent(parameters: &Parameters) -> u64 {
         .sum()
 }
 
-fn trace(path: &Path) -> Result<Requests, TraceError> {
+fn trace(path: &Path) -> Result<Trace, TraceError> {
     let options = Options {
         sort: true,
         ..Options::default()
     };
-    Ok(Box::new(open(path, &options)?))
+    open(path, &options)
 }
 
 fn path(verb: &Replay) -> &Path {
@@ -236,7 +238,7 @@ fn path(verb: &Replay) -> &Path {
 /// The trace's requests, once or without end.
 fn recorded(verb: &Replay, survey: &Survey) -> Outcome<Requests> {
     if !verb.repeat {
-        return Ok(trace(path(verb))?);
+        return Ok(Box::new(trace(path(verb))?));
     }
     let path = path(verb).to_path_buf();
     let reads_only = verb.reads_only;
@@ -255,7 +257,12 @@ fn survey(verb: &Replay) -> Outcome<Option<Survey>> {
         return Ok(None);
     }
     read_twice(path(verb))?;
-    Ok(Some(Survey::of(trace(path(verb))?)?))
+    let trace = trace(path(verb))?;
+    if !trace.features.times && verb.depth.is_none() {
+        let failure = Failure::from(TraceError::timeless(path(verb)));
+        return Err(failure.hint("replay it in closed loop, with --depth"));
+    }
+    Ok(Some(Survey::of(trace)?))
 }
 
 fn needed(verb: &Replay, survey: Option<&Survey>) -> Outcome<u64> {

@@ -4,13 +4,16 @@
 #[allow(dead_code)]
 mod harness;
 
-use harness::Place;
+use harness::{Place, skipped};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const TEXT: &str = "0,100,4096,w,0.000000\n1,200,8192,r,0.500000\n0,108,4096,w,1.000000\n";
+/// A scenario that sets one parameter of many.
+const BARE: &str = "name = \"bare\"\ntitle = \"\"\nquestion = \"\"\nseeds = 1\ntable = []\n\
+                    [fixed]\n\"array.level\" = { value = \"raid5\", origin = \"assumed\" }\n";
 const BROKEN: &str = "name = \"x\"\ntitle = \nseeds = 1\n";
 
 /// A folder with a small trace, a trace with a bad line, and a broken TOML file.
@@ -20,6 +23,8 @@ fn place(name: &str) -> Place {
     let bad = format!("{TEXT}0,junk,4096,w,2\n{TEXT}");
     place.write("bad.spc", 0, 0, bad.as_bytes());
     place.write("bad.toml", 0, 0, BROKEN.as_bytes());
+    place.write("bare.toml", 0, 0, BARE.as_bytes());
+    place.write("a.lis", 0, 0, b"100 8 0 0\n108 8 0 1\n");
     place
 }
 
@@ -115,7 +120,7 @@ fn the_session_about_a_trace_of_ones_own_works_as_pasted() {
             true => "pictures",
             false => "lab/own-trace",
         };
-        pictured(&place, folder, name);
+        pictured(&place, &format!("{folder}/{name}"), name);
     }
 }
 
@@ -157,11 +162,11 @@ fn pictures(document: &str) -> Vec<&str> {
     behind.filter_map(|rest| rest.split(')').next()).collect()
 }
 
-/// A picture of the documents is the one that a command wrote into this folder.
-fn pictured(place: &Place, folder: &str, name: &str) {
+/// A picture of the documents is the one that a command wrote into this file.
+fn pictured(place: &Place, file: &str, name: &str) {
     let path = docs().join("pictures").join(name);
     let kept = fs::read_to_string(&path).unwrap_or_default();
-    let made = String::from_utf8(place.bytes(&format!("{folder}/{name}"))).expect("text");
+    let made = String::from_utf8(place.bytes(file)).expect("text");
     assert!(made.len() < 60_000, "{name}");
     assert!(
         !made.contains("NaN") && made.ends_with("</svg>\n"),
@@ -187,6 +192,227 @@ fn agrees(path: &Path, kept: &str, made: &str) {
     );
 }
 
+// --------------------------------------------------------------------------------------------- with an optimised command
+
+/// The optimised command, which `.ci/test` names in a deep run.
+fn optimised(test: &str) -> Option<String> {
+    let path = std::env::var("RESTRIPE_OPTIMISED").ok();
+    if path.is_none() {
+        skipped(test, "wants RESTRIPE_OPTIMISED, as make test-deep has it");
+    }
+    path
+}
+
+#[test]
+fn an_experiment_gives_the_same_bytes_at_any_level_of_optimisation() {
+    let Some(optimised) = optimised("the same bytes at any level of optimisation") else {
+        return;
+    };
+    let ordinary = env!("CARGO_BIN_EXE_restripe");
+    let program = |path: &str| fs::read(path).expect("a program");
+    assert!(program(ordinary) != program(&optimised), "two programs");
+    let place = Place::new("lab-optimised");
+    let made = [("ordinary", ordinary), ("optimised", &optimised)].map(|(folder, program)| {
+        let script = format!(
+            "set -e; mkdir {folder}; cd {folder}; restripe() {{ '{program}' \"$@\"; }}
+            restripe replay --workload fin2 --requests 20000 --fail-after 20s --rebuild-after 10s --member-size 2G \
+                --json replay.json --report replay.html --figures figures
+            restripe lab run rebuild-cost --short --seeds 1 --set array.level=raid6 --set workload.source=tpcc"
+        );
+        let run = place.shell(&script);
+        assert_eq!(run.status, 0, "{}", run.stderr);
+        let mut files = files(&place.path(folder));
+        // What is kept is kept by the program that ran it.
+        files.retain(|name, _| !name.starts_with("lab/runs/"));
+        (run.stdout, files)
+    });
+    assert!(made[0].1.len() > 8, "{:?}", made[0].1.keys());
+    assert_eq!(made[0].0, made[1].0);
+    for (name, bytes) in &made[0].1 {
+        assert!(made[1].1.get(name) == Some(bytes), "{name}");
+    }
+    assert_eq!(made[0].1.len(), made[1].1.len());
+}
+
+/// Minutes: the quick scales of all experiments but the one that the session runs.
+#[test]
+fn the_results_are_those_of_the_experiments() {
+    let Some(optimised) = optimised("docs/results.md") else {
+        return;
+    };
+    let place = Place::new("lab-results");
+    for name in ["rebuild-cost", "levels", "width", "chunk", "energy"] {
+        let run = place.shell(&format!("'{optimised}' lab run {name}"));
+        assert_eq!(run.status, 0, "{}", run.stderr);
+    }
+    for (folder, made, shown) in [
+        (
+            "rebuild-cost",
+            "rebuild-by-load.svg",
+            "cost-rebuild-by-load.svg",
+        ),
+        (
+            "rebuild-cost",
+            "during-by-load.svg",
+            "cost-during-by-load.svg",
+        ),
+        ("width", "rebuild-by-width.svg", "rebuild-by-width.svg"),
+    ] {
+        pictured(&place, &format!("lab/{folder}/{made}"), shown);
+    }
+    let document = docs().join("results.md");
+    let kept = fs::read_to_string(&document).expect("a document");
+    let made = tabled(&kept, &|scenario| {
+        let table = place.bytes(&format!("lab/{scenario}/table.txt"));
+        String::from_utf8(table).expect("text")
+    });
+    agrees(&document, &kept, &made);
+}
+
+/// A document with the rows of its tables made anew, each by the mark that stands before it: the experiment, which of
+/// its rows, the parameter whose values stand side by side, and the columns: those with a star stand once for each such
+/// value, those with a % are shares.
+///
+/// `<!-- table width where load=0.5: members rebuild_s -->`
+fn tabled(document: &str, table_of: &dyn Fn(&str) -> String) -> String {
+    let mut out = String::new();
+    let mut lines = document.lines();
+    let mut tables = 0;
+    while let Some(line) = lines.next() {
+        out += &format!("{line}\n");
+        let Some(mark) = line.strip_prefix("<!-- table ") else {
+            continue;
+        };
+        tables += 1;
+        let shown = Shown::of(mark.strip_suffix(" -->").expect("a mark ends"));
+        let headings = lines.by_ref().take(2);
+        headings.for_each(|heading| out += &format!("{heading}\n"));
+        for row in shown.rows(&table_of(shown.scenario)) {
+            out += &format!("| {} |\n", row.join(" | "));
+        }
+        // The rows that stand there end at an empty line.
+        let after = lines.by_ref().find(|line| !line.starts_with('|'));
+        out += &format!("{}\n", after.expect("a table is not the end"));
+    }
+    assert_eq!(
+        tables,
+        document.matches("\n|---|").count(),
+        "every table has a mark"
+    );
+    out
+}
+
+/// What a mark asks for.
+struct Shown<'a> {
+    scenario: &'a str,
+    wanted: Vec<(&'a str, &'a str)>,
+    beside: Option<&'a str>,
+    columns: Vec<&'a str>,
+}
+
+type Cells = BTreeMap<String, String>;
+
+impl Shown<'_> {
+    fn of(mark: &str) -> Shown<'_> {
+        let (head, columns) = mark.split_once(": ").expect("columns");
+        let (head, beside) = match head.split_once(" by ") {
+            Some((head, beside)) => (head, Some(beside)),
+            None => (head, None),
+        };
+        let (scenario, wanted) = head.split_once(" where ").unwrap_or((head, ""));
+        let wanted = wanted
+            .split_whitespace()
+            .map(|pair| pair.split_once('=').expect("a name and a value"));
+        Shown {
+            scenario,
+            wanted: wanted.collect(),
+            beside,
+            columns: columns.split_whitespace().collect(),
+        }
+    }
+
+    fn rows(&self, table: &str) -> Vec<Vec<String>> {
+        let wanted = |row: &Cells| self.wanted.iter().all(|(name, value)| row[*name] == *value);
+        let all: Vec<Cells> = cells(table).into_iter().filter(wanted).collect();
+        assert!(!all.is_empty(), "{}: {:?}", self.scenario, self.wanted);
+        let mut values: Vec<&str> = Vec::new();
+        for row in &all {
+            let value = self.beside.map_or("", |name| &row[name]);
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        let of = |value: &str, row: &&Cells| self.beside.is_none_or(|name| row[name] == value);
+        let first = all.iter().filter(|row| of(values[0], row));
+        first.map(|row| self.row(row, &all, &values)).collect()
+    }
+
+    /// A row, with what its fellows of other values have in the starred columns.
+    fn row(&self, first: &Cells, all: &[Cells], values: &[&str]) -> Vec<String> {
+        let shared: Vec<&&str> = self
+            .columns
+            .iter()
+            .filter(|name| !name.ends_with('*'))
+            .collect();
+        let fellow = |value: &str| {
+            let same = |row: &&Cells| {
+                let plain = |name: &str| name.trim_end_matches('%').to_string();
+                self.beside.is_none_or(|name| row[name] == value)
+                    && shared
+                        .iter()
+                        .all(|name| row[&plain(name)] == first[&plain(name)])
+            };
+            all.iter().find(same).expect("a row of each value")
+        };
+        let cells = |name: &&str| match name.strip_suffix('*') {
+            Some(name) => values
+                .iter()
+                .map(|value| fellow(value)[name].clone())
+                .collect(),
+            None => vec![shown(first, name)],
+        };
+        self.columns.iter().flat_map(cells).collect()
+    }
+}
+
+fn shown(row: &Cells, name: &str) -> String {
+    match name.strip_suffix('%') {
+        Some(name) => format!(
+            "{:.1}%",
+            100.0 * row[name].parse::<f64>().expect("a number")
+        ),
+        None => row[name].clone(),
+    }
+}
+
+/// The rows of a table of ours by its headings; two spaces stand between columns.
+fn cells(table: &str) -> Vec<Cells> {
+    let split = |line: &str| -> Vec<String> {
+        let parts = line.split("  ").map(|part| part.trim().to_string());
+        parts.filter(|part| !part.is_empty()).collect()
+    };
+    let mut lines = table.lines();
+    let headings = split(lines.next().expect("headings"));
+    lines
+        .map(|line| {
+            let cells = split(line);
+            assert_eq!(cells.len(), headings.len(), "{line}");
+            headings.iter().cloned().zip(cells).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn marked_tables_are_made_of_the_experiments_rows() {
+    let table = "level  load  way  a_s  b\nr5      0.5  x    1.0  0.125\nr5      0.5  y    2.0  0.125\n\
+                 r6      0.5  x    3.0  0.25\nr6      0.5  y    4.0 sat.  0.25\nr6      0.1  y    5.0  0.25\n";
+    let document = "a\n<!-- table t where load=0.5 by way: level b% a_s* -->\n| l | b | x | y |\n|---|---|---|---|\n\
+                    | stale |\n\nz\n";
+    let made = tabled(document, &|_| table.into());
+    let rows = "| r5 | 12.5% | 1.0 | 2.0 |\n| r6 | 25.0% | 3.0 | 4.0 sat. |\n";
+    assert_eq!(made, document.replace("| stale |\n", rows));
+}
+
 // ------------------------------------------------------------------------------------------------------------ refusals
 
 #[test]
@@ -206,6 +432,12 @@ fn a_replay_says_what_is_wrong_with_what_it_is_given() {
             ("replay t.spc --level raid7", 2, &["raid7"]),
             ("replay t.spc --level raid6 --members 2", 1, &["members"]),
             ("replay t.spc --members 1", 1, &["members"]),
+            ("replay a.lis", 1, &["a.lis", "no times", "--depth"]),
+            (
+                "replay t.spc --level raid0 --fail-after 1s",
+                1,
+                &["member 0 cannot fail: the array has no redundancy"],
+            ),
             ("replay t.spc --chunk 100", 2, &["512"]),
             ("replay t.spc --chunk 3K", 1, &["chunk"]),
             ("replay t.spc --member-size 1T", 1, &["wd1600aajs", "room"]),
@@ -315,6 +547,16 @@ fn the_laboratory_says_what_is_wrong_with_what_it_is_given() {
             ("lab run", 2, &["SCENARIO"]),
             ("lab run rebuild-cots", 2, &["rebuild-cots", "rebuild-cost"]),
             ("lab run bad.toml", 2, &["bad.toml", "line 2"]),
+            (
+                "lab run bare.toml",
+                2,
+                &[
+                    "missing field `members`",
+                    "`array`",
+                    "at: bare",
+                    "docs/lab.md",
+                ],
+            ),
             ("lab run own-trace --seeds 0", 2, &["--seeds"]),
             (
                 "lab run own-trace --set colour=1",
@@ -347,6 +589,11 @@ fn the_laboratory_says_what_is_wrong_with_what_it_is_given() {
                 "lab run own-trace --set workload.source=trace:none --seeds 1",
                 1,
                 &["none", "No such file"],
+            ),
+            (
+                "lab run own-trace --set workload.source=trace:a.lis --seeds 1",
+                1,
+                &["a.lis", "no times"],
             ),
             (
                 "lab run own-trace --set workload.source=trace:bad.spc --seeds 1",
@@ -533,4 +780,81 @@ fn an_experiment_gives_the_same_bytes_for_any_number_of_threads() {
     ];
     let compared = experiment(&[&["compare", "own-trace"][..], &vary].concat(), "one");
     assert!(compared.contains("rebuild_s: 50 over 1"), "{compared}");
+}
+
+#[test]
+fn a_sensitivity_sweeps_each_range_alone_and_compares_it_with_the_fixed_value() {
+    let place = Place::new("lab-sensitivity");
+    let mut scenario = include_str!("../../../scenarios/own-trace.toml").to_string();
+    // Two ranges remain, one of which holds the fixed value.
+    for line in scenario
+        .clone()
+        .lines()
+        .filter(|line| line.contains("range = "))
+    {
+        if !["array.level", "array.chunk_kib"]
+            .iter()
+            .any(|path| line.contains(path))
+        {
+            let (start, _) = line.split_once(", range").expect("it is seen");
+            scenario = scenario.replace(line, &format!("{start} }}"));
+        }
+    }
+    place.write("mine.toml", 0, 0, scenario.as_bytes());
+    let line = "lab run mine.toml --short --sensitivity --seeds 2 --set rebuild.min_mb_s=50 \
+                --set phases.before_s=5 --set phases.degraded_s=5 --set phases.after_s=5 --set phases.warm_up_s=1 \
+                --set array.member_mib=128 --set array.members=4 --set array.chunk_kib=128";
+    let run = place.run(&line.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(run.status, 0, "{}", run.stderr);
+
+    let names = |text: &str| -> Vec<String> {
+        let metric = |line: &&str| line.starts_with("during.mean_ms, ");
+        let lines = text.lines().filter(metric);
+        lines
+            .map(|line| line.split("  ").next().unwrap_or_default().to_string())
+            .collect()
+    };
+    let level = ["during.mean_ms, array.level raid6 over raid5"];
+    // 128 was said in place of the scenario's 64: the range is compared with that.
+    let chunk = [16, 64, 256].map(|of| format!("during.mean_ms, array.chunk_kib {of} over 128"));
+    let mut all = chunk.to_vec();
+    all.extend(level.map(String::from));
+    assert_eq!(names(&run.stdout), all, "{}", run.stdout);
+
+    for (folder, points, said) in [
+        ("own-trace-array-level", 2, &level.map(String::from)[..]),
+        ("own-trace-array-chunk-kib", 4, &chunk[..]),
+    ] {
+        let page = String::from_utf8(place.bytes(&format!("lab/{folder}/report.html")));
+        let page = page.expect("text");
+        assert!(page.contains(&format!("{} runs: {points} points of 2 seeds", 2 * points)));
+        for name in said {
+            assert_eq!(page.matches(name.as_str()).count(), 1, "{name}");
+        }
+        let runs = place.bytes(&format!("lab/{folder}/runs.jsonl"));
+        assert_eq!(runs.split(|byte| *byte == b'\n').count(), 2 * points + 1);
+    }
+    // A pair is a ratio of the two groups' runs seed by seed: the same as the experiment's own means give.
+    let csv = String::from_utf8(place.bytes("lab/own-trace-array-level/runs.csv")).expect("text");
+    let ratio = ratio_of(&csv, "during.mean_ms", ("array.level", "raid6", "raid5"));
+    let told = run.stdout.lines().find(|line| line.starts_with(level[0]));
+    let told = told.expect("it is told").split("  ");
+    let mut told = told.map(str::trim).filter(|part| !part.is_empty());
+    let told: f64 = told.nth(2).expect("a ratio").parse().expect("a number");
+    assert!((told / ratio - 1.0).abs() < 1e-3, "{told} of {ratio}");
+}
+
+/// The geometric mean of a metric at one value of a parameter over that at another, from the lines of runs.
+fn ratio_of(csv: &str, metric: &str, (path, of, to): (&str, &str, &str)) -> f64 {
+    let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let headings = lines.next().expect("headings");
+    let column = |name: &str| headings.iter().position(|heading| *heading == name);
+    let (at, value) = (column(path).expect(path), column(metric).expect(metric));
+    let logarithms = |wanted: &str| -> f64 {
+        let found = lines.clone().filter(|line| line[at] == wanted);
+        let logarithm = |line: Vec<&str>| line[value].parse::<f64>().expect("a number").ln();
+        let all: Vec<f64> = found.map(logarithm).collect();
+        all.iter().sum::<f64>() / all.len() as f64
+    };
+    (logarithms(of) - logarithms(to)).exp()
 }

@@ -538,6 +538,9 @@ fn from_trace(path: &Path, size: u64, rate: Option<f64>) -> Result<Source, Strin
     read_twice(&path).map_err(|error| error.to_string())?;
     let read = move || -> Result<Requests, TraceError> {
         let all = open(&path, &options)?;
+        if !all.features.times {
+            return Err(TraceError::timeless(&path));
+        }
         // What asks for nothing is no request; a round of nothing else ends the trace.
         Ok(Box::new(all.filter(
             |item| !matches!(item, Ok(request) if request.is_void()),

@@ -17,7 +17,7 @@ pub fn sentences(log: &Log, member_bytes: u64) -> Vec<String> {
         |phase| phase.times.p99_ns,
     ));
     all.extend(log.phases.iter().filter_map(overrun));
-    all.extend(log.phases.iter().filter_map(silent));
+    all.extend(silences(log));
     all
 }
 
@@ -81,13 +81,19 @@ fn overrun(phase: &Phase) -> Option<String> {
     })
 }
 
-fn silent(phase: &Phase) -> Option<String> {
-    (phase.times.count == 0).then(|| {
-        format!(
-            "Nobody asked for anything {}: the trace is too short for it.",
-            when(&phase.name)
-        )
-    })
+/// Phases in which nothing was answered: lulls, or what the trace is too short for.
+fn silences(log: &Log) -> Vec<String> {
+    let silent = |phase: &Phase| phase.times.count + phase.failed == 0;
+    let last = log.phases.iter().rposition(|phase| !silent(phase));
+    let told = |(index, phase): (usize, &Phase)| {
+        let why = match last.is_some_and(|last| index < last) {
+            true => "",
+            false => ": the trace is too short for it",
+        };
+        let when = when(&phase.name);
+        silent(phase).then(|| format!("Nobody asked for anything {when}{why}."))
+    };
+    log.phases.iter().enumerate().filter_map(told).collect()
 }
 
 #[cfg(test)]
@@ -140,9 +146,12 @@ mod tests {
         assert!(all[0].contains("at 100% after 8.0 s"), "{all:?}");
         assert!(all[3].starts_with("More was asked for"), "{all:?}");
         assert!(
-            all[4].starts_with("Nobody asked for anything after"),
+            all[4].starts_with("Nobody asked for anything after: the trace"),
             "{all:?}"
         );
+        log.phases.push(phase("later", 1, 1));
+        let all = sentences(&log, 100 << 20);
+        assert_eq!(all[4], "Nobody asked for anything after.");
     }
 
     #[test]

@@ -11,7 +11,10 @@ use super::stage::Stage;
 use super::{Deed, OUTSTANDING_MAX, Pace, Script, Until};
 use crate::trace::{Op, Request, TraceError};
 use restripe_array::layout::Layout;
-use restripe_array::{BufRef, Fact, Member, Nanos, RequestOp, RequestTag, TaskKind, TaskOutcome};
+use restripe_array::{
+    BufRef, CommandError, Fact, Member, Nanos, RequestOp, RequestTag, TaskKind, TaskOutcome,
+};
+use restripe_io::control::FactView;
 use restripe_sim::world::Happening;
 
 /// Marks that a replay sets in the world.
@@ -253,7 +256,7 @@ impl Replay<'_> {
         match happening {
             Happening::Reply(tag, result) => self.answered(tag, result.is_ok()),
             Happening::CommandReply(_, Err(error)) => {
-                return Err(format!("a command was refused: {error:?}"));
+                return Err(refusal(&error));
             }
             Happening::Fact(fact) => return self.fact(&fact),
             Happening::CommandReply(..) | Happening::Mark(_) => {}
@@ -279,10 +282,7 @@ impl Replay<'_> {
     fn fact(&mut self, fact: &Fact) -> Result<(), String> {
         let at = self.elapsed();
         match fact {
-            Fact::MemberFailed { member, why } => {
-                let what = format!("member {} failed: {why:?}", member.0);
-                self.recorder.happened(at, what);
-            }
+            Fact::MemberFailed { .. } => self.recorder.happened(at, told(fact)),
             Fact::TaskStarted {
                 kind: TaskKind::Rebuild,
                 ..
@@ -299,12 +299,9 @@ impl Replay<'_> {
                 kind: TaskKind::Rebuild,
                 outcome,
             } => {
-                self.recorder
-                    .happened(at, format!("rebuild ends: {outcome:?}"));
+                self.recorder.happened(at, told(fact));
                 if *outcome != TaskOutcome::Done {
-                    return Err(format!(
-                        "the rebuild ended otherwise than well: {outcome:?}"
-                    ));
+                    return Err(told(fact));
                 }
                 self.rebuild_ended = true;
                 if let Some(rebuild) = &mut self.recorder.log().rebuild {
@@ -338,6 +335,22 @@ impl Replay<'_> {
         let energy = self.stage.meters.iter().map(|meter| meter.energy(now));
         self.recorder.log().energy = energy.collect::<Option<Vec<_>>>().unwrap_or_default();
         self.recorder.finish(end)
+    }
+}
+
+/// A fact in the words that a served array has for it.
+fn told(fact: &Fact) -> String {
+    FactView::new(0, Nanos::ZERO, fact).text
+}
+
+/// Why a deed could not be done. The script's own deeds meet only the first.
+fn refusal(error: &CommandError) -> String {
+    match error {
+        CommandError::Indispensable(member) => {
+            let member = member.0;
+            format!("member {member} cannot fail: the array has no redundancy to go on without it")
+        }
+        other => format!("the simulated array refused what the replay asked of it: {other:?}"),
     }
 }
 

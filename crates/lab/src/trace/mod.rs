@@ -30,7 +30,7 @@ pub use summary::{Heat, Order, Refused, Summary};
 pub use write::{TraceWriter, WRITABLE};
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What a request asks for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -147,6 +147,16 @@ impl fmt::Display for TraceError {
 impl std::error::Error for TraceError {}
 
 impl TraceError {
+    /// A list of addresses where requests are wanted at their times.
+    pub fn timeless(path: &Path) -> TraceError {
+        TraceError {
+            path: path.into(),
+            place: Place::File,
+            reason: "the trace has no times to replay it by".into(),
+            skippable: false,
+        }
+    }
+
     /// A second pass that finds other requests than the first.
     pub fn changed() -> TraceError {
         TraceError {
