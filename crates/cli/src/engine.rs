@@ -4,8 +4,9 @@ use crate::desk::{Desk, End};
 use crate::failure::{Failure, Outcome};
 use crate::member::{Copies, check_distinct, open_failure};
 use crate::roster::{Prospect, Roster};
-use crate::units::Rate;
-use restripe_array::{CacheLimits, Command, Limits, Nanos, StartMode, Throttle, Uuid};
+use crate::units::{Rate, Size};
+use restripe_array::cache::Rule;
+use restripe_array::{CacheLimits, Command, Limits, Nanos, SMALL_BYTES, StartMode, Throttle, Uuid};
 use restripe_io::BackendChoice;
 use restripe_io::member::{self, MemberSource, OpenFailure, OpenMember, OpenOptions};
 use restripe_io::plain::Plain;
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant};
 
 /// Memory for requests, unless told otherwise.
 pub const MEMORY_BYTES: u64 = 256 << 20;
+/// The largest read cache of an array: handles of memory are no wider.
+const CACHE_BYTES_MAX: u64 = 32 << 30;
 pub const IO_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How engines are started.
@@ -69,6 +72,21 @@ impl Setup {
             ..OpenOptions::default()
         }
     }
+}
+
+/// The read cache of so many bytes. Less than a block is none.
+pub fn read_cache(bytes: u64, rule: Option<Rule>) -> Outcome<Option<CacheLimits>> {
+    if bytes > CACHE_BYTES_MAX {
+        let (asked, most) = (Size(bytes), Size(CACHE_BYTES_MAX));
+        return Err(Failure::usage(format!(
+            "a cache of {asked} is too large: at most {most}"
+        )));
+    }
+    let blocks = (bytes / u64::from(SMALL_BYTES)) as u32;
+    Ok((blocks > 0).then_some(CacheLimits {
+        blocks,
+        rule: rule.unwrap_or(Rule::VdfLfu),
+    }))
 }
 
 /// A reactor at work, with a desk for each array.

@@ -1,9 +1,11 @@
 //! `replay`: a trace or a synthetic workload against an array, simulated or served over NBD.
 
+use crate::engine::read_cache;
 use crate::failure::{Failure, Outcome};
-use crate::units::{Rate, parse_rate, parse_size, parse_throttle, parse_time};
+use crate::units::{Rate, parse_rate, parse_rule, parse_size, parse_throttle, parse_time};
 use clap::Args;
 use restripe_array::Throttle;
+use restripe_array::cache::Rule;
 use restripe_io::nbd_wire::uri::{Endpoint, NbdUri};
 use restripe_lab::experiment::cell::{generated, level, onto, schedule, write_hole};
 use restripe_lab::experiment::{figure, page};
@@ -90,6 +92,12 @@ pub struct Replay {
     /// The drives' write caches are off
     #[arg(long)]
     pub no_write_cache: bool,
+    /// A read cache of this size before the simulated array [default: 0]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "nbd")]
+    pub cache: Option<u64>,
+    /// Which block makes room in the cache, as for `serve` [default: vdf-lfu]
+    #[arg(long, value_name = "RULE", value_parser = parse_rule, conflicts_with = "nbd")]
+    pub cache_policy: Option<Rule>,
     /// Fail a member of the simulated array after this time
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "nbd")]
     pub fail_after: Option<Duration>,
@@ -345,6 +353,7 @@ fn plan(verb: &Replay, needed: u64) -> Outcome<ArrayPlan> {
         schedule: schedule(&verb.schedule).map_err(Failure::usage)?,
         write_cache: !verb.no_write_cache,
         standby_ns: None,
+        cache: read_cache(verb.cache.unwrap_or(0), verb.cache_policy)?,
         throttle: verb.throttle,
         rebuild_min: verb.rebuild_rate.min,
         rebuild_max: verb.rebuild_rate.max,

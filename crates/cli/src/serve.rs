@@ -3,12 +3,10 @@
 use crate::command::{Assemble, BackendName, Serve, StartOptions};
 use crate::config::{Config, ServeConfig, members_from};
 use crate::desk::{Desk, End};
-use crate::engine::{IO_TIMEOUT, MEMORY_BYTES, Running, Setup, by_array};
+use crate::engine::{IO_TIMEOUT, MEMORY_BYTES, Running, Setup, by_array, read_cache};
 use crate::failure::{Failure, Outcome};
 use crate::status;
-use crate::units::Size;
-use restripe_array::cache::Rule;
-use restripe_array::{CacheLimits, SMALL_BYTES, StartMode};
+use restripe_array::StartMode;
 use restripe_io::BackendChoice;
 use restripe_io::control::{Answer, Claim, Server, StatusView, runtime_folder};
 use restripe_io::front::listen::{Listener, Wire};
@@ -24,8 +22,6 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The largest read cache of an array: handles of memory are no wider.
-const CACHE_BYTES_MAX: u64 = 32 << 30;
 /// How often a daemon looks whether its reactor still lives and, on standard input and output, its client.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// What a killed daemon held stays in use for a moment; longer than this, and somebody lives.
@@ -115,31 +111,16 @@ fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
             BackendName::Threads => BackendChoice::Threads,
         },
         memory: verb.memory.or(file.memory).unwrap_or(MEMORY_BYTES),
-        cache: cache(verb, file)?,
+        cache: read_cache(
+            verb.cache.or(file.cache).unwrap_or(0),
+            verb.cache_policy.or(file.cache_policy),
+        )?,
         io_timeout: verb.io_timeout.or(file.io_timeout).unwrap_or(IO_TIMEOUT),
         direct: !verb.buffered,
         rate: verb.rate.or(file.rate),
         throttle: verb.throttle.or(file.throttle).unwrap_or_default(),
         record: verb.record.clone(),
     })
-}
-
-/// The read cache that is asked for. Less than a block is none.
-fn cache(verb: &Serve, file: &ServeConfig) -> Outcome<Option<CacheLimits>> {
-    let bytes = verb.cache.or(file.cache).unwrap_or(0);
-    let rule = verb.cache_policy.or(file.cache_policy);
-    if bytes > CACHE_BYTES_MAX {
-        let most = Size(CACHE_BYTES_MAX);
-        return Err(Failure::usage(format!(
-            "a cache of {} is too large: at most {most}",
-            Size(bytes)
-        )));
-    }
-    let blocks = (bytes / u64::from(SMALL_BYTES)) as u32;
-    Ok((blocks > 0).then_some(CacheLimits {
-        blocks,
-        rule: rule.unwrap_or(Rule::VdfLfu),
-    }))
 }
 
 /// Signals become a reason to end. A second one, not just an echo of the first (a shell and its group may both send

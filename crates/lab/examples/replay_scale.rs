@@ -50,6 +50,7 @@ fn one(requests: usize) {
         },
         write_cache: true,
         standby_ns: None,
+        cache: None,
         throttle: Throttle::default(),
         rebuild_min: 1 << 20,
         rebuild_max: 1 << 30,

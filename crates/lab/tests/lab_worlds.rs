@@ -70,6 +70,7 @@ fn stage(kind: Kind) -> Stage {
         schedule: Policy::Fcfs,
         write_cache: true,
         standby_ns: None,
+        cache: None,
         throttle: Throttle::default(),
         rebuild_min: 1 << 20,
         rebuild_max: 1 << 30,

@@ -10,9 +10,10 @@ use crate::replay::source::{Placed, Placing, Survey};
 use crate::replay::stage::{ArrayPlan, Stage};
 use crate::replay::{Deed, Pace, Plan, Script, Until};
 use crate::trace::{Options, Requests, TraceError, files, open, read_twice, shape};
-use restripe_array::Throttle;
+use restripe_array::cache::Rule;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::WriteHole;
+use restripe_array::{CacheLimits, SMALL_BYTES, Throttle};
 use restripe_sim::disk::queue::Policy;
 use restripe_sim::rng::mix;
 use serde::Deserialize;
@@ -23,7 +24,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 /// Counts the changes of the code after which an older run no longer is what the same settings give.
-pub const RESULTS_VERSION: u32 = 2;
+pub const RESULTS_VERSION: u32 = 3;
 /// A command that waits in a drive longer than this goes first, whatever the schedule.
 const PATIENCE_NS: u64 = 500_000_000;
 const SECOND: u64 = 1_000_000_000;
@@ -45,6 +46,16 @@ pub struct ArraySettings {
     /// Seconds without a command after which a spindle stops; 0: never.
     #[serde(default)]
     pub standby_s: u64,
+    /// A read cache of so many MiB; 0: none.
+    #[serde(default)]
+    pub cache_mib: f64,
+    /// lru, lfu, vdf-lru, vdf-lfu and what else `cache-sim` knows.
+    #[serde(default = "best")]
+    pub cache_policy: String,
+}
+
+fn best() -> String {
+    Rule::VdfLfu.name().into()
 }
 
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -202,6 +213,7 @@ impl Settings {
             schedule: schedule(&array.schedule)?,
             write_cache: array.write_cache,
             standby_ns: (array.standby_s > 0).then_some(array.standby_s.saturating_mul(SECOND)),
+            cache: cache(array)?,
             throttle: throttle(&self.rebuild.throttle)?,
             rebuild_min: (self.rebuild.min_mb_s * 1e6) as u64,
             rebuild_max: (self.rebuild.max_mb_s * 1e6) as u64,
@@ -229,6 +241,29 @@ pub fn write_hole(name: &str, level: Level) -> Result<WriteHole, String> {
         "ppl" => WriteHole::Ppl,
         other => return Err(format!("there is no way {other:?} to close the write hole")),
     })
+}
+
+/// The read cache that an array has, if any.
+fn cache(array: &ArraySettings) -> Result<Option<CacheLimits>, String> {
+    let most = f64::from(1 << 15);
+    if !(0.0..=most).contains(&array.cache_mib) {
+        return Err(format!(
+            "array.cache_mib is {}, not within 0 to {most}",
+            array.cache_mib
+        ));
+    }
+    let rule = Rule::from_name(&array.cache_policy).ok_or_else(|| {
+        let names = Rule::ALL.map(Rule::name).join(", ");
+        format!(
+            "there is no rule {:?} for a cache: there are {names}",
+            array.cache_policy
+        )
+    })?;
+    let blocks = (array.cache_mib * f64::from(1 << 20)) as u64 / u64::from(SMALL_BYTES);
+    Ok((blocks > 0).then_some(CacheLimits {
+        blocks: blocks as u32,
+        rule,
+    }))
 }
 
 fn throttle(name: &str) -> Result<Throttle, String> {
@@ -613,6 +648,24 @@ mod tests {
         assert_eq!(hashes[0], hashes[2]);
         assert_ne!(hashes[0].0, hashes[1].0);
         assert_ne!(hashes[0].1, hashes[1].1);
+    }
+
+    #[test]
+    fn a_read_cache_is_known_by_size_and_rule() {
+        let with = |mib: f64, rule: &str| {
+            let mut point = point();
+            point.insert("array.cache_mib".into(), Value::Real(mib));
+            point.insert("array.cache_policy".into(), Value::Text(rule.into()));
+            Ok::<_, String>(cell(&point, 1)?.settings.plan()?.cache)
+        };
+        let half = CacheLimits {
+            blocks: 128,
+            rule: Rule::VdfLru,
+        };
+        assert_eq!(with(0.5, "vdf-lru"), Ok(Some(half)));
+        assert_eq!(with(0.0, "lru"), Ok(None));
+        assert!(with(1e9, "lru").is_err_and(|told| told.contains("array.cache_mib")));
+        assert!(with(1.0, "mru").is_err_and(|told| told.contains("vdf-lfu")));
     }
 
     #[test]

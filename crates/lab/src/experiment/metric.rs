@@ -2,7 +2,7 @@
 //!
 //! `rebuild_s`, `rebuild_share`, `utilisation`, `offered_per_s`, `capacity_per_s`, `energy_kj`, `standby_share`,
 //! `spin_ups`; and of a phase, as in `during.mean_ms`: `mean_ms`, `p50_ms`, `p95_ms`, `p99_ms`, `max_ms`, `read_mean_ms`,
-//! `write_mean_ms`, `requests`, `per_s`, `mb_s`, `failed`, `held_share`, `busy_share`, `ios_user`, `ios_parity`,
+//! `write_mean_ms`, `rgr` (blocks read from members for each that a read asked for), `cached_share`, `requests`, `per_s`, `mb_s`, `failed`, `held_share`, `busy_share`, `ios_user`, `ios_parity`,
 //! `ios_rebuild`, `ios_metadata`.
 
 use crate::replay::facts::{CAUSES, Energy, Log, Phase};
@@ -45,6 +45,12 @@ fn held_share(phase: &Phase) -> f64 {
     phase.held as f64 / (phase.times.count + phase.failed).max(1) as f64
 }
 
+/// One of [`Phase::read_blocks`] for each block that reads asked for.
+fn per_block(phase: &Phase, which: usize) -> Option<f64> {
+    let asked = phase.read_blocks[0];
+    (asked > 0).then(|| phase.read_blocks[which] as f64 / asked as f64)
+}
+
 fn of_phase(phase: &Phase, name: &str) -> Option<f64> {
     let seconds = phase.length_ns().max(1) as f64 / 1e9;
     let milliseconds = |times: &Times, value: fn(&Times) -> u64| {
@@ -62,6 +68,8 @@ fn of_phase(phase: &Phase, name: &str) -> Option<f64> {
         "per_s" => Some(phase.times.count as f64 / seconds),
         "mb_s" => Some(phase.bytes as f64 / 1e6 / seconds),
         "failed" => Some(phase.failed as f64),
+        "rgr" => per_block(phase, 2),
+        "cached_share" => per_block(phase, 1),
         "held_share" => Some(held_share(phase)),
         "busy_share" => {
             let busy: u64 = phase.busy_ns.iter().sum();
@@ -97,6 +105,7 @@ pub fn known(name: &str) -> bool {
                 times: some,
                 read_times: some,
                 write_times: some,
+                read_blocks: [1; 3],
                 ..Phase::default()
             };
             of_phase(&phase, name).is_some()

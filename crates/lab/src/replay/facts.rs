@@ -21,6 +21,10 @@ pub struct Phase {
     /// Member operations by cause: user, parity, task, metadata.
     pub ios: [u64; 4],
     pub io_bytes: [u64; 4],
+    /// Blocks of 4 KiB that reads asked for where anything was written, those of them that the read cache had, and those
+    /// that members were asked for on account of the others.
+    #[serde(default)]
+    pub read_blocks: [u64; 3],
     /// How long each member was busy; empty where nobody can tell.
     pub busy_ns: Vec<u64>,
     /// (largest time of the bucket, requests).

@@ -100,6 +100,9 @@ impl Recorder {
             phase.ios[cause] = new.ios[cause].saturating_sub(old.ios[cause]);
             phase.io_bytes[cause] = new.io_bytes[cause].saturating_sub(old.io_bytes[cause]);
         }
+        let blocks = |c: &Counters| [c.blocks_asked, c.blocks_cached, c.blocks_fetched];
+        let (now, then) = (blocks(new), blocks(old));
+        phase.read_blocks = std::array::from_fn(|i| now[i].saturating_sub(then[i]));
         let before = self
             .reading
             .busy_ns

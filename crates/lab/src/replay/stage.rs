@@ -5,8 +5,8 @@ use crate::drives::preset::{self, Preset};
 use restripe_array::layout::Level;
 use restripe_array::meta::{Init, WriteHole};
 use restripe_array::{
-    Buf, Command, CommandError, CommandTag, Config, Engine, Limits, Member, Nanos, SECTOR_BYTES,
-    StartMode, Throttle,
+    Buf, CacheLimits, Command, CommandError, CommandTag, Config, Engine, Limits, Member, Nanos,
+    SECTOR_BYTES, StartMode, Throttle,
 };
 use restripe_sim::array::Spec;
 use restripe_sim::disk::Disk;
@@ -41,6 +41,8 @@ pub struct ArrayPlan {
     pub write_cache: bool,
     /// Drives stop their spindles after so long without a command.
     pub standby_ns: Option<u64>,
+    /// A read cache before the array.
+    pub cache: Option<CacheLimits>,
     /// What paces a rebuild.
     pub throttle: Throttle,
     /// Bytes a second of one member.
@@ -74,7 +76,7 @@ impl Stage {
             disks.push(disk);
             meters.push(meter);
         }
-        let world = world(seed, disks);
+        let world = world(seed, disks, plan.cache);
         let mut stage = Stage {
             world,
             meters,
@@ -227,8 +229,9 @@ fn model(plan: &ArrayPlan, preset: &Preset) -> Result<Model, String> {
     ))))
 }
 
-fn world(seed: u64, disks: Vec<Disk>) -> World<Engine> {
+fn world(seed: u64, disks: Vec<Disk>, cache: Option<CacheLimits>) -> World<Engine> {
     let limits = Limits::default();
+    let limits = cache.map_or(limits, |cache| limits.with_cache(cache));
     let config = WorldConfig {
         payload: Payload::None,
         limits,
