@@ -372,6 +372,25 @@ pub mod tests {
     }
 
     #[test]
+    fn every_field_is_documented_and_the_documents_file_is_one() {
+        let document = include_str!("../../../../docs/workloads.md");
+        let file = document.split("<!-- parameters -->\n```toml\n").nth(1);
+        let file = file.and_then(|rest| rest.split("```").next());
+        let file = file.expect("the document has it");
+        let parameters = Parameters::from_toml(file).expect("sound");
+        assert_eq!(parameters.sources, BTreeMap::new());
+        for name in NUMBERS {
+            let field = name.split('.').next().unwrap_or(name);
+            assert!(document.contains(&format!("`{field}`")), "{name}");
+            // None may be left out.
+            let without = file.lines().filter(|line| !line.starts_with(field));
+            let without: Vec<&str> = without.collect();
+            let refused = Parameters::from_toml(&without.join("\n")).expect_err(name);
+            assert!(refused.0.contains(field), "{refused}");
+        }
+    }
+
+    #[test]
     fn toml_there_and_back() {
         let mut parameters = plain();
         parameters.name = "a \"b\\ \n\u{7f}ü".into();
