@@ -691,7 +691,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__replay)
-            opts="-h --workload --seed --requests --speed --depth --nbd --reads-only --overwrite --level --members --chunk --drive --member-size --write-hole --schedule --no-write-cache --fail-after --rebuild-after --repeat --rebuild-rate --throttle --json --report --figures --help"
+            opts="-h --workload --seed --requests --speed --depth --nbd --reads-only --overwrite --level --members --chunk --drive --member-size --write-hole --schedule --no-write-cache --cache --cache-policy --fail-after --rebuild-after --repeat --rebuild-rate --throttle --json --report --figures --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -746,6 +746,14 @@ _restripe() {
                     return 0
                     ;;
                 --schedule)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cache)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cache-policy)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

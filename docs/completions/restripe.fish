@@ -239,6 +239,8 @@ complete -c restripe -n "__fish_restripe_using_subcommand replay" -l drive -d 'T
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l member-size -d 'Used of each member [default: what the trace needs]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l write-hole -d 'none, bitmap, ppl or default' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l schedule -d 'fcfs, look or sptf' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l cache -d 'A read cache of this size before the simulated array [default: 0]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l cache-policy -d 'Which block makes room in the cache, as for `serve` [default: vdf-lfu]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l fail-after -d 'Fail a member of the simulated array after this time' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-after -d 'Rebuild onto a blank drive, so long after the failure' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-rate -d 'The rebuild\'s least and largest speed, as MIN..MAX' -r
