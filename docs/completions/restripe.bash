@@ -175,7 +175,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__cache__subcmd__sim)
-            opts="-h --format --action --block-size --skip-bad --sort --workload --seed --requests --level --disks --chunk --failed --blocks --policy --warm-up --writes --ties --rebuild --follow-rebuild --bandwidth --user-rate --to-read --json --help"
+            opts="-h --format --action --block-size --skip-bad --sort --workload --seed --requests --level --disks --chunk --failed --blocks --policy --warm-up --writes --ties --rebuild --follow-rebuild --bandwidth --user-rate --to-read --grid --scale --traces --csv --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -250,6 +250,22 @@ _restripe() {
                     return 0
                     ;;
                 --to-read)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --grid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scale)
+                    COMPREPLY=($(compgen -W "whole quick short" -- "${cur}"))
+                    return 0
+                    ;;
+                --traces)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --csv)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

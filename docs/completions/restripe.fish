@@ -354,6 +354,12 @@ complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l rebuild 
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l bandwidth -d 'What the surviving disks can do, in bytes a second: how long a rebuild takes is told' -r
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l user-rate -d 'What users ask of the cache, in bytes a second' -r
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l to-read -d 'What the rebuild reads from the surviving disks: the others times what is lost' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l grid -d 'Run a grid of caches, built in or a file: cells judged by paired seeds' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l scale -d 'The grid\'s scale: whole, quick or short' -r -f -a "whole\t''
+quick\t''
+short\t''"
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l traces -d 'The folder of the grid\'s traces' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l csv -d 'Write a line a run into this file' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l skip-bad -d 'Skip records that cannot be read, and count them'
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l sort -d 'Put requests into the order of time'
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l writes -d 'Ask for written blocks too; otherwise, as in the paper, only for read ones'

@@ -8,14 +8,16 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use restripe_array::cache::{Rule, Ties};
 use restripe_lab::cache::{
-    CacheError, Members, Outcome as Result, Rebuild, Setup, rebuild_seconds, simulate,
+    CacheError, Members, Outcome as Result, Rebuild, Setup, grid, rebuild_seconds, simulate,
 };
 use restripe_lab::experiment::cell::level;
+use restripe_lab::experiment::scenario::Scale;
 use restripe_lab::generate::{Generator, preset};
 use restripe_lab::report::Table;
 use restripe_lab::trace::{BLOCK_BYTES, Order, Requests, read_twice};
 use serde::Serialize;
 use serde_json::json;
+use std::path::PathBuf;
 
 /// Blocks of a simulated cache at most: a terabyte.
 const BLOCKS_MAX: i64 = 1 << 28;
@@ -73,6 +75,23 @@ pub struct CacheSim {
     /// What the rebuild reads from the surviving disks: the others times what is lost
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "bandwidth")]
     pub to_read: Option<u64>,
+    /// Run a grid of caches, built in or a file: cells judged by paired seeds
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["file", "workload", "rebuild", "bandwidth", "json"])]
+    pub grid: Option<String>,
+    /// The grid's scale: whole, quick or short
+    #[arg(long, value_name = "SCALE", default_value = "whole", requires = "grid", value_parser = ["whole", "quick", "short"])]
+    pub scale: String,
+    /// The folder of the grid's traces
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        default_value = "../shared/traces",
+        requires = "grid"
+    )]
+    pub traces: PathBuf,
+    /// Write a line a run into this file
+    #[arg(long, value_name = "FILE", requires = "grid")]
+    pub csv: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -97,6 +116,9 @@ pub struct CacheInput {
 const WORKLOAD_REQUESTS: usize = 1_000_000;
 
 pub fn run(verb: &CacheSim) -> Outcome {
+    if let Some(name) = &verb.grid {
+        return run_grid(verb, name);
+    }
     let setup = setup(verb)?;
     let results = outcomes(verb, &setup)?;
     if verb.json {
@@ -106,6 +128,26 @@ pub fn run(verb: &CacheSim) -> Outcome {
     } else {
         print(verb, &results);
     }
+    Ok(())
+}
+
+fn run_grid(verb: &CacheSim, name: &str) -> Outcome {
+    let scenario = grid::load(name).map_err(Failure::usage)?;
+    let scale = match verb.scale.as_str() {
+        "short" => Scale::Short,
+        "quick" => Scale::Quick,
+        _ => Scale::Whole,
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let progress = |done: usize, all: usize| eprint!("\r{done} of {all} passes");
+    let run = grid::run(scenario.clone(), scale, &verb.traces, threads, &progress);
+    eprintln!();
+    let cells = run.map_err(Failure::new)?;
+    if let Some(path) = &verb.csv {
+        std::fs::write(path, grid::csv(&scenario, &cells))
+            .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    }
+    print!("{}", grid::table(&scenario, &cells));
     Ok(())
 }
 
@@ -130,6 +172,7 @@ fn setup(verb: &CacheSim) -> Outcome<Setup> {
             to,
             followed: verb.follow_rebuild,
         }),
+        weight: None,
     })
 }
 

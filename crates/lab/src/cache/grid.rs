@@ -1,0 +1,441 @@
+//! Grids of caches: what a VDF rule saves over the rule it starts from, by workload, array and size, with paired seeds.
+//!
+//! A grid is a scenario of the laboratory's form ([`crate::experiment::scenario`]): every parameter fixed with its origin, or
+//! swept. A seed names the workload *and* which disks have failed: seed s fails slot s modulo the members, and those
+//! after it. So a recorded trace, of which there is one, has pairs too. Base and VDF rule see the same requests in one
+//! pass; a cell is judged by the ratio of their request generation ratios, seed by seed.
+
+use super::{CacheError, Members, Outcome, Rebuild, Setup, simulate};
+use crate::experiment::cell::level;
+use crate::experiment::scenario::{self, Point, Scale, Scenario, Value};
+use crate::experiment::statistics::{Estimate, ratio};
+use crate::generate::{Generator, preset};
+use crate::report::Table;
+use crate::trace::{BLOCK_BYTES, Options, Requests, open};
+use restripe_array::cache::{Rule, Ties};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const BUILT_IN: [(&str, &str); 6] = [
+    (
+        "vdf-size",
+        include_str!("../../../../scenarios/cache/vdf-size.toml"),
+    ),
+    (
+        "vdf-disks",
+        include_str!("../../../../scenarios/cache/vdf-disks.toml"),
+    ),
+    (
+        "vdf-raid6",
+        include_str!("../../../../scenarios/cache/vdf-raid6.toml"),
+    ),
+    (
+        "vdf-rebuild",
+        include_str!("../../../../scenarios/cache/vdf-rebuild.toml"),
+    ),
+    (
+        "vdf-weight",
+        include_str!("../../../../scenarios/cache/vdf-weight.toml"),
+    ),
+    (
+        "vdf-samples",
+        include_str!("../../../../scenarios/cache/vdf-samples.toml"),
+    ),
+];
+
+pub fn names() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.iter().map(|(name, _)| *name)
+}
+
+/// The text of a grid that the command is built with.
+pub fn named(name: &str) -> Option<&'static str> {
+    let found = BUILT_IN.iter().find(|(known, _)| *known == name);
+    found.map(|(_, text)| *text)
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ArraySettings {
+    level: String,
+    members: u16,
+    chunk_kib: u64,
+    /// How many members have failed.
+    failed: u16,
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorkloadSettings {
+    /// A generator's preset, or `trace:` and a file in the folder of traces.
+    source: String,
+    requests: u64,
+    /// Whether written blocks are asked for too.
+    writes: bool,
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CacheSettings {
+    blocks: u32,
+    /// The rule that the VDF rule starts from.
+    base: String,
+    ties: String,
+    /// Blocks asked for before anything is counted.
+    warm_up: u64,
+    /// What the cache is told that a miss on a failed slot costs; 0: the truth.
+    weight: u16,
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RebuildSettings {
+    /// Shares of the trace; equal: nothing is rebuilt.
+    from: f64,
+    to: f64,
+    /// Whether the cache learns what is rebuilt.
+    followed: bool,
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    array: ArraySettings,
+    workload: WorkloadSettings,
+    cache: CacheSettings,
+    rebuild: RebuildSettings,
+}
+
+impl Settings {
+    fn of(point: &Point) -> Result<Settings, String> {
+        let mut table = toml::Table::new();
+        for (path, value) in point {
+            let (group, name) = path
+                .split_once('.')
+                .ok_or_else(|| format!("{path} is not a group and a name, as in cache.blocks"))?;
+            let group = table
+                .entry(group)
+                .or_insert_with(|| toml::Table::new().into());
+            if let toml::Value::Table(group) = group {
+                group.insert(name.into(), value.toml());
+            }
+        }
+        table.try_into().map_err(|e: toml::de::Error| e.to_string())
+    }
+
+    /// The base rule and its VDF version.
+    fn rules(&self) -> Result<(Rule, Rule), String> {
+        let base = Rule::from_name(&self.cache.base);
+        let of = |base: Rule| move |rule: &Rule| *rule != base && rule.base() == base;
+        let pair = base.and_then(|base| Some((base, Rule::ALL.into_iter().find(of(base))?)));
+        pair.ok_or_else(|| format!("cache.base is {:?}: lru, lfu or arc", self.cache.base))
+    }
+
+    fn setup(&self, seed: u64) -> Result<Setup, String> {
+        let members = u64::from(self.array.members.max(1));
+        let failed = (0..u64::from(self.array.failed)).map(|nth| ((seed + nth) % members) as u16);
+        let ties = Ties::from_name(&self.cache.ties);
+        Ok(Setup {
+            members: Members {
+                level: level(&self.array.level)?,
+                count: self.array.members,
+                chunk_bytes: self.array.chunk_kib.saturating_mul(1024),
+                failed: failed.collect(),
+            },
+            block_bytes: BLOCK_BYTES,
+            contenders: Vec::new(),
+            ties: ties.ok_or_else(|| format!("cache.ties is {:?}", self.cache.ties))?,
+            warm_up: self.cache.warm_up,
+            writes: self.workload.writes,
+            rebuild: (self.rebuild.from < self.rebuild.to).then_some(Rebuild {
+                from: self.rebuild.from,
+                to: self.rebuild.to,
+                followed: self.rebuild.followed,
+            }),
+            weight: (self.cache.weight > 0).then_some(self.cache.weight),
+        })
+    }
+}
+
+/// Runs that share everything but size and rules: one pass over the requests.
+struct Pass {
+    setup: Setup,
+    workload: WorkloadSettings,
+    seed: u64,
+    /// The cell of each pair of contenders.
+    cells: Vec<usize>,
+}
+
+/// One seed of a cell.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Pair {
+    pub seed: u64,
+    pub base: Outcome,
+    pub vdf: Outcome,
+}
+
+impl Pair {
+    /// How much less the VDF rule asks of the members.
+    pub fn gain(&self) -> f64 {
+        match self.base.reads {
+            0 => 0.0,
+            reads => 1.0 - self.vdf.reads as f64 / reads as f64,
+        }
+    }
+
+    /// Whether it gains more than a rule can that misses no more on the standing members. For LRU that cannot be: VDF-LRU
+    /// holds of each standing member no more than LRU does.
+    pub fn over_bound(&self) -> bool {
+        self.gain() > self.base.bound() + 1e-12
+    }
+}
+
+/// A point of the grid with what its seeds came to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cell {
+    pub point: Point,
+    pub pairs: Vec<Pair>,
+}
+
+impl Cell {
+    /// RGR of the VDF rule over that of its base.
+    pub fn ratio(&self) -> Option<Estimate> {
+        let pairs: Vec<(f64, f64)> = self
+            .pairs
+            .iter()
+            .map(|pair| (pair.vdf.rgr(), pair.base.rgr()))
+            .collect();
+        ratio(&pairs)
+    }
+
+    /// `less`, `more`, or `-` where the interval does not say.
+    pub fn says(&self) -> &'static str {
+        match self.ratio() {
+            Some(found) if found.high < 1.0 => "less",
+            Some(found) if found.low > 1.0 => "more",
+            _ => "-",
+        }
+    }
+
+    pub fn over_bound(&self) -> usize {
+        self.pairs.iter().filter(|pair| pair.over_bound()).count()
+    }
+
+    fn mean(&self, value: impl Fn(&Pair) -> f64) -> f64 {
+        self.pairs.iter().map(value).sum::<f64>() / self.pairs.len().max(1) as f64
+    }
+}
+
+/// Runs a grid at a scale, over so many threads; its traces lie in the folder. The order of the cells is the scenario's.
+pub fn run(
+    scenario: Scenario,
+    scale: Scale,
+    folder: &Path,
+    threads: usize,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Vec<Cell>, String> {
+    let scenario = scenario.scaled(scale);
+    let points = scenario.points();
+    let passes = passes(&points, scenario.seeds)?;
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let results = Mutex::new(BTreeMap::new());
+    let work = || {
+        while let Some(pass) = passes.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let found = outcomes(pass, folder);
+            let failed = found.is_err();
+            for (nth, cell) in pass.cells.iter().enumerate() {
+                let pair = found.clone().map(|all| Pair {
+                    seed: pass.seed,
+                    base: all[2 * nth].clone(),
+                    vdf: all[2 * nth + 1].clone(),
+                });
+                let mut results = results.lock().expect("no thread panics with it");
+                results.insert((*cell, pass.seed), pair);
+            }
+            progress(done.fetch_add(1, Ordering::Relaxed) + 1, passes.len());
+            if failed {
+                next.store(passes.len(), Ordering::Relaxed);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, passes.len().max(1)) {
+            scope.spawn(work);
+        }
+    });
+    let results = results.into_inner().expect("all threads have ended well");
+    gathered(points, results)
+}
+
+fn gathered(
+    points: Vec<Point>,
+    results: BTreeMap<(usize, u64), Result<Pair, String>>,
+) -> Result<Vec<Cell>, String> {
+    let mut cells: Vec<Cell> = points
+        .into_iter()
+        .map(|point| Cell {
+            point,
+            pairs: Vec::new(),
+        })
+        .collect();
+    for ((cell, _), pair) in results {
+        cells[cell].pairs.push(pair?);
+    }
+    Ok(cells)
+}
+
+fn passes(points: &[Point], seeds: u64) -> Result<Vec<Pass>, String> {
+    let mut passes: Vec<Pass> = Vec::new();
+    for (cell, point) in points.iter().enumerate() {
+        let settings = Settings::of(point)?;
+        let (base, vdf) = settings.rules()?;
+        for seed in 0..seeds {
+            let setup = settings.setup(seed)?;
+            let same = |pass: &Pass| {
+                let own = Setup {
+                    contenders: Vec::new(),
+                    ..pass.setup.clone()
+                };
+                pass.seed == seed && pass.workload == settings.workload && own == setup
+            };
+            let blocks = settings.cache.blocks;
+            let pair = [(base, blocks), (vdf, blocks)];
+            match passes.iter().position(same) {
+                Some(at) => {
+                    passes[at].setup.contenders.extend(pair);
+                    passes[at].cells.push(cell);
+                }
+                None => passes.push(Pass {
+                    setup: Setup {
+                        contenders: pair.to_vec(),
+                        ..setup
+                    },
+                    workload: settings.workload.clone(),
+                    seed,
+                    cells: vec![cell],
+                }),
+            }
+        }
+    }
+    Ok(passes)
+}
+
+fn outcomes(pass: &Pass, folder: &Path) -> Result<Vec<Outcome>, String> {
+    let WorkloadSettings {
+        source, requests, ..
+    } = &pass.workload;
+    let most = usize::try_from(*requests).unwrap_or(usize::MAX);
+    let told = |error: CacheError| format!("{error}, of {source}");
+    if let Some(path) = source.strip_prefix("trace:") {
+        let open = || {
+            let trace = open(&folder.join(path), &Options::default())?;
+            Ok(Box::new(trace.take(most)) as Requests)
+        };
+        return simulate(&pass.setup, open).map_err(told);
+    }
+    let parameters = preset::named(source).ok_or_else(|| preset::unknown(source))?;
+    let parameters = parameters.map_err(|error| error.to_string())?;
+    let fresh = || Generator::new(&parameters, pass.seed);
+    fresh().map_err(|error| error.to_string())?;
+    let open = || {
+        let generator = fresh().expect("made a moment ago");
+        Ok(Box::new(generator.map(Ok).take(most)) as Requests)
+    };
+    simulate(&pass.setup, open).map_err(told)
+}
+
+/// What each cell came to. HELD: the part of the cache that blocks of failed members have at the end.
+pub fn table(scenario: &Scenario, cells: &[Cell]) -> String {
+    let paths: Vec<&str> = scenario.sweep.keys().map(String::as_str).collect();
+    let mut table = Table::new([
+        "CELL", "MISSED", "RGR", "VDF", "RATIO", "95%", "SAYS", "BOUND", "OVER", "HELD", "VDF HELD",
+    ]);
+    for cell in cells {
+        let values = scenario.sweep.keys().map(|path| short(&cell.point[path]));
+        let name = values.collect::<Vec<_>>().join(" ");
+        table.row(columns(name, cell));
+    }
+    format!("cells are {}\n{}", paths.join(" "), table.text())
+}
+
+fn columns(name: String, cell: &Cell) -> [String; 11] {
+    let ratio = cell.ratio();
+    let percent = |share: f64| format!("{:.1}%", share * 100.0);
+    let held = |of: &dyn Fn(&Pair) -> &Outcome| {
+        let share = |pair: &Pair| f64::from(of(pair).held_failed) / f64::from(of(pair).blocks);
+        percent(cell.mean(share))
+    };
+    [
+        name,
+        percent(cell.mean(|pair| pair.base.miss_ratio())),
+        format!("{:.4}", cell.mean(|pair| pair.base.rgr())),
+        format!("{:.4}", cell.mean(|pair| pair.vdf.rgr())),
+        ratio.map_or("-".into(), |found| format!("{:.4}", found.mean)),
+        ratio.map_or("-".into(), |found| {
+            format!("{:.4}..{:.4}", found.low, found.high)
+        }),
+        cell.says().into(),
+        percent(cell.mean(|pair| pair.base.bound())),
+        format!("{} of {}", cell.over_bound(), cell.pairs.len()),
+        held(&|pair| &pair.base),
+        held(&|pair| &pair.vdf),
+    ]
+}
+
+/// A value without the folder of a path.
+fn short(value: &Value) -> String {
+    let text = value.to_string();
+    match text.rsplit_once('/') {
+        Some((_, name)) => name.into(),
+        None => text,
+    }
+}
+
+/// A line a run.
+pub fn csv(scenario: &Scenario, cells: &[Cell]) -> String {
+    let swept: Vec<&String> = scenario.sweep.keys().collect();
+    let mut text = String::new();
+    swept.iter().for_each(|path| text += &format!("{path},"));
+    text += "seed,asked,base,base_misses,base_misses_failed,base_reads,vdf,vdf_misses,vdf_misses_failed,vdf_reads,gain,bound\n";
+    for cell in cells {
+        for pair in &cell.pairs {
+            swept
+                .iter()
+                .for_each(|path| text += &format!("{},", short(&cell.point[*path])));
+            let (base, vdf) = (&pair.base, &pair.vdf);
+            let written = writeln!(
+                text,
+                "{},{},{},{},{},{},{},{},{},{},{:.6},{:.6}",
+                pair.seed,
+                base.asked,
+                base.rule,
+                base.misses,
+                base.misses_failed,
+                base.reads,
+                vdf.rule,
+                vdf.misses,
+                vdf.misses_failed,
+                vdf.reads,
+                pair.gain(),
+                base.bound(),
+            );
+            written.expect("a text takes all");
+        }
+    }
+    text
+}
+
+/// A grid by name, or from a file.
+pub fn load(name: &str) -> Result<Scenario, String> {
+    if let Some(text) = named(name) {
+        return scenario::parse(text);
+    }
+    let text = std::fs::read_to_string(name).map_err(|error| {
+        let known = names().collect::<Vec<_>>().join(", ");
+        format!("{name}: {error}; the grids built in are {known}")
+    })?;
+    scenario::parse(&text)
+}
