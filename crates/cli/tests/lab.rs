@@ -4,7 +4,7 @@
 #[allow(dead_code)]
 mod harness;
 
-use harness::{Place, skipped};
+use harness::Place;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
