@@ -221,7 +221,7 @@ pub struct Scenario {
 /// The parameters of a cell but for its seed.
 pub type Point = BTreeMap<String, Value>;
 
-const BUILT_IN: [(&str, &str); 6] = [
+const BUILT_IN: [(&str, &str); 7] = [
     (
         "rebuild-cost",
         include_str!("../../../../scenarios/rebuild-cost.toml"),
@@ -234,6 +234,10 @@ const BUILT_IN: [(&str, &str); 6] = [
         include_str!("../../../../scenarios/own-trace.toml"),
     ),
     ("energy", include_str!("../../../../scenarios/energy.toml")),
+    (
+        "vdf-rebuild",
+        include_str!("../../../../scenarios/vdf-rebuild.toml"),
+    ),
 ];
 
 /// The scenarios that the command is built with.
