@@ -242,7 +242,6 @@ impl Core {
             && self.ops.idle()
             && self.flusher.idle()
             && self.buffers.all_free()
-            && self.cache_idle()
     }
 
     pub(crate) fn fact(&mut self, fact: Fact) {

@@ -82,6 +82,7 @@ impl Core {
         for slot in 0..self.standing.len() {
             if self.standing[slot].incoming.take().is_some() {
                 self.tasks.target_failed(slot);
+                self.cache_unrebuilt(slot);
             }
         }
         self.tasks.list.retain(|task| task.kind != TaskKind::Resync);
@@ -116,6 +117,7 @@ impl Core {
         }
         self.owe_unflushed_rows();
         self.lose_unsynced(slot);
+        self.cache_loses_copies();
     }
 
     /// Cells of rows whose parity was never brought in step cannot be recovered.

@@ -10,7 +10,8 @@
 //! 3. Between flushes a member promises no order and no durability; a write marked `durable` is durable when it
 //!    completes. The engine orders by waiting.
 //! 4. The engine never blocks and never reads user bytes; it asks for [`Compute`].
-//! 5. A write's buffer does not change until its reply. A read's buffer is not looked at until its reply.
+//! 5. A write's buffer does not change until its reply. A read's buffer is not looked at until its reply, and
+//!    nobody but the array changes it.
 //! 6. Operations, slices, buffers and log entries in flight stay under limits fixed at construction.
 //! 7. Same start, same events: same actions, byte for byte.
 //! 8. After a batch of events the shell sends [`Event::Turn`].

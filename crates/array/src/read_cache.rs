@@ -114,6 +114,7 @@ impl ReadCache {
 
     /// Gives a block a frame, and memory that nobody uses; `None` if there is none, or if it has them already.
     fn admit(&mut self, block: u64, slot: Slot) -> Option<u32> {
+        // Spares end only with dozens of copies under way out of blocks that have made room meanwhile.
         if self.spare.is_empty() || self.cache.find(block).is_some() {
             return None;
         }
@@ -157,6 +158,11 @@ impl ReadCache {
     /// The bytes of a range change: what is held of it is forgotten, and reads that were asked for before keep nothing.
     fn changed(&mut self, lba: u64, sectors: u64) {
         self.forget(lba, sectors);
+        self.stamp(lba, sectors);
+    }
+
+    /// Reads that were asked for before keep nothing of a range.
+    fn stamp(&mut self, lba: u64, sectors: u64) {
         self.clock += 1;
         let now = self.clock;
         self.each_chunk(lba, sectors, |chunk| chunk.changed = now);
@@ -201,12 +207,6 @@ impl Core {
         self.read_cache = Some(ReadCache::new(limits, slots, chunk_sectors, buffers));
     }
 
-    /// Nobody copies to or from the cache.
-    pub(crate) fn cache_idle(&self) -> bool {
-        let used = |cache: &ReadCache| cache.memory.iter().any(|memory| memory.users > 0);
-        !self.read_cache.as_ref().is_some_and(used)
-    }
-
     /// What the changes so far are known by, for [`Core::keep_blocks`].
     pub(crate) fn cache_clock(&self) -> u64 {
         self.read_cache.as_ref().map_or(0, |cache| cache.clock)
@@ -229,7 +229,8 @@ impl Core {
         let skipped = self.planted(Bug::CacheKeepsOverwritten);
         if let Some(cache) = self.read_cache.as_mut().filter(|_| !skipped) {
             let (lba, sectors) = touched(offset, bytes);
-            cache.changed(lba, sectors);
+            // Nothing of it was kept meanwhile: there was a writer.
+            cache.stamp(lba, sectors);
             cache.each_chunk(lba, sectors, |chunk| chunk.writers -= 1);
         }
     }
@@ -261,6 +262,9 @@ impl Core {
 
     /// Part of a read has been read: keeps its whole blocks, if nothing changed there since the request was admitted.
     pub(crate) fn keep_blocks(&mut self, request: u32, lba: u64, target: BufRef) {
+        if self.read_cache.is_none() {
+            return;
+        }
         let begun = self.requests.get(request).begun;
         let end = lba + u64::from(target.bytes) / SECTOR_BYTES;
         for block in lba.div_ceil(BLOCK_SECTORS)..end / BLOCK_SECTORS {
@@ -374,7 +378,9 @@ impl Core {
     /// A row's cell was rebuilt: misses of its blocks cost one read again.
     pub(crate) fn cache_rebuilt(&mut self, slot: Slot, row: Row) {
         let map = self.layout.row(row);
-        let Some(data) = map.cell_on(slot).filter(|&cell| cell < map.data) else {
+        // The member may have failed while its row was being filled.
+        let filled = self.read_cache.is_some() && self.tasks.filled(slot, row);
+        let Some(data) = map.cell_on(slot).filter(|&cell| filled && cell < map.data) else {
             return;
         };
         let first = self.layout.lba(row, data, 0) / BLOCK_SECTORS;
@@ -393,23 +399,22 @@ impl Core {
 
     // --------------------------------------------------------------------------------------------------- repairs
 
-    /// A task writes over a cell whose bytes were wrong, or differed from another copy's: what was read of them before
-    /// is not what will be read.
+    /// A task writes over a cell whose bytes were, or may have been, wrong or other than a copy's. What was read of it
+    /// before is not what will be read; and while a member was away, the row's other cells may have been recovered from it.
     pub(crate) fn cache_repair_begins(&mut self, id: u32, cell: u8) {
         if self.read_cache.is_none() {
             return;
         }
         let slice = self.slices.get(id);
-        if !matches!(slice.kind, Kind::Scrub { .. } | Kind::Resync) {
-            return;
-        }
-        let data = match slice.map.cells[usize::from(cell)].role {
-            Role::Data(data) => data,
-            Role::Copy { of } => of,
+        let changed = match (slice.kind, slice.map.cells[usize::from(cell)].role) {
+            (Kind::Scrub { .. }, _) => slice.map.data_set(),
+            (Kind::Resync, Role::Data(data) | Role::Copy { of: data }) => CellSet::only(data),
             _ => return,
         };
-        slice.rewritten = slice.rewritten.with(data);
-        self.cache_repaired(id, data);
+        slice.rewritten = slice.rewritten.union(changed);
+        for data in changed.iter() {
+            self.cache_repaired(id, data);
+        }
     }
 
     /// The slice ends; reads that met its writes on the way keep nothing.
@@ -424,6 +429,15 @@ impl Core {
     pub(crate) fn cache_lost(&mut self, lba: u64, sectors: u64) {
         if let Some(cache) = &mut self.read_cache {
             cache.changed(lba, sectors);
+        }
+    }
+
+    /// A member that served is gone. While copies may differ, others may read otherwise than what was read from it.
+    pub(crate) fn cache_loses_copies(&mut self) {
+        let differ = !self.layout.parity() && self.tasks.resync_owes().is_some();
+        let sectors = self.layout.size_sectors();
+        if let Some(cache) = self.read_cache.as_mut().filter(|_| differ) {
+            cache.changed(0, sectors);
         }
     }
 

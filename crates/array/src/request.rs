@@ -296,7 +296,6 @@ impl Core {
         let sectors =
             (self.layout.chunk_sectors() - place.offset).min(left / block * block / SECTOR_BYTES);
         let lba = offset / SECTOR_BYTES;
-        let sectors = self.uncached(lba, sectors);
         let target = pending
             .request
             .buf
@@ -326,6 +325,8 @@ impl Core {
     ) -> Option<u64> {
         match self.read_home(place.row, place.data) {
             Some((member, cell_at)) => {
+                let sectors = self.uncached(lba, sectors);
+                let target = target.part(0, (sectors * SECTOR_BYTES) as u32);
                 let at = self.device_at(member, cell_at) + place.offset;
                 self.requests.begin_part(id);
                 self.count_asked(lba, sectors);
@@ -342,7 +343,7 @@ impl Core {
                 Some(sectors * SECTOR_BYTES)
             }
             None => {
-                let sectors = sectors.min(crate::BAND_SECTORS_MAX);
+                let sectors = self.uncached(lba, sectors.min(crate::BAND_SECTORS_MAX));
                 let target = target.part(0, (sectors * SECTOR_BYTES) as u32);
                 let started = self.start_read_slice(id, lba, sectors, target, 0, None);
                 started.then(|| {

@@ -256,3 +256,30 @@ fn without_a_failure_vdf_is_its_base_rule() {
         }
     }
 }
+
+/// Long ranges and short ones, of a full cache and of one that has been all but emptied.
+#[test]
+fn a_range_is_forgotten_and_nothing_else() {
+    for rule in Rule::ALL {
+        let mut cache = Cache::new(CacheConfig {
+            frames: 64,
+            stacks: 4,
+            rule,
+            ties: Ties::Oldest,
+        });
+        for block in 0..64 {
+            cache.admit(block, (block % 4) as u16);
+        }
+        for range in [3..4, 10..20, 30..1 << 40, 5..9] {
+            cache.forget_all(range);
+        }
+        let kept: Vec<u64> = (0..64)
+            .filter(|block| cache.find(*block).is_some())
+            .collect();
+        let wanted: Vec<u64> = (0..3).chain(4..5).chain(9..10).chain(20..30).collect();
+        assert_eq!(kept, wanted, "{rule:?}");
+        cache.forget_all(0..u64::MAX);
+        assert!((0..64).all(|block| cache.find(block).is_none()));
+        assert!(cache.admit(7, 3).evicted.is_none());
+    }
+}

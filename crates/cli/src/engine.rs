@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Memory for requests, unless told otherwise.
 pub const MEMORY_BYTES: u64 = 256 << 20;
-/// The largest read cache of an array: handles of memory are no wider.
+/// The largest read cache of an array: its memory has half of the handles that are not the users'.
 const CACHE_BYTES_MAX: u64 = 32 << 30;
 pub const IO_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -74,13 +74,19 @@ impl Setup {
     }
 }
 
-/// The read cache of so many bytes. Less than a block is none.
+/// The read cache of so many bytes; none for 0.
 pub fn read_cache(bytes: u64, rule: Option<Rule>) -> Outcome<Option<CacheLimits>> {
     if bytes > CACHE_BYTES_MAX {
         let (asked, most) = (Size(bytes), Size(CACHE_BYTES_MAX));
         return Err(Failure::usage(format!(
             "a cache of {asked} is too large: at most {most}"
         )));
+    }
+    if (1..u64::from(SMALL_BYTES)).contains(&bytes) {
+        return Err(Failure::usage(format!(
+            "a cache of {bytes} bytes does not hold a block of 4K"
+        ))
+        .hint("sizes take K, M, G or T, as in 256M"));
     }
     let blocks = (bytes / u64::from(SMALL_BYTES)) as u32;
     Ok((blocks > 0).then_some(CacheLimits {

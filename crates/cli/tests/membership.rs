@@ -519,6 +519,12 @@ fn a_read_cache_is_asked_for_by_size_and_rule() {
         "{}",
         wrong.stderr
     );
+    let small = place.run(&["serve", "--cache", "64", "a.img", "b.img", "c.img"]);
+    assert!(
+        small.status == 2 && small.stderr.contains("256M"),
+        "{}",
+        small.stderr
+    );
     let large = place.run(&["serve", "--cache", "64T", "a.img", "b.img", "c.img"]);
     assert_eq!(large.status, 2);
     assert!(large.stderr.contains("at most 32G"), "{}", large.stderr);

@@ -74,10 +74,10 @@ pub struct Cache {
 
 impl Cache {
     /// # Panics
-    /// Without a frame or a stack, and with more than 2^31 frames or 2^15 stacks.
+    /// Without a frame or a stack, and with more than 2^31 frames or 2^14 stacks.
     pub fn new(config: CacheConfig) -> Cache {
         assert!(
-            (1..=1 << 31).contains(&config.frames) && (1..=1 << 15).contains(&config.stacks),
+            (1..=1 << 31).contains(&config.frames) && (1..=1 << 14).contains(&config.stacks),
             "a cache has room"
         );
         let rule = config.rule;
@@ -177,9 +177,12 @@ impl Cache {
         Some(frame)
     }
 
-    /// Forgets all blocks of a range, in time that is bounded by what is held, however long the range.
+    /// Forgets all blocks of a range. A range longer than the cache takes as long as the frames ever used.
     pub fn forget_all(&mut self, blocks: Range<u64>) {
-        if blocks.end.saturating_sub(blocks.start) <= u64::from(self.held) {
+        if self.held == 0 {
+            return;
+        }
+        if blocks.end.saturating_sub(blocks.start) <= u64::from(self.fresh) {
             return blocks.for_each(|block| {
                 self.forget(block);
             });

@@ -195,3 +195,21 @@ fn what_is_lost_is_not_held() {
     array.spoil(member, at + 8, 1);
     assert!(matches!(array.read(8, 8), Err(RequestError::Lost { .. })));
 }
+
+/// While a member is away, its blocks are recovered from cells that may be rotten. A repair that ends the rot ends those.
+#[test]
+fn what_was_recovered_from_rot_is_not_held_beyond_its_repair() {
+    let mut array = filled(cached(raid6(6)));
+    let ((rotten, at), (away, _)) = (array.home(0), array.home(16));
+    array.corrupt(rotten, at + 3);
+    array.command(Command::Fail(Member(away))).expect("failed");
+    let made_of_rot = array.read(16, 8).expect("recovered");
+    assert!(made_of_rot != array.model[16 * 512..24 * 512]);
+    array.command(Command::Add(Member(away))).expect("back");
+    array.run_tasks();
+    array
+        .command(Command::Scrub { repair: true })
+        .expect("a scrub can run");
+    array.run_tasks();
+    array.verify();
+}

@@ -1,6 +1,6 @@
 //! The server's side: accepts, reads a line, has it answered, writes a line.
 //!
-//! A thread a connection, a handful of connections at most: operators are few, and none of this is near the data path.
+//! A thread a connection, dozens of connections at most: operators are few, and none of this is near the data path.
 //! Every wait has an end, so that a client which stalls holds a thread for seconds and nothing else. Clients that
 //! connect and say nothing lock nobody out: where many wait, the one that has been silent the longest makes room.
 

@@ -10,6 +10,8 @@ use std::io::Write as _;
 
 /// The most requests, slices and operations that a record may speak of.
 const BOUND_MAX: u32 = 1 << 20;
+/// The least small buffers that are left to the engine beside a read cache.
+const SMALL_MIN: u32 = 128;
 
 /// The bytes that a list of actions is compared by.
 pub fn encode_actions(actions: &[Action], into: &mut Vec<u8>) {
@@ -30,7 +32,8 @@ fn bounded(limits: &Limits) -> bool {
         cache,
     } = limits;
     let handles = pool.small.checked_add(pool.large);
-    let lent = cache.map_or(0, CacheLimits::buffers);
+    // A shell leaves the engine memory beside the cache's.
+    let lent = cache.map_or(0, |cache| cache.buffers().saturating_add(SMALL_MIN));
     handles.is_some_and(|handles| handles <= Buf::USER)
         && [requests, slices, ios]
             .into_iter()

@@ -34,6 +34,8 @@ pub const RUINS: &str = "runs into ruin";
 pub const RUINS_IN_VAIN: &str = "ruins of nothing written";
 
 /// One run in so many.
+/// Sectors of a block of the read cache.
+const CACHED_SECTORS: u64 = 8;
 const RARITY: u64 = 4;
 /// Requests after the loss.
 const REQUESTS: u64 = 60;
@@ -249,11 +251,12 @@ impl Run {
             let still = |lba: u64| oracle.may_be_lost(lba, None) && !oracle.failed_write(lba);
             sectors.clone().all(still) && !sectors.any(|lba| told.contains(&lba))
         };
-        let silent: Vec<u64> = match self.plan.limits.cache {
-            // What a cache holds outlives the medium; that its bytes are right is judged with every read.
-            Some(_) => Vec::new(),
-            None => ruin.lost.iter().filter(silent).copied().collect(),
-        };
+        let mut silent: Vec<u64> = ruin.lost.iter().filter(silent).copied().collect();
+        // What a cache holds outlives the medium; that its bytes are right is judged with every read.
+        let held = self.plan.limits.cache.map_or(0, |cache| cache.blocks);
+        if silent.len() as u64 * block <= u64::from(held) * CACHED_SECTORS {
+            silent.clear();
+        }
         // A crash may bring losses back that a write had ended: what is written anew counts no more.
         let still = |first: &u64| life.session.oracle.may_be_lost(*first, None);
         if let Some(ruin) = &mut self.ruin {
