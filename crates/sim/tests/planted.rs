@@ -80,7 +80,7 @@ fn every_planted_bug_is_found_by_name() {
         .into_iter()
         .filter(|bug| {
             let (family, names) = expected(*bug);
-            let found = found(*bug, family, names, 1500);
+            let found = found(*bug, family, names, 4000);
             println!("{bug:?}: {found:?}");
             found.is_none()
         })
