@@ -1,6 +1,9 @@
 //! The cache's rules: worked examples, step by step, and every choice against a naive model.
 
+mod arc;
+
 use restripe_array::cache::{Cache, CacheConfig, Rule, Ties};
+use std::ops::Range;
 
 const RULES: [Rule; 4] = [Rule::Lru, Rule::Lfu, Rule::VdfLru, Rule::VdfLfu];
 
@@ -98,6 +101,17 @@ fn a_rebuilt_block_costs_one_read_again() {
     assert_eq!(evictions(&mut vdf, &[(3, 3)]), [1]);
 }
 
+/// A cache done naively, which the real one must not differ from.
+trait Model {
+    /// `None` of a hit, or who made room.
+    fn request(&mut self, block: u64, stack: u16) -> Option<Option<u64>>;
+    fn penalties(&mut self) -> &mut [u64];
+    /// What was rebuilt of a stack's slot is gone.
+    fn lose_rebuilt(&mut self, stack: u16);
+    fn rebuilt(&mut self, block: u64);
+    fn forget(&mut self, block: u64);
+}
+
 /// A block of the naive model.
 #[derive(Clone, Copy)]
 struct Held {
@@ -117,7 +131,7 @@ struct Naive {
     clock: u64,
 }
 
-impl Naive {
+impl Model for Naive {
     fn request(&mut self, block: u64, stack: u16) -> Option<Option<u64>> {
         let clock = self.clock;
         self.clock += 1;
@@ -142,6 +156,21 @@ impl Naive {
         of_stack.for_each(|held| held.rebuilt = false);
     }
 
+    fn penalties(&mut self) -> &mut [u64] {
+        &mut self.penalties
+    }
+
+    fn rebuilt(&mut self, block: u64) {
+        let held = self.held.iter_mut().find(|held| held.block == block);
+        held.into_iter().for_each(|held| held.rebuilt = true);
+    }
+
+    fn forget(&mut self, block: u64) {
+        self.held.retain(|held| held.block != block);
+    }
+}
+
+impl Naive {
     fn victim(&self, clock: u64) -> usize {
         let weighs = matches!(self.rule, Rule::VdfLru | Rule::VdfLfu);
         let counts = matches!(self.rule, Rule::Lfu | Rule::VdfLfu);
@@ -182,52 +211,59 @@ fn next(state: &mut u64) -> u64 {
 
 #[test]
 fn every_choice_is_the_naive_models_through_failures_and_returns() {
-    for seed in 0..200 {
-        for rule in RULES {
-            let mut state = seed;
-            let frames = 1 + next(&mut state) as usize % 24;
-            let stacks = 1 + next(&mut state) as u16 % 7;
-            let mut cache = cache(rule, frames as u32, stacks);
-            let mut naive = Naive {
-                rule,
-                frames,
-                held: Vec::new(),
-                penalties: vec![1; stacks.into()],
-                clock: 0,
-            };
-            for step in 0..600 {
-                disturb(&mut state, &mut cache, &mut naive);
-                let spread = 1 + next(&mut state) % 64;
-                let block = next(&mut state) % spread;
-                let stack = (block % u64::from(stacks)) as u16;
-                let (found, wanted) = (
-                    request(&mut cache, block, stack),
-                    naive.request(block, stack),
-                );
-                assert_eq!(found, wanted, "seed {seed}, {}, step {step}", rule.name());
-            }
+    for rule in RULES {
+        let naive = |frames, stacks| Naive {
+            rule,
+            frames,
+            held: Vec::new(),
+            penalties: vec![1; stacks],
+            clock: 0,
+        };
+        never_differs(rule, 0..200, 600, naive);
+    }
+}
+
+/// Random requests, of caches of many shapes, with failures and returns in between.
+fn never_differs<M: Model>(
+    rule: Rule,
+    seeds: Range<u64>,
+    steps: u32,
+    naive: impl Fn(usize, usize) -> M,
+) {
+    for seed in seeds {
+        let mut state = seed;
+        let frames = 1 + next(&mut state) as usize % 24;
+        let stacks = 1 + next(&mut state) as u16 % 7;
+        let mut cache = cache(rule, frames as u32, stacks);
+        let mut naive = naive(frames, stacks.into());
+        for step in 0..steps {
+            disturb(&mut state, &mut cache, &mut naive);
+            let spread = 1 + next(&mut state) % 64;
+            let block = next(&mut state) % spread;
+            let stack = (block % u64::from(stacks)) as u16;
+            let found = request(&mut cache, block, stack);
+            let wanted = naive.request(block, stack);
+            assert_eq!(found, wanted, "seed {seed}, {}, step {step}", rule.name());
         }
     }
 }
 
 /// Now and then a member fails or returns, a row is rebuilt, what was rebuilt is lost, a block is dropped.
-fn disturb(state: &mut u64, cache: &mut Cache, naive: &mut Naive) {
-    let stack = (next(state) % naive.penalties.len() as u64) as u16;
+fn disturb(state: &mut u64, cache: &mut Cache, naive: &mut impl Model) {
+    let stack = (next(state) % naive.penalties().len() as u64) as u16;
     let block = next(state) % 64;
     match next(state) % 40 {
         0 => {
             let reads = 1 + next(state) as u16 % 8;
             cache.set_penalty(stack, reads);
-            if std::mem::replace(&mut naive.penalties[usize::from(stack)], reads.into()) == 1
-                && reads > 1
-            {
+            let penalty = &mut naive.penalties()[usize::from(stack)];
+            if std::mem::replace(penalty, reads.into()) == 1 && reads > 1 {
                 naive.lose_rebuilt(stack);
             }
         }
         1..=4 => {
             cache.rebuilt(block);
-            let held = naive.held.iter_mut().find(|held| held.block == block);
-            held.into_iter().for_each(|held| held.rebuilt = true);
+            naive.rebuilt(block);
         }
         5 => {
             cache.settle(stack);
@@ -235,7 +271,7 @@ fn disturb(state: &mut u64, cache: &mut Cache, naive: &mut Naive) {
         }
         6 => {
             cache.forget(block);
-            naive.held.retain(|held| held.block != block);
+            naive.forget(block);
         }
         _ => {}
     }
@@ -244,16 +280,21 @@ fn disturb(state: &mut u64, cache: &mut Cache, naive: &mut Naive) {
 #[test]
 fn without_a_failure_vdf_is_its_base_rule() {
     for (base, vdf) in [(Rule::Lru, Rule::VdfLru), (Rule::Lfu, Rule::VdfLfu)] {
-        let mut state = 7;
-        let (mut one, mut other) = (cache(base, 50, 5), cache(vdf, 50, 5));
-        for _ in 0..100_000 {
-            let block = next(&mut state) % (1 + next(&mut state) % 300);
-            let stack = (block % 5) as u16;
-            assert_eq!(
-                request(&mut one, block, stack),
-                request(&mut other, block, stack)
-            );
-        }
+        never_differ(base, vdf);
+    }
+}
+
+/// Two rules make the same choices while nothing has failed.
+fn never_differ(one: Rule, other: Rule) {
+    let mut state = 7;
+    let (mut one, mut other) = (cache(one, 50, 5), cache(other, 50, 5));
+    for _ in 0..100_000 {
+        let block = next(&mut state) % (1 + next(&mut state) % 300);
+        let stack = (block % 5) as u16;
+        assert_eq!(
+            request(&mut one, block, stack),
+            request(&mut other, block, stack)
+        );
     }
 }
 
@@ -261,12 +302,7 @@ fn without_a_failure_vdf_is_its_base_rule() {
 #[test]
 fn a_range_is_forgotten_and_nothing_else() {
     for rule in Rule::ALL {
-        let mut cache = Cache::new(CacheConfig {
-            frames: 64,
-            stacks: 4,
-            rule,
-            ties: Ties::Oldest,
-        });
+        let mut cache = cache(rule, 64, 4);
         for block in 0..64 {
             cache.admit(block, (block % 4) as u16);
         }

@@ -1,24 +1,8 @@
 //! ARC and its VDF version: a worked example, and every choice against a naive model that follows figure 4 of the paper
 //! (Megiddo and Modha, FAST 2003) over plain vectors.
 
-use restripe_array::cache::{Cache, CacheConfig, Rule, Ties};
-
-fn cache(rule: Rule, frames: u32, stacks: u16) -> Cache {
-    Cache::new(CacheConfig {
-        frames,
-        stacks,
-        rule,
-        ties: Ties::Oldest,
-    })
-}
-
-/// One request: what made room, if it missed.
-fn request(cache: &mut Cache, block: u64, stack: u16) -> Option<Option<u64>> {
-    if cache.ask(block).is_some() {
-        return None;
-    }
-    Some(cache.admit(block, stack).evicted)
-}
+use super::{Model, cache, never_differ, never_differs, request};
+use restripe_array::cache::Rule;
 
 #[test]
 fn figure_4_step_by_step() {
@@ -68,7 +52,7 @@ struct Naive {
     clock: u64,
 }
 
-impl Naive {
+impl Model for Naive {
     fn request(&mut self, block: u64, stack: u16) -> Option<Option<u64>> {
         self.clock += 1;
         for list in [0, 1] {
@@ -90,6 +74,27 @@ impl Naive {
         Some(evicted)
     }
 
+    fn penalties(&mut self) -> &mut [u64] {
+        &mut self.penalties
+    }
+
+    fn lose_rebuilt(&mut self, stack: u16) {
+        let of_stack = self.all().filter(|held| held.stack == stack);
+        of_stack.for_each(|held| held.rebuilt = false);
+    }
+
+    fn rebuilt(&mut self, block: u64) {
+        let held = self.all().find(|held| held.block == block);
+        held.into_iter().for_each(|held| held.rebuilt = true);
+    }
+
+    fn forget(&mut self, block: u64) {
+        let lists = self.held.iter_mut();
+        lists.for_each(|list| list.retain(|held| held.block != block));
+    }
+}
+
+impl Naive {
     fn make_room(&mut self, block: u64) -> (usize, Option<u64>) {
         let lengths = [0, 1].map(|list| self.ghosts[list].len());
         if self.ghosts[0].contains(&block) {
@@ -152,92 +157,25 @@ impl Naive {
     fn all(&mut self) -> impl Iterator<Item = &mut Held> {
         self.held.iter_mut().flatten()
     }
-
-    fn lose_rebuilt(&mut self, stack: u16) {
-        let of_stack = self.all().filter(|held| held.stack == stack);
-        of_stack.for_each(|held| held.rebuilt = false);
-    }
-}
-
-/// A small generator of numbers: the state is the seed.
-fn next(state: &mut u64) -> u64 {
-    *state = state
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
-    *state >> 33
 }
 
 #[test]
 fn every_choice_is_the_naive_models_through_failures_and_returns() {
-    for seed in 0..300 {
-        for rule in [Rule::Arc, Rule::VdfArc] {
-            let mut state = seed;
-            let frames = 1 + next(&mut state) as usize % 24;
-            let stacks = 1 + next(&mut state) as u16 % 7;
-            let mut cache = cache(rule, frames as u32, stacks);
-            let mut naive = Naive {
-                weighs: rule == Rule::VdfArc,
-                frames,
-                target: 0,
-                held: [Vec::new(), Vec::new()],
-                ghosts: [Vec::new(), Vec::new()],
-                penalties: vec![1; stacks.into()],
-                clock: 0,
-            };
-            for step in 0..800 {
-                disturb(&mut state, &mut cache, &mut naive);
-                let spread = 1 + next(&mut state) % 64;
-                let block = next(&mut state) % spread;
-                let stack = (block % u64::from(stacks)) as u16;
-                let found = request(&mut cache, block, stack);
-                let wanted = naive.request(block, stack);
-                assert_eq!(found, wanted, "seed {seed}, {}, step {step}", rule.name());
-            }
-        }
-    }
-}
-
-/// Now and then a member fails or returns, a row is rebuilt, what was rebuilt is lost, a block is dropped.
-fn disturb(state: &mut u64, cache: &mut Cache, naive: &mut Naive) {
-    let stack = (next(state) % naive.penalties.len() as u64) as u16;
-    let block = next(state) % 64;
-    match next(state) % 40 {
-        0 => {
-            let reads = 1 + next(state) as u16 % 8;
-            cache.set_penalty(stack, reads);
-            let penalty = &mut naive.penalties[usize::from(stack)];
-            if std::mem::replace(penalty, reads.into()) == 1 && reads > 1 {
-                naive.lose_rebuilt(stack);
-            }
-        }
-        1..=4 => {
-            cache.rebuilt(block);
-            let held = naive.all().find(|held| held.block == block);
-            held.into_iter().for_each(|held| held.rebuilt = true);
-        }
-        5 => {
-            cache.settle(stack);
-            naive.lose_rebuilt(stack);
-        }
-        6 => {
-            cache.forget(block);
-            let lists = naive.held.iter_mut();
-            lists.for_each(|list| list.retain(|held| held.block != block));
-        }
-        _ => {}
+    for rule in [Rule::Arc, Rule::VdfArc] {
+        let naive = |frames, stacks| Naive {
+            weighs: rule == Rule::VdfArc,
+            frames,
+            target: 0,
+            held: [Vec::new(), Vec::new()],
+            ghosts: [Vec::new(), Vec::new()],
+            penalties: vec![1; stacks],
+            clock: 0,
+        };
+        never_differs(rule, 0..300, 800, naive);
     }
 }
 
 #[test]
 fn without_a_failure_vdf_is_arc() {
-    let mut state = 7;
-    let (mut one, mut other) = (cache(Rule::Arc, 50, 5), cache(Rule::VdfArc, 50, 5));
-    for _ in 0..100_000 {
-        let block = next(&mut state) % (1 + next(&mut state) % 300);
-        let stack = (block % 5) as u16;
-        assert_eq!(
-            request(&mut one, block, stack),
-            request(&mut other, block, stack)
-        );
-    }
+    never_differ(Rule::Arc, Rule::VdfArc);
 }
