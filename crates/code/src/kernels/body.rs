@@ -1,7 +1,7 @@
 //! The kernels' bodies, each written once and generic over the register.
 //!
 //! A body passes over its targets a single time, keeping all sums of a step in registers: memory, not arithmetic, is
-//! what limits them. The number of sources is a constant up to eight, which is worth a fifth in the caches.
+//! what limits them. In the caches a number of sources that is a constant, up to eight, is worth a fifth.
 
 use super::vector::{Vector, Word};
 use crate::gf;
@@ -55,7 +55,7 @@ unsafe fn cover<V: Vector, const COUNT: usize, const STREAM: bool>(mut operation
 }
 
 /// Lengths below a register, as of tokens of 8 bytes and of odd tails.
-#[inline(always)]
+#[inline(never)]
 fn cover_short(mut operation: impl Operation) {
     let length = operation.length();
     let mut at = 0;
@@ -254,21 +254,27 @@ impl<const TARGETS: usize> Operation for Dot<'_, TARGETS> {
     }
 }
 
-/// Evaluates `$run` with `$few` as an array of constant length where `$sources` are few, else as the slice they are.
+/// Evaluates `$run` with `$few` as an array of constant length where `$sources` are few and `$pays`, a constant, is true,
+/// else as the slice they are.
 macro_rules! by_count {
-    ($sources:ident as $few:ident, $run:expr) => {
-        by_count!($sources as $few, $run, 1 2 3 4 5 6 7 8)
+    ($sources:ident as $few:ident if $pays:expr, $run:expr) => {
+        by_count!($sources as $few if $pays, $run, 1 2 3 4 5 6 7 8)
     };
-    ($sources:ident as $few:ident, $run:expr, $($count:literal)+) => {
-        match $sources.len() {
-            $($count => {
-                let $few: [&[u8]; $count] = $sources.try_into().expect("its length was matched");
-                $run
-            })+
-            _ => {
-                let $few = $sources;
-                $run
+    ($sources:ident as $few:ident if $pays:expr, $run:expr, $($count:literal)+) => {
+        if $pays {
+            match $sources.len() {
+                $($count => {
+                    let $few: [&[u8]; $count] = $sources.try_into().expect("its length was matched");
+                    $run
+                })+
+                _ => {
+                    let $few = $sources;
+                    $run
+                }
             }
+        } else {
+            let $few = $sources;
+            $run
         }
     };
 }
@@ -280,7 +286,7 @@ pub(super) unsafe fn xor<V: Vector, const COUNT: usize, const STREAM: bool>(
     sources: &[&[u8]],
     target: &mut [u8],
 ) {
-    by_count!(sources as sources, {
+    by_count!(sources as sources if V::BY_COUNT && !STREAM, {
         // SAFETY: the caller's promises.
         unsafe { cover::<V, COUNT, STREAM>(Xor { sources, target }) }
     })
@@ -294,7 +300,7 @@ pub(super) unsafe fn pq<V: Vector, const COUNT: usize, const STREAM: bool>(
     p: &mut [u8],
     q: &mut [u8],
 ) {
-    by_count!(sources as sources, {
+    by_count!(sources as sources if V::BY_COUNT && !STREAM, {
         // SAFETY: the caller's promises.
         unsafe { cover::<V, COUNT, STREAM>(Pq { sources, p, q }) }
     })

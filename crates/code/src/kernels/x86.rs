@@ -13,6 +13,7 @@ pub(super) struct Ssse3(__m128i);
 
 impl Vector for Ssse3 {
     const BYTES: usize = 16;
+    const BY_COUNT: bool = false;
     /// The low nibbles and the high ones.
     type Prepared = (__m128i, __m128i);
 
@@ -105,6 +106,7 @@ pub(super) struct Avx2(__m256i);
 
 impl Vector for Avx2 {
     const BYTES: usize = 32;
+    const BY_COUNT: bool = true;
     /// The low nibbles and the high ones.
     type Prepared = (__m256i, __m256i);
 
@@ -197,6 +199,7 @@ pub(super) struct Avx512(__m512i);
 
 impl Vector for Avx512 {
     const BYTES: usize = 64;
+    const BY_COUNT: bool = true;
     type Prepared = __m512i;
 
     #[inline(always)]
