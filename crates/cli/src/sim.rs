@@ -5,8 +5,10 @@ use crate::failure::{Failure, Outcome};
 use crate::terminal::Progress;
 use restripe_io::record::replay;
 use restripe_sim::swarm::{self, Options};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub fn run(verb: &Sim) -> Outcome {
     match &verb.replay {
@@ -30,11 +32,14 @@ fn run_seeds(verb: &Sim) -> Outcome {
     };
     let mut sum = Sum::default();
     let mut progress = Progress::new();
+    let running = Arc::new(AtomicU64::new(verb.seed));
+    name_seed_in_panics(Arc::clone(&running));
     for seed in verb.seed..verb.seed.saturating_add(verb.count) {
         progress.show(&format!(
             "seed {seed}, {} member operations so far",
             sum.ios
         ));
+        running.store(seed, Ordering::Relaxed);
         run_seed(seed, &options, &mut sum);
     }
     drop(progress);
@@ -52,18 +57,25 @@ fn run_seeds(verb: &Sim) -> Outcome {
             sum.failed.len(),
             verb.count
         ))
-        .hint(format!(
-            "replay the first with: restripe sim --seed {seed} --verbose"
-        ))),
+        .hint(replay_line(*seed))),
     }
 }
 
+/// A panic of the engine is a finding like any other, but the last: the process ends with it. It says what replays it.
+fn name_seed_in_panics(running: Arc<AtomicU64>) {
+    let print_panic = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        print_panic(info);
+        eprintln!("hint: {}", replay_line(running.load(Ordering::Relaxed)));
+    }));
+}
+
+fn replay_line(seed: u64) -> String {
+    format!("replay it with: restripe sim --seed {seed} --verbose")
+}
+
 fn run_seed(seed: u64, options: &Options, sum: &mut Sum) {
-    // A panic of the engine is a finding like any other; its message is on standard error already.
-    let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| swarm::run(seed, options))) else {
-        sum.failed.push(seed);
-        return;
-    };
+    let outcome = swarm::run(seed, options);
     sum.requests += outcome.requests;
     sum.ios += outcome.ios;
     for violation in &outcome.violations {
