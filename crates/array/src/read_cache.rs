@@ -10,7 +10,7 @@
 use crate::cache::{Cache, CacheConfig, Rule, Ties};
 use crate::contract::{Action, Buf, BufRef, ComputeOp, LinearOutput, SMALL_BYTES};
 use crate::core::Core;
-use crate::layout::{CellSet, Role, RowMap};
+use crate::layout::{CellSet, Role};
 use crate::ops::Owner;
 use crate::planted::Bug;
 use crate::request::Pending;
@@ -175,15 +175,6 @@ impl ReadCache {
     }
 }
 
-/// Reads that deliver a data cell, given the cells that can be read. One where it cannot be had: that is not a cost.
-fn reads_among(map: &RowMap, data: u8, live: CellSet) -> u16 {
-    if !map.copies_of(data).intersection(live).is_empty() {
-        return 1;
-    }
-    let recipe = map.recover(data, live);
-    recipe.map_or(1, |recipe| recipe.set().len().into())
-}
-
 /// Blocks that have sectors of a range.
 pub(crate) fn blocks_in(lba: u64, sectors: u64) -> u64 {
     (lba + sectors).div_ceil(BLOCK_SECTORS) - lba / BLOCK_SECTORS
@@ -338,41 +329,25 @@ impl Core {
         let slice = self.slices.get(id);
         let (map, bad, sectors) = (slice.map, slice.bad, slice.sectors);
         let live = self.live_cells(&map).minus(bad);
-        let reads = reads_among(&map, self.layout.place(lba).data, live);
+        // What cannot be had costs nothing more than the attempt.
+        let reads = map
+            .reads_for(self.layout.place(lba).data, live)
+            .unwrap_or(1);
         self.counters.blocks_fetched += blocks_in(lba, sectors) * u64::from(reads);
     }
 
     /// Tells the cache what misses cost now that another member stands somewhere, or none. What a rebuild has done is
     /// told block by block.
     pub(crate) fn price_misses(&mut self) {
-        if self.read_cache.is_none() {
+        let Some(cache) = &mut self.read_cache else {
             return;
+        };
+        let gone = |slot: Slot| self.standing[usize::from(slot.0)].member.is_none();
+        for slot in (0..self.superblock.geometry.slots).map(Slot) {
+            // Data that cannot be had at all, and a slot without data, are not dear.
+            let reads = self.layout.reads_without(slot, gone).unwrap_or(1);
+            cache.cache.set_penalty(slot.0, reads);
         }
-        for slot in 0..self.superblock.geometry.slots {
-            let reads = self.reads_without_rebuild(Slot(slot));
-            if let Some(cache) = &mut self.read_cache {
-                cache.cache.set_penalty(slot, reads);
-            }
-        }
-    }
-
-    /// Reads for a data cell of a slot: the same in every row that is not rebuilt.
-    fn reads_without_rebuild(&self, slot: Slot) -> u16 {
-        let period = u64::from(self.superblock.geometry.slots).min(self.layout.rows());
-        let data_cell = |row| {
-            let map = self.layout.row(Row(row));
-            let data = map.cell_on(slot).filter(|&cell| cell < map.data)?;
-            Some((map, data))
-        };
-        let Some((map, data)) = (0..period).find_map(data_cell) else {
-            return 1;
-        };
-        let stands = |cell: &u8| {
-            let slot = map.cells[usize::from(*cell)].slot;
-            self.standing[usize::from(slot.0)].member.is_some()
-        };
-        let live = (0..map.width).filter(stands);
-        reads_among(&map, data, live.fold(CellSet::EMPTY, CellSet::with))
     }
 
     /// A row's cell was rebuilt: misses of its blocks cost one read again.

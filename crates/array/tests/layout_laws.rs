@@ -26,6 +26,7 @@ trait Map: Debug {
     fn place(&self, lba: u64) -> Place;
     fn lba(&self, row: Row, data: u8, offset: u64) -> u64;
     fn row_at(&self, slot: Slot, at: u64) -> Option<Row>;
+    fn reads_without(&self, slot: Slot, gone: &dyn Fn(Slot) -> bool) -> Option<u16>;
 }
 
 impl Map for Layout {
@@ -62,6 +63,9 @@ impl Map for Layout {
     fn row_at(&self, slot: Slot, at: u64) -> Option<Row> {
         self.row_at(slot, at)
     }
+    fn reads_without(&self, slot: Slot, gone: &dyn Fn(Slot) -> bool) -> Option<u16> {
+        self.reads_without(slot, gone)
+    }
 }
 
 /// What a layout promises, written down apart from its map.
@@ -79,6 +83,7 @@ fn obey(map: &dyn Map, promise: &Promise, codes: &mut Codes) {
     cells_stand_apart(map, promise);
     codes_recover_all_that_can_be(map, codes);
     losses_up_to_the_tolerance_are_survived(map, promise, codes);
+    misses_cost_what_the_code_needs(map, codes);
 }
 
 // ------------------------------------------------------------------------------------------------------- the laws
@@ -204,10 +209,7 @@ fn losses_up_to_the_tolerance_are_survived(map: &dyn Map, promise: &Promise, cod
         let cells = map.row(row);
         let code = codes.of(&cells);
         for lost in 0u32..1 << map.slots() {
-            let stands = |&cell: &u8| lost >> cells.cells()[usize::from(cell)].slot.0 & 1 == 0;
-            let available = (0..cells.width)
-                .filter(stands)
-                .fold(CellSet::EMPTY, CellSet::with);
+            let available = standing(&cells, lost);
             if !cells
                 .data_set()
                 .within(CellSet(code.span[available.0 as usize]))
@@ -221,6 +223,42 @@ fn losses_up_to_the_tolerance_are_survived(map: &dyn Map, promise: &Promise, cod
         u32::from(promise.tolerance) + 1,
         "smallest fatal loss of {map:?}"
     );
+}
+
+/// The cells that stand on no lost slot: bit `i` of `lost` stands for slot `i`.
+fn standing(cells: &RowMap, lost: u32) -> CellSet {
+    let stands = |&cell: &u8| lost >> cells.cells()[usize::from(cell)].slot.0 & 1 == 0;
+    let standing = (0..cells.width).filter(stands);
+    standing.fold(CellSet::EMPTY, CellSet::with)
+}
+
+/// Whatever is lost, a data cell takes as many reads as the smallest set of cells left that spans it has, and as many in
+/// every row as the map says of its slot. A slot without data takes none.
+fn misses_cost_what_the_code_needs(map: &dyn Map, codes: &mut Codes) {
+    let mut holds_data = vec![false; map.slots().into()];
+    let of_slot = |slot| -> Vec<Option<u16>> {
+        let without = |lost: u32| map.reads_without(slot, &|gone| lost >> gone.0 & 1 == 1);
+        (0..1 << map.slots()).map(without).collect()
+    };
+    let promised: Vec<_> = (0..map.slots()).map(Slot).map(of_slot).collect();
+    for row in (0..map.rows()).map(Row) {
+        let cells = map.row(row);
+        let code = codes.of(&cells);
+        for (data, cell) in (0..cells.data).zip(cells.cells()) {
+            let slot = usize::from(cell.slot.0);
+            holds_data[slot] = true;
+            for lost in 0u32..1 << map.slots() {
+                let left = standing(&cells, lost);
+                let fewest = code.fewest(data, left);
+                let context = || format!("cell {data} without {lost:#b}, {row:?} of {map:?}");
+                assert_eq!(cells.reads_for(data, left), fewest, "{}", context());
+                assert_eq!(promised[slot][lost as usize], fewest, "{}", context());
+            }
+        }
+    }
+    for (promised, _) in promised.iter().zip(holds_data).filter(|(_, holds)| !holds) {
+        assert!(promised.iter().all(Option::is_none), "{map:?}");
+    }
 }
 
 /// As for every available set, for one wanted cell.
@@ -274,6 +312,8 @@ struct Code {
     generator: Vec<Vec<u8>>,
     /// For each set of cells, the cells that are linear combinations of it.
     span: Vec<u32>,
+    /// For each set of cells and each data chunk, the size of the smallest subset that spans it.
+    fewest: Vec<Vec<Option<u16>>>,
 }
 
 impl Code {
@@ -284,8 +324,17 @@ impl Code {
             let inside = (0..generator.len()).filter(|&cell| basis.spans(&generator[cell]));
             inside.fold(0, |span, cell| span | 1 << cell)
         };
-        let span = (0..1 << generator.len()).map(spanned).collect();
-        Code { generator, span }
+        let span: Vec<u32> = (0..1 << generator.len()).map(spanned).collect();
+        let fewest = fewest(&span, generator[0].len());
+        Code {
+            generator,
+            span,
+            fewest,
+        }
+    }
+
+    fn fewest(&self, data: u8, set: CellSet) -> Option<u16> {
+        self.fewest[set.0 as usize][usize::from(data)]
     }
 
     /// Whether a sum of cells is the wanted one, chunk by chunk. All is linear, so what holds for the factors of the
@@ -305,6 +354,22 @@ impl Code {
             |cell: u8| self.generator[usize::from(cell)] == self.generator[usize::from(wanted)];
         self.generator[0].len() == 1 && sources.iter().any(twin)
     }
+}
+
+/// For each set and each data chunk: what a subset that lacks one more cell takes, or else the whole set.
+fn fewest(span: &[u32], chunks: usize) -> Vec<Vec<Option<u16>>> {
+    let mut fewest: Vec<Vec<Option<u16>>> = Vec::new();
+    for (set, &spanned) in (0u32..).zip(span) {
+        let whole = u16::try_from(set.count_ones()).unwrap();
+        let of_chunk = |chunk: usize| {
+            let lacks_one = CellSet(set).iter().map(|cell| set as usize & !(1 << cell));
+            let smaller = lacks_one.filter_map(|subset| fewest[subset][chunk]).min();
+            smaller.or_else(|| (spanned >> chunk & 1 == 1).then_some(whole))
+        };
+        let all = (0..chunks).map(of_chunk).collect();
+        fewest.push(all);
+    }
+    fewest
 }
 
 /// Codes met so far: rows of one layout mostly share theirs.
@@ -515,6 +580,7 @@ fn losses_of_two_cells_are_mended(cells: &RowMap, tolerance: u8) {
     let code = Code {
         generator: generator(cells),
         span: Vec::new(),
+        fewest: Vec::new(),
     };
     for first in 0..cells.width {
         for second in first..cells.width {

@@ -11,7 +11,7 @@ pub mod grid;
 
 use crate::trace::{END_MAX, Op, Requests, TraceError};
 use restripe_array::cache::{Cache, CacheConfig, Rule, Ties};
-use restripe_array::layout::{CellSet, Geometry, GeometryError, Layout, Level};
+use restripe_array::layout::{Geometry, GeometryError, Layout, Level};
 use restripe_array::{Row, SECTOR_BYTES, Slot};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -311,44 +311,27 @@ impl Home {
             layout: layout(chunks.div_ceil(data) + u64::from(members.count))?,
             block_sectors,
             failed: vec![false; members.count.into()],
-            penalties: vec![1; members.count.into()],
+            penalties: Vec::new(),
         };
         for &slot in &members.failed {
             let failed = home.failed.get_mut(usize::from(slot));
             *failed.ok_or(CacheError::NoSlot(slot))? = true;
         }
-        home.weigh(members.count.into())?;
+        home.weigh()?;
         Ok(home)
     }
 
-    /// Learns from the first rows, which show every rotation, what each slot's misses cost.
-    fn weigh(&mut self, rows: u64) -> Result<(), CacheError> {
-        for row in (0..rows.min(self.layout.rows())).map(Row) {
-            for data in 0..self.layout.data_cells() as u8 {
-                let reads = self.reads(row, data).ok_or(CacheError::Undecodable)?;
-                let slot = self.layout.data_cell(row, data).slot;
-                let penalty = &mut self.penalties[usize::from(slot.0)];
-                assert!(
-                    *penalty == 1 || *penalty == reads,
-                    "every row costs the same"
-                );
-                *penalty = reads;
-            }
+    /// Learns from the layout what each slot's misses cost.
+    fn weigh(&mut self) -> Result<(), CacheError> {
+        let gone = |slot: Slot| self.failed[usize::from(slot.0)];
+        if !self.layout.decodable_without(gone) {
+            return Err(CacheError::Undecodable);
         }
+        // On a slot that holds no data nothing is missed.
+        let reads = |slot| self.layout.reads_without(slot, gone).unwrap_or(1);
+        let slots = (0..self.layout.geometry().slots).map(Slot);
+        self.penalties = slots.map(reads).collect();
         Ok(())
-    }
-
-    /// Reads that it takes to have a data cell.
-    fn reads(&self, row: Row, data: u8) -> Option<u16> {
-        let stands = |slot: Slot| !self.failed[usize::from(slot.0)];
-        if stands(self.layout.data_cell(row, data).slot) {
-            return Some(1);
-        }
-        let map = self.layout.row(row);
-        let standing = (0..map.width).filter(|&cell| stands(map.cells[usize::from(cell)].slot));
-        let available = standing.fold(CellSet::EMPTY, CellSet::with);
-        map.recover(data, available)
-            .map(|recipe| recipe.count.into())
     }
 
     fn of(&self, block: u64) -> Place {

@@ -246,6 +246,16 @@ impl RowMap {
         Some(self.combine(wanted, &known, weighted))
     }
 
+    /// How many of the available cells are read to have a data chunk. `None` when it cannot be had.
+    pub fn reads_for(&self, data: u8, available: CellSet) -> Option<u16> {
+        assert!(data < self.data, "a data chunk of the row");
+        if available.contains(data) {
+            return Some(1);
+        }
+        let recipe = self.recover(data, available)?;
+        Some(recipe.count.into())
+    }
+
     /// Whether every data chunk can be had from the available cells.
     pub fn decodable(&self, available: CellSet) -> bool {
         let lost = self.data_set().minus(available);

@@ -97,6 +97,12 @@ impl RowMap {
         (0..self.width).find(|&cell| self.cells[usize::from(cell)].slot == slot)
     }
 
+    /// The cells that stand on other slots than those that are gone.
+    fn without(&self, gone: impl Fn(Slot) -> bool) -> CellSet {
+        let here = (0..).zip(self.cells()).filter(|(_, cell)| !gone(cell.slot));
+        here.fold(CellSet::EMPTY, |here, (cell, _)| here.with(cell))
+    }
+
     fn push(&mut self, slot: u16, role: Role, at: u64) {
         if let Role::Data(data) = role {
             assert!(
@@ -255,14 +261,26 @@ impl Layout {
         }
     }
 
-    /// Whether every row can be decoded without the slots that are gone. Rows repeat after as many as there are slots.
+    /// Whether every row can be decoded without the slots that are gone.
     pub fn decodable_without(&self, gone: impl Fn(Slot) -> bool) -> bool {
+        self.turn().all(|map| map.decodable(map.without(&gone)))
+    }
+
+    /// How many reads bring a data cell of this slot without the slots that are gone: the same in every row. `None` when
+    /// none can bring it, and of a slot that holds no data.
+    pub fn reads_without(&self, slot: Slot, gone: impl Fn(Slot) -> bool) -> Option<u16> {
+        let mut of_slot = self.turn().filter_map(|map| {
+            let data = map.cell_on(slot).filter(|&cell| cell < map.data)?;
+            Some((map, data))
+        });
+        let (map, data) = of_slot.next()?;
+        map.reads_for(data, map.without(&gone))
+    }
+
+    /// The first rows: all others repeat them, after as many as there are slots.
+    fn turn(&self) -> impl Iterator<Item = RowMap> + '_ {
         let period = u64::from(self.geometry.slots).min(self.rows);
-        (0..period).all(|row| {
-            let map = self.row(Row(row));
-            let here = (0..).zip(map.cells()).filter(|(_, cell)| !gone(cell.slot));
-            map.decodable(here.fold(CellSet::EMPTY, |live, (cell, _)| live.with(cell)))
-        })
+        (0..period).map(|row| self.row(Row(row)))
     }
 
     /// One data cell of a row: what a plain read needs, without the rest of the row.
