@@ -2,8 +2,8 @@
 
 use crate::boot::Boot;
 use crate::contract::{
-    Action, Actions, Class, CommandTag, DeviceIo, Fact, FailCause, IoOp, RequestError, RequestTag,
-    Segment, StartMode,
+    Action, Actions, BufRef, Class, CommandTag, ComputeOp, DeviceIo, Fact, FailCause, IoOp,
+    LinearOutput, RequestError, RequestTag, Segment, StartMode,
 };
 use crate::device::{Device, Health, Homes, Standing};
 use crate::engine::Config;
@@ -313,6 +313,21 @@ impl Core {
                 io.segments.extend(pages.into_iter().map(Segment::Page));
             },
         );
+    }
+
+    /// Copies bytes, or makes them zeros when there is no source.
+    pub(crate) fn copy(&mut self, owner: Owner, source: Option<BufRef>, target: BufRef) {
+        let mut compute = self.ops.compute(owner, ComputeOp::Linear);
+        let mut coefficients = self.ops.coefficient_list();
+        if let Some(source) = source {
+            compute.sources.push(source);
+            coefficients.push(1);
+        }
+        compute.outputs.push(LinearOutput {
+            target,
+            coefficients,
+        });
+        self.out.push(Action::Compute(compute));
     }
 
     /// Accounts for a completed operation; the caller has its owner already.

@@ -8,7 +8,7 @@
 //! memory is still being copied from leaves that memory behind, and takes a spare.
 
 use crate::cache::{Cache, CacheConfig, Rule, Ties};
-use crate::contract::{Action, Buf, BufRef, ComputeOp, LinearOutput, SMALL_BYTES};
+use crate::contract::{Buf, BufRef, SMALL_BYTES};
 use crate::core::Core;
 use crate::layout::{CellSet, Role};
 use crate::ops::Owner;
@@ -305,15 +305,7 @@ impl Core {
             memory,
             fills,
         };
-        let mut compute = self.ops.compute(owner, ComputeOp::Linear);
-        let mut coefficients = self.ops.coefficient_list();
-        compute.sources.push(source);
-        coefficients.push(1);
-        compute.outputs.push(LinearOutput {
-            target,
-            coefficients,
-        });
-        self.out.push(Action::Compute(compute));
+        self.copy(owner, Some(source), target);
     }
 
     pub(crate) fn block_copied(&mut self, request: u32, memory: u32, fills: bool) {

@@ -3,10 +3,7 @@
 //! Reads of healthy cells go straight to their members. Writes, and reads that redundancy must answer, become slices
 //! (`slice/gather.rs` cuts them). Two queues, each first come first served, hold what could not be started yet.
 
-use crate::contract::{
-    BufRef, Class, ComputeOp, IoError, IoOp, LinearOutput, Request, RequestError, RequestOp,
-    Segment,
-};
+use crate::contract::{BufRef, Class, IoError, IoOp, Request, RequestError, RequestOp, Segment};
 use crate::core::Core;
 use crate::flush::Waiter;
 use crate::layout::Place;
@@ -375,21 +372,13 @@ impl Core {
 
     fn start_zero_part(&mut self, id: u32, target: BufRef) {
         self.requests.begin_part(id);
-        let mut compute = self.ops.compute(
-            Owner::ReadPart {
-                request: id,
-                lba: 0,
-                sectors: 0,
-                target,
-            },
-            ComputeOp::Linear,
-        );
-        let coefficients = self.ops.coefficient_list();
-        compute.outputs.push(LinearOutput {
+        let owner = Owner::ReadPart {
+            request: id,
+            lba: 0,
+            sectors: 0,
             target,
-            coefficients,
-        });
-        self.out.push(crate::Action::Compute(compute));
+        };
+        self.copy(owner, None, target);
     }
 
     /// The member that reads a data cell without computing: its own, or the least busy that holds a copy. While

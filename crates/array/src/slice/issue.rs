@@ -169,18 +169,8 @@ impl Core {
             slice: id,
             what: SliceOp::Compute,
         };
-        let mut compute = self.ops.compute(owner, ComputeOp::Linear);
-        let mut coefficients = self.ops.coefficient_list();
-        if let Some(source) = source {
-            compute.sources.push(source);
-            coefficients.push(1);
-        }
-        compute.outputs.push(LinearOutput {
-            target,
-            coefficients,
-        });
         self.slices.get(id).pending += 1;
-        self.out.push(Action::Compute(compute));
+        self.copy(owner, source, target);
     }
 
     /// A checksum, comparison or location over whole buffers; the verdict comes with `index`.
