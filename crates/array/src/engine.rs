@@ -193,8 +193,8 @@ impl Core {
             Owner::CacheCopy {
                 request,
                 memory,
-                fills,
-            } => self.block_copied(request, memory, fills),
+                way,
+            } => self.block_copied(request, memory, way),
             other => unreachable!("{other:?} does not compute"),
         }
         self.ops.recycle_compute(compute);

@@ -26,6 +26,15 @@ pub(crate) enum SliceOp {
     Compute,
 }
 
+/// Which way a block of the read cache, or part of it, is copied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BlockCopy {
+    /// To who asked for it.
+    Out,
+    /// From where it was read.
+    In,
+}
+
 /// Who is told when an operation completes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owner {
@@ -43,11 +52,10 @@ pub(crate) enum Owner {
         sectors: u64,
         target: BufRef,
     },
-    /// A copy of a block out of the read cache, or into it.
     CacheCopy {
         request: u32,
         memory: u32,
-        fills: bool,
+        way: BlockCopy,
     },
     Flush,
     /// The list of a log's records that are over.

@@ -11,7 +11,7 @@ use crate::cache::{Cache, CacheConfig, Rule, Ties};
 use crate::contract::{Buf, BufRef, SMALL_BYTES};
 use crate::core::Core;
 use crate::layout::{CellSet, Role};
-use crate::ops::Owner;
+use crate::ops::{BlockCopy, Owner};
 use crate::planted::Bug;
 use crate::request::Pending;
 use crate::slice::Kind;
@@ -132,10 +132,10 @@ impl ReadCache {
     }
 
     /// One copy from or into this memory has ended.
-    fn release(&mut self, memory: u32, fills: bool) {
+    fn release(&mut self, memory: u32, way: BlockCopy) {
         let entry = &mut self.memory[memory as usize];
         entry.users -= 1;
-        entry.filled |= fills;
+        entry.filled |= way == BlockCopy::In;
         if entry.users == 0 && entry.frame.is_none() {
             self.spare.push(memory);
         }
@@ -236,12 +236,10 @@ impl Core {
         let within = offset % u64::from(SMALL_BYTES);
         let left = pending.request.bytes - pending.cut;
         let bytes = left.min(u64::from(SMALL_BYTES) - within);
-        let buf = cache.memory[memory as usize].buf;
         let target = pending.request.buf.part(pending.cut as u32, bytes as u32);
         self.counters.blocks_asked += 1;
         self.counters.blocks_cached += 1;
-        let source = BufRef::new(buf, within as u32, bytes as u32);
-        self.copy_block(id, memory, false, source, target);
+        self.copy_block(id, memory, BlockCopy::Out, within as u32, target);
         Some(bytes)
     }
 
@@ -276,41 +274,33 @@ impl Core {
             if rebuilt {
                 cache.cache.rebuilt(block);
             }
-            let buf = cache.memory[memory as usize].buf;
-            let source = target.part(((first - lba) * SECTOR_BYTES) as u32, SMALL_BYTES);
-            self.copy_block(
-                request,
-                memory,
-                true,
-                source,
-                BufRef::new(buf, 0, SMALL_BYTES),
-            );
+            let read = target.part(((first - lba) * SECTOR_BYTES) as u32, SMALL_BYTES);
+            self.copy_block(request, memory, BlockCopy::In, 0, read);
         }
     }
 
-    /// One more part of a request: a copy from or into the cache's memory.
-    fn copy_block(
-        &mut self,
-        request: u32,
-        memory: u32,
-        fills: bool,
-        source: BufRef,
-        target: BufRef,
-    ) {
+    /// One more part of a request: a copy between its buffer and the bytes of a block from `within` on.
+    fn copy_block(&mut self, request: u32, memory: u32, way: BlockCopy, within: u32, user: BufRef) {
         self.requests.begin_part(request);
         let cache = self.read_cache.as_mut().expect("its memory is copied");
-        cache.memory[memory as usize].users += 1;
+        let entry = &mut cache.memory[memory as usize];
+        entry.users += 1;
+        let held = BufRef::new(entry.buf, within, user.bytes);
+        let (source, target) = match way {
+            BlockCopy::Out => (held, user),
+            BlockCopy::In => (user, held),
+        };
         let owner = Owner::CacheCopy {
             request,
             memory,
-            fills,
+            way,
         };
         self.copy(owner, Some(source), target);
     }
 
-    pub(crate) fn block_copied(&mut self, request: u32, memory: u32, fills: bool) {
+    pub(crate) fn block_copied(&mut self, request: u32, memory: u32, way: BlockCopy) {
         let cache = self.read_cache.as_mut().expect("its memory was copied");
-        cache.release(memory, fills);
+        cache.release(memory, way);
         self.request_part_done(request, Ok(()));
     }
 

@@ -552,18 +552,9 @@ impl Core {
         let slice = &mut self.slices.list[id as usize];
         let result = slice.error.map_or(Ok(()), Err);
         let row = slice.map.row;
-        let bytes = slice.sectors * SECTOR_BYTES;
         match slice.kind {
             Kind::Write(_) => self.end_write(id, result),
-            Kind::Read {
-                request,
-                lba,
-                target,
-                ..
-            } => {
-                let whole = u64::from(target.bytes) == bytes;
-                self.end_read(request, lba, target, whole, result);
-            }
+            Kind::Read { .. } => self.end_read(id, result),
             Kind::Fill { slot } => {
                 self.window_done(id, row);
                 self.cache_rebuilt(Slot(slot), row);

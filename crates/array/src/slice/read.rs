@@ -107,15 +107,20 @@ impl Core {
         }
     }
 
-    /// `whole`: the blocks read are those asked for.
-    pub(super) fn end_read(
-        &mut self,
-        request: u32,
-        lba: u64,
-        target: BufRef,
-        whole: bool,
-        result: Result<(), RequestError>,
-    ) {
+    pub(super) fn end_read(&mut self, id: u32, result: Result<(), RequestError>) {
+        let slice = self.slices.get(id);
+        let bytes = slice.sectors * SECTOR_BYTES;
+        let Kind::Read {
+            request,
+            lba,
+            target,
+            ..
+        } = slice.kind
+        else {
+            unreachable!("a read slice reads")
+        };
+        // Otherwise more was read than was asked for, and `target` begins somewhere within.
+        let whole = u64::from(target.bytes) == bytes;
         if whole && result.is_ok() {
             self.keep_blocks(request, lba, target);
         }
