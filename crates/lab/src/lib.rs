@@ -2,6 +2,7 @@
 //!
 //! | module | owns |
 //! |---|---|
+//! | [`cache`] | caches alone on requests, by the reads they cost an array; grids of them |
 //! | [`drives`] | models of particular drives, and how well they keep to measurements |
 //! | [`experiment`] | experiments as data: scenarios, cells, statistics, figures |
 //! | [`generate`] | synthetic workloads: parameters, presets, requests, fits to traces |
@@ -14,6 +15,7 @@
 //! | [`reliability`] | how long arrays keep their data: chains, and lives of single disks |
 //! | [`report`] | tables for a terminal, one self-contained HTML page |
 //! | [`replay`] | traces against arrays, simulated and real, and the log of facts |
+//! | [`threads`] | independent pieces of work over threads, in order |
 //! | [`trace`] | block traces of any format: readers, statistics, transformations |
 
 pub mod cache;
@@ -29,4 +31,5 @@ pub mod pattern;
 pub mod reliability;
 pub mod replay;
 pub mod report;
+pub mod threads;
 pub mod trace;

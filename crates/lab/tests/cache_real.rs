@@ -213,22 +213,11 @@ fn on_cloudphysics_the_counts_are_another_simulators() {
     let sample = first_sectors(&folder.join("cloudphysics.req00001-80000.vscsi1.zst"));
     assert_eq!(sample.len(), 80_000);
     counts_are(&OF_SAMPLE, &sample);
-}
-
-/// `cloudPhysicsIO.vscsi` as libCacheSim ships it, put beside the samples.
-#[test]
-fn on_the_whole_of_cloudphysics_too() {
-    let known = "cloudphysics.req00001-80000.vscsi1.zst";
-    let test = "cache_real::on_the_whole_of_cloudphysics_too";
-    let Some(folder) = shared::folder("traces", known, test) else {
-        return;
-    };
-    // The samples have its beginning, which is judged above; whoever has the whole puts it beside them.
-    let file = "cloudPhysicsIO.vscsi";
-    if !folder.join(file).is_file() {
-        return;
+    // Whoever has the whole as well, as libCacheSim ships it, puts it beside its beginning.
+    let whole = folder.join("cloudPhysicsIO.vscsi");
+    if whole.is_file() {
+        let whole = first_sectors(&whole);
+        assert_eq!(whole.len(), 113_872);
+        counts_are(&OF_WHOLE, &whole);
     }
-    let whole = first_sectors(&folder.join(file));
-    assert_eq!(whole.len(), 113_872);
-    counts_are(&OF_WHOLE, &whole);
 }

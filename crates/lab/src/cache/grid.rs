@@ -7,20 +7,19 @@
 
 use super::{CacheError, Members, Outcome, Rebuild, Setup, simulate};
 use crate::experiment::cell::level;
-use crate::experiment::scenario::{self, Point, Scale, Scenario, Value};
+use crate::experiment::scenario::{self, BuiltIn, Point, Scale, Scenario, Value};
 use crate::experiment::statistics::{Estimate, ratio};
 use crate::generate::{Generator, preset};
 use crate::report::Table;
+use crate::threads::over;
 use crate::trace::{BLOCK_BYTES, Options, Requests, open};
 use restripe_array::cache::{Rule, Ties};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-const BUILT_IN: [(&str, &str); 6] = [
+const BUILT_IN: BuiltIn = BuiltIn(&[
     (
         "vdf-size",
         include_str!("../../../../scenarios/cache/vdf-size.toml"),
@@ -45,16 +44,15 @@ const BUILT_IN: [(&str, &str); 6] = [
         "vdf-samples",
         include_str!("../../../../scenarios/cache/vdf-samples.toml"),
     ),
-];
+]);
 
 pub fn names() -> impl Iterator<Item = &'static str> {
-    BUILT_IN.iter().map(|(name, _)| *name)
+    BUILT_IN.names()
 }
 
 /// The text of a grid that the command is built with.
 pub fn named(name: &str) -> Option<&'static str> {
-    let found = BUILT_IN.iter().find(|(known, _)| *known == name);
-    found.map(|(_, text)| *text)
+    BUILT_IN.named(name)
 }
 
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -110,22 +108,6 @@ struct Settings {
 }
 
 impl Settings {
-    fn of(point: &Point) -> Result<Settings, String> {
-        let mut table = toml::Table::new();
-        for (path, value) in point {
-            let (group, name) = path
-                .split_once('.')
-                .ok_or_else(|| format!("{path} is not a group and a name, as in cache.blocks"))?;
-            let group = table
-                .entry(group)
-                .or_insert_with(|| toml::Table::new().into());
-            if let toml::Value::Table(group) = group {
-                group.insert(name.into(), value.toml());
-            }
-        }
-        table.try_into().map_err(|e: toml::de::Error| e.to_string())
-    }
-
     /// The base rule and its VDF version.
     fn rules(&self) -> Result<(Rule, Rule), String> {
         let base = Rule::from_name(&self.cache.base);
@@ -158,6 +140,10 @@ impl Settings {
             weight: (self.cache.weight > 0).then_some(self.cache.weight),
         })
     }
+}
+
+fn settings(point: &Point) -> Result<Settings, String> {
+    scenario::settings(point, "cache.blocks")
 }
 
 /// Runs that share everything but size and rules: one pass over the requests.
@@ -240,57 +226,41 @@ pub fn run(
     let scenario = scenario.scaled(scale);
     let points = scenario.points();
     let passes = passes(&points, scenario.seeds)?;
-    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let results = Mutex::new(BTreeMap::new());
-    let work = || {
-        while let Some(pass) = passes.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let found = outcomes(pass, folder);
-            let failed = found.is_err();
-            for (nth, cell) in pass.cells.iter().enumerate() {
-                let pair = found.clone().map(|all| Pair {
-                    seed: pass.seed,
-                    base: all[2 * nth].clone(),
-                    vdf: all[2 * nth + 1].clone(),
-                });
-                let mut results = results.lock().expect("no thread panics with it");
-                results.insert((*cell, pass.seed), pair);
-            }
-            progress(done.fetch_add(1, Ordering::Relaxed) + 1, passes.len());
-            if failed {
-                next.store(passes.len(), Ordering::Relaxed);
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, passes.len().max(1)) {
-            scope.spawn(work);
-        }
-    });
-    let results = results.into_inner().expect("all threads have ended well");
-    gathered(points, results)
+    let work = |pass: &Pass| outcomes(pass, folder);
+    let found = over(threads, &passes, work, |done, _| {
+        progress(done, passes.len());
+    })?;
+    Ok(gathered(points, &passes, found))
 }
 
-fn gathered(
-    points: Vec<Point>,
-    results: BTreeMap<(usize, u64), Result<Pair, String>>,
-) -> Result<Vec<Cell>, String> {
-    let mut cells: Vec<Cell> = points
-        .into_iter()
-        .map(|point| Cell {
-            point,
-            pairs: Vec::new(),
-        })
-        .collect();
-    for ((cell, _), pair) in results {
-        cells[cell].pairs.push(pair?);
+/// The pairs of each cell, in order of their seeds.
+fn gathered(points: Vec<Point>, passes: &[Pass], found: Vec<Vec<Outcome>>) -> Vec<Cell> {
+    let mut pairs: BTreeMap<(usize, u64), Pair> = BTreeMap::new();
+    for (pass, outcomes) in passes.iter().zip(found) {
+        for (cell, both) in pass.cells.iter().zip(outcomes.chunks_exact(2)) {
+            let pair = Pair {
+                seed: pass.seed,
+                base: both[0].clone(),
+                vdf: both[1].clone(),
+            };
+            pairs.insert((*cell, pass.seed), pair);
+        }
     }
-    Ok(cells)
+    let empty = |point| Cell {
+        point,
+        pairs: Vec::new(),
+    };
+    let mut cells: Vec<Cell> = points.into_iter().map(empty).collect();
+    for ((cell, _), pair) in pairs {
+        cells[cell].pairs.push(pair);
+    }
+    cells
 }
 
 fn passes(points: &[Point], seeds: u64) -> Result<Vec<Pass>, String> {
     let mut passes: Vec<Pass> = Vec::new();
     for (cell, point) in points.iter().enumerate() {
-        let settings = Settings::of(point)?;
+        let settings = settings(point)?;
         let (base, vdf) = settings.rules()?;
         for seed in 0..seeds {
             let setup = settings.setup(seed)?;

@@ -2,7 +2,7 @@
 //!
 //! The text is canonical (every parameter by its path, in order), so a hash of it names the run in the cache.
 
-use super::scenario::{Point, Value};
+use super::scenario::{Point, Value, settings};
 use crate::generate::{Generator, Parameters, preset};
 use crate::replay::facts::Log;
 use crate::replay::simulated::replay;
@@ -138,21 +138,7 @@ pub const AFTER: &str = "after";
 
 impl Settings {
     pub fn of(point: &Point) -> Result<Settings, String> {
-        let mut table = toml::Table::new();
-        for (path, value) in point {
-            let (group, name) = path
-                .split_once('.')
-                .ok_or_else(|| format!("{path} is not a group and a name, as in array.level"))?;
-            let group = table
-                .entry(group)
-                .or_insert_with(|| toml::Value::Table(toml::Table::new()));
-            if let toml::Value::Table(group) = group {
-                group.insert(name.into(), value.toml());
-            }
-        }
-        let settings: Settings = table
-            .try_into()
-            .map_err(|e: toml::de::Error| e.to_string())?;
+        let settings: Settings = settings(point, "array.level")?;
         settings.check()?;
         Ok(settings)
     }

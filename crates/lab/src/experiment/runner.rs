@@ -7,6 +7,7 @@
 
 use super::cell::{Cell, digested, hash, measure_capacity, run};
 use crate::replay::facts::Log;
+use crate::threads::over;
 use restripe_sim::rng::mix;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -14,8 +15,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
 /// What is told while cells run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,31 +34,6 @@ pub struct Runner<'a> {
     /// Do not believe what is kept, but keep what is run.
     pub fresh: bool,
     pub progress: &'a (dyn Fn(Progress) + Sync),
-}
-
-/// What has ended so far, by the place of its item.
-struct Ended<T> {
-    results: BTreeMap<usize, Result<T, String>>,
-    cached: usize,
-}
-
-impl<T> Default for Ended<T> {
-    fn default() -> Ended<T> {
-        Ended {
-            results: BTreeMap::new(),
-            cached: 0,
-        }
-    }
-}
-
-impl<T> Ended<T> {
-    /// Takes a result, and whether it was kept. How many have ended, and how many of those were kept: of one moment, so
-    /// that whoever watches may subtract.
-    fn note(&mut self, index: usize, result: Result<(T, bool), String>) -> (usize, usize) {
-        self.cached += usize::from(matches!(&result, Ok((_, true))));
-        self.results.insert(index, result.map(|(result, _)| result));
-        (self.results.len(), self.cached)
-    }
 }
 
 /// The program that runs, by what its file holds; of a file that cannot be read, by its version.
@@ -114,42 +89,26 @@ impl Runner<'_> {
         Ok(wanted.into_iter().map(|(key, _)| key).zip(found).collect())
     }
 
-    /// Does `work` for every item on the threads there are. The first failure, by order of items, ends it.
+    /// Does `work` for every item on the threads there are; it tells with a result whether that was kept. How many have
+    /// ended and how many of those were kept is told of one moment, so that whoever watches may subtract.
     fn all<I: Sync, T: Send>(
         &self,
         what: &'static str,
         items: &[I],
         work: impl Fn(&I) -> Result<(T, bool), String> + Sync,
     ) -> Result<Vec<T>, String> {
-        let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let ended: Mutex<Ended<T>> = Mutex::new(Ended::default());
-        let one = || {
-            while !failed.load(Ordering::Relaxed) {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some(item) = items.get(index) else {
-                    break;
-                };
-                let result = work(item);
-                failed.fetch_or(result.is_err(), Ordering::Relaxed);
-                let (done, cached) = ended
-                    .lock()
-                    .expect("no thread panics with it")
-                    .note(index, result);
-                (self.progress)(Progress {
-                    what,
-                    done,
-                    total: items.len(),
-                    cached,
-                });
-            }
+        let mut cached = 0;
+        let watch = |done, result: &Result<(T, bool), String>| {
+            cached += usize::from(matches!(result, Ok((_, true))));
+            (self.progress)(Progress {
+                what,
+                done,
+                total: items.len(),
+                cached,
+            });
         };
-        std::thread::scope(|scope| {
-            for _ in 0..self.threads.clamp(1, items.len().max(1)) {
-                scope.spawn(one);
-            }
-        });
-        let ended = ended.into_inner().expect("all threads have ended well");
-        ended.results.into_values().collect()
+        let found = over(self.threads, items, work, watch)?;
+        Ok(found.into_iter().map(|(result, _)| result).collect())
     }
 
     /// What is kept under a text, or else what `make` gives; and whether it was kept.

@@ -4,6 +4,7 @@
 //! that vary, and all combinations are run. `[short]` is what a quick run puts in the place of either.
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -221,7 +222,38 @@ pub struct Scenario {
 /// The parameters of a cell but for its seed.
 pub type Point = BTreeMap<String, Value>;
 
-const BUILT_IN: [(&str, &str); 7] = [
+/// Settings from a point, whose paths are a group and a name, as the example is.
+pub fn settings<T: DeserializeOwned>(point: &Point, example: &str) -> Result<T, String> {
+    let mut table = toml::Table::new();
+    for (path, value) in point {
+        let (group, name) = path
+            .split_once('.')
+            .ok_or_else(|| format!("{path} is not a group and a name, as in {example}"))?;
+        let group = table
+            .entry(group)
+            .or_insert_with(|| toml::Table::new().into());
+        if let toml::Value::Table(group) = group {
+            group.insert(name.into(), value.toml());
+        }
+    }
+    table.try_into().map_err(|e: toml::de::Error| e.to_string())
+}
+
+/// Scenarios that the command is built with: names and texts.
+pub struct BuiltIn(pub &'static [(&'static str, &'static str)]);
+
+impl BuiltIn {
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().map(|(name, _)| *name)
+    }
+
+    pub fn named(&self, name: &str) -> Option<&'static str> {
+        let found = self.0.iter().find(|(known, _)| *known == name);
+        found.map(|(_, text)| *text)
+    }
+}
+
+const BUILT_IN: BuiltIn = BuiltIn(&[
     (
         "rebuild-cost",
         include_str!("../../../../scenarios/rebuild-cost.toml"),
@@ -235,19 +267,18 @@ const BUILT_IN: [(&str, &str); 7] = [
     ),
     ("energy", include_str!("../../../../scenarios/energy.toml")),
     (
-        "vdf-rebuild",
-        include_str!("../../../../scenarios/vdf-rebuild.toml"),
+        "vdf-open-loop",
+        include_str!("../../../../scenarios/vdf-open-loop.toml"),
     ),
-];
+]);
 
-/// The scenarios that the command is built with.
+/// The laboratory's own.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    BUILT_IN.iter().map(|(name, _)| *name)
+    BUILT_IN.names()
 }
 
 pub fn named(name: &str) -> Option<&'static str> {
-    let found = BUILT_IN.iter().find(|(known, _)| *known == name);
-    found.map(|(_, text)| *text)
+    BUILT_IN.named(name)
 }
 
 pub fn parse(text: &str) -> Result<Scenario, String> {
