@@ -51,10 +51,10 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The same with a read cache, and the memory for it.
-    pub fn with_cache(mut self, cache: CacheLimits) -> Limits {
-        self.pool.small += cache.buffers();
-        self.cache = Some(cache);
+    /// The same with a read cache, if there is to be one, and the memory for it.
+    pub fn with_cache(mut self, cache: Option<CacheLimits>) -> Limits {
+        self.pool.small += cache.map_or(0, CacheLimits::buffers);
+        self.cache = cache;
         self
     }
 }

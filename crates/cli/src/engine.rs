@@ -61,8 +61,7 @@ impl Default for Setup {
 
 impl Setup {
     fn limits(&self) -> Limits {
-        let limits = Limits::default();
-        self.cache.map_or(limits, |cache| limits.with_cache(cache))
+        Limits::default().with_cache(self.cache)
     }
 
     fn open_options(&self) -> OpenOptions {

@@ -84,10 +84,10 @@ fn limits() -> Limits {
         ios: 256,
         cache: None,
     }
-    .with_cache(CacheLimits {
+    .with_cache(Some(CacheLimits {
         blocks: 32,
         rule: Rule::VdfLfu,
-    })
+    }))
 }
 
 fn config(members: Vec<MemberInfo>) -> Config {

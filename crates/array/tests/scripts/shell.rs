@@ -100,7 +100,7 @@ impl Setup {
             ios: 256,
             cache: None,
         };
-        self.cache.map_or(limits, |cache| limits.with_cache(cache))
+        limits.with_cache(self.cache)
     }
 
     /// Creates the array on fresh members, not yet started.

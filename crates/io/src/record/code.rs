@@ -687,7 +687,7 @@ mod tests {
             blocks: 600,
             rule: Rule::VdfLru,
         };
-        let limits = Limits::default().with_cache(cache);
+        let limits = Limits::default().with_cache(Some(cache));
         assert_eq!(
             taken(limits).map(|config| config.limits.cache),
             Ok(Some(cache))

@@ -96,10 +96,10 @@ impl Array {
     }
 
     pub fn serve_cached(folder: Folder, members: &[String], options: ShellOptions) -> Array {
-        let limits = Limits::default().with_cache(CacheLimits {
+        let limits = Limits::default().with_cache(Some(CacheLimits {
             blocks: 600,
             rule: Rule::VdfLfu,
-        });
+        }));
         Array::serve_with(folder, members, IO_TIMEOUT, options, limits)
     }
 

@@ -230,8 +230,7 @@ fn model(plan: &ArrayPlan, preset: &Preset) -> Result<Model, String> {
 }
 
 fn world(seed: u64, disks: Vec<Disk>, cache: Option<CacheLimits>) -> World<Engine> {
-    let limits = Limits::default();
-    let limits = cache.map_or(limits, |cache| limits.with_cache(cache));
+    let limits = Limits::default().with_cache(cache);
     let config = WorldConfig {
         payload: Payload::None,
         limits,

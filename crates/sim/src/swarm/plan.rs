@@ -245,7 +245,7 @@ fn limits(rng: &mut Rng, cached: Option<CacheLimits>) -> Limits {
         ios: 512,
         cache: None,
     };
-    cached.map_or(limits, |cached| limits.with_cache(cached))
+    limits.with_cache(cached)
 }
 
 /// A read cache, in two runs of five: from one that holds next to nothing to one that holds all.
