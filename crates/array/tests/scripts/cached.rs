@@ -213,3 +213,56 @@ fn what_was_recovered_from_rot_is_not_held_beyond_its_repair() {
     array.run_tasks();
     array.verify();
 }
+
+/// A read of a block that is held: its copy to the client has not begun.
+fn being_copied(array: &mut Array, lba: u64) -> u64 {
+    array.hold_computes();
+    let read = array.request(RequestOp::Read, lba, 8);
+    assert!(array.held.is_empty(), "it is held");
+    assert_eq!(array.reply(read), None);
+    read
+}
+
+/// Each time the one block that fits makes room while it is being copied from, more often than there are spares. The
+/// copy into the cache ends before the copy out of it, which was asked for earlier.
+#[test]
+fn a_block_that_makes_room_while_it_is_copied_from_is_delivered() {
+    let mut array = filled(raid5(5).cached(1, Rule::Lru));
+    assert!(asks(&mut array, 8, 8));
+    for turn in 0..200 {
+        let (held, other) = if turn % 2 == 0 { (8, 16) } else { (16, 8) };
+        let hit = being_copied(&mut array, held);
+        let miss = array.request(RequestOp::Read, other, 8);
+        array.run();
+        assert_eq!(array.reply(miss), None, "it is being copied into the cache");
+        array.end_computes();
+        for (read, lba) in [(hit, held), (miss, other)] {
+            assert_eq!(array.reply(read), Some(Ok(())));
+            assert!(array.brought(read, lba), "turn {turn}: sector {lba}");
+        }
+    }
+    assert!(!asks(&mut array, 8, 8), "the last one missed is held");
+    array.verify();
+}
+
+/// As when a block makes room, but it is a write that takes it away; the next block gets the frame.
+#[test]
+fn a_block_that_is_overwritten_while_it_is_copied_from_is_delivered() {
+    let mut array = filled(raid1(2).cached(1, Rule::Lru));
+    for _ in 0..100 {
+        array.read(8, 8).expect("read");
+        let before = array.model[8 * 512..16 * 512].to_vec();
+        let hit = being_copied(&mut array, 8);
+        let write = array.write(8, 8);
+        array.run();
+        assert_eq!(array.reply(write), Some(Ok(())));
+        let miss = array.request(RequestOp::Read, 16, 8);
+        array.run();
+        array.end_computes();
+        assert_eq!(array.reply(hit), Some(Ok(())));
+        // The write was asked for after the read: either's bytes are right, and the read came first.
+        assert!(array.bytes_read(hit) == before);
+        assert!(array.brought(miss, 16));
+    }
+    array.verify();
+}

@@ -137,6 +137,7 @@ impl Setup {
             model,
             buffers: BTreeMap::new(),
             held: Vec::new(),
+            computes: None,
             replies: BTreeMap::new(),
             answers: BTreeMap::new(),
             facts: Vec::new(),
@@ -237,6 +238,8 @@ pub struct Array {
     pub model: Vec<u8>,
     buffers: BTreeMap<u32, Vec<u8>>,
     pub held: Vec<Held>,
+    /// Computations that wait for [`Array::end_computes`], while they are to wait.
+    computes: Option<Vec<Box<Compute>>>,
     replies: BTreeMap<u64, Result<(), RequestError>>,
     answers: BTreeMap<u64, Result<(), CommandError>>,
     pub facts: Vec<Fact>,
@@ -309,7 +312,19 @@ impl Array {
         let tag = self.request(RequestOp::Read, lba, sectors);
         self.run();
         let result = self.reply(tag).expect("the read is replied to");
-        result.map(|()| self.buffers[&(Buf::USER + tag as u32)].clone())
+        result.map(|()| self.bytes_read(tag).to_vec())
+    }
+
+    /// What a read has put into its buffer.
+    pub fn bytes_read(&self, tag: u64) -> &[u8] {
+        &self.buffers[&(Buf::USER + tag as u32)]
+    }
+
+    /// Whether that is what the model says from `lba` on.
+    pub fn brought(&self, tag: u64, lba: u64) -> bool {
+        let bytes = self.bytes_read(tag);
+        let from = (lba * SECTOR) as usize;
+        *bytes == self.model[from..from + bytes.len()]
     }
 
     /// Everything reads as the model says.
@@ -385,7 +400,10 @@ impl Array {
     fn act(&mut self, action: Action) {
         match action {
             Action::Device(io) => self.hold(io),
-            Action::Compute(compute) => self.compute(compute),
+            Action::Compute(compute) => match &mut self.computes {
+                Some(computes) => computes.push(compute),
+                None => self.compute(compute),
+            },
             Action::Reply(tag, result) => {
                 self.list(&format!("reply {result:?}"));
                 let before = self.replies.insert(tag.0, result);
@@ -445,6 +463,19 @@ impl Array {
             self.fill(output.target, &bytes);
         }
         self.events.push_back(Event::Compute(compute, verdict));
+    }
+
+    /// From now on computations wait: they have neither read nor written anything yet.
+    pub fn hold_computes(&mut self) {
+        self.computes = Some(Vec::new());
+    }
+
+    /// Carries out the computations that wait, the last first, and all further ones at once.
+    pub fn end_computes(&mut self) {
+        for compute in self.computes.take().into_iter().flatten().rev() {
+            self.compute(compute);
+        }
+        self.turn();
     }
 
     fn detach(&mut self, tag: Tag) {
@@ -676,6 +707,7 @@ impl Array {
     fn forget_engine(&mut self) {
         self.engine = Engine::new(self.config.clone());
         self.held.clear();
+        self.computes = None;
         self.listing.clear();
         self.facts.clear();
         self.wake = None;
