@@ -239,7 +239,7 @@ pub struct Array {
     buffers: BTreeMap<u32, Vec<u8>>,
     pub held: Vec<Held>,
     /// Computations that wait for [`Array::end_computes`], while they are to wait.
-    computes: Option<Vec<Box<Compute>>>,
+    computes: Option<VecDeque<Box<Compute>>>,
     replies: BTreeMap<u64, Result<(), RequestError>>,
     answers: BTreeMap<u64, Result<(), CommandError>>,
     pub facts: Vec<Fact>,
@@ -401,7 +401,7 @@ impl Array {
         match action {
             Action::Device(io) => self.hold(io),
             Action::Compute(compute) => match &mut self.computes {
-                Some(computes) => computes.push(compute),
+                Some(computes) => computes.push_back(compute),
                 None => self.compute(compute),
             },
             Action::Reply(tag, result) => {
@@ -467,7 +467,7 @@ impl Array {
 
     /// From now on computations wait: they have neither read nor written anything yet.
     pub fn hold_computes(&mut self) {
-        self.computes = Some(Vec::new());
+        self.computes = Some(VecDeque::new());
     }
 
     /// Carries out the computations that wait, the last first, and all further ones at once.
