@@ -55,6 +55,14 @@ impl Arc {
         self.held[list] -= 1;
     }
 
+    /// A block went though none came in. It is remembered as if one had, where there is no room in place of the oldest.
+    pub(super) fn dropped(&mut self, list: usize, block: u64) {
+        if self.ghosts.full() && !self.ghosts.drop_oldest(list) {
+            self.ghosts.drop_oldest(RECENT + FREQUENT - list);
+        }
+        self.ghosts.push(list, block);
+    }
+
     /// A block that made room is remembered.
     pub(super) fn remember(&mut self, list: usize, block: u64) {
         self.ghosts.push(list, block);
@@ -109,15 +117,19 @@ impl Arc {
         }
     }
 
-    /// The paper's REPLACE: which list makes room, if the cache is full.
+    /// Which list makes room, if the cache is full.
     fn makes_room(&self, for_frequent_ghost: bool) -> Option<usize> {
         let [recent, frequent] = self.held;
-        if recent + frequent < self.capacity {
-            return None;
-        }
+        let full = recent + frequent == self.capacity;
+        full.then(|| self.gives(for_frequent_ghost))
+    }
+
+    /// The paper's REPLACE: which list gives a block, of two that are not both empty.
+    pub(super) fn gives(&self, for_frequent_ghost: bool) -> usize {
+        let [recent, frequent] = self.held;
         let over = recent > self.target || for_frequent_ghost && recent == self.target;
         let of_recent = recent > 0 && over || frequent == 0;
-        Some(if of_recent { RECENT } else { FREQUENT })
+        if of_recent { RECENT } else { FREQUENT }
     }
 }
 
@@ -139,7 +151,7 @@ struct List {
 }
 
 /// At most as many as the cache has frames: a block is pushed when all frames are full, and all four lists together hold at
-/// most twice that.
+/// most twice that; or for one that is dropped.
 struct Ghosts {
     places: Vec<Ghost>,
     free: u32,
@@ -196,6 +208,10 @@ impl Ghosts {
             list: list as u8,
         };
         self.index.insert(block, place);
+    }
+
+    fn full(&self) -> bool {
+        self.free == NONE
     }
 
     /// Whether there was one.

@@ -10,6 +10,12 @@
 //! the bottoms. So a failure, or a member's return, changes one penalty and moves no block.
 //!
 //! Only numbers are kept here; whose memory the frames are is the caller's affair. All room is taken at construction.
+//!
+//! Every block held may go at any time. So a store in which some blocks must stay, as the space of a surrogate where they
+//! are the only copy, keeps here those that need not: [`Cache::admit`] when a copy is made of what is at home as well,
+//! [`Cache::forget`] when it becomes the only one or is dropped for other reasons, and [`Cache::evict`], while space is
+//! short, for the next to go; `None` is its word for back-pressure. What a read would cost without the surrogate is the
+//! penalty, by the block's slot at home.
 
 mod arc;
 mod frames;
@@ -170,6 +176,17 @@ impl Cache {
         Admission { frame, evicted }
     }
 
+    /// Lets a block go though none comes in: for a caller whose space is short for other reasons than the number of
+    /// blocks. `None` when none is held.
+    pub fn evict(&mut self) -> Option<u64> {
+        let list = self.arc.as_ref().map_or(0, |arc| arc.gives(false));
+        let evicted = self.evict_of(list)?;
+        if let Some(arc) = &mut self.arc {
+            arc.dropped(list, evicted);
+        }
+        Some(evicted)
+    }
+
     /// A block is held no longer: it changed below the cache, or nobody needs it. Returns the frame it had.
     pub fn forget(&mut self, block: u64) -> Option<u32> {
         let frame = self.find(block)?;
@@ -252,11 +269,11 @@ impl Cache {
     fn make_room(&mut self, block: u64) -> (usize, Option<u64>) {
         let Some(arc) = &mut self.arc else {
             let full = self.held == self.config.frames;
-            return (0, if full { self.evict(0) } else { None });
+            return (0, if full { self.evict_of(0) } else { None });
         };
         let arrival = arc.arrive(block);
         let evicted = arrival.from.and_then(|from| {
-            let evicted = self.evict(from);
+            let evicted = self.evict_of(from);
             let remembered = evicted.filter(|_| arrival.remembered);
             if let (Some(arc), Some(block)) = (&mut self.arc, remembered) {
                 arc.remember(from, block);
@@ -269,7 +286,7 @@ impl Cache {
         (arrival.list, evicted)
     }
 
-    fn evict(&mut self, list: usize) -> Option<u64> {
+    fn evict_of(&mut self, list: usize) -> Option<u64> {
         let frame = self.victim(list)?;
         let block = self.frames[frame as usize].block;
         self.let_go(frame);

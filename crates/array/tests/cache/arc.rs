@@ -54,22 +54,23 @@ struct Naive {
 
 impl Model for Naive {
     fn request(&mut self, block: u64, stack: u16) -> Option<Option<u64>> {
+        let clock = self.clock;
         self.clock += 1;
         for list in [0, 1] {
             let found = self.held[list].iter().position(|held| held.block == block);
             if let Some(at) = found {
                 let mut held = self.held[list].remove(at);
-                held.asked = self.clock;
+                held.asked = clock;
                 self.held[1].push(held);
                 return None;
             }
         }
-        let (list, evicted) = self.make_room(block);
+        let (list, evicted) = self.make_room(block, clock);
         self.held[list].push(Held {
             block,
             stack,
             rebuilt: false,
-            asked: self.clock,
+            asked: clock,
         });
         Some(evicted)
     }
@@ -92,50 +93,73 @@ impl Model for Naive {
         let lists = self.held.iter_mut();
         lists.for_each(|list| list.retain(|held| held.block != block));
     }
+
+    fn evict(&mut self) -> Option<u64> {
+        let held = self.held[0].len() + self.held[1].len();
+        (held > 0).then(|| {
+            let list = self.gives(false);
+            let block = self.take(list, self.clock);
+            if self.ghosts[0].len() + self.ghosts[1].len() == self.frames {
+                let from = if self.ghosts[list].is_empty() {
+                    1 - list
+                } else {
+                    list
+                };
+                self.ghosts[from].remove(0);
+            }
+            self.ghosts[list].push(block);
+            block
+        })
+    }
 }
 
 impl Naive {
-    fn make_room(&mut self, block: u64) -> (usize, Option<u64>) {
+    fn make_room(&mut self, block: u64, clock: u64) -> (usize, Option<u64>) {
         let lengths = [0, 1].map(|list| self.ghosts[list].len());
         if self.ghosts[0].contains(&block) {
             self.target = self
                 .frames
                 .min(self.target + (lengths[1] / lengths[0]).max(1));
             self.ghosts[0].retain(|other| *other != block);
-            return (1, self.replace(false));
+            return (1, self.replace(false, clock));
         }
         if self.ghosts[1].contains(&block) {
             self.target = self.target.saturating_sub((lengths[0] / lengths[1]).max(1));
             self.ghosts[1].retain(|other| *other != block);
-            return (1, self.replace(true));
+            return (1, self.replace(true, clock));
         }
         let recent = self.held[0].len() + lengths[0];
         let all = recent + self.held[1].len() + lengths[1];
         if recent == self.frames && self.held[0].len() == self.frames {
-            return (0, Some(self.take(0)));
+            return (0, Some(self.take(0, clock)));
         }
         if recent == self.frames {
             self.ghosts[0].remove(0);
         } else if all == 2 * self.frames {
             self.ghosts[1].remove(0);
         }
-        (0, self.replace(false))
+        (0, self.replace(false, clock))
     }
 
-    fn replace(&mut self, of_frequent: bool) -> Option<u64> {
-        let recent = self.held[0].len();
-        if recent + self.held[1].len() < self.frames {
+    fn replace(&mut self, of_frequent: bool, clock: u64) -> Option<u64> {
+        if self.held[0].len() + self.held[1].len() < self.frames {
             return None;
         }
-        let over = recent > self.target || of_frequent && recent == self.target;
-        let list = if recent > 0 && over { 0 } else { 1 };
-        let block = self.take(list);
+        let list = self.gives(of_frequent);
+        let block = self.take(list, clock);
         self.ghosts[list].push(block);
         Some(block)
     }
 
+    /// The list that gives a block.
+    fn gives(&self, of_frequent: bool) -> usize {
+        let recent = self.held[0].len();
+        let over = recent > self.target || of_frequent && recent == self.target;
+        usize::from(recent == 0 || !over && !self.held[1].is_empty())
+    }
+
     /// Most age over penalty; of equal ones the oldest.
-    fn take(&mut self, list: usize) -> u64 {
+    fn take(&mut self, list: usize, clock: u64) -> u64 {
         let weight = |held: &Held| {
             let stands = !self.weighs || held.rebuilt;
             let penalty = if stands {
@@ -143,7 +167,7 @@ impl Naive {
             } else {
                 self.penalties[usize::from(held.stack)]
             };
-            (self.clock - held.asked) as f64 / penalty as f64
+            (clock - held.asked) as f64 / penalty as f64
         };
         let all = self.held[list].iter().enumerate();
         let first = all.max_by(|(_, one), (_, other)| {

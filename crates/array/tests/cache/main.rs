@@ -1,6 +1,7 @@
 //! The cache's rules: worked examples, step by step, and every choice against a naive model.
 
 mod arc;
+mod surrogate;
 
 use restripe_array::cache::{Cache, CacheConfig, Rule, Ties};
 use std::ops::Range;
@@ -110,6 +111,8 @@ trait Model {
     fn lose_rebuilt(&mut self, stack: u16);
     fn rebuilt(&mut self, block: u64);
     fn forget(&mut self, block: u64);
+    /// The next to go, though none comes in.
+    fn evict(&mut self) -> Option<u64>;
 }
 
 /// A block of the naive model.
@@ -167,6 +170,11 @@ impl Model for Naive {
 
     fn forget(&mut self, block: u64) {
         self.held.retain(|held| held.block != block);
+    }
+
+    fn evict(&mut self) -> Option<u64> {
+        let held = !self.held.is_empty();
+        held.then(|| self.held.swap_remove(self.victim(self.clock)).block)
     }
 }
 
@@ -248,7 +256,8 @@ fn never_differs<M: Model>(
     }
 }
 
-/// Now and then a member fails or returns, a row is rebuilt, what was rebuilt is lost, a block is dropped.
+/// Now and then a member fails or returns, a row is rebuilt, what was rebuilt is lost, a block is dropped, one makes room
+/// for nothing, or all that go before one.
 fn disturb(state: &mut u64, cache: &mut Cache, naive: &mut impl Model) {
     let stack = (next(state) % naive.penalties().len() as u64) as u16;
     let block = next(state) % 64;
@@ -272,6 +281,12 @@ fn disturb(state: &mut u64, cache: &mut Cache, naive: &mut impl Model) {
         6 => {
             cache.forget(block);
             naive.forget(block);
+        }
+        7..=8 => assert_eq!(cache.evict(), naive.evict()),
+        9 if next(state).is_multiple_of(8) => {
+            while cache.find(block).is_some() {
+                assert_eq!(cache.evict(), naive.evict());
+            }
         }
         _ => {}
     }
