@@ -770,7 +770,7 @@ _restripe() {
                     return 0
                     ;;
                 --cache-policy)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "lru lfu vdf-lru vdf-lfu arc vdf-arc" -- "${cur}"))
                     return 0
                     ;;
                 --fail-after)
@@ -862,7 +862,7 @@ _restripe() {
                     return 0
                     ;;
                 --cache-policy)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "lru lfu vdf-lru vdf-lfu arc vdf-arc" -- "${cur}"))
                     return 0
                     ;;
                 --io-timeout)

@@ -88,7 +88,12 @@ complete -c restripe -n "__fish_restripe_using_subcommand serve" -l unix -d 'Lis
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l tcp -d 'Listen on this TCP address; without a host on loopback [a port, or HOST:PORT]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l memory -d 'Memory for requests of clients [default: 256M]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l cache -d 'Keep what was read lately in this much memory, for each array [default: 0]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l cache-policy -d 'Which block makes room in the cache: lru, lfu, vdf-lru or vdf-lfu (the default)' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l cache-policy -d 'Which block makes room in the cache [default: vdf-lfu]' -r -f -a "lru\t''
+lfu\t''
+vdf-lru\t''
+vdf-lfu\t''
+arc\t''
+vdf-arc\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l io-timeout -d 'A member that completes nothing for this long, or keeps one operation four times as long, is failed [default: 30s]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l rate -d 'Limits of background work, bytes a second of one member, as MIN..MAX' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l throttle -d 'What paces background work: restripe (the default), md-2.6, md-6.1 or md-2025' -r
@@ -240,7 +245,12 @@ complete -c restripe -n "__fish_restripe_using_subcommand replay" -l member-size
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l write-hole -d 'none, bitmap, ppl or default' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l schedule -d 'fcfs, look or sptf' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l cache -d 'A read cache of this size before the simulated array [default: 0]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l cache-policy -d 'Which block makes room in the cache, as for `serve` [default: vdf-lfu]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l cache-policy -d 'Which block makes room in the cache, as for `serve` [default: vdf-lfu]' -r -f -a "lru\t''
+lfu\t''
+vdf-lru\t''
+vdf-lfu\t''
+arc\t''
+vdf-arc\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l fail-after -d 'Fail a member of the simulated array after this time' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-after -d 'Rebuild onto a blank drive, so long after the failure' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-rate -d 'The rebuild\'s least and largest speed, as MIN..MAX' -r

@@ -3,7 +3,7 @@
 use crate::command::TraceInput;
 use crate::failure::{Failure, Outcome};
 use crate::trace::Input;
-use crate::units::{Size, parse_size, seconds};
+use crate::units::{Size, parse_size, rule_parser, seconds};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use restripe_array::cache::{Rule, Ties};
@@ -49,7 +49,7 @@ pub struct CacheSim {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "262144", value_parser = clap::value_parser!(u32).range(1..=BLOCKS_MAX))]
     pub blocks: Vec<u32>,
     /// The rules
-    #[arg(long, value_name = "RULE,...", value_delimiter = ',', value_parser = rule(), default_values = ["lru", "vdf-lru", "lfu", "vdf-lfu"])]
+    #[arg(long, value_name = "RULE,...", value_delimiter = ',', value_parser = rule_parser(), default_values = ["lru", "vdf-lru", "lfu", "vdf-lfu"])]
     pub policy: Vec<Rule>,
     /// Blocks asked for before anything is counted
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -310,11 +310,6 @@ fn json(verb: &CacheSim, results: &[Result]) -> serde_json::Value {
         "failed": verb.failed,
         "results": rows,
     })
-}
-
-fn rule() -> impl TypedValueParser<Value = Rule> {
-    PossibleValuesParser::new(Rule::ALL.map(Rule::name))
-        .map(|name| Rule::from_name(&name).expect("one of those"))
 }
 
 fn ties() -> impl TypedValueParser<Value = Ties> {

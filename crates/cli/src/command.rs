@@ -1,7 +1,7 @@
 //! The command table: every verb, option and word of help, in one place. Parsing, `--help`, the man pages and the
 //! completions all come from it.
 
-use crate::units::{Rate, parse_rate, parse_rule, parse_size, parse_throttle, parse_time};
+use crate::units::{Rate, parse_rate, parse_size, parse_throttle, parse_time, rule_parser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use restripe_array::Throttle;
 use restripe_array::cache::Rule;
@@ -284,8 +284,8 @@ pub struct Serve {
     /// Keep what was read lately in this much memory, for each array [default: 0]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub cache: Option<u64>,
-    /// Which block makes room in the cache: lru, lfu, vdf-lru or vdf-lfu (the default)
-    #[arg(long, value_name = "RULE", value_parser = parse_rule)]
+    /// Which block makes room in the cache [default: vdf-lfu]
+    #[arg(long, value_name = "RULE", value_parser = rule_parser())]
     pub cache_policy: Option<Rule>,
     /// A member that completes nothing for this long, or keeps one operation four times as long, is failed [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]

@@ -2,7 +2,7 @@
 
 use crate::engine::read_cache;
 use crate::failure::{Failure, Outcome};
-use crate::units::{Rate, parse_rate, parse_rule, parse_size, parse_throttle, parse_time};
+use crate::units::{Rate, parse_rate, parse_size, parse_throttle, parse_time, rule_parser};
 use clap::Args;
 use restripe_array::Throttle;
 use restripe_array::cache::Rule;
@@ -96,7 +96,7 @@ pub struct Replay {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "nbd")]
     pub cache: Option<u64>,
     /// Which block makes room in the cache, as for `serve` [default: vdf-lfu]
-    #[arg(long, value_name = "RULE", value_parser = parse_rule, conflicts_with = "nbd")]
+    #[arg(long, value_name = "RULE", value_parser = rule_parser(), conflicts_with = "nbd")]
     pub cache_policy: Option<Rule>,
     /// Fail a member of the simulated array after this time
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "nbd")]

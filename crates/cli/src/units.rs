@@ -1,5 +1,6 @@
 //! Sizes, times and rates as people write and read them.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use restripe_array::Throttle;
 use restripe_array::cache::Rule;
 use std::fmt;
@@ -99,6 +100,12 @@ pub fn parse_rule(text: &str) -> Result<Rule, String> {
     })
 }
 
+/// The same on the command line, where help and completions list the names.
+pub fn rule_parser() -> impl TypedValueParser<Value = Rule> {
+    PossibleValuesParser::new(Rule::ALL.map(Rule::name))
+        .map(|name| Rule::from_name(&name).expect("one of those"))
+}
+
 /// Bytes as a person reads them, exact where a whole number of a unit says it: `64K`, `1.4G`.
 #[derive(Clone, Copy)]
 pub struct Size(pub u64);
@@ -141,6 +148,16 @@ mod tests {
         assert_eq!(parse_size("1T"), Ok(1 << 40));
         for wrong in ["", "K", "1.5G", "-1", "1X", "99999999999T", "1 K", "é"] {
             assert!(parse_size(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_configurations_manual_lists_every_rule() {
+        let manual = include_str!("../../../docs/configuration.md");
+        let of_key = |line: &&str| line.starts_with("| `cache-policy` |");
+        let line = manual.lines().find(of_key).expect("the key has a line");
+        for rule in Rule::ALL {
+            assert!(line.contains(&format!("`{}`", rule.name())), "{rule:?}");
         }
     }
 
