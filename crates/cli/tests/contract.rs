@@ -514,6 +514,38 @@ fn a_recorded_run_replays_to_the_same_actions() {
 }
 
 #[test]
+fn a_record_is_written_over_nothing_but_records() {
+    let place = Place::new("record-over");
+    place.create(&["a.img", "b.img"], &["--level", "raid1"]);
+    let before = place.bytes("a.img");
+    place.write("notes", 0, 0, b"precious");
+    for (file, why) in [
+        ("a.img", "is no record"),
+        ("notes", "is no record"),
+        ("nowhere/run.rec", "No such file"),
+        (".", "Is a directory"),
+    ] {
+        let refused = place.run(&["serve", "--record", file, "a.img", "b.img"]);
+        assert!(
+            refused.status == 1
+                && refused
+                    .stderr
+                    .contains(&format!("cannot record in {file}: "))
+                && refused.stderr.contains(why),
+            "{file}: {}",
+            refused.stderr
+        );
+    }
+    assert!(before == place.bytes("a.img") && place.bytes("notes") == b"precious");
+    for _ in 0..2 {
+        let daemon = place.serve(&["--record", "run.rec", "a.img", "b.img"]);
+        assert_eq!(place.run(&["stop", "tank"]).status, 0);
+        assert_eq!(daemon.wait(), 0);
+        assert_eq!(place.run(&["sim", "--replay", "run.rec"]).status, 0);
+    }
+}
+
+#[test]
 fn a_member_is_replaced_while_it_serves() {
     let place = Place::new("replace");
     place.create(&["a.img", "b.img"], &["--level", "raid1"]);

@@ -19,14 +19,19 @@ pub use replay::{Replay, ReplayError, Step, replay};
 
 use code::Writer;
 use restripe_array::{Action, Config, Event, Nanos};
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, ErrorKind, Read, Seek, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 pub(crate) const MAGIC: &[u8; 8] = b"RSTREC02";
+/// What records of every version begin with.
+const MAGIC_OF_ALL: &[u8] = b"RSTREC";
 
 /// Writes a run as it happens. An error is kept until the end; the run is more important than its record.
 pub struct Recorder {
+    /// Where it is written, for errors.
+    place: String,
     file: BufWriter<Box<dyn Write + Send>>,
     before: Nanos,
     step: Writer,
@@ -35,8 +40,13 @@ pub struct Recorder {
 }
 
 impl Recorder {
+    /// Records in a file. What is there is written over only if it is a record: the name may be a member's by mistake.
     pub fn create(path: &Path, config: &Config) -> io::Result<Recorder> {
-        Recorder::new(Box::new(File::create(path)?), config)
+        let place = path.display().to_string();
+        let failed = |error| not_recorded(&place, error);
+        let file = open_for_record(path).map_err(failed)?;
+        let recorder = Recorder::new(Box::new(file), config).map_err(failed)?;
+        Ok(Recorder { place, ..recorder })
     }
 
     /// Records to anything that takes bytes.
@@ -48,6 +58,7 @@ impl Recorder {
         file.write_all(head.bytes())?;
         let (step, scratch) = (Writer::default(), Writer::default());
         Ok(Recorder {
+            place: String::new(),
             file,
             before: Nanos::ZERO,
             step,
@@ -79,9 +90,45 @@ impl Recorder {
 
     /// Whether all of it was written.
     pub fn finish(mut self) -> io::Result<()> {
-        match self.failed.take() {
+        let outcome = match self.failed.take() {
             Some(error) => Err(error),
             None => self.file.flush(),
-        }
+        };
+        outcome.map_err(|error| not_recorded(&self.place, error))
     }
+}
+
+/// Opens a file that a record may be written to, empty. Nothing is cut off before that is known.
+fn open_for_record(path: &Path) -> io::Result<File> {
+    let options = || {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        options
+    };
+    let found = path.metadata().map(|found| found.file_type());
+    if found.as_ref().is_ok_and(FileTypeExt::is_block_device) {
+        return Err(refused("it is a block device"));
+    }
+    if found.is_ok_and(|kind| !kind.is_file()) {
+        return options().open(path);
+    }
+    let file = options().read(true).open(path)?;
+    let mut head = Vec::new();
+    (&file)
+        .take(MAGIC_OF_ALL.len() as u64)
+        .read_to_end(&mut head)?;
+    if !head.is_empty() && head != MAGIC_OF_ALL {
+        return Err(refused("it is there already, and is no record"));
+    }
+    file.set_len(0)?;
+    (&file).rewind()?;
+    Ok(file)
+}
+
+fn refused(why: &str) -> io::Error {
+    io::Error::new(ErrorKind::AlreadyExists, why)
+}
+
+fn not_recorded(place: &str, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot record in {place}: {error}"))
 }
