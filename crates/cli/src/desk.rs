@@ -72,9 +72,9 @@ struct Facts {
 }
 
 impl Facts {
-    fn push(&mut self, at: Nanos, fact: &Fact) {
+    fn push(&mut self, fact: FactView) {
         let sequence = self.first + self.kept.len() as u64;
-        self.kept.push_back(FactView::new(sequence, at, fact));
+        self.kept.push_back(FactView { sequence, ..fact });
         if self.kept.len() > FACTS_KEPT {
             self.kept.pop_front();
             self.first += 1;
@@ -105,8 +105,13 @@ impl Desk {
         ends: Sender<End>,
     ) -> Desk {
         let facts = Arc::new(Mutex::new(Facts::default()));
+        let teller = Teller {
+            remote: remote.clone(),
+            array,
+            read_only: open.read_only,
+        };
         let receiver = remote.facts(array).ok();
-        let keeper = receiver.and_then(|receiver| keep_facts(receiver, Arc::clone(&facts)));
+        let keeper = receiver.and_then(|receiver| keep_facts(receiver, teller, Arc::clone(&facts)));
         Desk {
             remote,
             array,
@@ -303,7 +308,10 @@ impl Desk {
             let _ = self.ends.send(End::Stopped(self.array));
         }
         answer.map_err(|error| self.refused(&error))?;
-        Ok(done("stopped, everything is flushed and marked clean"))
+        Ok(done(match self.open.read_only {
+            true => "stopped, nothing was written",
+            false => "stopped, everything is flushed and marked clean",
+        }))
     }
 
     /// The failed member that is still open under this path, and so comes back as it is. A stranger is let go, to be
@@ -429,15 +437,46 @@ fn in_the_array(name: &str, state: &str) -> Refusal {
     .at(name)
 }
 
+/// Puts facts into words.
+struct Teller {
+    remote: Remote,
+    array: usize,
+    read_only: bool,
+}
+
+impl Teller {
+    fn tell(&self, at: Nanos, fact: &Fact) -> FactView {
+        // The sequence number is the log's to give.
+        let mut told = FactView::new(0, at, fact, |member| self.name_of(member));
+        if self.read_only && *fact == Fact::Stopped {
+            told.text = "stopped, nothing was written".into();
+        }
+        told
+    }
+
+    /// A member by the number that `status` has for it and the path under which it was opened: where slots and numbers
+    /// differ, a number alone may be taken for the wrong one.
+    fn name_of(&self, member: Member) -> String {
+        // After the reactor's end there are only numbers.
+        let names = self.remote.member_names(self.array).unwrap_or_default();
+        match names.get(usize::from(member.0)) {
+            Some(found) => format!("member {} ({})", member.0, found.name),
+            None => format!("member {}", member.0),
+        }
+    }
+}
+
 /// Without the thread the log stays empty; nothing else depends on it.
 fn keep_facts(
     receiver: Receiver<(Nanos, Fact)>,
+    teller: Teller,
     facts: Arc<Mutex<Facts>>,
 ) -> Option<JoinHandle<()>> {
     let keep = move || {
-        receiver
-            .iter()
-            .for_each(|(at, fact)| lock(&facts).push(at, &fact))
+        for (at, fact) in receiver {
+            let told = teller.tell(at, &fact);
+            lock(&facts).push(told);
+        }
     };
     thread::Builder::new().name("facts".into()).spawn(keep).ok()
 }
@@ -621,7 +660,7 @@ mod tests {
     fn the_log_of_facts_keeps_the_newest() {
         let mut facts = Facts::default();
         for _ in 0..FACTS_KEPT + 10 {
-            facts.push(Nanos(1), &Fact::Stopped);
+            facts.push(FactView::default());
         }
         let (told, next) = facts.since(0);
         assert_eq!(

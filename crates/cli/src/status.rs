@@ -89,22 +89,34 @@ pub fn text(view: &StatusView) -> String {
         let _ = writeln!(out, "  {}", lost_line(lost));
     }
     out.push_str("  number  slot  state       read errors  member\n");
-    for member in &view.members {
-        let slot = member.slot.map_or("-".to_string(), |slot| slot.to_string());
-        let _ = writeln!(
-            out,
-            "  {:>6}  {slot:>4}  {:<10}  {:>11}  {}",
-            member.member, member.state, member.read_errors, member.path
-        );
-    }
-    for slot in &view.missing_slots {
-        let _ = writeln!(
-            out,
-            "  {:>6}  {slot:>4}  {:<10}  {:>11}  -",
-            "-", "missing", "-"
-        );
+    for line in member_lines(view) {
+        let _ = writeln!(out, "{line}");
     }
     out
+}
+
+/// Members and empty slots in the order of the slots: members' numbers only say in which order they were named. Who
+/// stands in no slot comes last.
+fn member_lines(view: &StatusView) -> Vec<String> {
+    let members = view.members.iter().map(|member| {
+        let slot = member.slot.map_or("-".to_string(), |slot| slot.to_string());
+        let MemberView {
+            member: number,
+            state,
+            read_errors,
+            path,
+            ..
+        } = member;
+        let line = format!("  {number:>6}  {slot:>4}  {state:<10}  {read_errors:>11}  {path}");
+        (member.slot, line)
+    });
+    let missing = view.missing_slots.iter().map(|slot| {
+        let line = format!("  {:>6}  {slot:>4}  {:<10}  {:>11}  -", "-", "missing", "-");
+        (Some(*slot), line)
+    });
+    let mut lines: Vec<_> = members.chain(missing).collect();
+    lines.sort_by_key(|(slot, _)| slot.unwrap_or(u16::MAX));
+    lines.into_iter().map(|(_, line)| line).collect()
 }
 
 /// What reads cost the members, where it is not one for one: why a degraded array is slow, and what a cache spares it.
@@ -188,9 +200,9 @@ mod tests {
             chunk_bytes: 65536,
             size_bytes: 2 << 30,
             members: vec![
-                member(0, Some(0), "active"),
-                member(3, Some(1), "rebuilding"),
                 member(1, None, "failed"),
+                member(3, Some(1), "rebuilding"),
+                member(4, Some(0), "active"),
             ],
             missing_slots: vec![2],
             tasks: vec![task],
@@ -208,10 +220,10 @@ tank: degraded, 4K lost
   rebuild 25.0%, 1M/s, 9s left (slot 1)
   LOST: bytes 8192 to 12287 (4096 bytes)
   number  slot  state       read errors  member
-       0     0  active                0  0.img
+       4     0  active                0  4.img
        3     1  rebuilding            0  3.img
-       1     -  failed                0  1.img
        -     2  missing               -  -
+       1     -  failed                0  1.img
 ";
         assert_eq!(text(&view), expected);
     }

@@ -250,7 +250,13 @@ pub struct FactView {
 }
 
 impl FactView {
-    pub fn new(sequence: u64, at: Nanos, fact: &Fact) -> FactView {
+    /// A fact in words; `name_of` names members as whoever reads it knows them.
+    pub fn new(
+        sequence: u64,
+        at: Nanos,
+        fact: &Fact,
+        name_of: impl Fn(Member) -> String,
+    ) -> FactView {
         let outcome = match fact {
             Fact::TaskEnded { outcome, .. } => outcome_word(*outcome),
             _ => "",
@@ -259,7 +265,7 @@ impl FactView {
             sequence,
             at_ns: at.0,
             kind: fact_kind(fact).into(),
-            text: fact_text(fact),
+            text: fact_text(fact, name_of),
             outcome: outcome.into(),
         }
     }
@@ -457,7 +463,7 @@ fn outcome_word(outcome: TaskOutcome) -> &'static str {
 }
 
 /// A fact as a sentence.
-fn fact_text(fact: &Fact) -> String {
+fn fact_text(fact: &Fact, name_of: impl Fn(Member) -> String) -> String {
     let bytes = |sectors: &u64| sectors * SECTOR_BYTES;
     match fact {
         Fact::Started {
@@ -469,18 +475,18 @@ fn fact_text(fact: &Fact) -> String {
         Fact::Stopped => "stopped and marked clean".into(),
         Fact::Halted => "no space left on a member: nothing more is written until a restart".into(),
         Fact::MemberFailed { member, why } => {
-            format!("member {} failed: {}", member.0, cause_text(why))
+            format!("{} failed: {}", name_of(*member), cause_text(why))
         }
-        Fact::SpareTaken { spare, slot } => format!("member {} takes over slot {slot}", spare.0),
+        Fact::SpareTaken { spare, slot } => format!("{} takes over slot {slot}", name_of(*spare)),
         Fact::Repaired {
             member,
             at,
             sectors,
         } => {
             format!(
-                "{} bytes at sector {at} of member {} were unreadable and are rewritten",
+                "{} bytes at sector {at} of {} were unreadable and are rewritten",
                 bytes(sectors),
-                member.0
+                name_of(*member)
             )
         }
         Fact::Lost { lba, sectors } => format!(
@@ -501,15 +507,13 @@ fn fact_text(fact: &Fact) -> String {
             guilty,
             repaired,
             ..
-        } => mismatch_text(*row, *guilty, *repaired),
+        } => mismatch_text(*row, guilty.map(name_of), *repaired),
         Fact::Throttled { rate, .. } => format!("background work waits at {rate} bytes a second"),
     }
 }
 
-fn mismatch_text(row: u64, guilty: Option<Member>, repaired: bool) -> String {
-    let blame = guilty.map_or(String::new(), |member| {
-        format!(", member {} is wrong", member.0)
-    });
+fn mismatch_text(row: u64, guilty: Option<String>, repaired: bool) -> String {
+    let blame = guilty.map_or(String::new(), |name| format!(", {name} is wrong"));
     let repair = if repaired { ", repaired" } else { "" };
     format!("the cells of row {row} disagree{blame}{repair}")
 }

@@ -340,7 +340,8 @@ impl Replay<'_> {
 
 /// A fact in the words that a served array has for it.
 fn told(fact: &Fact) -> String {
-    FactView::new(0, Nanos::ZERO, fact).text
+    let name_of = |member: Member| format!("member {}", member.0);
+    FactView::new(0, Nanos::ZERO, fact, name_of).text
 }
 
 /// Why a deed could not be done. The script's own deeds meet only the first.
