@@ -2,8 +2,8 @@
 
 use crate::desk::{Desk, End};
 use crate::failure::{Failure, Outcome};
-use crate::member::{Copies, check_distinct, open_failure};
-use crate::roster::{Prospect, Roster};
+use crate::member::{check_distinct, newest_of, open_failure, readable_copies};
+use crate::roster::{Prospect, Roster, warn_of_mute};
 use crate::units::{Rate, Size};
 use restripe_array::cache::Rule;
 use restripe_array::{CacheLimits, Command, Limits, Nanos, SMALL_BYTES, StartMode, Throttle, Uuid};
@@ -280,26 +280,33 @@ fn is_missing(why: &OpenFailure) -> bool {
 
 /// Sorts members by the array they belong to, in the order of the first of each.
 ///
-/// Members that cannot be looked at are taken for members of the one array that there is, or refused.
+/// Members that cannot be looked at are taken for members of the one array that there is, or refused. Those that are
+/// open and cannot be read are left out: they are waited for once, not again at every step of a start.
 pub fn by_array(names: Vec<String>) -> Outcome<Vec<Vec<String>>> {
     let mut groups: Vec<Vec<String>> = Vec::new();
     let mut places: BTreeMap<Uuid, usize> = BTreeMap::new();
     let mut rest = Vec::new();
+    let mut mute = None;
     for name in names {
         match array_of(&name)? {
-            None => rest.push(name),
-            Some(array) => {
+            Belongs::Unknown => rest.push(name),
+            Belongs::To(array) => {
                 let place = *places.entry(array).or_insert_with(|| {
                     groups.push(Vec::new());
                     groups.len() - 1
                 });
                 groups[place].push(name);
             }
+            Belongs::Mute(error) => {
+                warn_of_mute(&name, &error);
+                mute = Some(Failure::new(format!("it cannot be read: {error}")).at(name));
+            }
         }
     }
-    match (groups.len(), rest.len()) {
-        (_, 0) => Ok(groups),
-        (0 | 1, _) => Ok(vec![groups.into_iter().flatten().chain(rest).collect()]),
+    match (groups.len(), rest.len(), mute) {
+        (0, 0, Some(failure)) => Err(failure),
+        (_, 0, _) => Ok(groups),
+        (0 | 1, ..) => Ok(vec![groups.into_iter().flatten().chain(rest).collect()]),
         (..) => Err(
             Failure::new("it cannot be told which array this member belongs to")
                 .at(rest.join(", "))
@@ -308,16 +315,26 @@ pub fn by_array(names: Vec<String>) -> Outcome<Vec<Vec<String>>> {
     }
 }
 
-fn array_of(name: &str) -> Outcome<Option<Uuid>> {
+/// Where a member belongs, as far as it tells.
+enum Belongs {
+    To(Uuid),
+    Unknown,
+    Mute(io::Error),
+}
+
+fn array_of(name: &str) -> Outcome<Belongs> {
     if matches!(MemberSource::parse(name), Ok(MemberSource::Ram { .. })) {
-        return Ok(None);
+        return Ok(Belongs::Unknown);
     }
-    match Plain::open(name, true) {
-        // A member that cannot be read is told about when the array is opened.
-        Err(error) if is_missing(&error.why) => Ok(None),
-        Err(error) => Err(open_failure(error)),
-        Ok(member) => Ok(Copies::read(&member)?
-            .newest()
-            .map(|superblock| superblock.array)),
-    }
+    let member = match Plain::open(name, true) {
+        // A member that cannot be opened is told about when the array is.
+        Err(error) if is_missing(&error.why) => return Ok(Belongs::Unknown),
+        Err(error) => return Err(open_failure(error)),
+        Ok(member) => member,
+    };
+    Ok(match readable_copies(&member) {
+        Err(error) => Belongs::Mute(error),
+        Ok(copies) => newest_of(copies.iter().flatten())
+            .map_or(Belongs::Unknown, |newest| Belongs::To(newest.array)),
+    })
 }

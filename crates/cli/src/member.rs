@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::signature::{HEAD_BYTES, TAIL_BYTES, found_in_head, found_in_tail};
 use restripe_array::meta::superblock::{SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_BYTES, Superblock};
-use restripe_array::meta::{MemberEntry, MemberRole, MetaError, RegionKind};
+use restripe_array::meta::{MemberEntry, MemberRole, MetaError, RegionKind, copies_of};
 use restripe_array::{SECTOR_BYTES, Uuid};
 use restripe_io::member::{MemberSource, OpenError, OpenFailure};
 use restripe_io::plain::Plain;
@@ -96,6 +96,20 @@ impl Copies {
     /// The newest sound copy.
     pub fn newest(&self) -> Option<&Superblock> {
         newest_of(self.found.iter().map(|(_, copy)| copy))
+    }
+}
+
+/// Both copies of a member's superblock, as the engine reads them. A copy that cannot be read speaks for nobody; a member
+/// of which none can be read, because it does not answer or fails, is an error.
+pub fn readable_copies(member: &Plain) -> io::Result<[Option<Result<Superblock, MetaError>>; 2]> {
+    let at = |sector| superblock_at(member, sector);
+    let (a, b) = (at(SUPER_A_AT), SUPER_B_PLACES.map(at));
+    match a {
+        Err(error) if !b.iter().any(|copy| matches!(copy, Ok(Some(_)))) => Err(error),
+        a => Ok(copies_of(
+            a.ok().flatten(),
+            b.map(|copy| copy.ok().flatten()),
+        )),
     }
 }
 

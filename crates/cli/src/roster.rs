@@ -10,16 +10,14 @@
 use crate::desk::refusal;
 use crate::engine::Setup;
 use crate::failure::{Failure, Outcome};
-use crate::member::{newest_of, superblock_at, was_replaced};
+use crate::member::{newest_of, readable_copies, was_replaced};
 use restripe_array::layout::{Geometry, Layout};
-use restripe_array::meta::superblock::{SUPER_A_AT, SUPER_B_PLACES};
-use restripe_array::meta::{
-    Candidate, Choice, MemberRole, MetaError, Superblock, choose, copies_of,
-};
+use restripe_array::meta::{Candidate, Choice, MemberRole, Superblock, choose};
 use restripe_array::{CommandError, Member, Uuid};
 use restripe_io::member::OpenMember;
 use restripe_io::plain::Plain;
 use restripe_io::remote::MemberName;
+use std::io;
 
 /// What the operator named as the members of one array.
 pub struct Roster {
@@ -27,6 +25,8 @@ pub struct Roster {
     candidates: Vec<Candidate>,
     /// Named, and could not be opened.
     absent: Vec<String>,
+    /// Opened, and did not answer or could not be read: as good as absent.
+    mute: Vec<String>,
 }
 
 /// What is known of an array before it is started.
@@ -41,24 +41,38 @@ pub struct Prospect {
 impl Roster {
     /// Reads who the opened members say they are.
     pub fn read(opened: Vec<OpenMember>, absent: Vec<String>) -> Outcome<Roster> {
-        let mut members = Vec::with_capacity(opened.len());
-        let mut candidates = Vec::with_capacity(opened.len());
-        for (number, member) in (0..).zip(opened) {
+        let mut roster = Roster {
+            members: Vec::with_capacity(opened.len()),
+            candidates: Vec::with_capacity(opened.len()),
+            absent,
+            mute: Vec::new(),
+        };
+        for member in opened {
             let name = member.name.clone();
             let member =
                 Plain::of(member).map_err(|error| Failure::new(error.to_string()).at(name))?;
-            candidates.push(Candidate {
-                member: Member(number),
-                info: member.info(),
-                copies: copies(&member),
-            });
-            members.push(member);
+            roster.take(member);
         }
-        Ok(Roster {
-            members,
-            candidates,
-            absent,
-        })
+        Ok(roster)
+    }
+
+    /// A member that cannot be read is what redundancy is for, as one that cannot be opened.
+    fn take(&mut self, member: Plain) {
+        match readable_copies(&member) {
+            Ok(copies) => {
+                let number = u16::try_from(self.members.len()).unwrap_or(u16::MAX);
+                self.candidates.push(Candidate {
+                    member: Member(number),
+                    info: member.info(),
+                    copies,
+                });
+                self.members.push(member);
+            }
+            Err(error) => {
+                warn_of_mute(member.name(), &error);
+                self.mute.push(member.name().into());
+            }
+        }
     }
 
     /// The members, for a shell.
@@ -131,7 +145,7 @@ impl Roster {
         told.map(|superblock| superblock.name.as_str())
     }
 
-    /// Who is here, who was cut off, who carries nothing of an array, and who could not be opened.
+    /// Who is here, who was cut off, who carries nothing of an array, and who could not be opened or read.
     fn roll_call(&self) -> String {
         let with = |wanted: Carries| {
             let both = self.members.iter().zip(&self.candidates);
@@ -147,6 +161,10 @@ impl Roster {
             (
                 self.absent.iter().map(String::as_str).collect(),
                 " cannot be opened",
+            ),
+            (
+                self.mute.iter().map(String::as_str).collect(),
+                " cannot be read",
             ),
         ] {
             if !names.is_empty() {
@@ -167,10 +185,9 @@ fn newest(candidate: &Candidate) -> Option<&Superblock> {
     newest_of(candidate.copies.iter().flatten())
 }
 
-/// Both copies of a member's superblock, as the engine reads them. What cannot be read speaks for nobody.
-fn copies(member: &Plain) -> [Option<Result<Superblock, MetaError>>; 2] {
-    let at = |sector| superblock_at(member, sector).ok().flatten();
-    copies_of(at(SUPER_A_AT), SUPER_B_PLACES.map(at))
+/// Says of a member that is open and cannot be read that it is gone without.
+pub fn warn_of_mute(name: &str, error: &io::Error) {
+    eprintln!("warning: {name}: cannot be read: {error}; it is taken for missing");
 }
 
 /// How much of an array a device carries.
