@@ -3,7 +3,8 @@
 use std::io;
 use std::mem::MaybeUninit;
 
-/// SIGTERM and SIGINT, held back from their usual effect.
+/// SIGTERM, SIGINT and SIGHUP, held back from their usual effect. A terminal that closes ends a daemon as Ctrl-C does,
+/// unless it was started to outlive it (`nohup`).
 pub struct Termination {
     set: libc::sigset_t,
 }
@@ -17,7 +18,8 @@ impl Termination {
             libc::sigemptyset(set.as_mut_ptr());
             set.assume_init()
         };
-        for signal in [libc::SIGTERM, libc::SIGINT] {
+        let hang_up = (!is_ignored(libc::SIGHUP)).then_some(libc::SIGHUP);
+        for signal in [libc::SIGTERM, libc::SIGINT].into_iter().chain(hang_up) {
             // SAFETY: the set is initialised.
             unsafe { libc::sigaddset(&raw mut set, signal) };
         }
@@ -39,6 +41,15 @@ impl Termination {
             errno => Err(io::Error::from_raw_os_error(errno)),
         }
     }
+}
+
+/// Whether whoever started this process has it ignore a signal. Held back, it would come all the same.
+fn is_ignored(signal: libc::c_int) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: no new action is given; the old one is written where there is room for it.
+    let asked = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: zeros are a valid action, and the kernel may have written a better one.
+    asked == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
 /// Lets this process end, without a word, when it writes to a pipe that nobody reads any more, as programs that only
