@@ -77,9 +77,10 @@ pub fn serve(verb: Serve) -> Outcome {
         );
     }
     let places = Places::choose(&verb, &file, inherited)?;
-    let (running, claims) = Running::start_as(&groups, &setup(&verb, &file)?, claim_all)?;
+    let beforehand = |names: &[&str]| Ok((claim_all(names)?, places.bind(names)?));
+    let (running, (claims, doors)) = Running::start_as(&groups, &setup(&verb, &file)?, beforehand)?;
     watch_signals(termination, running.ends_sender())?;
-    let served = serve_until_told(&running, claims, places);
+    let served = serve_until_told(&running, claims, doors);
     running.stop()?;
     served.map(|mut journal| journal.end())
 }
@@ -160,7 +161,7 @@ fn claim_all(names: &[&str]) -> Outcome<Vec<Claimed>> {
 }
 
 /// Gives the journal back: that all ended well is still to be told.
-fn serve_until_told(running: &Running, claims: Vec<Claimed>, places: Places) -> Outcome<Journal> {
+fn serve_until_told(running: &Running, claims: Vec<Claimed>, doors: Doors) -> Outcome<Journal> {
     let mut controls = Vec::new();
     let mut names = Vec::new();
     for (desk, (claim, listener)) in running.desks().iter().zip(claims) {
@@ -168,8 +169,8 @@ fn serve_until_told(running: &Running, claims: Vec<Claimed>, places: Places) -> 
         controls.push(Server::on(claim, listener, answer)?);
         names.push(desk.status()?.name);
     }
-    let stdio = places.stdio;
-    let uris = places.open(running, &names)?;
+    let stdio = doors.stdio;
+    let uris = doors.open(running)?;
     announce(&names, &uris, stdio);
     let mut journal = Journal::new(running, names);
     wait(running, &mut journal, stdio)?;
@@ -289,30 +290,52 @@ impl Places {
         })
     }
 
-    /// Opens them and gives the URIs by which they are reached.
-    fn open(self, running: &Running, names: &[String]) -> Outcome<Vec<String>> {
-        let maker: ProtocolMaker = Arc::new(|| Box::new(nbd::Connection::new()));
-        let remote = running.remote();
-        let ended = |_| Failure::new("the reactor has ended by itself");
+    /// Takes the addresses: one that cannot be had is a reason not to start any array. Whoever connects waits until the
+    /// arrays serve.
+    fn bind(self, names: &[&str]) -> Outcome<Doors> {
         let nowhere =
             self.unix.is_none() && self.tcp.is_none() && !self.stdio && self.inherited.is_empty();
         let unix = match nowhere {
             true => Some(runtime_folder().join(format!("{}.nbd", names[0]))),
             false => self.unix,
         };
-        let mut uris = Vec::new();
+        let mut doors = Doors {
+            listeners: self.inherited,
+            uris: Vec::new(),
+            stdio: self.stdio,
+        };
         if let Some(path) = &unix {
             let listener = Listener::unix(path).map_err(|error| listen_failure(&error, path))?;
-            remote.listen(listener, Arc::clone(&maker)).map_err(ended)?;
-            uris.extend(names.iter().map(|name| unix_uri(name, path, names.len())));
+            doors.listeners.push(listener);
+            let uris = names.iter().map(|name| unix_uri(name, path, names.len()));
+            doors.uris.extend(uris);
         }
         if let Some(address) = self.tcp {
             let listener = listen_tcp(address).map_err(|error| listen_failure(&error, address))?;
             let address = listener.address().unwrap_or(address);
-            remote.listen(listener, Arc::clone(&maker)).map_err(ended)?;
-            uris.extend(names.iter().map(|name| tcp_uri(name, address, names.len())));
+            doors.listeners.push(listener);
+            let uris = names.iter().map(|name| tcp_uri(name, address, names.len()));
+            doors.uris.extend(uris);
         }
-        for listener in self.inherited {
+        Ok(doors)
+    }
+}
+
+/// Addresses that are ours already, on which nobody answers yet.
+struct Doors {
+    listeners: Vec<Listener>,
+    /// By which they are reached.
+    uris: Vec<String>,
+    stdio: bool,
+}
+
+impl Doors {
+    /// Lets clients in, and gives the URIs.
+    fn open(self, running: &Running) -> Outcome<Vec<String>> {
+        let maker: ProtocolMaker = Arc::new(|| Box::new(nbd::Connection::new()));
+        let remote = running.remote();
+        let ended = |_| Failure::new("the reactor has ended by itself");
+        for listener in self.listeners {
             remote.listen(listener, Arc::clone(&maker)).map_err(ended)?;
         }
         if self.stdio {
@@ -320,7 +343,7 @@ impl Places {
                 .map_err(|error| Failure::new(format!("standard input and output: {error}")))?;
             remote.adopt(wire, maker).map_err(ended)?;
         }
-        Ok(uris)
+        Ok(self.uris)
     }
 }
 

@@ -1,0 +1,174 @@
+//! What `serve` makes sure of before it touches a member, and whom it goes without.
+
+#[allow(dead_code)]
+mod harness;
+
+use harness::{Place, line_of};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::thread;
+
+const THREE: [&str; 3] = ["a.img", "b.img", "c.img"];
+
+fn raid5(name: &str) -> Place {
+    let place = Place::new(name);
+    let made = place.create(&THREE, &["--level", "raid5"]);
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    place
+}
+
+/// An address that somebody has was noticed only when the members were marked as in service.
+#[test]
+fn an_address_that_cannot_be_had_is_noticed_before_the_members_are_touched() {
+    let place = raid5("taken");
+    let before = THREE.map(|name| place.bytes(name));
+    let _unix = UnixListener::bind(place.path("taken.sock")).expect("a socket");
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = tcp.local_addr().expect("it is bound").port().to_string();
+    place.write("file.sock", 0, 0, b"precious");
+    for (option, address) in [
+        ("--unix", "taken.sock"),
+        ("--unix", "file.sock"),
+        ("--unix", "nowhere/x.sock"),
+        ("--tcp", &port),
+    ] {
+        let refused = place.run(&[&["serve", option, address][..], &THREE].concat());
+        assert!(
+            refused.status == 1
+                && refused.stderr.contains("cannot listen: ")
+                && refused.stderr.contains(address),
+            "{option} {address}: {}",
+            refused.stderr
+        );
+    }
+    assert!(before == THREE.map(|name| place.bytes(name)), "untouched");
+    assert_eq!(place.bytes("file.sock"), b"precious");
+    let left = place.shell("ls -A restripe").stdout;
+    assert_eq!(left, "", "no control socket is left");
+}
+
+#[test]
+fn a_read_only_array_is_not_said_to_be_marked_clean() {
+    let place = raid5("read-only-end");
+    let ended = place.shell(
+        "exec 3< <(exec restripe serve --read-only --unix nbd.sock a.img b.img c.img 2>journal)
+         id=$!; read -u 3 uri; restripe stop tank; wait $id; cat journal",
+    );
+    assert_eq!(
+        ended.stdout,
+        "stopped, nothing was written\n\
+         restripe: tank: serves, generation 1, 0 rows recovered\n\
+         restripe: tank: stopped, nothing was written\n",
+        "{}",
+        ended.stderr
+    );
+}
+
+/// A terminal that closes ends its daemons; one started to outlive it goes on.
+#[test]
+fn a_hang_up_ends_a_daemon_cleanly_unless_it_was_to_outlive_it() {
+    let place = raid5("hang-up");
+    let serve = |prefix: &str| {
+        place.shell(&format!(
+            "exec 3< <({prefix} exec restripe serve --unix nbd.sock a.img b.img c.img 2>journal)
+             id=$!; read -u 3 uri; kill -HUP $id; kill -TERM $id; wait $id; echo \"status $?\"
+             tail -n 1 journal; grep -c 'by a signal' journal"
+        ))
+    };
+    let clean = "status 0\nrestripe: tank: stopped and marked clean\n1\n";
+    assert_eq!(serve("").stdout, clean);
+    assert_eq!(serve("trap '' HUP;").stdout, clean);
+    let alone = place.shell(
+        "exec 3< <(exec restripe serve --unix nbd.sock a.img b.img c.img 2>journal)
+         id=$!; read -u 3 uri; kill -HUP $id; wait $id; echo \"status $?\"",
+    );
+    assert_eq!(alone.stdout, "status 0\n");
+}
+
+/// Agrees on an export the oldest way, and hangs up at the first request.
+fn agree_and_hang_up(mut stream: UnixStream) -> io::Result<()> {
+    stream.write_all(b"NBDMAGICIHAVEOPT\0\x02")?;
+    stream.read_exact(&mut [0; 20])?;
+    stream.write_all(&(64u64 << 20).to_be_bytes())?;
+    stream.write_all(&1u16.to_be_bytes())?;
+    stream.read_exact(&mut [0; 28])
+}
+
+/// A member that opens and cannot be read failed the whole start, though redundancy made up for it.
+#[test]
+fn a_member_that_cannot_be_read_is_taken_for_missing() {
+    let place = raid5("mute");
+    let socket = place.path("mute.sock");
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            // The command may hang up first.
+            let _ = agree_and_hang_up(stream);
+        }
+    });
+    let uri = format!("nbd+unix:///?socket={socket}");
+    let members = ["a.img", &uri, "c.img"];
+    let before = THREE.map(|name| place.bytes(name));
+    let config = format!("[[array]]\nname='tank'\nmembers=['a.img','{uri}','c.img']\n");
+    place.write("tank.toml", 0, 0, config.as_bytes());
+    for verb in [
+        &["serve", "a.img", &uri, "c.img"][..],
+        &["serve", "--config", "tank.toml"],
+        &["scrub", "tank", "--offline", "a.img", &uri, "c.img"],
+    ] {
+        let refused = place.run(verb);
+        assert!(
+            refused.status == 1
+                && refused.stderr.contains("warning: nbd+unix:")
+                && refused.stderr.contains("cannot be read")
+                && refused.stderr.contains("slot 1 is missing"),
+            "{verb:?}: {}",
+            refused.stderr
+        );
+    }
+    assert!(before == THREE.map(|name| place.bytes(name)), "untouched");
+    let alone = place.run(&["serve", "--degraded", &uri]);
+    assert!(
+        alone.status == 1 && alone.stderr.contains("cannot be read"),
+        "{}",
+        alone.stderr
+    );
+    let daemon = place.serve(&[&["--degraded"][..], &members].concat());
+    let status = place.run(&["status", "tank"]).stdout;
+    assert!(
+        status.starts_with("tank: degraded") && line_of(&status, "a.img").contains("active"),
+        "{status}"
+    );
+    assert_eq!(place.run(&["stop", "tank"]).status, 0);
+    assert_eq!(daemon.wait(), 0);
+}
+
+/// Numbers go by the order in which members are named, slots by the metadata.
+#[test]
+fn members_are_shown_in_the_order_of_their_slots_and_told_by_name() {
+    let place = raid5("slots");
+    let daemon = place.serve(&["c.img", "a.img", "b.img"]);
+    assert_eq!(place.run(&["fail", "tank", "b.img"]).status, 0);
+    let status = place.run(&["status", "tank"]).stdout;
+    let slots: Vec<&str> = status.lines().rev().take(4).collect();
+    for (line, (is, of)) in slots.iter().rev().zip([
+        ("1     0  active", "a.img"),
+        ("-     1  missing", "-"),
+        ("0     2  active", "c.img"),
+        ("2     -  failed", "b.img"),
+    ]) {
+        assert!(line.contains(is) && line.ends_with(of), "{status}");
+    }
+    let mut control = UnixStream::connect(place.path("restripe/tank.sock")).expect("it listens");
+    control
+        .write_all(b"{\"verb\":\"facts\"}\n")
+        .expect("it reads");
+    let mut facts = String::new();
+    BufReader::new(control)
+        .read_line(&mut facts)
+        .expect("it answers");
+    assert!(facts.contains("member 2 (b.img) failed"), "{facts}");
+    assert_eq!(place.run(&["stop", "tank"]).status, 0);
+    assert_eq!(daemon.wait(), 0);
+}
