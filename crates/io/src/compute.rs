@@ -122,7 +122,7 @@ mod tests {
     use restripe_array::{Buf, LinearOutput, Pool, Tag};
 
     fn with_handles(test: impl Fn(Handles<'_>)) {
-        let mut pool = PoolMemory::new(Pool { small: 4, large: 0 });
+        let mut pool = PoolMemory::new(Pool { small: 4, large: 0 }).expect("memory");
         let mut users = UserMemory::new(1 << 20);
         test(Handles {
             pool: &mut pool,

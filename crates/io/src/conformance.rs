@@ -130,7 +130,7 @@ impl Real {
         let config = config(members.iter().map(|member| member.info).collect());
         let record = Shared::default();
         let recorder = Recorder::new(Box::new(record.clone()), &config).expect("memory takes all");
-        let mut host = Host::new(0, members, config);
+        let mut host = Host::new(0, members, config).expect("memory");
         host.deliver(Delivery::Held);
         host.record(recorder);
         let backend = backend::open(choice).expect("tried before");

@@ -11,6 +11,7 @@
 use restripe_array::{Buf, BufRef, Pool};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -33,19 +34,24 @@ unsafe impl Sync for Block {}
 
 impl Block {
     fn new(bytes: usize) -> Block {
+        let layout = Block::layout(bytes);
+        Block::allocate(layout).unwrap_or_else(|| handle_alloc_error(layout))
+    }
+
+    fn layout(bytes: usize) -> Layout {
         assert!(bytes > 0, "a block has room");
-        let layout =
-            Layout::from_size_align(bytes, ALIGNMENT).expect("the alignment is a power of two");
-        let start = if bytes >= MAPPED_FROM {
-            map(bytes)
+        Layout::from_size_align(bytes, ALIGNMENT).expect("the alignment is a power of two")
+    }
+
+    /// A block, if there is memory for it.
+    fn allocate(layout: Layout) -> Option<Block> {
+        let start = if layout.size() >= MAPPED_FROM {
+            map(layout.size())
         } else {
             // SAFETY: the layout's size is not zero.
             unsafe { alloc_zeroed(layout) }
         };
-        match NonNull::new(start) {
-            Some(start) => Block { start, layout },
-            None => handle_alloc_error(layout),
-        }
+        NonNull::new(start).map(|start| Block { start, layout })
     }
 }
 
@@ -101,18 +107,24 @@ impl Memory {
     }
 
     /// One allocation cut into `count` pieces of `bytes` each.
-    fn cut(count: usize, bytes: usize) -> Vec<Memory> {
+    fn cut(count: usize, bytes: usize) -> io::Result<Vec<Memory>> {
         if count == 0 {
-            return Vec::new();
+            return Ok(Vec::new());
         }
-        let whole = Arc::new(Block::new(count * bytes));
-        (0..count)
-            .map(|i| Memory {
-                block: whole.clone(),
-                offset: i * bytes,
-                bytes,
-            })
-            .collect()
+        let whole = Block::allocate(Block::layout(count * bytes)).ok_or_else(|| {
+            let all = count * bytes;
+            io::Error::new(
+                ErrorKind::OutOfMemory,
+                format!("no {all} bytes of memory can be had"),
+            )
+        })?;
+        let whole = Arc::new(whole);
+        let pieces = (0..count).map(|i| Memory {
+            block: whole.clone(),
+            offset: i * bytes,
+            bytes,
+        });
+        Ok(pieces.collect())
     }
 
     pub fn bytes(&self) -> usize {
@@ -231,17 +243,16 @@ pub struct PoolMemory {
 }
 
 impl PoolMemory {
-    pub fn new(pool: Pool) -> PoolMemory {
+    /// An error if there is not so much memory: a read cache may ask for much.
+    pub fn new(pool: Pool) -> io::Result<PoolMemory> {
         assert!(
             pool.small + pool.large <= Buf::USER,
             "pool handles lie below the users'"
         );
-        let mut blocks = Memory::cut(pool.small as usize, restripe_array::SMALL_BYTES as usize);
-        blocks.extend(Memory::cut(
-            pool.large as usize,
-            restripe_array::LARGE_BYTES as usize,
-        ));
-        PoolMemory { pool, blocks }
+        let (small, large) = (pool.small as usize, pool.large as usize);
+        let mut blocks = Memory::cut(small, restripe_array::SMALL_BYTES as usize)?;
+        blocks.extend(Memory::cut(large, restripe_array::LARGE_BYTES as usize)?);
+        Ok(PoolMemory { pool, blocks })
     }
 
     pub fn pool(&self) -> Pool {
@@ -515,7 +526,7 @@ mod tests {
     use super::*;
 
     fn pool() -> PoolMemory {
-        PoolMemory::new(Pool { small: 2, large: 1 })
+        PoolMemory::new(Pool { small: 2, large: 1 }).expect("memory")
     }
 
     #[test]
@@ -525,6 +536,15 @@ mod tests {
             assert_eq!(memory.at(0, bytes) as usize % ALIGNMENT, 0);
             assert!(memory.slice(0, bytes).iter().all(|b| *b == 0));
         }
+    }
+
+    /// A read cache beyond the machine's memory ended the process.
+    #[test]
+    fn a_pool_that_does_not_fit_is_an_error() {
+        let beyond_any_address = (1 << 30, 1 << 20);
+        let (count, bytes) = beyond_any_address;
+        let error = Memory::cut(count, bytes).expect_err("no machine has so much");
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     }
 
     #[test]

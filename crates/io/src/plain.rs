@@ -157,7 +157,7 @@ impl Driver {
         Ok(Driver {
             fleet: Fleet::new(0, vec![member]),
             backend: Threads::new()?,
-            pool: PoolMemory::new(Pool { small: 0, large: 1 }),
+            pool: PoolMemory::new(Pool { small: 0, large: 1 })?,
             users: UserMemory::new(0),
             patience: REMOTE_PATIENCE,
         })

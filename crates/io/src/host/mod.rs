@@ -25,6 +25,7 @@ use restripe_array::{
     Member, Nanos, Request, RequestError, RequestTag, SECTOR_BYTES,
 };
 use std::collections::VecDeque;
+use std::io;
 
 /// What a host needs of its surroundings while it works.
 pub struct World<'a> {
@@ -73,13 +74,13 @@ pub struct Host {
 
 impl Host {
     /// `index` tells this host's operations from others' on the same backend.
-    /// `config` is the one of these members.
-    pub fn new(index: u8, members: Vec<OpenMember>, config: Config) -> Host {
-        let limits = config.limits;
+    /// `config` is the one of these members. An error if there is not the memory that its limits ask for.
+    pub fn new(index: u8, members: Vec<OpenMember>, config: Config) -> io::Result<Host> {
+        let pool = PoolMemory::new(config.limits.pool)?;
         let engine = Engine::new(config);
-        Host {
+        Ok(Host {
             engine,
-            pool: PoolMemory::new(limits.pool),
+            pool,
             fleet: Fleet::new(index, members),
             inbox: VecDeque::new(),
             requests: VecDeque::new(),
@@ -90,7 +91,7 @@ impl Host {
             stirred: false,
             outcomes: Vec::new(),
             recorder: None,
-        }
+        })
     }
 
     pub fn deliver(&mut self, delivery: Delivery) {
@@ -102,7 +103,7 @@ impl Host {
     }
 
     /// Ends a recording; its outcome is whether all of it was written.
-    pub fn end_recording(&mut self) -> Option<std::io::Result<()>> {
+    pub fn end_recording(&mut self) -> Option<io::Result<()>> {
         self.recorder.take().map(Recorder::finish)
     }
 

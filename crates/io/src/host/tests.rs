@@ -33,7 +33,7 @@ impl Bench {
             io_timeout: Nanos::from_secs(30),
         };
         let backend = open_backend(backend).expect("tried before");
-        let host = Host::new(0, vec![member], config);
+        let host = Host::new(0, vec![member], config).expect("memory");
         Bench {
             host,
             backend,

@@ -208,13 +208,9 @@ impl Shell {
             limits: spec.limits,
             io_timeout: spec.io_timeout,
         };
-        let recorder = spec
-            .record
-            .map(|path| Recorder::create(&path, &config))
-            .transpose()?;
-        let mut host = Host::new(index as u8, spec.members, config);
-        if let Some(recorder) = recorder {
-            host.record(recorder);
+        let mut host = Host::new(index as u8, spec.members, config.clone())?;
+        if let Some(path) = spec.record {
+            host.record(Recorder::create(&path, &config)?);
         }
         self.hosts.push(host);
         Ok(index)
