@@ -163,6 +163,9 @@ impl Desk {
         };
         let mut view = StatusView::new(&status, now, path_of);
         self.tell_replaced(&status, &mut view);
+        // An array that was started to read has work that waits, and none that moves.
+        let waits = view.read_only;
+        view.tasks.iter_mut().for_each(|task| task.paused |= waits);
         Ok(view)
     }
 
@@ -448,8 +451,12 @@ impl Teller {
     fn tell(&self, at: Nanos, fact: &Fact) -> FactView {
         // The sequence number is the log's to give.
         let mut told = FactView::new(0, at, fact, |member| self.name_of(member));
-        if self.read_only && *fact == Fact::Stopped {
-            told.text = "stopped, nothing was written".into();
+        match fact {
+            Fact::Stopped if self.read_only => told.text = "stopped, nothing was written".into(),
+            Fact::TaskStarted { .. } if self.read_only => {
+                told.text = told.text.replace("begins", "waits for a start that writes");
+            }
+            _ => {}
         }
         told
     }

@@ -139,6 +139,11 @@ impl Running {
     ) -> Outcome<(Running, T)> {
         let specs = groups.iter().map(|members| spec(members, None, setup));
         let specs: Vec<(ArraySpec, Prospect)> = specs.collect::<Outcome<_>>()?;
+        if setup.start.read_only {
+            specs
+                .iter()
+                .for_each(|(_, prospect)| prospect.warn_of_reading());
+        }
         let names = specs.iter().map(|(_, prospect)| prospect.name.as_str());
         let had = beforehand(&names.collect::<Vec<_>>())?;
         Ok((Running::of(specs, setup)?, had))

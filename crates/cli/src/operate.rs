@@ -135,6 +135,7 @@ fn watch_rebuild(session: &Session) -> Outcome<StatusView> {
     if rebuilds.peek().is_none() {
         return Ok(status);
     }
+    check_moves(&status)?;
     if rebuilds.all(|task| task.paused) {
         let hint = format!("restripe rebuild {} --resume", status.name);
         return Err(Failure::new("the rebuild is paused").hint(hint));
@@ -304,8 +305,9 @@ fn watch(session: &Session, since: u64, of_kind: fn(&str) -> bool) -> Outcome<En
             }
             ended.facts.push(fact);
         }
-        let tasks = session.status()?.tasks;
-        match tasks.iter().find(|task| of_kind(&task.kind)) {
+        let status = session.status()?;
+        check_moves(&status)?;
+        match status.tasks.iter().find(|task| of_kind(&task.kind)) {
             Some(task) => {
                 ended.mismatches = task.mismatches;
                 progress.show(&task_line(task));
@@ -317,6 +319,16 @@ fn watch(session: &Session, since: u64, of_kind: fn(&str) -> bool) -> Outcome<En
         }
         thread::sleep(LOOK_EVERY);
     }
+}
+
+/// Nothing is waited for in an array that only reads.
+fn check_moves(status: &StatusView) -> Outcome {
+    if !status.read_only {
+        return Ok(());
+    }
+    let what = "nothing is written to this array: its tasks wait";
+    Err(Failure::new(what)
+        .hint("it was started read-only, or has halted for want of space: its journal says which"))
 }
 
 /// The last look may have missed the last rows: the log has them.

@@ -38,6 +38,19 @@ pub struct Prospect {
     pub replaced: Vec<Uuid>,
 }
 
+impl Prospect {
+    /// A start that only reads replays no log: what missing members held of rows that were being written is an error to
+    /// whoever reads it, and should be no riddle.
+    pub fn warn_of_reading(&self) {
+        if self.may_lose {
+            eprintln!(
+                "warning: {}: was not shut down cleanly and has members missing: what they held of what was being written reads as an error; a start that writes recovers it, or says what is lost",
+                self.name
+            );
+        }
+    }
+}
+
 impl Roster {
     /// Reads who the opened members say they are.
     pub fn read(opened: Vec<OpenMember>, absent: Vec<String>) -> Outcome<Roster> {

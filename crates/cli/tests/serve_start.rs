@@ -172,3 +172,42 @@ fn members_are_shown_in_the_order_of_their_slots_and_told_by_name() {
     assert_eq!(place.run(&["stop", "tank"]).status, 0);
     assert_eq!(daemon.wait(), 0);
 }
+
+/// A resynchronisation that waits for a start that writes was shown as one that runs, and waited for without end.
+#[test]
+fn what_a_read_only_start_leaves_undone_is_told() {
+    let place = raid5("read-only");
+    let written = place.shell(
+        "exec 3< <(exec restripe serve --unix nbd.sock a.img b.img c.img)
+         id=$!; read -u 3 uri; printf '0,0,65536,w,0.0\\n' > one.spc
+         restripe replay one.spc --overwrite --nbd $uri; kill -KILL $id; wait $id",
+    );
+    assert!(!written.stderr.contains("error"), "{}", written.stderr);
+    let before = THREE.map(|name| place.bytes(name));
+    let daemon = place.serve(&["--read-only", "a.img", "b.img", "c.img"]);
+    let status = place.run(&["status", "tank"]).stdout;
+    assert!(
+        line_of(&status, "resync").contains("paused"),
+        "it waits: {status}"
+    );
+    let waits = place.run(&["rebuild", "tank", "--watch"]);
+    assert!(
+        waits.status == 1 && waits.stderr.contains("to this array: its tasks wait"),
+        "{}",
+        waits.stderr
+    );
+    assert_eq!(place.run(&["stop", "tank"]).status, 0);
+    assert_eq!(daemon.wait(), 0);
+    let told = place.shell(
+        "exec 3< <(exec restripe serve --read-only --unix nbd.sock a.img c.img 2>journal)
+         id=$!; read -u 3 uri; restripe stop tank; wait $id; cat journal",
+    );
+    assert!(
+        told.stdout.contains("held of what was being written")
+            && told.stdout.contains("resync waits for a start that writes"),
+        "{} {}",
+        told.stdout,
+        told.stderr
+    );
+    assert!(before == THREE.map(|name| place.bytes(name)), "untouched");
+}
