@@ -66,9 +66,6 @@ pub fn mode(options: &StartOptions) -> StartMode {
 }
 
 pub fn serve(verb: Serve) -> Outcome {
-    // Before any thread is started, so that all of them hold the signals back.
-    let termination =
-        Termination::hold().map_err(|error| Failure::new(format!("signals: {error}")))?;
     let inherited = Listener::systemd();
     let (groups, file) = what_to_serve(&verb)?;
     if verb.record.is_some() && groups.len() > 1 {
@@ -77,8 +74,15 @@ pub fn serve(verb: Serve) -> Outcome {
         );
     }
     let places = Places::choose(&verb, &file, inherited)?;
-    let beforehand = |names: &[&str]| Ok((claim_all(names)?, places.bind(names)?));
-    let (running, (claims, doors)) = Running::start_as(&groups, &setup(&verb, &file)?, beforehand)?;
+    let beforehand = |names: &[&str]| {
+        // Until here nothing is written, and a signal may end it at once: a remote member is waited for. From here on
+        // it may not, and no thread is there yet that does not hold the signals back.
+        let termination =
+            Termination::hold().map_err(|error| Failure::new(format!("signals: {error}")))?;
+        Ok((termination, claim_all(names)?, places.bind(names)?))
+    };
+    let (running, (termination, claims, doors)) =
+        Running::start_as(&groups, &setup(&verb, &file)?, beforehand)?;
     watch_signals(termination, running.ends_sender())?;
     let served = serve_until_told(&running, claims, doors);
     running.stop()?;

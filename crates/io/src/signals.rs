@@ -10,7 +10,8 @@ pub struct Termination {
 }
 
 impl Termination {
-    /// Holds the signals back on this thread and on every thread it starts from now on: to be called first in `main`.
+    /// Holds the signals back on this thread and on every thread it starts from now on: to be called when no others are
+    /// there.
     pub fn hold() -> io::Result<Termination> {
         let mut set = MaybeUninit::uninit();
         // SAFETY: sigemptyset initialises the set, and fails only on a bad pointer, which this is not.
