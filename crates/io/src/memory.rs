@@ -33,18 +33,26 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
+    /// For sizes of our own choice: that one of them cannot be had is nothing to go on from.
     fn new(bytes: usize) -> Block {
-        let layout = Block::layout(bytes);
-        Block::allocate(layout).unwrap_or_else(|| handle_alloc_error(layout))
+        Block::allocate(bytes).unwrap_or_else(|_| {
+            handle_alloc_error(Layout::array::<u8>(bytes).unwrap_or(Layout::new::<u8>()))
+        })
     }
 
-    fn layout(bytes: usize) -> Layout {
+    /// For sizes that somebody asked for.
+    fn allocate(bytes: usize) -> io::Result<Block> {
         assert!(bytes > 0, "a block has room");
-        Layout::from_size_align(bytes, ALIGNMENT).expect("the alignment is a power of two")
+        let layout = Layout::from_size_align(bytes, ALIGNMENT).ok();
+        let block = layout.and_then(Block::of_layout);
+        block.ok_or_else(|| {
+            let what = format!("no {bytes} bytes of memory can be had");
+            io::Error::new(ErrorKind::OutOfMemory, what)
+        })
     }
 
     /// A block, if there is memory for it.
-    fn allocate(layout: Layout) -> Option<Block> {
+    fn of_layout(layout: Layout) -> Option<Block> {
         let start = if layout.size() >= MAPPED_FROM {
             map(layout.size())
         } else {
@@ -106,19 +114,21 @@ impl Memory {
         }
     }
 
+    /// The same, of a size that somebody asked for: there may not be so much.
+    pub fn of_size(bytes: usize) -> io::Result<Memory> {
+        Ok(Memory {
+            block: Arc::new(Block::allocate(bytes)?),
+            offset: 0,
+            bytes,
+        })
+    }
+
     /// One allocation cut into `count` pieces of `bytes` each.
     fn cut(count: usize, bytes: usize) -> io::Result<Vec<Memory>> {
         if count == 0 {
             return Ok(Vec::new());
         }
-        let whole = Block::allocate(Block::layout(count * bytes)).ok_or_else(|| {
-            let all = count * bytes;
-            io::Error::new(
-                ErrorKind::OutOfMemory,
-                format!("no {all} bytes of memory can be had"),
-            )
-        })?;
-        let whole = Arc::new(whole);
+        let whole = Arc::new(Block::allocate(count * bytes)?);
         let pieces = (0..count).map(|i| Memory {
             block: whole.clone(),
             offset: i * bytes,

@@ -197,6 +197,17 @@ pub fn open_members(names: &[String], options: OpenOptions) -> Result<Vec<OpenMe
 mod tests {
     use super::*;
 
+    /// A daemon that was told to take such a member in died of it.
+    #[test]
+    fn memory_that_nobody_has_is_an_error() {
+        for name in ["ram:1000000T", "ram:16777215T"] {
+            let opened = open(name, OpenOptions::default());
+            assert!(
+                matches!(&opened.err().map(|error| error.why), Some(OpenFailure::Io(error)) if error.kind() == io::ErrorKind::OutOfMemory)
+            );
+        }
+    }
+
     #[test]
     fn names_say_what_kind_of_member_is_meant() {
         let ram = |bytes| MemberSource::Ram { bytes };

@@ -20,12 +20,8 @@ pub fn open(bytes: u64) -> Result<(RamDevice, MemberInfo), OpenFailure> {
         trim_zeroes: true,
         fast_zero: true,
     };
-    Ok((
-        RamDevice {
-            memory: Memory::new(size),
-        },
-        info,
-    ))
+    let memory = Memory::of_size(size).map_err(OpenFailure::Io)?;
+    Ok((RamDevice { memory }, info))
 }
 
 impl RamDevice {
