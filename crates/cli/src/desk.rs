@@ -6,7 +6,6 @@
 use crate::failure::{Failure, Outcome};
 use crate::member::{content, open_failure, same_file};
 use crate::units::{Size, parse_throttle};
-use restripe_array::meta::MetaError;
 use restripe_array::report::{MemberState, MemberStatus, Status};
 use restripe_array::{Command, CommandError, Fact, Member, Nanos, SECTOR_BYTES, Uuid};
 use restripe_io::control::{Answer, FactView, Refusal, Reply, Request, StatusView};
@@ -386,11 +385,20 @@ impl Desk {
         let path = device.name.clone();
         let device =
             Plain::of(device).map_err(|error| Refusal::new(error.to_string()).at(&path))?;
-        let (status, _) = self.look()?;
-        if force || belongs_to(&device, &status).map_err(refusal_of)? {
+        if force {
             return Ok(device.into_member());
         }
-        match content(&device).map_err(refusal_of)? {
+        let (status, names) = self.look()?;
+        let carried = match tie(&device, &status).map_err(refusal_of)? {
+            Tie::Home => None,
+            Tie::CopyOf(member) => {
+                let name = names.get(usize::from(member.0));
+                let name = name.map_or("", |found| found.name.as_str());
+                Some(format!("a copy of the member {name}"))
+            }
+            Tie::Stranger => content(&device).map_err(refusal_of)?,
+        };
+        match carried {
             None => Ok(device.into_member()),
             Some(what) => Err(Refusal::new(format!("this device already carries {what}"))
                 .at(path)
@@ -542,13 +550,31 @@ fn is_meant(text: &str, member: &MemberStatus, name: &str) -> bool {
     by_number || by_uuid || (!name.is_empty() && (text == name || same_file(text, name)))
 }
 
-fn belongs_to(device: &Plain, status: &Status) -> Outcome<bool> {
+/// What a device that is to be taken in has to do with the array.
+enum Tie {
+    Stranger,
+    /// A member that is out of service, or one that the array has forgotten.
+    Home,
+    /// It says that it is a member, and that one is in service as another device.
+    CopyOf(Member),
+}
+
+fn tie(device: &Plain, status: &Status) -> Outcome<Tie> {
     let copies = crate::member::Copies::read(device)?;
-    let ours = |superblock: &restripe_array::meta::Superblock| superblock.array == status.uuid;
-    Ok(copies
+    let sound = copies
         .found
         .iter()
-        .any(|(_, copy): &(u64, Result<_, MetaError>)| copy.as_ref().is_ok_and(ours)))
+        .filter_map(|(_, copy)| copy.as_ref().ok());
+    let mut ours = sound.filter(|superblock| superblock.array == status.uuid);
+    let Some(superblock) = ours.next() else {
+        return Ok(Tie::Stranger);
+    };
+    let in_service = |found: &&MemberStatus| {
+        found.uuid == superblock.member
+            && matches!(found.state, MemberState::Active | MemberState::Rebuilding)
+    };
+    let twin = status.members.iter().find(in_service);
+    Ok(twin.map_or(Tie::Home, |twin| Tie::CopyOf(twin.member)))
 }
 
 /// An engine's refusal in words, with the members' names.

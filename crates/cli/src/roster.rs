@@ -13,7 +13,7 @@ use crate::failure::{Failure, Outcome};
 use crate::member::{newest_of, readable_copies, was_replaced};
 use restripe_array::layout::{Geometry, Layout};
 use restripe_array::meta::{Candidate, Choice, MemberRole, Superblock, choose};
-use restripe_array::{CommandError, Member, Uuid};
+use restripe_array::{CommandError, Member, StartMode, Uuid};
 use restripe_io::member::OpenMember;
 use restripe_io::plain::Plain;
 use restripe_io::remote::MemberName;
@@ -96,7 +96,8 @@ impl Roster {
     /// Refuses what the engine would refuse for what superblocks tell, an array that is not called `name`, and what
     /// would leave a current member behind unasked.
     pub fn check(&self, name: Option<&str>, setup: &Setup) -> Outcome<Prospect> {
-        let choice = choose(&self.candidates, setup.start).map_err(|error| self.refused(&error))?;
+        let choice = choose(&self.candidates, setup.start)
+            .map_err(|error| self.refused(&error, &self.old_copies()))?;
         let found = &choice.superblock.name;
         if let Some(name) = name.filter(|name| name != found) {
             let what = format!("these members are of the array {found:?}, not {name:?}");
@@ -104,7 +105,8 @@ impl Roster {
         }
         let vacant = vacant_slots(&choice);
         if !setup.start.accept_loss && !decodable(choice.superblock.geometry, &vacant) {
-            return Err(self.refused(&CommandError::TooFew { missing: vacant }));
+            let error = CommandError::TooFew { missing: vacant };
+            return Err(self.refused(&error, &old_copies(&choice)));
         }
         self.check_left_behind(&choice, setup)?;
         Ok(Prospect {
@@ -127,13 +129,23 @@ impl Roster {
             choice.superblock.name,
             slots.join(", ")
         );
-        Err(Failure::new(what).at(self.roll_call()).hint(
+        let here = self.roll_call(&old_copies(choice));
+        Err(Failure::new(what).at(here).hint(
             "name every member; or say --degraded, and what is left out must be rebuilt when it comes back",
         ))
     }
 
-    /// The engine's refusal, with the array's name and who is here.
-    fn refused(&self, error: &CommandError) -> Failure {
+    /// Who is here only in an old copy, as far as that can be told without a majority.
+    fn old_copies(&self) -> Vec<usize> {
+        let anyhow = StartMode {
+            from_minority: true,
+            ..StartMode::default()
+        };
+        choose(&self.candidates, anyhow).map_or(Vec::new(), |choice| old_copies(&choice))
+    }
+
+    /// The engine's refusal, with the array's name and who is here. The members in the places `old` are old copies.
+    fn refused(&self, error: &CommandError, old: &[usize]) -> Failure {
         let names: Vec<MemberName> = self
             .members
             .iter()
@@ -144,7 +156,7 @@ impl Roster {
             .collect();
         let mut refusal = refusal(error, &names);
         if refusal.at.is_empty() {
-            refusal.at = self.roll_call();
+            refusal.at = self.roll_call(old);
         }
         if let Some(name) = self.array_name() {
             refusal.what = format!("the array {name:?}: {}", refusal.what);
@@ -158,17 +170,26 @@ impl Roster {
         told.map(|superblock| superblock.name.as_str())
     }
 
-    /// Who is here, who was cut off, who carries nothing of an array, and who could not be opened or read.
-    fn roll_call(&self) -> String {
+    /// Who is here, who is so in an old copy, who was cut off, who carries nothing of an array, and who could not be
+    /// opened or read.
+    fn roll_call(&self, old: &[usize]) -> String {
         let with = |wanted: Carries| {
-            let both = self.members.iter().zip(&self.candidates);
-            both.filter(move |(_, candidate)| carries(candidate) == wanted)
-                .map(|(member, _)| member.name())
-                .collect::<Vec<_>>()
+            let all = self.members.iter().zip(&self.candidates).enumerate();
+            all.filter(move |(place, (_, candidate))| {
+                carries(candidate) == wanted && !old.contains(place)
+            })
+            .map(|(_, (member, _))| member.name())
+            .collect::<Vec<_>>()
         };
         let mut parts = Vec::new();
         for (names, what) in [
             (with(Carries::All), ""),
+            (
+                old.iter()
+                    .map(|place| self.members[*place].name())
+                    .collect(),
+                " only in an old copy",
+            ),
             (with(Carries::Part), " shorter than its superblock says"),
             (with(Carries::Nothing), " without a Restripe superblock"),
             (
@@ -238,6 +259,14 @@ fn left_behind(choice: &Choice) -> Vec<u16> {
     slots(choice, |entry| {
         entry.is_some_and(|entry| is_current(choice, entry) && !choice.serves(entry))
     })
+}
+
+/// Who is here only in an old copy, by their places among the candidates.
+fn old_copies(choice: &Choice) -> Vec<usize> {
+    let entries = choice.outdated.iter();
+    entries
+        .filter_map(|entry| choice.opened[usize::from(*entry)])
+        .collect()
 }
 
 /// The slots of whose lines in the member table this is true.

@@ -189,6 +189,65 @@ fn a_member_that_was_cut_off_is_named() {
     );
 }
 
+/// Somebody's backup was taken for a member that comes home, and overwritten unasked.
+#[test]
+fn a_copy_of_a_member_in_service_is_not_overwritten_unasked() {
+    let place = raid5("backup");
+    assert_eq!(place.shell("cp b.img b.old").status, 0);
+    let before = place.bytes("b.old");
+    let daemon = place.serve(&THREE);
+    for verb in [
+        &["add", "tank", "b.old"][..],
+        &["replace", "tank", "a.img", "b.old"],
+        &["replace", "tank", "b.img", "b.old"],
+    ] {
+        let refused = place.run(verb);
+        assert!(
+            refused.status == 1
+                && refused
+                    .stderr
+                    .contains("already carries a copy of the member b.img"),
+            "{verb:?}: {}",
+            refused.stderr
+        );
+    }
+    assert!(before == place.bytes("b.old"), "not overwritten");
+    // Of a member that is out of service it may be what is left of it.
+    assert_eq!(place.run(&["fail", "tank", "b.img"]).status, 0);
+    assert_eq!(place.run(&["remove", "tank", "b.img"]).status, 0);
+    let home = place.run(&["add", "tank", "b.old"]);
+    assert_eq!(home.status, 0, "{}", home.stderr);
+    let rebuilt = place.run(&["rebuild", "tank", "--watch"]);
+    assert_eq!(rebuilt.status, 0, "{}", rebuilt.stderr);
+    assert_eq!(place.run(&["stop", "tank"]).status, 0);
+    assert_eq!(daemon.wait(), 0);
+}
+
+/// It was said that the slot is missing of a member that had been named.
+#[test]
+fn an_old_copy_of_a_member_is_called_one() {
+    let place = raid5("old-copy");
+    assert_eq!(place.shell("cp b.img b.old").status, 0);
+    assert_eq!(place.run(&[&["assemble"][..], &THREE].concat()).status, 0);
+    let named = ["assemble", "a.img", "b.old", "c.img"];
+    let refused = place.run(&named);
+    assert!(
+        refused.status == 1
+            && refused.stderr.contains("slot 1 is missing")
+            && refused
+                .stderr
+                .contains("at: a.img, c.img; b.old only in an old copy"),
+        "{}",
+        refused.stderr
+    );
+    let few = place.run(&["assemble", "a.img", "b.old", "--degraded"]);
+    assert!(
+        few.status == 1 && few.stderr.contains("b.old only in an old copy"),
+        "{}",
+        few.stderr
+    );
+}
+
 #[test]
 fn two_arrays_of_one_name_are_not_served_by_one_daemon() {
     let place = Place::new("namesakes");
