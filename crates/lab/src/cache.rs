@@ -66,6 +66,8 @@ pub struct Outcome {
     pub misses_failed: u64,
     /// Blocks read from members.
     pub reads: u64,
+    /// Of these, on account of blocks whose member has failed, rebuilt or not.
+    pub reads_failed: u64,
     /// Blocks of failed slots that are held at the end.
     pub held_failed: u32,
 }
@@ -80,10 +82,15 @@ impl Outcome {
         ratio(self.reads, self.asked)
     }
 
-    /// The share of the reads that misses on failed slots cause: a rule that misses no more elsewhere cannot save more than
-    /// that. With p of the misses on the failed slot of n, it is p(n-1) / ((1-p) + p(n-1)).
+    /// The share of the reads that misses on failed slots cause: a rule that misses no less elsewhere cannot save more than
+    /// that. With p of the misses on the failed slot of n, and nothing rebuilt, it is p(n-1) / ((1-p) + p(n-1)).
     pub fn bound(&self) -> f64 {
-        ratio(self.reads - (self.misses - self.misses_failed), self.reads)
+        ratio(self.reads_failed, self.reads)
+    }
+
+    /// Reads on account of blocks whose member stands.
+    pub fn reads_standing(&self) -> u64 {
+        self.reads - self.reads_failed
     }
 }
 
@@ -431,6 +438,7 @@ impl Run {
                 misses: 0,
                 misses_failed: 0,
                 reads: 0,
+                reads_failed: 0,
                 held_failed: 0,
             },
         }
@@ -464,7 +472,9 @@ impl Run {
         if missed {
             outcome.misses += 1;
             outcome.misses_failed += u64::from(of.failed && !of.rebuilt);
-            outcome.reads += if of.rebuilt { 1 } else { of.reads };
+            let reads = if of.rebuilt { 1 } else { of.reads };
+            outcome.reads += reads;
+            outcome.reads_failed += if of.failed { reads } else { 0 };
         }
     }
 }
@@ -531,6 +541,7 @@ mod tests {
             let found = outcome(&setup(&[slot], 8), &twice);
             assert_eq!((found.misses, found.misses_failed), (6, 2));
             assert_eq!((found.reads, found.rgr()), (8, 8.0 / 12.0));
+            assert_eq!((found.reads_standing(), found.bound()), (4, 0.5));
             assert_eq!(on_slot(slot), 2);
         }
     }
@@ -563,6 +574,11 @@ mod tests {
                 "one frame hits nothing"
             );
             assert_eq!(found.reads, 60 + found.misses_failed);
+            assert_eq!(
+                found.reads_standing(),
+                40,
+                "a third lies on the failed slot"
+            );
             assert!(
                 (1..=10).contains(&found.misses_failed),
                 "none in the second half"

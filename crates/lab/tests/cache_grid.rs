@@ -4,7 +4,7 @@ mod shared;
 
 use restripe_lab::cache::grid::{self, Cell};
 use restripe_lab::cache::rebuild_seconds;
-use restripe_lab::experiment::scenario::{Scale, parse};
+use restripe_lab::experiment::scenario::{Scale, Scenario, Value, parse};
 use std::path::Path;
 
 fn short(name: &str, threads: usize) -> Vec<Cell> {
@@ -19,14 +19,24 @@ fn every_built_in_grid_is_sound_and_has_ten_pairs_or_says_why_not() {
         let scenario = parse(grid::named(name).expect("listed")).expect(name);
         assert_eq!(scenario.name, name);
         // Of a recorded trace there are as many pairs as members.
-        let wanted = if name == "vdf-samples" { 8 } else { 10 };
+        let wanted = if recorded(&scenario) { 8 } else { 10 };
         assert_eq!(scenario.seeds, wanted, "{name}");
     }
 }
 
+fn recorded(scenario: &Scenario) -> bool {
+    let sources = scenario.sweep.get("workload.source").into_iter().flatten();
+    let all: Vec<String> = sources.map(|source| source.to_string()).collect();
+    all.iter().any(|source| source.starts_with("trace:"))
+}
+
 #[test]
 fn no_lru_gains_more_than_the_failed_members_share() {
-    for name in grid::names().filter(|name| *name != "vdf-samples") {
+    let synthetic = |name: &&str| {
+        let text = grid::named(name).expect("listed");
+        !recorded(&parse(text).expect("sound"))
+    };
+    for name in grid::names().filter(synthetic) {
         for cell in short(name, 2) {
             assert_eq!(cell.pairs.len(), 2);
             for pair in &cell.pairs {
@@ -92,4 +102,51 @@ fn the_papers_rebuild_time_is_what_users_leave() {
     );
     assert_eq!(rebuild_seconds(read, bandwidth, user, rgr), Some(200.0));
     assert_eq!(rebuild_seconds(read, bandwidth, 400e6, rgr), None);
+}
+
+/// VDF-LRU holds blocks of standing members for a part of the time for which LRU does, and those of the failed one for n-1
+/// times as long as that: so it loses what is asked for again within the one span, and gains what is within the other.
+#[test]
+fn where_blocks_are_asked_for_again_decides_who_gains() {
+    let text = grid::named("vdf-distance").expect("built in");
+    let says = |distance: &str| {
+        let mut scenario = parse(text).expect("sound").shortened();
+        scenario.seeds = 4;
+        let of = |value: &str| vec![Value::Text(value.into())];
+        scenario.sweep.insert("cache.base".into(), of("lru"));
+        let depth = distance.parse().expect("a number");
+        let depths = vec![Value::Whole(depth)];
+        scenario
+            .sweep
+            .insert("workload.reread_distance".into(), depths);
+        let cells = grid::run(scenario, Scale::Whole, Path::new("."), 2, &|_, _| {});
+        cells.expect("it runs")[0].says()
+    };
+    // Of 256 blocks: within both, lost, gained.
+    assert_eq!(says("100"), "-");
+    assert_eq!(says("200"), "more");
+    assert_eq!(says("600"), "less");
+}
+
+#[test]
+fn a_cell_over_its_bound_is_flagged_as_what_it_is() {
+    let scenario = parse(grid::named("vdf-raid6").expect("built in")).expect("sound");
+    let mut cells = short("vdf-raid6", 2);
+    let clean = grid::table(&scenario, &cells);
+    assert!(!clean.contains("over the bound"), "{clean}");
+    for cell in &mut cells {
+        cell.pairs[0].vdf.reads = 1;
+        cell.pairs[0].vdf.reads_failed = 0;
+    }
+    let told = grid::table(&scenario, &cells);
+    let flagged: Vec<&str> = told
+        .lines()
+        .filter(|line| line.starts_with("over the bound"))
+        .collect();
+    assert_eq!(flagged.len(), cells.len(), "{told}");
+    for line in flagged {
+        let proved = line.contains(" lru ");
+        assert_eq!(line.contains("cannot gain that much"), proved, "{line}");
+        assert_eq!(line.contains("no bound is proved"), !proved, "{line}");
+    }
 }

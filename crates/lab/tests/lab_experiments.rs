@@ -136,3 +136,35 @@ fn a_rebuild_ends_sooner_without_users() {
         assert!(loaded > idle, "{loaded} after {idle}");
     }
 }
+
+#[test]
+fn in_closed_loop_so_many_are_outstanding_whatever_their_times() {
+    let text = scenario::named("vdf-closed-loop").expect("built in");
+    let mut scenario = scenario::parse(text).expect("sound").shortened();
+    scenario.seeds = 1;
+    scenario.sweep.insert(
+        "array.cache_policy".into(),
+        vec![Value::Text("vdf-lru".into())],
+    );
+    scenario.fixed.remove("workload.depth");
+    let depths = [1, 16].map(Value::Whole).to_vec();
+    scenario.sweep.insert("workload.depth".into(), depths);
+    let runner = Runner {
+        threads: 2,
+        cache: None,
+        fresh: false,
+        progress: &|_| {},
+    };
+    let logs = runner.run(&cells(&scenario)).expect("it runs");
+    for (log, depth) in logs.iter().zip([1, 16]) {
+        let phase = log.phase("degraded").expect("a member was lost");
+        assert_eq!(phase.held, 0, "nobody waits before the array");
+        // Little's law: rate times mean response is what was outstanding, but for those at the phase's two ends.
+        let busy_ns = phase.times.count * phase.times.mean_ns;
+        let outstanding = busy_ns as f64 / phase.length_ns() as f64;
+        assert!(
+            (outstanding / f64::from(depth) - 1.0).abs() < 0.1,
+            "{outstanding}"
+        );
+    }
+}

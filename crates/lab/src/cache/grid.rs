@@ -9,7 +9,7 @@ use super::{CacheError, Members, Outcome, Rebuild, Setup, simulate};
 use crate::experiment::cell::level;
 use crate::experiment::scenario::{self, BuiltIn, Point, Scale, Scenario, Value};
 use crate::experiment::statistics::{Estimate, ratio};
-use crate::generate::{Generator, preset};
+use crate::generate::{Generator, Parameters, preset};
 use crate::report::Table;
 use crate::threads::over;
 use crate::trace::{BLOCK_BYTES, Options, Requests, open};
@@ -44,6 +44,22 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
         "vdf-samples",
         include_str!("../../../../scenarios/cache/vdf-samples.toml"),
     ),
+    (
+        "vdf-distance",
+        include_str!("../../../../scenarios/cache/vdf-distance.toml"),
+    ),
+    (
+        "vdf-reuse",
+        include_str!("../../../../scenarios/cache/vdf-reuse.toml"),
+    ),
+    (
+        "vdf-crowd",
+        include_str!("../../../../scenarios/cache/vdf-crowd.toml"),
+    ),
+    (
+        "vdf-flip",
+        include_str!("../../../../scenarios/cache/vdf-flip.toml"),
+    ),
 ]);
 
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -73,6 +89,26 @@ struct WorkloadSettings {
     requests: u64,
     /// Whether written blocks are asked for too.
     writes: bool,
+    /// In place of the preset's own: the share of the reads that repeat an earlier one, and at which depth all of them do,
+    /// in different requests.
+    reread_share: Option<f64>,
+    reread_distance: Option<u64>,
+}
+
+impl WorkloadSettings {
+    fn parameters(&self) -> Result<Parameters, String> {
+        let found = preset::named(&self.source).ok_or_else(|| preset::unknown(&self.source))?;
+        let mut parameters = found.map_err(|error| error.to_string())?;
+        parameters.reread_share = self.reread_share.unwrap_or(parameters.reread_share);
+        if let Some(distance) = self.reread_distance {
+            parameters.reread_distance = (distance, distance);
+        }
+        Ok(parameters)
+    }
+
+    fn is_as_recorded(&self) -> bool {
+        self.reread_share.is_none() && self.reread_distance.is_none()
+    }
 }
 
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -166,9 +202,23 @@ pub struct Pair {
 impl Pair {
     /// How much less the VDF rule asks of the members.
     pub fn gain(&self) -> f64 {
+        self.won() - self.lost()
+    }
+
+    /// What it adds of reads of blocks on standing members, which it holds for a shorter time, as a share of all.
+    pub fn lost(&self) -> f64 {
+        self.share(self.vdf.reads_standing(), self.base.reads_standing())
+    }
+
+    /// What it spares of reads on account of blocks on failed members.
+    pub fn won(&self) -> f64 {
+        self.share(self.base.reads_failed, self.vdf.reads_failed)
+    }
+
+    fn share(&self, more: u64, less: u64) -> f64 {
         match self.base.reads {
             0 => 0.0,
-            reads => 1.0 - self.vdf.reads as f64 / reads as f64,
+            reads => (more as f64 - less as f64) / reads as f64,
         }
     }
 
@@ -294,20 +344,23 @@ fn passes(points: &[Point], seeds: u64) -> Result<Vec<Pass>, String> {
 }
 
 fn outcomes(pass: &Pass, folder: &Path) -> Result<Vec<Outcome>, String> {
+    let workload = &pass.workload;
     let WorkloadSettings {
         source, requests, ..
-    } = &pass.workload;
+    } = workload;
     let most = usize::try_from(*requests).unwrap_or(usize::MAX);
     let told = |error: CacheError| format!("{error}, of {source}");
     if let Some(path) = source.strip_prefix("trace:") {
+        if !workload.is_as_recorded() {
+            return Err(format!("what {source} repeats is as it was recorded"));
+        }
         let open = || {
             let trace = open(&folder.join(path), &Options::default())?;
             Ok(Box::new(trace.take(most)) as Requests)
         };
         return simulate(&pass.setup, open).map_err(told);
     }
-    let parameters = preset::named(source).ok_or_else(|| preset::unknown(source))?;
-    let parameters = parameters.map_err(|error| error.to_string())?;
+    let parameters = workload.parameters()?;
     let fresh = || Generator::new(&parameters, pass.seed);
     fresh().map_err(|error| error.to_string())?;
     let open = || {
@@ -317,27 +370,55 @@ fn outcomes(pass: &Pass, folder: &Path) -> Result<Vec<Outcome>, String> {
     simulate(&pass.setup, open).map_err(told)
 }
 
-/// What each cell came to. HELD: the part of the cache that blocks of failed members have at the end.
+/// What each cell came to. Shares of the base rule's reads: LOST on blocks of standing members, WON on those of failed
+/// ones. HELD: the part of the VDF rule's cache that blocks of failed members have at the end.
 pub fn table(scenario: &Scenario, cells: &[Cell]) -> String {
     let paths: Vec<&str> = scenario.sweep.keys().map(String::as_str).collect();
     let mut table = Table::new([
-        "CELL", "MISSED", "RGR", "VDF", "RATIO", "95%", "SAYS", "BOUND", "OVER", "HELD", "VDF HELD",
+        "CELL", "MISSED", "RGR", "VDF", "RATIO", "95%", "SAYS", "LOST", "WON", "BOUND", "OVER",
+        "HELD",
     ]);
     for cell in cells {
-        let values = scenario.sweep.keys().map(|path| short(&cell.point[path]));
-        let name = values.collect::<Vec<_>>().join(" ");
-        table.row(columns(name, cell));
+        table.row(columns(name(scenario, cell), cell));
     }
-    format!("cells are {}\n{}", paths.join(" "), table.text())
+    format!(
+        "cells are {}\n{}{}",
+        paths.join(" "),
+        table.text(),
+        verdict(scenario, cells)
+    )
 }
 
-fn columns(name: String, cell: &Cell) -> [String; 11] {
+fn name(scenario: &Scenario, cell: &Cell) -> String {
+    let values = scenario.sweep.keys().map(|path| short(&cell.point[path]));
+    values.collect::<Vec<_>>().join(" ")
+}
+
+/// How many cells say what, and each that gains more than its bound.
+fn verdict(scenario: &Scenario, cells: &[Cell]) -> String {
+    let count = |says: &str| cells.iter().filter(|cell| cell.says() == says).count();
+    let mut text = format!(
+        "{} cells: {} less, {} more, {} undecided\n",
+        cells.len(),
+        count("less"),
+        count("more"),
+        count("-")
+    );
+    for cell in cells.iter().filter(|cell| cell.over_bound() > 0) {
+        let (name, over, all) = (name(scenario, cell), cell.over_bound(), cell.pairs.len());
+        let why = match cell.pairs[0].base.rule {
+            "lru" => "VDF-LRU cannot gain that much: it does not do what it should",
+            _ => "no bound is proved of this rule",
+        };
+        text += &format!("over the bound: {name}, {over} of {all} pairs: {why}\n");
+    }
+    text
+}
+
+fn columns(name: String, cell: &Cell) -> [String; 12] {
     let ratio = cell.ratio();
     let percent = |share: f64| format!("{:.1}%", share * 100.0);
-    let held = |of: &dyn Fn(&Pair) -> &Outcome| {
-        let share = |pair: &Pair| f64::from(of(pair).held_failed) / f64::from(of(pair).blocks);
-        percent(cell.mean(share))
-    };
+    let held = |pair: &Pair| f64::from(pair.vdf.held_failed) / f64::from(pair.vdf.blocks);
     [
         name,
         percent(cell.mean(|pair| pair.base.miss_ratio())),
@@ -348,10 +429,11 @@ fn columns(name: String, cell: &Cell) -> [String; 11] {
             format!("{:.4}..{:.4}", found.low, found.high)
         }),
         cell.says().into(),
+        percent(cell.mean(Pair::lost)),
+        percent(cell.mean(Pair::won)),
         percent(cell.mean(|pair| pair.base.bound())),
         format!("{} of {}", cell.over_bound(), cell.pairs.len()),
-        held(&|pair| &pair.base),
-        held(&|pair| &pair.vdf),
+        percent(cell.mean(held)),
     ]
 }
 
@@ -369,7 +451,7 @@ pub fn csv(scenario: &Scenario, cells: &[Cell]) -> String {
     let swept: Vec<&String> = scenario.sweep.keys().collect();
     let mut text = String::new();
     swept.iter().for_each(|path| text += &format!("{path},"));
-    text += "seed,asked,base,base_misses,base_misses_failed,base_reads,vdf,vdf_misses,vdf_misses_failed,vdf_reads,gain,bound\n";
+    text += "seed,asked,base,base_misses,base_misses_failed,base_reads,vdf,vdf_misses,vdf_misses_failed,vdf_reads,gain,lost,won,bound\n";
     for cell in cells {
         for pair in &cell.pairs {
             swept
@@ -378,7 +460,7 @@ pub fn csv(scenario: &Scenario, cells: &[Cell]) -> String {
             let (base, vdf) = (&pair.base, &pair.vdf);
             let written = writeln!(
                 text,
-                "{},{},{},{},{},{},{},{},{},{},{:.6},{:.6}",
+                "{},{},{},{},{},{},{},{},{},{},{:.6},{:.6},{:.6},{:.6}",
                 pair.seed,
                 base.asked,
                 base.rule,
@@ -390,6 +472,8 @@ pub fn csv(scenario: &Scenario, cells: &[Cell]) -> String {
                 vdf.misses_failed,
                 vdf.reads,
                 pair.gain(),
+                pair.lost(),
+                pair.won(),
                 base.bound(),
             );
             written.expect("a text takes all");

@@ -8,7 +8,7 @@ use crate::replay::facts::Log;
 use crate::replay::simulated::replay;
 use crate::replay::source::{Placed, Placing, Survey};
 use crate::replay::stage::{ArrayPlan, Stage};
-use crate::replay::{Deed, Pace, Plan, Script, Until};
+use crate::replay::{Deed, OUTSTANDING_MAX, Pace, Plan, Script, Until};
 use crate::trace::{Options, Requests, TraceError, files, open, read_twice, shape};
 use restripe_array::cache::Rule;
 use restripe_array::layout::{Level, Rotation};
@@ -68,6 +68,9 @@ pub struct WorkloadSettings {
     /// Requests a second, where `load` is below 0; 0: the source's own.
     #[serde(default)]
     pub rate: f64,
+    /// Requests outstanding, whatever their times: closed loop; 0: open loop.
+    #[serde(default)]
+    pub depth: u32,
     /// Part of the array that the generator's devices cover.
     pub fill: f64,
     /// Write ratio in place of the preset's; below 0: the preset's.
@@ -175,6 +178,11 @@ impl Settings {
         }
         if phases.step_s == 0 {
             return Err("phases.step_s is 0".into());
+        }
+        if self.workload.depth > OUTSTANDING_MAX {
+            return Err(format!(
+                "workload.depth is above {OUTSTANDING_MAX}, the most that can be outstanding"
+            ));
         }
         Ok(())
     }
@@ -424,7 +432,10 @@ pub fn run(cell: &Cell, capacity: Option<u64>) -> Result<Log, String> {
     let rate = rate(settings, capacity);
     let mut source = requests(settings, stage.size_bytes, cell.seed, rate)?;
     let script = Script {
-        pace: Pace::Open { speed_milli: 1000 },
+        pace: match settings.workload.depth {
+            0 => Pace::Open { speed_milli: 1000 },
+            depth => Pace::Closed { depth },
+        },
         plans: plans(settings),
         step_ns: settings.phases.step_s * SECOND,
     };

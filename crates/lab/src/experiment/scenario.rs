@@ -270,6 +270,10 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
         "vdf-open-loop",
         include_str!("../../../../scenarios/vdf-open-loop.toml"),
     ),
+    (
+        "vdf-closed-loop",
+        include_str!("../../../../scenarios/vdf-closed-loop.toml"),
+    ),
 ]);
 
 /// The laboratory's own.
