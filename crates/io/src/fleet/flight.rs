@@ -79,6 +79,8 @@ pub struct Flight {
     pub redirects: Vec<(BufRef, Memory)>,
     /// Given up on: its late data goes nowhere.
     pub detached: bool,
+    /// How often handles had been backed anew when it began.
+    pub renewals: u64,
 }
 
 /// What comes of a step.
@@ -88,7 +90,7 @@ pub enum Progress {
 }
 
 impl Flight {
-    pub fn new(io: Box<DeviceIo>) -> Flight {
+    pub fn new(io: Box<DeviceIo>, renewals: u64) -> Flight {
         let (at, left) = (io.at * SECTOR_BYTES, io.sectors * SECTOR_BYTES);
         let stage = if matches!(io.op, IoOp::Read | IoOp::Write) {
             Stage::Transfer
@@ -105,6 +107,7 @@ impl Flight {
             stand_in: None,
             redirects: Vec::new(),
             detached: false,
+            renewals,
         }
     }
 

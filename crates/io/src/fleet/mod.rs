@@ -17,6 +17,7 @@ use crate::slab::Slab;
 use crate::tokens::Owner;
 use flight::{Flight, Progress, Scratch};
 use restripe_array::{Buf, DeviceIo, IoError, IoOp, Member, Segment, Tag};
+use std::collections::BTreeMap;
 
 /// An operation that is back.
 pub type Landed = (Box<DeviceIo>, Result<(), IoError>);
@@ -37,6 +38,9 @@ pub struct Fleet {
     places: Vec<Place>,
     flights: Slab<Flight>,
     scratch: Scratch,
+    /// How often a handle was backed anew, and for each such handle at which count last.
+    renewals: u64,
+    renewed: BTreeMap<Buf, u64>,
     /// Operations that are back, for the owner to take.
     pub landed: Vec<Landed>,
     /// Devices lost altogether since the owner looked.
@@ -50,6 +54,8 @@ impl Fleet {
             places: members.into_iter().map(Place::new).collect(),
             flights: Slab::default(),
             scratch: Scratch::new(),
+            renewals: 0,
+            renewed: BTreeMap::new(),
             landed: Vec::new(),
             departed: Vec::new(),
         }
@@ -132,7 +138,7 @@ impl Fleet {
     fn take_off(&mut self, io: Box<DeviceIo>, handles: &Handles<'_>, backend: &mut dyn Backend) {
         let member = usize::from(io.member.0);
         self.places[member].flights += 1;
-        let index = self.flights.insert(Flight::new(io));
+        let index = self.flights.insert(Flight::new(io, self.renewals));
         let flight = self.flights.get_mut(index).expect("just made");
         let Some(Device::File(device)) = &self.places[member].device else {
             unreachable!("the caller looked")
@@ -198,7 +204,7 @@ impl Fleet {
         let member = io.member;
         let place = &mut self.places[usize::from(member.0)];
         place.flights += 1;
-        let index = self.flights.insert(Flight::new(io));
+        let index = self.flights.insert(Flight::new(io, self.renewals));
         let flight = self.flights.get_mut(index).expect("just made");
         let pieces = flight.gather(handles, &mut self.scratch);
         if let Some(Device::Nbd(device)) = &mut place.device {
@@ -275,6 +281,9 @@ impl Fleet {
 
     /// Gives an operation its memory for good. Other reads in flight into the same handles go on into the old memory
     /// too, so their data is brought over when they land.
+    ///
+    /// A handle that was backed anew since the operation began is another memory already: of all operations that a
+    /// failed member leaves on one large buffer, only the first costs a copy of it.
     pub fn detach(&mut self, tag: Tag, handles: &mut Handles<'_>) {
         let Some(flight) = self
             .flights
@@ -285,9 +294,15 @@ impl Fleet {
             return;
         };
         flight.detached = true;
+        let began = flight.renewals;
         for buf in bufs_of(&flight.io) {
+            if self.renewed.get(&buf).is_some_and(|last| *last > began) {
+                continue;
+            }
             redirect(&mut self.flights, buf, handles);
             handles.renew(buf);
+            self.renewals += 1;
+            self.renewed.insert(buf, self.renewals);
         }
     }
 }

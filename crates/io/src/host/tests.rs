@@ -303,6 +303,42 @@ fn a_late_read_scribbles_on_nothing_and_its_neighbour_arrives() {
     }
 }
 
+/// Each operation that a failed member left on a buffer of 32 MiB cost a copy of the buffer: the reactor stood still for
+/// ten seconds and more.
+#[test]
+fn a_buffer_is_copied_once_for_all_that_is_given_up_on_it() {
+    let mut bench = file_bench(BackendChoice::Threads, "detach-many");
+    let reads: Vec<_> = (0..3)
+        .map(|n| {
+            bench.io(
+                IoOp::Read,
+                8 * n,
+                8,
+                vec![part(LARGE, 4096 * n as u32, 4096)],
+            )
+        })
+        .collect();
+    let mut tags: Vec<Tag> = reads.iter().map(|io| io.tag).collect();
+    reads.into_iter().for_each(|io| bench.start(io));
+    let detach = |bench: &mut Bench, tag: Tag| {
+        let mut handles = handles(&mut bench.host.pool, &mut bench.users);
+        bench.host.fleet.detach(tag, &mut handles);
+        bench.memory(LARGE)
+    };
+    let before = bench.memory(LARGE);
+    let first = detach(&mut bench, tags[0]);
+    assert!(!first.same(&before), "it is another memory");
+    assert!(detach(&mut bench, tags[1]).same(&first), "and stays so");
+    // What began since uses the new memory, and takes it along.
+    let late = bench.io(IoOp::Read, 24, 8, vec![part(LARGE, 12288, 4096)]);
+    tags.push(late.tag);
+    bench.start(late);
+    assert!(!detach(&mut bench, tags[3]).same(&first));
+    for _ in tags {
+        assert_eq!(bench.next().1, Ok(()));
+    }
+}
+
 #[test]
 fn a_closed_member_is_gone_but_answers_for_what_was_in_flight() {
     let mut bench = file_bench(BackendChoice::Automatic, "close");
