@@ -44,6 +44,10 @@ impl Core {
                 self.set_throttle(throttle);
                 Ok(())
             }
+            Command::Order(order) => {
+                self.set_order(order);
+                Ok(())
+            }
         };
         match result {
             Ok(()) => self.answer_when_durable(tag),

@@ -4,6 +4,8 @@
 //! that the engine lends out with an action and gets back with the matching event; in steady state nothing is
 //! allocated.
 
+pub use crate::policy::heat::HeatLimits;
+pub use crate::policy::order::Order;
 pub use crate::policy::throttle::Throttle;
 use crate::units::{Member, Nanos, PAGE_BYTES, SECTOR_BYTES};
 use alloc::boxed::Box;
@@ -389,6 +391,8 @@ pub enum Command {
     },
     /// What paces tasks, those that run and those to come.
     Throttle(Throttle),
+    /// In which order tasks that restore redundancy go through the rows, those that run and those to come.
+    Order(Order),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

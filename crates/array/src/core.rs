@@ -14,6 +14,7 @@ use crate::log::Logs;
 use crate::maps::{BitMap, LostMap};
 use crate::meta::superblock::{Superblock, WriteHole};
 use crate::ops::{Ops, Owner};
+use crate::policy::heat::Heat;
 use crate::policy::traffic::Traffic;
 use crate::pool::Buffers;
 use crate::read_cache::ReadCache;
@@ -53,6 +54,7 @@ pub(crate) struct Core {
     pub(crate) flusher: Flusher,
     pub(crate) tasks: Tasks,
     pub(crate) traffic: Traffic,
+    pub(crate) heat: Heat,
     pub(crate) read_cache: Option<ReadCache>,
     pub(crate) counters: Counters,
     pub(crate) boot: Option<Boot>,
@@ -113,6 +115,7 @@ impl Core {
             flusher: Flusher::default(),
             tasks: Tasks::default(),
             traffic: Traffic::default(),
+            heat: Heat::default(),
             read_cache: None,
             counters: Counters::default(),
             boot: None,

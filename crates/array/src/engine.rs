@@ -1,6 +1,8 @@
 //! The engine: owns the parts and routes events to them. It decides nothing itself.
 
-use crate::contract::{Actions, Compute, DeviceIo, Event, IoError, MemberInfo, Pool, Verdict};
+use crate::contract::{
+    Actions, Compute, DeviceIo, Event, HeatLimits, IoError, MemberInfo, Pool, Verdict,
+};
 use crate::core::Core;
 use crate::ops::{Owner, SliceOp};
 use crate::read_cache::CacheLimits;
@@ -33,6 +35,7 @@ pub struct Limits {
     pub ios: u32,
     /// A cache of what was read; its memory comes out of the pool.
     pub cache: Option<CacheLimits>,
+    pub heat: HeatLimits,
 }
 
 impl Default for Limits {
@@ -46,6 +49,7 @@ impl Default for Limits {
             slices: 512,
             ios: 4096,
             cache: None,
+            heat: HeatLimits::default(),
         }
     }
 }

@@ -120,7 +120,10 @@ impl Core {
                 pending.parts = 1;
                 self.flush_for(Waiter::Request(id));
             }
-            RequestOp::Read => self.requests.reads.push_back(id),
+            RequestOp::Read => {
+                self.note_heat(request.offset, request.bytes);
+                self.requests.reads.push_back(id);
+            }
             RequestOp::Write | RequestOp::Trim | RequestOp::WriteZeroes { .. } => {
                 self.requests.writes.push_back(id)
             }

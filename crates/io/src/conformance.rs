@@ -13,8 +13,9 @@ use crate::tokens::Owner;
 use restripe_array::cache::Rule;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::{
-    Action, Actions, BufRef, CacheLimits, Command, CommandTag, Config, Engine, Event, IoError,
-    Limits, Member, MemberInfo, Nanos, Pool, Request, RequestOp, RequestTag, StartMode, Tag,
+    Action, Actions, BufRef, CacheLimits, Command, CommandTag, Config, Engine, Event, HeatLimits,
+    IoError, Limits, Member, MemberInfo, Nanos, Order, Pool, Request, RequestOp, RequestTag,
+    StartMode, Tag,
 };
 use restripe_sim::array::Spec;
 use restripe_sim::compute;
@@ -82,7 +83,11 @@ fn limits() -> Limits {
         requests: 64,
         slices: 32,
         ios: 256,
-        cache: None,
+        heat: HeatLimits {
+            zone_sectors: 1,
+            epoch: Nanos::from_millis(1),
+        },
+        ..Limits::default()
     }
     .with_cache(Some(CacheLimits {
         blocks: 32,
@@ -649,7 +654,17 @@ impl Real {
 #[test]
 fn raid5_through_a_loss_and_a_rebuild() {
     let level = Level::Raid5(Rotation::LeftSymmetric);
-    conform("raid5", level, 4, 1, &[(40, Command::Fail(Member(1)))]);
+    conform(
+        "raid5",
+        level,
+        4,
+        1,
+        &[
+            (10, Command::Order(Order::Ido)),
+            (40, Command::Fail(Member(1))),
+            (60, Command::Order(Order::Pro)),
+        ],
+    );
 }
 
 #[test]

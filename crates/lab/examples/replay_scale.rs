@@ -6,9 +6,9 @@
 mod clock;
 
 use clock::cpu_seconds;
-use restripe_array::Throttle;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::WriteHole;
+use restripe_array::{HeatLimits, Order, Throttle};
 use restripe_lab::experiment::cell::generated;
 use restripe_lab::generate::preset;
 use restripe_lab::replay::simulated::replay;
@@ -52,6 +52,8 @@ fn one(requests: usize) {
         standby_ns: None,
         cache: None,
         throttle: Throttle::default(),
+        order: Order::default(),
+        heat: HeatLimits::default(),
         rebuild_min: 1 << 20,
         rebuild_max: 1 << 30,
     };

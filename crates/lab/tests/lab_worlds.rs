@@ -4,7 +4,8 @@ use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{Content, CreateOptions, Init, WriteHole, create};
 use restripe_array::report::Counters;
 use restripe_array::{
-    Action, Command, Fact, Limits, Member, Nanos, StartMode, TaskKind, TaskOutcome, Throttle, Uuid,
+    Action, Command, Fact, HeatLimits, Limits, Member, Nanos, Order, StartMode, TaskKind,
+    TaskOutcome, Throttle, Uuid,
 };
 use restripe_io::plain::Plain;
 use restripe_io::record;
@@ -72,6 +73,8 @@ fn stage(kind: Kind) -> Stage {
         standby_ns: None,
         cache: None,
         throttle: Throttle::default(),
+        order: Order::default(),
+        heat: HeatLimits::default(),
         rebuild_min: 1 << 20,
         rebuild_max: 1 << 30,
     };

@@ -178,7 +178,7 @@ impl Enumeration {
             requests: 16,
             slices: 8,
             ios: 256,
-            cache: None,
+            ..Limits::default()
         };
         let members = disks.iter().map(Disk::info).collect();
         let engine = Engine::new(Config {

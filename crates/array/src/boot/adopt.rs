@@ -143,6 +143,7 @@ impl Core {
     fn size_parts(&mut self) {
         let rows = self.layout.rows();
         self.tasks.set_rows(rows);
+        self.heat = self.blank_heat();
         self.written = BitMap::new(rows.div_ceil(self.superblock.extent_rows));
         self.intent = BitMap::new(INTENT_BITS * self.regions());
         self.intent_users = vec![Default::default(); self.regions() as usize];

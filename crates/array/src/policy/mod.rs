@@ -1,7 +1,9 @@
 //! Policies decide and cannot act: small deterministic machines over a read-only view.
 
+pub(crate) mod heat;
 pub(crate) mod marks;
 mod md;
+pub(crate) mod order;
 mod own;
 pub(crate) mod throttle;
 pub(crate) mod traffic;

@@ -16,6 +16,8 @@ use crate::device::Health;
 use crate::flush::Waiter;
 use crate::meta::superblock::{MemberRole, RUNS_MAX, TaskRecord};
 use crate::planted::Bug;
+use crate::policy::heat::Heat;
+use crate::policy::order::{Order, Path};
 use crate::policy::throttle::{DEFAULT, Decision, Limits, Pacer, Throttle, View};
 use crate::report::ArrayState;
 use crate::runset::RunSet;
@@ -74,6 +76,7 @@ pub(crate) struct Task {
     next_checkpoint: Nanos,
     /// Rows done or in flight.
     claimed: RunSet,
+    path: Path,
     in_flight: u32,
     serial: u64,
     /// Bytes of one member in windows that are done: what was never written is done without moving any.
@@ -90,6 +93,7 @@ pub(crate) struct Tasks {
     serials: u64,
     limits: Option<Limits>,
     throttle: Throttle,
+    order: Order,
     rows: u64,
 }
 
@@ -215,6 +219,7 @@ impl Core {
     pub(crate) fn start_task(&mut self, kind: TaskKind, slot: Option<u16>, done: RunSet) {
         self.tasks.serials += 1;
         let pacer = self.new_pacer(0);
+        let path = self.new_path(kind);
         self.tasks.list.push(Task {
             kind,
             slot,
@@ -222,6 +227,7 @@ impl Core {
             claimed: done.clone(),
             durable: done.clone(),
             done,
+            path,
             checkpoint: None,
             asked: 0,
             next_checkpoint: self.now.after(CHECKPOINT_EVERY),
@@ -248,6 +254,42 @@ impl Core {
         self.tasks.throttle = throttle;
         for index in 0..self.tasks.list.len() {
             self.tasks.list[index].pacer = self.new_pacer(self.tasks.list[index].moved);
+        }
+    }
+
+    /// The order that was asked for; a scrub restores nothing, and goes by address.
+    fn new_path(&self, kind: TaskKind) -> Path {
+        let order = match kind {
+            TaskKind::Check | TaskKind::Repair => Order::Pr,
+            TaskKind::Rebuild | TaskKind::Replace | TaskKind::Resync => self.tasks.order,
+        };
+        Path::new(order, &self.heat, || self.blank_heat())
+    }
+
+    /// Nothing is known yet of what users read.
+    pub(crate) fn blank_heat(&self) -> Heat {
+        let (rows, row_sectors) = (self.layout.rows(), self.layout.row_sectors());
+        Heat::new(self.config.limits.heat, rows, row_sectors, self.now)
+    }
+
+    /// Running tasks go on in another order.
+    pub(crate) fn set_order(&mut self, order: Order) {
+        self.tasks.order = order;
+        for index in 0..self.tasks.list.len() {
+            self.tasks.list[index].path = self.new_path(self.tasks.list[index].kind);
+        }
+    }
+
+    /// A user reads these bytes of the array.
+    pub(crate) fn note_heat(&mut self, offset: u64, bytes: u64) {
+        let lba = offset / SECTOR_BYTES;
+        let sectors = (offset + bytes).div_ceil(SECTOR_BYTES) - lba;
+        if sectors == 0 {
+            return;
+        }
+        self.heat.note_read(lba, sectors, self.now);
+        for task in &mut self.tasks.list {
+            task.path.note_read(lba, sectors, self.now);
         }
     }
 
@@ -413,10 +455,9 @@ impl Core {
     /// The next row that is neither done nor in flight; rows that were never written are done in passing.
     fn next_row(&mut self, index: usize) -> Option<Row> {
         loop {
-            let row = Row(self.tasks.list[index].claimed.first_gap(0));
-            if row.0 >= self.layout.rows() {
-                return None;
-            }
+            let task = &mut self.tasks.list[index];
+            let (zone_rows, rows) = (self.heat.zone_rows(), self.layout.rows());
+            let row = task.path.next(&task.claimed, zone_rows, rows)?;
             if self.is_written(row) || self.extent_in_motion(row) {
                 return Some(row);
             }

@@ -10,6 +10,7 @@ mod flushes;
 mod full;
 mod math;
 mod ordering;
+mod orders;
 #[cfg(feature = "planted")]
 mod planted;
 mod reads;

@@ -6,8 +6,9 @@ use restripe_array::layout::{Layout, Level, Role};
 use restripe_array::meta::{Content, CreateOptions, Init, Region, WriteHole, create};
 use restripe_array::{
     Action, Buf, BufRef, CacheLimits, Command, CommandError, CommandTag, Compute, Config, DeviceIo,
-    Engine, Event, Fact, IoError, IoOp, Limits, Member, MemberInfo, Nanos, Pool, Request,
-    RequestError, RequestOp, RequestTag, Row, Segment, StartMode, Tag, TaskKind, TaskOutcome, Uuid,
+    Engine, Event, Fact, HeatLimits, IoError, IoOp, Limits, Member, MemberInfo, Nanos, Pool,
+    Request, RequestError, RequestOp, RequestTag, Row, Segment, StartMode, Tag, TaskKind,
+    TaskOutcome, Uuid,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
@@ -28,6 +29,7 @@ pub struct Setup {
     pub info: MemberInfo,
     pub rows: u64,
     pub cache: Option<CacheLimits>,
+    pub heat: HeatLimits,
     #[cfg(feature = "planted")]
     pub bug: Option<restripe_array::Bug>,
 }
@@ -51,6 +53,7 @@ impl Setup {
             info,
             rows: 8,
             cache: None,
+            heat: HeatLimits::default(),
             #[cfg(feature = "planted")]
             bug: None,
         }
@@ -98,7 +101,8 @@ impl Setup {
             requests: 64,
             slices: 64,
             ios: 256,
-            cache: None,
+            heat: self.heat,
+            ..Limits::default()
         };
         limits.with_cache(self.cache)
     }

@@ -59,6 +59,10 @@ pub enum Request {
     Throttle {
         name: String,
     },
+    /// In which order tasks go through the array, by name.
+    Order {
+        name: String,
+    },
     /// Drain, flush, mark clean, and end the daemon if this was its last array.
     Stop,
     /// The counters in the Prometheus text format.
@@ -86,6 +90,7 @@ impl Request {
             Request::Cancel => "cancel",
             Request::Rate { .. } => "rate",
             Request::Throttle { .. } => "throttle",
+            Request::Order { .. } => "order",
             Request::Stop => "stop",
             Request::Metrics => "metrics",
             Request::Facts { .. } => "facts",

@@ -453,6 +453,7 @@ mod tests {
             Request::Throttle {
                 name: "md-6.1".into(),
             },
+            Request::Order { name: "ido".into() },
             Request::Facts { since: 7 },
         ];
         let mut state = 1u64;

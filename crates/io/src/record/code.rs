@@ -3,8 +3,8 @@
 use restripe_array::cache::Rule;
 use restripe_array::{
     Action, Buf, BufRef, CacheLimits, Class, Command, Compute, ComputeOp, Config, DeviceIo, Event,
-    Guilty, IoError, IoOp, Limits, Member, MemberInfo, Nanos, Page, Pool, Request, RequestOp,
-    RequestTag, Segment, StartMode, Tag, Throttle, Verdict,
+    Guilty, HeatLimits, IoError, IoOp, Limits, Member, MemberInfo, Nanos, Order, Page, Pool,
+    Request, RequestOp, RequestTag, Segment, StartMode, Tag, Throttle, Verdict,
 };
 use std::io::Write as _;
 
@@ -30,6 +30,7 @@ fn bounded(limits: &Limits) -> bool {
         slices,
         ios,
         cache,
+        heat: _,
     } = limits;
     let handles = pool.small.checked_add(pool.large);
     // A shell leaves the engine memory beside the cache's.
@@ -97,6 +98,8 @@ impl Writer {
             self.small(bound);
         }
         self.cache(limits.cache);
+        self.number(limits.heat.zone_sectors);
+        self.number(limits.heat.epoch.0);
         self.number(config.io_timeout.0);
     }
 
@@ -225,6 +228,10 @@ impl Writer {
             Command::Throttle(throttle) => {
                 let place = Throttle::ALL.iter().position(|one| *one == throttle);
                 self.raw(&[10, place.map_or(0, |place| place as u8)]);
+            }
+            Command::Order(order) => {
+                let place = Order::ALL.iter().position(|one| *one == order);
+                self.raw(&[11, place.map_or(0, |place| place as u8)]);
             }
         }
     }
@@ -437,6 +444,10 @@ impl<'a> Reader<'a> {
             slices: self.small()?,
             ios: self.small()?,
             cache: self.cache()?,
+            heat: HeatLimits {
+                zone_sectors: self.number()?,
+                epoch: Nanos(self.number()?),
+            },
         };
         if !bounded(&limits) {
             return Err(Stop::Bad);
@@ -568,6 +579,10 @@ impl<'a> Reader<'a> {
                 let place = usize::from(self.byte()?);
                 Command::Throttle(*Throttle::ALL.get(place).ok_or(Stop::Bad)?)
             }
+            11 => {
+                let place = usize::from(self.byte()?);
+                Command::Order(*Order::ALL.get(place).ok_or(Stop::Bad)?)
+            }
             _ => return Err(Stop::Bad),
         })
     }
@@ -629,6 +644,7 @@ mod tests {
                 max: u64::MAX,
             },
             Command::Throttle(Throttle::Md61),
+            Command::Order(Order::Ido),
         ];
         let mut events = vec![
             Event::Request(request()),

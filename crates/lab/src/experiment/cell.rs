@@ -13,7 +13,7 @@ use crate::trace::{Options, Requests, TraceError, files, open, read_twice, shape
 use restripe_array::cache::Rule;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::WriteHole;
-use restripe_array::{CacheLimits, SMALL_BYTES, Throttle};
+use restripe_array::{CacheLimits, HeatLimits, Nanos, Order, SMALL_BYTES, Throttle};
 use restripe_sim::disk::queue::Policy;
 use restripe_sim::rng::mix;
 use serde::Deserialize;
@@ -87,6 +87,15 @@ fn own() -> f64 {
 pub struct RebuildSettings {
     /// restripe, md-2.6, md-6.1 or md-2025.
     pub throttle: String,
+    /// pr, pro or ido.
+    #[serde(default = "by_address")]
+    pub order: String,
+    /// A zone: array data that is hot or not as a whole.
+    #[serde(default = "zone")]
+    pub zone_mib: f64,
+    /// Popularity is halved so often.
+    #[serde(default = "epoch")]
+    pub epoch_s: f64,
     pub min_mb_s: f64,
     pub max_mb_s: f64,
 }
@@ -209,6 +218,11 @@ impl Settings {
             standby_ns: (array.standby_s > 0).then_some(array.standby_s.saturating_mul(SECOND)),
             cache: cache(array)?,
             throttle: throttle(&self.rebuild.throttle)?,
+            order: order(&self.rebuild.order)?,
+            heat: HeatLimits {
+                zone_sectors: (self.rebuild.zone_mib * 2048.0) as u64,
+                epoch: Nanos((self.rebuild.epoch_s * 1e9) as u64),
+            },
             rebuild_min: (self.rebuild.min_mb_s * 1e6) as u64,
             rebuild_max: (self.rebuild.max_mb_s * 1e6) as u64,
         })
@@ -258,6 +272,25 @@ fn cache(array: &ArraySettings) -> Result<Option<CacheLimits>, String> {
         blocks: blocks as u32,
         rule,
     }))
+}
+
+fn zone() -> f64 {
+    HeatLimits::default().zone_sectors as f64 / 2048.0
+}
+
+fn epoch() -> f64 {
+    HeatLimits::default().epoch.0 as f64 / 1e9
+}
+
+fn by_address() -> String {
+    Order::default().name().into()
+}
+
+fn order(name: &str) -> Result<Order, String> {
+    Order::named(name).ok_or_else(|| {
+        let names = Order::ALL.map(Order::name).join(", ");
+        format!("there is no order {name:?}: {names}")
+    })
 }
 
 fn throttle(name: &str) -> Result<Throttle, String> {

@@ -5,8 +5,8 @@ use crate::drives::preset::{self, Preset};
 use restripe_array::layout::Level;
 use restripe_array::meta::{Init, WriteHole};
 use restripe_array::{
-    Buf, CacheLimits, Command, CommandError, CommandTag, Config, Engine, Limits, Member, Nanos,
-    SECTOR_BYTES, StartMode, Throttle,
+    Buf, CacheLimits, Command, CommandError, CommandTag, Config, Engine, HeatLimits, Limits,
+    Member, Nanos, Order, SECTOR_BYTES, StartMode, Throttle,
 };
 use restripe_sim::array::Spec;
 use restripe_sim::disk::Disk;
@@ -45,6 +45,10 @@ pub struct ArrayPlan {
     pub cache: Option<CacheLimits>,
     /// What paces a rebuild.
     pub throttle: Throttle,
+    /// What is learned of reads.
+    pub heat: HeatLimits,
+    /// What is rebuilt next.
+    pub order: Order,
     /// Bytes a second of one member.
     pub rebuild_min: u64,
     pub rebuild_max: u64,
@@ -76,7 +80,7 @@ impl Stage {
             disks.push(disk);
             meters.push(meter);
         }
-        let world = world(seed, disks, plan.cache);
+        let world = world(seed, disks, plan);
         let mut stage = Stage {
             world,
             meters,
@@ -95,6 +99,7 @@ impl Stage {
         self.buffer = self.world.memory().allocate(REQUEST_BYTES_MAX);
         self.order(Command::Start(StartMode::default()))?;
         self.order(Command::Throttle(self.plan.throttle))?;
+        self.order(Command::Order(self.plan.order))?;
         self.order(Command::Rate {
             min: self.plan.rebuild_min,
             max: self.plan.rebuild_max,
@@ -229,8 +234,9 @@ fn model(plan: &ArrayPlan, preset: &Preset) -> Result<Model, String> {
     ))))
 }
 
-fn world(seed: u64, disks: Vec<Disk>, cache: Option<CacheLimits>) -> World<Engine> {
-    let limits = Limits::default().with_cache(cache);
+fn world(seed: u64, disks: Vec<Disk>, plan: &ArrayPlan) -> World<Engine> {
+    let mut limits = Limits::default().with_cache(plan.cache);
+    limits.heat = plan.heat;
     let config = WorldConfig {
         payload: Payload::None,
         limits,

@@ -6,7 +6,7 @@ use crate::rng::Rng;
 use restripe_array::cache::Rule;
 use restripe_array::layout::{Geometry, Level, Rotation};
 use restripe_array::meta::{Creation, Init, RegionKind, WriteHole};
-use restripe_array::{CacheLimits, Limits, Nanos, Pool};
+use restripe_array::{CacheLimits, HeatLimits, Limits, Nanos, Pool};
 
 /// How rough a run may get.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -95,10 +95,13 @@ pub struct Plan {
 
 /// The stream that the cache is drawn from.
 const CACHED: u64 = 0xcac4e;
+/// And that of what is learned of reads.
+const HEAT: u64 = 0x4ea7;
 
 impl Plan {
     pub fn draw(rng: &mut Rng, options: &Options) -> Plan {
         let cached = cached(&mut rng.clone().fork(CACHED));
+        let heat = heat(&mut rng.clone().fork(HEAT));
         let family = options.family.unwrap_or_else(|| rng.pick(&FAMILIES).1);
         let (level, slots) = level(rng, family);
         let (spec, creation) = spec(rng, options, level, slots);
@@ -107,7 +110,7 @@ impl Plan {
         let calm = options.roughness == Roughness::Calm;
         Plan {
             dirt: (foreign && rng.chance(1, 2)).then(|| rng.word()),
-            limits: limits(rng, cached),
+            limits: limits(rng, cached, heat),
             lives: if calm { 1 } else { rng.between(1, 3) },
             requests: rng.between(10, 90),
             queue_depth: *rng.pick(&[1, 2, 4, 8, 24]),
@@ -225,7 +228,7 @@ fn init(rng: &mut Rng) -> Init {
     ])
 }
 
-fn limits(rng: &mut Rng, cached: Option<CacheLimits>) -> Limits {
+fn limits(rng: &mut Rng, cached: Option<CacheLimits>, heat: HeatLimits) -> Limits {
     let tight = rng.chance(1, 4);
     let pool = if tight {
         Pool {
@@ -243,9 +246,18 @@ fn limits(rng: &mut Rng, cached: Option<CacheLimits>) -> Limits {
         requests: if tight { 16 } else { 64 },
         slices: if tight { 8 } else { 64 },
         ios: 512,
-        cache: None,
+        heat,
+        ..Limits::default()
     };
     limits.with_cache(cached)
+}
+
+/// Zones from a row up, and epochs that end during a run or never.
+fn heat(rng: &mut Rng) -> HeatLimits {
+    HeatLimits {
+        zone_sectors: *rng.pick(&[1, 1, 64, 1024]),
+        epoch: Nanos(*rng.pick(&[50_000_000, 1_000_000_000, 600_000_000_000])),
+    }
 }
 
 /// A read cache, in two runs of five: from one that holds next to nothing to one that holds all.

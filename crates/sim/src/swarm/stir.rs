@@ -10,7 +10,7 @@ use crate::rng::Rng;
 use crate::session::Session;
 use restripe_array::meta::WriteHole;
 use restripe_array::report::{ArrayState, MemberState, MemberStatus, Status};
-use restripe_array::{Command, Engine, Member, Nanos};
+use restripe_array::{Command, Engine, Member, Nanos, Order};
 use std::collections::BTreeSet;
 
 /// What was done to the members of one life.
@@ -30,6 +30,8 @@ pub struct Stirring {
 pub const HANG: u64 = 2;
 /// Marks from here on release what hangs on a member.
 const RELEASE: u64 = 1000;
+/// The stream that orders of tasks are drawn from.
+const ORDER: u64 = 0x02de2;
 /// A member's latent errors stay below what fails it.
 const LATENT_MAX: usize = 4;
 
@@ -434,6 +436,11 @@ impl Run {
 
     fn task_command(&mut self, life: &mut Life) {
         self.note(life, Incident::Command);
+        // Drawn from a stream of its own.
+        let drawn = life.stirring.rng.clone().fork(ORDER).below(4);
+        if let Some(&order) = Order::ALL.get(drawn as usize) {
+            life.session.command(Command::Order(order));
+        }
         let command = match life.stirring.rng.below(6) {
             0 => Command::Scrub { repair: false },
             1 => Command::Scrub { repair: true },

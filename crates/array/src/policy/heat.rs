@@ -1,0 +1,217 @@
+//! Heat: which zones users read, learned while nothing is wrong (IDO, section 3.3).
+//!
+//! A zone is a number of whole rows. Each read adds one to the popularity of every zone that it touches, and at the end of
+//! an epoch all popularities are halved. Nothing is halved when an epoch ends: a zone keeps the epoch that its count is
+//! of, and is halved as often as epochs have passed when it is looked at. So a read costs a division and an addition,
+//! and no moment costs more than another. Memory only, of a fixed size, 8 bytes a zone (the paper: three words).
+
+use crate::units::Nanos;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Larger arrays have larger zones: the table takes 1 MiB at most.
+const ZONES_MAX: u64 = 1 << 17;
+/// A read counts so many parts, that halving is not rounding to nothing.
+const READ: u32 = 1 << 8;
+
+/// How heat is learned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HeatLimits {
+    /// Array data of a zone: as many whole rows as hold so much, or more if there would be too many zones.
+    pub zone_sectors: u64,
+    pub epoch: Nanos,
+}
+
+/// The paper's zones, 12 MiB; its epoch is not printed, and assumed here.
+impl Default for HeatLimits {
+    fn default() -> HeatLimits {
+        HeatLimits {
+            zone_sectors: 12 << 11,
+            epoch: Nanos::from_secs(600),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Zone {
+    /// As of the end of the epoch before `epoch`, and reads since.
+    popularity: u32,
+    epoch: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heat {
+    zones: Vec<Zone>,
+    zone_sectors: u64,
+    zone_rows: u64,
+    epoch: u32,
+    epoch_ends: Nanos,
+    epoch_lasts: Nanos,
+}
+
+impl Heat {
+    /// Nothing is known yet of an array of so many rows.
+    pub(crate) fn new(limits: HeatLimits, rows: u64, row_sectors: u64, now: Nanos) -> Heat {
+        let wanted = limits
+            .zone_sectors
+            .div_ceil(row_sectors)
+            .clamp(1, rows.max(1));
+        let zone_rows = wanted.max(rows.div_ceil(ZONES_MAX));
+        let epoch_lasts = Nanos(limits.epoch.0.max(1));
+        Heat {
+            zones: vec![Zone::default(); rows.div_ceil(zone_rows) as usize],
+            zone_sectors: zone_rows * row_sectors,
+            zone_rows,
+            epoch: 0,
+            epoch_ends: now.after(epoch_lasts),
+            epoch_lasts,
+        }
+    }
+
+    pub(crate) fn zones(&self) -> usize {
+        self.zones.len()
+    }
+
+    pub(crate) fn zone_rows(&self) -> u64 {
+        self.zone_rows
+    }
+
+    /// A read of these sectors of the array, of which there is at least one.
+    pub(crate) fn note_read(&mut self, lba: u64, sectors: u64, now: Nanos) {
+        self.pass(now);
+        let last = (lba + sectors - 1) / self.zone_sectors;
+        for zone in lba / self.zone_sectors..=last {
+            let popularity = self.popularity(zone as usize).saturating_add(READ);
+            self.zones[zone as usize] = Zone {
+                popularity,
+                epoch: self.epoch,
+            };
+        }
+    }
+
+    /// Ends the epochs that are over.
+    fn pass(&mut self, now: Nanos) {
+        if now < self.epoch_ends {
+            return;
+        }
+        let over = 1 + now.since(self.epoch_ends).0 / self.epoch_lasts.0;
+        self.epoch = self
+            .epoch
+            .saturating_add(u32::try_from(over).unwrap_or(u32::MAX));
+        self.epoch_ends = self
+            .epoch_ends
+            .after(Nanos(self.epoch_lasts.0.saturating_mul(over)));
+    }
+
+    /// Reads, those of earlier epochs halved for each since, in parts of a read.
+    pub(crate) fn popularity(&self, zone: usize) -> u32 {
+        let Zone { popularity, epoch } = self.zones[zone];
+        popularity.checked_shr(self.epoch - epoch).unwrap_or(0)
+    }
+
+    /// The most popular of some zones, of equal ones the first; none if nobody reads them.
+    pub(crate) fn hottest_of(&self, of: impl Fn(&u64) -> bool) -> Option<u64> {
+        let read = |zone: &u64| self.popularity(*zone as usize) > 0;
+        let hotter = |zone: &u64| (self.popularity(*zone as usize), u64::MAX - zone);
+        (0..self.zones.len() as u64)
+            .filter(|zone| read(zone) && of(zone))
+            .max_by_key(hotter)
+    }
+
+    /// The most popular zones, most popular first and of equal ones the first: at most so many, and none that nobody
+    /// reads.
+    pub(crate) fn hottest(&self, most: usize) -> Vec<u32> {
+        let mut read: Vec<u32> = (0..self.zones.len())
+            .filter(|&zone| self.popularity(zone) > 0)
+            .map(|zone| zone as u32)
+            .collect();
+        let hotter = |&zone: &u32| (u32::MAX - self.popularity(zone as usize), zone);
+        read.sort_unstable_by_key(hotter);
+        read.truncate(most);
+        read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ZONE_SECTORS: u64 = 12 << 11;
+    const EPOCH: Nanos = Nanos::from_secs(600);
+
+    fn of(rows: u64, row_sectors: u64) -> Heat {
+        Heat::new(HeatLimits::default(), rows, row_sectors, Nanos::ZERO)
+    }
+
+    /// Ten zones of two rows each, of 6 MiB.
+    fn heat() -> Heat {
+        of(20, ZONE_SECTORS / 2)
+    }
+
+    fn after_epochs(count: u64) -> Nanos {
+        Nanos(EPOCH.0 * count)
+    }
+
+    #[test]
+    fn zones_are_whole_rows_of_twelve_mebibytes_or_more() {
+        assert_eq!((heat().zones(), heat().zone_rows()), (10, 2));
+        let uneven = of(100, 5 << 11);
+        assert_eq!((uneven.zones(), uneven.zone_rows()), (34, 3));
+        let large = of(1 << 32, 1 << 11);
+        assert!(large.zones() as u64 <= ZONES_MAX);
+        assert!(large.zone_rows() * large.zones() as u64 >= 1 << 32);
+    }
+
+    #[test]
+    fn a_read_counts_in_each_zone_that_it_touches() {
+        let mut heat = heat();
+        heat.note_read(ZONE_SECTORS - 8, 16, Nanos::ZERO);
+        heat.note_read(ZONE_SECTORS, 8, Nanos::ZERO);
+        let popularity: Vec<u32> = (0..3).map(|zone| heat.popularity(zone) / READ).collect();
+        assert_eq!(popularity, [1, 2, 0]);
+        assert_eq!(heat.hottest(9), [1, 0]);
+        assert_eq!(heat.hottest(1), [1]);
+    }
+
+    /// The paper's Figure 7: what was there before an epoch's end counts half after it.
+    #[test]
+    fn popularity_is_halved_with_each_epoch() {
+        let mut heat = heat();
+        for _ in 0..4 {
+            heat.note_read(0, 8, Nanos::ZERO);
+        }
+        heat.note_read(0, 8, after_epochs(1));
+        assert_eq!(heat.popularity(0), 3 * READ);
+        heat.note_read(ZONE_SECTORS, 8, after_epochs(3));
+        assert_eq!(heat.popularity(0), 3 * READ / 4);
+        heat.note_read(ZONE_SECTORS, 8, after_epochs(1000));
+        assert_eq!(heat.popularity(0), 0);
+        assert_eq!(heat.hottest(9), [1]);
+    }
+
+    #[test]
+    fn agrees_with_halving_every_zone_at_every_epochs_end() {
+        let mut heat = heat();
+        let mut naive = [0_u32; 10];
+        let (mut now, mut ended, mut seed) = (Nanos::ZERO, 0, 7_u64);
+        for _ in 0..5000 {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            now = now.after(Nanos(seed >> 27));
+            while after_epochs(ended + 1) <= now {
+                naive.iter_mut().for_each(|popularity| *popularity /= 2);
+                ended += 1;
+            }
+            let zone = seed >> 60;
+            if zone < 10 {
+                heat.note_read(zone * ZONE_SECTORS, 8, now);
+                naive[zone as usize] += READ;
+            }
+            heat.pass(now);
+            let told: Vec<u32> = (0..10).map(|zone| heat.popularity(zone)).collect();
+            assert_eq!(told, naive);
+        }
+        assert!(ended > 50);
+    }
+}

@@ -1,0 +1,206 @@
+//! In which order a task goes through the rows: orders by name, one of which each task follows.
+//!
+//! | name | next | source |
+//! |---|---|---|
+//! | `pr` | the first row that is left | Linux md: pipelined reconstruction |
+//! | `pro` | the first row of the zone most read since the task began | PRO (Tian et al., FAST 2007) |
+//! | `ido` | the zones that were hottest when the task began, hottest first; then the first row that is left | IDO, section 3.4 |
+//!
+//! A zone that was begun is brought to its end. PRO's areas are our zones; and where it gives the hottest area a share
+//! of time, ours has the whole of it.
+
+use super::heat::Heat;
+use crate::runset::RunSet;
+use crate::units::{Nanos, Row};
+use alloc::vec::Vec;
+
+/// An order by name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub enum Order {
+    /// By address.
+    #[default]
+    Pr,
+    /// By what users read meanwhile.
+    Pro,
+    /// By what users read before.
+    Ido,
+}
+
+/// Of all zones, the share that counts as hot at most: a fifth.
+const HOT_SHARE: usize = 5;
+
+impl Order {
+    pub const ALL: [Order; 3] = [Order::Pr, Order::Pro, Order::Ido];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Order::Pr => "pr",
+            Order::Pro => "pro",
+            Order::Ido => "ido",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Order> {
+        Order::ALL.into_iter().find(|one| one.name() == name)
+    }
+}
+
+/// The way of one task through the rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    rule: Rule,
+    /// The zone in progress.
+    zone: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+enum Rule {
+    ByAddress,
+    /// What was read since the task began.
+    ByReadsSince(Heat),
+    /// Hot zones that are left, hottest last.
+    Planned(Vec<u32>),
+}
+
+impl Path {
+    /// `heat`: what is known when the task begins. `blank`: the same table before anything is.
+    pub(crate) fn new(order: Order, heat: &Heat, blank: impl FnOnce() -> Heat) -> Path {
+        let rule = match order {
+            Order::Pr => Rule::ByAddress,
+            Order::Pro => Rule::ByReadsSince(blank()),
+            Order::Ido => {
+                let mut zones = heat.hottest(heat.zones().div_ceil(HOT_SHARE));
+                zones.reverse();
+                Rule::Planned(zones)
+            }
+        };
+        Path { rule, zone: None }
+    }
+
+    /// A user reads these sectors of the array while the task is under way.
+    pub(crate) fn note_read(&mut self, lba: u64, sectors: u64, now: Nanos) {
+        if let Rule::ByReadsSince(heat) = &mut self.rule {
+            heat.note_read(lba, sectors, now);
+        }
+    }
+
+    /// The next of so many rows that is not claimed.
+    pub(crate) fn next(&mut self, claimed: &RunSet, zone_rows: u64, rows: u64) -> Option<Row> {
+        let first_left = |zone: u64| {
+            let row = claimed.first_gap(zone * zone_rows);
+            (row < rows.min((zone + 1) * zone_rows)).then_some(Row(row))
+        };
+        let is_left = |zone: &u64| first_left(*zone).is_some();
+        self.zone = self
+            .zone
+            .filter(is_left)
+            .or_else(|| self.next_zone(is_left));
+        match self.zone {
+            Some(zone) => first_left(zone),
+            None => Some(Row(claimed.first_gap(0))).filter(|row| row.0 < rows),
+        }
+    }
+
+    /// The zone that goes before all others, of those that are left.
+    fn next_zone(&mut self, is_left: impl Fn(&u64) -> bool) -> Option<u64> {
+        match &mut self.rule {
+            Rule::ByAddress => None,
+            Rule::ByReadsSince(heat) => heat.hottest_of(is_left),
+            Rule::Planned(zones) => {
+                core::iter::from_fn(|| zones.pop().map(u64::from)).find(is_left)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::heat::HeatLimits;
+    use super::*;
+
+    const ROWS: u64 = 95;
+    /// Of 1.2 MiB, so that a zone has ten.
+    const ROW_SECTORS: u64 = (12 << 11) / 10;
+
+    fn blank() -> Heat {
+        Heat::new(HeatLimits::default(), ROWS, ROW_SECTORS, Nanos::ZERO)
+    }
+
+    fn heat_of(reads: &[(u64, usize)]) -> Heat {
+        let mut heat = blank();
+        assert_eq!((heat.zones(), heat.zone_rows()), (9, 11));
+        for &(row, times) in reads {
+            (0..times).for_each(|_| heat.note_read(row * ROW_SECTORS, 8, Nanos::ZERO));
+        }
+        heat
+    }
+
+    fn path(order: Order, heat: &Heat) -> Path {
+        Path::new(order, heat, blank)
+    }
+
+    /// The zones in the order in which their first rows come, every row being claimed as it comes.
+    fn walk(path: &mut Path, claimed: &mut RunSet) -> Vec<u64> {
+        let mut zones = Vec::new();
+        while let Some(row) = path.next(claimed, 11, ROWS) {
+            assert!(!claimed.contains(row.0), "each row comes once");
+            claimed.insert(row.0, 1);
+            if zones.last() != Some(&(row.0 / 11)) {
+                zones.push(row.0 / 11);
+            }
+        }
+        assert_eq!(claimed.runs(), [(0, ROWS)], "every row comes");
+        zones
+    }
+
+    #[test]
+    fn names_lead_back() {
+        for order in Order::ALL {
+            assert_eq!(Order::named(order.name()), Some(order));
+        }
+        assert_eq!(Order::named("dor"), None);
+    }
+
+    #[test]
+    fn pr_goes_by_address() {
+        let heat = heat_of(&[(50, 3)]);
+        let walked = walk(&mut path(Order::Pr, &heat), &mut RunSet::default());
+        assert_eq!(walked, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn ido_goes_through_the_hottest_zones_first() {
+        let heat = heat_of(&[(50, 3), (94, 9), (12, 1)]);
+        let walked = walk(&mut path(Order::Ido, &heat), &mut RunSet::default());
+        assert_eq!(
+            walked,
+            [8, 4, 0, 1, 2, 3, 5, 6, 7],
+            "two of nine are a fifth"
+        );
+    }
+
+    #[test]
+    fn what_is_done_already_is_passed_by() {
+        let heat = heat_of(&[(50, 3), (94, 9)]);
+        let mut claimed = RunSet::from_runs(&[(0, 30), (88, 7), (45, 2)]);
+        let walked = walk(&mut path(Order::Ido, &heat), &mut claimed);
+        assert_eq!(walked, [4, 2, 3, 5, 6, 7]);
+    }
+
+    #[test]
+    fn pro_follows_what_is_read_meanwhile() {
+        let heat = heat_of(&[(50, 9)]);
+        let mut path = path(Order::Pro, &heat);
+        let mut claimed = RunSet::default();
+        assert_eq!(
+            path.next(&claimed, 11, ROWS),
+            Some(Row(0)),
+            "nothing was read yet"
+        );
+        path.note_read(70 * ROW_SECTORS, 8, Nanos::ZERO);
+        assert_eq!(path.next(&claimed, 11, ROWS), Some(Row(66)));
+        path.note_read(94 * ROW_SECTORS, 8, Nanos::ZERO);
+        path.note_read(94 * ROW_SECTORS, 8, Nanos::ZERO);
+        assert_eq!(walk(&mut path, &mut claimed), [6, 8, 0, 1, 2, 3, 4, 5, 7]);
+    }
+}

@@ -1,0 +1,127 @@
+//! Orders by name: which zones a rebuild comes to first, and that it comes to all.
+
+use crate::shell::{Array, CHUNK, raid5};
+use restripe_array::{Command, HeatLimits, Nanos, Order, RequestOp, TaskKind, TaskOutcome};
+
+const ROWS: u64 = 160;
+const ZONE_ROWS: u64 = 4;
+/// With three data cells a row.
+const ZONE: u64 = ZONE_ROWS * 3 * CHUNK;
+const FILLING: &str = "m4 write data";
+
+/// A whole array of forty zones and a spare.
+fn whole(order: Order) -> Array {
+    let mut setup = raid5(4).info(|info| info.sectors = 8192).spares(1);
+    setup.rows = ROWS;
+    setup.heat = HeatLimits {
+        zone_sectors: ZONE,
+        epoch: Nanos::from_secs(600),
+    };
+    let mut array = setup.start();
+    array.command(Command::Order(order)).expect("taken");
+    array
+}
+
+fn read_zone(array: &mut Array, zone: u64, times: u64) {
+    for _ in 0..times {
+        let read = array.request(RequestOp::Read, zone * ZONE + 20, 8);
+        array.run_but(FILLING);
+        assert_eq!(array.reply(read), Some(Ok(())));
+    }
+}
+
+/// A member is lost: the first windows are read and recovered, and about to be written to the spare.
+fn lose_a_member(array: &mut Array) {
+    array.depart(2);
+    array.run_but(FILLING);
+}
+
+/// Ends the windows that are out, and lets the next get so far.
+fn next_windows(array: &mut Array) {
+    array.complete_held(FILLING);
+    array.run_but(FILLING);
+}
+
+/// The zones of the windows that are out, as they follow on each other.
+fn zones_out(array: &Array) -> Vec<u64> {
+    let zone = |label: &&str| -> Option<u64> {
+        let at = label.strip_prefix(FILLING)?.strip_prefix('+')?;
+        let at: u64 = at.split(' ').next()?.parse().ok()?;
+        Some(at / CHUNK / ZONE_ROWS)
+    };
+    let mut zones: Vec<u64> = array.labels().iter().filter_map(zone).collect();
+    zones.dedup();
+    zones
+}
+
+fn finish(mut array: Array) {
+    array.run_tasks();
+    assert!(array.ended(TaskKind::Rebuild, TaskOutcome::Done));
+    array.verify();
+    array.consistent();
+}
+
+#[test]
+fn ido_begins_with_what_was_read_before() {
+    let mut array = whole(Order::Ido);
+    read_zone(&mut array, 30, 5);
+    read_zone(&mut array, 10, 9);
+    lose_a_member(&mut array);
+    assert_eq!(zones_out(&array), [10, 30, 0, 1]);
+    finish(array);
+}
+
+#[test]
+fn pro_turns_to_what_is_read_meanwhile() {
+    let mut array = whole(Order::Pro);
+    read_zone(&mut array, 30, 5);
+    lose_a_member(&mut array);
+    assert_eq!(
+        zones_out(&array),
+        [0, 1, 2, 3],
+        "nothing is known of what was before"
+    );
+    read_zone(&mut array, 20, 2);
+    next_windows(&mut array);
+    assert_eq!(zones_out(&array), [20, 3, 4, 5]);
+    finish(array);
+}
+
+#[test]
+fn an_order_given_meanwhile_counts_from_then_on() {
+    let mut array = whole(Order::Pr);
+    read_zone(&mut array, 30, 5);
+    lose_a_member(&mut array);
+    assert_eq!(zones_out(&array), [0, 1, 2, 3]);
+    array.order(Command::Order(Order::Ido));
+    next_windows(&mut array);
+    assert_eq!(zones_out(&array), [30, 3, 4, 5]);
+    finish(array);
+}
+
+/// What was read is not known after a restart; what was rebuilt and checkpointed is.
+#[test]
+fn a_restart_among_hot_zones_rebuilds_the_rest() {
+    let mut array = whole(Order::Ido);
+    for zone in [30, 10, 25] {
+        read_zone(&mut array, zone, 1);
+    }
+    array.written(0, 48).expect("written");
+    array.flushed();
+    lose_a_member(&mut array);
+    assert_eq!(zones_out(&array), [10, 25, 30, 0]);
+    next_windows(&mut array);
+    array.crash(|_| false);
+    array.start().expect("it starts degraded");
+    finish(array);
+}
+
+#[test]
+fn a_scrub_goes_by_address() {
+    let mut array = whole(Order::Ido);
+    read_zone(&mut array, 30, 5);
+    array.order(Command::Scrub { repair: false });
+    assert!(array.holds("m0 read data+0"), "{:?}", array.labels());
+    array.run_tasks();
+    assert!(array.ended(TaskKind::Check, TaskOutcome::Done));
+}
