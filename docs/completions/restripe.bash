@@ -645,7 +645,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__rebuild)
-            opts="-h --offline --degraded --watch --pause --resume --rate --throttle --help"
+            opts="-h --offline --degraded --watch --pause --resume --rate --throttle --order --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -661,6 +661,10 @@ _restripe() {
                     ;;
                 --throttle)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --order)
+                    COMPREPLY=($(compgen -W "pr pro ido" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -707,7 +711,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__replay)
-            opts="-h --workload --seed --requests --speed --depth --nbd --reads-only --overwrite --level --members --chunk --drive --member-size --write-hole --schedule --no-write-cache --cache --cache-policy --fail-after --rebuild-after --repeat --rebuild-rate --throttle --json --report --figures --help"
+            opts="-h --workload --seed --requests --speed --depth --nbd --reads-only --overwrite --level --members --chunk --drive --member-size --write-hole --schedule --no-write-cache --cache --cache-policy --fail-after --rebuild-after --repeat --rebuild-rate --throttle --order --zone --epoch --json --report --figures --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -789,6 +793,18 @@ _restripe() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --order)
+                    COMPREPLY=($(compgen -W "pr pro ido" -- "${cur}"))
+                    return 0
+                    ;;
+                --zone)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --epoch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --json)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -809,7 +825,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__scrub)
-            opts="-h --offline --degraded --repair --no-wait --watch --cancel --pause --resume --rate --throttle --help"
+            opts="-h --offline --degraded --repair --no-wait --watch --cancel --pause --resume --rate --throttle --order --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -827,6 +843,10 @@ _restripe() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --order)
+                    COMPREPLY=($(compgen -W "pr pro ido" -- "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -835,7 +855,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__serve)
-            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --memory --cache --cache-policy --io-timeout --rate --throttle --backend --buffered --record --help"
+            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --memory --cache --cache-policy --io-timeout --rate --throttle --order --zone --epoch --backend --buffered --record --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -874,6 +894,18 @@ _restripe() {
                     return 0
                     ;;
                 --throttle)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --order)
+                    COMPREPLY=($(compgen -W "pr pro ido" -- "${cur}"))
+                    return 0
+                    ;;
+                --zone)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --epoch)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -1,10 +1,12 @@
 //! The command table: every verb, option and word of help, in one place. Parsing, `--help`, the man pages and the
 //! completions all come from it.
 
-use crate::units::{Rate, parse_rate, parse_size, parse_throttle, parse_time, rule_parser};
+use crate::units::{
+    Rate, order_parser, parse_rate, parse_size, parse_throttle, parse_time, rule_parser,
+};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use restripe_array::Throttle;
 use restripe_array::cache::Rule;
+use restripe_array::{Order, Throttle};
 use restripe_lab::reliability::quantity::{Exact, parse_hours, parse_number};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -296,6 +298,16 @@ pub struct Serve {
     /// What paces background work: restripe (the default), md-2.6, md-6.1 or md-2025
     #[arg(long, value_name = "NAME", value_parser = parse_throttle)]
     pub throttle: Option<Throttle>,
+    /// What is rebuilt or resynchronised next: by address (pr, the default), where users read most meanwhile (pro), or
+    /// where they read most before (ido)
+    #[arg(long, value_name = "NAME", value_parser = order_parser())]
+    pub order: Option<Order>,
+    /// What is read most is learned by zones of so much [default: 12M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub zone: Option<u64>,
+    /// What was read before counts half after so long [default: 10m]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub epoch: Option<Duration>,
     /// How operations reach the kernel
     #[arg(long, value_enum, default_value_t)]
     pub backend: BackendName,
@@ -397,6 +409,10 @@ pub struct Pace {
     /// What paces background work: restripe, or as Linux md did: md-2.6, md-6.1, md-2025
     #[arg(long, value_name = "NAME", value_parser = parse_throttle)]
     pub throttle: Option<Throttle>,
+    /// What is rebuilt or resynchronised next: by address (pr), where users read most meanwhile (pro), or where they
+    /// read most before (ido)
+    #[arg(long, value_name = "NAME", value_parser = order_parser())]
+    pub order: Option<Order>,
 }
 
 #[derive(Args, Debug)]

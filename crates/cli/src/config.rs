@@ -14,10 +14,12 @@
 
 use crate::command::{InitName, LevelName, RotationName, WriteHoleName};
 use crate::failure::{Failure, Outcome};
-use crate::units::{Rate, parse_rate, parse_rule, parse_size, parse_throttle, parse_time};
+use crate::units::{
+    Rate, parse_order, parse_rate, parse_rule, parse_size, parse_throttle, parse_time,
+};
 use clap::ValueEnum;
-use restripe_array::Throttle;
 use restripe_array::cache::Rule;
+use restripe_array::{Order, Throttle};
 use restripe_io::member::MemberSource;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -76,6 +78,12 @@ pub struct ServeConfig {
     pub rate: Option<Rate>,
     #[serde(default, deserialize_with = "throttle")]
     pub throttle: Option<Throttle>,
+    #[serde(default, deserialize_with = "order")]
+    pub order: Option<Order>,
+    #[serde(default, deserialize_with = "size")]
+    pub zone: Option<u64>,
+    #[serde(default, deserialize_with = "time")]
+    pub epoch: Option<Duration>,
     #[serde(default)]
     pub degraded: bool,
 }
@@ -171,6 +179,10 @@ fn throttle<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Throttl
     text(deserializer, parse_throttle)
 }
 
+fn order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Order>, D::Error> {
+    text(deserializer, parse_order)
+}
+
 fn rule<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rule>, D::Error> {
     text(deserializer, parse_rule)
 }
@@ -212,6 +224,7 @@ mod tests {
         io-timeout = "30s"
         rate = "10M..200M"
         throttle = "md-6.1"
+        order = "ido"
     "#;
 
     #[test]
@@ -230,6 +243,7 @@ mod tests {
             })
         );
         assert_eq!(config.serve.throttle, Some(Throttle::Md61));
+        assert_eq!(config.serve.order, Some(Order::Ido));
         let array = config.array(Some("tank")).expect("it is there");
         assert_eq!(
             (array.level, array.chunk),

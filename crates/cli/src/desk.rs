@@ -5,7 +5,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::member::{content, open_failure, same_file};
-use crate::units::{Size, parse_throttle};
+use crate::units::{Size, parse_order, parse_throttle};
 use restripe_array::report::{MemberState, MemberStatus, Status};
 use restripe_array::{Command, CommandError, Fact, Member, Nanos, SECTOR_BYTES, Uuid};
 use restripe_io::control::{Answer, FactView, Refusal, Reply, Request, StatusView};
@@ -226,6 +226,10 @@ impl Desk {
             Request::Throttle { name } => {
                 let throttle = parse_throttle(&name).map_err(Refusal::new)?;
                 self.simple(Command::Throttle(throttle), "the throttle is set")
+            }
+            Request::Order { name } => {
+                let order = parse_order(&name).map_err(Refusal::new)?;
+                self.simple(Command::Order(order), "the order is set")
             }
             Request::Stop => self.stop(),
         }

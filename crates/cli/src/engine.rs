@@ -6,7 +6,10 @@ use crate::member::{check_distinct, newest_of, open_failure, readable_copies};
 use crate::roster::{Prospect, Roster, warn_of_mute};
 use crate::units::{Rate, Size};
 use restripe_array::cache::Rule;
-use restripe_array::{CacheLimits, Command, Limits, Nanos, SMALL_BYTES, StartMode, Throttle, Uuid};
+use restripe_array::{
+    CacheLimits, Command, HeatLimits, Limits, Nanos, Order, SECTOR_BYTES, SMALL_BYTES, StartMode,
+    Throttle, Uuid,
+};
 use restripe_io::BackendChoice;
 use restripe_io::member::{self, MemberSource, OpenFailure, OpenMember, OpenOptions};
 use restripe_io::plain::Plain;
@@ -39,6 +42,8 @@ pub struct Setup {
     pub direct: bool,
     pub rate: Option<Rate>,
     pub throttle: Throttle,
+    pub order: Order,
+    pub heat: HeatLimits,
     pub record: Option<PathBuf>,
 }
 
@@ -54,6 +59,8 @@ impl Default for Setup {
             direct: true,
             rate: None,
             throttle: Throttle::default(),
+            order: Order::default(),
+            heat: HeatLimits::default(),
             record: None,
         }
     }
@@ -61,7 +68,11 @@ impl Default for Setup {
 
 impl Setup {
     fn limits(&self) -> Limits {
-        Limits::default().with_cache(self.cache)
+        let limits = Limits {
+            heat: self.heat,
+            ..Limits::default()
+        };
+        limits.with_cache(self.cache)
     }
 
     fn open_options(&self) -> OpenOptions {
@@ -193,6 +204,9 @@ impl Running {
             desk.command(Command::Start(setup.start))?;
             if setup.throttle != Throttle::default() {
                 desk.command(Command::Throttle(setup.throttle))?;
+            }
+            if setup.order != Order::default() {
+                desk.command(Command::Order(setup.order))?;
             }
             if let Some(rate) = setup.rate {
                 desk.command(Command::Rate {
@@ -342,4 +356,15 @@ fn array_of(name: &str) -> Outcome<Belongs> {
         Ok(copies) => newest_of(copies.iter().flatten())
             .map_or(Belongs::Unknown, |newest| Belongs::To(newest.array)),
     })
+}
+
+/// What is learned of reads, in zones of so many bytes and epochs of so long, as far as it was said.
+pub fn heat(zone: Option<u64>, epoch: Option<Duration>) -> HeatLimits {
+    let usual = HeatLimits::default();
+    HeatLimits {
+        zone_sectors: zone.map_or(usual.zone_sectors, |bytes| bytes / SECTOR_BYTES),
+        epoch: epoch.map_or(usual.epoch, |time| {
+            Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+        }),
+    }
 }

@@ -153,10 +153,13 @@ fn pace(pace: &Pace) -> Option<Request> {
     let throttle = pace.throttle.map(|throttle| Request::Throttle {
         name: throttle.name().into(),
     });
+    let order = pace.order.map(|order| Request::Order {
+        name: order.name().into(),
+    });
     match pace {
         Pace { pause: true, .. } => Some(Request::Pause),
         Pace { resume: true, .. } => Some(Request::Resume),
-        _ => rate.or(throttle),
+        _ => rate.or(throttle).or(order),
     }
 }
 

@@ -1,11 +1,13 @@
 //! `replay`: a trace or a synthetic workload against an array, simulated or served over NBD.
 
-use crate::engine::read_cache;
+use crate::engine::{heat, read_cache};
 use crate::failure::{Failure, Outcome};
-use crate::units::{Rate, parse_rate, parse_size, parse_throttle, parse_time, rule_parser};
+use crate::units::{
+    Rate, order_parser, parse_rate, parse_size, parse_throttle, parse_time, rule_parser,
+};
 use clap::Args;
-use restripe_array::Throttle;
 use restripe_array::cache::Rule;
+use restripe_array::{Order, Throttle};
 use restripe_io::nbd_wire::uri::{Endpoint, NbdUri};
 use restripe_lab::experiment::cell::{generated, level, onto, schedule, write_hole};
 use restripe_lab::experiment::{figure, page};
@@ -113,6 +115,15 @@ pub struct Replay {
     /// What paces the rebuild: restripe, md-2.6, md-6.1 or md-2025
     #[arg(long, value_name = "NAME", default_value = "restripe", value_parser = parse_throttle)]
     pub throttle: Throttle,
+    /// What is rebuilt next: by address (pr), where users read most meanwhile (pro), or where they read most before (ido)
+    #[arg(long, value_name = "NAME", default_value = "pr", value_parser = order_parser())]
+    pub order: Order,
+    /// What is read most is learned by zones of so much [default: 12M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub zone: Option<u64>,
+    /// What was read before counts half after so long [default: 10m]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub epoch: Option<Duration>,
     /// Write the log of facts here, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -355,6 +366,8 @@ fn plan(verb: &Replay, needed: u64) -> Outcome<ArrayPlan> {
         standby_ns: None,
         cache: read_cache(verb.cache.unwrap_or(0), verb.cache_policy)?,
         throttle: verb.throttle,
+        order: verb.order,
+        heat: heat(verb.zone, verb.epoch),
         rebuild_min: verb.rebuild_rate.min,
         rebuild_max: verb.rebuild_rate.max,
     })

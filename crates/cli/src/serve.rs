@@ -3,7 +3,7 @@
 use crate::command::{Assemble, BackendName, Serve, StartOptions};
 use crate::config::{Config, ServeConfig, members_from};
 use crate::desk::{Desk, End};
-use crate::engine::{IO_TIMEOUT, MEMORY_BYTES, Running, Setup, by_array, read_cache};
+use crate::engine::{IO_TIMEOUT, MEMORY_BYTES, Running, Setup, by_array, heat, read_cache};
 use crate::failure::{Failure, Outcome};
 use crate::status;
 use restripe_array::StartMode;
@@ -124,6 +124,8 @@ fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
         direct: !verb.buffered,
         rate: verb.rate.or(file.rate),
         throttle: verb.throttle.or(file.throttle).unwrap_or_default(),
+        order: verb.order.or(file.order).unwrap_or_default(),
+        heat: heat(verb.zone.or(file.zone), verb.epoch.or(file.epoch)),
         record: verb.record.clone(),
     })
 }

@@ -1,8 +1,8 @@
 //! Sizes, times and rates as people write and read them.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use restripe_array::Throttle;
 use restripe_array::cache::Rule;
+use restripe_array::{Order, Throttle};
 use std::fmt;
 use std::time::Duration;
 
@@ -90,6 +90,20 @@ pub fn parse_throttle(text: &str) -> Result<Throttle, String> {
         let names = Throttle::ALL.map(Throttle::name).join(", ");
         format!("{text:?} is no throttle: there are {names}")
     })
+}
+
+/// What is rebuilt next, by the order's name.
+pub fn parse_order(text: &str) -> Result<Order, String> {
+    Order::named(text).ok_or_else(|| {
+        let names = Order::ALL.map(Order::name).join(", ");
+        format!("{text:?} is no order: there are {names}")
+    })
+}
+
+/// The same on the command line, where help and completions list the names.
+pub fn order_parser() -> impl TypedValueParser<Value = Order> {
+    PossibleValuesParser::new(Order::ALL.map(Order::name))
+        .map(|name| Order::named(&name).expect("one of those"))
 }
 
 /// The name of a cache's rule.
