@@ -237,7 +237,14 @@ fn the_results_are_those_of_the_experiments() {
         return;
     };
     let place = Place::new("lab-results");
-    for name in ["rebuild-cost", "levels", "width", "chunk", "energy"] {
+    for name in [
+        "rebuild-cost",
+        "levels",
+        "width",
+        "chunk",
+        "orders",
+        "energy",
+    ] {
         let run = place.shell(&format!("'{optimised}' lab run {name}"));
         assert_eq!(run.status, 0, "{}", run.stderr);
     }

@@ -265,6 +265,7 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
         "own-trace",
         include_str!("../../../../scenarios/own-trace.toml"),
     ),
+    ("orders", include_str!("../../../../scenarios/orders.toml")),
     ("energy", include_str!("../../../../scenarios/energy.toml")),
     (
         "vdf-open-loop",
