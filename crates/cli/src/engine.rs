@@ -1,9 +1,12 @@
 //! Engines in this process: opens members, starts a reactor with one array or several, and ends it properly.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 use crate::desk::{Desk, End};
 use crate::failure::{Failure, Outcome};
 use crate::member::{check_distinct, newest_of, open_failure, readable_copies};
 use crate::roster::{Prospect, Roster, warn_of_mute};
+use crate::terminal::say;
 use crate::units::{Rate, Size};
 use restripe_array::cache::Rule;
 use restripe_array::{
@@ -279,7 +282,7 @@ fn open_all(names: &[String], options: OpenOptions) -> Outcome<(Vec<OpenMember>,
         match member::open(name, options) {
             Ok(member) => members.push(member),
             Err(error) if is_missing(&error.why) => {
-                eprintln!("warning: {error}");
+                say(format_args!("warning: {error}"));
                 absent.push(name.clone());
                 missing = Some(error);
             }

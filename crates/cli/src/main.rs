@@ -34,6 +34,7 @@ use failure::Outcome;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+#[deny(clippy::print_stdout, clippy::print_stderr)]
 fn main() -> ExitCode {
     // Wrong use ends here, with exit status 2.
     let cli = Cli::parse_from(without_help_verb(std::env::args_os().collect()));
@@ -44,7 +45,7 @@ fn main() -> ExitCode {
     match run(cli.verb) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("restripe: {failure}");
+            terminal::say(format_args!("restripe: {failure}"));
             failure.exit_code()
         }
     }

@@ -1,11 +1,13 @@
 //! The verbs that ask a running array: about members, tasks, and its end.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 use crate::command::{Add, Metrics, OnMember, Pace, Rebuild, Replace, Scrub, Stop};
 use crate::desk::{is_rebuild, is_scrub};
 use crate::failure::{Failure, Outcome};
 use crate::member::{content, open};
 use crate::session::{Session, absolute};
-use crate::terminal::{Lost, Progress, confirm, task_line};
+use crate::terminal::{Lost, Progress, confirm, print, task_line};
 use restripe_io::control::{FactView, MemberView, Reply, Request, StatusView};
 use std::thread;
 use std::time::Duration;
@@ -80,7 +82,7 @@ fn replace_in(session: &Session, verb: &Replace) -> Outcome {
     session.order(&request)?;
     if !verb.no_wait || !verb.without_daemon.offline.is_empty() {
         watch(session, since, is_rebuild)?.succeed("the replacement")?;
-        println!("{old} is replaced");
+        print(format_args!("{old} is replaced"));
     }
     Ok(())
 }
@@ -120,7 +122,7 @@ pub fn rebuild(verb: &Rebuild) -> Outcome {
             ),
         );
     }
-    println!("{} is {}", status.name, status.state);
+    print(format_args!("{} is {}", status.name, status.state));
     Ok(())
 }
 
@@ -212,9 +214,11 @@ fn watch_scrub(session: &Session, verb: &Scrub) -> Outcome<Option<(Ended, String
 /// Rows that disagree make a scrub fail, unless it was to repair them.
 fn judge_scrub(ended: &Ended, verb: &Scrub) -> Outcome {
     match (ended.mismatches, verb.repair) {
-        (0, _) => println!("every row agrees"),
-        (1, true) => println!("1 row disagreed: see above whether it is repaired"),
-        (rows, true) => println!("{rows} rows disagreed: see above which are repaired"),
+        (0, _) => print("every row agrees"),
+        (1, true) => print("1 row disagreed: see above whether it is repaired"),
+        (rows, true) => print(format_args!(
+            "{rows} rows disagreed: see above which are repaired"
+        )),
         (rows, false) => {
             let hint = format!(
                 "restripe scrub {} --repair writes what can be recovered anew",
@@ -264,11 +268,11 @@ impl Ended {
     fn tell_mismatches(&self) {
         let told = || self.facts.iter().filter(|fact| fact.kind == "mismatch");
         for mismatch in told().take(NAMED) {
-            println!("{}", mismatch.text);
+            print(&mismatch.text);
         }
         let more = told().count().saturating_sub(NAMED);
         if more > 0 {
-            println!("and {more} more");
+            print(format_args!("and {more} more"));
         }
     }
 
@@ -359,7 +363,7 @@ pub fn metrics(target: &Metrics) -> Outcome {
     let session = Session::open_to_look(&target.name, &target.offline)?;
     match session.end_after(|session| session.ask(&Request::Metrics))? {
         Reply::Metrics { text } => {
-            print!("{text}");
+            print(text.trim_end());
             Ok(())
         }
         _ => Err(Failure::new(

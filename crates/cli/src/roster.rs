@@ -7,10 +7,13 @@
 //! without its failed members.) What a start would lose only the engine can tell, from the logs of its members; here is
 //! only told that it may.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 use crate::desk::refusal;
 use crate::engine::Setup;
 use crate::failure::{Failure, Outcome};
 use crate::member::{newest_of, readable_copies, was_replaced};
+use crate::terminal::say;
 use restripe_array::layout::{Geometry, Layout};
 use restripe_array::meta::{Candidate, Choice, MemberRole, Superblock, choose};
 use restripe_array::{CommandError, Member, StartMode, Uuid};
@@ -43,10 +46,10 @@ impl Prospect {
     /// whoever reads it, and should be no riddle.
     pub fn warn_of_reading(&self) {
         if self.may_lose {
-            eprintln!(
+            say(format_args!(
                 "warning: {}: was not shut down cleanly and has members missing: what they held of what was being written reads as an error; a start that writes recovers it, or says what is lost",
                 self.name
-            );
+            ));
         }
     }
 }
@@ -221,7 +224,9 @@ fn newest(candidate: &Candidate) -> Option<&Superblock> {
 
 /// Says of a member that is open and cannot be read that it is gone without.
 pub fn warn_of_mute(name: &str, error: &io::Error) {
-    eprintln!("warning: {name}: cannot be read: {error}; it is taken for missing");
+    say(format_args!(
+        "warning: {name}: cannot be read: {error}; it is taken for missing"
+    ));
 }
 
 /// How much of an array a device carries.

@@ -1,11 +1,14 @@
 //! `assemble` and `serve`: an engine, its front ends and its control socket, until it is told to end.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 use crate::command::{Assemble, BackendName, Serve, StartOptions};
 use crate::config::{Config, ServeConfig, members_from};
 use crate::desk::{Desk, End};
 use crate::engine::{IO_TIMEOUT, MEMORY_BYTES, Running, Setup, by_array, heat, read_cache};
 use crate::failure::{Failure, Outcome};
 use crate::status;
+use crate::terminal::{print, say};
 use restripe_array::StartMode;
 use restripe_io::BackendChoice;
 use restripe_io::control::{Answer, Claim, Server, StatusView, runtime_folder};
@@ -13,7 +16,7 @@ use restripe_io::front::listen::{Listener, Wire};
 use restripe_io::front::nbd;
 use restripe_io::remote::ProtocolMaker;
 use restripe_io::signals::Termination;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
@@ -46,12 +49,9 @@ pub fn assemble(verb: Assemble) -> Outcome {
     running.stop()?;
     for view in views? {
         if verb.json {
-            println!(
-                "{}",
-                serde_json::to_string(&view).map_err(|error| Failure::new(error.to_string()))?
-            );
+            print(serde_json::to_string(&view).map_err(|error| Failure::new(error.to_string()))?);
         } else {
-            print!("{}", status::text(&view));
+            print(status::text(&view).trim_end());
         }
     }
     Ok(())
@@ -138,7 +138,7 @@ fn watch_signals(termination: Termination, ends: Sender<End>) -> Outcome {
             let first = Instant::now();
             while termination.wait().is_ok() {
                 if first.elapsed() > ECHO {
-                    eprintln!("restripe: told twice, ending without draining");
+                    say("restripe: told twice, ending without draining");
                     std::process::exit(1);
                 }
             }
@@ -191,7 +191,7 @@ fn wait(running: &Running, journal: &mut Journal, stdio: bool) -> Outcome {
         journal.tell();
         match end {
             Some(End::Signal) => {
-                eprintln!("restripe: told to end by a signal");
+                say("restripe: told to end by a signal");
                 return Ok(());
             }
             Some(End::Stopped(_)) => left -= 1,
@@ -224,10 +224,17 @@ impl Journal {
         let desks = running.desks();
         for status in desks.iter().filter_map(|desk| desk.status().ok()) {
             for slot in status::vacant_slots(&status) {
-                eprintln!("restripe: {}: slot {slot} has no member", status.name);
+                say(format_args!(
+                    "restripe: {}: slot {slot} has no member",
+                    status.name
+                ));
             }
             for lost in &status.lost {
-                eprintln!("restripe: {}: {}", status.name, status::lost_line(lost));
+                say(format_args!(
+                    "restripe: {}: {}",
+                    status.name,
+                    status::lost_line(lost)
+                ));
             }
         }
         Journal {
@@ -255,11 +262,11 @@ impl Journal {
                 facts.iter().filter(move |fact| !silent(&fact.kind))
             };
             for fact in told().take(AT_ONCE) {
-                eprintln!("restripe: {name}: {}", fact.text);
+                say(format_args!("restripe: {name}: {}", fact.text));
             }
             let more = told().count().saturating_sub(AT_ONCE);
             if more > 0 {
-                eprintln!("restripe: {name}: and {more} more");
+                say(format_args!("restripe: {name}: and {more} more"));
             }
         }
     }
@@ -404,9 +411,9 @@ fn tcp_address(text: &str) -> Outcome<SocketAddr> {
         .next()
         .ok_or_else(wrong)?;
     if !address.ip().is_loopback() {
-        eprintln!(
+        say(format_args!(
             "warning: whoever reaches {address} can read and write the array; nothing is encrypted"
-        );
+        ));
     }
     Ok(address)
 }
@@ -451,14 +458,11 @@ fn announce(names: &[String], uris: &[String], stdio: bool) {
         uris.to_vec()
     };
     for line in what {
-        if stdio {
-            eprintln!("{line}")
-        } else {
-            println!("{line}")
+        match stdio {
+            true => say(line),
+            false => print(line),
         }
     }
-    // Standard output may be closed; the daemon serves all the same.
-    let _ = io::stdout().flush();
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
         && let Ok(sender) = UnixDatagram::unbound()
     {

@@ -1,8 +1,11 @@
 //! Where a verb's requests go: to the daemon that serves the array, or to an engine started for this verb alone.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 use crate::command::WithoutDaemon;
 use crate::engine::Running;
 use crate::failure::{Failure, Outcome};
+use crate::terminal::print;
 use restripe_io::control::{self, Answer, FactView, Reply, Request, StatusView};
 use restripe_io::member::MemberSource;
 use std::fs;
@@ -92,7 +95,7 @@ impl Session {
     pub fn order(&self, request: &Request) -> Outcome {
         match self.ask(request)? {
             Reply::Done { note } => {
-                println!("{note}");
+                print(note);
                 Ok(())
             }
             _ => Err(unexpected(request)),

@@ -1,9 +1,36 @@
-//! The terminal: questions before something is lost, and one line of progress while a person waits.
+//! The terminal: words, questions before something is lost, and one line of progress while a person waits.
+//!
+//! A terminal closes, and who reads a pipe leaves, while arrays are served. `println!` and `eprintln!` panic then, which
+//! ends the process as a crash does. So whoever has an engine at work, or may have, speaks by [`say`] and [`print`]
+//! alone, and has the macros denied.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use crate::failure::{Failure, Outcome};
 use crate::units::{Size, seconds};
 use restripe_io::control::TaskView;
+use std::fmt::Display;
 use std::io::{self, BufRead, IsTerminal, Write};
+
+/// A line on standard error, if anybody is there to read it.
+pub fn say(line: impl Display) {
+    // In one piece, so that the lines of two threads do not mix.
+    show(&format!("{line}\n"));
+}
+
+/// A line on standard output, if anybody is there to read it.
+pub fn print(line: impl Display) {
+    let mut output = io::stdout().lock();
+    let _ = writeln!(output, "{line}").and_then(|()| output.flush());
+}
+
+/// What cannot be shown is not missed.
+fn show(text: &str) {
+    let mut error = io::stderr().lock();
+    let _ = error
+        .write_all(text.as_bytes())
+        .and_then(|()| error.flush());
+}
 
 /// Something that will be gone.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,9 +41,9 @@ pub struct Lost {
 
 /// Says what will be lost and asks, unless that was answered beforehand.
 pub fn confirm(question: &str, losses: &[Lost], yes: bool) -> Outcome {
-    eprintln!("{question}");
+    say(question);
     for Lost { at, what } in losses {
-        eprintln!("  {at}: {what}");
+        say(format_args!("  {at}: {what}"));
     }
     if yes {
         return Ok(());
@@ -26,7 +53,7 @@ pub fn confirm(question: &str, losses: &[Lost], yes: bool) -> Outcome {
             Failure::new("nobody is there to be asked").hint("say --yes if this is what you want")
         );
     }
-    eprint!("Type yes to go on: ");
+    show("Type yes to go on: ");
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     match read {
@@ -53,9 +80,7 @@ impl Progress {
         if !self.terminal || line == self.shown {
             return;
         }
-        eprint!("\r\x1b[K{line}");
-        // What cannot be shown is not missed.
-        let _ = io::stderr().flush();
+        show(&format!("\r\x1b[K{line}"));
         self.shown = line.into();
     }
 }
@@ -63,7 +88,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if !self.shown.is_empty() {
-            eprintln!();
+            say("");
         }
     }
 }

@@ -3,10 +3,11 @@
 #[allow(dead_code)]
 mod harness;
 
-use harness::{Place, line_of};
+use harness::{Daemon, Place, line_of, skipped};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Command, Stdio};
 use std::thread;
 
 const THREE: [&str; 3] = ["a.img", "b.img", "c.img"];
@@ -84,6 +85,69 @@ fn a_hang_up_ends_a_daemon_cleanly_unless_it_was_to_outlive_it() {
          id=$!; read -u 3 uri; kill -HUP $id; wait $id; echo \"status $?\"",
     );
     assert_eq!(alone.stdout, "status 0\n");
+}
+
+/// Whether all the members say that they were shut down cleanly.
+fn all_clean(place: &Place) -> bool {
+    let examined = place.run(&[&["examine"][..], &THREE].concat()).stdout;
+    examined.matches("\n  clean, ").count() == THREE.len()
+}
+
+/// Serves before the eyes of nobody: who read the addresses is gone before they are told, who read the journal after its
+/// first line.
+fn serve_unread(place: &Place) -> Daemon {
+    let (_, addresses) = io::pipe().expect("a pipe");
+    let arguments = [&["serve", "--unix", "nbd.sock"][..], &THREE].concat();
+    let mut command = place.command(&arguments);
+    let unread = command.stdout(addresses).stderr(Stdio::piped());
+    let mut child = unread.spawn().expect("the command runs");
+    let journal = child.stderr.take().expect("it is piped");
+    let daemon = Daemon::of(child);
+    let mut line = String::new();
+    BufReader::new(journal)
+        .read_line(&mut line)
+        .expect("it says that it serves");
+    assert!(line.starts_with("restripe: tank: serves"), "{line:?}");
+    daemon
+}
+
+/// A word that nobody read any more ended a daemon before it had marked its members clean.
+#[test]
+fn a_daemon_whose_words_nobody_reads_ends_cleanly() {
+    let place = raid5("unread");
+    let daemon = serve_unread(&place);
+    let scrubbed = place.run(&["scrub", "tank"]);
+    assert_eq!(scrubbed.stdout, "the scrub runs\nevery row agrees\n");
+    assert_eq!(place.run(&["stop", "tank"]).status, 0);
+    assert_eq!(daemon.wait(), 0);
+    assert!(all_clean(&place));
+    let daemon = serve_unread(&place);
+    daemon.terminate();
+    assert_eq!(daemon.wait(), 0);
+    assert!(all_clean(&place));
+}
+
+/// The hang-up comes when there is no terminal any more on which to say that it has come.
+#[test]
+fn a_terminal_that_closes_ends_its_daemon_cleanly() {
+    if Command::new("script").arg("--version").output().is_err() {
+        return skipped("a_terminal_that_closes", "there is no script(1)");
+    }
+    let place = raid5("terminal");
+    // The daemon alone outlives the terminal with the pipe open, so the pipe ends when the daemon does.
+    let ended = place.shell(
+        "mkfifo alive
+         exec 3< <(exec script -qfc 'exec restripe serve --unix nbd.sock a.img b.img c.img' /dev/null 5<>alive)
+         terminal=$!; read -u 3 uri; echo \"$uri\"; exec 4<alive
+         kill -KILL $terminal; cat <&4",
+    );
+    assert!(
+        ended.stdout.starts_with("nbd+unix:///?socket="),
+        "{}{}",
+        ended.stdout,
+        ended.stderr
+    );
+    assert!(all_clean(&place));
 }
 
 /// Agrees on an export the oldest way, and hangs up at the first request.

@@ -44,7 +44,8 @@ impl Place {
         Place { folder }
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    /// The command, to be run in this folder.
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_restripe"));
         command.args(arguments);
         self.place(&mut command);
@@ -96,9 +97,7 @@ impl Place {
             .read_line(&mut line)
             .expect("it says when it serves");
         assert!(line.starts_with("nbd+unix:///?socket="), "{line:?}");
-        Daemon {
-            child: Mutex::new(child),
-        }
+        Daemon::of(child)
     }
 
     /// A daemon whose only connection is its standard input and output, and the other end of it.
@@ -113,12 +112,7 @@ impl Place {
             .stderr(Stdio::null())
             .spawn()
             .expect("the command runs");
-        (
-            ours,
-            Daemon {
-                child: Mutex::new(child),
-            },
-        )
+        (ours, Daemon::of(child))
     }
 
     /// Writes into a file, made if it is not there and at least so long.
@@ -165,6 +159,12 @@ pub struct Daemon {
 }
 
 impl Daemon {
+    pub fn of(child: Child) -> Daemon {
+        Daemon {
+            child: Mutex::new(child),
+        }
+    }
+
     /// Waits for its end and gives its status.
     pub fn wait(&self) -> i32 {
         let status = self
