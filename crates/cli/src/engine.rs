@@ -5,7 +5,7 @@
 use crate::desk::{Desk, End};
 use crate::failure::{Failure, Outcome};
 use crate::member::{check_distinct, newest_of, open_failure, readable_copies};
-use crate::roster::{Prospect, Roster, warn_of_mute};
+use crate::roster::{Prospect, Roster, refuse_to_lose, warn_of_mute};
 use crate::terminal::say;
 use crate::units::{Rate, Size};
 use restripe_array::cache::Rule;
@@ -303,12 +303,12 @@ fn is_missing(why: &OpenFailure) -> bool {
 /// Sorts members by the array they belong to, in the order of the first of each.
 ///
 /// Members that cannot be looked at are taken for members of the one array that there is, or refused. Those that are
-/// open and cannot be read are left out: they are waited for once, not again at every step of a start.
-pub fn by_array(names: Vec<String>) -> Outcome<Vec<Vec<String>>> {
+/// open and cannot be read are left out, if this start may: they are waited for once, not again at every step.
+pub fn by_array(names: Vec<String>, start: StartMode) -> Outcome<Vec<Vec<String>>> {
     let mut groups: Vec<Vec<String>> = Vec::new();
     let mut places: BTreeMap<Uuid, usize> = BTreeMap::new();
     let mut rest = Vec::new();
-    let mut mute = None;
+    let mut mute = Vec::new();
     for name in names {
         match array_of(&name)? {
             Belongs::Unknown => rest.push(name),
@@ -321,14 +321,17 @@ pub fn by_array(names: Vec<String>) -> Outcome<Vec<Vec<String>>> {
             }
             Belongs::Mute(error) => {
                 warn_of_mute(&name, &error);
-                mute = Some(Failure::new(format!("it cannot be read: {error}")).at(name));
+                mute.push(name);
             }
         }
     }
-    match (groups.len(), rest.len(), mute) {
-        (0, 0, Some(failure)) => Err(failure),
-        (_, 0, _) => Ok(groups),
-        (0 | 1, ..) => Ok(vec![groups.into_iter().flatten().chain(rest).collect()]),
+    refuse_to_lose(&mute, start)?;
+    match (groups.len(), rest.len()) {
+        (0, 0) if !mute.is_empty() => {
+            Err(Failure::new("none of these members can be read").at(mute.join(", ")))
+        }
+        (_, 0) => Ok(groups),
+        (0 | 1, _) => Ok(vec![groups.into_iter().flatten().chain(rest).collect()]),
         (..) => Err(
             Failure::new("it cannot be told which array this member belongs to")
                 .at(rest.join(", "))

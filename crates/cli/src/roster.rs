@@ -17,7 +17,7 @@ use crate::terminal::say;
 use restripe_array::layout::{Geometry, Layout};
 use restripe_array::meta::{Candidate, Choice, MemberRole, Superblock, choose};
 use restripe_array::{CommandError, Member, StartMode, Uuid};
-use restripe_io::member::OpenMember;
+use restripe_io::member::{MemberSource, OpenMember};
 use restripe_io::plain::Plain;
 use restripe_io::remote::MemberName;
 use std::io;
@@ -99,6 +99,7 @@ impl Roster {
     /// Refuses what the engine would refuse for what superblocks tell, an array that is not called `name`, and what
     /// would leave a current member behind unasked.
     pub fn check(&self, name: Option<&str>, setup: &Setup) -> Outcome<Prospect> {
+        refuse_to_lose(&self.unanswering(), setup.start)?;
         let choice = choose(&self.candidates, setup.start)
             .map_err(|error| self.refused(&error, &self.old_copies()))?;
         let found = &choice.superblock.name;
@@ -117,6 +118,14 @@ impl Roster {
             may_lose: !choice.superblock.clean && !vacant.is_empty(),
             replaced: replaced(&choice.superblock),
         })
+    }
+
+    /// Named, and perhaps only slow: a remote member of which nobody can say that it is gone is one of them.
+    fn unanswering(&self) -> Vec<String> {
+        let is_remote =
+            |name: &&String| matches!(MemberSource::parse(name), Ok(MemberSource::Nbd(_)));
+        let remote = self.absent.iter().filter(is_remote);
+        self.mute.iter().chain(remote).cloned().collect()
     }
 
     fn check_left_behind(&self, choice: &Choice, setup: &Setup) -> Outcome {
@@ -220,6 +229,18 @@ fn replaced(superblock: &Superblock) -> Vec<Uuid> {
 
 fn newest(candidate: &Candidate) -> Option<&Superblock> {
     newest_of(candidate.copies.iter().flatten())
+}
+
+/// Losses are accepted of members that are gone. One that was named and does not answer may have been slow this once, and
+/// what it holds would be declared lost for good; a start that only reads declares nothing.
+pub fn refuse_to_lose(unanswering: &[String], start: StartMode) -> Outcome {
+    if unanswering.is_empty() || !start.accept_loss || start.read_only {
+        return Ok(());
+    }
+    let what = "a member does not answer, and what it holds would be lost for good";
+    Err(Failure::new(what)
+        .at(unanswering.join(", "))
+        .hint("wait for it; or leave it out by name, and --accept-loss goes on without it"))
 }
 
 /// Says of a member that is open and cannot be read that it is gone without.

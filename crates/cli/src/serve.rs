@@ -40,7 +40,7 @@ pub fn assemble(verb: Assemble) -> Outcome {
         degraded: verb.start.degraded,
         ..Setup::default()
     };
-    let running = Running::start(&by_array(members)?, &setup)?;
+    let running = Running::start(&by_array(members, setup.start)?, &setup)?;
     let views = running
         .desks()
         .iter()
@@ -91,7 +91,10 @@ pub fn serve(verb: Serve) -> Outcome {
 
 fn what_to_serve(verb: &Serve) -> Outcome<(Vec<Vec<String>>, ServeConfig)> {
     match &verb.config {
-        None => Ok((by_array(verb.members.clone())?, ServeConfig::default())),
+        None => Ok((
+            by_array(verb.members.clone(), mode(&verb.start))?,
+            ServeConfig::default(),
+        )),
         Some(path) => {
             let config = Config::read(path)?;
             Ok((

@@ -159,10 +159,8 @@ fn agree_and_hang_up(mut stream: UnixStream) -> io::Result<()> {
     stream.read_exact(&mut [0; 28])
 }
 
-/// A member that opens and cannot be read failed the whole start, though redundancy made up for it.
-#[test]
-fn a_member_that_cannot_be_read_is_taken_for_missing() {
-    let place = raid5("mute");
+/// A member that opens and cannot be read, for the rest of the test.
+fn mute_member(place: &Place) -> String {
     let socket = place.path("mute.sock");
     let listener = UnixListener::bind(&socket).expect("a socket");
     thread::spawn(move || {
@@ -171,7 +169,49 @@ fn a_member_that_cannot_be_read_is_taken_for_missing() {
             let _ = agree_and_hang_up(stream);
         }
     });
-    let uri = format!("nbd+unix:///?socket={socket}");
+    format!("nbd+unix:///?socket={socket}")
+}
+
+/// The loss of one disk had been accepted, and what another held was declared lost because it was slow.
+#[test]
+fn a_member_that_does_not_answer_is_not_accepted_as_lost() {
+    let place = raid5("slow");
+    let mute = mute_member(&place);
+    let gone = format!("nbd+unix:///?socket={}", place.path("gone.sock"));
+    let before = THREE.map(|name| place.bytes(name));
+    for (nth, named) in [&mute, &gone].into_iter().enumerate() {
+        let config = format!("[[array]]\nname='tank'\nmembers=['a.img','{named}']\n");
+        let file = format!("tank{nth}.toml");
+        place.write(&file, 0, 0, config.as_bytes());
+        for verb in [
+            &["serve", "--accept-loss", "a.img", named][..],
+            &["serve", "--accept-loss", "--config", &file],
+            &["assemble", "--accept-loss", "a.img", "c.img", named],
+        ] {
+            let refused = place.run(verb);
+            assert!(
+                refused.status == 1
+                    && refused.stderr.contains("error: a member does not answer")
+                    && refused.stderr.contains(&format!("at: {named}\n"))
+                    && refused.stderr.contains("or leave it out by name"),
+                "{verb:?}: {}",
+                refused.stderr
+            );
+        }
+    }
+    let lossy = ["assemble", "--accept-loss", "--from-minority", "a.img"];
+    let looked = place.run(&[&lossy[..], &["--read-only", &mute]].concat());
+    assert_eq!(looked.status, 0, "{}", looked.stderr);
+    assert!(before == THREE.map(|name| place.bytes(name)), "untouched");
+    let left_out = place.run(&lossy);
+    assert_eq!(left_out.status, 0, "{}", left_out.stderr);
+}
+
+/// A member that opens and cannot be read failed the whole start, though redundancy made up for it.
+#[test]
+fn a_member_that_cannot_be_read_is_taken_for_missing() {
+    let place = raid5("mute");
+    let uri = mute_member(&place);
     let members = ["a.img", &uri, "c.img"];
     let before = THREE.map(|name| place.bytes(name));
     let config = format!("[[array]]\nname='tank'\nmembers=['a.img','{uri}','c.img']\n");
