@@ -91,6 +91,19 @@ impl RunSet {
         self.replace(from, to, before, after);
     }
 
+    /// At most so many of the runs: those that meet `kept` before others, then the first.
+    pub(crate) fn at_most(&self, most: usize, kept: &RunSet) -> RunSet {
+        let meets = |&(first, count): &(u64, u64)| {
+            kept.next_member(first)
+                .is_some_and(|member| member - first < count)
+        };
+        let (mut runs, others): (Vec<_>, Vec<_>) = self.runs.iter().partition(|run| meets(run));
+        runs.extend(others);
+        runs.truncate(most);
+        runs.sort_unstable();
+        RunSet { runs }
+    }
+
     /// Puts up to two runs in the place of the runs `from..to`.
     fn replace(&mut self, from: usize, to: usize, a: Option<(u64, u64)>, b: Option<(u64, u64)>) {
         match (a, b) {
@@ -109,6 +122,15 @@ mod tests {
         let set = RunSet::from_runs(&[(0, 4), (10, 4), (20, 4)]);
         assert_eq!(set.within(2, 20), [(2, 2), (10, 4), (20, 2)]);
         assert_eq!(set.within(4, 6), []);
+    }
+
+    #[test]
+    fn of_too_many_runs_those_that_were_kept_stay() {
+        let set = RunSet::from_runs(&[(0, 4), (10, 4), (20, 4), (30, 9)]);
+        let kept = RunSet::from_runs(&[(11, 1), (32, 2)]);
+        assert_eq!(set.at_most(3, &kept).runs(), [(0, 4), (10, 4), (30, 9)]);
+        assert_eq!(set.at_most(2, &kept).runs(), [(10, 4), (30, 9)]);
+        assert_eq!(set.at_most(4, &kept), set);
     }
 
     #[test]

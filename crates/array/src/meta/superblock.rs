@@ -40,7 +40,9 @@ pub const REGIONS_MAX: usize = 64;
 pub const PLACEMENTS_MAX: usize = 256;
 pub const TASKS_MAX: usize = 8;
 /// Runs of all tasks' done-sets together.
-pub const RUNS_MAX: usize = 128;
+pub const RUNS_MAX: usize = 384;
+/// Of one task's: so that none has to give up any when another begins.
+pub const RUNS_OF_TASK_MAX: usize = RUNS_MAX / TASKS_MAX;
 
 /// Bytes before the tables.
 pub const HEADER_BYTES: usize = 256;
@@ -958,8 +960,8 @@ mod tests {
         full.tasks[0].done.push((100, 1));
         let refused = MetaError::TooLarge {
             what: "task runs",
-            count: 129,
-            limit: 128,
+            count: RUNS_MAX as u64 + 1,
+            limit: RUNS_MAX as u64,
         };
         assert_eq!(full.encode(), Err(refused));
     }

@@ -3,14 +3,18 @@
 //! A zone is a number of whole rows. Each read adds one to the popularity of every zone that it touches, and at the end of
 //! an epoch all popularities are halved. Nothing is halved when an epoch ends: a zone keeps the epoch that its count is
 //! of, and is halved as often as epochs have passed when it is looked at. So a read costs a division and an addition,
-//! and no moment costs more than another. Memory only, of a fixed size, 8 bytes a zone (the paper: three words).
+//! and no epoch's end costs anything. Memory only, of a fixed size, 8 bytes a zone (the paper: three words).
 
+use crate::runset::RunSet;
 use crate::units::Nanos;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 
 /// Larger arrays have larger zones: the table takes 1 MiB at most.
 const ZONES_MAX: u64 = 1 << 17;
+/// Epochs are counted in 32 bits: these last for weeks, and ten minutes for as long as anybody lives.
+const EPOCH_MIN: Nanos = Nanos::from_millis(1);
 /// A read counts so many parts, that halving is not rounding to nothing.
 const READ: u32 = 1 << 8;
 
@@ -19,6 +23,7 @@ const READ: u32 = 1 << 8;
 pub struct HeatLimits {
     /// Array data of a zone: as many whole rows as hold so much, or more if there would be too many zones.
     pub zone_sectors: u64,
+    /// A millisecond or more.
     pub epoch: Nanos,
 }
 
@@ -57,7 +62,7 @@ impl Heat {
             .div_ceil(row_sectors)
             .clamp(1, rows.max(1));
         let zone_rows = wanted.max(rows.div_ceil(ZONES_MAX));
-        let epoch_lasts = Nanos(limits.epoch.0.max(1));
+        let epoch_lasts = limits.epoch.max(EPOCH_MIN);
         Heat {
             zones: vec![Zone::default(); rows.div_ceil(zone_rows) as usize],
             zone_sectors: zone_rows * row_sectors,
@@ -76,11 +81,15 @@ impl Heat {
         self.zone_rows
     }
 
+    /// The zones that these sectors touch.
+    pub(crate) fn zones_of(&self, lba: u64, sectors: u64) -> RangeInclusive<u64> {
+        lba / self.zone_sectors..=(lba + sectors - 1) / self.zone_sectors
+    }
+
     /// A read of these sectors of the array, of which there is at least one.
     pub(crate) fn note_read(&mut self, lba: u64, sectors: u64, now: Nanos) {
         self.pass(now);
-        let last = (lba + sectors - 1) / self.zone_sectors;
-        for zone in lba / self.zone_sectors..=last {
+        for zone in self.zones_of(lba, sectors) {
             let popularity = self.popularity(zone as usize).saturating_add(READ);
             self.zones[zone as usize] = Zone {
                 popularity,
@@ -109,13 +118,11 @@ impl Heat {
         popularity.checked_shr(self.epoch - epoch).unwrap_or(0)
     }
 
-    /// The most popular of some zones, of equal ones the first; none if nobody reads them.
-    pub(crate) fn hottest_of(&self, of: impl Fn(&u64) -> bool) -> Option<u64> {
-        let read = |zone: &u64| self.popularity(*zone as usize) > 0;
+    /// The most popular of some zones, of equal ones the first.
+    pub(crate) fn hottest_of(&self, zones: &RunSet) -> Option<u64> {
         let hotter = |zone: &u64| (self.popularity(*zone as usize), u64::MAX - zone);
-        (0..self.zones.len() as u64)
-            .filter(|zone| read(zone) && of(zone))
-            .max_by_key(hotter)
+        let each = |&(first, count): &(u64, u64)| first..first + count;
+        zones.runs().iter().flat_map(each).max_by_key(hotter)
     }
 
     /// The most popular zones, most popular first and of equal ones the first: at most so many, and none that nobody

@@ -3,13 +3,14 @@
 //! | name | next | source |
 //! |---|---|---|
 //! | `pr` | the first row that is left | Linux md: pipelined reconstruction |
-//! | `pro` | the first row of the zone most read since the task began | PRO (Tian et al., FAST 2007) |
-//! | `ido` | the zones that were hottest when the task began, hottest first; then the first row that is left | IDO, section 3.4 |
+//! | `pro` | the first row of the zone most read since then | PRO (Tian et al., FAST 2007) |
+//! | `ido` | the zones that were hottest then, hottest first; after them the first row that is left | IDO, section 3.4 |
 //!
-//! A zone that was begun is brought to its end. PRO's areas are our zones; and where it gives the hottest area a share
+//! "Then" is when the task began or got its order. A zone that was begun is brought to its end. PRO's areas are our zones; and where it gives the hottest area a share
 //! of time, ours has the whole of it.
 
 use super::heat::Heat;
+use crate::meta::superblock::RUNS_OF_TASK_MAX;
 use crate::runset::RunSet;
 use crate::units::{Nanos, Row};
 use alloc::vec::Vec;
@@ -45,6 +46,10 @@ impl Order {
     }
 }
 
+/// No new zone is begun while the rows of a task lie in so many pieces: its superblock has no room for many more, and what
+/// it does not hold a crash forgets. The first row that is left goes on then, until pieces have met.
+const PIECES_MAX: usize = RUNS_OF_TASK_MAX - 8;
+
 /// The way of one task through the rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
@@ -56,18 +61,24 @@ pub(crate) struct Path {
 #[derive(Clone, Debug)]
 enum Rule {
     ByAddress,
-    /// What was read since the task began.
-    ByReadsSince(Heat),
+    /// What was read since the order was set, and the zones that were, but for those found finished.
+    ByReadsSince {
+        heat: Heat,
+        read: RunSet,
+    },
     /// Hot zones that are left, hottest last.
     Planned(Vec<u32>),
 }
 
 impl Path {
-    /// `heat`: what is known when the task begins. `blank`: the same table before anything is.
+    /// `heat`: what is known by now. `blank`: the same table before anything is.
     pub(crate) fn new(order: Order, heat: &Heat, blank: impl FnOnce() -> Heat) -> Path {
         let rule = match order {
             Order::Pr => Rule::ByAddress,
-            Order::Pro => Rule::ByReadsSince(blank()),
+            Order::Pro => Rule::ByReadsSince {
+                heat: blank(),
+                read: RunSet::default(),
+            },
             Order::Ido => {
                 let mut zones = heat.hottest(heat.zones().div_ceil(HOT_SHARE));
                 zones.reverse();
@@ -79,7 +90,12 @@ impl Path {
 
     /// A user reads these sectors of the array while the task is under way.
     pub(crate) fn note_read(&mut self, lba: u64, sectors: u64, now: Nanos) {
-        if let Rule::ByReadsSince(heat) = &mut self.rule {
+        if let Rule::ByReadsSince { heat, read } = &mut self.rule {
+            for zone in heat.zones_of(lba, sectors) {
+                if heat.popularity(zone as usize) == 0 {
+                    read.insert(zone, 1);
+                }
+            }
             heat.note_read(lba, sectors, now);
         }
     }
@@ -91,10 +107,10 @@ impl Path {
             (row < rows.min((zone + 1) * zone_rows)).then_some(Row(row))
         };
         let is_left = |zone: &u64| first_left(*zone).is_some();
-        self.zone = self
-            .zone
-            .filter(is_left)
-            .or_else(|| self.next_zone(is_left));
+        self.zone = self.zone.filter(is_left);
+        if self.zone.is_none() && claimed.runs().len() < PIECES_MAX {
+            self.zone = self.next_zone(is_left);
+        }
         match self.zone {
             Some(zone) => first_left(zone),
             None => Some(Row(claimed.first_gap(0))).filter(|row| row.0 < rows),
@@ -105,7 +121,13 @@ impl Path {
     fn next_zone(&mut self, is_left: impl Fn(&u64) -> bool) -> Option<u64> {
         match &mut self.rule {
             Rule::ByAddress => None,
-            Rule::ByReadsSince(heat) => heat.hottest_of(is_left),
+            Rule::ByReadsSince { heat, read } => loop {
+                let hottest = heat.hottest_of(read)?;
+                if is_left(&hottest) {
+                    return Some(hottest);
+                }
+                read.remove(hottest, 1);
+            },
             Rule::Planned(zones) => {
                 core::iter::from_fn(|| zones.pop().map(u64::from)).find(is_left)
             }
@@ -185,6 +207,23 @@ mod tests {
         let mut claimed = RunSet::from_runs(&[(0, 30), (88, 7), (45, 2)]);
         let walked = walk(&mut path(Order::Ido, &heat), &mut claimed);
         assert_eq!(walked, [4, 2, 3, 5, 6, 7]);
+    }
+
+    /// A superblock holds so many runs of a task.
+    #[test]
+    fn the_rows_never_lie_in_more_pieces_than_can_be_recorded() {
+        let mut heat = Heat::new(HeatLimits::default(), 11_000, ROW_SECTORS, Nanos::ZERO);
+        for zone in (0..1000).step_by(2) {
+            heat.note_read(zone * 11 * ROW_SECTORS, 8, Nanos::ZERO);
+        }
+        let mut path = Path::new(Order::Ido, &heat, blank);
+        let (mut claimed, mut most) = (RunSet::default(), 0);
+        while let Some(row) = path.next(&claimed, 11, 11_000) {
+            claimed.insert(row.0, 1);
+            most = most.max(claimed.runs().len());
+        }
+        assert_eq!(claimed.runs(), [(0, 11_000)]);
+        assert_eq!(most, PIECES_MAX);
     }
 
     #[test]

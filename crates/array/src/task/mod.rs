@@ -14,7 +14,7 @@ use crate::contract::{BAND_SECTORS_MAX, Fact, TaskKind, TaskOutcome};
 use crate::core::{Core, Wake};
 use crate::device::Health;
 use crate::flush::Waiter;
-use crate::meta::superblock::{MemberRole, RUNS_MAX, TaskRecord};
+use crate::meta::superblock::{MemberRole, RUNS_OF_TASK_MAX, TaskRecord};
 use crate::planted::Bug;
 use crate::policy::heat::Heat;
 use crate::policy::order::{Order, Path};
@@ -192,7 +192,8 @@ impl Tasks {
     /// Everything was flushed with nothing under way: what is done is durable.
     pub(crate) fn all_durable(&mut self) {
         for task in &mut self.list {
-            task.durable = task.done.clone();
+            let done = task.done.clone();
+            task.trust(&done);
         }
     }
 
@@ -556,7 +557,7 @@ impl Core {
         let mut changed = false;
         for task in self.tasks.list.iter_mut().filter(|task| task.asked < flush) {
             if let Some(snapshot) = task.checkpoint.take() {
-                task.durable = snapshot;
+                task.trust(&snapshot);
                 changed = true;
             }
             if task.state == State::Flushing {
@@ -570,25 +571,21 @@ impl Core {
         }
     }
 
-    /// The tasks as the superblock shows them: of a done-set of many runs, the first, and no more is durable then.
+    /// The tasks as the superblock shows them.
     pub(crate) fn tasks_to_superblock(&mut self) {
-        let share = RUNS_MAX / self.tasks.list.len().max(1);
         self.superblock.tasks.clear();
         for task in &mut self.tasks.list {
             let filling = matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace);
             if task.slot.is_none() && filling {
                 continue;
             }
-            let runs = task.durable.runs();
-            let done = runs[..runs.len().min(share)].to_vec();
-            if done.len() < runs.len() {
-                task.durable = RunSet::from_runs(&done);
-            }
+            let durable = task.durable.clone();
+            task.trust(&durable);
             self.superblock.tasks.push(TaskRecord {
                 kind: task.kind,
                 slot: task.slot,
                 paused: task.paused,
-                done,
+                done: task.durable.runs().to_vec(),
             });
         }
     }
@@ -689,6 +686,12 @@ impl Core {
 }
 
 impl Task {
+    /// This much is flushed. Of a done-set of very many runs a superblock holds some, and no more is durable then: what
+    /// was durable stays so.
+    fn trust(&mut self, flushed: &RunSet) {
+        self.durable = flushed.at_most(RUNS_OF_TASK_MAX, &self.durable);
+    }
+
     pub(crate) fn rate(&self, now: Nanos) -> u64 {
         self.pacer.rate(now, self.moved)
     }

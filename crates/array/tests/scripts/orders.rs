@@ -11,10 +11,14 @@ const FILLING: &str = "m4 write data";
 
 /// A whole array of forty zones and a spare.
 fn whole(order: Order) -> Array {
+    zoned(order, ZONE)
+}
+
+fn zoned(order: Order, zone_sectors: u64) -> Array {
     let mut setup = raid5(4).info(|info| info.sectors = 8192).spares(1);
     setup.rows = ROWS;
     setup.heat = HeatLimits {
-        zone_sectors: ZONE,
+        zone_sectors,
         epoch: Nanos::from_secs(600),
     };
     let mut array = setup.start();
@@ -113,6 +117,32 @@ fn a_restart_among_hot_zones_rebuilds_the_rest() {
     next_windows(&mut array);
     array.crash(|_| false);
     array.start().expect("it starts degraded");
+    finish(array);
+}
+
+/// Rows in more pieces than a superblock has room for: what was once on record stays there.
+#[test]
+fn pieces_without_number_are_bounded_and_survive_restarts() {
+    let mut array = zoned(Order::Ido, ZONE / ZONE_ROWS);
+    array.written(0, 160).expect("written");
+    array.flushed();
+    lose_a_member(&mut array);
+    array.order(Command::Order(Order::Pro));
+    for row in (0..ROWS).rev().step_by(2) {
+        let read = array.request(RequestOp::Read, row * ZONE / ZONE_ROWS, 8);
+        array.run_but(FILLING);
+        assert_eq!(array.reply(read), Some(Ok(())));
+    }
+    for _ in 0..6 {
+        next_windows(&mut array);
+        array.wait(Nanos::from_secs(1));
+        array.run_but(FILLING);
+    }
+    let rows_done = array.engine.status().tasks[0].rows_done;
+    assert!((40..ROWS).contains(&rows_done), "{rows_done}");
+    array.crash(|_| false);
+    array.start().expect("it starts degraded");
+    array.verify();
     finish(array);
 }
 

@@ -97,6 +97,8 @@ pub struct Plan {
 const CACHED: u64 = 0xcac4e;
 /// And that of what is learned of reads.
 const HEAT: u64 = 0x4ea7;
+/// And that of how many rows there are.
+const MANY_ROWS: u64 = 0x2035;
 
 impl Plan {
     pub fn draw(rng: &mut Rng, options: &Options) -> Plan {
@@ -153,7 +155,10 @@ fn level(rng: &mut Rng, family: Family) -> (Level, u16) {
 
 fn spec(rng: &mut Rng, options: &Options, level: Level, slots: u16) -> (Spec, Creation) {
     let chunk_sectors = *rng.pick(&[8, 16, 16, 32, 128, 256]);
-    let chunks = (1024 / u64::from(chunk_sectors)).clamp(3, 24) + rng.below(4);
+    let few = (1024 / u64::from(chunk_sectors)).clamp(3, 24) + rng.below(4);
+    // More rows than a task's done-set may have pieces on record.
+    let many = chunk_sectors == 8 && rng.clone().fork(MANY_ROWS).chance(1, 2);
+    let chunks = if many { 150 } else { few };
     let logical_block = if rng.chance(1, 3) { 4096 } else { 512 };
     let spares = if options.roughness == Roughness::Faults {
         rng.below(3) as u16
