@@ -645,7 +645,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__rebuild)
-            opts="-h --offline --degraded --watch --pause --resume --rate --throttle --order --help"
+            opts="-h --offline --degraded --watch --order --pause --resume --rate --throttle --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -655,16 +655,16 @@ _restripe() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --order)
+                    COMPREPLY=($(compgen -W "pr pro ido" -- "${cur}"))
+                    return 0
+                    ;;
                 --rate)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --throttle)
                     COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --order)
-                    COMPREPLY=($(compgen -W "pr pro ido" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -825,7 +825,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__scrub)
-            opts="-h --offline --degraded --repair --no-wait --watch --cancel --pause --resume --rate --throttle --order --help"
+            opts="-h --offline --degraded --repair --no-wait --watch --cancel --pause --resume --rate --throttle --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -841,10 +841,6 @@ _restripe() {
                     ;;
                 --throttle)
                     COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --order)
-                    COMPREPLY=($(compgen -W "pr pro ido" -- "${cur}"))
                     return 0
                     ;;
                 *)

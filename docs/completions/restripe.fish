@@ -97,7 +97,7 @@ vdf-arc\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l io-timeout -d 'A member that completes nothing for this long, or keeps one operation four times as long, is failed [default: 30s]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l rate -d 'Limits of background work, bytes a second of one member, as MIN..MAX' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l throttle -d 'What paces background work: restripe (the default), md-2.6, md-6.1 or md-2025' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l order -d 'What is rebuilt or resynchronised next: by address (pr, the default), where users read most meanwhile (pro), or where they read most before (ido)' -r -f -a "pr\t''
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l order -d 'What is rebuilt or resynchronised next: by address (pr, the default), where users read most meanwhile (pro), or where they read most before (ido); what they read is not remembered over a restart' -r -f -a "pr\t''
 pro\t''
 ido\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l zone -d 'What is read most is learned by zones of so much [default: 12M]' -r
@@ -139,11 +139,11 @@ complete -c restripe -n "__fish_restripe_using_subcommand replace" -l force -d '
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l offline -d 'Work on these members directly, with no daemon running' -r
-complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l rate -d 'Limits of background work, bytes a second of one member, as MIN..MAX' -r
-complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l throttle -d 'What paces background work: restripe, or as Linux md did: md-2.6, md-6.1, md-2025' -r
-complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l order -d 'What is rebuilt or resynchronised next: by address (pr), where users read most meanwhile (pro), or where they read most before (ido)' -r -f -a "pr\t''
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l order -d 'What is rebuilt or resynchronised next: by address (pr), where users read most from now on (pro), or where they have read most since the daemon began (ido)' -r -f -a "pr\t''
 pro\t''
 ido\t''"
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l rate -d 'Limits of background work, bytes a second of one member, as MIN..MAX' -r
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l throttle -d 'What paces background work: restripe, or as Linux md did: md-2.6, md-6.1, md-2025' -r
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l watch -d 'Watch the rebuild that runs, which it does anyway unless told something else'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l pause -d 'Pause what runs'
@@ -152,9 +152,6 @@ complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -s h -l help 
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l rate -d 'Limits of background work, bytes a second of one member, as MIN..MAX' -r
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l throttle -d 'What paces background work: restripe, or as Linux md did: md-2.6, md-6.1, md-2025' -r
-complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l order -d 'What is rebuilt or resynchronised next: by address (pr), where users read most meanwhile (pro), or where they read most before (ido)' -r -f -a "pr\t''
-pro\t''
-ido\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l repair -d 'Write what is wrong anew; names the guilty member where the code can tell'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l no-wait -d 'Return when it has begun'
@@ -266,7 +263,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand replay" -l fail-after 
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-after -d 'Rebuild onto a blank drive, so long after the failure' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-rate -d 'The rebuild\'s least and largest speed, as MIN..MAX' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l throttle -d 'What paces the rebuild: restripe, md-2.6, md-6.1 or md-2025' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l order -d 'What is rebuilt next: by address (pr), where users read most meanwhile (pro), or where they read most before (ido)' -r -f -a "pr\t''
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l order -d 'What is rebuilt next: by address (pr), where users read most meanwhile (pro), or where they read most before (ido) [default: pr]' -r -f -a "pr\t''
 pro\t''
 ido\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l zone -d 'What is read most is learned by zones of so much [default: 12M]' -r

@@ -2,7 +2,8 @@
 //! completions all come from it.
 
 use crate::units::{
-    Rate, order_parser, parse_rate, parse_size, parse_throttle, parse_time, rule_parser,
+    Rate, order_parser, parse_epoch, parse_rate, parse_size, parse_throttle, parse_time,
+    parse_zone, rule_parser,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use restripe_array::cache::Rule;
@@ -299,14 +300,14 @@ pub struct Serve {
     #[arg(long, value_name = "NAME", value_parser = parse_throttle)]
     pub throttle: Option<Throttle>,
     /// What is rebuilt or resynchronised next: by address (pr, the default), where users read most meanwhile (pro), or
-    /// where they read most before (ido)
+    /// where they read most before (ido); what they read is not remembered over a restart
     #[arg(long, value_name = "NAME", value_parser = order_parser())]
     pub order: Option<Order>,
     /// What is read most is learned by zones of so much [default: 12M]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_zone)]
     pub zone: Option<u64>,
     /// What was read before counts half after so long [default: 10m]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_epoch)]
     pub epoch: Option<Duration>,
     /// How operations reach the kernel
     #[arg(long, value_enum, default_value_t)]
@@ -409,10 +410,6 @@ pub struct Pace {
     /// What paces background work: restripe, or as Linux md did: md-2.6, md-6.1, md-2025
     #[arg(long, value_name = "NAME", value_parser = parse_throttle)]
     pub throttle: Option<Throttle>,
-    /// What is rebuilt or resynchronised next: by address (pr), where users read most meanwhile (pro), or where they
-    /// read most before (ido)
-    #[arg(long, value_name = "NAME", value_parser = order_parser())]
-    pub order: Option<Order>,
 }
 
 #[derive(Args, Debug)]
@@ -422,6 +419,10 @@ pub struct Rebuild {
     /// Watch the rebuild that runs, which it does anyway unless told something else
     #[arg(long, conflicts_with = "Pace")]
     pub watch: bool,
+    /// What is rebuilt or resynchronised next: by address (pr), where users read most from now on (pro), or where they
+    /// have read most since the daemon began (ido)
+    #[arg(long, value_name = "NAME", value_parser = order_parser(), conflicts_with_all = ["watch", "Pace"])]
+    pub order: Option<Order>,
     #[command(flatten)]
     pub pace: Pace,
 }

@@ -15,7 +15,8 @@
 use crate::command::{InitName, LevelName, RotationName, WriteHoleName};
 use crate::failure::{Failure, Outcome};
 use crate::units::{
-    Rate, parse_order, parse_rate, parse_rule, parse_size, parse_throttle, parse_time,
+    Rate, parse_epoch, parse_order, parse_rate, parse_rule, parse_size, parse_throttle, parse_time,
+    parse_zone,
 };
 use clap::ValueEnum;
 use restripe_array::cache::Rule;
@@ -80,9 +81,9 @@ pub struct ServeConfig {
     pub throttle: Option<Throttle>,
     #[serde(default, deserialize_with = "order")]
     pub order: Option<Order>,
-    #[serde(default, deserialize_with = "size")]
+    #[serde(default, deserialize_with = "zone")]
     pub zone: Option<u64>,
-    #[serde(default, deserialize_with = "time")]
+    #[serde(default, deserialize_with = "epoch")]
     pub epoch: Option<Duration>,
     #[serde(default)]
     pub degraded: bool,
@@ -177,6 +178,14 @@ fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, 
 
 fn throttle<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Throttle>, D::Error> {
     text(deserializer, parse_throttle)
+}
+
+fn zone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    text(deserializer, parse_zone)
+}
+
+fn epoch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    text(deserializer, parse_epoch)
 }
 
 fn order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Order>, D::Error> {

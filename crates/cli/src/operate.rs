@@ -111,7 +111,10 @@ fn confirm_overwriting(session: &Session, path: &str, force: bool, yes: bool) ->
 
 pub fn rebuild(verb: &Rebuild) -> Outcome {
     let session = Session::open(&verb.target.name, &verb.target.without_daemon)?;
-    if let Some(request) = pace(&verb.pace) {
+    let order = verb.order.map(|order| Request::Order {
+        name: order.name().into(),
+    });
+    if let Some(request) = pace(&verb.pace).or(order) {
         return session.end_after(|session| session.order(&request));
     }
     let status = session.end_after(watch_rebuild)?;
@@ -155,13 +158,10 @@ fn pace(pace: &Pace) -> Option<Request> {
     let throttle = pace.throttle.map(|throttle| Request::Throttle {
         name: throttle.name().into(),
     });
-    let order = pace.order.map(|order| Request::Order {
-        name: order.name().into(),
-    });
     match pace {
         Pace { pause: true, .. } => Some(Request::Pause),
         Pace { resume: true, .. } => Some(Request::Resume),
-        _ => rate.or(throttle).or(order),
+        _ => rate.or(throttle),
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::engine::{heat, read_cache};
 use crate::failure::{Failure, Outcome};
 use crate::units::{
-    Rate, order_parser, parse_rate, parse_size, parse_throttle, parse_time, rule_parser,
+    Rate, order_parser, parse_epoch, parse_rate, parse_size, parse_throttle, parse_time,
+    parse_zone, rule_parser,
 };
 use clap::Args;
 use restripe_array::cache::Rule;
@@ -115,14 +116,15 @@ pub struct Replay {
     /// What paces the rebuild: restripe, md-2.6, md-6.1 or md-2025
     #[arg(long, value_name = "NAME", default_value = "restripe", value_parser = parse_throttle)]
     pub throttle: Throttle,
-    /// What is rebuilt next: by address (pr), where users read most meanwhile (pro), or where they read most before (ido)
-    #[arg(long, value_name = "NAME", default_value = "pr", value_parser = order_parser())]
-    pub order: Order,
+    /// What is rebuilt next: by address (pr), where users read most meanwhile (pro), or where they read most before
+    /// (ido) [default: pr]
+    #[arg(long, value_name = "NAME", value_parser = order_parser(), conflicts_with = "nbd")]
+    pub order: Option<Order>,
     /// What is read most is learned by zones of so much [default: 12M]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_zone, conflicts_with = "nbd")]
     pub zone: Option<u64>,
     /// What was read before counts half after so long [default: 10m]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_epoch, conflicts_with = "nbd")]
     pub epoch: Option<Duration>,
     /// Write the log of facts here, as JSON
     #[arg(long, value_name = "FILE")]
@@ -366,7 +368,7 @@ fn plan(verb: &Replay, needed: u64) -> Outcome<ArrayPlan> {
         standby_ns: None,
         cache: read_cache(verb.cache.unwrap_or(0), verb.cache_policy)?,
         throttle: verb.throttle,
-        order: verb.order,
+        order: verb.order.unwrap_or_default(),
         heat: heat(verb.zone, verb.epoch),
         rebuild_min: verb.rebuild_rate.min,
         rebuild_max: verb.rebuild_rate.max,

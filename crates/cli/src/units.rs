@@ -92,6 +92,24 @@ pub fn parse_throttle(text: &str) -> Result<Throttle, String> {
     })
 }
 
+/// A zone of heat.
+pub fn parse_zone(text: &str) -> Result<u64, String> {
+    let zone = parse_size(text)?;
+    if zone < 64 << 10 {
+        return Err(format!("{text}: zones are of 64K or more"));
+    }
+    Ok(zone)
+}
+
+/// An epoch of heat: a second or more.
+pub fn parse_epoch(text: &str) -> Result<Duration, String> {
+    let epoch = parse_time(text)?;
+    if epoch < Duration::from_secs(1) {
+        return Err(format!("{text}: epochs last 1s or more"));
+    }
+    Ok(epoch)
+}
+
 /// What is rebuilt next, by the order's name.
 pub fn parse_order(text: &str) -> Result<Order, String> {
     Order::named(text).ok_or_else(|| {
@@ -189,6 +207,18 @@ mod tests {
             "9999999999999999h",
         ] {
             assert!(parse_time(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn zones_and_epochs_have_a_least() {
+        assert_eq!(parse_zone("384K"), Ok(384 << 10));
+        assert_eq!(parse_epoch("1m"), Ok(Duration::from_secs(60)));
+        for wrong in ["0", "512", "12X"] {
+            assert!(parse_zone(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["0s", "999ms", "ever"] {
+            assert!(parse_epoch(wrong).is_err(), "{wrong}");
         }
     }
 
