@@ -4,7 +4,7 @@
 //! its UUID. Whatever comes back from the engine is turned into words here, in one place.
 
 use crate::failure::{Failure, Outcome};
-use crate::member::{content, open_failure, same_file};
+use crate::member::{Copies, content, open_failure, same_file};
 use crate::units::{Size, parse_order, parse_throttle};
 use restripe_array::report::{MemberState, MemberStatus, Status};
 use restripe_array::{Command, CommandError, Fact, Member, Nanos, SECTOR_BYTES, Uuid};
@@ -563,18 +563,21 @@ enum Tie {
     CopyOf(Member),
 }
 
+/// The copies of a superblock may name two members: after a copy that was broken off, or a device that changed its place.
+/// Any that names one in service counts, since the other may be the older.
 fn tie(device: &Plain, status: &Status) -> Outcome<Tie> {
-    let copies = crate::member::Copies::read(device)?;
+    let copies = Copies::read(device)?;
     let sound = copies
         .found
         .iter()
         .filter_map(|(_, copy)| copy.as_ref().ok());
-    let mut ours = sound.filter(|superblock| superblock.array == status.uuid);
-    let Some(superblock) = ours.next() else {
+    let ours = sound.filter(|superblock| superblock.array == status.uuid);
+    let named: Vec<Uuid> = ours.map(|superblock| superblock.member).collect();
+    if named.is_empty() {
         return Ok(Tie::Stranger);
-    };
+    }
     let in_service = |found: &&MemberStatus| {
-        found.uuid == superblock.member
+        named.contains(&found.uuid)
             && matches!(found.state, MemberState::Active | MemberState::Rebuilding)
     };
     let twin = status.members.iter().find(in_service);

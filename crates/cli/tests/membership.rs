@@ -223,6 +223,33 @@ fn a_copy_of_a_member_in_service_is_not_overwritten_unasked() {
     assert_eq!(daemon.wait(), 0);
 }
 
+/// The first copy of a superblock was believed, also where the second one named a member in service.
+#[test]
+fn a_device_whose_superblocks_name_two_members_is_judged_by_both() {
+    let place = raid5("two-names");
+    let daemon = place.serve(&THREE);
+    assert_eq!(place.run(&["fail", "tank", "b.img"]).status, 0);
+    // The first copy (16 KiB from the start, docs/format.md) becomes that of the member that is out of service.
+    let mixed = place.shell(
+        "cp c.img mixed.img
+         dd if=b.img of=mixed.img bs=16384 count=1 conv=notrunc status=none",
+    );
+    assert_eq!(mixed.status, 0, "{}", mixed.stderr);
+    let before = place.bytes("mixed.img");
+    let refused = place.run(&["add", "tank", "mixed.img"]);
+    assert!(
+        refused.status == 1
+            && refused
+                .stderr
+                .contains("already carries a copy of the member c.img"),
+        "{}",
+        refused.stderr
+    );
+    assert!(before == place.bytes("mixed.img"), "not overwritten");
+    assert_eq!(place.run(&["stop", "tank"]).status, 0);
+    assert_eq!(daemon.wait(), 0);
+}
+
 /// It was said that the slot is missing of a member that had been named.
 #[test]
 fn an_old_copy_of_a_member_is_called_one() {
