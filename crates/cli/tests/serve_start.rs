@@ -150,6 +150,16 @@ fn a_terminal_that_closes_ends_its_daemon_cleanly() {
     assert!(all_clean(&place));
 }
 
+#[test]
+fn orders_are_taken_from_the_owner_alone() {
+    let place = raid5("owner");
+    let daemon = place.serve(&THREE);
+    let modes = place.shell("stat -c %a restripe/tank.sock");
+    assert_eq!(modes.stdout, "600\n", "{}", modes.stderr);
+    assert_eq!(place.run(&["stop", "tank"]).status, 0);
+    assert_eq!(daemon.wait(), 0);
+}
+
 /// Agrees on an export the oldest way, and hangs up at the first request.
 fn agree_and_hang_up(mut stream: UnixStream) -> io::Result<()> {
     stream.write_all(b"NBDMAGICIHAVEOPT\0\x02")?;

@@ -1,4 +1,4 @@
-//! Where control sockets live, and who may take one over.
+//! Where control sockets live, and who may take over a socket of any kind.
 //!
 //! `$XDG_RUNTIME_DIR/restripe/NAME.sock`, else `/tmp/restripe-UID/NAME.sock`. The folder must be ours and closed to
 //! others, which in a shared `/tmp` is checked and never assumed.
@@ -133,7 +133,7 @@ pub fn running() -> Vec<String> {
 #[derive(Debug)]
 pub struct Claim {
     path: PathBuf,
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Claim {
@@ -141,27 +141,28 @@ impl Claim {
     pub fn control(name: &str) -> Result<(Claim, UnixListener), PlaceError> {
         let path = socket_path(name)?;
         private_folder(&runtime_folder())?;
-        Claim::take(&path, 0o600)
+        let (claim, listener) = Claim::take(&path)?;
+        let closed = fs::set_permissions(&path, fs::Permissions::from_mode(0o600));
+        closed.map_err(|error| PlaceError::Socket { path, error })?;
+        Ok((claim, listener))
     }
 
-    /// Takes any socket path, replacing one that a killed daemon left.
-    pub fn take(path: &Path, mode: u32) -> Result<(Claim, UnixListener), PlaceError> {
+    /// Takes any socket path, replacing one that a killed daemon left. The process's umask says who may connect.
+    pub fn take(path: &Path) -> Result<(Claim, UnixListener), PlaceError> {
         if path.as_os_str().as_bytes().len() > SOCKET_PATH_BYTES_MAX {
             return Err(PlaceError::TooLong { path: path.into() });
         }
-        let lock = lock_beside(path)?;
+        let lock = Lock::beside(path)?;
         remove_stale(path)?;
-        let failed = |error| PlaceError::Socket {
+        let listener = UnixListener::bind(path).map_err(|error| PlaceError::Socket {
             path: path.into(),
             error,
-        };
-        let listener = UnixListener::bind(path).map_err(failed)?;
+        })?;
         // From here on the file is ours to remove.
         let claim = Claim {
             path: path.into(),
             _lock: lock,
         };
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
         Ok((claim, listener))
     }
 
@@ -171,11 +172,53 @@ impl Claim {
 }
 
 impl Drop for Claim {
-    /// Under the lock both files can only be ours. Whoever opened the lock file before it goes, and gets its lock after,
-    /// sees that it is not the one of that name any more.
+    /// Under the lock, which goes after it, the socket file can only be ours.
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
-        let _ = fs::remove_file(lock_path(&self.path));
+    }
+}
+
+/// The lock on a socket path, held by the open file.
+#[derive(Debug)]
+struct Lock {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Lock {
+    /// A lock counts on the file that has the name when it is held: the one before may just have been removed.
+    fn beside(path: &Path) -> Result<Lock, PlaceError> {
+        let path_of_lock = lock_path(path);
+        loop {
+            let file = try_lock_beside(path)?;
+            let same = |found: &fs::Metadata, held: &fs::Metadata| {
+                (found.dev(), found.ino()) == (held.dev(), held.ino())
+            };
+            match (fs::symlink_metadata(&path_of_lock), file.metadata()) {
+                (Ok(found), Ok(held)) if same(&found, &held) => {
+                    return Ok(Lock {
+                        path: path_of_lock,
+                        _file: file,
+                    });
+                }
+                (Err(error), _) if error.kind() == io::ErrorKind::NotFound => {}
+                (Err(error), _) | (_, Err(error)) => {
+                    return Err(PlaceError::Socket {
+                        path: path_of_lock,
+                        error,
+                    });
+                }
+                (Ok(_), Ok(_)) => {}
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    /// The file goes while its lock is held, and can so only be ours. Whoever opened it before it goes, and gets its lock
+    /// after, sees that it is not the one of that name any more.
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
     }
 }
 
@@ -183,27 +226,6 @@ fn lock_path(path: &Path) -> PathBuf {
     let mut lock_path = path.as_os_str().to_os_string();
     lock_path.push(".lock");
     PathBuf::from(lock_path)
-}
-
-/// A lock counts on the file that has the name when it is held: the one before may just have been removed.
-fn lock_beside(path: &Path) -> Result<File, PlaceError> {
-    loop {
-        let lock = try_lock_beside(path)?;
-        let same = |found: &fs::Metadata, held: &fs::Metadata| {
-            (found.dev(), found.ino()) == (held.dev(), held.ino())
-        };
-        match (fs::symlink_metadata(lock_path(path)), lock.metadata()) {
-            (Ok(found), Ok(held)) if same(&found, &held) => return Ok(lock),
-            (Err(error), _) if error.kind() == io::ErrorKind::NotFound => {}
-            (Err(error), _) | (_, Err(error)) => {
-                return Err(PlaceError::Socket {
-                    path: lock_path(path),
-                    error,
-                });
-            }
-            (Ok(_), Ok(_)) => {}
-        }
-    }
 }
 
 fn try_lock_beside(path: &Path) -> Result<File, PlaceError> {
@@ -323,16 +345,12 @@ mod tests {
     fn a_place_that_is_taken_is_refused() {
         let folder = folder("claim");
         let path = folder.join("a.sock");
-        let (claim, _listener) = Claim::take(&path, 0o600).expect("a free place");
-        assert_eq!(fs::metadata(&path).expect("a socket").mode() & 0o777, 0o600);
-        assert!(matches!(
-            Claim::take(&path, 0o600),
-            Err(PlaceError::Taken { .. })
-        ));
+        let (claim, _listener) = Claim::take(&path).expect("a free place");
+        assert!(matches!(Claim::take(&path), Err(PlaceError::Taken { .. })));
         drop(claim);
         let left = fs::read_dir(&folder).expect("ours").count();
         assert_eq!(left, 0, "neither the socket nor its lock is left");
-        Claim::take(&path, 0o600).expect("free again");
+        Claim::take(&path).expect("free again");
         let _ = fs::remove_dir_all(folder);
     }
 
@@ -345,7 +363,7 @@ mod tests {
         // SAFETY: `early` is an open descriptor for the length of the call.
         let locked = unsafe { libc::flock(early.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
         assert_eq!(locked, 0);
-        let (_claim, _listener) = Claim::take(&path, 0o600).expect("that lock is nobody's");
+        let (_claim, _listener) = Claim::take(&path).expect("that lock is nobody's");
         assert!(lock_path(&path).exists());
         let _ = fs::remove_dir_all(folder);
     }
@@ -355,11 +373,12 @@ mod tests {
         let folder = folder("foreign");
         let path = folder.join("a.sock");
         let _other = UnixListener::bind(&path).expect("another program's socket");
-        assert!(matches!(
-            Claim::take(&path, 0o600),
-            Err(PlaceError::Taken { .. })
-        ));
-        assert!(path.exists(), "it is not ours to remove");
+        assert!(matches!(Claim::take(&path), Err(PlaceError::Taken { .. })));
+        let left = fs::read_dir(&folder).expect("ours").count();
+        assert!(
+            path.exists() && left == 1,
+            "it is not ours to remove, and the lock is"
+        );
         let _ = fs::remove_dir_all(folder);
     }
 
@@ -369,7 +388,7 @@ mod tests {
         let path = folder.join("a.sock");
         drop(UnixListener::bind(&path).expect("a socket"));
         assert!(path.exists());
-        let (claim, _listener) = Claim::take(&path, 0o600).expect("nobody answers on it");
+        let (claim, _listener) = Claim::take(&path).expect("nobody answers on it");
         UnixStream::connect(claim.path()).expect("now somebody does");
         drop(claim);
         assert!(!path.exists());
@@ -382,7 +401,7 @@ mod tests {
         let path = folder.join("a.sock");
         fs::write(&path, "precious").expect("a file");
         assert!(matches!(
-            Claim::take(&path, 0o600),
+            Claim::take(&path),
             Err(PlaceError::InTheWay { .. })
         ));
         assert_eq!(fs::read_to_string(&path).expect("still there"), "precious");

@@ -364,7 +364,7 @@ mod tests {
             "restripe-control-{name}-{}.sock",
             std::process::id()
         ));
-        let (claim, listener) = Claim::take(&path, 0o600).expect("a free place");
+        let (claim, listener) = Claim::take(&path).expect("a free place");
         (
             Server::on(claim, listener, Arc::new(Echo)).expect("a server"),
             path,
@@ -534,7 +534,7 @@ mod tests {
     #[test]
     fn requests_under_way_are_bounded() {
         let path = std::env::temp_dir().join(format!("restripe-busy-{}.sock", std::process::id()));
-        let (claim, listener) = Claim::take(&path, 0o600).expect("a free place");
+        let (claim, listener) = Claim::take(&path).expect("a free place");
         let desk = Arc::new(Slow(Mutex::new(())));
         let server =
             Server::on(claim, listener, Arc::clone(&desk) as Arc<dyn Answer>).expect("a server");

@@ -1,13 +1,11 @@
 //! Where connections come from: sockets that listen, sockets handed over, and standard input and output.
 
 use crate::backend::Stream;
-use std::fs;
+use crate::control::{Claim, PlaceError};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long a socket may be in use before that is an error, and between two attempts.
@@ -20,12 +18,12 @@ const SYSTEMD_FIRST: RawFd = 3;
 /// A socket that listens.
 pub struct Listener {
     fd: OwnedFd,
-    /// Removed at the end.
-    path: Option<PathBuf>,
+    /// Of a Unix socket: the file goes at the end.
+    _claim: Option<Claim>,
 }
 
 impl Listener {
-    /// Listens on a Unix socket. A socket file that nobody listens on any more is replaced.
+    /// Listens on a Unix socket. A socket file that nobody listens on any more is replaced, by one process at a time.
     /// The kernel closes a killed process's socket a moment after the process is gone, so a live one is tried again for
     /// a while.
     pub fn unix(path: &Path) -> io::Result<Listener> {
@@ -34,29 +32,32 @@ impl Listener {
 
     fn unix_within(path: &Path, patience: Duration) -> io::Result<Listener> {
         let begin = Instant::now();
-        while let Err(error) = remove_stale(path) {
-            if error.kind() != ErrorKind::AddrInUse || begin.elapsed() >= patience {
-                return Err(error);
+        loop {
+            match Claim::take(path) {
+                Ok((claim, listener)) => {
+                    return Ok(Listener {
+                        fd: listener.into(),
+                        _claim: Some(claim),
+                    });
+                }
+                Err(PlaceError::Taken { .. }) if begin.elapsed() < patience => {
+                    std::thread::sleep(RETRY_AFTER);
+                }
+                Err(error) => return Err(in_words_of_io(error)),
             }
-            std::thread::sleep(RETRY_AFTER);
         }
-        let listener = UnixListener::bind(path)?;
-        Ok(Listener {
-            fd: listener.into(),
-            path: Some(path.to_path_buf()),
-        })
     }
 
     pub fn tcp(address: SocketAddr) -> io::Result<Listener> {
         Ok(Listener {
             fd: TcpListener::bind(address)?.into(),
-            path: None,
+            _claim: None,
         })
     }
 
     /// A socket that already listens.
     pub fn inherited(fd: OwnedFd) -> Listener {
-        Listener { fd, path: None }
+        Listener { fd, _claim: None }
     }
 
     /// The sockets that systemd opened for this process, if it did. To be called once, early in `main`.
@@ -89,31 +90,17 @@ fn systemd_socket(fd: RawFd) -> Option<Listener> {
     open.then(|| Listener::inherited(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            // Somebody may have removed it already.
-            let _ = fs::remove_file(path);
+/// The same for every kind of address; whoever asked knows the path.
+fn in_words_of_io(error: PlaceError) -> io::Error {
+    match error {
+        PlaceError::Taken { .. } => {
+            io::Error::new(ErrorKind::AddrInUse, "somebody listens on this socket")
         }
-    }
-}
-
-fn remove_stale(path: &Path) -> io::Result<()> {
-    match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-        Ok(found) if !found.file_type().is_socket() => Err(io::Error::new(
-            ErrorKind::AlreadyExists,
-            "exists and is not a socket",
-        )),
-        Ok(_) => match UnixStream::connect(path) {
-            Ok(_) => Err(io::Error::new(
-                ErrorKind::AddrInUse,
-                "somebody listens on this socket",
-            )),
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
-            Err(error) => Err(error),
-        },
+        PlaceError::InTheWay { .. } => {
+            io::Error::new(ErrorKind::AlreadyExists, "exists and is not a socket")
+        }
+        PlaceError::Socket { error, .. } => error,
+        error => io::Error::new(ErrorKind::InvalidInput, error.to_string()),
     }
 }
 
@@ -217,6 +204,24 @@ fn send_at_once(fd: &OwnedFd) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::net::UnixListener;
+
+    /// Another process could replace a socket between the look that found it stale and its own.
+    #[test]
+    fn a_path_belongs_to_who_claimed_it_before_there_is_a_socket() {
+        let path = std::env::temp_dir().join(format!("restripe-claimed-{}", std::process::id()));
+        let first = Listener::unix_within(&path, Duration::ZERO).expect("nobody listened");
+        fs::remove_file(&path).expect("ours");
+        drop(UnixListener::bind(&path).expect("what the first has yet to replace"));
+        assert!(
+            Listener::unix_within(&path, Duration::ZERO)
+                .is_err_and(|error| error.kind() == ErrorKind::AddrInUse)
+        );
+        drop(first);
+        Listener::unix_within(&path, Duration::ZERO).expect("free again");
+        assert!(!path.exists());
+    }
 
     #[test]
     fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
