@@ -8,7 +8,9 @@ use crate::member::{Copies, content, open_failure, same_file};
 use crate::units::{Size, parse_order, parse_throttle};
 use restripe_array::report::{MemberState, MemberStatus, Status};
 use restripe_array::{Command, CommandError, Fact, Member, Nanos, SECTOR_BYTES, Uuid};
-use restripe_io::control::{Answer, FactView, Refusal, Reply, Request, StatusView};
+use restripe_io::control::{
+    Answer, FactView, Refusal, Reply, Request, StatusView, Telling, member_name,
+};
 use restripe_io::member::{self, OpenMember, OpenOptions};
 use restripe_io::metrics;
 use restripe_io::plain::Plain;
@@ -108,6 +110,7 @@ impl Desk {
             remote: remote.clone(),
             array,
             read_only: open.read_only,
+            names: Vec::new(),
         };
         let receiver = remote.facts(array).ok();
         let keeper = receiver.and_then(|receiver| keep_facts(receiver, teller, Arc::clone(&facts)));
@@ -457,38 +460,36 @@ struct Teller {
     remote: Remote,
     array: usize,
     read_only: bool,
+    /// By number, as far as they were asked for.
+    names: Vec<MemberName>,
 }
 
 impl Teller {
-    fn tell(&self, at: Nanos, fact: &Fact) -> FactView {
-        // The sequence number is the log's to give.
-        let mut told = FactView::new(0, at, fact, |member| self.name_of(member));
-        match fact {
-            Fact::Stopped if self.read_only => told.text = "stopped, nothing was written".into(),
-            Fact::TaskStarted { .. } if self.read_only => {
-                told.text = told.text.replace("begins", "waits for a start that writes");
-            }
-            _ => {}
-        }
-        told
+    fn tell(&mut self, at: Nanos, fact: &Fact) -> FactView {
+        let telling = Telling {
+            read_only: self.read_only,
+            name_of: |member| self.name_of(member),
+        };
+        FactView::new(at, fact, telling)
     }
 
-    /// A member by the number that `status` has for it and the path under which it was opened: where slots and numbers
-    /// differ, a number alone may be taken for the wrong one.
-    fn name_of(&self, member: Member) -> String {
-        // After the reactor's end there are only numbers.
-        let names = self.remote.member_names(self.array).unwrap_or_default();
-        match names.get(usize::from(member.0)) {
-            Some(found) => format!("member {} ({})", member.0, found.name),
-            None => format!("member {}", member.0),
+    /// A number is given once, so a name that is known stays right. The reactor has better to do than to answer for each
+    /// fact, and the log would trail what it tells of.
+    fn name_of(&mut self, member: Member) -> String {
+        let number = usize::from(member.0);
+        if number >= self.names.len() {
+            // After the reactor's end there are only numbers.
+            self.names = self.remote.member_names(self.array).unwrap_or_default();
         }
+        let found = self.names.get(number);
+        member_name(member, found.map(|found| found.name.as_str()))
     }
 }
 
 /// Without the thread the log stays empty; nothing else depends on it.
 fn keep_facts(
     receiver: Receiver<(Nanos, Fact)>,
-    teller: Teller,
+    mut teller: Teller,
     facts: Arc<Mutex<Facts>>,
 ) -> Option<JoinHandle<()>> {
     let keep = move || {
@@ -590,7 +591,7 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         let found = names
             .get(usize::from(member.0))
             .map(|found| found.name.clone());
-        found.unwrap_or_else(|| format!("member {}", member.0))
+        found.unwrap_or_else(|| member_name(*member, None))
     };
     match error {
         CommandError::NoArray => Refusal::new("these members hold no array that can be read")
@@ -608,18 +609,8 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
             Refusal::new(format!("only {present} of the {current} current members are here"))
                 .hint("bring the others, or say --from-minority if they are gone for good")
         }
-        CommandError::TooFew { missing } => {
-            let slots: Vec<String> = missing.iter().map(u16::to_string).collect();
-            let word = if slots.len() == 1 { "slot" } else { "slots" };
-            Refusal::new(format!("too many members are missing: nothing current stands in {word} {}", slots.join(", ")))
-                .hint("bring one of them, or say --accept-loss to read what is left")
-        }
-        CommandError::WouldLose { extents } => {
-            let sectors = extents.iter().map(|extent| extent.1).sum::<u64>();
-            Refusal::new(format!("a start without the missing members would lose {}", Size(sectors * SECTOR_BYTES)))
-                .at(extents_line(extents))
-                .hint("bring the missing members, or say --accept-loss to start without those bytes")
-        }
+        CommandError::TooFew { missing } => too_few(missing),
+        CommandError::WouldLose { extents } => would_lose(extents),
         CommandError::Indispensable(member) => {
             Refusal::new("without this member data would be lost").at(name(member))
                 .hint("bring redundancy back first: restripe add takes a device in, restripe rebuild waits for it")
@@ -637,6 +628,26 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
             .hint("nothing is lost: make room and start again"),
         CommandError::Metadata => Refusal::new("the metadata could not be written to enough members"),
     }
+}
+
+fn too_few(missing: &[u16]) -> Refusal {
+    let slots: Vec<String> = missing.iter().map(u16::to_string).collect();
+    let word = if slots.len() == 1 { "slot" } else { "slots" };
+    Refusal::new(format!(
+        "too many members are missing: nothing current stands in {word} {}",
+        slots.join(", ")
+    ))
+    .hint("bring one of them, or say --accept-loss to read what is left")
+}
+
+fn would_lose(extents: &[(u64, u64)]) -> Refusal {
+    let sectors = extents.iter().map(|extent| extent.1).sum::<u64>();
+    Refusal::new(format!(
+        "a start without the missing members would lose {}",
+        Size(sectors * SECTOR_BYTES)
+    ))
+    .at(extents_line(extents))
+    .hint("bring the missing members, or say --accept-loss to start without those bytes")
 }
 
 /// A task's name, as the schema has it.

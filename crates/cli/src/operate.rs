@@ -247,9 +247,7 @@ fn watched_from(session: &Session) -> Outcome<u64> {
 /// Where the log tells that the last task of this kind began: how an older one ended is not asked.
 fn begun_at(session: &Session, of_kind: fn(&str) -> bool) -> Outcome<u64> {
     let (facts, _) = session.facts(0)?;
-    let begins = |fact: &&FactView| {
-        fact.kind == "task-started" && fact.text.split(' ').next().is_some_and(of_kind)
-    };
+    let begins = |fact: &&FactView| fact.kind == "task-started" && of_kind(&fact.task);
     let begun = facts.iter().rev().find(begins);
     Ok(begun.map_or(0, |fact| fact.sequence))
 }
@@ -301,13 +299,12 @@ fn watch(session: &Session, since: u64, of_kind: fn(&str) -> bool) -> Outcome<En
         facts: Vec::new(),
     };
     let mut next = since;
+    let mut gone = false;
     loop {
         let (facts, following) = session.facts(next)?;
         next = following;
         for fact in facts {
-            let is_end =
-                fact.kind == "task-ended" && fact.text.split(' ').next().is_some_and(of_kind);
-            if is_end {
+            if fact.kind == "task-ended" && of_kind(&fact.task) {
                 ended.outcome = fact.outcome.clone();
             }
             ended.facts.push(fact);
@@ -316,13 +313,14 @@ fn watch(session: &Session, since: u64, of_kind: fn(&str) -> bool) -> Outcome<En
         check_moves(&status)?;
         match status.tasks.iter().find(|task| of_kind(&task.kind)) {
             Some(task) => {
+                gone = false;
                 ended.mismatches = task.mismatches;
                 progress.show(&task_line(task));
             }
             None if !ended.outcome.is_empty() => return Ok(counted(ended)),
-            // Its end is in the log, or was before the log's beginning.
-            None if session.facts(next)?.0.is_empty() => return Ok(counted(ended)),
-            None => {}
+            // Its end is in the log soon after, or was before the log's beginning.
+            None if gone => return Ok(counted(ended)),
+            None => gone = true,
         }
         thread::sleep(LOOK_EVERY);
     }

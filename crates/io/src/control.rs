@@ -15,7 +15,7 @@ pub use client::{ClientError, ask, ask_at};
 pub use place::{Claim, PlaceError, is_name, running, runtime_folder, socket_path};
 pub use schema::{
     CountersView, FactView, LostView, MemberView, Refusal, Reply, Request, SCHEMA, StatusView,
-    TaskView,
+    TaskView, Telling, member_name,
 };
 pub use server::{Answer, Server};
 

@@ -249,30 +249,47 @@ pub struct FactView {
     pub at_ns: u64,
     pub kind: String,
     pub text: String,
+    /// The task it is about: `rebuild`, `replace`, `resync`, `check` or `repair`. Empty for other kinds.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub task: String,
     /// How a task ended: `done`, `cancelled` or `failed`. Empty for other kinds.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub outcome: String,
 }
 
+/// What words for a fact depend on, besides the fact.
+pub struct Telling<N> {
+    /// Nothing is written to the array.
+    pub read_only: bool,
+    /// Names members as whoever reads it knows them.
+    pub name_of: N,
+}
+
 impl FactView {
-    /// A fact in words; `name_of` names members as whoever reads it knows them.
-    pub fn new(
-        sequence: u64,
-        at: Nanos,
-        fact: &Fact,
-        name_of: impl Fn(Member) -> String,
-    ) -> FactView {
-        let outcome = match fact {
-            Fact::TaskEnded { outcome, .. } => outcome_word(*outcome),
-            _ => "",
+    /// A fact in words; its sequence number is its log's to give.
+    pub fn new(at: Nanos, fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> FactView {
+        let (task, outcome) = match fact {
+            Fact::TaskStarted { kind, .. } => (task_word(*kind), ""),
+            Fact::TaskEnded { kind, outcome } => (task_word(*kind), outcome_word(*outcome)),
+            _ => ("", ""),
         };
         FactView {
-            sequence,
+            sequence: 0,
             at_ns: at.0,
             kind: fact_kind(fact).into(),
-            text: fact_text(fact, name_of),
+            text: fact_text(fact, telling),
+            task: task.into(),
             outcome: outcome.into(),
         }
+    }
+}
+
+/// A member by the number that `status` has for it and, where it is known, the path under which it was opened: where
+/// slots and numbers differ, a number alone may be taken for the wrong one.
+pub fn member_name(member: Member, path: Option<&str>) -> String {
+    match path {
+        Some(path) => format!("member {} ({path})", member.0),
+        None => format!("member {}", member.0),
     }
 }
 
@@ -468,7 +485,11 @@ fn outcome_word(outcome: TaskOutcome) -> &'static str {
 }
 
 /// A fact as a sentence.
-fn fact_text(fact: &Fact, name_of: impl Fn(Member) -> String) -> String {
+fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> String {
+    let Telling {
+        read_only,
+        mut name_of,
+    } = telling;
     let bytes = |sectors: &u64| sectors * SECTOR_BYTES;
     match fact {
         Fact::Started {
@@ -477,6 +498,7 @@ fn fact_text(fact: &Fact, name_of: impl Fn(Member) -> String) -> String {
         } => {
             format!("serves, generation {generation}, {recovered_rows} rows recovered")
         }
+        Fact::Stopped if read_only => "stopped, nothing was written".into(),
         Fact::Stopped => "stopped and marked clean".into(),
         Fact::Halted => "no space left on a member: nothing more is written until a restart".into(),
         Fact::MemberFailed { member, why } => {
@@ -499,11 +521,7 @@ fn fact_text(fact: &Fact, name_of: impl Fn(Member) -> String) -> String {
             bytes(sectors),
             bytes(lba)
         ),
-        Fact::TaskStarted {
-            kind,
-            slot: Some(slot),
-        } => format!("{} of slot {slot} begins", task_word(*kind)),
-        Fact::TaskStarted { kind, slot: None } => format!("{} begins", task_word(*kind)),
+        Fact::TaskStarted { kind, slot } => task_started_text(*kind, *slot, read_only),
         Fact::TaskEnded { kind, outcome } => {
             format!("{} ended: {}", task_word(*kind), outcome_word(*outcome))
         }
@@ -515,6 +533,15 @@ fn fact_text(fact: &Fact, name_of: impl Fn(Member) -> String) -> String {
         } => mismatch_text(*row, guilty.map(name_of), *repaired),
         Fact::Throttled { rate, .. } => format!("background work waits at {rate} bytes a second"),
     }
+}
+
+fn task_started_text(kind: TaskKind, slot: Option<u16>, read_only: bool) -> String {
+    let place = slot.map_or(String::new(), |slot| format!(" of slot {slot}"));
+    let what = match read_only {
+        true => "waits for a start that writes",
+        false => "begins",
+    };
+    format!("{}{place} {what}", task_word(kind))
 }
 
 fn mismatch_text(row: u64, guilty: Option<String>, repaired: bool) -> String {

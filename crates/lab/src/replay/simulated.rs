@@ -14,7 +14,7 @@ use restripe_array::layout::Layout;
 use restripe_array::{
     BufRef, CommandError, Fact, Member, Nanos, RequestOp, RequestTag, TaskKind, TaskOutcome,
 };
-use restripe_io::control::FactView;
+use restripe_io::control::{FactView, Telling, member_name};
 use restripe_sim::world::Happening;
 
 /// Marks that a replay sets in the world.
@@ -340,8 +340,11 @@ impl Replay<'_> {
 
 /// A fact in the words that a served array has for it.
 fn told(fact: &Fact) -> String {
-    let name_of = |member: Member| format!("member {}", member.0);
-    FactView::new(0, Nanos::ZERO, fact, name_of).text
+    let telling = Telling {
+        read_only: false,
+        name_of: |member| member_name(member, None),
+    };
+    FactView::new(Nanos::ZERO, fact, telling).text
 }
 
 /// Why a deed could not be done. The script's own deeds meet only the first.
