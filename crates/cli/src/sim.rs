@@ -2,7 +2,7 @@
 
 use crate::command::Sim;
 use crate::failure::{Failure, Outcome};
-use crate::terminal::Progress;
+use crate::terminal::{Progress, say};
 use restripe_io::record::replay;
 use restripe_sim::swarm::{self, Options};
 use std::panic;
@@ -33,7 +33,7 @@ fn run_seeds(verb: &Sim) -> Outcome {
     let mut sum = Sum::default();
     let mut progress = Progress::new();
     let running = Arc::new(AtomicU64::new(verb.seed));
-    name_seed_in_panics(Arc::clone(&running));
+    name_seed_in_panics(verb.seed, Arc::clone(&running));
     for seed in verb.seed..verb.seed.saturating_add(verb.count) {
         progress.show(&format!(
             "seed {seed}, {} member operations so far",
@@ -61,12 +61,18 @@ fn run_seeds(verb: &Sim) -> Outcome {
     }
 }
 
-/// A panic of the engine is a finding like any other, but the last: the process ends with it. It says what replays it.
-fn name_seed_in_panics(running: Arc<AtomicU64>) {
+/// A panic of the engine is a finding like any other, but the last: the process ends with it. It says what replays it, and
+/// that nothing but the sum is missing: seeds that broke a promise were told as they came.
+fn name_seed_in_panics(first: u64, running: Arc<AtomicU64>) {
     let print_panic = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         print_panic(info);
-        eprintln!("hint: {}", replay_line(running.load(Ordering::Relaxed)));
+        let seed = running.load(Ordering::Relaxed);
+        say(format_args!(
+            "seed {seed} panicked and is the last; {} before it ended, and what they broke is told above",
+            seed - first
+        ));
+        say(format_args!(" hint: {}", replay_line(seed)));
     }));
 }
 
