@@ -37,6 +37,9 @@ _restripe() {
             restripe,fail)
                 cmd="restripe__subcmd__fail"
                 ;;
+            restripe,heat)
+                cmd="restripe__subcmd__heat"
+                ;;
             restripe,lab)
                 cmd="restripe__subcmd__lab"
                 ;;
@@ -125,7 +128,7 @@ _restripe() {
 
     case "${cmd}" in
         restripe)
-            opts="-h -V --help --version create assemble serve status examine fail remove add replace rebuild scrub stop metrics sim sim-disk lab replay trace cache-sim demo"
+            opts="-h -V --help --version create assemble serve status examine fail remove add replace rebuild scrub stop metrics heat sim sim-disk lab replay trace cache-sim demo"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -390,6 +393,24 @@ _restripe() {
             fi
             case "${prev}" in
                 --offline)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        restripe__subcmd__heat)
+            opts="-h --top --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --top)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

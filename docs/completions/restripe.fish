@@ -39,6 +39,7 @@ complete -c restripe -n "__fish_restripe_needs_command" -f -a "rebuild" -d 'Watc
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "scrub" -d 'Compare every copy and parity with its data; repair them only if asked to'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "stop" -d 'Flush, mark clean and end the daemon'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "metrics" -d 'Print the counters in the Prometheus text format'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "heat" -d 'Show what users read, by zones: what `--order ido` rebuilds first'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim" -d 'Run arrays in the simulator: a seed, many seeds, or a recorded run'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim-disk" -d 'Serve the model of a drive over NBD, as fast as that drive would be'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "lab" -d 'The laboratory: experiments as files, the lives of arrays, models of drives'
@@ -163,6 +164,9 @@ complete -c restripe -n "__fish_restripe_using_subcommand scrub" -s h -l help -d
 complete -c restripe -n "__fish_restripe_using_subcommand stop" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand metrics" -l offline -d 'Look at these members directly, with no daemon running; changes nothing' -r
 complete -c restripe -n "__fish_restripe_using_subcommand metrics" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand heat" -l top -d 'The hottest zones, so many at most' -r
+complete -c restripe -n "__fish_restripe_using_subcommand heat" -l json -d 'Print JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand heat" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l seed -d 'The first seed' -r
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l count -d 'How many seeds to run' -r
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l replay -d 'Replay the events that `serve --record` wrote' -r -F

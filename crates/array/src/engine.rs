@@ -6,7 +6,7 @@ use crate::contract::{
 use crate::core::Core;
 use crate::ops::{Owner, SliceOp};
 use crate::read_cache::CacheLimits;
-use crate::report::{MapExtent, Status};
+use crate::report::{HeatMap, MapExtent, Status};
 use crate::units::{Member, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -112,6 +112,11 @@ impl Engine {
     /// A view of the whole array, for people and metrics.
     pub fn status(&self) -> Status {
         self.core.status()
+    }
+
+    /// What users read, by zones.
+    pub fn heat(&self) -> HeatMap {
+        self.core.heat.map()
     }
 
     /// What a range of the array is like, in order, at most `most` extents.

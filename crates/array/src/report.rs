@@ -39,6 +39,20 @@ pub struct Status {
     pub counters: Counters,
 }
 
+/// What users read, by zones, as of the last read.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct HeatMap {
+    /// Sectors of the array that a zone has; the last may have fewer. 0 until started.
+    pub zone_sectors: u64,
+    /// Each zone's reads, those of earlier epochs halved for each since, in parts of a read.
+    pub popularity: Vec<u32>,
+}
+
+impl HeatMap {
+    /// Parts of a read.
+    pub const READ: u32 = 1 << 8;
+}
+
 #[derive(Clone, Debug)]
 pub struct MemberStatus {
     pub member: Member,

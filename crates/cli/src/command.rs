@@ -68,6 +68,8 @@ pub enum Verb {
     /// Print the counters in the Prometheus text format
     #[command(override_usage = "restripe metrics <NAME> [OPTIONS] [--offline <MEMBER>...]")]
     Metrics(Metrics),
+    /// Show what users read, by zones: what `--order ido` rebuilds first
+    Heat(Heat),
     /// Run arrays in the simulator: a seed, many seeds, or a recorded run
     Sim(Sim),
     /// Serve the model of a drive over NBD, as fast as that drive would be
@@ -460,6 +462,22 @@ pub struct Metrics {
     /// Look at these members directly, with no daemon running; changes nothing
     #[arg(long, value_name = "MEMBER", num_args = 1..)]
     pub offline: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "A read counts in every zone that it touches, and half as much after each epoch (`serve --zone, --epoch`).\n\
+    Heat is in memory: it is learned anew after a restart."
+)]
+pub struct Heat {
+    /// The array's name
+    pub name: String,
+    /// The hottest zones, so many at most
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: u32,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Debug)]

@@ -9,7 +9,7 @@ use crate::units::{Size, parse_order, parse_throttle};
 use restripe_array::report::{MemberState, MemberStatus, Status};
 use restripe_array::{Command, CommandError, Fact, Member, Nanos, SECTOR_BYTES, Uuid};
 use restripe_io::control::{
-    Answer, FactView, Refusal, Reply, Request, StatusView, Telling, member_name,
+    Answer, FactView, HeatView, Refusal, Reply, Request, StatusView, Telling, member_name,
 };
 use restripe_io::member::{self, OpenMember, OpenOptions};
 use restripe_io::metrics;
@@ -203,6 +203,12 @@ impl Desk {
             Request::Metrics => Ok(Reply::Metrics {
                 text: metrics::render(&self.status()?),
             }),
+            Request::Heat { most } => {
+                let status = self.status()?;
+                let heat = self.remote.heat(self.array).map_err(ended)?;
+                let view = HeatView::new(&status.name, &heat.unwrap_or_default(), most as usize);
+                Ok(Reply::Heat(Box::new(view)))
+            }
             Request::Facts { since } => {
                 let (facts, next) = self.facts_since(since);
                 Ok(Reply::Facts { facts, next })

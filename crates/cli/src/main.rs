@@ -12,6 +12,7 @@ mod failure;
 mod fit_disk;
 #[cfg(test)]
 mod generated;
+mod heat;
 mod lab;
 mod member;
 mod operate;
@@ -54,7 +55,8 @@ fn main() -> ExitCode {
 /// Whether a verb reads, computes and prints, and no array or client depends on its going on.
 fn only_prints(verb: &Verb) -> bool {
     match verb {
-        Verb::Status(_) | Verb::Metrics(_) | Verb::Examine(_) | Verb::Sim(_) => true,
+        Verb::Status(_) | Verb::Metrics(_) | Verb::Examine(_) | Verb::Heat(_) => true,
+        Verb::Sim(_) => true,
         Verb::Lab(_) | Verb::Trace(_) | Verb::CacheSim(_) => true,
         Verb::SimDisk(verb) => verb.preset.is_none(),
         _ => false,
@@ -85,6 +87,7 @@ fn run(verb: Verb) -> Outcome {
         Verb::Scrub(verb) => operate::scrub(&verb),
         Verb::Stop(verb) => operate::stop(&verb),
         Verb::Metrics(verb) => operate::metrics(&verb),
+        Verb::Heat(verb) => heat::run(&verb),
         Verb::Sim(verb) => sim::run(&verb),
         Verb::SimDisk(verb) => sim_disk::run(&verb),
         Verb::Lab(Lab::List) => lab::list(),

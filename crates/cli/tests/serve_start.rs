@@ -287,6 +287,48 @@ fn members_are_shown_in_the_order_of_their_slots_and_told_by_name() {
     assert_eq!(daemon.wait(), 0);
 }
 
+#[test]
+fn what_users_read_is_shown_by_zones() {
+    let place = raid5("heat");
+    let shown = place.shell(
+        "exec 3< <(exec restripe serve --zone 1M --order ido --unix nbd.sock a.img b.img c.img)
+         id=$!; read -u 3 uri
+         printf '0,0,4096,w,0.0\n0,8192,4096,r,0.1\n0,8200,4096,r,0.2\n0,0,4096,r,0.3\n' > four.spc
+         restripe replay four.spc --overwrite --nbd $uri
+         restripe heat tank --json > heat.json; restripe heat tank --top 1
+         restripe rebuild tank --order pro; restripe rebuild tank --order dor
+         restripe stop tank; wait $id",
+    );
+    let heat: serde_json::Value =
+        serde_json::from_slice(&place.bytes("heat.json")).expect("it is JSON");
+    assert_eq!(heat["zone_bytes"], 1 << 20, "{heat}");
+    assert_eq!(
+        (&heat["zones_read"], &heat["reads"]),
+        (&2.into(), &3.0.into())
+    );
+    let hottest = &heat["hottest"][0];
+    assert_eq!(
+        (&hottest["offset_bytes"], &hottest["reads"]),
+        (&(4 << 20).into(), &2.0.into())
+    );
+    assert!(
+        shown.stdout.contains("4M        2.0   66.7%"),
+        "{}",
+        shown.stdout
+    );
+    assert!(!shown.stdout.contains("33.3%"), "{}", shown.stdout);
+    assert!(
+        shown.stdout.contains("the order is set"),
+        "{}",
+        shown.stdout
+    );
+    assert!(
+        shown.stderr.contains("possible values: pr, pro, ido"),
+        "{}",
+        shown.stderr
+    );
+}
+
 /// A resynchronisation that waits for a start that writes was shown as one that runs, and waited for without end.
 #[test]
 fn what_a_read_only_start_leaves_undone_is_told() {

@@ -4,7 +4,7 @@ use crate::backend::Waker;
 use crate::front::Protocol;
 use crate::front::listen::{Listener, Wire};
 use crate::member::OpenMember;
-use restripe_array::report::Status;
+use restripe_array::report::{HeatMap, Status};
 use restripe_array::{Command, CommandError, Fact, Member, Nanos, RequestError, RequestOp};
 use std::fmt;
 use std::sync::Arc;
@@ -55,6 +55,7 @@ pub struct MemberName {
 
 pub(crate) enum Call {
     Status(usize, Sender<Option<Status>>),
+    Heat(usize, Sender<Option<HeatMap>>),
     Names(usize, Sender<Vec<MemberName>>),
     Command(usize, Command, Sender<Result<(), CommandError>>),
     Arrive(usize, OpenMember, Sender<Option<Member>>),
@@ -92,6 +93,11 @@ impl Remote {
     /// `None`: there is no such array.
     pub fn status(&self, array: usize) -> Result<Option<Status>, Ended> {
         self.ask(|reply| Call::Status(array, reply))
+    }
+
+    /// What users read of an array. `None`: there is no such array.
+    pub fn heat(&self, array: usize) -> Result<Option<HeatMap>, Ended> {
+        self.ask(|reply| Call::Heat(array, reply))
     }
 
     /// The devices of an array, in the order of their [`Member`] numbers.

@@ -5,6 +5,7 @@
 //! of, and is halved as often as epochs have passed when it is looked at. So a read costs a division and an addition,
 //! and no epoch's end costs anything. Memory only, of a fixed size, 8 bytes a zone (the paper: three words).
 
+use crate::report::HeatMap;
 use crate::runset::RunSet;
 use crate::units::Nanos;
 use alloc::vec;
@@ -16,7 +17,7 @@ const ZONES_MAX: u64 = 1 << 17;
 /// Epochs are counted in 32 bits: these last for weeks, and ten minutes for as long as anybody lives.
 const EPOCH_MIN: Nanos = Nanos::from_millis(1);
 /// A read counts so many parts, that halving is not rounding to nothing.
-const READ: u32 = 1 << 8;
+const READ: u32 = HeatMap::READ;
 
 /// How heat is learned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,6 +117,15 @@ impl Heat {
     pub(crate) fn popularity(&self, zone: usize) -> u32 {
         let Zone { popularity, epoch } = self.zones[zone];
         popularity.checked_shr(self.epoch - epoch).unwrap_or(0)
+    }
+
+    pub(crate) fn map(&self) -> HeatMap {
+        HeatMap {
+            zone_sectors: self.zone_sectors,
+            popularity: (0..self.zones.len())
+                .map(|zone| self.popularity(zone))
+                .collect(),
+        }
     }
 
     /// The most popular of some zones, of equal ones the first.

@@ -3,7 +3,9 @@
 //! Units are in the names. Fields are added, never given a new meaning; [`SCHEMA`] grows when one is taken away.
 
 use restripe_array::layout::{Geometry, Level, Rotation};
-use restripe_array::report::{ArrayState, Counters, MemberState, MemberStatus, Status, TaskStatus};
+use restripe_array::report::{
+    ArrayState, Counters, HeatMap, MemberState, MemberStatus, Status, TaskStatus,
+};
 use restripe_array::{Fact, FailCause, Member, Nanos, SECTOR_BYTES, TaskKind, TaskOutcome};
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +69,10 @@ pub enum Request {
     Stop,
     /// The counters in the Prometheus text format.
     Metrics,
+    /// What users read, by zones: the hottest, so many at most.
+    Heat {
+        most: u32,
+    },
     /// Log entries from this sequence number on.
     Facts {
         #[serde(default)]
@@ -93,6 +99,7 @@ impl Request {
             Request::Order { .. } => "order",
             Request::Stop => "stop",
             Request::Metrics => "metrics",
+            Request::Heat { .. } => "heat",
             Request::Facts { .. } => "facts",
         }
     }
@@ -109,6 +116,7 @@ pub enum Reply {
     Metrics {
         text: String,
     },
+    Heat(Box<HeatView>),
     /// `next` is what to ask for next time.
     Facts {
         facts: Vec<FactView>,
@@ -238,6 +246,66 @@ impl CountersView {
     /// The requests generation ratio of Victim Disk First: blocks read from members for each that users asked for.
     pub fn requests_generation_ratio(&self) -> Option<f64> {
         (self.blocks_asked > 0).then(|| self.blocks_fetched as f64 / self.blocks_asked as f64)
+    }
+}
+
+/// What users read, by zones. Reads of earlier epochs count half for each epoch since.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct HeatView {
+    pub schema: u32,
+    pub name: String,
+    pub zone_bytes: u64,
+    pub zones: u64,
+    /// Of these, the ones that anybody reads.
+    pub zones_read: u64,
+    /// A read counts in every zone that it touches.
+    pub reads: f64,
+    /// Share of the reads that fall on the hottest fifth of all zones: what IDO's order rebuilds first.
+    pub hot_share: f64,
+    /// The hottest first.
+    pub hottest: Vec<ZoneView>,
+}
+
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct ZoneView {
+    pub offset_bytes: u64,
+    pub reads: f64,
+}
+
+impl HeatView {
+    /// Of a map, with so many of its zones at most.
+    pub fn new(name: &str, map: &HeatMap, most: usize) -> HeatView {
+        let mut zones: Vec<(u32, u64)> = map.popularity.iter().copied().zip(0..).collect();
+        zones.retain(|(popularity, _)| *popularity > 0);
+        zones.sort_unstable_by_key(|&(popularity, zone)| (u32::MAX - popularity, zone));
+        let reads_in = |zones: &[(u32, u64)]| {
+            let parts: u64 = zones.iter().map(|zone| u64::from(zone.0)).sum();
+            parts as f64 / f64::from(HeatMap::READ)
+        };
+        let hot = zones.len().min(map.popularity.len().div_ceil(5));
+        let reads = reads_in(&zones);
+        let zone_bytes = map.zone_sectors * SECTOR_BYTES;
+        HeatView {
+            schema: SCHEMA,
+            name: name.into(),
+            zone_bytes,
+            zones: map.popularity.len() as u64,
+            zones_read: zones.len() as u64,
+            reads,
+            hot_share: if reads > 0.0 {
+                reads_in(&zones[..hot]) / reads
+            } else {
+                0.0
+            },
+            hottest: zones
+                .iter()
+                .take(most)
+                .map(|zone| ZoneView {
+                    offset_bytes: zone.1 * zone_bytes,
+                    reads: reads_in(&[*zone]),
+                })
+                .collect(),
+        }
     }
 }
 

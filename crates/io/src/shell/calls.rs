@@ -75,6 +75,10 @@ impl Shell {
             Call::Status(array, reply) => {
                 let _ = reply.send(self.hosts.get(array).map(crate::host::Host::status));
             }
+            Call::Heat(array, reply) => {
+                let heat = |host: &crate::host::Host| host.engine().heat();
+                let _ = reply.send(self.hosts.get(array).map(heat));
+            }
             Call::Names(array, reply) => {
                 let _ = reply.send(self.names(array));
             }
