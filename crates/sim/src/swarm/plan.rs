@@ -157,7 +157,7 @@ fn spec(rng: &mut Rng, options: &Options, level: Level, slots: u16) -> (Spec, Cr
     let chunk_sectors = *rng.pick(&[8, 16, 16, 32, 128, 256]);
     let few = (1024 / u64::from(chunk_sectors)).clamp(3, 24) + rng.below(4);
     // More rows than a task's done-set may have pieces on record.
-    let many = chunk_sectors == 8 && rng.clone().fork(MANY_ROWS).chance(1, 2);
+    let many = chunk_sectors == 8 && rng.clone().fork(MANY_ROWS).chance(1, 24);
     let chunks = if many { 150 } else { few };
     let logical_block = if rng.chance(1, 3) { 4096 } else { 512 };
     let spares = if options.roughness == Roughness::Faults {
