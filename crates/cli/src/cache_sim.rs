@@ -314,7 +314,7 @@ fn json(verb: &CacheSim, results: &[Result]) -> serde_json::Value {
 
 fn ties() -> impl TypedValueParser<Value = Ties> {
     PossibleValuesParser::new(Ties::ALL.map(Ties::name))
-        .map(|name| Ties::from_name(&name).expect("one of those"))
+        .map(|name| Ties::named(&name).expect("one of those"))
 }
 
 /// `0.2..0.8`: shares of a whole, in order.

@@ -126,7 +126,7 @@ pub fn order_parser() -> impl TypedValueParser<Value = Order> {
 
 /// The name of a cache's rule.
 pub fn parse_rule(text: &str) -> Result<Rule, String> {
-    Rule::from_name(text).ok_or_else(|| {
+    Rule::named(text).ok_or_else(|| {
         let names = Rule::ALL.map(Rule::name).join(", ");
         format!("{text:?} is no rule: there are {names}")
     })
@@ -135,7 +135,7 @@ pub fn parse_rule(text: &str) -> Result<Rule, String> {
 /// The same on the command line, where help and completions list the names.
 pub fn rule_parser() -> impl TypedValueParser<Value = Rule> {
     PossibleValuesParser::new(Rule::ALL.map(Rule::name))
-        .map(|name| Rule::from_name(&name).expect("one of those"))
+        .map(|name| Rule::named(&name).expect("one of those"))
 }
 
 /// Bytes as a person reads them, exact where a whole number of a unit says it: `64K`, `1.4G`.

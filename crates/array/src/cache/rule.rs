@@ -38,7 +38,7 @@ impl Rule {
         }
     }
 
-    pub fn from_name(name: &str) -> Option<Rule> {
+    pub fn named(name: &str) -> Option<Rule> {
         Rule::ALL.into_iter().find(|rule| rule.name() == name)
     }
 
@@ -104,7 +104,7 @@ impl Ties {
         }
     }
 
-    pub fn from_name(name: &str) -> Option<Ties> {
+    pub fn named(name: &str) -> Option<Ties> {
         Ties::ALL.into_iter().find(|ties| ties.name() == name)
     }
 }

@@ -106,7 +106,7 @@ impl Rotation {
     }
 
     /// The rotation with this name.
-    pub fn from_name(name: &str) -> Option<Rotation> {
+    pub fn named(name: &str) -> Option<Rotation> {
         Rotation::ALL
             .into_iter()
             .find(|rotation| rotation.name() == name)
@@ -374,8 +374,8 @@ mod tests {
     #[test]
     fn rotations_are_found_by_name() {
         for rotation in Rotation::ALL {
-            assert_eq!(Rotation::from_name(rotation.name()), Some(rotation));
+            assert_eq!(Rotation::named(rotation.name()), Some(rotation));
         }
-        assert_eq!(Rotation::from_name("sideways"), None);
+        assert_eq!(Rotation::named("sideways"), None);
     }
 }

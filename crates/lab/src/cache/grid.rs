@@ -146,7 +146,7 @@ struct Settings {
 impl Settings {
     /// The base rule and its VDF version.
     fn rules(&self) -> Result<(Rule, Rule), String> {
-        let base = Rule::from_name(&self.cache.base);
+        let base = Rule::named(&self.cache.base);
         let of = |base: Rule| move |rule: &Rule| *rule != base && rule.base() == base;
         let pair = base.and_then(|base| Some((base, Rule::ALL.into_iter().find(of(base))?)));
         pair.ok_or_else(|| format!("cache.base is {:?}: lru, lfu or arc", self.cache.base))
@@ -155,7 +155,7 @@ impl Settings {
     fn setup(&self, seed: u64) -> Result<Setup, String> {
         let members = u64::from(self.array.members.max(1));
         let failed = (0..u64::from(self.array.failed)).map(|nth| ((seed + nth) % members) as u16);
-        let ties = Ties::from_name(&self.cache.ties);
+        let ties = Ties::named(&self.cache.ties);
         Ok(Setup {
             members: Members {
                 level: level(&self.array.level)?,

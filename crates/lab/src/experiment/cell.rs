@@ -260,7 +260,7 @@ fn cache(array: &ArraySettings) -> Result<Option<CacheLimits>, String> {
             array.cache_mib
         ));
     }
-    let rule = Rule::from_name(&array.cache_policy).ok_or_else(|| {
+    let rule = Rule::named(&array.cache_policy).ok_or_else(|| {
         let names = Rule::ALL.map(Rule::name).join(", ");
         format!(
             "there is no rule {:?} for a cache: there are {names}",
