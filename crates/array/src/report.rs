@@ -51,6 +51,24 @@ pub struct HeatMap {
 impl HeatMap {
     /// Parts of a read.
     pub const READ: u32 = 1 << 8;
+
+    /// Of all zones, the share that counts as hot at most: a fifth.
+    const HOT_SHARE: usize = 5;
+
+    /// How many zones count as hot at most.
+    pub fn hot_zones(&self) -> usize {
+        self.popularity.len().div_ceil(HeatMap::HOT_SHARE)
+    }
+
+    /// The zones that anybody reads, most popular first and of equal ones the first.
+    pub fn hottest(&self) -> Vec<u32> {
+        let popularity = |zone: u32| self.popularity[zone as usize];
+        let mut read: Vec<u32> = (0..self.popularity.len() as u32)
+            .filter(|&zone| popularity(zone) > 0)
+            .collect();
+        read.sort_unstable_by_key(|&zone| (u32::MAX - popularity(zone), zone));
+        read
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -74,10 +74,6 @@ impl Heat {
         }
     }
 
-    pub(crate) fn zones(&self) -> usize {
-        self.zones.len()
-    }
-
     pub(crate) fn zone_rows(&self) -> u64 {
         self.zone_rows
     }
@@ -134,19 +130,6 @@ impl Heat {
         let each = |&(first, count): &(u64, u64)| first..first + count;
         zones.runs().iter().flat_map(each).max_by_key(hotter)
     }
-
-    /// The most popular zones, most popular first and of equal ones the first: at most so many, and none that nobody
-    /// reads.
-    pub(crate) fn hottest(&self, most: usize) -> Vec<u32> {
-        let mut read: Vec<u32> = (0..self.zones.len())
-            .filter(|&zone| self.popularity(zone) > 0)
-            .map(|zone| zone as u32)
-            .collect();
-        let hotter = |&zone: &u32| (u32::MAX - self.popularity(zone as usize), zone);
-        read.sort_unstable_by_key(hotter);
-        read.truncate(most);
-        read
-    }
 }
 
 #[cfg(test)]
@@ -171,12 +154,12 @@ mod tests {
 
     #[test]
     fn zones_are_whole_rows_of_twelve_mebibytes_or_more() {
-        assert_eq!((heat().zones(), heat().zone_rows()), (10, 2));
+        assert_eq!((heat().zones.len(), heat().zone_rows()), (10, 2));
         let uneven = of(100, 5 << 11);
-        assert_eq!((uneven.zones(), uneven.zone_rows()), (34, 3));
+        assert_eq!((uneven.zones.len(), uneven.zone_rows()), (34, 3));
         let large = of(1 << 32, 1 << 11);
-        assert!(large.zones() as u64 <= ZONES_MAX);
-        assert!(large.zone_rows() * large.zones() as u64 >= 1 << 32);
+        assert!(large.zones.len() as u64 <= ZONES_MAX);
+        assert!(large.zone_rows() * large.zones.len() as u64 >= 1 << 32);
     }
 
     #[test]
@@ -186,8 +169,7 @@ mod tests {
         heat.note_read(ZONE_SECTORS, 8, Nanos::ZERO);
         let popularity: Vec<u32> = (0..3).map(|zone| heat.popularity(zone) / READ).collect();
         assert_eq!(popularity, [1, 2, 0]);
-        assert_eq!(heat.hottest(9), [1, 0]);
-        assert_eq!(heat.hottest(1), [1]);
+        assert_eq!(heat.map().hottest(), [1, 0]);
     }
 
     /// The paper's Figure 7: what was there before an epoch's end counts half after it.
@@ -203,7 +185,7 @@ mod tests {
         assert_eq!(heat.popularity(0), 3 * READ / 4);
         heat.note_read(ZONE_SECTORS, 8, after_epochs(1000));
         assert_eq!(heat.popularity(0), 0);
-        assert_eq!(heat.hottest(9), [1]);
+        assert_eq!(heat.map().hottest(), [1]);
     }
 
     #[test]

@@ -27,9 +27,6 @@ pub enum Order {
     Ido,
 }
 
-/// Of all zones, the share that counts as hot at most: a fifth.
-const HOT_SHARE: usize = 5;
-
 impl Order {
     pub const ALL: [Order; 3] = [Order::Pr, Order::Pro, Order::Ido];
 
@@ -80,7 +77,9 @@ impl Path {
                 read: RunSet::default(),
             },
             Order::Ido => {
-                let mut zones = heat.hottest(heat.zones().div_ceil(HOT_SHARE));
+                let map = heat.map();
+                let mut zones = map.hottest();
+                zones.truncate(map.hot_zones());
                 zones.reverse();
                 Rule::Planned(zones)
             }
@@ -150,7 +149,7 @@ mod tests {
 
     fn heat_of(reads: &[(u64, usize)]) -> Heat {
         let mut heat = blank();
-        assert_eq!((heat.zones(), heat.zone_rows()), (9, 11));
+        assert_eq!((heat.map().popularity.len(), heat.zone_rows()), (9, 11));
         for &(row, times) in reads {
             (0..times).for_each(|_| heat.note_read(row * ROW_SECTORS, 8, Nanos::ZERO));
         }

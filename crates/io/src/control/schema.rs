@@ -275,14 +275,13 @@ pub struct ZoneView {
 impl HeatView {
     /// Of a map, with so many of its zones at most.
     pub fn new(name: &str, map: &HeatMap, most: usize) -> HeatView {
-        let mut zones: Vec<(u32, u64)> = map.popularity.iter().copied().zip(0..).collect();
-        zones.retain(|(popularity, _)| *popularity > 0);
-        zones.sort_unstable_by_key(|&(popularity, zone)| (u32::MAX - popularity, zone));
-        let reads_in = |zones: &[(u32, u64)]| {
-            let parts: u64 = zones.iter().map(|zone| u64::from(zone.0)).sum();
+        let zones = map.hottest();
+        let reads_in = |zones: &[u32]| {
+            let popularity = |zone: &u32| u64::from(map.popularity[*zone as usize]);
+            let parts: u64 = zones.iter().map(popularity).sum();
             parts as f64 / f64::from(HeatMap::READ)
         };
-        let hot = zones.len().min(map.popularity.len().div_ceil(5));
+        let hot = zones.len().min(map.hot_zones());
         let reads = reads_in(&zones);
         let zone_bytes = map.zone_sectors * SECTOR_BYTES;
         HeatView {
@@ -301,7 +300,7 @@ impl HeatView {
                 .iter()
                 .take(most)
                 .map(|zone| ZoneView {
-                    offset_bytes: zone.1 * zone_bytes,
+                    offset_bytes: u64::from(*zone) * zone_bytes,
                     reads: reads_in(&[*zone]),
                 })
                 .collect(),
