@@ -84,12 +84,14 @@ pub fn parse_rate(text: &str) -> Result<Rate, String> {
     Ok(rate)
 }
 
+fn no_such(what: &str, text: &str, names: &[&str]) -> String {
+    format!("{text:?} is no {what}: there are {}", names.join(", "))
+}
+
 /// What paces background work, by its name.
 pub fn parse_throttle(text: &str) -> Result<Throttle, String> {
-    Throttle::named(text).ok_or_else(|| {
-        let names = Throttle::ALL.map(Throttle::name).join(", ");
-        format!("{text:?} is no throttle: there are {names}")
-    })
+    Throttle::named(text)
+        .ok_or_else(|| no_such("throttle", text, &Throttle::ALL.map(Throttle::name)))
 }
 
 /// A zone of heat.
@@ -112,10 +114,7 @@ pub fn parse_epoch(text: &str) -> Result<Duration, String> {
 
 /// What is rebuilt next, by the order's name.
 pub fn parse_order(text: &str) -> Result<Order, String> {
-    Order::named(text).ok_or_else(|| {
-        let names = Order::ALL.map(Order::name).join(", ");
-        format!("{text:?} is no order: there are {names}")
-    })
+    Order::named(text).ok_or_else(|| no_such("order", text, &Order::ALL.map(Order::name)))
 }
 
 /// The same on the command line, where help and completions list the names.
@@ -126,10 +125,7 @@ pub fn order_parser() -> impl TypedValueParser<Value = Order> {
 
 /// The name of a cache's rule.
 pub fn parse_rule(text: &str) -> Result<Rule, String> {
-    Rule::named(text).ok_or_else(|| {
-        let names = Rule::ALL.map(Rule::name).join(", ");
-        format!("{text:?} is no rule: there are {names}")
-    })
+    Rule::named(text).ok_or_else(|| no_such("rule", text, &Rule::ALL.map(Rule::name)))
 }
 
 /// The same on the command line, where help and completions list the names.

@@ -286,18 +286,17 @@ fn by_address() -> String {
     Order::default().name().into()
 }
 
+fn no_such(what: &str, name: &str, names: &[&str]) -> String {
+    format!("there is no {what} {name:?}: {}", names.join(", "))
+}
+
 fn order(name: &str) -> Result<Order, String> {
-    Order::named(name).ok_or_else(|| {
-        let names = Order::ALL.map(Order::name).join(", ");
-        format!("there is no order {name:?}: {names}")
-    })
+    Order::named(name).ok_or_else(|| no_such("order", name, &Order::ALL.map(Order::name)))
 }
 
 fn throttle(name: &str) -> Result<Throttle, String> {
-    Throttle::named(name).ok_or_else(|| {
-        let names = Throttle::ALL.map(Throttle::name).join(", ");
-        format!("there is no throttle {name:?}: {names}")
-    })
+    Throttle::named(name)
+        .ok_or_else(|| no_such("throttle", name, &Throttle::ALL.map(Throttle::name)))
 }
 
 pub fn schedule(name: &str) -> Result<Policy, String> {
