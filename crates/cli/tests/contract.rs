@@ -1,6 +1,7 @@
 //! The command's contract: exit status, what goes to which stream, and the words that scripts and people rely on.
 //! Every test works in a folder of its own and ends the processes that it starts.
 
+#[allow(dead_code)]
 mod harness;
 
 use harness::{Place, line_of, skipped};

@@ -4,18 +4,9 @@
 #[allow(dead_code)]
 mod harness;
 
-use harness::{Place, line_of};
+use harness::{Place, THREE, line_of, raid5};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-
-const THREE: [&str; 3] = ["a.img", "b.img", "c.img"];
-
-fn raid5(name: &str) -> Place {
-    let place = Place::new(name);
-    let made = place.create(&THREE, &["--level", "raid5"]);
-    assert_eq!(made.status, 0, "{}", made.stderr);
-    place
-}
 
 #[test]
 fn no_array_is_started_when_one_of_those_named_is_refused() {

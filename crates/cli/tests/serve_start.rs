@@ -3,21 +3,12 @@
 #[allow(dead_code)]
 mod harness;
 
-use harness::{Daemon, Place, line_of, skipped};
+use harness::{Daemon, Place, THREE, line_of, raid5, skipped};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::thread;
-
-const THREE: [&str; 3] = ["a.img", "b.img", "c.img"];
-
-fn raid5(name: &str) -> Place {
-    let place = Place::new(name);
-    let made = place.create(&THREE, &["--level", "raid5"]);
-    assert_eq!(made.status, 0, "{}", made.stderr);
-    place
-}
 
 /// An address that somebody has was noticed only when the members were marked as in service.
 #[test]

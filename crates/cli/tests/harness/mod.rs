@@ -202,6 +202,17 @@ impl Drop for Daemon {
     }
 }
 
+/// The members of [`raid5`].
+pub const THREE: [&str; 3] = ["a.img", "b.img", "c.img"];
+
+/// A place with an array that is not served yet.
+pub fn raid5(name: &str) -> Place {
+    let place = Place::new(name);
+    let made = place.create(&THREE, &["--level", "raid5"]);
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    place
+}
+
 /// The line of a text that names this.
 pub fn line_of(text: &str, name: &str) -> String {
     text.lines()
