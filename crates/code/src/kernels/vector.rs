@@ -9,8 +9,8 @@
 pub(super) trait Vector: Copy {
     const BYTES: usize;
 
-    /// Whether bodies are compiled anew for each small number of sources: a fifth faster in the caches, at half a second
-    /// of compilation each, which the registers of CPUs that are still bought are worth.
+    /// Whether bodies are compiled anew for each small number of sources: a fifth faster in the caches, for much to compile,
+    /// which the registers of CPUs that are still bought are worth.
     const BY_COUNT: bool;
 
     /// A source's bytes, prepared for multiplication by several coefficients.
