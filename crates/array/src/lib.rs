@@ -36,6 +36,7 @@ mod log;
 mod maps;
 pub mod meta;
 mod ops;
+pub mod overlay;
 mod planted;
 mod policy;
 mod pool;

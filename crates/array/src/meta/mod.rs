@@ -17,7 +17,7 @@ pub mod pages;
 mod rules;
 pub mod superblock;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use crate::layout::GeometryError;
 use core::fmt;

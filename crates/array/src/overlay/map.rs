@@ -1,0 +1,336 @@
+//! The extent map: which home sectors have a copy in the log, and where.
+//!
+//! Bounded at construction, and then without allocation: at most 32 bytes an extent, everything included, from 16,384
+//! extents of capacity on. Every operation takes time logarithmic in the map for each piece that it meets.
+//!
+//! Extents never overlap, and one that comes is made one with those that it continues: neighbours at home and in the log,
+//! of one sequence and kind, not too long together. To put one in takes up to two more than there were: itself, and the
+//! end of one that it lies in the midst of. To take a part out of one's midst takes one more. Whoever must not be refused
+//! halfway asks [`ExtentMap::room_for`] before it starts.
+
+use super::tree::{Tree, Way};
+use super::{Extent, Kind, Piece, Refusal, Total};
+use core::ops::Range;
+
+/// Extents that one insert takes at most.
+const GROWTH_MAX: usize = 2;
+
+pub struct ExtentMap {
+    tree: Tree,
+    capacity: u32,
+    /// By kind.
+    totals: [Total; Kind::ALL.len()],
+}
+
+impl ExtentMap {
+    /// Takes all the memory that so many extents will ever need.
+    pub fn new(capacity: u32) -> ExtentMap {
+        // A step in between may have more than its outcome: what is cut in three is joined again.
+        let entries = capacity as usize + GROWTH_MAX;
+        ExtentMap {
+            tree: Tree::new(entries),
+            capacity,
+            totals: Default::default(),
+        }
+    }
+
+    /// Extents that it holds at most.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Extents that it holds.
+    pub fn extent_count(&self) -> u32 {
+        self.tree.len() as u32 // the capacity at most
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.tree.len() == 0
+    }
+
+    /// Bytes that it has taken, whatever it holds.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<ExtentMap>() - size_of::<Tree>() + self.tree.bytes()
+    }
+
+    pub fn total(&self, kind: Kind) -> Total {
+        self.totals[kind as usize]
+    }
+
+    /// Whether so many inserts would all find room, wherever they fall.
+    pub fn room_for(&self, inserts: u32) -> bool {
+        let worst = u64::from(inserts) * GROWTH_MAX as u64;
+        worst <= u64::from(self.capacity - self.extent_count())
+    }
+
+    /// Maps an extent's home to its copy. What its home was mapped to before is told, piece by piece in home's order.
+    pub fn insert(&mut self, extent: Extent, told: impl FnMut(Extent)) -> Result<(), Refusal> {
+        if !extent.is_addressable() {
+            return Err(Refusal::Unaddressable(extent));
+        }
+        self.check_room(|map| map.growth_of_insert(&extent))?;
+        self.take_out(extent.home..extent.end(), |_| true, told);
+        self.put_in(extent);
+        Ok(())
+    }
+
+    /// Takes exactly those pieces of a range out whose copy is of this sequence: they are home, unless something newer
+    /// came. What goes is told in home's order. Refused only for a range in the midst of one extent, in a full map.
+    pub fn remove_if(
+        &mut self,
+        home: Range<u64>,
+        sequence: u64,
+        told: impl FnMut(Extent),
+    ) -> Result<(), Refusal> {
+        self.remove_where(home, |extent| extent.sequence == sequence, told)
+    }
+
+    /// Takes the clean pieces of a range out: nothing needs them. What goes is told, and refusal as for
+    /// [`ExtentMap::remove_if`].
+    pub fn drop_clean(
+        &mut self,
+        home: Range<u64>,
+        told: impl FnMut(Extent),
+    ) -> Result<(), Refusal> {
+        self.remove_where(home, |extent| extent.kind == Kind::Clean, told)
+    }
+
+    /// The pieces of a range in home's order, mapped ones and holes, without a gap. Two holes are never neighbours.
+    pub fn lookup(&self, home: Range<u64>) -> Pieces<'_> {
+        let mut extents = self.extents_from(home.start);
+        Pieces {
+            found: within(&mut extents, &home),
+            extents,
+            home,
+        }
+    }
+
+    /// The extents in home's order, from the first that ends behind a sector. To go on later, ask from the
+    /// [end](Extent::end) of the last one seen.
+    pub fn extents_from(&self, home: u64) -> Extents<'_> {
+        Extents {
+            tree: &self.tree,
+            way: self.tree.seek(home),
+        }
+    }
+
+    /// What lies in a range of the log: the parts of extents, in home's order, from a sector of home on. It looks at
+    /// every extent.
+    pub fn in_log(&self, log: Range<u64>, home: u64) -> impl Iterator<Item = Extent> + '_ {
+        self.extents_from(home)
+            .filter_map(move |extent| extent.within_log(log.clone()))
+    }
+
+    fn remove_where(
+        &mut self,
+        home: Range<u64>,
+        goes: impl Fn(&Extent) -> bool,
+        told: impl FnMut(Extent),
+    ) -> Result<(), Refusal> {
+        self.check_room(|map| {
+            let around = map.extents_from(home.start).next();
+            let cut = |extent: Extent| extent.home < home.start && home.end < extent.end();
+            i64::from(!home.is_empty() && around.filter(&goes).is_some_and(cut))
+        })?;
+        self.take_out(home, goes, told);
+        Ok(())
+    }
+
+    /// Refuses what would grow beyond the capacity. How much it grows is only asked when it matters.
+    fn check_room(&self, growth: impl Fn(&ExtentMap) -> i64) -> Result<(), Refusal> {
+        let left = i64::from(self.capacity - self.extent_count());
+        if left >= GROWTH_MAX as i64 || growth(self) <= left {
+            return Ok(());
+        }
+        Err(Refusal::NoRoom {
+            capacity: self.capacity,
+        })
+    }
+
+    /// How many more extents there are afterwards. Of those that go no more are counted than matter.
+    fn growth_of_insert(&self, extent: &Extent) -> i64 {
+        let (home, end) = (extent.home, extent.end());
+        let before = home.checked_sub(1).and_then(|last| self.covering(last));
+        let after = self.covering(end);
+        let split = before.is_some() && before == after;
+        let covered = |other: &Extent| home <= other.home && other.end() <= end;
+        let gone = self
+            .extents_from(home)
+            .take_while(|other| other.home < end)
+            .filter(covered)
+            .take(GROWTH_MAX)
+            .count();
+        let mut joined = *extent;
+        let mut joins = 0;
+        if let Some(tail) = after.and_then(|extent| extent.within(end..u64::MAX))
+            && joined.joins(&tail)
+        {
+            joined.sectors += tail.sectors;
+            joins += 1;
+        }
+        let head = before.and_then(|extent| extent.within(0..home));
+        joins += i64::from(head.is_some_and(|head| head.joins(&joined)));
+        1 + i64::from(split) - gone as i64 - joins
+    }
+
+    /// The extent that has a sector of home.
+    fn covering(&self, home: u64) -> Option<Extent> {
+        let extent = self.extents_from(home).next()?;
+        (extent.home <= home).then_some(extent)
+    }
+
+    fn take_out(
+        &mut self,
+        home: Range<u64>,
+        goes: impl Fn(&Extent) -> bool,
+        mut told: impl FnMut(Extent),
+    ) {
+        let mut from = home.start;
+        while let Some(way) = self.tree.seek(from) {
+            let extent = self.tree.entry(&way).extent();
+            let Some(piece) = extent.within(home.clone()) else {
+                break;
+            };
+            if goes(&extent) {
+                self.cut(way, &extent, &piece);
+                told(piece);
+            }
+            from = piece.end();
+            if from >= home.end {
+                break;
+            }
+        }
+    }
+
+    /// Takes a piece out of an extent.
+    fn cut(&mut self, way: Way, extent: &Extent, piece: &Extent) {
+        self.uncount(extent);
+        let head = extent.within(0..piece.home);
+        let tail = extent.within(piece.end()..u64::MAX);
+        head.iter().chain(&tail).for_each(|left| self.count(left));
+        match (head, tail) {
+            (None, None) => self.tree.remove(way),
+            (Some(left), None) | (None, Some(left)) => self.tree.replace(&way, left.into()),
+            (Some(head), Some(tail)) => {
+                self.tree.replace(&way, head.into());
+                self.tree.insert(tail.into());
+            }
+        }
+    }
+
+    /// Maps an extent where nothing is mapped, joined with those that it continues and that continue it.
+    fn put_in(&mut self, extent: Extent) {
+        self.count(&extent);
+        let joined = self.with_tail(extent);
+        let last_before = extent.home.checked_sub(1);
+        if let Some(way) = last_before.and_then(|last| self.tree.seek(last))
+            && let head = self.tree.entry(&way).extent()
+            && head.joins(&joined)
+        {
+            self.totals[head.kind as usize].extents -= 1;
+            let sectors = head.sectors + joined.sectors;
+            return self.tree.replace(&way, Extent { sectors, ..head }.into());
+        }
+        self.tree.insert(joined.into());
+    }
+
+    /// An extent that is not in the tree, with the one that continues it taken out of there.
+    fn with_tail(&mut self, extent: Extent) -> Extent {
+        if let Some(way) = self.tree.seek(extent.home)
+            && let tail = self.tree.entry(&way).extent()
+            && extent.joins(&tail)
+        {
+            self.totals[tail.kind as usize].extents -= 1;
+            self.tree.remove(way);
+            let sectors = extent.sectors + tail.sectors;
+            return Extent { sectors, ..extent };
+        }
+        extent
+    }
+
+    fn count(&mut self, extent: &Extent) {
+        let total = &mut self.totals[extent.kind as usize];
+        total.extents += 1;
+        total.sectors += u64::from(extent.sectors);
+    }
+
+    fn uncount(&mut self, extent: &Extent) {
+        let total = &mut self.totals[extent.kind as usize];
+        total.extents -= 1;
+        total.sectors -= u64::from(extent.sectors);
+    }
+
+    /// Holds the map against its own laws.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        self.tree.check();
+        let mut totals = <[Total; 3]>::default();
+        let mut before: Option<Extent> = None;
+        for extent in self.extents_from(0) {
+            let total = &mut totals[extent.kind as usize];
+            total.extents += 1;
+            total.sectors += u64::from(extent.sectors);
+            if let Some(before) = before {
+                assert!(
+                    before.end() <= extent.home,
+                    "{before:?} overlaps {extent:?}"
+                );
+                assert!(!before.joins(&extent), "{before:?} and {extent:?} are one");
+            }
+            before = Some(extent);
+        }
+        assert_eq!(self.totals, totals);
+        assert!(self.tree.len() <= self.capacity as usize);
+    }
+}
+
+/// The extents of a map in home's order.
+pub struct Extents<'a> {
+    tree: &'a Tree,
+    way: Option<Way>,
+}
+
+impl Iterator for Extents<'_> {
+    type Item = Extent;
+
+    fn next(&mut self) -> Option<Extent> {
+        let way = self.way.take()?;
+        self.way = self.tree.next(way);
+        Some(self.tree.entry(&way).extent())
+    }
+}
+
+/// A range of home, mapped pieces and holes.
+pub struct Pieces<'a> {
+    extents: Extents<'a>,
+    /// The next mapped piece.
+    found: Option<Extent>,
+    /// What is still to tell.
+    home: Range<u64>,
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        if self.home.is_empty() {
+            return None;
+        }
+        let first = self.home.start;
+        if let Some(extent) = self.found.filter(|extent| extent.home == first) {
+            self.home.start = extent.end();
+            self.found = within(&mut self.extents, &self.home);
+            return Some(Piece::Mapped(extent));
+        }
+        self.home.start = self.found.map_or(self.home.end, |extent| extent.home);
+        Some(Piece::Hole {
+            home: first,
+            sectors: self.home.start - first,
+        })
+    }
+}
+
+/// The next extent's part in a range.
+fn within(extents: &mut Extents<'_>, home: &Range<u64>) -> Option<Extent> {
+    extents.next()?.within(home.clone())
+}

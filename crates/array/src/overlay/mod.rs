@@ -1,0 +1,146 @@
+//! The overlay: copies of home sectors that lie in a log on another set (a surrogate), and which of them count.
+//!
+//! *Home* is where the layout of the main set puts a sector. The *log* is append-only space on the surrogate. The
+//! [`ExtentMap`] tells where in the log a newer or second copy of home sectors lies (IDO's D_Map). It holds numbers only:
+//! reads, writes and going home are its users' affair.
+
+mod entry;
+mod map;
+mod nodes;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub use map::{ExtentMap, Extents, Pieces};
+
+use core::fmt;
+use core::ops::Range;
+
+/// Sectors of home that a map can tell apart: 8 PiB.
+pub const HOME_SECTORS_MAX: u64 = 1 << 44;
+/// Sectors of a log that a map can tell apart.
+pub const LOG_SECTORS_MAX: u64 = 1 << 62;
+/// Sectors of one extent at most: 512 MiB. What continues a longest extent is an extent of its own.
+pub const EXTENT_SECTORS_MAX: u32 = 1 << 20;
+
+/// What a copy in the log stands for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum Kind {
+    /// The only current copy: home is old.
+    Instead,
+    /// Home is current on the members that are awake; this copy stands in for those that are not.
+    Also,
+    /// Home is current: this copy may be dropped at any time.
+    Clean,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 3] = [Kind::Instead, Kind::Also, Kind::Clean];
+}
+
+/// Home sectors with a copy in the log, which lies there in one piece.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Extent {
+    /// The first sector at home.
+    pub home: u64,
+    /// Sectors: 1 to [`EXTENT_SECTORS_MAX`].
+    pub sectors: u32,
+    /// The first sector in the log.
+    pub at: u64,
+    /// Of the log record that brought the copy: a later record has a higher one.
+    pub sequence: u64,
+    pub kind: Kind,
+}
+
+impl Extent {
+    /// The sector behind the last one at home.
+    pub fn end(&self) -> u64 {
+        self.home + u64::from(self.sectors)
+    }
+
+    /// The sector behind the last one in the log.
+    pub fn log_end(&self) -> u64 {
+        self.at + u64::from(self.sectors)
+    }
+
+    /// Its part whose home lies in a range.
+    pub fn within(&self, home: Range<u64>) -> Option<Extent> {
+        self.part(self.home, home)
+    }
+
+    /// Its part whose copy lies in a range of the log.
+    pub fn within_log(&self, log: Range<u64>) -> Option<Extent> {
+        self.part(self.at, log)
+    }
+
+    /// The part that lies in a range of an address in which the extent begins at `base`.
+    fn part(&self, base: u64, range: Range<u64>) -> Option<Extent> {
+        let end = base + u64::from(self.sectors);
+        let (from, to) = (range.start.max(base), range.end.min(end));
+        (from < to).then(|| Extent {
+            home: self.home + (from - base),
+            at: self.at + (from - base),
+            sectors: (to - from) as u32, // no more than it has
+            ..*self
+        })
+    }
+
+    /// Whether `next` goes on where this ends, at home and in the log, as a copy of the same record and kind, and both
+    /// fit one extent. Only then are they one: a piece must never leave the map by the sequence of an older one.
+    fn joins(&self, next: &Extent) -> bool {
+        (self.end(), self.log_end()) == (next.home, next.at)
+            && (self.sequence, self.kind) == (next.sequence, next.kind)
+            && self.sectors + next.sectors <= EXTENT_SECTORS_MAX
+    }
+
+    fn is_addressable(&self) -> bool {
+        let fits = |first: u64, most: u64| {
+            first < most && most - first >= u64::from(self.sectors) // no sum that could overflow
+        };
+        (1..=EXTENT_SECTORS_MAX).contains(&self.sectors)
+            && fits(self.home, HOME_SECTORS_MAX)
+            && fits(self.at, LOG_SECTORS_MAX)
+    }
+}
+
+/// A stretch of home in an answer of [`ExtentMap::lookup`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Piece {
+    /// The log has a copy.
+    Mapped(Extent),
+    /// Only home has these sectors.
+    Hole { home: u64, sectors: u64 },
+}
+
+/// How much of a kind is mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Total {
+    pub extents: u64,
+    pub sectors: u64,
+}
+
+/// Why a map was left as it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// More extents would be needed than its capacity.
+    NoRoom { capacity: u32 },
+    /// The extent is empty, or goes beyond [`HOME_SECTORS_MAX`], [`LOG_SECTORS_MAX`] or [`EXTENT_SECTORS_MAX`].
+    Unaddressable(Extent),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NoRoom { capacity } => write!(f, "the map is full: {capacity} extents"),
+            Refusal::Unaddressable(extent) => {
+                let Extent {
+                    home, sectors, at, ..
+                } = extent;
+                write!(
+                    f,
+                    "no such extent: {sectors} sectors of {home}, at {at} of the log"
+                )
+            }
+        }
+    }
+}
