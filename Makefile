@@ -52,6 +52,7 @@ bench: build ## Measurements, side by side with their yardsticks in one run: hal
 	$(CARGO) run --release -p restripe-code --example bench_kernels
 	$(CARGO) run --release -p restripe-array --example bench_engine
 	$(CARGO) run --release -p restripe-array --example bench_cache
+	$(CARGO) run --release -p restripe-array --example bench_overlay
 	$(CARGO) run --release -p restripe-sim --example bench_world
 	$(CARGO) bench -p restripe-io --bench served
 	$(CARGO) bench -p restripe-io --bench tasks
