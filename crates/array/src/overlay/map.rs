@@ -213,7 +213,7 @@ impl ExtentMap {
             (Some(left), None) | (None, Some(left)) => self.tree.replace(&way, left.into()),
             (Some(head), Some(tail)) => {
                 self.tree.replace(&way, head.into());
-                self.tree.insert(tail.into());
+                self.tree.insert(self.tree.next(way), tail.into());
             }
         }
     }
@@ -221,31 +221,35 @@ impl ExtentMap {
     /// Maps an extent where nothing is mapped, joined with those that it continues and that continue it.
     fn put_in(&mut self, extent: Extent) {
         self.count(&extent);
-        let joined = self.with_tail(extent);
-        let last_before = extent.home.checked_sub(1);
-        if let Some(way) = last_before.and_then(|last| self.tree.seek(last))
-            && let head = self.tree.entry(&way).extent()
-            && head.joins(&joined)
-        {
-            self.totals[head.kind as usize].extents -= 1;
-            let sectors = head.sectors + joined.sectors;
-            return self.tree.replace(&way, Extent { sectors, ..head }.into());
+        let near = self.tree.seek(extent.home.saturating_sub(1));
+        let head = near.filter(|way| self.tree.entry(way).home() < extent.home);
+        let behind = head.map_or(near, |way| self.tree.next(way));
+        let (joined, tail) = self.with_tail(extent, behind);
+        match head.map(|way| (way, self.tree.entry(&way).extent())) {
+            Some((way, head)) if head.joins(&joined) => {
+                self.totals[head.kind as usize].extents -= 1;
+                let sectors = head.sectors + joined.sectors;
+                self.tree.replace(&way, Extent { sectors, ..head }.into());
+                tail.into_iter().for_each(|way| self.tree.remove(way));
+            }
+            _ => match tail {
+                Some(way) => self.tree.replace(&way, joined.into()),
+                None => self.tree.insert(behind, joined.into()),
+            },
         }
-        self.tree.insert(joined.into());
     }
 
-    /// An extent that is not in the tree, with the one that continues it taken out of there.
-    fn with_tail(&mut self, extent: Extent) -> Extent {
-        if let Some(way) = self.tree.seek(extent.home)
+    /// An extent with the one behind it, if that continues it; and the way to that one, which is still in the tree.
+    fn with_tail(&mut self, extent: Extent, behind: Option<Way>) -> (Extent, Option<Way>) {
+        if let Some(way) = behind
             && let tail = self.tree.entry(&way).extent()
             && extent.joins(&tail)
         {
             self.totals[tail.kind as usize].extents -= 1;
-            self.tree.remove(way);
             let sectors = extent.sectors + tail.sectors;
-            return Extent { sectors, ..extent };
+            return (Extent { sectors, ..extent }, behind);
         }
-        extent
+        (extent, None)
     }
 
     fn count(&mut self, extent: &Extent) {

@@ -144,8 +144,9 @@ impl Tree {
         self.inner.at_mut(above.node, above.index())
     }
 
-    pub(super) fn insert(&mut self, entry: Entry) {
-        let mut way = self.descend(entry.home());
+    /// Puts an entry in before the one that a way leads to, or behind all.
+    pub(super) fn insert(&mut self, before: Option<Way>, entry: Entry) {
+        let mut way = before.unwrap_or_else(|| self.descend(entry.home()));
         if way.steps[0].index == 0 {
             self.set_first(&way, entry.home());
         }
