@@ -49,6 +49,16 @@ impl Core {
         self.write_records(id, &map, &holders, &entry);
     }
 
+    /// The pass's record is on every member that is there. One that failed meanwhile may lack it: as long as a crash would
+    /// take that member for a current one, its log would say that nothing was written in place.
+    pub(super) fn pass_recorded(&mut self, id: u32) {
+        if self.settled() {
+            self.write_pass(id);
+        } else {
+            self.await_log(id);
+        }
+    }
+
     /// A member failed since the pass was chosen, and one of its cells must not be written together with others now.
     fn pass_outdated(&mut self, id: u32, map: &RowMap) -> bool {
         let pass = self.slices.get(id).pass;

@@ -83,7 +83,7 @@ impl Core {
             Phase::Combining => self.checksum_partials(id),
             Phase::Checksumming => self.log_pass(id),
             Phase::Logging if unlogged => self.log_pass(id),
-            Phase::Logging => self.write_pass(id),
+            Phase::Logging => self.pass_recorded(id),
             Phase::Writing => self.pass_done(id, kind),
             other => unreachable!("a write is never {other:?}"),
         }

@@ -101,6 +101,24 @@ fn with_a_log_nothing_is_written_in_place_before_a_failure_is_on_record() {
 }
 
 #[test]
+fn nothing_is_written_in_place_while_one_that_misses_the_record_may_count_as_current() {
+    for (mut array, parity) in [(raid5(4).start(), 3), (raid6(5).start(), 4)] {
+        array.flushed();
+        let write = array.write(0, 8);
+        array.run_but("write log");
+        let log = format!("m{parity} write log");
+        assert!(array.mentions(&log), "{:?}", array.labels());
+        array.depart(parity);
+        array.listing();
+        array.run_but("super");
+        assert!(!array.wrote("data+0"), "{}", array.peek());
+        array.run();
+        assert_eq!(array.reply(write), Some(Ok(())));
+        array.verify();
+    }
+}
+
+#[test]
 fn a_flush_is_acknowledged_only_once_a_failure_is_on_record() {
     let mut array = raid1(3).start();
     array.written(0, 8).expect("written");
