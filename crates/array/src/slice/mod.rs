@@ -154,6 +154,8 @@ pub(crate) struct Slice {
     pub(crate) durable: bool,
     /// Cells whose medium cannot be read in this band.
     pub(crate) bad: CellSet,
+    /// `bad` tells what was found before the slice had its range for itself: a write may have healed it since.
+    pub(crate) hearsay: bool,
     /// Cells whose content of this band is in `cells`.
     pub(crate) have: CellSet,
     /// Cells declared lost in this band: taken as zeros.
@@ -202,6 +204,7 @@ impl Slice {
             pending: 0,
             durable: false,
             bad: CellSet::default(),
+            hearsay: false,
             have: CellSet::default(),
             zeroed: CellSet::default(),
             todo: CellSet::default(),
@@ -513,10 +516,12 @@ impl Core {
         }
     }
 
-    /// Starts the band again with one block at a time. False if it is one block already.
+    /// Starts the band again with one block at a time. False if it is one block already, and the slice has seen for itself
+    /// what cannot be read of it.
     pub(crate) fn narrow(&mut self, id: u32) -> bool {
         let block = u64::from(self.superblock.logical_block) / SECTOR_BYTES;
-        if self.slices.get(id).band_sectors <= block {
+        let slice = self.slices.get(id);
+        if slice.band_sectors <= block && !slice.hearsay {
             return false;
         }
         self.drop_buffers(id);
@@ -735,6 +740,7 @@ impl Slice {
         self.band = from;
         self.band_sectors = self.step.min(self.end() - from);
         self.bad = CellSet::default();
+        self.hearsay = false;
         self.have = CellSet::default();
         self.zeroed = CellSet::default();
         self.todo = CellSet::default();

@@ -49,6 +49,7 @@ impl Core {
             if let Some(cell) = cells {
                 let slice = self.slices.get(id);
                 slice.bad = slice.bad.with(cell as u8);
+                slice.hearsay = true;
             }
             self.read_failed(member, crate::IoError::Media);
         }

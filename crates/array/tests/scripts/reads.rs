@@ -60,6 +60,26 @@ fn an_unreadable_sector_is_reconstructed_rewritten_and_counted() {
 }
 
 #[test]
+fn what_was_written_since_a_read_failed_is_read_again_before_it_is_called_lost() {
+    let mut array = raid5(4).start();
+    array.written(0, 48).expect("written");
+    let (member, at) = array.home(20);
+    array.spoil(member, at, 1);
+    let read = array.request(RequestOp::Read, 20, 1);
+    let label = format!("m{member} read data+4 1");
+    let write = array.write(0, 48);
+    array.run_but(&label);
+    assert_eq!(array.reply(write), Some(Ok(())));
+    array.depart(0);
+    array.run_but(&label);
+    array.fail(&label, IoError::Media);
+    array.run();
+    assert_eq!(array.reply(read), Some(Ok(())));
+    assert_eq!(array.bytes_read(read), &array.model[20 * 512..21 * 512]);
+    array.verify();
+}
+
+#[test]
 fn of_a_long_read_only_what_is_unreadable_is_lost_or_counted() {
     // Longer than a slice reads at once, and what is left over is one block: it was not what could not be read.
     let sectors = BAND_SECTORS_MAX + 1;
