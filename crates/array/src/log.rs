@@ -11,7 +11,8 @@
 //! One log a member: a ring of records, each a header page and its payload. Space is given back in order. In front of
 //! the ring stands a done-list: the records that are over, though they lie there still. Without it a write that was
 //! flushed long ago would look like one that was cut short. It is written when a flush releases a record of several
-//! data cells, before the flush is acknowledged; records of one cell do no harm when they are replayed late.
+//! data cells, before the flush is acknowledged; records of one cell do no harm when they are replayed late, unless a
+//! newer one of their range is listed: then the start takes them for over, too.
 
 use crate::contract::{Class, IoOp, Segment};
 use crate::core::Core;

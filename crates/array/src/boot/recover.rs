@@ -1,6 +1,7 @@
 //! After a crash: which rows were being written, and how each is made consistent.
 //!
-//! The newest complete record of a range decides alone. That is enough because of the log's two rules (`log.rs`):
+//! The newest complete record of a range decides alone; if a done-list calls that one over, so are the older ones, listed
+//! or not, and nothing is replayed there. That is enough because of the log's two rules (`log.rs`):
 //! every write to a row with parity is logged, and a record whose cells do not include those of an older live one of
 //! the same sectors waits until the older is flushed. So whatever may have changed on disk in a range is among the
 //! cells that its newest record names, and the partial parity in it is right for the others.
@@ -33,6 +34,8 @@ const UNSEEN: u64 = 1 << 20;
 /// The copies of one record that were found.
 struct Found {
     record: LogRecord,
+    /// Some done-list says that its data and parity are durable.
+    over: bool,
     copies: Vec<(Member, u64, LogRecord)>,
 }
 
@@ -46,12 +49,13 @@ impl Core {
         if let Err(error) = self.check_decodable(self.mode) {
             return self.boot_fail(error);
         }
-        let found = self.live_records();
+        let found = self.standing_records();
         self.logs.start(self.unused_sequence() + UNSEEN);
         if self.mode.read_only {
             return self.doubt_records(&found);
         }
-        let mut rows: Vec<u64> = found.iter().map(|found| found.record.row).collect();
+        let live = found.iter().filter(|found| !found.over);
+        let mut rows: Vec<u64> = live.map(|found| found.record.row).collect();
         rows.sort_unstable();
         rows.dedup();
         for row in rows {
@@ -73,7 +77,7 @@ impl Core {
     fn doubt_records(&mut self, found: &[Found]) -> bool {
         let mut done = RunSet::default();
         done.insert(0, self.layout.rows());
-        for found in found {
+        for found in found.iter().filter(|found| !found.over) {
             done.remove(found.record.row, 1);
         }
         if done.len() < self.layout.rows() {
@@ -98,25 +102,28 @@ impl Core {
             .fold(self.superblock.log_floor.max(1), u64::max)
     }
 
-    /// Records that may be live, by sequence, with their copies together.
-    fn live_records(&mut self) -> Vec<Found> {
+    /// Records that no floor calls void, by sequence, with their copies together.
+    fn standing_records(&mut self) -> Vec<Found> {
         let records = self.boot.as_ref().expect("a boot runs").records.clone();
         let mut found: Vec<Found> = Vec::new();
-        let mut live: Vec<(Member, u64, LogRecord)> = Vec::new();
-        for entry in &records {
-            let done = self
-                .done_list(entry.0)
-                .is_some_and(|list| list.sequences.contains(&entry.2.sequence));
-            if !done && entry.2.sequence >= self.record_floor(entry.0, &records) {
-                live.push(*entry);
-            }
-        }
-        live.sort_by_key(|(member, at, record)| (record.sequence, *member, *at));
-        for copy in live {
+        let stands = |entry: &&(Member, u64, LogRecord)| {
+            entry.2.sequence >= self.record_floor(entry.0, &records)
+        };
+        let mut copies: Vec<(Member, u64, LogRecord)> =
+            records.iter().filter(stands).copied().collect();
+        copies.sort_by_key(|(member, at, record)| (record.sequence, *member, *at));
+        for copy in copies {
+            let listed = self
+                .done_list(copy.0)
+                .is_some_and(|list| list.sequences.contains(&copy.2.sequence));
             match found.last_mut() {
-                Some(last) if last.record.sequence == copy.2.sequence => last.copies.push(copy),
+                Some(last) if last.record.sequence == copy.2.sequence => {
+                    last.over |= listed;
+                    last.copies.push(copy);
+                }
                 _ => found.push(Found {
                     record: copy.2,
+                    over: listed,
                     copies: alloc::vec![copy],
                 }),
             }
@@ -167,13 +174,14 @@ impl Core {
             && self.is_written(Row(record.row))
     }
 
-    /// Cuts a row where its records begin and end; each part is decided by the newest record that proves complete.
+    /// Cuts a row where its records begin and end; each part is decided by the newest record that proves complete, unless
+    /// one that is over comes before: what is older is over, too, since the lock of the range was had in turn.
     fn plan_row(&mut self, row: Row, newest_first: &[&Found]) {
         let map = self.layout.row(row);
         let all_here = map.data_set().within(self.live_cells(&map));
         let usable: Vec<&&Found> = newest_first
             .iter()
-            .filter(|found| all_here || self.record_complete(found))
+            .filter(|found| found.over || all_here || self.record_complete(found))
             .collect();
         let mut cuts: Vec<u64> = usable
             .iter()
@@ -187,6 +195,7 @@ impl Core {
             let cuts: Vec<Cut> = usable
                 .iter()
                 .filter(covers)
+                .take_while(|found| !found.over)
                 .map(|found| self.cut_of(found))
                 .collect();
             if !cuts.is_empty() {

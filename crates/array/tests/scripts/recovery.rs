@@ -223,6 +223,27 @@ fn a_record_on_one_log_of_two_changes_nothing() {
     array.verify();
 }
 
+/// The older record stays in its log, because in front of it is one that is not over; no done-list names it, since it
+/// is of one cell.
+#[test]
+fn a_record_that_a_listed_one_has_followed_is_over_too() {
+    let mut array = flushed();
+    let apart = array.layout.row_sectors() * 5;
+    array.write(apart, 8);
+    array.run_but("write data+80");
+    assert!(array.mentions("m0 write data+80"), "{:?}", array.labels());
+    for sectors in [8, 4 * CHUNK] {
+        array.write(0, sectors);
+        array.run_but("write data+80");
+    }
+    array.flush();
+    array.run_but("write data+80");
+    let old = array.model.clone();
+    array.crash_without(&[1], |_| true);
+    array.start().expect("starts without m1");
+    old_or_new(&mut array, &old, 0..0);
+}
+
 #[test]
 fn a_crash_while_recovering_recovers_again() {
     let mut array = flushed();
