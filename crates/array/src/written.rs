@@ -202,6 +202,8 @@ impl Core {
             {
                 self.inits.list[index] = None;
                 self.written.put(init.extent, true);
+                let first = init.extent * self.superblock.extent_rows;
+                self.tasks.note_in_step(first, self.superblock.extent_rows);
             }
         }
     }

@@ -162,7 +162,7 @@ impl Core {
         {
             return self.await_metadata(id);
         }
-        if !self.is_written(row) {
+        if !self.is_written(row) || self.in_sync(row) {
             return self.finish_slice(id);
         }
         if self.layout.parity() {

@@ -131,6 +131,18 @@ impl Tasks {
         self.resync().is_none_or(|task| task.done.contains(row.0))
     }
 
+    /// These rows have just been made consistent as a whole: a resynchronisation has no work with them.
+    pub(crate) fn note_in_step(&mut self, first: u64, count: u64) {
+        let rows = first..(first + count).min(self.rows);
+        if let Some(task) = self
+            .list
+            .iter_mut()
+            .find(|task| task.kind == TaskKind::Resync)
+        {
+            task.done.insert(rows.start, rows.end - rows.start);
+        }
+    }
+
     /// The rows that a resynchronisation still owes, as runs; `None` if there is none.
     pub(crate) fn resync_owes(&self) -> Option<Vec<(u64, u64)>> {
         let task = self.resync()?;

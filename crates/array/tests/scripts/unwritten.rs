@@ -1,7 +1,8 @@
 //! Space never written: zeros for nothing, made real by the first write.
 
 use crate::shell::{CHUNK, raid1, raid5};
-use restripe_array::{RequestError, RequestOp};
+use restripe_array::meta::WriteHole;
+use restripe_array::{Command, Fact, RequestError, RequestOp, StartMode};
 
 #[test]
 fn unwritten_space_reads_as_zeros_without_io() {
@@ -89,6 +90,34 @@ fn a_crash_before_the_mark_leaves_the_extent_unwritten() {
     array.crash(|_| true);
     array.start().expect("starts");
     array.verify();
+}
+
+/// The map of intents is coarser than that of what is written, and the task has not come to the extent yet.
+#[test]
+fn an_extent_made_real_owes_a_resynchronisation_nothing() {
+    let mut setup = raid5(4).unwritten().hole(WriteHole::Bitmap);
+    setup.rows = 64;
+    setup.options.intent_rows = Some(64);
+    let mut array = setup.info(|info| info.sectors = 4096).start();
+    let row = array.layout.row_sectors();
+    array.written(0, 60 * row).expect("written");
+    array.write(0, 8);
+    array.crash_without(&[0], |_| true);
+    let start = array.order(Command::Start(StartMode {
+        accept_loss: true,
+        ..StartMode::default()
+    }));
+    while array.answer(start).is_none() {
+        array.end_first(Ok(()));
+    }
+    let last = 62 * row;
+    let write = array.write(last + 16, 8);
+    array.run_but("read data+0 ");
+    assert_eq!(array.reply(write), Some(Ok(())));
+    array.run_tasks();
+    let lost = |fact: &Fact| matches!(fact, Fact::Lost { lba, .. } if *lba >= last);
+    assert!(!array.has_fact(lost), "zeros were there to be had");
+    array.read(last, 2 * row).expect("nothing of it is lost");
 }
 
 #[test]
