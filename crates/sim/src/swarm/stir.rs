@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::rng::Rng;
 use crate::session::Session;
 use restripe_array::meta::WriteHole;
-use restripe_array::report::{ArrayState, MemberState, MemberStatus, Status};
+use restripe_array::report::{MemberState, MemberStatus, Status};
 use restripe_array::{Command, Engine, Member, Nanos, Order};
 use std::collections::BTreeSet;
 
@@ -22,6 +22,9 @@ pub struct Stirring {
     full: BTreeSet<Member>,
     /// Members that were taken away and are not yet brought up to date again.
     lost: BTreeSet<Member>,
+    /// Those of them that the engine has not given up yet: one that is being filled may take over before it is seen to
+    /// fail.
+    unseen: BTreeSet<Member>,
     arrivals: u32,
     paused: bool,
 }
@@ -42,6 +45,7 @@ impl Stirring {
             suspects: BTreeSet::new(),
             full: BTreeSet::new(),
             lost: BTreeSet::new(),
+            unseen: BTreeSet::new(),
             arrivals: 0,
             paused: false,
         }
@@ -73,15 +77,18 @@ impl Stirring {
     /// The engine has given a member up, perhaps without any record of that yet.
     pub fn gone(&mut self, member: Member) {
         self.lost.insert(member);
+        self.unseen.remove(&member);
     }
 
-    /// A rebuild or a replacement has ended: who is active now is up to date.
+    /// A rebuild or a replacement has ended: who is active now is up to date, unless it is about to fail.
     pub fn rebuilt(&mut self, status: &Status) {
         let active = |member: &Member| {
             let found = status.members.iter().find(|line| line.member == *member);
             found.is_some_and(|line| line.state == MemberState::Active)
         };
-        self.lost.retain(|member| !active(member));
+        let unseen = &self.unseen;
+        self.lost
+            .retain(|member| unseen.contains(member) || !active(member));
     }
 
     /// A planned moment has come: what hung goes on, late.
@@ -143,14 +150,8 @@ impl Run {
         let filling = |state| state == MemberState::Rebuilding;
         let mut lines = status.members.iter();
         let member = lines.find(|line| filling(line.state))?.member;
-        let world = &life.session.world;
-        let lost = &life.stirring.lost;
-        let others = || {
-            let here = |other: &Member| *other != member && !lost.contains(other);
-            world.members().filter(here).map(|other| world.disk(other))
-        };
-        let bears = |atlas: Option<Atlas>| atlas.is_some_and(|atlas| atlas.whole(None));
-        (bears(Atlas::of(others())) && bears(Atlas::durably(others()))).then_some(member)
+        let others = || sound(life).filter(|other| *other != member);
+        whole(life, others).then_some(member)
     }
 
     /// False if redundancy could not bear it.
@@ -180,19 +181,21 @@ impl Run {
     }
 
     fn lose(&mut self, life: &mut Life, member: Member, way: u64) {
-        // Without redundancy that is left a replacement must be seen to fail before it takes over.
-        let status = life.session.world.status();
-        let filling =
-            |line: &MemberStatus| line.member == member && line.state == MemberState::Rebuilding;
-        let last = status.state != ArrayState::Healthy && status.members.iter().any(filling);
-        let way = if self.layout.tolerance() == 0 || last {
+        self.expose(life);
+        life.stirring.suspects.insert(member);
+        life.stirring.lost.insert(member);
+        // Where redundancy could not bear that it takes over, a replacement must be seen to fail before it does.
+        let way = if self.layout.tolerance() == 0 || !whole(life, || dependable(life)) {
             *life.stirring.rng.pick(&[1, 6])
         } else {
             way
         };
-        self.expose(life);
-        life.stirring.suspects.insert(member);
-        life.stirring.lost.insert(member);
+        let status = life.session.world.status();
+        let filled =
+            |line: &MemberStatus| line.member == member && line.state == MemberState::Rebuilding;
+        if status.members.iter().any(filled) {
+            life.stirring.unseen.insert(member);
+        }
         self.say(|| {
             format!(
                 "  {:>14} {member:?} is lost, way {way}",
@@ -271,13 +274,7 @@ impl Run {
         let sectors = self.block_sectors();
         let at = at / sectors * sectors;
         let world = &life.session.world;
-        let here = |member: &Member| !life.stirring.lost.contains(member);
-        let disks = || {
-            world
-                .members()
-                .filter(here)
-                .map(|member| world.disk(member))
-        };
+        let disks = || dependable(life).map(|member| world.disk(member));
         let most = LATENT_MAX * sectors as usize;
         let place = |atlas: Option<Atlas>| -> Option<u64> {
             let atlas = atlas?;
@@ -458,6 +455,47 @@ impl Run {
     }
 }
 
+/// Members that were not taken away.
+fn sound(life: &Life) -> impl Iterator<Item = Member> {
+    let here = |member: &Member| !life.stirring.lost.contains(member);
+    life.session.world.members().filter(here)
+}
+
+/// Members that serve and go on to: not those that were taken away, nor those that stand in a slot which one taken away
+/// is about to take over.
+fn dependable(life: &Life) -> impl Iterator<Item = Member> {
+    let status = life.session.world.status();
+    let lost = &life.stirring.lost;
+    let doomed =
+        |line: &&MemberStatus| line.state == MemberState::Rebuilding && lost.contains(&line.member);
+    let slots: Vec<Option<u16>> = status
+        .members
+        .iter()
+        .filter(doomed)
+        .map(|line| line.slot)
+        .collect();
+    let serves = |line: &MemberStatus| {
+        line.state == MemberState::Active
+            && !lost.contains(&line.member)
+            && !slots.contains(&line.slot)
+    };
+    let members: Vec<Member> = status
+        .members
+        .iter()
+        .filter(|line| serves(line))
+        .map(|line| line.member)
+        .collect();
+    members.into_iter()
+}
+
+/// Whether these members make up every sector of the array, now and after a crash at this moment.
+fn whole<I: Iterator<Item = Member>>(life: &Life, members: impl Fn() -> I) -> bool {
+    let world = &life.session.world;
+    let disks = || members().map(|member| world.disk(member));
+    let bears = |atlas: Option<Atlas>| atlas.is_some_and(|atlas| atlas.whole(None));
+    bears(Atlas::of(disks())) && bears(Atlas::durably(disks()))
+}
+
 /// Whether redundancy can bear the loss of an active member, now and after a crash at this moment.
 fn spared(life: &Life, status: &Status, member: Member) -> bool {
     let line = status.members.iter().find(|line| line.member == member);
@@ -466,13 +504,7 @@ fn spared(life: &Life, status: &Status, member: Member) -> bool {
         return false;
     };
     let world = &life.session.world;
-    let here = |member: &Member| !life.stirring.lost.contains(member);
-    let disks = || {
-        world
-            .members()
-            .filter(here)
-            .map(|member| world.disk(member))
-    };
+    let disks = || dependable(life).map(|member| world.disk(member));
     let bears =
         |atlas: Option<Atlas>| atlas.is_some_and(|atlas| atlas.whole(Some(slot)) && !weak(&atlas));
     bears(Atlas::of(disks())) && bears(Atlas::durably(disks()))
