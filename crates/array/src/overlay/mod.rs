@@ -2,16 +2,20 @@
 //!
 //! *Home* is where the layout of the main set puts a sector. The *log* is append-only space on the surrogate. The
 //! [`ExtentMap`] tells where in the log a newer or second copy of home sectors lies (IDO's D_Map). It holds numbers only:
-//! reads, writes and going home are its users' affair.
+//! reads, writes and going home are its users' affair. [`LogSpace`] accounts for the log's space by what the map tells.
 
 mod entry;
 mod map;
 mod nodes;
+mod space;
+#[cfg(test)]
+mod space_tests;
 #[cfg(test)]
 mod tests;
 mod tree;
 
 pub use map::{ExtentMap, Extents, Pieces};
+pub use space::{Cleanable, LogShape, LogSpace, Pressure, Purpose};
 
 use core::fmt;
 use core::ops::Range;

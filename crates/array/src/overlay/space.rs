@@ -1,0 +1,315 @@
+//! The log's space: which segments are free, how much of each is live, which is cheapest to clean, when space is short.
+//!
+//! The log is cut in segments of one size, and a record lies within one.
+//!
+//! | state  | cause                                                       | next   |
+//! |--------|-------------------------------------------------------------|--------|
+//! | free   | a record finds no room in the open one; the longest free    | open   |
+//! | open   | a record finds no room in it                                | closed |
+//! | closed | nothing of it is live, and no record in it is under way     | free   |
+//!
+//! What is live the extent map tells: [`LogSpace::mapped`] gets every extent that it lets in, [`LogSpace::unmapped`] every
+//! piece that it says went, in this order: an extent may take its own place again, as another kind. A record is under way
+//! from [`LogSpace::take`] until [`LogSpace::landed`]: so a segment is not free between a write and its mapping. All memory
+//! is taken at construction.
+//!
+//! A segment that is free here may be written over at once. Where a crash could still take back what came in a piece's
+//! place, `unmapped` has to wait until it cannot.
+
+use super::{Extent, Kind, LOG_SECTORS_MAX};
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// What a log is made with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogShape {
+    pub segments: u32,
+    /// Sectors of a segment.
+    pub segment_sectors: u32,
+    /// Segments that only [`Purpose::Cleaning`] may open: at least one, or cleaning could find no space itself.
+    pub reserve: u32,
+    /// With fewer free segments, what lies here should go home, or live parts be moved together.
+    pub reclaim_below: u32,
+    /// With fewer free segments, clean copies should be dropped.
+    pub drop_below: u32,
+}
+
+/// What a record is appended for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// A user's write, or a copy that is made ahead of need.
+    Use,
+    /// What is live in a segment moves, so that the segment becomes free.
+    Cleaning,
+}
+
+/// What space, being short, asks for. Each includes those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Pressure {
+    None,
+    DropClean,
+    Reclaim,
+    /// Beyond the open segment's rest nothing is appended but by cleaning.
+    Refuse,
+}
+
+/// A segment to clean.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cleanable {
+    pub segment: u32,
+    /// Sectors that have to be copied elsewhere, or to go home. Clean ones need not.
+    pub copy_sectors: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Free,
+    Open,
+    Closed,
+}
+
+#[derive(Clone, Copy)]
+struct Segment {
+    state: State,
+    /// Sectors by kind.
+    live: [u32; Kind::ALL.len()],
+    /// Records under way.
+    under_way: u32,
+    /// How many were opened before it.
+    age: u64,
+}
+
+const FREE: Segment = Segment {
+    state: State::Free,
+    live: [0; Kind::ALL.len()],
+    under_way: 0,
+    age: 0,
+};
+
+impl Segment {
+    fn copy_sectors(&self) -> u32 {
+        self.live[Kind::Instead as usize] + self.live[Kind::Also as usize]
+    }
+
+    fn is_dead(&self) -> bool {
+        self.under_way == 0 && self.live == [0; Kind::ALL.len()]
+    }
+}
+
+pub struct LogSpace {
+    shape: LogShape,
+    segments: Vec<Segment>,
+    /// The longest free first.
+    free: VecDeque<u32>,
+    /// The open segment, and its sectors that are taken.
+    open: Option<(u32, u32)>,
+    opened: u64,
+    /// Sectors by kind.
+    live: [u64; Kind::ALL.len()],
+}
+
+impl LogSpace {
+    /// A log in which records were found in some segments, the oldest first: none in a new one. Each of these counts as
+    /// having a record under way, until it [landed](LogSpace::landed) when all of it that is live is mapped.
+    ///
+    /// # Panics
+    /// With a shape that cannot be, or a segment that is none of its or found twice.
+    pub fn new(shape: LogShape, found: &[u32]) -> LogSpace {
+        let ordered = [1, shape.reserve, shape.reclaim_below, shape.drop_below];
+        assert!(
+            ordered.is_sorted() && shape.drop_below <= shape.segments && shape.segment_sectors > 0,
+            "the thresholds are in order, and the log is larger: {shape:?}"
+        );
+        let sectors = u64::from(shape.segments) * u64::from(shape.segment_sectors);
+        assert!(sectors <= LOG_SECTORS_MAX, "it can be addressed");
+        let mut segments = vec![FREE; shape.segments as usize];
+        for (segment, age) in found.iter().zip(0..) {
+            let segment = &mut segments[*segment as usize];
+            assert_eq!(segment.state, State::Free, "a segment is found once");
+            *segment = Segment {
+                state: State::Closed,
+                under_way: 1,
+                age,
+                ..FREE
+            };
+        }
+        let is_free = |segment: &u32| segments[*segment as usize].state == State::Free;
+        let mut free = VecDeque::with_capacity(segments.len());
+        free.extend((0..shape.segments).filter(is_free));
+        LogSpace {
+            shape,
+            free,
+            open: None,
+            opened: found.len() as u64,
+            live: [0; Kind::ALL.len()],
+            segments,
+        }
+    }
+
+    pub fn free_segments(&self) -> u32 {
+        self.free.len() as u32 // no more than segments
+    }
+
+    /// Sectors of the log that are live, of a kind.
+    pub fn live_sectors(&self, kind: Kind) -> u64 {
+        self.live[kind as usize]
+    }
+
+    /// The sectors of the log that are a segment's.
+    pub fn segment_range(&self, segment: u32) -> core::ops::Range<u64> {
+        let sectors = u64::from(self.shape.segment_sectors);
+        let start = u64::from(segment) * sectors;
+        start..start + sectors
+    }
+
+    pub fn pressure(&self) -> Pressure {
+        let free = self.free_segments();
+        if free <= self.shape.reserve {
+            Pressure::Refuse
+        } else if free < self.shape.reclaim_below {
+            Pressure::Reclaim
+        } else if free < self.shape.drop_below {
+            Pressure::DropClean
+        } else {
+            Pressure::None
+        }
+    }
+
+    /// Sectors for a record, the next of the log: where they begin. `None` is back-pressure: space must be won first.
+    ///
+    /// # Panics
+    /// For a record that is empty or longer than a segment.
+    pub fn take(&mut self, sectors: u32, purpose: Purpose) -> Option<u64> {
+        let most = self.shape.segment_sectors;
+        assert!(
+            (1..=most).contains(&sectors),
+            "a record is within a segment"
+        );
+        let fits = |open: &(u32, u32)| most - open.1 >= sectors;
+        let (segment, taken) = match self.open.filter(fits) {
+            Some(open) => open,
+            None => (self.open_next(purpose)?, 0),
+        };
+        self.open = Some((segment, taken + sectors));
+        self.segments[segment as usize].under_way += 1;
+        Some(self.segment_range(segment).start + u64::from(taken))
+    }
+
+    /// The record that begins there is mapped, or was given up: it is under way no longer.
+    pub fn landed(&mut self, at: u64) {
+        let segment = self.segment_of(at);
+        self.segments[segment as usize].under_way -= 1;
+        self.free_if_dead(segment);
+    }
+
+    /// The map lets this extent in.
+    ///
+    /// # Panics
+    /// If its space was not taken.
+    pub fn mapped(&mut self, extent: &Extent) {
+        let free = |segment: u32| self.segments[segment as usize].state == State::Free;
+        assert!(!self.segments_of(extent).any(free), "space is taken first");
+        self.by_segment(extent, |live, sectors| *live += sectors);
+        self.live[extent.kind as usize] += u64::from(extent.sectors);
+    }
+
+    /// The map has let this piece go.
+    pub fn unmapped(&mut self, piece: &Extent) {
+        self.live[piece.kind as usize] -= u64::from(piece.sectors);
+        self.by_segment(piece, |live, sectors| *live -= sectors);
+    }
+
+    /// The closed segment that is won by copying least, of equal ones the oldest. None if none would win anything. It
+    /// looks at every segment: cleaning one costs more.
+    pub fn cheapest(&self) -> Option<Cleanable> {
+        let wins = |segment: &Segment| {
+            segment.state == State::Closed
+                && segment.under_way == 0
+                && segment.copy_sectors() < self.shape.segment_sectors
+        };
+        let each = self.segments.iter().zip(0..);
+        let (segment, number) = each
+            .filter(|(segment, _)| wins(segment))
+            .min_by_key(|(segment, _)| (segment.copy_sectors(), segment.age))?;
+        Some(Cleanable {
+            segment: number,
+            copy_sectors: segment.copy_sectors(),
+        })
+    }
+
+    fn open_next(&mut self, purpose: Purpose) -> Option<u32> {
+        let kept = match purpose {
+            Purpose::Use => self.shape.reserve,
+            Purpose::Cleaning => 0,
+        };
+        if self.free_segments() <= kept {
+            return None;
+        }
+        let next = self.free.pop_front()?;
+        self.segments[next as usize] = Segment {
+            state: State::Open,
+            age: self.opened,
+            ..FREE
+        };
+        self.opened += 1;
+        if let Some((full, _)) = self.open.take() {
+            self.segments[full as usize].state = State::Closed;
+            self.free_if_dead(full);
+        }
+        Some(next)
+    }
+
+    fn segment_of(&self, at: u64) -> u32 {
+        let segment = at / u64::from(self.shape.segment_sectors);
+        u32::try_from(segment).expect("the log has this sector")
+    }
+
+    fn segments_of(&self, extent: &Extent) -> core::ops::RangeInclusive<u32> {
+        self.segment_of(extent.at)..=self.segment_of(extent.log_end() - 1)
+    }
+
+    /// Changes what is live of an extent's kind in each segment that it lies in: several, if records joined at an edge.
+    fn by_segment(&mut self, extent: &Extent, change: impl Fn(&mut u32, u32)) {
+        for segment in self.segments_of(extent) {
+            let part = extent.within_log(self.segment_range(segment));
+            let sectors = part.map_or(0, |part| part.sectors);
+            let live = &mut self.segments[segment as usize].live;
+            change(&mut live[extent.kind as usize], sectors);
+            self.free_if_dead(segment);
+        }
+    }
+
+    fn free_if_dead(&mut self, segment: u32) {
+        let dead = &mut self.segments[segment as usize];
+        if dead.state == State::Closed && dead.is_dead() {
+            dead.state = State::Free;
+            self.free.push_back(segment);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn live_in(&self, segment: u32) -> [u32; 3] {
+        self.segments[segment as usize].live
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_closed(&self, segment: u32) -> bool {
+        self.segments[segment as usize].state == State::Closed
+    }
+
+    /// Holds the space against its own laws.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        for (segment, number) in self.segments.iter().zip(0..) {
+            let listed = self.free.iter().filter(|free| **free == number).count();
+            let is_free = segment.state == State::Free;
+            assert_eq!(listed, usize::from(is_free), "segment {number}");
+            assert!(!is_free || segment.is_dead(), "segment {number} is free");
+            let open = self.open.is_some_and(|(open, _)| open == number);
+            assert_eq!(segment.state == State::Open, open, "segment {number}");
+            let waits = segment.state == State::Closed && segment.is_dead();
+            assert!(!waits, "segment {number} is dead and not free");
+        }
+    }
+}
