@@ -275,7 +275,8 @@ fn of_equally_cheap_segments_the_oldest_is_cleaned() {
         space.landed(extent.at);
     }
     let mut order = vec![];
-    while let Some(cheapest) = space.cheapest() {
+    for _ in 0..3 {
+        let cheapest = space.cheapest().expect("three have garbage");
         order.push(cheapest.segment);
         let at = space.segment_range(cheapest.segment).start;
         space.unmapped(&Extent {
@@ -286,5 +287,5 @@ fn of_equally_cheap_segments_the_oldest_is_cleaned() {
             kind: Kind::Also,
         });
     }
-    assert_eq!(order, [4, 9, 2]);
+    assert_eq!((order, space.cheapest()), (vec![4, 9, 2], None));
 }
