@@ -2,24 +2,27 @@
 
 use restripe_array::overlay::{Extent, ExtentMap, Kind};
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::cell::Cell;
 
 struct Counting;
 
-static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+// By thread: the harness has one of its own, which allocates when it likes.
+thread_local! {
+    static ALLOCATED_BYTES: Cell<usize> = const { Cell::new(0) };
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
 
-// SAFETY: every call goes to the system's allocator unchanged; only counters are kept.
+// SAFETY: every call goes to the system's allocator unchanged; only counters are kept, which
+// take no memory of their own.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        ALLOCATED_BYTES.set(ALLOCATED_BYTES.get() + layout.size());
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         // SAFETY: the caller's promise is passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        LIVE_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: as above.
         unsafe { System.dealloc(memory, layout) }
     }
@@ -75,14 +78,13 @@ fn churn(map: &mut ExtentMap, random: &mut Random) {
 
 /// A map with what it has taken, which is what it says.
 fn new_map(capacity: u32) -> (ExtentMap, usize) {
-    let before = LIVE_BYTES.load(Ordering::Relaxed);
+    let before = ALLOCATED_BYTES.get();
     let map = ExtentMap::new(capacity);
-    let taken = LIVE_BYTES.load(Ordering::Relaxed) - before;
+    let taken = ALLOCATED_BYTES.get() - before;
     assert_eq!(map.memory_bytes(), taken + size_of::<ExtentMap>());
     (map, taken)
 }
 
-// One test, since the counters are the process's.
 #[test]
 fn an_extent_takes_32_bytes_at_most_and_all_of_them_at_once() {
     for capacity in [16_384, 20_000, 100_000, 1_000_000, 8_000_000] {
@@ -92,9 +94,9 @@ fn an_extent_takes_32_bytes_at_most_and_all_of_them_at_once() {
     for capacity in [1, 1000, 16_384, 50_000] {
         let (mut map, taken) = new_map(capacity);
         let bytes = map.memory_bytes();
-        let allocations = ALLOCATIONS.load(Ordering::Relaxed);
+        let allocations = ALLOCATIONS.get();
         churn(&mut map, &mut Random(u64::from(capacity)));
-        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), allocations);
+        assert_eq!(ALLOCATIONS.get(), allocations);
         assert_eq!(map.memory_bytes(), bytes);
         drop(map);
         assert!(taken < bytes);
