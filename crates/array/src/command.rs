@@ -41,7 +41,7 @@ impl Core {
                 Ok(())
             }
             Command::Throttle(throttle) => {
-                self.set_throttle(throttle);
+                self.tasks.set_throttle(throttle);
                 Ok(())
             }
             Command::Order(order) => {

@@ -2,6 +2,8 @@
 
 use crate::contract::TaskKind;
 use crate::layout::Geometry;
+use crate::policy::order::Order;
+use crate::policy::throttle::Throttle;
 use crate::units::{Member, Nanos, Uuid};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -99,12 +101,56 @@ pub struct TaskStatus {
     pub paused: bool,
     pub rows_done: u64,
     pub rows_total: u64,
-    /// Bytes of one member a second, over the last seconds.
-    pub rate: u64,
-    /// When it ends at this rate.
-    pub eta: Option<Nanos>,
+    /// None while it does not go: paused, or another goes first.
+    pub moved: Option<Moved>,
+    /// Bytes of one member that are not done.
+    pub left: u64,
+    pub pacing: Pacing,
     /// Rows in which a scrub found cells that disagree.
     pub mismatches: u64,
+}
+
+impl TaskStatus {
+    /// Bytes of one member a second, over the last seconds.
+    pub fn rate(&self, now: Nanos) -> u64 {
+        self.moved.map_or(0, |moved| moved.rate(now))
+    }
+
+    /// How long it takes from now on at this rate; none when nothing moves.
+    pub fn lasts(&self, now: Nanos) -> Option<Nanos> {
+        let rate = u128::from(self.rate(now));
+        let nanos = (u128::from(self.left) * SECOND).checked_div(rate)?;
+        Some(Nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+    }
+}
+
+const SECOND: u128 = 1_000_000_000;
+
+/// What a task has moved of one member since a moment of the last seconds. Nothing happens in an engine while a task
+/// waits, so whoever asks for a speed brings the time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moved {
+    pub since: Nanos,
+    pub bytes: u64,
+}
+
+impl Moved {
+    /// Bytes a second.
+    pub fn rate(self, now: Nanos) -> u64 {
+        let nanos = u128::from(now.since(self.since).0.max(1));
+        u64::try_from(u128::from(self.bytes) * SECOND / nanos).unwrap_or(u64::MAX)
+    }
+}
+
+/// How a task is told to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pacing {
+    /// Bytes of one member a second, which it may go however busy users are.
+    pub rate_min: u64,
+    /// And which it never exceeds.
+    pub rate_max: u64,
+    pub throttle: Throttle,
+    pub order: Order,
 }
 
 /// Counts since the start, by cause.

@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::device::Health as DeviceHealth;
 use crate::meta::superblock::MemberRole;
 use crate::report::{ArrayState, Health, MapExtent, MemberState, MemberStatus, Status, TaskStatus};
-use crate::units::{Member, Nanos, Row, SECTOR_BYTES, Uuid};
+use crate::units::{Member, Row, SECTOR_BYTES, Uuid};
 use alloc::vec::Vec;
 
 impl Core {
@@ -62,20 +62,16 @@ impl Core {
     }
 
     fn task_status(&self, task: &crate::task::Task) -> TaskStatus {
-        let chunk_bytes = self.layout.chunk_sectors() * SECTOR_BYTES;
         let (done, total) = (task.done.len(), self.layout.rows());
-        let rate = task.rate(self.now);
-        let left = u128::from(total - done) * u128::from(chunk_bytes) * 1_000_000_000;
-        let lasts = || Nanos(u64::try_from(left / u128::from(rate)).unwrap_or(u64::MAX));
-        let eta = (rate > 0 && !task.paused).then(|| self.now.after(lasts()));
         TaskStatus {
             kind: task.kind,
             slot: task.slot,
             paused: task.paused,
             rows_done: done,
             rows_total: total,
-            rate,
-            eta,
+            moved: self.tasks.moved_lately(task),
+            left: (total - done) * self.layout.chunk_sectors() * SECTOR_BYTES,
+            pacing: self.tasks.pacing(task.kind),
             mismatches: task.mismatches,
         }
     }

@@ -1,5 +1,6 @@
 //! How fast a task goes: what it had moved at moments in the past, and the speed since the oldest of them.
 
+use crate::report::Moved;
 use crate::units::Nanos;
 
 /// The most marks that any throttle keeps.
@@ -39,11 +40,15 @@ impl Marks {
         self.ring[self.next]
     }
 
+    /// Since the oldest, when so much had been moved in all. What was in flight at the first mark is not counted.
+    pub(crate) fn moved_lately(&self, moved: u64) -> Moved {
+        let (since, before) = self.oldest();
+        let bytes = moved.saturating_sub(before);
+        Moved { since, bytes }
+    }
+
     /// Bytes a second since the oldest.
     pub(crate) fn rate(&self, now: Nanos, moved: u64) -> u64 {
-        let (since, bytes) = self.oldest();
-        let nanos = now.since(since).0.max(1);
-        let rate = u128::from(moved.saturating_sub(bytes)) * 1_000_000_000 / u128::from(nanos);
-        u64::try_from(rate).unwrap_or(u64::MAX)
+        self.moved_lately(moved).rate(now)
     }
 }

@@ -64,7 +64,7 @@ impl Md {
         Md {
             yielding,
             state: State::Going,
-            marks: Marks::new(MARKS, MARK_EVERY, view.now, view.moved),
+            marks: Marks::new(MARKS, MARK_EVERY, view.now, view.let_go()),
             issued: 0,
         }
     }

@@ -18,6 +18,8 @@ const LOOK_EVERY: Nanos = Nanos::from_millis(100);
 const FULL_SPEED: u64 = 4 << 20;
 /// At full speed so many windows are out, however large one is.
 const WINDOWS_MIN: u64 = 4;
+/// A low maximum is reached in steps so small: not all at once, with a long wait after it.
+const STEPS_A_SECOND: u64 = 4;
 /// A batch between users' requests: as much as a disk transfers in about a seek.
 const BATCH: u64 = 1 << 20;
 
@@ -32,7 +34,7 @@ pub(super) struct Own {
 impl Own {
     pub(super) fn new(view: &View) -> Own {
         Own {
-            marks: Marks::new(MARKS, MARK_EVERY, view.now, view.moved),
+            marks: Marks::new(MARKS, MARK_EVERY, view.now, view.let_go()),
             user_sectors: view.user_sectors,
             looked: view.now,
             busy: true,
@@ -51,13 +53,15 @@ impl Own {
             return Decision::Wait(self.until_slow_enough(limits, view));
         }
         let batches = rate > limits.min && self.busy;
-        let room = match batches {
+        let most = match batches {
             true if view.in_flight > 0 => 0,
-            true => BATCH.max(view.window),
-            false => FULL_SPEED
-                .max(WINDOWS_MIN * view.window)
-                .saturating_sub(view.in_flight),
+            true => BATCH,
+            false => FULL_SPEED.max(WINDOWS_MIN * view.window),
         };
+        let room = most
+            .min(limits.max / STEPS_A_SECOND)
+            .max(view.window)
+            .saturating_sub(view.in_flight);
         // Half a window more is none.
         match room < view.window {
             true => Decision::Hold,
@@ -129,6 +133,13 @@ mod tests {
         );
         assert!(rate <= 11 << 20, "{rate}");
         assert!(rate >= 9 << 20, "{rate}");
+    }
+
+    #[test]
+    fn a_low_maximum_is_kept_in_small_steps() {
+        let max = 256 << 10;
+        let limits = Limits { min: 0, max };
+        assert_eq!(run(limits, 0).1, WINDOW);
     }
 
     #[test]

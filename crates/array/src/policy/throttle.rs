@@ -9,10 +9,10 @@
 //!
 //! All keep to the minimum and maximum of [`Limits`]; md's also differ from ours in what idle means.
 
-use super::marks::Marks;
 use super::md::{Md, Yielding};
 use super::own::Own;
 use super::traffic::Traffic;
+use crate::report::Moved;
 use crate::units::Nanos;
 
 /// A throttle by name.
@@ -80,6 +80,13 @@ pub(crate) struct View {
     pub(crate) parity: bool,
 }
 
+impl View {
+    /// Bytes of one member that were let go before now, and do not count against what is let go from now on.
+    pub(super) fn let_go(&self) -> u64 {
+        self.moved + self.in_flight
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Decision {
     /// So many bytes more of windows may be in flight, or the window that takes it beyond that.
@@ -98,7 +105,7 @@ enum Rule {
 /// What paces one task.
 #[derive(Clone, Debug)]
 pub(crate) struct Pacer {
-    pub(crate) limits: Limits,
+    limits: Limits,
     rule: Rule,
 }
 
@@ -138,15 +145,11 @@ impl Pacer {
         }
     }
 
-    /// Bytes a second of one member, over the marks.
-    pub(crate) fn rate(&self, now: Nanos, moved: u64) -> u64 {
-        self.marks().rate(now, moved)
-    }
-
-    fn marks(&self) -> &Marks {
+    /// Since the oldest mark, of a task that has moved so much.
+    pub(crate) fn moved_lately(&self, moved: u64) -> Moved {
         match &self.rule {
-            Rule::Own(own) => own.marks(),
-            Rule::Md(md) => md.marks(),
+            Rule::Own(own) => own.marks().moved_lately(moved),
+            Rule::Md(md) => md.marks().moved_lately(moved),
         }
     }
 }

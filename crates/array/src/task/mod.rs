@@ -19,7 +19,7 @@ use crate::planted::Bug;
 use crate::policy::heat::Heat;
 use crate::policy::order::{Order, Path};
 use crate::policy::throttle::{DEFAULT, Decision, Limits, Pacer, Throttle, View};
-use crate::report::ArrayState;
+use crate::report::{ArrayState, Moved, Pacing};
 use crate::runset::RunSet;
 use crate::slice::{Kind, Need};
 use crate::units::{Member, Nanos, Row, SECTOR_BYTES, Slot};
@@ -82,8 +82,14 @@ pub(crate) struct Task {
     /// Bytes of one member in windows that are done: what was never written is done without moving any.
     moved: u64,
     state: State,
-    pacer: Pacer,
     pub(crate) mismatches: u64,
+}
+
+/// What paces the task that goes first, since it goes.
+struct Paced {
+    /// Its serial.
+    task: u64,
+    pacer: Pacer,
 }
 
 #[derive(Default)]
@@ -91,6 +97,9 @@ pub(crate) struct Tasks {
     pub(crate) list: Vec<Task>,
     pub(crate) replays: Vec<Replay>,
     serials: u64,
+    /// Begun anew when another task goes first, after a pause, and under other limits or another throttle: what was moved
+    /// before says nothing about the speed since. None while nothing goes.
+    paced: Option<Paced>,
     limits: Option<Limits>,
     throttle: Throttle,
     order: Order,
@@ -106,9 +115,9 @@ impl Tasks {
     }
 
     fn filler(&self, slot: Slot) -> Option<&Task> {
-        self.list.iter().find(|task| {
-            matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace) && task.slot == Some(slot.0)
-        })
+        self.list
+            .iter()
+            .find(|task| task.is_filling() && task.slot == Some(slot.0))
     }
 
     /// Whether a row of the slot's incoming member is as good as a serving member's.
@@ -211,16 +220,43 @@ impl Tasks {
 
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         self.limits = Some(limits);
-        for task in &mut self.list {
-            task.pacer.limits = limits;
+        self.paced = None;
+    }
+
+    /// Running tasks go on under another throttle, which starts from their present speed of nothing.
+    pub(crate) fn set_throttle(&mut self, throttle: Throttle) {
+        self.throttle = throttle;
+        self.paced = None;
+    }
+
+    /// What a task has moved lately; none of one that does not go.
+    pub(crate) fn moved_lately(&self, task: &Task) -> Option<Moved> {
+        let paced = self.paced.as_ref()?;
+        (paced.task == task.serial).then(|| paced.pacer.moved_lately(task.moved))
+    }
+
+    /// What holds for a task while it goes.
+    pub(crate) fn pacing(&self, kind: TaskKind) -> Pacing {
+        let limits = self.limits.unwrap_or(DEFAULT);
+        Pacing {
+            rate_min: limits.min,
+            rate_max: limits.max,
+            throttle: self.throttle,
+            order: self.order_of(kind),
+        }
+    }
+
+    /// The order that was asked for; a scrub restores nothing, and goes by address.
+    fn order_of(&self, kind: TaskKind) -> Order {
+        match kind {
+            TaskKind::Check | TaskKind::Repair => Order::Pr,
+            TaskKind::Rebuild | TaskKind::Replace | TaskKind::Resync => self.order,
         }
     }
 
     pub(crate) fn target_failed(&mut self, slot: usize) {
         for task in &mut self.list {
-            if matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace)
-                && task.slot == Some(slot as u16)
-            {
+            if task.is_filling() && task.slot == Some(slot as u16) {
                 // Ended at the next turn: its windows may still be out.
                 task.slot = None;
             }
@@ -231,7 +267,6 @@ impl Tasks {
 impl Core {
     pub(crate) fn start_task(&mut self, kind: TaskKind, slot: Option<u16>, done: RunSet) {
         self.tasks.serials += 1;
-        let pacer = self.new_pacer(0);
         let path = self.new_path(kind);
         self.tasks.list.push(Task {
             kind,
@@ -248,35 +283,30 @@ impl Core {
             serial: self.tasks.serials,
             state: State::Running,
             moved: 0,
-            pacer,
             mismatches: 0,
         });
         self.keeper.note_change();
         self.fact(Fact::TaskStarted { kind, slot });
     }
 
-    /// The throttle that was asked for, for a task that has moved so much.
-    fn new_pacer(&mut self, moved: u64) -> Pacer {
-        let view = self.throttle_view(moved, 0);
-        let limits = self.tasks.limits.unwrap_or(DEFAULT);
-        Pacer::new(self.tasks.throttle, limits, &view, &mut self.traffic)
-    }
-
-    /// Running tasks go on under another throttle, which starts from their present speed of nothing.
-    pub(crate) fn set_throttle(&mut self, throttle: Throttle) {
-        self.tasks.throttle = throttle;
-        for index in 0..self.tasks.list.len() {
-            self.tasks.list[index].pacer = self.new_pacer(self.tasks.list[index].moved);
+    /// How much the task that goes first may have in flight now.
+    fn decide(&mut self, task: u64, view: &View) -> Decision {
+        if self
+            .tasks
+            .paced
+            .as_ref()
+            .is_none_or(|paced| paced.task != task)
+        {
+            let limits = self.tasks.limits.unwrap_or(DEFAULT);
+            let pacer = Pacer::new(self.tasks.throttle, limits, view, &mut self.traffic);
+            self.tasks.paced = Some(Paced { task, pacer });
         }
+        let paced = self.tasks.paced.as_mut().expect("it was there or is new");
+        paced.pacer.decide(view, &mut self.traffic)
     }
 
-    /// The order that was asked for; a scrub restores nothing, and goes by address.
     fn new_path(&self, kind: TaskKind) -> Path {
-        let order = match kind {
-            TaskKind::Check | TaskKind::Repair => Order::Pr,
-            TaskKind::Rebuild | TaskKind::Replace | TaskKind::Resync => self.tasks.order,
-        };
-        Path::new(order, &self.heat, || self.blank_heat())
+        Path::new(self.tasks.order_of(kind), &self.heat, || self.blank_heat())
     }
 
     /// Nothing is known yet of what users read.
@@ -342,11 +372,8 @@ impl Core {
 
     /// Tasks whose target failed.
     fn end_orphans(&mut self) {
-        let orphaned = |task: &Task| {
-            matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace)
-                && task.slot.is_none()
-                && task.in_flight == 0
-        };
+        let orphaned =
+            |task: &Task| task.is_filling() && task.slot.is_none() && task.in_flight == 0;
         while let Some(index) = self.tasks.list.iter().position(orphaned) {
             let task = self.tasks.list.remove(index);
             self.keeper.note_change();
@@ -417,14 +444,12 @@ impl Core {
 
     fn issue_windows(&mut self, index: usize) {
         let task = &self.tasks.list[index];
-        if task.paused
-            || (matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace) && task.slot.is_none())
-        {
+        if task.stands() {
+            self.tasks.paced = None;
             return;
         }
-        let view = self.throttle_view(task.moved, task.in_flight);
-        let pacer = &mut self.tasks.list[index].pacer;
-        let more = match pacer.decide(&view, &mut self.traffic) {
+        let (serial, view) = (task.serial, self.throttle_view(task.moved, task.in_flight));
+        let more = match self.decide(serial, &view) {
             Decision::Issue(bytes) => u32::try_from(bytes / view.window).unwrap_or(u32::MAX),
             Decision::Hold => return,
             Decision::Wait(until) => {
@@ -523,9 +548,11 @@ impl Core {
         let task = &mut self.tasks.list[index];
         task.claimed.insert(row.0, 1);
         task.in_flight += 1;
-        task.pacer.issued(chunk * SECTOR_BYTES);
         if ahead {
             task.done.insert(row.0, 1);
+        }
+        if let Some(paced) = &mut self.tasks.paced {
+            paced.pacer.issued(chunk * SECTOR_BYTES);
         }
         true
     }
@@ -587,8 +614,7 @@ impl Core {
     pub(crate) fn tasks_to_superblock(&mut self) {
         self.superblock.tasks.clear();
         for task in &mut self.tasks.list {
-            let filling = matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace);
-            if task.slot.is_none() && filling {
+            if task.slot.is_none() && task.is_filling() {
                 continue;
             }
             let durable = task.durable.clone();
@@ -704,7 +730,12 @@ impl Task {
         self.durable = flushed.at_most(RUNS_OF_TASK_MAX, &self.durable);
     }
 
-    pub(crate) fn rate(&self, now: Nanos) -> u64 {
-        self.pacer.rate(now, self.moved)
+    /// It does not go on for now, whatever the throttle says.
+    fn stands(&self) -> bool {
+        self.paused || self.is_filling() && self.slot.is_none()
+    }
+
+    fn is_filling(&self) -> bool {
+        matches!(self.kind, TaskKind::Rebuild | TaskKind::Replace)
     }
 }

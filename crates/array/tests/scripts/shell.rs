@@ -659,6 +659,10 @@ impl Array {
         panic!("the engine never rests: {:#?}", self.labels());
     }
 
+    pub fn now(&self) -> Nanos {
+        Nanos(self.now)
+    }
+
     /// Lets time go on, in steps of a wake-up each, and ends what comes of it.
     pub fn pass(&mut self, time: Nanos) {
         let end = self.now + time.0;

@@ -72,6 +72,119 @@ fn under_the_same_load_the_others_do_not() {
     }
 }
 
+/// What a task of so many rows a second is told.
+fn at_most(rows_a_second: u64) -> Command {
+    Command::Rate {
+        min: 0,
+        max: rows_a_second * 8192,
+    }
+}
+
+/// Rows a second, as a status tells them now.
+fn rows_a_second(array: &Array) -> u64 {
+    array.engine.status().tasks[0].rate(array.now()) / 8192
+}
+
+/// An array whose rebuild has gone for five seconds with these limits.
+fn limited(rows_a_second: u64) -> Array {
+    let mut array = rebuilding(Throttle::Restripe);
+    array.command(at_most(rows_a_second)).expect("taken");
+    array.pass(Nanos::from_secs(5));
+    let done = rows_done(&array);
+    let expected = 4 * rows_a_second..=6 * rows_a_second + 8;
+    assert!(expected.contains(&done), "{done}");
+    array
+}
+
+#[test]
+fn a_lowered_rate_holds_at_once_and_nothing_stands_still() {
+    let mut array = limited(64);
+    let before = rows_done(&array);
+    array.command(at_most(16)).expect("taken");
+    for second in 1..=5 {
+        array.pass(Nanos::from_secs(1));
+        let done = rows_done(&array) - before;
+        assert!(
+            (second * 16 - 8..=second * 16 + 8).contains(&done),
+            "{done} rows in {second} s"
+        );
+        let told = rows_a_second(&array);
+        assert!((8..=24).contains(&told), "{told} after {second} s");
+    }
+}
+
+#[test]
+fn a_raised_rate_is_told_at_once() {
+    let mut array = limited(8);
+    array.command(at_most(64)).expect("taken");
+    array.pass(Nanos::from_secs(1));
+    let told = rows_a_second(&array);
+    assert!((48..=72).contains(&told), "{told}");
+}
+
+#[test]
+fn a_task_does_not_make_up_for_its_pause() {
+    let mut array = limited(16);
+    array.command(Command::Pause(true)).expect("a task runs");
+    array.pass(Nanos::from_secs(60));
+    let status = array.engine.status();
+    assert_eq!(status.tasks[0].rate(array.now()), 0);
+    assert_eq!(status.tasks[0].lasts(array.now()), None);
+    let before = rows_done(&array);
+    array.command(Command::Pause(false)).expect("a task runs");
+    array.pass(Nanos::from_secs(1));
+    let done = rows_done(&array) - before;
+    assert!((8..=24).contains(&done), "{done}");
+    let told = rows_a_second(&array);
+    assert!((8..=24).contains(&told), "{told}");
+}
+
+/// A scrub that a rebuild has kept waiting is told apart from one that crawls.
+#[test]
+fn a_task_that_waits_for_another_has_no_rate_and_makes_up_for_nothing() {
+    let mut setup = raid5(4).info(|info| info.sectors = 16384).spares(1);
+    setup.rows = ROWS;
+    let mut array = setup.start();
+    array.command(at_most(16)).expect("taken");
+    array
+        .command(Command::Scrub { repair: false })
+        .expect("taken");
+    array.pass(Nanos::from_secs(2));
+    array.depart(2);
+    array.run();
+    array.pass(Nanos::from_secs(10));
+    let status = array.engine.status();
+    let of = |kind| status.tasks.iter().find(|task| task.kind == kind);
+    let rate = |kind| of(kind).expect("it is there").rate(array.now()) / 8192;
+    assert_eq!(rate(TaskKind::Check), 0);
+    assert!((8..=24).contains(&rate(TaskKind::Rebuild)));
+    while of_kind(&array, TaskKind::Rebuild).is_some() {
+        array.pass(Nanos::from_millis(100));
+    }
+    let before = of_kind(&array, TaskKind::Check).expect("it is there");
+    array.pass(Nanos::from_secs(1));
+    let done = of_kind(&array, TaskKind::Check).expect("it is there") - before;
+    assert!((8..=24).contains(&done), "{done}");
+}
+
+/// The rows that a task has done, if there is one of the kind.
+fn of_kind(array: &Array, kind: TaskKind) -> Option<u64> {
+    let status = array.engine.status();
+    let task = status.tasks.iter().find(|task| task.kind == kind);
+    task.map(|task| task.rows_done)
+}
+
+#[test]
+fn a_rate_is_of_the_time_until_now() {
+    let array = limited(64);
+    let told = rows_a_second(&array);
+    // Nothing is ended, so nothing happens.
+    let later = array.now().after(Nanos::from_secs(5));
+    let task = array.engine.status().tasks[0].clone();
+    assert!(task.rate(later) / 8192 <= told * 6 / 10);
+    assert!(task.lasts(later) > task.lasts(array.now()));
+}
+
 #[test]
 fn a_throttle_may_change_while_a_task_runs() {
     let mut array = rebuilding(Throttle::Md26);

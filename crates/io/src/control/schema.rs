@@ -444,8 +444,8 @@ fn task_view(task: &TaskStatus, now: Nanos) -> TaskView {
         paused: task.paused,
         rows_done: task.rows_done,
         rows_total: task.rows_total,
-        rate_bytes: task.rate,
-        eta_seconds: task.eta.map(|end| end.since(now).0.div_ceil(1_000_000_000)),
+        rate_bytes: task.rate(now),
+        eta_seconds: task.lasts(now).map(|lasts| lasts.0.div_ceil(1_000_000_000)),
         mismatches: task.mismatches,
     }
 }
@@ -632,7 +632,8 @@ fn cause_text(cause: &FailCause) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use restripe_array::Uuid;
+    use restripe_array::report::{Moved, Pacing};
+    use restripe_array::{Order, Throttle, Uuid};
 
     #[test]
     fn requests_read_as_they_are_written_in_the_manual() {
@@ -682,8 +683,17 @@ mod tests {
                 paused: false,
                 rows_done: 5,
                 rows_total: 10,
-                rate: 1 << 20,
-                eta: Some(Nanos(3_500_000_000)),
+                moved: Some(Moved {
+                    since: Nanos::ZERO,
+                    bytes: 1 << 20,
+                }),
+                left: (5 << 20) / 2,
+                pacing: Pacing {
+                    rate_min: 1 << 10,
+                    rate_max: 1 << 30,
+                    throttle: Throttle::Restripe,
+                    order: Order::Ido,
+                },
                 mismatches: 0,
             }],
             lost: vec![(8, 8)],
