@@ -473,7 +473,7 @@ pub struct Heat {
     /// The array's name
     pub name: String,
     /// The hottest zones, so many at most
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub top: u32,
     /// Print JSON
     #[arg(long)]

@@ -2,20 +2,27 @@
 
 use crate::command::Heat;
 use crate::failure::{Failure, Outcome};
-use crate::session::Session;
-use crate::units::Size;
-use restripe_io::control::{HeatView, Reply, Request};
+use crate::status::everything;
+use crate::units::Exact;
+use restripe_io::control::{ClientError, HeatView, Reply, Request, ask};
 use std::fmt::Write;
 
 /// Signs of the longest bar.
 const BAR: f64 = 40.0;
 
 pub fn run(verb: &Heat) -> Outcome {
-    let session = Session::open_to_look(&verb.name, &[])?;
-    let Reply::Heat(view) = session.ask(&Request::Heat { most: verb.top })? else {
-        return Err(Failure::new(
-            "the daemon answered `heat` with something else",
-        ));
+    let view = match ask(&verb.name, &Request::Heat { most: verb.top }) {
+        Ok(Reply::Heat(view)) => view,
+        Ok(Reply::Refused(refusal)) => return Err(refusal.into()),
+        Ok(_) => {
+            return Err(Failure::new(
+                "the daemon answered `heat` with something else",
+            ));
+        }
+        Err(error @ ClientError::NotRunning { .. }) => {
+            return Err(Failure::from(error).hint(served()?));
+        }
+        Err(error) => return Err(error.into()),
     };
     if verb.json {
         let json = serde_json::to_string_pretty(&view)
@@ -27,12 +34,21 @@ pub fn run(verb: &Heat) -> Outcome {
     Ok(())
 }
 
+/// Members do not remember heat, so there is no other way to it than a daemon.
+fn served() -> Outcome<String> {
+    let names: Vec<String> = everything()?.into_iter().map(|view| view.name).collect();
+    Ok(match names.is_empty() {
+        true => "no array is served; heat is learned while one is".into(),
+        false => format!("served are {}", names.join(", ")),
+    })
+}
+
 fn text(view: &HeatView) -> String {
     let mut out = format!(
         "{}: {} zones of {}, {} of them read\n",
         view.name,
         view.zones,
-        Size(view.zone_bytes),
+        Exact(view.zone_bytes),
         view.zones_read
     );
     if view.zones_read == 0 {
@@ -52,7 +68,7 @@ fn text(view: &HeatView) -> String {
         let _ = writeln!(
             out,
             "{:>10} {:>10.1} {:>6.1}% {bar}",
-            Size(zone.offset_bytes).to_string(),
+            Exact(zone.offset_bytes).to_string(),
             zone.reads,
             zone.reads / view.reads * 100.0
         );
@@ -75,19 +91,20 @@ mod tests {
             name: "tank".into(),
             zone_bytes: 12 << 20,
             zones: 20,
-            zones_read: 2,
+            zones_read: 3,
             reads: 40.0,
             hot_share: 1.0,
-            hottest: vec![zone(24 << 20, 32.0), zone(0, 8.0)],
+            hottest: vec![zone(24 << 20, 32.0), zone(1152 << 10, 7.0), zone(0, 1.0)],
             ..HeatView::default()
         };
         let shown = "\
-tank: 20 zones of 12M, 2 of them read
+tank: 20 zones of 12M, 3 of them read
 100% of the reads are of the hottest fifth of all zones
 
     offset      reads   share
        24M       32.0   80.0% ########################################
-         0        8.0   20.0% ##########
+     1152K        7.0   17.5% #########
+         0        1.0    2.5% ##
 ";
         assert_eq!(text(&view), shown);
     }

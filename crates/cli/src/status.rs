@@ -43,7 +43,7 @@ fn offline(name: Option<&str>, members: &[String]) -> Outcome<StatusView> {
 }
 
 /// Every array whose daemon answers. A socket that a killed daemon left says nothing.
-fn everything() -> Outcome<Vec<StatusView>> {
+pub fn everything() -> Outcome<Vec<StatusView>> {
     let mut views = Vec::new();
     for name in running() {
         match ask(&name, &Request::Status) {

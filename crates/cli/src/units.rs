@@ -177,6 +177,20 @@ mod tests {
         for wrong in ["", "K", "1.5G", "-1", "1X", "99999999999T", "1 K", "é"] {
             assert!(parse_size(wrong).is_err(), "{wrong:?}");
         }
+/// Bytes to the last one, in the largest unit that is a whole number of them: `64K`, `1152K`.
+#[derive(Clone, Copy)]
+pub struct Exact(pub u64);
+
+impl fmt::Display for Exact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = |(_, shift): &&(char, u32)| self.0 > 0 && self.0.trailing_zeros() >= *shift;
+        match UNITS.iter().rev().find(whole) {
+            Some((unit, shift)) => write!(f, "{}{unit}", self.0 >> shift),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
     }
 
     #[test]
@@ -255,3 +269,8 @@ mod tests {
         assert_eq!([5, 200, 7500].map(seconds), ["5s", "3m 20s", "2h 05m"]);
     }
 }
+        let exact: Vec<String> = [0, 1000, 65536, 1152 << 10, 3 << 40, u64::MAX]
+            .map(|b| Exact(b).to_string())
+            .to_vec();
+        let wanted = ["0", "1000", "64K", "1152K", "3T", "18446744073709551615"];
+        assert_eq!(exact, wanted);
