@@ -17,13 +17,16 @@ use restripe_lab::report::Table;
 use restripe_lab::trace::{BLOCK_BYTES, Order, Requests, read_twice};
 use serde::Serialize;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Blocks of a simulated cache at most: a terabyte.
 const BLOCKS_MAX: i64 = 1 << 28;
 
 #[derive(Args, Debug)]
 #[command(
+    override_usage = "restripe cache-sim [OPTIONS] <FILE>
+       restripe cache-sim [OPTIONS] --workload <NAME>
+       restripe cache-sim --grid <NAME> [--scale <SCALE>] [--traces <FOLDER>] [--csv <FILE>]",
     after_help = "RGR is the paper's request generation ratio: blocks read from the surviving disks over blocks asked for.
 GAIN is how much less a VDF rule asks of them than the rule it starts from.
 
@@ -42,7 +45,7 @@ pub struct CacheSim {
     pub disks: u16,
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64K", help = "Its chunk")]
     pub chunk: u64,
-    /// The disks that have failed, counted from 0
+    /// The disks that have failed, counted from 0 [default: none]
     #[arg(long, value_name = "DISK,...", value_delimiter = ',')]
     pub failed: Vec<u16>,
     /// Sizes of the cache, in blocks of 4 KiB
@@ -76,25 +79,62 @@ pub struct CacheSim {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "bandwidth")]
     pub to_read: Option<u64>,
     /// Run a grid of caches, built in or a file: cells judged by paired seeds
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["file", "workload", "rebuild", "bandwidth", "json"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = OF_ONE_TRACE)]
     pub grid: Option<String>,
-    /// The grid's scale: whole, quick or short
-    #[arg(long, value_name = "SCALE", default_value = "whole", requires = "grid", value_parser = ["whole", "quick", "short"])]
-    pub scale: String,
-    /// The folder of the grid's traces
-    #[arg(
-        long,
-        value_name = "FOLDER",
-        default_value = "../shared/traces",
-        requires = "grid"
-    )]
-    pub traces: PathBuf,
-    /// Write a line a run into this file
-    #[arg(long, value_name = "FILE", requires = "grid")]
+    /// The grid's scale: whole, quick or short [default: whole]
+    #[arg(long, value_name = "SCALE", value_parser = ["whole", "quick", "short"])]
+    pub scale: Option<String>,
+    /// The folder of the grid's traces, if it has any [default: ../shared/traces]
+    #[arg(long, value_name = "FOLDER")]
+    pub traces: Option<PathBuf>,
+    /// With --grid: write a line a run into this file
+    #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// What a grid sets itself.
+const OF_ONE_TRACE: [&str; 24] = [
+    "file",
+    "format",
+    "action",
+    "block_size",
+    "skip_bad",
+    "sort",
+    "workload",
+    "seed",
+    "requests",
+    "level",
+    "disks",
+    "chunk",
+    "failed",
+    "blocks",
+    "policy",
+    "warm_up",
+    "writes",
+    "ties",
+    "rebuild",
+    "follow_rebuild",
+    "bandwidth",
+    "user_rate",
+    "to_read",
+    "json",
+];
+
+impl CacheSim {
+    /// What only a grid has. The parser would not miss the grid beside a trace, since the two exclude each other.
+    fn only_of_a_grid(&self) -> Option<&'static str> {
+        let said = [
+            ("--scale", self.scale.is_some()),
+            ("--traces", self.traces.is_some()),
+            ("--csv", self.csv.is_some()),
+        ];
+        said.into_iter()
+            .find(|(_, said)| *said)
+            .map(|(name, _)| name)
+    }
 }
 
 /// What is asked for.
@@ -114,13 +154,25 @@ pub struct CacheInput {
 }
 
 const WORKLOAD_REQUESTS: usize = 1_000_000;
+/// Beside a clone of this project.
+const TRACES: &str = "../shared/traces";
 
 pub fn run(verb: &CacheSim) -> Outcome {
     if let Some(name) = &verb.grid {
         return run_grid(verb, name);
     }
+    if let Some(option) = verb.only_of_a_grid() {
+        return Err(Failure::usage(format!("{option} is of a grid")).hint("say --grid NAME too"));
+    }
     let setup = setup(verb)?;
     let results = outcomes(verb, &setup)?;
+    if verb.warm_up > 0 && results.iter().all(|result| result.asked == 0) {
+        let what = format!(
+            "--warm-up {}: so many blocks are not asked for in all, and none is counted",
+            verb.warm_up
+        );
+        return Err(Failure::usage(what).hint("warm up by fewer, or ask for more: --requests"));
+    }
     if verb.json {
         let text = serde_json::to_string_pretty(&json(verb, &results))
             .map_err(|error| Failure::new(format!("the results cannot be written: {error}")))?;
@@ -133,16 +185,20 @@ pub fn run(verb: &CacheSim) -> Outcome {
 
 fn run_grid(verb: &CacheSim, name: &str) -> Outcome {
     let scenario = grid::load(name).map_err(Failure::usage)?;
-    let scale = match verb.scale.as_str() {
-        "short" => Scale::Short,
-        "quick" => Scale::Quick,
+    let scale = match verb.scale.as_deref() {
+        Some("short") => Scale::Short,
+        Some("quick") => Scale::Quick,
         _ => Scale::Whole,
     };
+    let traces = verb.traces.as_deref().unwrap_or(Path::new(TRACES));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let progress = |done: usize, all: usize| eprint!("\r{done} of {all} passes");
-    let run = grid::run(scenario.clone(), scale, &verb.traces, threads, &progress);
+    let run = grid::run(scenario.clone(), scale, traces, threads, &progress);
     eprintln!();
-    let cells = run.map_err(Failure::new)?;
+    let cells = run.map_err(|error| match traces.is_dir() {
+        true => Failure::new(error),
+        false => Failure::new(error).hint("say where the grid's traces lie: --traces FOLDER"),
+    })?;
     if let Some(path) = &verb.csv {
         std::fs::write(path, grid::csv(&scenario, &cells))
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;

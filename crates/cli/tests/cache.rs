@@ -71,9 +71,48 @@ fn what_makes_no_sense_is_refused() {
         ("cache-sim t.spc --failed 0,1", "lost data"),
         ("cache-sim t.spc --policy mru", "vdf-arc"),
         ("cache-sim", "<FILE>"),
+        ("cache-sim --workload web2 --seed x", "invalid value"),
+        ("cache-sim t.spc --csv runs.csv", "--csv is of a grid"),
+        ("cache-sim t.spc --scale short", "--scale is of a grid"),
+        (
+            "cache-sim --workload web2 --traces .",
+            "--traces is of a grid",
+        ),
+        ("cache-sim --grid vdf-size --disks 5", "--disks"),
+        ("cache-sim --grid vdf-size --failed 0", "--failed"),
+        ("cache-sim --grid vdf-size --seed 2", "--seed"),
+        ("cache-sim --grid vdf-size --format spc", "--format"),
+        (
+            "cache-sim --grid vdf-size --follow-rebuild",
+            "--follow-rebuild",
+        ),
+        ("cache-sim t.spc --warm-up 12", "none is counted"),
     ] {
         let run = place.run(&line.split(' ').collect::<Vec<_>>());
         assert_eq!(run.status, 2, "{line}\n{}", run.stderr);
         assert!(run.stderr.contains(word), "{line}\n{}", run.stderr);
     }
+}
+
+#[test]
+fn a_workload_needs_no_file_and_usage_says_so() {
+    let run = place("cache-usage").run(&["cache-sim", "--workload", "web2", "--disks", "x"]);
+    let help = place("cache-usage").run(&["cache-sim", "--help"]);
+    assert_eq!(run.status, 2);
+    assert!(!run.stderr.contains("<FILE|"), "{}", run.stderr);
+    for way in [
+        "[OPTIONS] <FILE>\n",
+        "[OPTIONS] --workload <NAME>\n",
+        "--grid <NAME>",
+    ] {
+        assert!(help.stdout.contains(way), "{way}: {}", help.stdout);
+    }
+}
+
+#[test]
+fn a_grid_of_traces_that_are_not_here_says_how_to_name_them() {
+    let run =
+        place("cache-samples").run(&["cache-sim", "--grid", "vdf-samples", "--traces", "none"]);
+    assert_eq!(run.status, 1, "{}", run.stderr);
+    assert!(run.stderr.contains("hint: say where"), "{}", run.stderr);
 }
