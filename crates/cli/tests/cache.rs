@@ -109,6 +109,20 @@ fn a_workload_needs_no_file_and_usage_says_so() {
     }
 }
 
+/// What `docs/cache.md` has people paste, as it stands there.
+#[test]
+fn the_session_of_the_manual_can_be_pasted() {
+    let manual = include_str!("../../../docs/cache.md");
+    let (_, rest) = manual.split_once("```sh\n").expect("it has a session");
+    let (session, rest) = rest.split_once("```").expect("the session ends");
+    assert!(rest.contains("(RGR), 12.9% from the cache"));
+    let ran = Place::new("cache-session").shell(&format!("set -e\n{session}wait"));
+    assert_eq!(ran.status, 0, "{} {}", ran.stdout, ran.stderr);
+    for told in ["(RGR), ", "% from the cache", "tank: 20 zones of 12M, "] {
+        assert!(ran.stdout.contains(told), "{told}: {}", ran.stdout);
+    }
+}
+
 #[test]
 fn a_grid_of_traces_that_are_not_here_says_how_to_name_them() {
     let run =
