@@ -575,7 +575,7 @@ pub enum Lab {
     Run(crate::lab::LabRun),
     /// Compare two values of a swept parameter, seed by seed
     Compare(crate::lab::LabCompare),
-    /// Write an experiment's report anew
+    /// Write an experiment's report anew; runs of it that are not kept are run first
     Report(crate::lab::LabReport),
     /// Fit a drive's parameters to a trace of it, and score the model on what it has not seen
     FitDisk(FitDisk),

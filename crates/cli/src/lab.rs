@@ -9,6 +9,7 @@ use restripe_lab::experiment::outcome::{Outcome, Run};
 use restripe_lab::experiment::runner::{Progress, Runner};
 use restripe_lab::experiment::scenario::{self, Comparison, Point, Scale, Scenario, Value};
 use restripe_lab::experiment::{figure, metric, page};
+use restripe_lab::generate::preset;
 use restripe_lab::report::Table;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -163,6 +164,10 @@ fn tell(title: &str, table: &Table) {
 pub fn report(verb: &LabReport) -> Result {
     let scenario = prepared(&verb.experiment)?;
     let folder = &verb.experiment.folder;
+    eprintln!(
+        "runs that are not kept in {} are run first",
+        folder.join("runs").display()
+    );
     let runs = gather(&scenario, folder, 1, false)?;
     write_all(&folder.join(&scenario.name), &Outcome::new(&scenario, runs))
 }
@@ -256,7 +261,23 @@ fn value_of(text: &str) -> Value {
         .map_or_else(|_| Value::Text(text.into()), Value::Real)
 }
 
+/// A file in place of a workload's name is a trace that somebody forgot to call one.
+fn check_source(value: &Value) -> Result {
+    let Value::Text(source) = value else {
+        return Ok(());
+    };
+    if preset::named(source).is_some() || !Path::new(source).is_file() {
+        return Ok(());
+    }
+    let what = "this file is not the name of a workload";
+    let hint = format!("to replay it, say workload.source=trace:{source}");
+    Err(Failure::usage(what).at(source).hint(hint))
+}
+
 fn place(scenario: &mut Scenario, path: &str, value: Value) -> Result {
+    if path == "workload.source" {
+        check_source(&value)?;
+    }
     if let Some(values) = scenario.sweep.get_mut(path) {
         *values = vec![value];
         return Ok(());

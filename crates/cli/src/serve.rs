@@ -110,6 +110,11 @@ fn what_to_serve(verb: &Serve) -> Outcome<(Vec<Vec<String>>, ServeConfig)> {
 }
 
 fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
+    let cache = verb.cache.or(file.cache).unwrap_or(0);
+    if cache == 0 && verb.cache_policy.is_some() {
+        let what = "--cache-policy is the rule of a cache, and there is none";
+        return Err(Failure::usage(what).hint("say --cache SIZE too"));
+    }
     Ok(Setup {
         start: mode(&verb.start),
         degraded: verb.start.degraded || file.degraded,
@@ -119,10 +124,7 @@ fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
             BackendName::Threads => BackendChoice::Threads,
         },
         memory: verb.memory.or(file.memory).unwrap_or(MEMORY_BYTES),
-        cache: read_cache(
-            verb.cache.or(file.cache).unwrap_or(0),
-            verb.cache_policy.or(file.cache_policy),
-        )?,
+        cache: read_cache(cache, verb.cache_policy.or(file.cache_policy))?,
         io_timeout: verb.io_timeout.or(file.io_timeout).unwrap_or(IO_TIMEOUT),
         direct: !verb.buffered,
         rate: verb.rate.or(file.rate),

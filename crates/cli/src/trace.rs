@@ -295,12 +295,14 @@ fn slice(verb: &TraceSlice) -> Outcome {
     }
     let cut_out = shape::cut(requests, survey.start, cut.clone());
     let start = survey.start.saturating_add(cut.from.unwrap_or(0));
-    finish(
-        &input,
-        &verb.output,
-        features,
-        shape::rebase(cut_out, start),
-    )
+    let mut rebased = shape::rebase(cut_out, start).peekable();
+    if rebased.peek().is_none() {
+        let what = "no request of the trace is within that";
+        return Err(Failure::new(what).at(verb.input.file.display()).hint(
+            "`restripe trace info` tells how many it has, how long it is and of which devices",
+        ));
+    }
+    finish(&input, &verb.output, features, Box::new(rebased))
 }
 
 fn scale(verb: &TraceScale) -> Outcome {

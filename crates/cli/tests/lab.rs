@@ -589,6 +589,11 @@ fn the_laboratory_says_what_is_wrong_with_what_it_is_given() {
                 &["the nearest is fin1"],
             ),
             (
+                "lab run own-trace --set workload.source=bad.spc --seeds 1",
+                2,
+                &["workload.source=trace:bad.spc"],
+            ),
+            (
                 "lab run own-trace --set workload.source=trace:none --seeds 1",
                 1,
                 &["none", "No such file"],

@@ -354,6 +354,19 @@ fn what_a_read_only_start_leaves_undone_is_told() {
             && told.stdout.contains("resync waits for a start that writes"),
         "{} {}",
         told.stdout,
+
+#[test]
+fn a_rule_without_a_cache_is_refused() {
+    let place = raid5("no-cache");
+    let serve = ["serve", "--cache-policy", "lru", "a.img", "b.img", "c.img"];
+    let run = place.run(&serve);
+    assert_eq!(run.status, 2, "{}", run.stderr);
+    assert!(
+        run.stderr.contains("hint: say --cache SIZE too"),
+        "{}",
+        run.stderr
+    );
+}
         told.stderr
     );
     assert!(before == THREE.map(|name| place.bytes(name)), "untouched");

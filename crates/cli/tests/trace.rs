@@ -87,6 +87,7 @@ fn wrong_use_is_status_2_and_what_is_no_trace_status_1() {
         (2, &["info", "--action", "X", "t.spc"]),
         (2, &["convert", "t.spc", "out", "--to", "srt"]),
         (2, &["slice", "t.spc", "out", "--requests", "9..1"]),
+        (1, &["slice", "t.spc", "out", "--requests", "1000000.."]),
         (2, &["scale", "t.spc", "out"]),
         (2, &["scale", "t.spc", "out", "--time", "0"]),
         (2, &["remap", "t.spc", "out"]),
