@@ -96,7 +96,7 @@ vdf-lfu\t''
 arc\t''
 vdf-arc\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l io-timeout -d 'A member that completes nothing for this long, or keeps one operation four times as long, is failed [default: 30s]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l rate -d 'Limits of background work, bytes a second of one member, as MIN..MAX' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l rate -d 'Limits of background work, as MIN..MAX in bytes a second of one member, either of which may be left out: 10M..200M goes on at 10M a second however busy users are, and never above 200M [default: 1000K..2000000K]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l throttle -d 'What paces background work: restripe (the default), md-2.6, md-6.1 or md-2025' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l order -d 'What is rebuilt or resynchronised next: by address (pr, the default), where users read most meanwhile (pro), or where they read most before (ido); what they read is not remembered over a restart' -r -f -a "pr\t''
 pro\t''
@@ -143,16 +143,16 @@ complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l offline -d
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l order -d 'What is rebuilt or resynchronised next: by address (pr), where users read most from now on (pro), or where they have read most since the daemon began (ido)' -r -f -a "pr\t''
 pro\t''
 ido\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l rate -d 'Limits of background work, bytes a second of one member, as MIN..MAX' -r
-complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l throttle -d 'What paces background work: restripe, or as Linux md did: md-2.6, md-6.1, md-2025' -r
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l rate -d 'Limits of background work until the daemon ends, as MIN..MAX in bytes a second of one member: 10M..200M, 10M.. or ..200M; with --offline, of this command\'s own' -r
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l throttle -d 'What paces background work until then: restripe, or as Linux md did: md-2.6, md-6.1, md-2025' -r
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l watch -d 'Watch the rebuild that runs, which it does anyway unless told something else'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l pause -d 'Pause what runs'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l resume -d 'Go on with what is paused'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l offline -d 'Work on these members directly, with no daemon running' -r
-complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l rate -d 'Limits of background work, bytes a second of one member, as MIN..MAX' -r
-complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l throttle -d 'What paces background work: restripe, or as Linux md did: md-2.6, md-6.1, md-2025' -r
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l rate -d 'Limits of background work until the daemon ends, as MIN..MAX in bytes a second of one member: 10M..200M, 10M.. or ..200M; with --offline, of this command\'s own' -r
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l throttle -d 'What paces background work until then: restripe, or as Linux md did: md-2.6, md-6.1, md-2025' -r
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l repair -d 'Write what is wrong anew; names the guilty member where the code can tell'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l no-wait -d 'Return when it has begun'
@@ -187,7 +187,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_se
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "list" -d 'List the scenarios'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "run" -d 'Run an experiment, and show and write what came of it'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "compare" -d 'Compare two values of a swept parameter, seed by seed'
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "report" -d 'Write an experiment\'s report anew'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "report" -d 'Write an experiment\'s report anew; runs of it that are not kept are run first'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "fit-disk" -d 'Fit a drive\'s parameters to a trace of it, and score the model on what it has not seen'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "reliability" -d 'The mean time to data loss of an array: a Markov chain solved, and disks simulated'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
@@ -265,7 +265,7 @@ arc\t''
 vdf-arc\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l fail-after -d 'Fail a member of the simulated array after this time' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-after -d 'Rebuild onto a blank drive, so long after the failure' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-rate -d 'The rebuild\'s least and largest speed, as MIN..MAX' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-rate -d 'The rebuild\'s least and largest speed, as MIN..MAX in bytes a second of one member' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l throttle -d 'What paces the rebuild: restripe, md-2.6, md-6.1 or md-2025' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l order -d 'What is rebuilt next: by address (pr), where users read most meanwhile (pro), or where they read most before (ido) [default: pr]' -r -f -a "pr\t''
 pro\t''
@@ -366,7 +366,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l requests
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l level -d 'The level of the array that the misses go to' -r
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l disks -d 'Its disks' -r
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l chunk -d 'Its chunk' -r
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l failed -d 'The disks that have failed, counted from 0' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l failed -d 'The disks that have failed, counted from 0 [default: none]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l blocks -d 'Sizes of the cache, in blocks of 4 KiB' -r
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l policy -d 'The rules' -r -f -a "lru\t''
 lfu\t''
@@ -382,11 +382,11 @@ complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l bandwidt
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l user-rate -d 'What users ask of the cache, in bytes a second' -r
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l to-read -d 'What the rebuild reads from the surviving disks: the others times what is lost' -r
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l grid -d 'Run a grid of caches, built in or a file: cells judged by paired seeds' -r
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l scale -d 'The grid\'s scale: whole, quick or short' -r -f -a "whole\t''
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l scale -d 'The grid\'s scale: whole, quick or short [default: whole]' -r -f -a "whole\t''
 quick\t''
 short\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l traces -d 'The folder of the grid\'s traces' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l csv -d 'Write a line a run into this file' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l traces -d 'The folder of the grid\'s traces, if it has any [default: ../shared/traces]' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l csv -d 'With --grid: write a line a run into this file' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l skip-bad -d 'Skip records that cannot be read, and count them'
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l sort -d 'Put requests into the order of time'
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l writes -d 'Ask for written blocks too; otherwise, as in the paper, only for read ones'

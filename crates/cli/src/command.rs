@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use restripe_array::cache::Rule;
 use restripe_array::{Order, Throttle};
 use restripe_lab::reliability::quantity::{Exact, parse_hours, parse_number};
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -107,6 +108,19 @@ pub struct WithoutDaemon {
     /// With --offline: go on without a current member that is not named; it must then be rebuilt
     #[arg(long, requires = "offline")]
     pub degraded: bool,
+}
+
+/// As the end of another command line on the same members.
+impl fmt::Display for WithoutDaemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.degraded {
+            f.write_str(" --degraded")?;
+        }
+        match self.offline.is_empty() {
+            true => Ok(()),
+            false => write!(f, " --offline {}", self.offline.join(" ")),
+        }
+    }
 }
 
 /// How an array is started.
@@ -295,7 +309,8 @@ pub struct Serve {
     /// A member that completes nothing for this long, or keeps one operation four times as long, is failed [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub io_timeout: Option<Duration>,
-    /// Limits of background work, bytes a second of one member, as MIN..MAX
+    /// Limits of background work, as MIN..MAX in bytes a second of one member, either of which may be left out: 10M..200M
+    /// goes on at 10M a second however busy users are, and never above 200M [default: 1000K..2000000K]
     #[arg(long, value_name = "RATES", value_parser = parse_rate)]
     pub rate: Option<Rate>,
     /// What paces background work: restripe (the default), md-2.6, md-6.1 or md-2025
@@ -406,12 +421,20 @@ pub struct Pace {
     /// Go on with what is paused
     #[arg(long)]
     pub resume: bool,
-    /// Limits of background work, bytes a second of one member, as MIN..MAX
+    /// Limits of background work until the daemon ends, as MIN..MAX in bytes a second of one member: 10M..200M, 10M.. or
+    /// ..200M; with --offline, of this command's own
     #[arg(long, value_name = "RATES", value_parser = parse_rate)]
     pub rate: Option<Rate>,
-    /// What paces background work: restripe, or as Linux md did: md-2.6, md-6.1, md-2025
+    /// What paces background work until then: restripe, or as Linux md did: md-2.6, md-6.1, md-2025
     #[arg(long, value_name = "NAME", value_parser = parse_throttle)]
     pub throttle: Option<Throttle>,
+}
+
+impl Pace {
+    /// The members keep it, so that it lasts longer than who serves them.
+    pub fn is_kept(&self) -> bool {
+        self.pause || self.resume
+    }
 }
 
 #[derive(Args, Debug)]

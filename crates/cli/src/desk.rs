@@ -5,7 +5,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::member::{Copies, content, open_failure, same_file};
-use crate::units::{Size, parse_order, parse_throttle};
+use crate::units::{Rate, Size, parse_order, parse_throttle};
 use restripe_array::report::{MemberState, MemberStatus, Status};
 use restripe_array::{Command, CommandError, Fact, Member, Nanos, SECTOR_BYTES, Uuid};
 use restripe_io::control::{
@@ -165,9 +165,6 @@ impl Desk {
         };
         let mut view = StatusView::new(&status, now, path_of);
         self.tell_replaced(&status, &mut view);
-        // An array that was started to read has work that waits, and none that moves.
-        let waits = view.read_only;
-        view.tasks.iter_mut().for_each(|task| task.paused |= waits);
         Ok(view)
     }
 
@@ -225,20 +222,18 @@ impl Desk {
             Request::Rate {
                 min_bytes,
                 max_bytes,
-            } => self.simple(
-                Command::Rate {
-                    min: min_bytes,
-                    max: max_bytes,
-                },
-                "the rates are set",
-            ),
+            } => {
+                let (min, max) = (min_bytes, max_bytes);
+                let note = format!("rate: {}", Rate { min, max });
+                self.simple(Command::Rate { min, max }, &note)
+            }
             Request::Throttle { name } => {
                 let throttle = parse_throttle(&name).map_err(Refusal::new)?;
-                self.simple(Command::Throttle(throttle), "the throttle is set")
+                self.simple(Command::Throttle(throttle), &format!("throttle: {name}"))
             }
             Request::Order { name } => {
                 let order = parse_order(&name).map_err(Refusal::new)?;
-                self.simple(Command::Order(order), "the order is set")
+                self.simple(Command::Order(order), &format!("order: {name}"))
             }
             Request::Stop => self.stop(),
         }

@@ -2,13 +2,15 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-use crate::command::{Add, Metrics, OnMember, Pace, Rebuild, Replace, Scrub, Stop};
+use crate::command::{
+    Add, Metrics, OnMember, Pace, Rebuild, Replace, Scrub, Stop, Target, WithoutDaemon,
+};
 use crate::desk::{is_rebuild, is_scrub};
 use crate::failure::{Failure, Outcome};
 use crate::member::{content, open};
 use crate::session::{Session, absolute};
 use crate::terminal::{Lost, Progress, confirm, print, task_line};
-use restripe_io::control::{FactView, MemberView, Reply, Request, StatusView};
+use restripe_io::control::{FactView, MemberView, Reply, Request, StatusView, TaskView};
 use std::thread;
 use std::time::Duration;
 
@@ -80,7 +82,7 @@ fn replace_in(session: &Session, verb: &Replace) -> Outcome {
         force: verb.force,
     };
     session.order(&request)?;
-    if !verb.no_wait || !verb.without_daemon.offline.is_empty() {
+    if !verb.no_wait || !session.is_served() {
         watch(session, since, is_rebuild)?.succeed("the replacement")?;
         print(format_args!("{old} is replaced"));
     }
@@ -111,26 +113,39 @@ fn confirm_overwriting(session: &Session, path: &str, force: bool, yes: bool) ->
 
 pub fn rebuild(verb: &Rebuild) -> Outcome {
     let session = Session::open(&verb.target.name, &verb.target.without_daemon)?;
+    let Some(status) = session.end_after(|session| pace_or_watch(session, verb))? else {
+        return Ok(());
+    };
+    let Target {
+        name,
+        without_daemon,
+    } = &verb.target;
+    if status.state != "healthy" {
+        let said = format!("the array is {} and no rebuild runs", status.state);
+        let hint = format!("give it a spare: restripe add {name} DEVICE{without_daemon}");
+        return Err(Failure::new(said).hint(hint));
+    }
+    print(format_args!("{name} is {}", status.state));
+    Ok(())
+}
+
+/// Gives a rebuild its orders, or waits for its end: how the array is then. Offline it waits also with orders, except
+/// with one that the members keep: a pace would end with this command.
+fn pace_or_watch(session: &Session, verb: &Rebuild) -> Outcome<Option<StatusView>> {
     let order = verb.order.map(|order| Request::Order {
         name: order.name().into(),
     });
     if let Some(request) = pace(&verb.pace).or(order) {
-        return session.end_after(|session| session.order(&request));
+        session.order(&request)?;
+        if session.is_served() || verb.pace.is_kept() {
+            return Ok(None);
+        }
     }
-    let status = session.end_after(watch_rebuild)?;
-    if status.state != "healthy" {
-        return Err(
-            Failure::new(format!("the array is {} and no rebuild runs", status.state)).hint(
-                format!("give it a spare: restripe add {} DEVICE", status.name),
-            ),
-        );
-    }
-    print(format_args!("{} is {}", status.name, status.state));
-    Ok(())
+    watch_rebuild(session, &verb.target.without_daemon).map(Some)
 }
 
 /// Waits for the rebuild that runs, if one does, and says how the array is then.
-fn watch_rebuild(session: &Session) -> Outcome<StatusView> {
+fn watch_rebuild(session: &Session, members: &WithoutDaemon) -> Outcome<StatusView> {
     let status = session.status()?;
     let mut rebuilds = status
         .tasks
@@ -142,7 +157,7 @@ fn watch_rebuild(session: &Session) -> Outcome<StatusView> {
     }
     check_moves(&status)?;
     if rebuilds.all(|task| task.paused) {
-        let hint = format!("restripe rebuild {} --resume", status.name);
+        let hint = format!("restripe rebuild {} --resume{members}", status.name);
         return Err(Failure::new("the rebuild is paused").hint(hint));
     }
     let since = begun_at(session, is_rebuild)?;
@@ -188,14 +203,12 @@ fn watch_scrub(session: &Session, verb: &Scrub) -> Outcome<Option<(Ended, String
     }
     if let Some(request) = pace(&verb.pace) {
         session.order(&request)?;
-        let status = session.status()?;
-        let runs = status.tasks.iter().any(|task| is_scrub(&task.kind));
-        if runs || verb.pace.pause || verb.pace.resume {
+        if verb.pace.is_kept() || session.is_served() && running(session)?.is_some() {
             return Ok(None);
         }
     }
     let (_, end) = session.facts(u64::MAX)?;
-    let since = match verb.watch {
+    let since = match verb.watch || goes_on(session, verb)? {
         true => watched_from(session)?,
         false => {
             session.order(&Request::Scrub {
@@ -204,7 +217,7 @@ fn watch_scrub(session: &Session, verb: &Scrub) -> Outcome<Option<(Ended, String
             end
         }
     };
-    if verb.no_wait && verb.target.without_daemon.offline.is_empty() {
+    if verb.no_wait && session.is_served() {
         return Ok(None);
     }
     let ended = watch(session, since, is_scrub)?;
@@ -220,9 +233,12 @@ fn judge_scrub(ended: &Ended, verb: &Scrub) -> Outcome {
             "{rows} rows disagreed: see above which are repaired"
         )),
         (rows, false) => {
+            let Target {
+                name,
+                without_daemon,
+            } = &verb.target;
             let hint = format!(
-                "restripe scrub {} --repair writes what can be recovered anew",
-                verb.target.name
+                "restripe scrub {name} --repair{without_daemon} writes what can be recovered anew"
             );
             let said = if rows == 1 {
                 "1 row disagrees".to_owned()
@@ -235,10 +251,33 @@ fn judge_scrub(ended: &Ended, verb: &Scrub) -> Outcome {
     Ok(())
 }
 
+/// The scrub that there is already.
+fn running(session: &Session) -> Outcome<Option<TaskView>> {
+    let tasks = session.status()?.tasks;
+    Ok(tasks.into_iter().find(|task| is_scrub(&task.kind)))
+}
+
+/// Offline, a scrub of this kind that was under way goes on as soon as the array starts: this verb's own.
+fn goes_on(session: &Session, verb: &Scrub) -> Outcome<bool> {
+    let kind = if verb.repair { "repair" } else { "check" };
+    let ours = |task: &TaskView| !session.is_served() && task.kind == kind;
+    let Some(task) = running(session)?.filter(ours) else {
+        return Ok(false);
+    };
+    if task.paused {
+        let Target {
+            name,
+            without_daemon,
+        } = &verb.target;
+        let hint = format!("restripe scrub {name} --resume{without_daemon}");
+        return Err(Failure::new("the scrub is paused").hint(hint));
+    }
+    Ok(true)
+}
+
 /// Where the log tells of the scrub that runs: what it found before is told too.
 fn watched_from(session: &Session) -> Outcome<u64> {
-    let status = session.status()?;
-    if !status.tasks.iter().any(|task| is_scrub(&task.kind)) {
+    if running(session)?.is_none() {
         return Err(Failure::new("no scrub runs").hint("restripe scrub without --watch starts one"));
     }
     begun_at(session, is_scrub)

@@ -110,7 +110,7 @@ pub struct Replay {
     /// Begin the trace again when it ends, until the rebuild has ended and as long again as --fail-after
     #[arg(long, requires = "rebuild_after", conflicts_with = "requests")]
     pub repeat: bool,
-    /// The rebuild's least and largest speed, as MIN..MAX
+    /// The rebuild's least and largest speed, as MIN..MAX in bytes a second of one member
     #[arg(long, value_name = "RATE", default_value = "1M..200M", value_parser = parse_rate)]
     pub rebuild_rate: Rate,
     /// What paces the rebuild: restripe, md-2.6, md-6.1 or md-2025

@@ -54,6 +54,11 @@ impl Session {
         closed.map(|()| result)
     }
 
+    /// By a daemon, which goes on when this verb has ended.
+    pub fn is_served(&self) -> bool {
+        matches!(self, Session::Daemon { .. })
+    }
+
     pub fn ask(&self, request: &Request) -> Outcome<Reply> {
         let reply = match self {
             Session::Daemon { name } => control::ask(name, request)?,

@@ -3,7 +3,7 @@
 use crate::command::Status;
 use crate::failure::{Failure, Outcome};
 use crate::session::Session;
-use crate::terminal::task_line;
+use crate::terminal::{pacing_line, task_line};
 use crate::units::Size;
 use restripe_io::control::{
     ClientError, LostView, MemberView, Reply, Request, StatusView, ask, running,
@@ -81,6 +81,7 @@ pub fn text(view: &StatusView) -> String {
             .slot
             .map_or(String::new(), |slot| format!(" (slot {slot})"));
         let _ = writeln!(out, "  {}{slot}", task_line(task));
+        let _ = writeln!(out, "    {}", pacing_line(task));
     }
     if let Some(line) = reads_line(view) {
         let _ = writeln!(out, "  {line}");
@@ -187,6 +188,10 @@ mod tests {
             rows_total: 4,
             rate_bytes: 1 << 20,
             eta_seconds: Some(9),
+            rate_min_bytes: 1000 << 10,
+            rate_max_bytes: Some(200 << 20),
+            throttle: "restripe".into(),
+            order: "ido".into(),
             ..TaskView::default()
         };
         let view = StatusView {
@@ -218,6 +223,7 @@ tank: degraded, 4K lost
   raid5 left-symmetric, 3 slots, chunk 64K, 2G usable
   uuid u, generation 4
   rebuild 25.0%, 1M/s, 9s left (slot 1)
+    1000K/s at least, 200M/s at most; throttle restripe, order ido
   LOST: bytes 8192 to 12287 (4096 bytes)
   number  slot  state       read errors  member
        4     0  active                0  4.img

@@ -7,7 +7,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use crate::failure::{Failure, Outcome};
-use crate::units::{Size, seconds};
+use crate::units::{Rate, Size, seconds};
 use restripe_io::control::TaskView;
 use std::fmt::Display;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -96,18 +96,31 @@ impl Drop for Progress {
 /// A task in one line: how far, how fast, how long still.
 pub fn task_line(task: &TaskView) -> String {
     let mut line = format!("{} {}", task.kind, percent(task.rows_done, task.rows_total));
-    if task.paused {
-        line.push_str(", paused");
-    } else {
-        line.push_str(&format!(", {}/s", Size(task.rate_bytes)));
-        if let Some(left) = task.eta_seconds {
-            line.push_str(&format!(", {} left", seconds(left)));
-        }
+    match task.waits.as_str() {
+        _ if task.paused => line.push_str(", paused"),
+        "" => line.push_str(&speed(task)),
+        "read-only" => line.push_str(", waits for a start that writes"),
+        _ => line.push_str(", waits until another task is done"),
     }
     if task.mismatches > 0 {
         line.push_str(&format!(", {} rows differ", task.mismatches));
     }
     line
+}
+
+fn speed(task: &TaskView) -> String {
+    let left = task.eta_seconds.map(seconds);
+    let left = left.map_or(String::new(), |left| format!(", {left} left"));
+    format!(", {}/s{left}", Size(task.rate_bytes))
+}
+
+/// What a task is told: `10M/s at least, 200M/s at most; throttle restripe, order pr`.
+pub fn pacing_line(task: &TaskView) -> String {
+    let rate = Rate {
+        min: task.rate_min_bytes,
+        max: task.rate_max_bytes.unwrap_or(u64::MAX),
+    };
+    format!("{rate}; throttle {}, order {}", task.throttle, task.order)
 }
 
 /// `41.7%`; 100 only when all is done.
@@ -131,6 +144,16 @@ mod tests {
         task.rate_bytes = 48 << 20;
         task.eta_seconds = Some(75);
         assert_eq!(task_line(&task), "rebuild 41.6%, 48M/s, 1m 15s left");
+        for (waits, told) in [
+            ("read-only", "rebuild 41.6%, waits for a start that writes"),
+            (
+                "another-task",
+                "rebuild 41.6%, waits until another task is done",
+            ),
+        ] {
+            task.waits = waits.into();
+            assert_eq!(task_line(&task), told);
+        }
         task.paused = true;
         task.mismatches = 2;
         assert_eq!(task_line(&task), "rebuild 41.6%, paused, 2 rows differ");

@@ -60,7 +60,30 @@ pub struct Rate {
     pub max: u64,
 }
 
-/// `10M..200M`, `..200M`, `10M..`.
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.min {
+            0 => f.write_str("no minimum"),
+            min => write!(f, "{} at least", Speed(min)),
+        }?;
+        match self.max {
+            u64::MAX => f.write_str(", no maximum"),
+            max => write!(f, ", {} at most", Speed(max)),
+        }
+    }
+}
+
+/// Bytes a second as a person reads them. Whoever left out a unit sees bytes.
+struct Speed(u64);
+
+impl fmt::Display for Speed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = if self.0 < 1 << 10 { " bytes" } else { "" };
+        write!(f, "{}{bytes}/s", Size(self.0))
+    }
+}
+
+/// `10M..200M`, `..200M`, `10M..`: without a unit, bytes.
 pub fn parse_rate(text: &str) -> Result<Rate, String> {
     let (min, max) = text
         .split_once("..")
@@ -154,6 +177,20 @@ impl fmt::Display for Size {
     }
 }
 
+/// Bytes to the last one, in the largest unit that is a whole number of them: `64K`, `1152K`.
+#[derive(Clone, Copy)]
+pub struct Exact(pub u64);
+
+impl fmt::Display for Exact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = |(_, shift): &&(char, u32)| self.0 > 0 && self.0.trailing_zeros() >= *shift;
+        match UNITS.iter().rev().find(whole) {
+            Some((unit, shift)) => write!(f, "{}{unit}", self.0 >> shift),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
 /// Seconds as a person reads them: `42s`, `3m 20s`, `2h 05m`.
 pub fn seconds(seconds: u64) -> String {
     match seconds {
@@ -177,20 +214,6 @@ mod tests {
         for wrong in ["", "K", "1.5G", "-1", "1X", "99999999999T", "1 K", "é"] {
             assert!(parse_size(wrong).is_err(), "{wrong:?}");
         }
-/// Bytes to the last one, in the largest unit that is a whole number of them: `64K`, `1152K`.
-#[derive(Clone, Copy)]
-pub struct Exact(pub u64);
-
-impl fmt::Display for Exact {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = |(_, shift): &&(char, u32)| self.0 > 0 && self.0.trailing_zeros() >= *shift;
-        match UNITS.iter().rev().find(whole) {
-            Some((unit, shift)) => write!(f, "{}{unit}", self.0 >> shift),
-            None => write!(f, "{}", self.0),
-        }
-    }
-}
-
     }
 
     #[test]
@@ -255,6 +278,15 @@ impl fmt::Display for Exact {
                 max: u64::MAX
             })
         );
+        let told = |text| parse_rate(text).map(|rate| rate.to_string());
+        for (text, wanted) in [
+            ("10M..200M", "10M/s at least, 200M/s at most"),
+            ("10..2000", "10 bytes/s at least, 1.9K/s at most"),
+            ("..2M", "no minimum, 2M/s at most"),
+            ("1M..", "1M/s at least, no maximum"),
+        ] {
+            assert_eq!(told(text).as_deref(), Ok(wanted));
+        }
         for wrong in ["1M", "2M..1M", "..0", "a..b"] {
             assert!(parse_rate(wrong).is_err(), "{wrong:?}");
         }
@@ -266,11 +298,11 @@ impl fmt::Display for Exact {
             .map(|b| Size(b).to_string())
             .to_vec();
         assert_eq!(shown, ["0", "1000", "64K", "1.4G", "16777215.9T"]);
-        assert_eq!([5, 200, 7500].map(seconds), ["5s", "3m 20s", "2h 05m"]);
-    }
-}
         let exact: Vec<String> = [0, 1000, 65536, 1152 << 10, 3 << 40, u64::MAX]
             .map(|b| Exact(b).to_string())
             .to_vec();
         let wanted = ["0", "1000", "64K", "1152K", "3T", "18446744073709551615"];
         assert_eq!(exact, wanted);
+        assert_eq!([5, 200, 7500].map(seconds), ["5s", "3m 20s", "2h 05m"]);
+    }
+}

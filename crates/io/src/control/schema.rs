@@ -205,11 +205,24 @@ pub struct TaskView {
     pub paused: bool,
     pub rows_done: u64,
     pub rows_total: u64,
+    /// Why it does not go though nobody paused it: `read-only` or `another-task`. Empty if it goes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub waits: String,
     /// Bytes of one member a second.
     pub rate_bytes: u64,
     /// Seconds to the end at this rate; none when nothing moves.
     pub eta_seconds: Option<u64>,
     pub mismatches: u64,
+    /// The limits of its rate, bytes of one member a second; no maximum if there is none.
+    #[serde(default)]
+    pub rate_min_bytes: u64,
+    #[serde(default)]
+    pub rate_max_bytes: Option<u64>,
+    /// What paces it, and in which order it goes through the array.
+    #[serde(default)]
+    pub throttle: String,
+    #[serde(default)]
+    pub order: String,
 }
 
 /// A part of the array that is lost.
@@ -386,7 +399,7 @@ impl StatusView {
             tasks: status
                 .tasks
                 .iter()
-                .map(|task| task_view(task, now))
+                .map(|task| task_view(task, wait_of(task, status), now))
                 .collect(),
             lost_bytes: status
                 .lost
@@ -437,16 +450,32 @@ fn member_view(member: &MemberStatus, path: String) -> MemberView {
     }
 }
 
-fn task_view(task: &TaskStatus, now: Nanos) -> TaskView {
+/// Windows are given to one task at a time.
+fn wait_of(task: &TaskStatus, status: &Status) -> &'static str {
+    let goes = |other: &TaskStatus| other.moved.is_some();
+    match status.read_only {
+        _ if task.paused => "",
+        true => "read-only",
+        false if !goes(task) && status.tasks.iter().any(goes) => "another-task",
+        false => "",
+    }
+}
+
+fn task_view(task: &TaskStatus, waits: &str, now: Nanos) -> TaskView {
     TaskView {
         kind: task_word(task.kind).into(),
         slot: task.slot,
         paused: task.paused,
+        waits: waits.into(),
         rows_done: task.rows_done,
         rows_total: task.rows_total,
         rate_bytes: task.rate(now),
         eta_seconds: task.lasts(now).map(|lasts| lasts.0.div_ceil(1_000_000_000)),
         mismatches: task.mismatches,
+        rate_min_bytes: task.pacing.rate_min,
+        rate_max_bytes: Some(task.pacing.rate_max).filter(|rate| *rate < u64::MAX),
+        throttle: task.pacing.throttle.name().into(),
+        order: task.pacing.order.name().into(),
     }
 }
 
@@ -715,7 +744,14 @@ mod tests {
             ),
             ("d2", "rebuilding")
         );
-        assert_eq!(view.tasks[0].eta_seconds, Some(3));
+        let task = &view.tasks[0];
+        assert_eq!((task.rate_bytes, task.eta_seconds), (1 << 20, Some(3)));
+        assert_eq!(
+            (task.rate_min_bytes, task.rate_max_bytes),
+            (1 << 10, Some(1 << 30))
+        );
+        assert_eq!((&*task.throttle, &*task.order), ("restripe", "ido"));
+        assert_eq!(task.waits, "");
         assert_eq!(view.missing_slots, [0, 2]);
         assert_eq!(
             view.lost[0],
@@ -724,6 +760,12 @@ mod tests {
                 bytes: 4096
             }
         );
+        let read_only = Status {
+            read_only: true,
+            ..status.clone()
+        };
+        let view_read_only = StatusView::new(&read_only, Nanos::ZERO, |_| String::new());
+        assert_eq!(view_read_only.tasks[0].waits, "read-only");
         let text = serde_json::to_string(&Reply::Status(Box::new(view.clone())))
             .expect("a view is plain data");
         let back: Reply = serde_json::from_str(&text).expect("what we write we read");
