@@ -3,8 +3,10 @@
 //! *Home* is where the layout of the main set puts a sector. The *log* is append-only space on the surrogate. The
 //! [`ExtentMap`] tells where in the log a newer or second copy of home sectors lies (IDO's D_Map). It holds numbers only:
 //! reads, writes and going home are its users' affair. [`LogSpace`] accounts for the log's space by what the map tells.
+//! [`Overlay`] decides by both what becomes of a request, and what goes home when.
 
 mod entry;
+mod front;
 mod map;
 mod nodes;
 mod space;
@@ -14,6 +16,9 @@ mod space_tests;
 mod tests;
 mod tree;
 
+pub use front::{
+    CopyTag, Effect, FoundInLog, Overlay, OverlayCounters, OverlayLimits, PartTag, Site,
+};
 pub use map::{ExtentMap, Extents, Pieces};
 pub use space::{Cleanable, LogShape, LogSpace, Pressure, Purpose};
 

@@ -1,0 +1,130 @@
+//! Going home: what records wrote is written where the layout puts it, and the records are called void.
+
+use super::{Effect, GoingHome, Overlay, Owner, Site, Stage};
+use crate::contract::RequestError;
+use crate::overlay::{Extent, Kind};
+use alloc::vec::Vec;
+
+impl Overlay {
+    /// Every record below has been told to its user, and is mapped as far as it counts.
+    pub(super) fn told(&self) -> u64 {
+        let oldest = self.records.front();
+        oldest.map_or(self.sequence, |record| record.extent.sequence)
+    }
+
+    /// Begins to bring home what was written by records below this sequence, as far as they have landed; nothing if that
+    /// is under way already.
+    pub fn go_home(&mut self, below: u64) {
+        let below = below.min(self.told());
+        if self.home.is_none() && !self.broken {
+            self.home = Some(GoingHome {
+                below,
+                copies: 0,
+                stage: Stage::Copying(0),
+                failed: false,
+            });
+            self.copy_more();
+        }
+    }
+
+    pub(super) fn copy_more(&mut self) {
+        while let Some(home) = self.home {
+            let Stage::Copying(from) = home.stage else {
+                return;
+            };
+            if home.copies == self.limits.copies {
+                return;
+            }
+            let next = self.next_to_copy(from, home.below);
+            let Some(extent) = next.filter(|_| !home.failed) else {
+                return self.all_copied(&home);
+            };
+            let serial = self.begin_reading();
+            let part = self.begin_part(Owner::Copy { serial });
+            self.counters.sectors_home += u64::from(extent.sectors);
+            self.home = Some(GoingHome {
+                copies: home.copies + 1,
+                stage: Stage::Copying(extent.end()),
+                ..home
+            });
+            self.effects.push_back(Effect::CopyHome { part, extent });
+        }
+    }
+
+    /// There is nothing more to copy.
+    fn all_copied(&mut self, home: &GoingHome) {
+        if home.copies > 0 {
+            return;
+        }
+        if home.failed {
+            self.home = None;
+        } else {
+            self.flush_home();
+        }
+    }
+
+    fn next_to_copy(&self, from: u64, below: u64) -> Option<Extent> {
+        let due = |extent: &Extent| extent.sequence < below && extent.kind != Kind::Clean;
+        let found = self.map.extents_from(from).find(due)?;
+        let start = found.home.max(from);
+        found.within(start..start + u64::from(self.limits.record_sectors))
+    }
+
+    fn flush_home(&mut self) {
+        let home = self.home.as_mut().expect("something goes home");
+        home.stage = Stage::Flushing { left: 2 };
+        let part = self.begin_part(Owner::HomeFlush);
+        let site = Site::Home;
+        self.effects.push_back(Effect::Flush { part, site });
+        self.flush_log(Owner::LogFlush);
+    }
+
+    pub(super) fn flushed_for_home(&mut self, result: Result<(), RequestError>) {
+        let home = self.home.as_mut().expect("something goes home");
+        home.failed |= result.is_err();
+        let Stage::Flushing { left } = &mut home.stage else {
+            unreachable!("flushes belong to that stage")
+        };
+        *left -= 1;
+        if *left > 0 {
+            return;
+        }
+        if home.failed {
+            self.home = None;
+            return;
+        }
+        home.stage = Stage::Voiding;
+        let below = home.below;
+        let part = self.begin_part(Owner::Void);
+        self.effects.push_back(Effect::Void { part, below });
+    }
+
+    /// The records are void: what is still mapped of them is home.
+    pub(super) fn voided(&mut self) {
+        let below = self.home.take().expect("something goes home").below;
+        let mut gone = Vec::new();
+        let mut from = 0;
+        loop {
+            let due = |extent: &Extent| extent.sequence < below;
+            let Some(extent) = self.map.extents_from(from).find(due) else {
+                break;
+            };
+            from = extent.end();
+            self.map
+                .remove_if(extent.home..extent.end(), extent.sequence, |piece| {
+                    gone.push(piece);
+                })
+                .expect("a whole extent goes: that takes no room");
+        }
+        gone.into_iter().for_each(|piece| self.retire(piece, true));
+        self.settle_retired();
+    }
+
+    pub(super) fn copied(&mut self, serial: u64, result: Result<(), RequestError>) {
+        self.end_reading(serial);
+        let home = self.home.as_mut().expect("its copies are under way");
+        home.copies -= 1;
+        home.failed |= result.is_err();
+        self.copy_more();
+    }
+}

@@ -1,0 +1,625 @@
+//! What stands between users and home: writes go into the log, reads are assembled from log and home, and what lies in
+//! the log goes home again. It decides where bytes are; it moves none itself.
+//!
+//! A **record** is one write into the log, or a part of a large one.
+//!
+//! | state   | cause                                                   | next    |
+//! |---------|---------------------------------------------------------|---------|
+//! | waiting | room in log and map, and no older write waits           | writing |
+//! | writing | the log has it                                          | landed  |
+//! | writing | the log could not take it                               | failed  |
+//! | landed  | every older record has landed: mapped, told to its user | -       |
+//! | failed  | every older record has landed: the log is broken        | -       |
+//!
+//! Going home, of all records below a sequence: the oldest of the log, never some in the midst, or what those had
+//! replaced would come back:
+//!
+//! | state    | cause                                                       | next     |
+//! |----------|-------------------------------------------------------------|----------|
+//! | copying  | every copy that counts and is older has been written home   | flushing |
+//! | flushing | home and log are flushed                                    | voiding  |
+//! | voiding  | the log's anchor says durably that these records are void   | -        |
+//!
+//! Rules, and why a crash at any moment is borne:
+//! 1. Records are told to their users in the order of their sequences. So whatever was told is a prefix, and recovery
+//!    may stop at the first record that is torn.
+//! 2. A write on sectors that the map or a record under way has, of whatever kind, goes into the log: nothing at home
+//!    is ever newer than what the log says.
+//! 3. A piece leaves the map for good only when void: were it gone before, a write could go home, and a crash would
+//!    bring the older piece back over it.
+//! 4. What was replaced by a newer record keeps its place in the log until that one is durable, and until the reads
+//!    that were begun before have ended.
+//! 5. Before records are called void the log is flushed: what replaced some of them must be durable.
+//! 6. A clean copy is made of sectors that nobody writes from before they are read until it is a record: what is written
+//!    meanwhile spoils it.
+//! 7. A start counts no clean copy: it may be of bytes that home had not made durable, and that a crash took back there.
+//! 8. What a start finds and does not count it wipes, durably, before a new record is written: a later start could take
+//!    it for what followed.
+
+mod homeward;
+mod records;
+
+use super::{Extent, ExtentMap, LogShape, LogSpace, Piece, Pressure, Refusal};
+use crate::contract::{BufRef, Request, RequestError, RequestOp, RequestTag};
+use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Where a part of the work is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Site {
+    Home,
+    Log,
+}
+
+/// Names a part of the work, from its [`Effect`] to the call that ends it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct PartTag(pub u32);
+
+/// What the overlay wants done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Reads sectors into a user's buffer; ends with [`Overlay::part_done`].
+    Read {
+        part: PartTag,
+        site: Site,
+        sector: u64,
+        buf: BufRef,
+    },
+    /// Hands a request on to home as it is; ends with [`Overlay::part_done`].
+    Pass {
+        part: PartTag,
+        request: Request,
+    },
+    /// Makes all that was told durable; ends with [`Overlay::part_done`].
+    Flush {
+        part: PartTag,
+        site: Site,
+    },
+    /// Writes a record: its header, and the payload where the extent says; ends with [`Overlay::appended`].
+    Append {
+        extent: Extent,
+        /// `None`: zeros.
+        payload: Option<BufRef>,
+        /// Every record below is durable.
+        durable: u64,
+    },
+    /// Writes the copy of an extent to its home; ends with [`Overlay::part_done`].
+    CopyHome {
+        part: PartTag,
+        extent: Extent,
+    },
+    /// Says durably in the log that all records below are void; ends with [`Overlay::part_done`].
+    Void {
+        part: PartTag,
+        below: u64,
+    },
+    /// The log has a clean copy now, or it could not be had.
+    Copied(CopyTag, Result<(), RequestError>),
+    Reply(RequestTag, Result<(), RequestError>),
+}
+
+/// Names a clean copy that is being made, from [`Overlay::begin_copy`] on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct CopyTag(pub u64);
+
+/// Bounds, fixed at construction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OverlayLimits {
+    /// Extents of the map.
+    pub extents: u32,
+    /// Requests accepted and not yet replied to.
+    pub requests: u32,
+    /// Sectors of a record's payload at most; a longer write becomes several records.
+    pub record_sectors: u32,
+    /// Copies on their way home at once, and as many clean ones on their way into the log.
+    pub copies: u32,
+}
+
+impl OverlayLimits {
+    fn parts(&self) -> u32 {
+        self.requests * PARTS_PER_REQUEST + self.copies + PARTS_OF_OWN
+    }
+}
+
+/// What a start finds in a log. Of a new log: nothing, and the first sequence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FoundInLog {
+    /// Segments with records, the oldest first.
+    pub segments: Vec<u32>,
+    /// The copies that count, in the order of their sequences; clean ones never do.
+    pub extents: Vec<Extent>,
+    /// Of the next record: above all that was ever written.
+    pub sequence: u64,
+}
+
+struct Pending {
+    request: Request,
+    /// Sectors of it that have been started.
+    cut: u64,
+    parts: u32,
+    error: Option<RequestError>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Owner {
+    /// Part of a request.
+    Request(u32),
+    /// Part of a request that keeps places in the log from being written over.
+    Reading {
+        request: u32,
+        serial: u64,
+    },
+    /// A flush of the log that no user asked for.
+    Space,
+    Copy {
+        serial: u64,
+    },
+    HomeFlush,
+    LogFlush,
+    Void,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    owner: Owner,
+    /// Of a flush of the log: records below were told when it began, and so many retirements had been.
+    covers: Option<(u64, u64)>,
+}
+
+/// Who is told when a record has landed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Teller {
+    Request(u32),
+    Copy(CopyTag),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    extent: Extent,
+    teller: Teller,
+    result: Option<Result<(), RequestError>>,
+}
+
+/// A piece that the map let go, whose place may still be needed.
+#[derive(Clone, Copy, Debug)]
+struct Retired {
+    piece: Extent,
+    /// Reads begun before this one may be reading it.
+    serial: u64,
+    /// What replaced it is durable, or it is void.
+    durable: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// From this sector of home on.
+    Copying(u64),
+    Flushing {
+        left: u32,
+    },
+    Voiding,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct GoingHome {
+    below: u64,
+    /// Copies under way.
+    copies: u32,
+    stage: Stage,
+    /// Something of it failed: it ends when nothing of it is under way, and can be begun again.
+    failed: bool,
+}
+
+/// Counted since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OverlayCounters {
+    pub redirected_writes: u64,
+    pub reads_of_log: u64,
+    pub reads_of_both: u64,
+    pub records: u64,
+    pub sectors_home: u64,
+    pub copies_spoiled: u64,
+}
+
+pub struct Overlay {
+    limits: OverlayLimits,
+    map: ExtentMap,
+    space: LogSpace,
+    /// Of the next record.
+    sequence: u64,
+    /// Every record below is durable.
+    durable: u64,
+    /// The oldest first; their sequences have no gap.
+    records: VecDeque<Record>,
+    requests: Vec<Option<Pending>>,
+    free: Vec<u32>,
+    /// Writes that found no room, the oldest first.
+    writes: VecDeque<u32>,
+    /// Reads that found no room, the oldest first.
+    reads: VecDeque<u32>,
+    parts: Vec<Option<Part>>,
+    free_parts: Vec<u32>,
+    /// Serials of the reads under way, the oldest first.
+    reading: VecDeque<(u64, bool)>,
+    serial: u64,
+    retired: VecDeque<Retired>,
+    retirements: u64,
+    space_flush: bool,
+    home: Option<GoingHome>,
+    /// Clean copies whose sectors are being read.
+    copies: Vec<CleanCopy>,
+    next_copy: u64,
+    broken: bool,
+    counters: OverlayCounters,
+    effects: VecDeque<Effect>,
+}
+
+/// Sectors of home that are being read for a clean copy.
+#[derive(Clone, Copy, Debug)]
+struct CleanCopy {
+    tag: CopyTag,
+    home: u64,
+    sectors: u32,
+    /// Somebody has begun to write some of them.
+    spoiled: bool,
+}
+
+/// Parts under way for each request, besides its records: a read that alternates between log and home waits for room.
+const PARTS_PER_REQUEST: u32 = 8;
+/// Parts that are nobody's request: a flush for space, and the flushes and the void of going home.
+const PARTS_OF_OWN: u32 = 4;
+
+impl Overlay {
+    /// An overlay of a log in which this was found. What was found is durable.
+    ///
+    /// # Errors
+    /// If more extents were found than the map holds.
+    ///
+    /// # Panics
+    /// If a record of the longest payload does not fit a segment, or a shape or segment cannot be.
+    pub fn new(
+        limits: OverlayLimits,
+        shape: LogShape,
+        found: &FoundInLog,
+    ) -> Result<Overlay, Refusal> {
+        assert!(
+            footprint(limits.record_sectors) <= shape.segment_sectors,
+            "a record lies within a segment"
+        );
+        let (parts, requests) = (limits.parts(), limits.requests as usize);
+        let mut overlay = Overlay {
+            limits,
+            map: ExtentMap::new(limits.extents),
+            space: LogSpace::new(shape, &found.segments),
+            sequence: found.sequence,
+            durable: found.sequence,
+            records: VecDeque::new(),
+            requests: (0..requests).map(|_| None).collect(),
+            free: (0..limits.requests).rev().collect(),
+            reads: VecDeque::with_capacity(requests),
+            writes: VecDeque::with_capacity(requests),
+            parts: (0..parts).map(|_| None).collect(),
+            free_parts: (0..parts).rev().collect(),
+            reading: VecDeque::with_capacity(parts as usize),
+            serial: 0,
+            retired: VecDeque::new(),
+            retirements: 0,
+            space_flush: false,
+            home: None,
+            copies: Vec::with_capacity(limits.copies as usize),
+            next_copy: 0,
+            broken: false,
+            counters: OverlayCounters::default(),
+            effects: VecDeque::new(),
+        };
+        for extent in &found.extents {
+            overlay.restore(*extent)?;
+        }
+        for &segment in &found.segments {
+            let start = overlay.space.segment_range(segment).start;
+            overlay.space.landed(start);
+        }
+        Ok(overlay)
+    }
+
+    fn restore(&mut self, extent: Extent) -> Result<(), Refusal> {
+        let mut replaced = Vec::new();
+        self.map.insert(extent, |piece| replaced.push(piece))?;
+        self.space.mapped(&extent);
+        for piece in replaced {
+            self.space.unmapped(&piece);
+        }
+        Ok(())
+    }
+
+    /// What is wanted next.
+    pub fn effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// Whether another request is accepted now.
+    pub fn ready(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    pub fn map(&self) -> &ExtentMap {
+        &self.map
+    }
+
+    pub fn counters(&self) -> OverlayCounters {
+        self.counters
+    }
+
+    /// Of the next record: going home below it takes all that there is.
+    pub fn next_sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Whether writes wait for room that only going home can make.
+    pub fn is_starved(&self) -> bool {
+        !self.writes.is_empty() && self.retired.is_empty()
+    }
+
+    /// How short the log's space is.
+    pub fn pressure(&self) -> Pressure {
+        self.space.pressure()
+    }
+
+    /// Whether the log failed: what must go there is refused, and what lies there alone cannot be had.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    pub fn is_going_home(&self) -> bool {
+        self.home.is_some()
+    }
+
+    // ---------------------------------------------------------------------------------------------------- requests
+
+    /// A user's request, in whole sectors. `redirect`: into the log, if it writes. What overlaps something there goes
+    /// there in any case.
+    pub fn request(&mut self, request: Request, redirect: bool) {
+        let Some(id) = self.free.pop() else {
+            let refused = Err(RequestError::Unavailable);
+            return self.effects.push_back(Effect::Reply(request.tag, refused));
+        };
+        self.requests[id as usize] = Some(Pending {
+            request,
+            cut: 0,
+            parts: 0,
+            error: None,
+        });
+        match request.op {
+            RequestOp::Flush => self.flush_both(id),
+            RequestOp::Read => {
+                self.reads.push_back(id);
+                self.pump_reads();
+            }
+            RequestOp::Write | RequestOp::WriteZeroes { .. } | RequestOp::Trim => {
+                self.change(id, redirect);
+            }
+        }
+    }
+
+    fn change(&mut self, id: u32, redirect: bool) {
+        let request = self.pending(id).request;
+        self.spoil(sectors_of(&request));
+        let met = self.is_in_log(sectors_of(&request));
+        match request.op {
+            // To do nothing is a trim, too.
+            RequestOp::Trim if met => {
+                self.pending(id).cut = whole(&request);
+                self.reply_if_done(id);
+            }
+            RequestOp::WriteZeroes { fast: true } if met => {
+                self.pending(id).error = Some(RequestError::NotFast);
+                self.pending(id).cut = whole(&request);
+                self.reply_if_done(id);
+            }
+            RequestOp::Write | RequestOp::WriteZeroes { .. } if met || redirect && !self.broken => {
+                self.counters.redirected_writes += 1;
+                self.writes.push_back(id);
+                self.pump_writes();
+            }
+            _ => self.pass(id, request),
+        }
+    }
+
+    fn pass(&mut self, id: u32, request: Request) {
+        self.pending(id).cut = whole(&request);
+        let part = self.begin_part(Owner::Request(id));
+        self.effects.push_back(Effect::Pass { part, request });
+    }
+
+    /// Whether any of these sectors is mapped, or is in a record under way.
+    fn is_in_log(&self, sectors: Range<u64>) -> bool {
+        let mapped = |piece: Piece| matches!(piece, Piece::Mapped(_));
+        self.records
+            .iter()
+            .any(|record| record.extent.within(sectors.clone()).is_some())
+            || self.map.lookup(sectors).any(mapped)
+    }
+
+    fn flush_both(&mut self, id: u32) {
+        self.pending(id).cut = 0;
+        let home = self.begin_part(Owner::Request(id));
+        self.effects.push_back(Effect::Flush {
+            part: home,
+            site: Site::Home,
+        });
+        self.flush_log(Owner::Request(id));
+    }
+
+    fn flush_log(&mut self, owner: Owner) {
+        let part = self.begin_part(owner);
+        let covers = (self.told(), self.retirements);
+        self.part_mut(part).covers = Some(covers);
+        let site = Site::Log;
+        self.effects.push_back(Effect::Flush { part, site });
+    }
+
+    // ------------------------------------------------------------------------------------------------------- reads
+
+    fn pump_reads(&mut self) {
+        while let Some(&id) = self.reads.front() {
+            if !self.cut_read(id) {
+                return;
+            }
+            self.reads.pop_front();
+            self.reply_if_done(id);
+        }
+    }
+
+    /// Starts what is left of a read, piece by piece; false if there was no room for all of it.
+    fn cut_read(&mut self, id: u32) -> bool {
+        let mut met = [false; 2];
+        loop {
+            let pending = self.pending(id);
+            let (request, cut) = (pending.request, pending.cut);
+            let sectors = sectors_of(&request);
+            if cut == whole(&request) {
+                self.counters.reads_of_log += u64::from(met[Site::Log as usize]);
+                self.counters.reads_of_both += u64::from(met == [true; 2]);
+                return true;
+            }
+            if self.free_parts.len() as u32 <= self.kept_parts() {
+                return false;
+            }
+            let rest = sectors.start + cut..sectors.end;
+            let piece = self.map.lookup(rest).next().expect("a range has pieces");
+            let (site, sector, count) = match piece {
+                Piece::Mapped(extent) => (Site::Log, extent.at, u64::from(extent.sectors)),
+                Piece::Hole { home, sectors } => (Site::Home, home, sectors),
+            };
+            met[site as usize] = true;
+            let serial = self.begin_reading();
+            let part = self.begin_part(Owner::Reading {
+                request: id,
+                serial,
+            });
+            let bytes = (count * SECTOR_BYTES) as u32;
+            let buf = request.buf.part((cut * SECTOR_BYTES) as u32, bytes);
+            self.pending(id).cut += count;
+            self.effects.push_back(Effect::Read {
+                part,
+                site,
+                sector,
+                buf,
+            });
+        }
+    }
+
+    /// Parts that reads leave to others, so that nothing waits for reads only.
+    fn kept_parts(&self) -> u32 {
+        self.limits.requests * 2 + self.limits.copies + PARTS_OF_OWN
+    }
+
+    fn begin_reading(&mut self) -> u64 {
+        self.serial += 1;
+        self.reading.push_back((self.serial, false));
+        self.serial
+    }
+
+    fn end_reading(&mut self, serial: u64) {
+        let first = self.reading.front().expect("it is under way").0;
+        self.reading[(serial - first) as usize].1 = true;
+        while self.reading.front().is_some_and(|(_, ended)| *ended) {
+            self.reading.pop_front();
+        }
+        self.settle_retired();
+    }
+
+    // ------------------------------------------------------------------------------------------------------- parts
+
+    fn begin_part(&mut self, owner: Owner) -> PartTag {
+        let index = self.free_parts.pop().expect("room is kept for it");
+        self.parts[index as usize] = Some(Part {
+            owner,
+            covers: None,
+        });
+        if let Owner::Request(id) | Owner::Reading { request: id, .. } = owner {
+            self.pending(id).parts += 1;
+        }
+        PartTag(index)
+    }
+
+    fn part_mut(&mut self, tag: PartTag) -> &mut Part {
+        self.parts[tag.0 as usize]
+            .as_mut()
+            .expect("it is under way")
+    }
+
+    /// A part of the work has ended.
+    ///
+    /// # Panics
+    /// If it is not under way.
+    pub fn part_done(&mut self, tag: PartTag, result: Result<(), RequestError>) {
+        let part = self.parts[tag.0 as usize].take().expect("it is under way");
+        self.free_parts.push(tag.0);
+        if let (Some(covers), Ok(())) = (part.covers, result) {
+            self.log_flushed(covers);
+        }
+        match part.owner {
+            Owner::Request(id) => self.request_part_done(id, result),
+            Owner::Reading { request, serial } => {
+                self.end_reading(serial);
+                self.request_part_done(request, result);
+            }
+            Owner::Space => self.space_flush = false,
+            Owner::Copy { serial } => self.copied(serial, result),
+            Owner::HomeFlush | Owner::LogFlush => self.flushed_for_home(result),
+            Owner::Void if result.is_ok() => self.voided(),
+            Owner::Void => self.home = None,
+        }
+        self.pump_reads();
+        self.pump_writes();
+    }
+
+    fn pending(&mut self, id: u32) -> &mut Pending {
+        self.requests[id as usize]
+            .as_mut()
+            .expect("a request lives until its reply")
+    }
+
+    fn request_part_done(&mut self, id: u32, result: Result<(), RequestError>) {
+        let pending = self.pending(id);
+        pending.parts -= 1;
+        if let Err(error) = result {
+            pending.error.get_or_insert(error);
+        }
+        self.reply_if_done(id);
+    }
+
+    fn reply_if_done(&mut self, id: u32) {
+        let pending = self.pending(id);
+        if pending.parts > 0 || pending.cut < whole(&pending.request) {
+            return;
+        }
+        let result = pending.error.map_or(Ok(()), Err);
+        let tag = pending.request.tag;
+        self.requests[id as usize] = None;
+        self.free.push(id);
+        self.effects.push_back(Effect::Reply(tag, result));
+    }
+}
+
+/// The sectors that a request is about.
+fn sectors_of(request: &Request) -> Range<u64> {
+    let first = request.offset / SECTOR_BYTES;
+    first..first + request.bytes / SECTOR_BYTES
+}
+
+/// How many they are, as what is left of it is counted; none for a flush.
+fn whole(request: &Request) -> u64 {
+    match request.op {
+        RequestOp::Flush => 0,
+        _ => request.bytes / SECTOR_BYTES,
+    }
+}
+
+/// Sectors that a record takes of the log: its header, and its payload in whole pages.
+fn footprint(payload: u32) -> u32 {
+    PAGE_SECTORS as u32 + payload.next_multiple_of(PAGE_SECTORS as u32)
+}

@@ -1,0 +1,232 @@
+//! Records on their way into the log, clean copies, and the log's places that are needed no more.
+
+use super::{
+    CleanCopy, CopyTag, Effect, Overlay, Owner, Pending, Record, Retired, Teller, footprint,
+    sectors_of, whole,
+};
+use crate::contract::{BufRef, Request, RequestError, RequestOp};
+use crate::overlay::{Extent, Kind, Purpose};
+use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+impl Overlay {
+    pub(super) fn pump_writes(&mut self) {
+        while let Some(&id) = self.writes.front() {
+            let Pending { request, cut, .. } = *self.pending(id);
+            if cut == whole(&request) {
+                self.writes.pop_front();
+                self.reply_if_done(id);
+            } else if self.broken {
+                self.pending(id).error = Some(RequestError::Unavailable);
+                self.pending(id).cut = whole(&request);
+            } else if !self.append(id, &request, cut) {
+                return self.win_space();
+            }
+        }
+    }
+
+    /// Starts the next record of a write; false if there is no room for it.
+    fn append(&mut self, id: u32, request: &Request, cut: u64) -> bool {
+        let left = whole(request) - cut;
+        let sectors = left.min(u64::from(self.limits.record_sectors)) as u32;
+        let bytes = (u64::from(sectors) * SECTOR_BYTES) as u32;
+        let offset = (cut * SECTOR_BYTES) as u32;
+        let payload = (request.op == RequestOp::Write).then(|| request.buf.part(offset, bytes));
+        let home = sectors_of(request).start + cut;
+        if !self.begin_record(home, sectors, Kind::Instead, Teller::Request(id), payload) {
+            return false;
+        }
+        let pending = self.pending(id);
+        pending.cut += u64::from(sectors);
+        pending.parts += 1;
+        true
+    }
+
+    fn begin_record(
+        &mut self,
+        home: u64,
+        sectors: u32,
+        kind: Kind,
+        teller: Teller,
+        payload: Option<BufRef>,
+    ) -> bool {
+        if !self.map.room_for(self.records.len() as u32 + 1) {
+            return false;
+        }
+        let Some(at) = self.space.take(footprint(sectors), Purpose::Use) else {
+            return false;
+        };
+        let extent = Extent {
+            home,
+            sectors,
+            at: at + PAGE_SECTORS,
+            sequence: self.sequence,
+            kind,
+        };
+        self.sequence += 1;
+        self.counters.records += 1;
+        self.records.push_back(Record {
+            extent,
+            teller,
+            result: None,
+        });
+        self.effects.push_back(Effect::Append {
+            extent,
+            payload,
+            durable: self.durable,
+        });
+        true
+    }
+
+    /// A record was written, or could not be.
+    ///
+    /// # Panics
+    /// If no record of this sequence is under way.
+    pub fn appended(&mut self, sequence: u64, result: Result<(), RequestError>) {
+        let first = self.records.front().expect("it is under way");
+        let index = (sequence - first.extent.sequence) as usize;
+        self.records[index].result = Some(result);
+        while let Some(result) = self.records.front().and_then(|record| record.result) {
+            let record = self.records.pop_front().expect("it was seen");
+            self.landed(&record, result);
+        }
+        self.pump_writes();
+    }
+
+    /// Its turn has come: all older ones have landed.
+    fn landed(&mut self, record: &Record, result: Result<(), RequestError>) {
+        let at = record.extent.at - PAGE_SECTORS;
+        self.broken |= result.is_err();
+        if self.broken {
+            // Behind a record that may be torn, recovery finds nothing.
+            self.space.landed(at);
+            let error = result.err().unwrap_or(RequestError::Unavailable);
+            return self.tell(record.teller, Err(error));
+        }
+        let mut replaced = Vec::new();
+        self.map
+            .insert(record.extent, |piece| replaced.push(piece))
+            .expect("its room was there before it was begun");
+        self.space.mapped(&record.extent);
+        for piece in replaced {
+            self.retire(piece, false);
+        }
+        self.space.landed(at);
+        self.tell(record.teller, Ok(()));
+    }
+
+    fn tell(&mut self, teller: Teller, result: Result<(), RequestError>) {
+        let id = match teller {
+            Teller::Copy(tag) => return self.effects.push_back(Effect::Copied(tag, result)),
+            Teller::Request(id) => id,
+        };
+        let pending = self.pending(id);
+        let last = pending.parts == 1 && pending.cut == whole(&pending.request);
+        if last && pending.request.fua && result.is_ok() {
+            self.flush_log(Owner::Request(id));
+        }
+        self.request_part_done(id, result);
+    }
+
+    // ------------------------------------------------------------------------------------------------ clean copies
+
+    /// Sectors of home, a record's payload at most, are going to be read, to be copied into the log: none if some of
+    /// them are there already, or are being written, or too many copies are being made.
+    ///
+    /// # Panics
+    /// If they are none, or more than a record's payload.
+    pub fn begin_copy(&mut self, home: u64, sectors: u32) -> Option<CopyTag> {
+        assert!((1..=self.limits.record_sectors).contains(&sectors));
+        let range = home..home + u64::from(sectors);
+        let room = self.copies.len() < self.limits.copies as usize;
+        if !room || self.broken || self.is_in_log(range.clone()) || self.is_written(&range) {
+            return None;
+        }
+        self.next_copy += 1;
+        let tag = CopyTag(self.next_copy);
+        self.copies.push(CleanCopy {
+            tag,
+            home,
+            sectors,
+            spoiled: false,
+        });
+        Some(tag)
+    }
+
+    /// The sectors have been read: they are appended, or it ends at once because somebody writes them, or for want of
+    /// room. [`Effect::Copied`] tells.
+    ///
+    /// # Panics
+    /// If it was not begun.
+    pub fn append_copy(&mut self, tag: CopyTag, payload: BufRef) {
+        let index = self.copies.iter().position(|copy| copy.tag == tag);
+        let copy = self.copies.swap_remove(index.expect("it was begun"));
+        self.counters.copies_spoiled += u64::from(copy.spoiled);
+        // Users' writes that wait for room go first.
+        let fits = !copy.spoiled && !self.broken && self.writes.is_empty();
+        let (home, sectors) = (copy.home, copy.sectors);
+        let teller = Teller::Copy(tag);
+        if !fits || !self.begin_record(home, sectors, Kind::Clean, teller, Some(payload)) {
+            let refused = Err(RequestError::Unavailable);
+            self.effects.push_back(Effect::Copied(tag, refused));
+        }
+    }
+
+    pub(super) fn spoil(&mut self, sectors: Range<u64>) {
+        for copy in &mut self.copies {
+            let end = copy.home + u64::from(copy.sectors);
+            copy.spoiled |= copy.home < sectors.end && sectors.start < end;
+        }
+    }
+
+    /// Whether a request that changes some of these sectors is under way.
+    fn is_written(&self, range: &Range<u64>) -> bool {
+        self.requests.iter().flatten().any(|pending| {
+            let sectors = sectors_of(&pending.request);
+            pending.request.op.changes() && sectors.start < range.end && range.start < sectors.end
+        })
+    }
+
+    // ------------------------------------------------------------------------------------------------------- space
+
+    pub(super) fn retire(&mut self, piece: Extent, durable: bool) {
+        self.retirements += 1;
+        self.retired.push_back(Retired {
+            piece,
+            serial: self.serial,
+            durable,
+        });
+    }
+
+    /// Gives back places that nobody needs any more.
+    pub(super) fn settle_retired(&mut self) {
+        let oldest = self.reading.front().map(|(serial, _)| *serial);
+        let free = |retired: &&Retired| {
+            retired.durable && oldest.is_none_or(|oldest| oldest > retired.serial)
+        };
+        while let Some(retired) = self.retired.front().filter(free).copied() {
+            self.retired.pop_front();
+            self.space.unmapped(&retired.piece);
+        }
+    }
+
+    /// Everything told before this flush of the log began is durable.
+    pub(super) fn log_flushed(&mut self, (told, retirements): (u64, u64)) {
+        self.durable = self.durable.max(told);
+        let first = self.retirements - self.retired.len() as u64;
+        let count = retirements.saturating_sub(first) as usize;
+        let covered = self.retired.iter_mut().take(count);
+        covered.for_each(|retired| retired.durable = true);
+        self.settle_retired();
+    }
+
+    /// A write waits for room: what was replaced is made free.
+    fn win_space(&mut self) {
+        let volatile = self.retired.iter().any(|retired| !retired.durable);
+        if volatile && !self.space_flush {
+            self.space_flush = true;
+            self.flush_log(Owner::Space);
+        }
+    }
+}

@@ -1,0 +1,612 @@
+//! The overlay against the oracle: users' requests, going home and crashes in any order, on a home and a log that keep
+//! what was flushed and lose what they like of the rest.
+
+use restripe_array::overlay::{
+    CopyTag, Effect, Extent, FoundInLog, Kind, LogShape, Overlay, OverlayLimits, Site,
+};
+use restripe_array::{Buf, BufRef, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES};
+use restripe_sim::oracle::{FlushTicket, Oracle, ReadTicket, WriteId, WriteKind};
+use restripe_sim::payload::{Payload, Token};
+use restripe_sim::rng::Rng;
+use std::collections::BTreeMap;
+
+const SECTORS: u64 = 96;
+/// Small logs run full, large ones hold much when a crash comes.
+fn shape(seed: u64) -> LogShape {
+    LogShape {
+        segments: [7, 16][seed as usize % 2],
+        segment_sectors: 96,
+        reserve: 1,
+        reclaim_below: 4,
+        drop_below: 6,
+    }
+}
+const LIMITS: OverlayLimits = OverlayLimits {
+    extents: 160,
+    requests: 8,
+    record_sectors: 24,
+    copies: 2,
+};
+const UNIT: usize = Payload::Tokens.unit();
+
+/// What a user waits for.
+#[derive(Clone, Copy)]
+enum Asked {
+    Write(WriteId),
+    Read(ReadTicket),
+    Flush(FlushTicket),
+}
+
+struct Copy {
+    tag: CopyTag,
+    home: u64,
+    sectors: u32,
+    buf: Buf,
+    read: bool,
+}
+
+/// A record as it lies in the log.
+#[derive(Clone)]
+struct Record {
+    extent: Extent,
+    contents: Vec<Token>,
+    /// All records below were durable when it was written.
+    durable_below: u64,
+    durable: bool,
+}
+
+impl Record {
+    fn footprint(&self) -> std::ops::Range<u64> {
+        self.extent.at - 8..self.extent.log_end().next_multiple_of(8)
+    }
+}
+
+/// What a home or a log may hold after a crash.
+struct Home {
+    live: Vec<Token>,
+    durable: Vec<Token>,
+    /// Since the last flush, in order.
+    written: Vec<(u64, Token)>,
+}
+
+struct World {
+    shape: LogShape,
+    rng: Rng,
+    oracle: Oracle,
+    overlay: Overlay,
+    home: Home,
+    log: Vec<Record>,
+    void_below: u64,
+    /// Started and not ended, in the order in which they were.
+    doing: Vec<Effect>,
+    asked: BTreeMap<u64, Asked>,
+    /// Clean copies being made: begun, perhaps read, perhaps being appended.
+    copies: Vec<Copy>,
+    memory: BTreeMap<Buf, Vec<u8>>,
+    next: u32,
+    met: BTreeMap<&'static str, u64>,
+}
+
+fn new_log() -> FoundInLog {
+    FoundInLog {
+        segments: Vec::new(),
+        extents: Vec::new(),
+        sequence: 1,
+    }
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        World {
+            shape: shape(seed),
+            rng: Rng::new(seed),
+            oracle: Oracle::new(Payload::Tokens, SECTORS),
+            overlay: Overlay::new(LIMITS, shape(seed), &new_log()).expect("nothing was found"),
+            home: Home {
+                live: vec![0; SECTORS as usize],
+                durable: vec![0; SECTORS as usize],
+                written: Vec::new(),
+            },
+            log: Vec::new(),
+            void_below: 0,
+            doing: Vec::new(),
+            asked: BTreeMap::new(),
+            copies: Vec::new(),
+            memory: BTreeMap::new(),
+            next: 0,
+            met: BTreeMap::new(),
+        }
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.met.entry(what).or_default() += 1;
+    }
+
+    fn step(&mut self) {
+        match self.rng.below(100) {
+            0 => self.crash(),
+            1 => {
+                let next = self.overlay.next_sequence();
+                let below = next - self.rng.below(next.min(12));
+                self.overlay.go_home(below);
+                self.collect();
+            }
+            2..=10 => self.copy_in(),
+            11..=30 => self.ask(),
+            _ => self.work(),
+        }
+        if self.overlay.is_starved() {
+            self.count("starved");
+            self.overlay.go_home(self.overlay.next_sequence());
+            self.collect();
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------------- users
+
+    fn ask(&mut self) {
+        if !self.overlay.ready() {
+            return;
+        }
+        let first = self.rng.below(SECTORS);
+        let longest = *self.rng.pick(&[1, 4, 16, 40]);
+        let sectors = self.rng.between(1, longest).min(SECTORS - first);
+        let op = match self.rng.below(12) {
+            0 => RequestOp::Flush,
+            1 => RequestOp::Trim,
+            2 => RequestOp::WriteZeroes { fast: false },
+            3..=6 => RequestOp::Read,
+            _ => RequestOp::Write,
+        };
+        let redirect = self.rng.chance(2, 3);
+        self.ask_for(op, first, sectors, redirect);
+    }
+
+    fn ask_for(&mut self, op: RequestOp, first: u64, sectors: u64, redirect: bool) {
+        self.next += 1;
+        let buf = Buf(Buf::USER + self.next);
+        let fua = self.rng.chance(1, 8);
+        let mut contents = vec![0; sectors as usize * UNIT];
+        let asked = match op {
+            RequestOp::Flush => Asked::Flush(self.oracle.flush()),
+            RequestOp::Read => Asked::Read(self.oracle.read(first, sectors)),
+            _ => {
+                let kind = match op {
+                    RequestOp::Trim => WriteKind::Trim,
+                    RequestOp::Write => WriteKind::Data,
+                    _ => WriteKind::Zeroes,
+                };
+                let id = self.oracle.write(first, sectors, kind, fua);
+                self.oracle.fill(id, &mut contents);
+                Asked::Write(id)
+            }
+        };
+        self.memory.insert(buf, contents);
+        self.asked.insert(u64::from(self.next), asked);
+        let bytes = if op == RequestOp::Flush {
+            0
+        } else {
+            sectors * SECTOR_BYTES
+        };
+        let request = Request {
+            tag: RequestTag(u64::from(self.next)),
+            op,
+            offset: first * SECTOR_BYTES,
+            bytes,
+            buf: BufRef::new(buf, 0, bytes as u32),
+            fua: fua && matches!(op, RequestOp::Write | RequestOp::WriteZeroes { .. }),
+        };
+        self.overlay.request(request, redirect);
+        self.collect();
+    }
+
+    /// A clean copy is begun, or read, or appended.
+    fn copy_in(&mut self) {
+        let Some(index) = self.copies.iter().position(|copy| !copy.read) else {
+            return self.begin_copy();
+        };
+        if self.rng.chance(1, 2) {
+            return;
+        }
+        let copy = &mut self.copies[index];
+        copy.read = true;
+        let (tag, home, sectors, buf) = (copy.tag, copy.home, copy.sectors, copy.buf);
+        let bytes = sectors * SECTOR_BYTES as u32;
+        let whole = BufRef::new(buf, 0, bytes);
+        self.memory.insert(buf, vec![0; at(bytes)]);
+        self.read(Site::Home, home, whole);
+        // Time passes between the read and what comes of it.
+        for _ in 0..self.rng.below(6) {
+            self.work();
+            self.ask();
+        }
+        self.overlay.append_copy(tag, whole);
+        self.collect();
+    }
+
+    fn begin_copy(&mut self) {
+        let home = self.rng.below(SECTORS - 24);
+        let sectors = self.rng.between(1, 24) as u32;
+        if let Some(tag) = self.overlay.begin_copy(home, sectors) {
+            self.next += 1;
+            let buf = Buf(Buf::USER + self.next);
+            self.copies.push(Copy {
+                tag,
+                home,
+                sectors,
+                buf,
+                read: false,
+            });
+        }
+    }
+
+    fn copied(&mut self, tag: CopyTag, result: Result<(), RequestError>) {
+        self.count(if result.is_ok() {
+            "copies"
+        } else {
+            "copies given up"
+        });
+        let index = self.copies.iter().position(|copy| copy.tag == tag);
+        let copy = self.copies.swap_remove(index.expect("it was begun"));
+        self.memory.remove(&copy.buf);
+    }
+
+    fn reply(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
+        let buf = Buf(Buf::USER + tag.0 as u32);
+        let contents = self.memory.remove(&buf).expect("asked once");
+        match self.asked.remove(&tag.0).expect("replied to once") {
+            Asked::Write(id) => self.oracle.write_ended(id, result.is_ok()),
+            Asked::Flush(ticket) => self.oracle.flush_ended(ticket, result.is_ok()),
+            Asked::Read(ticket) => {
+                assert_eq!(result, Ok(()));
+                let right = self.oracle.read_ended(ticket, &contents);
+                right.unwrap_or_else(|violation| panic!("{violation}"));
+            }
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------- the media
+
+    /// Takes up what the overlay wants.
+    fn collect(&mut self) {
+        while let Some(effect) = self.overlay.effect() {
+            match effect {
+                Effect::Reply(tag, result) => self.reply(tag, result),
+                Effect::Copied(tag, result) => self.copied(tag, result),
+                effect => {
+                    if let Effect::Append { extent, .. } = &effect {
+                        // What lay there may be gone as soon as it is begun.
+                        let from = extent.at - 8;
+                        let end = extent.log_end().next_multiple_of(8);
+                        self.log.retain(|old| {
+                            old.footprint().end <= from || end <= old.footprint().start
+                        });
+                    }
+                    self.doing.push(effect);
+                }
+            }
+        }
+    }
+
+    /// Ends something that is under way.
+    fn work(&mut self) {
+        if self.doing.is_empty() {
+            return;
+        }
+        let mut index = self.rng.below(self.doing.len() as u64) as usize;
+        // Home keeps the order of writes that overlap.
+        while let Some(before) = self.doing[..index]
+            .iter()
+            .position(|other| clash(other, &self.doing[index]))
+        {
+            index = before;
+        }
+        let effect = self.doing.remove(index);
+        self.perform(&effect);
+        match effect {
+            Effect::Append { extent, .. } => self.overlay.appended(extent.sequence, Ok(())),
+            Effect::Read { part, .. }
+            | Effect::Pass { part, .. }
+            | Effect::Flush { part, .. }
+            | Effect::CopyHome { part, .. }
+            | Effect::Void { part, .. } => self.overlay.part_done(part, Ok(())),
+            Effect::Reply(..) | Effect::Copied(..) => unreachable!("words are not work"),
+        }
+        self.collect();
+    }
+
+    fn perform(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Read {
+                site, sector, buf, ..
+            } => self.read(*site, *sector, *buf),
+            Effect::Pass { request, .. } => self.pass(request),
+            Effect::Flush {
+                site: Site::Home, ..
+            } => {
+                self.home.durable.clone_from(&self.home.live);
+                self.home.written.clear();
+            }
+            Effect::Flush {
+                site: Site::Log, ..
+            } => {
+                self.log.iter_mut().for_each(|record| record.durable = true);
+            }
+            Effect::Append {
+                extent,
+                payload,
+                durable,
+            } => {
+                let record = self.record(*extent, *payload, *durable);
+                self.log.push(record);
+            }
+            Effect::CopyHome { extent, .. } => {
+                let contents = self.in_log(extent.at, extent.sectors);
+                for (token, sector) in contents.into_iter().zip(extent.home..) {
+                    self.write_home(sector, token);
+                }
+            }
+            Effect::Void { below, .. } => self.void_below = self.void_below.max(*below),
+            Effect::Reply(..) | Effect::Copied(..) => {}
+        }
+    }
+
+    fn record(&self, extent: Extent, payload: Option<BufRef>, durable_below: u64) -> Record {
+        let contents = match payload {
+            Some(buf) => {
+                let bytes = &self.memory[&buf.buf][at(buf.offset)..at(buf.offset + buf.bytes)];
+                bytes.chunks_exact(UNIT).map(token).collect()
+            }
+            None => vec![0; extent.sectors as usize],
+        };
+        Record {
+            extent,
+            contents,
+            durable_below,
+            durable: false,
+        }
+    }
+
+    fn read(&mut self, site: Site, sector: u64, buf: BufRef) {
+        let sectors = buf.bytes / SECTOR_BYTES as u32;
+        let tokens = match site {
+            Site::Home => self.home.live[sector as usize..][..sectors as usize].to_vec(),
+            Site::Log => self.in_log(sector, sectors),
+        };
+        let memory = self
+            .memory
+            .get_mut(&buf.buf)
+            .expect("it is being read into");
+        let target = &mut memory[at(buf.offset)..at(buf.offset + buf.bytes)];
+        for (place, token) in target.chunks_exact_mut(UNIT).zip(tokens) {
+            Payload::Tokens.fill(place, token);
+        }
+    }
+
+    /// What a place of the log holds. That it was written over is a failure.
+    fn in_log(&self, at: u64, sectors: u32) -> Vec<Token> {
+        let place = |at: u64| {
+            let holds =
+                |record: &&Record| (record.extent.at..record.extent.log_end()).contains(&at);
+            let record = self.log.iter().find(holds).expect("what counts is there");
+            record.contents[(at - record.extent.at) as usize]
+        };
+        (at..at + u64::from(sectors)).map(place).collect()
+    }
+
+    fn pass(&mut self, request: &Request) {
+        let first = request.offset / SECTOR_BYTES;
+        let sectors = request.bytes / SECTOR_BYTES;
+        for i in 0..sectors {
+            let token = match request.op {
+                RequestOp::Write => {
+                    token(&self.memory[&request.buf.buf][i as usize * UNIT..][..UNIT])
+                }
+                _ => 0,
+            };
+            self.write_home(first + i, token);
+        }
+        if request.fua {
+            for sector in first..first + sectors {
+                self.home.durable[sector as usize] = self.home.live[sector as usize];
+            }
+            self.home
+                .written
+                .retain(|(sector, _)| !(first..first + sectors).contains(sector));
+        }
+    }
+
+    fn write_home(&mut self, sector: u64, token: Token) {
+        self.home.live[sector as usize] = token;
+        self.home.written.push((sector, token));
+    }
+
+    // ----------------------------------------------------------------------------------------------------- crashes
+
+    fn crash(&mut self) {
+        let stage = self.doing.iter().map(|effect| match effect {
+            Effect::CopyHome { .. } => "crash while copying",
+            Effect::Void { .. } => "crash while voiding",
+            Effect::Append { .. } => "crash while appending",
+            _ => "crash",
+        });
+        let stages: Vec<&str> = stage.collect();
+        stages.into_iter().for_each(|stage| self.count(stage));
+        self.cut_short();
+        self.home.live.clone_from(&self.home.durable);
+        for (sector, token) in std::mem::take(&mut self.home.written) {
+            if self.rng.chance(1, 2) {
+                self.home.live[sector as usize] = token;
+            }
+        }
+        self.home.durable.clone_from(&self.home.live);
+        let found = self.recover();
+        self.overlay =
+            Overlay::new(LIMITS, self.shape, &found).expect("no more is found than was mapped");
+        self.asked.clear();
+        self.copies.clear();
+        self.memory.clear();
+        self.oracle.crash();
+        self.read_all();
+        if self.rng.chance(1, 2) {
+            // What was read once is read again, wherever it lies by then.
+            self.settle();
+        }
+    }
+
+    fn read_all(&mut self) {
+        self.ask_for(RequestOp::Read, 0, SECTORS, false);
+        self.drain();
+    }
+
+    /// What was under way may have been done, or not; what was not flushed may be gone.
+    fn cut_short(&mut self) {
+        for effect in std::mem::take(&mut self.doing) {
+            let done = self.rng.chance(1, 3);
+            if done && !matches!(effect, Effect::Flush { .. } | Effect::Read { .. }) {
+                self.perform(&effect);
+            }
+        }
+        let rng = &mut self.rng;
+        self.log.retain(|record| record.durable || rng.chance(2, 3));
+    }
+
+    /// The records that count: those not void, up to the first that is missing of what was not known to be durable.
+    fn recover(&mut self) -> FoundInLog {
+        self.log.sort_by_key(|record| record.extent.sequence);
+        let above = self.log.last().map_or(1, |last| last.extent.sequence + 1);
+        let sequence = above.max(self.overlay.next_sequence());
+        let known = self
+            .log
+            .iter()
+            .map(|record| record.durable_below)
+            .max()
+            .unwrap_or(0);
+        let mut next = known.max(self.void_below);
+        let mut counted = 0;
+        for record in &self.log {
+            if record.extent.sequence >= next {
+                if record.extent.sequence > next {
+                    break;
+                }
+                next += 1;
+            }
+            counted += 1;
+        }
+        if counted < self.log.len() {
+            self.count("records behind a gap");
+        }
+        // What does not count is wiped, so that no later start takes it for the continuation of something.
+        self.log.truncate(counted);
+        self.log.iter_mut().for_each(|record| record.durable = true);
+        let standing = |record: &&Record| {
+            record.extent.sequence >= self.void_below && record.extent.kind != Kind::Clean
+        };
+        let extents: Vec<Extent> = self
+            .log
+            .iter()
+            .filter(standing)
+            .map(|record| record.extent)
+            .collect();
+        let mut segments: Vec<u32> = Vec::new();
+        for extent in &extents {
+            let segment = (extent.at / u64::from(self.shape.segment_sectors)) as u32;
+            segments.retain(|held| *held != segment);
+            segments.push(segment);
+        }
+        FoundInLog {
+            segments,
+            extents,
+            sequence,
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------------- an end
+
+    /// Lets everything end, brings all home, and reads all of it.
+    fn settle(&mut self) {
+        self.drain();
+        self.overlay.go_home(self.overlay.next_sequence());
+        self.collect();
+        self.drain();
+        assert!(self.overlay.map().is_empty() && !self.overlay.is_going_home());
+        self.read_all();
+        assert!(self.asked.is_empty());
+    }
+
+    fn drain(&mut self) {
+        while !self.doing.is_empty() || !self.asked.is_empty() {
+            if self.overlay.is_starved() {
+                self.overlay.go_home(self.overlay.next_sequence());
+                self.collect();
+            }
+            assert!(!self.doing.is_empty(), "somebody waits for nothing");
+            self.work();
+        }
+    }
+}
+
+fn at(bytes: u32) -> usize {
+    Payload::Tokens.scaled(bytes)
+}
+
+fn token(bytes: &[u8]) -> Token {
+    Payload::Tokens
+        .token(bytes)
+        .expect("eight bytes are a token")
+}
+
+/// The sectors that an effect writes at home.
+fn written_at_home(effect: &Effect) -> Option<(u64, u64)> {
+    match effect {
+        Effect::Pass { request, .. } => {
+            let first = request.offset / SECTOR_BYTES;
+            Some((first, first + request.bytes / SECTOR_BYTES))
+        }
+        Effect::CopyHome { extent, .. } => Some((extent.home, extent.end())),
+        _ => None,
+    }
+}
+
+fn clash(one: &Effect, other: &Effect) -> bool {
+    match (written_at_home(one), written_at_home(other)) {
+        (Some(one), Some(other)) => one.0 < other.1 && other.0 < one.1,
+        _ => false,
+    }
+}
+
+#[test]
+fn what_was_told_is_read_whatever_happens() {
+    let mut met: BTreeMap<&str, u64> = BTreeMap::new();
+    for seed in 0..1000 {
+        let mut world = World::new(seed);
+        for _ in 0..1500 {
+            world.step();
+        }
+        world.settle();
+        let counters = world.overlay.counters();
+        world.met.insert("read from both", counters.reads_of_both);
+        world.met.insert("sectors home", counters.sectors_home);
+        world.met.insert("copies spoiled", counters.copies_spoiled);
+        for (what, count) in world.met {
+            *met.entry(what).or_default() += count;
+        }
+    }
+    println!("{met:?}");
+    for what in [
+        "crash while copying",
+        "crash while voiding",
+        "crash while appending",
+        "records behind a gap",
+        "read from both",
+        "sectors home",
+        "copies",
+        "copies spoiled",
+        "starved",
+    ] {
+        assert!(
+            met.get(what).is_some_and(|count| *count > 20),
+            "{what}: {met:?}"
+        );
+    }
+}
