@@ -4,10 +4,9 @@
 //! Its payload is the parity of the data cells that the write does *not* change. After a crash, parity is recomputed
 //! from the payload and the changed cells as they are found, so that the unchanged cells stay recoverable.
 
-use super::bytes::{get_u16, get_u32, get_u64, get_uuid, put, put_u16, put_u32, put_u64};
-use super::crc::crc32c_without;
+use super::bytes::{get_u32, get_u64, put_u32, put_u64};
 use super::rules::check_counter;
-use super::{FORMAT_MAJOR, MetaError, field};
+use super::{MetaError, field, header};
 use crate::contract::Page;
 use crate::layout::CHUNK_SECTORS_MAX;
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, Uuid};
@@ -91,24 +90,20 @@ pub struct DoneList {
 pub fn encode_done(array: Uuid, version: u64, floor: u64, sequences: &[u64], page: &mut Page) {
     assert!(sequences.len() <= DONE_MAX, "a done-list fits its page");
     let bytes = &mut page[..];
-    bytes.fill(0);
-    put(bytes, done_at::MAGIC, DONE_MAGIC);
-    put_u16(bytes, done_at::VERSION, FORMAT_MAJOR);
-    put(bytes, done_at::ARRAY, array.0);
+    header::begin(bytes, DONE_MAGIC, array);
     put_u64(bytes, done_at::LIST_VERSION, version);
     put_u64(bytes, done_at::FLOOR, floor);
     put_u64(bytes, done_at::COUNT, sequences.len() as u64);
     for (index, sequence) in sequences.iter().enumerate() {
         put_u64(bytes, done_at::SEQUENCES + 8 * index, *sequence);
     }
-    let crc = crc32c_without(bytes, done_at::CRC);
-    put_u32(bytes, done_at::CRC, crc);
+    header::seal(bytes);
 }
 
 /// Reads a done-list.
 pub fn decode_done(page: &Page, array: Uuid) -> Result<DoneList, MetaError> {
     let bytes = &page[..];
-    check_header(bytes, DONE_MAGIC, array)?;
+    header::check(bytes, DONE_MAGIC, array)?;
     let count = get_u64(bytes, done_at::COUNT);
     if count > DONE_MAX as u64 {
         return field("done sequences", count);
@@ -168,10 +163,7 @@ pub fn total_sectors(payload_sectors: u32) -> u64 {
 pub fn encode(record: &LogRecord, page: &mut Page) {
     assert!(check(record).is_ok(), "a log record is in range");
     let bytes = &mut page[..];
-    bytes.fill(0);
-    put(bytes, at::MAGIC, MAGIC);
-    put_u16(bytes, at::VERSION, FORMAT_MAJOR);
-    put(bytes, at::ARRAY, record.array.0);
+    header::begin(bytes, MAGIC, record.array);
     put_u64(bytes, at::SEQUENCE, record.sequence);
     put_u64(bytes, at::FLOOR, record.floor);
     put_u64(bytes, at::GENERATION, record.generation);
@@ -183,53 +175,29 @@ pub fn encode(record: &LogRecord, page: &mut Page) {
     put_u32(bytes, at::PAYLOAD_CRC, record.payload_crc);
     bytes[at::COPIES] = record.copies;
     bytes[at::KIND] = record.kind.copy_bit();
-    let crc = crc32c_without(&bytes[..HEADER_BYTES], at::CRC);
-    put_u32(bytes, at::CRC, crc);
+    header::seal(&mut bytes[..HEADER_BYTES]);
 }
 
 /// Reads a header page. The payload is the caller's to check against [`LogRecord::payload_crc`].
 pub fn decode(page: &Page, array: Uuid) -> Result<LogRecord, MetaError> {
-    let header = &page[..HEADER_BYTES];
-    check_header(header, MAGIC, array)?;
+    let bytes = &page[..HEADER_BYTES];
+    header::check(bytes, MAGIC, array)?;
     let record = LogRecord {
         array,
-        sequence: get_u64(header, at::SEQUENCE),
-        floor: get_u64(header, at::FLOOR),
-        generation: get_u64(header, at::GENERATION),
-        row: get_u64(header, at::ROW),
-        offset: get_u32(header, at::OFFSET),
-        sectors: get_u32(header, at::SECTORS),
-        modified: get_u32(header, at::MODIFIED),
-        copies: header[at::COPIES],
-        kind: payload_kind(header[at::KIND])?,
-        payload_sectors: get_u32(header, at::PAYLOAD_SECTORS),
-        payload_crc: get_u32(header, at::PAYLOAD_CRC),
+        sequence: get_u64(bytes, at::SEQUENCE),
+        floor: get_u64(bytes, at::FLOOR),
+        generation: get_u64(bytes, at::GENERATION),
+        row: get_u64(bytes, at::ROW),
+        offset: get_u32(bytes, at::OFFSET),
+        sectors: get_u32(bytes, at::SECTORS),
+        modified: get_u32(bytes, at::MODIFIED),
+        copies: bytes[at::COPIES],
+        kind: payload_kind(bytes[at::KIND])?,
+        payload_sectors: get_u32(bytes, at::PAYLOAD_SECTORS),
+        payload_crc: get_u32(bytes, at::PAYLOAD_CRC),
     };
     check(&record)?;
     Ok(record)
-}
-
-/// Magic, checksum, version and array, which stand alike in records and done-lists.
-fn check_header(header: &[u8], magic: [u8; 8], array: Uuid) -> Result<(), MetaError> {
-    if header[..magic.len()] != magic {
-        return Err(MetaError::NotFound);
-    }
-    let stored = get_u32(header, at::CRC);
-    let computed = crc32c_without(header, at::CRC);
-    if stored != computed {
-        return Err(MetaError::Checksum { stored, computed });
-    }
-    let major = get_u16(header, at::VERSION);
-    if major != FORMAT_MAJOR {
-        return Err(MetaError::Version {
-            major,
-            supported: FORMAT_MAJOR,
-        });
-    }
-    if get_uuid(header, at::ARRAY) != array {
-        return Err(MetaError::OtherArray);
-    }
-    Ok(())
 }
 
 fn payload_kind(value: u8) -> Result<PayloadKind, MetaError> {
@@ -304,8 +272,7 @@ mod tests {
     }
 
     fn reseal(page: &mut Page) {
-        let crc = crc32c_without(&page[..HEADER_BYTES], at::CRC);
-        put_u32(&mut page[..], at::CRC, crc);
+        header::seal(&mut page[..HEADER_BYTES]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! `docs/format.md` describes every byte. Decoding is total: whatever the bytes are, it ends in a value whose every
 //! field is in range, or in a [`MetaError`].
 
-mod bytes;
+pub(crate) mod bytes;
 pub mod choose;
 #[cfg(test)]
 mod choose_model;
@@ -12,9 +12,10 @@ pub mod crc;
 pub mod create;
 #[cfg(test)]
 mod document;
+pub(crate) mod header;
 pub mod log;
 pub mod pages;
-mod rules;
+pub(crate) mod rules;
 pub mod superblock;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -97,6 +98,6 @@ impl fmt::Display for MetaError {
 }
 
 /// Shorthand for the commonest refusal.
-fn field<T>(name: &'static str, value: u64) -> Result<T, MetaError> {
+pub(crate) fn field<T>(name: &'static str, value: u64) -> Result<T, MetaError> {
     Err(MetaError::Field { name, value })
 }

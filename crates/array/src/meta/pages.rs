@@ -3,10 +3,9 @@
 //! Every logical page has two homes, side by side: home A for even sequences, home B for odd ones. A page is written
 //! with its next sequence, so never over its newest good version, and of two good homes the higher sequence holds.
 
-use super::bytes::{get_u16, get_u32, get_u64, get_uuid, put, put_u16, put_u32, put_u64};
-use super::crc::crc32c_without;
+use super::bytes::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
 use super::rules::check_counter;
-use super::{FORMAT_MAJOR, MetaError, field};
+use super::{MetaError, field, header};
 use crate::contract::Page;
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, Uuid};
 
@@ -92,7 +91,7 @@ pub fn encode_bits(
     for (place, word) in words.iter_mut().zip(bits) {
         *place = word.to_le_bytes();
     }
-    seal(page);
+    header::seal(&mut page[..]);
 }
 
 /// Writes a page of the lost list: extents of (first lba, sectors).
@@ -118,23 +117,15 @@ pub fn encode_extents(
         put_u64(bytes, at::EXTENTS + i * EXTENT_BYTES, *lba);
         put_u64(bytes, at::EXTENTS + i * EXTENT_BYTES + 8, *sectors);
     }
-    seal(page);
+    header::seal(&mut page[..]);
 }
 
 fn begin(kind: MapKind, array: Uuid, index: u32, sequence: u64, page: &mut Page) {
     let bytes = &mut page[..];
-    bytes.fill(0);
-    put(bytes, at::MAGIC, MAGIC);
-    put_u16(bytes, at::VERSION, FORMAT_MAJOR);
+    header::begin(bytes, MAGIC, array);
     put_u16(bytes, at::KIND, kind.code());
-    put(bytes, at::ARRAY, array.0);
     put_u64(bytes, at::SEQUENCE, sequence);
     put_u32(bytes, at::INDEX, index);
-}
-
-fn seal(page: &mut Page) {
-    let crc = crc32c_without(&page[..], at::CRC);
-    put_u32(&mut page[..], at::CRC, crc);
 }
 
 /// A map page that has been checked: every accessor is in range and cannot fail.
@@ -185,10 +176,7 @@ pub fn decode(
     index: u32,
 ) -> Result<PageView<'_>, MetaError> {
     let bytes = &page[..];
-    check_sum(bytes)?;
-    if get_uuid(bytes, at::ARRAY) != array {
-        return Err(MetaError::OtherArray);
-    }
+    header::check(bytes, MAGIC, array)?;
     if get_u16(bytes, at::KIND) != kind.code() || get_u32(bytes, at::INDEX) != index {
         return Err(MetaError::Misplaced);
     }
@@ -202,25 +190,6 @@ pub fn decode(
         kind,
         sequence,
     })
-}
-
-fn check_sum(bytes: &[u8]) -> Result<(), MetaError> {
-    if bytes[..MAGIC.len()] != MAGIC {
-        return Err(MetaError::NotFound);
-    }
-    let stored = get_u32(bytes, at::CRC);
-    let computed = crc32c_without(bytes, at::CRC);
-    if stored != computed {
-        return Err(MetaError::Checksum { stored, computed });
-    }
-    let major = get_u16(bytes, at::VERSION);
-    if major != FORMAT_MAJOR {
-        return Err(MetaError::Version {
-            major,
-            supported: FORMAT_MAJOR,
-        });
-    }
-    Ok(())
 }
 
 fn check_extents(bytes: &[u8]) -> Result<(), MetaError> {
@@ -257,6 +226,8 @@ pub fn newest<'a>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::FORMAT_MAJOR;
+    use super::super::bytes::put;
     use super::super::testing::Random;
     use super::*;
     use crate::contract::zeroed_page;
@@ -380,7 +351,7 @@ mod tests {
         for (offset, value) in hostile {
             let mut page = page.clone();
             put_u64(&mut page[..], offset, value);
-            seal(&mut page);
+            header::seal(&mut page[..]);
             assert!(
                 decode(&page, MapKind::Lost, ARRAY, 0).is_err(),
                 "{offset} {value}"
@@ -403,7 +374,7 @@ mod tests {
                 put_u16(&mut page[..], at::KIND, MapKind::Lost.code());
                 put_u32(&mut page[..], at::INDEX, 0);
                 put_u64(&mut page[..], at::COUNT, random.below(300));
-                seal(&mut page);
+                header::seal(&mut page[..]);
             }
             if let Ok(view) = decode(&page, MapKind::Lost, ARRAY, 0) {
                 assert!(
