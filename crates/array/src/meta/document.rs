@@ -1,6 +1,7 @@
 //! Compares `docs/format.md` with the codec: every row of its tables names a constant and its offset.
 
 use super::{log, pages, superblock};
+use crate::overlay::format::{EXTENTS_MAX, anchor, record};
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -199,6 +200,69 @@ fn log_records() {
     );
     assert_eq!(end, log::HEADER_BYTES);
     assert_eq!(size("log", "HEADER_BYTES"), log::HEADER_BYTES);
+}
+
+#[test]
+fn overlay_records() {
+    let end = agrees!(
+        "record",
+        record::at,
+        [
+            MAGIC,
+            VERSION,
+            COUNT,
+            CRC,
+            ARRAY,
+            EPOCH,
+            SEQUENCE,
+            DURABLE,
+            AT,
+            PAYLOAD_SECTORS,
+            PAYLOAD_CRC,
+            RESERVED,
+            EXTENTS,
+        ]
+    );
+    assert_eq!(end, crate::units::PAGE_BYTES);
+    assert_eq!(size("record", "HEADER_BYTES"), record::HEADER_BYTES);
+    let end = agrees!(
+        "extent",
+        record::at,
+        [EXTENT_HOME, EXTENT_SECTORS, EXTENT_KIND, EXTENT_RESERVED]
+    );
+    assert_eq!(end, record::EXTENT_BYTES);
+    assert_eq!(size("extent", "EXTENT_BYTES"), record::EXTENT_BYTES);
+    assert!(DOCUMENT.contains(&format!("extents, 1 to {EXTENTS_MAX}")));
+}
+
+#[test]
+fn overlay_anchors() {
+    let end = agrees!(
+        "anchor",
+        anchor::at,
+        [
+            MAGIC,
+            VERSION,
+            CRC,
+            ARRAY,
+            EPOCH,
+            PAGE_VERSION,
+            DURABLE,
+            INDEX,
+            COUNT,
+            SEGMENT_SECTORS,
+            SEGMENTS,
+            RESERVED,
+            ENTRIES,
+        ]
+    );
+    assert_eq!(end, crate::units::PAGE_BYTES);
+    assert_eq!(size("anchor", "HEADER_BYTES"), anchor::HEADER_BYTES);
+    let end = agrees!("entry", anchor::at, [ENTRY_VOID_BELOW, ENTRY_END]);
+    assert_eq!(end, anchor::ENTRY_BYTES);
+    assert_eq!(size("entry", "ENTRY_BYTES"), anchor::ENTRY_BYTES);
+    let each = format!("for each {} segments", anchor::SEGMENTS_PER_PAGE);
+    assert!(DOCUMENT.contains(&each));
 }
 
 #[test]

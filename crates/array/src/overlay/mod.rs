@@ -3,9 +3,11 @@
 //! *Home* is where the layout of the main set puts a sector. The *log* is append-only space on the surrogate. The
 //! [`ExtentMap`] tells where in the log a newer or second copy of home sectors lies (IDO's D_Map). It holds numbers only:
 //! reads, writes and going home are its users' affair. [`LogSpace`] accounts for the log's space by what the map tells.
-//! [`Overlay`] decides by both what becomes of a request, and what goes home when.
+//! [`Overlay`] decides by both what becomes of a request, and what goes home when. [`format`] has the log's pages, and finds
+//! what counts of them after a crash.
 
 mod entry;
+pub mod format;
 mod front;
 mod map;
 mod nodes;

@@ -1,0 +1,363 @@
+//! What of a log counts after a crash, found by reading it. No input or output of its own: it says what to read.
+//!
+//! | phase    | reads                                                | then     |
+//! |----------|------------------------------------------------------|----------|
+//! | headers  | the first page of each segment, and the page behind each record found | payloads |
+//! | payloads | those of the records from D on, up to the first sequence that is missing | done |
+//!
+//! Which records count is told in the [format](super). Within a segment the chain of records ends at the first page
+//! that is no header of this log and place with a sequence above the one before. The reads of a phase may be under way
+//! all at once, and answers come in any order: the outcome is the same.
+
+use super::record::{self, RecordHeader, RecordView};
+use super::{AnchorTable, LogLayout, check_found};
+use crate::contract::Page;
+use crate::meta::MetaError;
+use crate::overlay::Extent;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// What to read next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Read {
+    /// The page at a sector of the log, for [`Scan::header`].
+    Header { at: u64 },
+    /// The payload of a record, for [`Scan::payload`].
+    Payload(RecordHeader),
+}
+
+/// What a payload turned out to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PayloadFound {
+    /// Its checksum is right.
+    Sound,
+    /// Its checksum is wrong: the crash came before it was written.
+    Torn,
+    /// Some of it cannot be read, so nobody can tell.
+    Unreadable,
+}
+
+/// Records that should be there may be lost with what they held. A start should be refused, unless it is told to go on
+/// without them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Damage {
+    pub segment: u32,
+    /// The first sector of the log that lacks a header.
+    pub at: u64,
+    pub cause: Cause,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Cause {
+    /// The page cannot be read. Nobody can tell whether a record begins there.
+    Unreadable,
+    /// The segment was closed behind its records, and some from this sequence on, below `end`, are not there.
+    Missing { from: u64, end: u64 },
+    /// Another record has the same sequence. This one is left out.
+    Twice { sequence: u64 },
+}
+
+/// What was found.
+pub struct Recovered {
+    /// The anchors. In this order: flush what was found; write those that are [changed](AnchorTable::changed), and flush
+    /// them; [begin](AnchorTable::begin) with `next`, and again write and flush those that are changed; append.
+    pub table: AnchorTable,
+    /// What counts, in the order in which the map takes it.
+    pub extents: Vec<Extent>,
+    /// Records that count though their payload could not be read: what the map still has of these sequences in the end
+    /// is lost. Rising.
+    pub unread: Vec<u64>,
+    /// The segments with records that count, the oldest first. The others are free.
+    pub segments: Vec<u32>,
+    /// The sequence of the next record: above everything that was ever written.
+    pub next: u64,
+    /// By segment and place.
+    pub damage: Vec<Damage>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Headers,
+    Payloads,
+}
+
+/// How far the chain of a segment is known.
+#[derive(Clone, Copy, Default)]
+struct Chain {
+    /// Of its last record; 0 before the first.
+    last: u64,
+    /// It has a record that the anchor lets count.
+    candidate: bool,
+    /// Its next page is being read, or to be read.
+    open: bool,
+}
+
+/// A record that its anchor lets count.
+struct Found {
+    header: RecordHeader,
+    /// Which of the scan's extents are its own.
+    extents: Range<usize>,
+    unread: bool,
+}
+
+pub struct Scan {
+    table: AnchorTable,
+    phase: Phase,
+    /// To be handed out.
+    reads: VecDeque<Read>,
+    under_way: usize,
+    /// By segment.
+    chains: Vec<Chain>,
+    records: Vec<Found>,
+    extents: Vec<Extent>,
+    /// The highest *durable* found.
+    durable: u64,
+    /// The highest sequence found.
+    highest: u64,
+    /// The first sequence from which on nothing counts, as far as is known: in the second phase.
+    gap: u64,
+    damage: Vec<Damage>,
+}
+
+impl Scan {
+    pub fn new(table: AnchorTable) -> Scan {
+        let segments = table.layout().segments();
+        let mut scan = Scan {
+            durable: table.durable(),
+            phase: Phase::Headers,
+            reads: VecDeque::new(),
+            under_way: 0,
+            chains: alloc::vec![Chain::default(); segments as usize],
+            records: Vec::new(),
+            extents: Vec::new(),
+            highest: 0,
+            gap: u64::MAX,
+            damage: Vec::new(),
+            table,
+        };
+        for segment in 0..segments {
+            if !scan.table.is_void(segment) {
+                let at = scan.table.layout().segment_start(segment);
+                scan.read_header(segment, at);
+            }
+        }
+        scan
+    }
+
+    pub fn layout(&self) -> &LogLayout {
+        self.table.layout()
+    }
+
+    /// A read to begin, as many as one likes at once. `None`: answers are awaited first, or it [is
+    /// done](Scan::is_done).
+    pub fn next_read(&mut self) -> Option<Read> {
+        if self.phase == Phase::Headers && self.reads.is_empty() && self.under_way == 0 {
+            self.begin_payloads();
+        }
+        while let Some(read) = self.reads.pop_front() {
+            if !self.is_behind_gap(&read) {
+                self.under_way += 1;
+                return Some(read);
+            }
+        }
+        None
+    }
+
+    /// Nothing is to be read any more, and nothing is being read.
+    pub fn is_done(&self) -> bool {
+        let waiting = self.reads.iter().any(|read| !self.is_behind_gap(read));
+        self.phase == Phase::Payloads && !waiting && self.under_way == 0
+    }
+
+    /// Payloads are asked for in the order of their sequences, so none is read that cannot count any more.
+    fn is_behind_gap(&self, read: &Read) -> bool {
+        matches!(read, Read::Payload(record) if record.sequence >= self.gap)
+    }
+
+    /// The page that was asked for, or `None` if it cannot be read.
+    ///
+    /// # Panics
+    /// If it was not asked for.
+    pub fn header(&mut self, at: u64, page: Option<&Page>) {
+        self.under_way -= 1;
+        let segment = self.table.layout().segment_of(at);
+        let chain = &mut self.chains[segment as usize];
+        assert!(core::mem::take(&mut chain.open), "a header is asked for");
+        let Some(page) = page else {
+            return self.harm(segment, at, Cause::Unreadable);
+        };
+        match record::decode(self.table.owner(), at, page) {
+            Ok(view) if self.continues(segment, &view.header) => self.take(segment, &view),
+            _ => self.end_chain(segment, at),
+        }
+    }
+
+    /// Whether a record is the next of its segment, and lies within it.
+    fn continues(&self, segment: u32, record: &RecordHeader) -> bool {
+        let end = self.segment_end(segment);
+        record.sequence > self.chains[segment as usize].last && record.end() <= end
+    }
+
+    fn segment_end(&self, segment: u32) -> u64 {
+        let layout = self.table.layout();
+        layout.segment_start(segment) + u64::from(layout.segment_sectors())
+    }
+
+    fn take(&mut self, segment: u32, view: &RecordView<'_>) {
+        let header = view.header;
+        self.durable = self.durable.max(header.durable);
+        self.highest = self.highest.max(header.sequence);
+        let chain = &mut self.chains[segment as usize];
+        chain.last = header.sequence;
+        if self.table.counts(segment, header.sequence) {
+            chain.candidate = true;
+            let from = self.extents.len();
+            self.extents.extend(view.extents());
+            self.records.push(Found {
+                header,
+                extents: from..self.extents.len(),
+                unread: false,
+            });
+        }
+        if header.end() < self.segment_end(segment) && !self.is_whole(segment) {
+            self.read_header(segment, header.end());
+        } else {
+            self.end_chain(segment, header.end());
+        }
+    }
+
+    /// Whether all records of a closed segment were found.
+    fn is_whole(&self, segment: u32) -> bool {
+        let next = self.chains[segment as usize].last + 1;
+        self.table.end(segment).is_some_and(|end| next >= end)
+    }
+
+    fn read_header(&mut self, segment: u32, at: u64) {
+        self.chains[segment as usize].open = true;
+        self.reads.push_back(Read::Header { at });
+    }
+
+    fn end_chain(&mut self, segment: u32, at: u64) {
+        if let Some(end) = self.table.end(segment)
+            && !self.is_whole(segment)
+        {
+            let from = self.chains[segment as usize].last + 1;
+            self.harm(segment, at, Cause::Missing { from, end });
+        }
+    }
+
+    fn harm(&mut self, segment: u32, at: u64, cause: Cause) {
+        self.damage.push(Damage { segment, at, cause });
+    }
+
+    /// All headers are known. The payloads to look at are those from D on, without a gap.
+    fn begin_payloads(&mut self) {
+        self.phase = Phase::Payloads;
+        self.records
+            .sort_unstable_by_key(|found| (found.header.sequence, found.header.at));
+        self.drop_twins();
+        self.gap = self.durable;
+        let first = self.position(self.durable);
+        for found in &self.records[first..] {
+            if found.header.sequence != self.gap {
+                break;
+            }
+            self.reads.push_back(Read::Payload(found.header));
+            self.gap += 1;
+        }
+    }
+
+    /// Where a record of this sequence is, or would be.
+    fn position(&self, sequence: u64) -> usize {
+        self.records
+            .partition_point(|found| found.header.sequence < sequence)
+    }
+
+    fn drop_twins(&mut self) {
+        let mut records = core::mem::take(&mut self.records);
+        records.dedup_by(|twin, first| {
+            let sequence = first.header.sequence;
+            let is_twin = twin.header.sequence == sequence;
+            if is_twin {
+                let segment = self.table.layout().segment_of(twin.header.at);
+                self.harm(segment, twin.header.at, Cause::Twice { sequence });
+            }
+            is_twin
+        });
+        self.records = records;
+    }
+
+    /// What became of a payload that was asked for.
+    ///
+    /// # Panics
+    /// If it was not asked for.
+    pub fn payload(&mut self, sequence: u64, found: PayloadFound) {
+        self.under_way -= 1;
+        let index = self.position(sequence);
+        let record = &mut self.records[index];
+        assert_eq!(record.header.sequence, sequence, "a payload is asked for");
+        match found {
+            PayloadFound::Sound => {}
+            PayloadFound::Torn => self.gap = self.gap.min(sequence),
+            PayloadFound::Unreadable => record.unread = true,
+        }
+    }
+
+    /// The outcome. An error is a log that no writer made: its sequences leave no room to go on.
+    ///
+    /// # Panics
+    /// If it is not done.
+    pub fn finish(mut self) -> Result<Recovered, MetaError> {
+        assert!(self.is_done(), "everything was read");
+        // At most records_limit above numbers that decoding has bounded: no overflow.
+        let above = self.gap.max(self.highest + 1);
+        let next = above + self.table.layout().records_limit();
+        check_found("next record sequence", next)?;
+        let counted = self.position(self.gap);
+        self.records.truncate(counted);
+        let segments = self.close_segments();
+        self.damage.sort_unstable();
+        Ok(Recovered {
+            extents: self.extents_in_order(),
+            unread: self.unread(),
+            segments,
+            next,
+            table: self.table,
+            damage: self.damage,
+        })
+    }
+
+    /// Closes every segment in which there was something to count, behind the last record that does.
+    fn close_segments(&mut self) -> Vec<u32> {
+        self.table.flushed(self.gap);
+        let mut lasts = alloc::vec![None; self.chains.len()];
+        let mut segments = Vec::new();
+        for found in &self.records {
+            let segment = self.table.layout().segment_of(found.header.at);
+            let last = lasts[segment as usize].replace(found.header.sequence);
+            if last.is_none() {
+                segments.push(segment);
+            }
+        }
+        for ((last, chain), segment) in lasts.into_iter().zip(&self.chains).zip(0..) {
+            match last {
+                Some(last) => self.table.close(segment, last + 1),
+                None if chain.candidate => self.table.cut(segment),
+                None => {}
+            }
+        }
+        segments
+    }
+
+    fn extents_in_order(&self) -> Vec<Extent> {
+        let records = self.records.iter();
+        let extents = records.flat_map(|found| &self.extents[found.extents.clone()]);
+        extents.copied().collect()
+    }
+
+    fn unread(&self) -> Vec<u64> {
+        let unread = self.records.iter().filter(|found| found.unread);
+        unread.map(|found| found.header.sequence).collect()
+    }
+}
