@@ -184,6 +184,13 @@ impl Desk {
         }
     }
 
+    /// What users read, with so many of the hottest zones at most.
+    fn heat(&self, most: usize) -> Result<HeatView, Refusal> {
+        let name = self.status()?.name;
+        let heat = self.remote.heat(self.array).map_err(ended)?;
+        Ok(HeatView::new(&name, &heat.unwrap_or_default(), most))
+    }
+
     fn look(&self) -> Result<(Status, Vec<MemberName>), Refusal> {
         let status = self
             .remote
@@ -198,14 +205,9 @@ impl Desk {
         match request {
             Request::Status => Ok(Reply::Status(Box::new(self.status()?))),
             Request::Metrics => Ok(Reply::Metrics {
-                text: metrics::render(&self.status()?),
+                text: metrics::render(&self.status()?, &self.heat(0)?),
             }),
-            Request::Heat { most } => {
-                let status = self.status()?;
-                let heat = self.remote.heat(self.array).map_err(ended)?;
-                let view = HeatView::new(&status.name, &heat.unwrap_or_default(), most as usize);
-                Ok(Reply::Heat(Box::new(view)))
-            }
+            Request::Heat { most } => Ok(Reply::Heat(Box::new(self.heat(most as usize)?))),
             Request::Facts { since } => {
                 let (facts, next) = self.facts_since(since);
                 Ok(Reply::Facts { facts, next })

@@ -190,10 +190,12 @@ fn a_served_array_is_operated_by_name() {
     );
 
     let metrics = place.run(&["metrics", "tank"]).stdout;
-    assert!(
-        metrics.contains("restripe_state{array=\"tank\",state=\"healthy\"} 1\n"),
-        "{metrics}"
-    );
+    for line in [
+        "restripe_state{array=\"tank\",state=\"healthy\"} 1\n",
+        "restripe_heat_read_zones{array=\"tank\"} ",
+    ] {
+        assert!(metrics.contains(line), "{line} in\n{metrics}");
+    }
 
     let failed = place.run(&["fail", "tank", "b.img"]);
     assert_eq!(

@@ -1,9 +1,9 @@
-//! Metrics in the Prometheus text format (version 0.0.4), as a function of a status.
+//! Metrics in the Prometheus text format (version 0.0.4), as a function of a status and of what users read.
 //!
 //! Names follow the convention: `restripe_` first, the unit last, `_total` for what only grows. Every series carries
 //! the array's name; states are one series a state with the value 0 or 1, so that alerts need no regular expressions.
 
-use crate::control::{CountersView, MemberView, StatusView, TaskView};
+use crate::control::{CountersView, HeatView, MemberView, StatusView, TaskView};
 use std::fmt::{Display, Write};
 
 const STATES: &[&str] = &[
@@ -14,7 +14,7 @@ const MEMBER_STATES: &[&str] = &["active", "rebuilding", "spare", "failed", "for
 const CLASSES: &[&str] = &["user", "parity", "task", "metadata"];
 
 /// The text of all metrics of one array.
-pub fn render(status: &StatusView) -> String {
+pub fn render(status: &StatusView, heat: &HeatView) -> String {
     let mut text = Text {
         out: String::new(),
         array: escape(&status.name),
@@ -25,6 +25,7 @@ pub fn render(status: &StatusView) -> String {
     paths(&mut text, status);
     members(&mut text, &status.members);
     tasks(&mut text, &status.tasks);
+    zones(&mut text, heat);
     text.out
 }
 
@@ -254,6 +255,24 @@ fn tasks(text: &mut Text, tasks: &[TaskView]) {
     }
 }
 
+fn zones(text: &mut Text, heat: &HeatView) {
+    text.gauge(
+        "restripe_heat_zones",
+        "Zones in which it is learned what users read.",
+        heat.zones,
+    );
+    text.gauge(
+        "restripe_heat_read_zones",
+        "Of these, the ones that are read.",
+        heat.zones_read,
+    );
+    text.gauge(
+        "restripe_heat_hot_share_ratio",
+        "Share of the reads in the hottest fifth of all zones, each epoch counting half of the next.",
+        heat.hot_share,
+    );
+}
+
 /// Six decimals, by integers: the same text on every machine.
 fn ratio(done: u64, total: u64) -> String {
     let millionths = u128::from(done.min(total)) * 1_000_000 / u128::from(total.max(1));
@@ -287,9 +306,18 @@ mod tests {
         status
     }
 
+    fn heat() -> HeatView {
+        HeatView {
+            zones: 10,
+            zones_read: 4,
+            hot_share: 0.75,
+            ..HeatView::default()
+        }
+    }
+
     #[test]
     fn every_sample_has_its_family_and_its_array() {
-        let text = render(&status());
+        let text = render(&status(), &heat());
         let mut family = "";
         for line in text.lines() {
             match line.strip_prefix("# TYPE ") {
@@ -305,7 +333,7 @@ mod tests {
 
     #[test]
     fn values_are_where_they_belong() {
-        let text = render(&status());
+        let text = render(&status(), &heat());
         for line in [
             "restripe_state{array=\"tank\",state=\"degraded\"} 1",
             "restripe_state{array=\"tank\",state=\"healthy\"} 0",
@@ -313,6 +341,8 @@ mod tests {
             "restripe_member_ios_total{array=\"tank\",class=\"metadata\"} 4",
             "restripe_member_state{array=\"tank\",member=\"a \\\"b\\\"\\\\\",state=\"active\"} 1",
             "restripe_task_done_ratio{array=\"tank\",task=\"rebuild\"} 0.333333",
+            "restripe_heat_read_zones{array=\"tank\"} 4",
+            "restripe_heat_hot_share_ratio{array=\"tank\"} 0.75",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }
