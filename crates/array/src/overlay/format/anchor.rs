@@ -223,6 +223,13 @@ impl AnchorTable {
         self.set(segment, new);
     }
 
+    /// The records below a sequence are void, in whatever segment: as [`AnchorTable::void`] of each.
+    pub fn void_all(&mut self, below: u64) {
+        for segment in 0..self.layout.segments() {
+            self.void(segment, below);
+        }
+    }
+
     /// Nothing more is written to a segment, whose last record is the one before `end`. It need not be told; but of a
     /// closed segment a start sees when records are missing from its end.
     ///

@@ -21,9 +21,11 @@
 //!
 //! 1. Sequences rise by one from record to record, and in a segment from its start on.
 //! 2. A record is acknowledged when it, and all below it, are written; flushed, if a flush is asked for.
-//! 3. A segment is written again only after an anchor that voids its records is durable. That anchor's D is above them
-//!    all. So whatever is at or above D was never written over. And an anchor voids a record only when all that came in
-//!    its place, at home or in the log, is durable: otherwise a crash could take that back.
+//! 3. A segment is written again only after an anchor that voids its records is durable, whether they went home or were
+//!    superseded. That anchor's D is above them all. So whatever is at or above D was never written over. It is not
+//!    enough that the new record's own durable is above them: that record may be torn, and what it tore away be taken
+//!    for a gap. And an anchor voids a record only when all that came in its place, at home or in the log, is durable:
+//!    otherwise a crash could take that back.
 //! 4. What lies behind the gap stays on the surrogate, and must never come to count. So a start, before it appends,
 //!    (a) flushes; (b) closes every segment in which it found records, each behind the last that counts, and makes
 //!    these anchors durable; (c) makes an anchor durable whose D is a sequence above everything that was ever written,

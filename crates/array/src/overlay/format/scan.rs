@@ -63,7 +63,7 @@ pub struct Recovered {
     /// The anchors. In this order: flush what was found; write those that are [changed](AnchorTable::changed), and flush
     /// them; [begin](AnchorTable::begin) with `next`, and again write and flush those that are changed; append.
     pub table: AnchorTable,
-    /// What counts, in the order in which the map takes it.
+    /// What counts, of every kind, in the order in which the map takes it.
     pub extents: Vec<Extent>,
     /// Records that count though their payload could not be read: what the map still has of these sequences in the end
     /// is lost. Rising.

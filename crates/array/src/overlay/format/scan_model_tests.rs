@@ -167,7 +167,8 @@ impl World {
             0..=12 => self.append(),
             13..=14 => self.flush(),
             15..=17 => self.void_some(),
-            18..=19 => self.void_segment(),
+            18 => self.void_segment(),
+            19 => self.void_all(),
             20 => self.close(),
             21..=22 => self.write_anchors(),
             _ => self.crash_and_start(),
@@ -314,6 +315,23 @@ impl World {
         {
             self.void(segment, last + 1);
             self.freed.push(segment);
+        }
+    }
+
+    /// All that was flushed goes home, or its oldest.
+    fn void_all(&mut self) {
+        let below = self.flushed - self.random.below(6).min(self.flushed);
+        self.table.flushed(below);
+        self.table.void_all(below);
+        for void in &mut self.void {
+            *void = below.max(*void);
+        }
+        for segment in self.usable.clone() {
+            let is_open = self.open.is_some_and(|(open, _)| open == segment);
+            let is_dead = self.last_of(segment).is_some_and(|last| last < below);
+            if self.is_used(segment) && is_dead && !is_open {
+                self.freed.push(segment);
+            }
         }
     }
 

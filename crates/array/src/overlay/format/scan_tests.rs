@@ -186,6 +186,19 @@ fn sequences_of_freed_segments_are_missed_by_nobody() {
     assert_eq!(outcome.recovered.segments, [0, 1]);
 }
 
+/// Segment 0 had the records 1 to 4, all of them superseded by 5 to 8, which only memory knows to be flushed. Then it was
+/// written again, and its first header torn.
+#[test]
+fn a_segment_that_is_torn_as_it_is_written_again_leaves_no_gap() {
+    let mut log = Log::new();
+    log.put(1, &[(5, 1), (6, 1), (7, 1), (8, 1)]);
+    log.table.flushed(9);
+    log.table.void(0, 5);
+    let outcome = log.scan();
+    assert_eq!(outcome.sequences(), [5, 6, 7, 8]);
+    assert_eq!(outcome.recovered.segments, [1]);
+}
+
 /// What is left of a segment's earlier use lies behind its new records.
 #[test]
 fn older_records_end_a_chain() {

@@ -409,6 +409,11 @@ fn an_entry_says_what_counts() {
     table.begin(15);
     assert_eq!((counted(&table), table.is_void(2)), (from(15), false));
     assert_eq!(table.durable(), 15);
+    table.close(3, 12);
+    table.void_all(14);
+    assert_eq!((counted(&table), table.end(3)), (from(15), None));
+    assert!(table.counts(0, 14) && !table.counts(0, 13));
+    assert!(table.counts(3, 15) && !table.counts(3, 14), "D is 15");
 }
 
 /// Homes alternate; and whatever becomes of the newer one, the older holds.
