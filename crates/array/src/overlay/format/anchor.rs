@@ -111,6 +111,8 @@ pub struct AnchorTable {
     /// By segment.
     entries: Vec<Entry>,
     pages: Vec<PageState>,
+    /// Anchors of which one home could not be read.
+    doubted: Vec<u32>,
     /// Records may be appended. Until then D does not stand above all that is to be cut off.
     begun: bool,
 }
@@ -128,6 +130,7 @@ impl AnchorTable {
             durable: 1,
             entries: vec![Entry::default(); layout.segments() as usize],
             pages: vec![page; layout.anchors() as usize],
+            doubted: Vec::new(),
             begun: true,
         }
     }
@@ -150,6 +153,9 @@ impl AnchorTable {
         let (pairs, _) = homes.as_chunks::<2>();
         for (homes, index) in pairs.iter().zip(0..) {
             let anchor = newest(&owner, &layout, index, homes)?;
+            if homes.contains(&None) {
+                table.doubted.push(index);
+            }
             table.durable = table.durable.max(anchor.durable);
             table.pages[index as usize] = PageState {
                 version: anchor.version,
@@ -167,6 +173,11 @@ impl AnchorTable {
 
     pub fn layout(&self) -> &LogLayout {
         &self.layout
+    }
+
+    /// Anchors of which one home could not be read: it may have been the newer one, and have voided more.
+    pub fn doubted(&self) -> &[u32] {
+        &self.doubted
     }
 
     /// All records below this sequence are flushed, or never count.

@@ -9,6 +9,7 @@
 //! that is no header of this log and place with a sequence above the one before. The reads of a phase may be under way
 //! all at once, and answers come in any order: the outcome is the same.
 
+use super::anchor::SEGMENTS_PER_PAGE;
 use super::record::{self, RecordHeader, RecordView};
 use super::{AnchorTable, LogLayout, check_found};
 use crate::contract::Page;
@@ -38,18 +39,21 @@ pub enum PayloadFound {
     Unreadable,
 }
 
-/// Records that should be there may be lost with what they held. A start should be refused, unless it is told to go on
-/// without them.
+/// Records may be lost with what they held, or count that were void. A start should be refused, unless it is told to go
+/// on nevertheless.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Damage {
     pub segment: u32,
-    /// The first sector of the log that lacks a header.
+    /// The sector of the log that lacks a header, or lacks its own; of an anchor, the first that it tells of.
     pub at: u64,
     pub cause: Cause,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Cause {
+    /// One home of the anchor of this segment and those behind it cannot be read, and may have been the newer one: what
+    /// it called void may be among what counts.
+    Anchor { index: u32 },
     /// The page cannot be read. Nobody can tell whether a record begins there.
     Unreadable,
     /// The segment was closed behind its records, and some from this sequence on, below `end`, are not there.
@@ -136,6 +140,11 @@ impl Scan {
             damage: Vec::new(),
             table,
         };
+        for index in scan.table.doubted().to_vec() {
+            let segment = index * SEGMENTS_PER_PAGE as u32;
+            let at = scan.table.layout().segment_start(segment);
+            scan.harm(segment, at, Cause::Anchor { index });
+        }
         for segment in 0..segments {
             if !scan.table.is_void(segment) {
                 let at = scan.table.layout().segment_start(segment);

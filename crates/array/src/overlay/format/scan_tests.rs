@@ -288,6 +288,25 @@ fn a_header_that_cannot_be_read_is_damage() {
     assert_eq!(outcome.recovered.damage, expected);
 }
 
+/// The other home is sound, but which of them was the newer one?
+#[test]
+fn an_anchor_s_home_that_cannot_be_read_is_damage() {
+    let mut log = Log::new();
+    log.put(0, &[(1, 1)]);
+    let mut page = zeroed_page();
+    log.table.encode(0, &mut page);
+    let layout = *log.table.layout();
+    log.table = AnchorTable::load(OWNER, layout, &[None, Some(page)]).expect("one is sound");
+    let outcome = log.scan();
+    assert_eq!(outcome.sequences(), [1]);
+    let doubted = Damage {
+        segment: 0,
+        at: 0,
+        cause: Cause::Anchor { index: 0 },
+    };
+    assert_eq!(outcome.recovered.damage, [doubted]);
+}
+
 /// It may have been flushed, and its home be old: it counts, and what the map still has of it is lost.
 #[test]
 fn a_payload_that_cannot_be_read_counts() {
