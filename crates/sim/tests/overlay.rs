@@ -61,7 +61,23 @@ impl Record {
     }
 }
 
-/// What a home or a log may hold after a crash.
+/// What the log says durably of its records.
+#[derive(Default)]
+struct Anchor {
+    /// All below are durable.
+    durable: u64,
+    /// Records of a segment below are void.
+    void_below: BTreeMap<u32, u64>,
+}
+
+impl Anchor {
+    fn void(&mut self, segment: u32, below: u64) {
+        let held = self.void_below.entry(segment).or_default();
+        *held = below.max(*held);
+    }
+}
+
+/// What home holds, and may hold after a crash.
 struct Home {
     live: Vec<Token>,
     durable: Vec<Token>,
@@ -76,7 +92,7 @@ struct World {
     overlay: Overlay,
     home: Home,
     log: Vec<Record>,
-    void_below: u64,
+    anchor: Anchor,
     /// Started and not ended, in the order in which they were.
     doing: Vec<Effect>,
     asked: BTreeMap<u64, Asked>,
@@ -108,7 +124,7 @@ impl World {
                 written: Vec::new(),
             },
             log: Vec::new(),
-            void_below: 0,
+            anchor: Anchor::default(),
             doing: Vec::new(),
             asked: BTreeMap::new(),
             copies: Vec::new(),
@@ -309,7 +325,8 @@ impl World {
             | Effect::Pass { part, .. }
             | Effect::Flush { part, .. }
             | Effect::CopyHome { part, .. }
-            | Effect::Void { part, .. } => self.overlay.part_done(part, Ok(())),
+            | Effect::Void { part, .. }
+            | Effect::Reuse { part, .. } => self.overlay.part_done(part, Ok(())),
             Effect::Reply(..) | Effect::Copied(..) => unreachable!("words are not work"),
         }
         self.collect();
@@ -346,7 +363,26 @@ impl World {
                     self.write_home(sector, token);
                 }
             }
-            Effect::Void { below, .. } => self.void_below = self.void_below.max(*below),
+            Effect::Void { below, .. } => {
+                self.anchor.durable = self.anchor.durable.max(*below);
+                (0..self.shape.segments).for_each(|segment| self.anchor.void(segment, *below));
+            }
+            Effect::Reuse {
+                segment, durable, ..
+            } => {
+                self.anchor.durable = self.anchor.durable.max(*durable);
+                self.anchor.void(*segment, *durable);
+                let held = |record: &&Record| self.segment_of(&record.extent) == *segment;
+                let newest = self
+                    .log
+                    .iter()
+                    .filter(held)
+                    .map(|record| record.extent.sequence);
+                assert!(
+                    newest.max() < Some(*durable),
+                    "a record is written over that counts"
+                );
+            }
             Effect::Reply(..) | Effect::Copied(..) => {}
         }
     }
@@ -482,7 +518,7 @@ impl World {
             .map(|record| record.durable_below)
             .max()
             .unwrap_or(0);
-        let mut next = known.max(self.void_below);
+        let mut next = known.max(self.anchor.durable);
         let mut counted = 0;
         for record in &self.log {
             if record.extent.sequence >= next {
@@ -500,7 +536,10 @@ impl World {
         self.log.truncate(counted);
         self.log.iter_mut().for_each(|record| record.durable = true);
         let standing = |record: &&Record| {
-            record.extent.sequence >= self.void_below && record.extent.kind != Kind::Clean
+            let segment = self.segment_of(&record.extent);
+            let void_below = self.anchor.void_below.get(&segment);
+            void_below.is_none_or(|below| record.extent.sequence >= *below)
+                && record.extent.kind != Kind::Clean
         };
         let extents: Vec<Extent> = self
             .log
@@ -510,7 +549,7 @@ impl World {
             .collect();
         let mut segments: Vec<u32> = Vec::new();
         for extent in &extents {
-            let segment = (extent.at / u64::from(self.shape.segment_sectors)) as u32;
+            let segment = self.segment_of(extent);
             segments.retain(|held| *held != segment);
             segments.push(segment);
         }
@@ -519,6 +558,10 @@ impl World {
             extents,
             sequence,
         }
+    }
+
+    fn segment_of(&self, extent: &Extent) -> u32 {
+        (extent.at / u64::from(self.shape.segment_sectors)) as u32
     }
 
     // ------------------------------------------------------------------------------------------------------- an end

@@ -176,6 +176,11 @@ impl LogSpace {
         }
     }
 
+    /// How many segments have been opened, each as often as it was.
+    pub fn opened(&self) -> u64 {
+        self.opened
+    }
+
     /// Sectors for a record, the next of the log: where they begin. `None` is back-pressure: space must be won first.
     ///
     /// # Panics
@@ -260,7 +265,8 @@ impl LogSpace {
         Some(next)
     }
 
-    fn segment_of(&self, at: u64) -> u32 {
+    /// The segment in which a sector of the log lies.
+    pub fn segment_of(&self, at: u64) -> u32 {
         let segment = at / u64::from(self.shape.segment_sectors);
         u32::try_from(segment).expect("the log has this sector")
     }

@@ -33,8 +33,8 @@
 //! 6. A clean copy is made of sectors that nobody writes from before they are read until it is a record: what is written
 //!    meanwhile spoils it.
 //! 7. A start counts no clean copy: it may be of bytes that home had not made durable, and that a crash took back there.
-//! 8. What a start finds and does not count it wipes, durably, before a new record is written: a later start could take
-//!    it for what followed.
+//! 8. A segment is written again only when its records are durably void: a record that is written over and torn would
+//!    otherwise look like one that never was acknowledged, and end what counts ([`super::format`]).
 
 mod homeward;
 mod records;
@@ -94,6 +94,13 @@ pub enum Effect {
     Void {
         part: PartTag,
         below: u64,
+    },
+    /// Says durably in the log that all records below are durable, and those of this segment void: new ones are going to
+    /// be written over them. Ends with [`Overlay::part_done`].
+    Reuse {
+        part: PartTag,
+        segment: u32,
+        durable: u64,
     },
     /// The log has a clean copy now, or it could not be had.
     Copied(CopyTag, Result<(), RequestError>),
@@ -156,6 +163,7 @@ enum Owner {
     Copy {
         serial: u64,
     },
+    Reuse,
     HomeFlush,
     LogFlush,
     Void,
@@ -235,6 +243,8 @@ pub struct Overlay {
     records: VecDeque<Record>,
     requests: Vec<Option<Pending>>,
     free: Vec<u32>,
+    /// The first record of a segment, until the log's anchor says that what lies there is void.
+    held: Option<Effect>,
     /// Writes that found no room, the oldest first.
     writes: VecDeque<u32>,
     /// Reads that found no room, the oldest first.
@@ -298,6 +308,7 @@ impl Overlay {
             records: VecDeque::new(),
             requests: (0..requests).map(|_| None).collect(),
             free: (0..limits.requests).rev().collect(),
+            held: None,
             reads: VecDeque::with_capacity(requests),
             writes: VecDeque::with_capacity(requests),
             parts: (0..parts).map(|_| None).collect(),
@@ -359,7 +370,7 @@ impl Overlay {
 
     /// Whether writes wait for room that only going home can make.
     pub fn is_starved(&self) -> bool {
-        !self.writes.is_empty() && self.retired.is_empty()
+        !self.writes.is_empty() && self.retired.is_empty() && self.held.is_none()
     }
 
     /// How short the log's space is.
@@ -572,6 +583,7 @@ impl Overlay {
             Owner::HomeFlush | Owner::LogFlush => self.flushed_for_home(result),
             Owner::Void if result.is_ok() => self.voided(),
             Owner::Void => self.home = None,
+            Owner::Reuse => self.reused(result),
         }
         self.pump_reads();
         self.pump_writes();

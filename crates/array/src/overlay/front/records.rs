@@ -51,9 +51,10 @@ impl Overlay {
         teller: Teller,
         payload: Option<BufRef>,
     ) -> bool {
-        if !self.map.room_for(self.records.len() as u32 + 1) {
+        if self.held.is_some() || !self.map.room_for(self.records.len() as u32 + 1) {
             return false;
         }
+        let opened = self.space.opened();
         let Some(at) = self.space.take(footprint(sectors), Purpose::Use) else {
             return false;
         };
@@ -71,12 +72,38 @@ impl Overlay {
             teller,
             result: None,
         });
-        self.effects.push_back(Effect::Append {
+        let append = Effect::Append {
             extent,
             payload,
             durable: self.durable,
-        });
+        };
+        if self.space.opened() == opened {
+            self.effects.push_back(append);
+        } else {
+            self.held = Some(append);
+            self.reuse(at);
+        }
         true
+    }
+
+    /// The record that is held begins a segment.
+    fn reuse(&mut self, at: u64) {
+        let part = self.begin_part(Owner::Reuse);
+        self.effects.push_back(Effect::Reuse {
+            part,
+            segment: self.space.segment_of(at),
+            durable: self.durable,
+        });
+    }
+
+    pub(super) fn reused(&mut self, result: Result<(), RequestError>) {
+        let held = self.held.take().expect("a record waits for it");
+        match (result, &held) {
+            (Err(error), Effect::Append { extent, .. }) => {
+                self.appended(extent.sequence, Err(error));
+            }
+            _ => self.effects.push_back(held),
+        }
     }
 
     /// A record was written, or could not be.
