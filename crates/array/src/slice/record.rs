@@ -50,12 +50,18 @@ impl Core {
     }
 
     /// The pass's record is on every member that is there. One that failed meanwhile may lack it: as long as a crash would
-    /// take that member for a current one, its log would say that nothing was written in place.
+    /// take that member for a current one, its log would say that nothing was written in place. Nothing of the pass is in
+    /// place yet: one that is outdated now is planned anew, and its next record waits until this one is over.
     pub(super) fn pass_recorded(&mut self, id: u32) {
-        if self.settled() {
-            self.write_pass(id);
+        if !self.settled() {
+            return self.await_log(id);
+        }
+        let map = self.slices.get(id).map;
+        if self.pass_outdated(id, &map) {
+            self.end_record(id);
+            self.plan_anew(id);
         } else {
-            self.await_log(id);
+            self.write_pass(id);
         }
     }
 

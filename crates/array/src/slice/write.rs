@@ -408,7 +408,7 @@ impl Core {
         pass.iter().all(kept)
     }
 
-    fn end_record(&mut self, id: u32) {
+    pub(super) fn end_record(&mut self, id: u32) {
         if let Some(sequence) = self.slices.get(id).record.take() {
             self.logs.finished(sequence, self.flusher.begun);
             if self.planted(Bug::LogReusedEarly) {

@@ -140,6 +140,22 @@ fn one_of_several_changed_cells_that_goes_is_lost_and_named() {
     }
 }
 
+/// A member of the pass fails while its record is being written: its cell then goes alone, so that it is old or new.
+#[test]
+fn a_cell_whose_member_failed_beside_the_record_is_not_written_with_others() {
+    let mut array = flushed();
+    let old = array.model.clone();
+    array.write(0, 4 * CHUNK);
+    array.run_but("write log");
+    assert!(array.mentions("m4 write log"), "{:?}", array.labels());
+    array.depart(1);
+    array.run_but("write data+0");
+    array.complete_held("m0 write data+0");
+    array.crash(|_| true);
+    array.start().expect("m1 had failed before");
+    old_or_new(&mut array, &old, 0..4 * CHUNK);
+}
+
 #[test]
 fn what_was_flushed_is_never_lost_with_a_member() {
     for gone in 0..5 {
