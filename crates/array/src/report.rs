@@ -99,6 +99,8 @@ pub struct TaskStatus {
     pub kind: TaskKind,
     pub slot: Option<u16>,
     pub paused: bool,
+    /// Windows are given to it, or would be if it were not paused: to one task at a time.
+    pub first: bool,
     pub rows_done: u64,
     pub rows_total: u64,
     /// None while it does not go: paused, or another goes first.

@@ -67,6 +67,7 @@ impl Core {
             kind: task.kind,
             slot: task.slot,
             paused: task.paused,
+            first: self.tasks.goes_first(task),
             rows_done: done,
             rows_total: total,
             moved: self.tasks.moved_lately(task),

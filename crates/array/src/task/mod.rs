@@ -149,6 +149,7 @@ impl Tasks {
             .find(|task| task.kind == TaskKind::Resync)
         {
             task.done.insert(rows.start, rows.end - rows.start);
+            task.claimed.insert(rows.start, rows.end - rows.start);
         }
     }
 
@@ -178,14 +179,22 @@ impl Tasks {
         }
     }
 
-    /// The task that goes first: what restores redundancy before what only looks.
+    /// The task that goes first: what restores redundancy before what only looks. A slot that is filled does not wait for
+    /// another one whose filling is paused; all else waits for what it needs first, paused or not.
     fn active(&self) -> Option<usize> {
         let order = |task: &Task| match task.kind {
             TaskKind::Resync => 0,
-            TaskKind::Rebuild | TaskKind::Replace => 1,
-            TaskKind::Check | TaskKind::Repair => 2,
+            TaskKind::Rebuild | TaskKind::Replace if !task.stands() => 1,
+            TaskKind::Rebuild | TaskKind::Replace => 2,
+            TaskKind::Check | TaskKind::Repair => 3,
         };
         (0..self.list.len()).min_by_key(|&index| (order(&self.list[index]), index))
+    }
+
+    /// Whether windows are given to this task, or would be if it were not paused.
+    pub(crate) fn goes_first(&self, task: &Task) -> bool {
+        let first = self.active().map(|index| self.list[index].serial);
+        first == Some(task.serial)
     }
 
     /// The serving member of a slot failed while its replacement was being filled: the task goes on as a rebuild.
@@ -372,8 +381,7 @@ impl Core {
 
     /// Tasks whose target failed.
     fn end_orphans(&mut self) {
-        let orphaned =
-            |task: &Task| task.is_filling() && task.slot.is_none() && task.in_flight == 0;
+        let orphaned = |task: &Task| task.is_orphaned() && task.in_flight == 0;
         while let Some(index) = self.tasks.list.iter().position(orphaned) {
             let task = self.tasks.list.remove(index);
             self.keeper.note_change();
@@ -614,7 +622,7 @@ impl Core {
     pub(crate) fn tasks_to_superblock(&mut self) {
         self.superblock.tasks.clear();
         for task in &mut self.tasks.list {
-            if task.slot.is_none() && task.is_filling() {
+            if task.is_orphaned() {
                 continue;
             }
             let durable = task.durable.clone();
@@ -732,7 +740,12 @@ impl Task {
 
     /// It does not go on for now, whatever the throttle says.
     fn stands(&self) -> bool {
-        self.paused || self.is_filling() && self.slot.is_none()
+        self.paused || self.is_orphaned()
+    }
+
+    /// The member that it filled has failed: it ends as soon as none of its windows is out.
+    fn is_orphaned(&self) -> bool {
+        self.is_filling() && self.slot.is_none()
     }
 
     fn is_filling(&self) -> bool {

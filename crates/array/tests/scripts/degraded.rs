@@ -3,7 +3,7 @@
 use crate::shell::{CHUNK, Setup, raid1, raid5, raid6};
 use restripe_array::meta::WriteHole;
 use restripe_array::report::{ArrayState, MemberState};
-use restripe_array::{Command, Fact, Member, TaskKind, TaskOutcome};
+use restripe_array::{Command, Fact, Member, Nanos, TaskKind, TaskOutcome};
 
 /// Log records in a listing; done-lists stand in the first 16 sectors.
 fn records(listing: &str) -> usize {
@@ -190,6 +190,30 @@ fn raid6_rebuilds_two_members() {
     array.written(0, 200).expect("written");
     array.depart(1);
     array.depart(3);
+    array.run_tasks();
+    assert_eq!(array.engine.status().state, ArrayState::Healthy);
+    array.verify();
+    array.consistent();
+}
+
+#[test]
+fn a_paused_rebuild_holds_no_other_up() {
+    let mut array = raid6(5).spares(2).start();
+    array.written(0, 200).expect("written");
+    let rate = |max| Command::Rate { min: 1, max };
+    array.command(rate(8 << 10)).expect("slow");
+    array.depart(1);
+    array.run();
+    array.command(Command::Pause(true)).expect("it is not done");
+    array.command(rate(1 << 30)).expect("fast");
+    array.depart(3);
+    for _ in 0..20 {
+        array.pass(Nanos::from_millis(200));
+    }
+    let tasks = array.engine.status().tasks;
+    assert_eq!(tasks.len(), 1, "{tasks:?}");
+    assert!(tasks[0].paused && tasks[0].first, "{tasks:?}");
+    array.command(Command::Pause(false)).expect("it is there");
     array.run_tasks();
     assert_eq!(array.engine.status().state, ArrayState::Healthy);
     array.verify();

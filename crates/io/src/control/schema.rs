@@ -452,11 +452,10 @@ fn member_view(member: &MemberStatus, path: String) -> MemberView {
 
 /// Windows are given to one task at a time.
 fn wait_of(task: &TaskStatus, status: &Status) -> &'static str {
-    let goes = |other: &TaskStatus| other.moved.is_some();
     match status.read_only {
         _ if task.paused => "",
         true => "read-only",
-        false if !goes(task) && status.tasks.iter().any(goes) => "another-task",
+        false if !task.first => "another-task",
         false => "",
     }
 }
@@ -710,6 +709,7 @@ mod tests {
                 kind: TaskKind::Rebuild,
                 slot: Some(1),
                 paused: false,
+                first: true,
                 rows_done: 5,
                 rows_total: 10,
                 moved: Some(Moved {
