@@ -353,6 +353,7 @@ fn watch(session: &Session, since: u64, of_kind: fn(&str) -> bool) -> Outcome<En
         match status.tasks.iter().find(|task| of_kind(&task.kind)) {
             Some(task) => {
                 gone = false;
+                check_its_turn_comes(task, &status)?;
                 ended.mismatches = task.mismatches;
                 progress.show(&task_line(task));
             }
@@ -373,6 +374,34 @@ fn check_moves(status: &StatusView) -> Outcome {
     let what = "nothing is written to this array: its tasks wait";
     Err(Failure::new(what)
         .hint("it was started read-only, or has halted for want of space: its journal says which"))
+}
+
+/// Nor for a task behind one that is paused: who waits here may be the only one who could let that go on.
+fn check_its_turn_comes(task: &TaskView, status: &StatusView) -> Outcome {
+    let waits = |other: &TaskView| other.waits == "another-task";
+    let first = status
+        .tasks
+        .iter()
+        .find(|other| other.paused && !waits(other));
+    match first.filter(|_| waits(task)) {
+        Some(first)
+            if status
+                .tasks
+                .iter()
+                .all(|other| other.paused || waits(other)) =>
+        {
+            let said = format!(
+                "the {} waits for the {}, which is paused",
+                task.kind, first.kind
+            );
+            let hint = format!(
+                "restripe rebuild {} --resume, with the members if it is not served",
+                status.name
+            );
+            Err(Failure::new(said).hint(hint))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The last look may have missed the last rows: the log has them.

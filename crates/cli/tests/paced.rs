@@ -148,6 +148,25 @@ fn the_hint_of_a_pause_offline_is_for_offline() {
 }
 
 #[test]
+fn nobody_waits_behind_a_task_that_is_paused() {
+    let place = Place::new("behind");
+    let options = ["--level", "raid5", "--init", "sync"];
+    let made = place.create(&FOUR, &options);
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    good(run_offline(&place, &["rebuild", "tank", "--pause"]));
+    let scrub = run_offline(&place, &["scrub", "tank"]);
+    assert_eq!(scrub.status, 1, "{}", scrub.stdout);
+    assert!(
+        scrub
+            .stderr
+            .contains("waits for the resync, which is paused"),
+        "{}",
+        scrub.stderr
+    );
+    assert!(scrub.stderr.contains("--resume"), "{}", scrub.stderr);
+}
+
+#[test]
 fn heat_without_its_daemon_names_the_arrays_that_are_served() {
     let place = raid5("unheard");
     let nobody = place.run(&["heat", "tank"]);
