@@ -67,7 +67,8 @@ pub struct Recovered {
     /// The anchors. In this order: flush what was found; write those that are [changed](AnchorTable::changed), and flush
     /// them; [begin](AnchorTable::begin) with `next`, and again write and flush those that are changed; append.
     pub table: AnchorTable,
-    /// What counts, of every kind, in the order in which the map takes it.
+    /// What counts, of every kind, in the order in which the map takes it. Whoever goes on from here leaves the clean ones
+    /// out: they may be of bytes that a crash took back at home ([`crate::overlay`], rule 7 of its front).
     pub extents: Vec<Extent>,
     /// Records that count though their payload could not be read: what the map still has of these sequences in the end
     /// is lost. Rising.

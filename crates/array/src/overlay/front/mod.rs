@@ -133,7 +133,7 @@ impl OverlayLimits {
 /// What a start finds in a log. Of a new log: nothing, and the first sequence.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FoundInLog {
-    /// Segments with records, the oldest first.
+    /// Segments with records that count, the oldest first.
     pub segments: Vec<u32>,
     /// The copies that count, in the order of their sequences; clean ones never do.
     pub extents: Vec<Extent>,
