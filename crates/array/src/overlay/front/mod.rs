@@ -146,6 +146,8 @@ struct Pending {
     /// Sectors of it that have been started.
     cut: u64,
     parts: u32,
+    /// Of a read: whether home and the log have been asked.
+    asked: [bool; 2],
     error: Option<RequestError>,
 }
 
@@ -278,7 +280,7 @@ struct CleanCopy {
 
 /// Parts under way for each request, besides its records: a read that alternates between log and home waits for room.
 const PARTS_PER_REQUEST: u32 = 8;
-/// Parts that are nobody's request: a flush for space, and the flushes and the void of going home.
+/// Parts that are nobody's request: a flush for space, the two flushes or the void of going home, a segment's reuse.
 const PARTS_OF_OWN: u32 = 4;
 
 impl Overlay {
@@ -400,6 +402,7 @@ impl Overlay {
             request,
             cut: 0,
             parts: 0,
+            asked: [false; 2],
             error: None,
         });
         match request.op {
@@ -485,14 +488,13 @@ impl Overlay {
 
     /// Starts what is left of a read, piece by piece; false if there was no room for all of it.
     fn cut_read(&mut self, id: u32) -> bool {
-        let mut met = [false; 2];
         loop {
             let pending = self.pending(id);
-            let (request, cut) = (pending.request, pending.cut);
+            let (request, cut, asked) = (pending.request, pending.cut, pending.asked);
             let sectors = sectors_of(&request);
             if cut == whole(&request) {
-                self.counters.reads_of_log += u64::from(met[Site::Log as usize]);
-                self.counters.reads_of_both += u64::from(met == [true; 2]);
+                self.counters.reads_of_log += u64::from(asked[Site::Log as usize]);
+                self.counters.reads_of_both += u64::from(asked == [true; 2]);
                 return true;
             }
             if self.free_parts.len() as u32 <= self.kept_parts() {
@@ -504,7 +506,7 @@ impl Overlay {
                 Piece::Mapped(extent) => (Site::Log, extent.at, u64::from(extent.sectors)),
                 Piece::Hole { home, sectors } => (Site::Home, home, sectors),
             };
-            met[site as usize] = true;
+            self.pending(id).asked[site as usize] = true;
             let serial = self.begin_reading();
             let part = self.begin_part(Owner::Reading {
                 request: id,
