@@ -378,30 +378,22 @@ fn check_moves(status: &StatusView) -> Outcome {
 
 /// Nor for a task behind one that is paused: who waits here may be the only one who could let that go on.
 fn check_its_turn_comes(task: &TaskView, status: &StatusView) -> Outcome {
-    let waits = |other: &TaskView| other.waits == "another-task";
-    let first = status
-        .tasks
-        .iter()
-        .find(|other| other.paused && !waits(other));
-    match first.filter(|_| waits(task)) {
-        Some(first)
-            if status
-                .tasks
-                .iter()
-                .all(|other| other.paused || waits(other)) =>
-        {
-            let said = format!(
-                "the {} waits for the {}, which is paused",
-                task.kind, first.kind
-            );
-            let hint = format!(
-                "restripe rebuild {} --resume, with the members if it is not served",
-                status.name
-            );
-            Err(Failure::new(said).hint(hint))
-        }
-        _ => Ok(()),
+    let goes = |other: &TaskView| !other.paused && other.waits.is_empty();
+    if task.waits != "another-task" || status.tasks.iter().any(goes) {
+        return Ok(());
     }
+    let Some(first) = status.tasks.iter().find(|other| other.paused) else {
+        return Ok(());
+    };
+    let said = format!(
+        "the {} waits for the {}, which is paused",
+        task.kind, first.kind
+    );
+    let hint = format!(
+        "restripe rebuild {} --resume, with the members if it is not served",
+        status.name
+    );
+    Err(Failure::new(said).hint(hint))
 }
 
 /// The last look may have missed the last rows: the log has them.
