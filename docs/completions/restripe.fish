@@ -96,7 +96,7 @@ vdf-lfu\t''
 arc\t''
 vdf-arc\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l io-timeout -d 'A member that completes nothing for this long, or keeps one operation four times as long, is failed [default: 30s]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l rate -d 'Limits of background work, as MIN..MAX in bytes a second of one member, either of which may be left out: 10M..200M goes on at 10M a second however busy users are, and never above 200M [default: 1000K..2000000K]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l rate -d 'Limits of background work, as MIN..MAX in bytes a second of one member, a side left out being no limit: 10M..200M goes on at 10M a second however busy users are, and never above 200M [default: 1000K..2000000K]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l throttle -d 'What paces background work: restripe (the default), md-2.6, md-6.1 or md-2025' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l order -d 'What is rebuilt or resynchronised next: by address (pr, the default), where users read most meanwhile (pro), or where they read most before (ido); what they read is not remembered over a restart' -r -f -a "pr\t''
 pro\t''
