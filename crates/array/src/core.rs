@@ -501,5 +501,6 @@ fn blank_superblock(geometry: Geometry) -> Superblock {
         members: Vec::new(),
         placement: Vec::new(),
         tasks: Vec::new(),
+        partner: None,
     }
 }

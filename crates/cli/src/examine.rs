@@ -6,7 +6,9 @@ use crate::failure::{Failure, Outcome};
 use crate::member::{Copies, content, open, was_replaced};
 use crate::units::Size;
 use restripe_array::SECTOR_BYTES;
-use restripe_array::meta::{MemberEntry, MemberRole, MetaError, RegionKind, Superblock};
+use restripe_array::meta::{
+    MemberEntry, MemberRole, MetaError, Partner, PartnerRole, RegionKind, Superblock,
+};
 use restripe_io::plain::Plain;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -115,6 +117,9 @@ fn describe(out: &mut String, superblock: &Superblock) {
     if let Some(data) = superblock.region(RegionKind::Data) {
         let _ = writeln!(out, "  data from sector {}", data.start);
     }
+    if let Some(partner) = &superblock.partner {
+        let _ = writeln!(out, "  {}", partner_words(partner));
+    }
     let _ = writeln!(out, "  this is member {}", superblock.member);
     for entry in &superblock.members {
         let _ = writeln!(
@@ -129,6 +134,14 @@ fn describe(out: &mut String, superblock: &Superblock) {
         let rows: u64 = task.done.iter().map(|(_, rows)| rows).sum();
         let paused = if task.paused { ", paused" } else { "" };
         let _ = writeln!(out, "  {:?} with {rows} rows done{paused}", task.kind);
+    }
+}
+
+fn partner_words(partner: &Partner) -> String {
+    let Partner { array, epoch, .. } = partner;
+    match partner.role {
+        PartnerRole::Main => format!("its surrogate is array {array}, epoch {epoch}"),
+        PartnerRole::Surrogate => format!("it is the surrogate of array {array}, epoch {epoch}"),
     }
 }
 
@@ -205,8 +218,17 @@ fn array_value(superblock: &Superblock) -> Value {
         "clean": superblock.clean,
         "write_hole": write_hole(superblock),
         "data_sector": superblock.region(RegionKind::Data).map(|region| region.start),
+        "partner": superblock.partner.as_ref().map(partner_value),
         "members": members,
     })
+}
+
+fn partner_value(partner: &Partner) -> Value {
+    let role = match partner.role {
+        PartnerRole::Main => "main",
+        PartnerRole::Surrogate => "surrogate",
+    };
+    json!({"role": role, "array": partner.array.to_string(), "epoch": partner.epoch})
 }
 
 fn member_value(superblock: &Superblock, entry: &MemberEntry) -> Value {
@@ -228,4 +250,52 @@ fn member_value(superblock: &Superblock, entry: &MemberEntry) -> Value {
         "slot": placement.map(|placement| placement.slot),
         "read_errors": entry.read_errors,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use restripe_array::layout::Level;
+    use restripe_array::meta::{CreateOptions, create};
+    use restripe_array::{MemberInfo, Uuid};
+
+    fn with_partner(role: PartnerRole) -> Superblock {
+        let mut options = CreateOptions::new("pair", Uuid([1; 16]), Level::Raid1, 8);
+        let info = MemberInfo {
+            sectors: 4096,
+            logical_block: 512,
+            trim_zeroes: true,
+            fast_zero: true,
+        };
+        options.members = vec![info; 2];
+        options.uuids = vec![Uuid([2; 16]), Uuid([3; 16])];
+        options.partner = Some(Partner {
+            role,
+            array: Uuid([4; 16]),
+            epoch: 5,
+        });
+        create(&options).expect("sound options").superblock
+    }
+
+    #[test]
+    fn a_partner_is_told_by_both_sides() {
+        let other = Uuid([4; 16]);
+        let sides = [
+            (PartnerRole::Main, "its surrogate is", "main"),
+            (
+                PartnerRole::Surrogate,
+                "it is the surrogate of",
+                "surrogate",
+            ),
+        ];
+        for (role, words, name) in sides {
+            let superblock = with_partner(role);
+            let mut told = String::new();
+            describe(&mut told, &superblock);
+            let line = format!("  {words} array {other}, epoch 5\n");
+            assert!(told.contains(&line), "{told}");
+            let expected = json!({"role": name, "array": other.to_string(), "epoch": 5});
+            assert_eq!(array_value(&superblock)["partner"], expected);
+        }
+    }
 }

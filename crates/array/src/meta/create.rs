@@ -6,8 +6,8 @@
 use super::pages::{self, BITS_PER_PAGE, HOMES_SECTORS, INTENT_BITS, MapKind, WORDS_PER_PAGE};
 use super::superblock::{MEMBERS_MAX, SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_SECTORS};
 use super::{
-    MemberEntry, MemberRole, MetaError, Placement, Region, RegionKind, Superblock, TaskRecord,
-    WriteHole,
+    MemberEntry, MemberRole, MetaError, Partner, Placement, Region, RegionKind, Superblock,
+    TaskRecord, WriteHole,
 };
 use crate::contract::{MemberInfo, Page, TaskKind, zeroed_page};
 use crate::layout::{Geometry, GeometryError, Layout, Level};
@@ -74,6 +74,8 @@ pub struct CreateOptions {
     pub extent_rows: Option<u64>,
     /// Rows for each bit of the intent map.
     pub intent_rows: Option<u64>,
+    /// The other array, where this one is made as a surrogate or together with its own.
+    pub partner: Option<Partner>,
 }
 
 impl CreateOptions {
@@ -96,6 +98,7 @@ impl CreateOptions {
             log_sectors: None,
             extent_rows: None,
             intent_rows: None,
+            partner: None,
         }
     }
 }
@@ -592,6 +595,7 @@ fn superblock(options: &CreateOptions, plan: &Plan, logical_block: u32) -> Super
         } else {
             Vec::new()
         },
+        partner: options.partner,
     }
 }
 

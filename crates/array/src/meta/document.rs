@@ -97,6 +97,9 @@ fn superblock_header() {
             TASKS,
             RUNS,
             FORCED,
+            PARTNER,
+            PARTNER_EPOCH,
+            PARTNER_ROLE,
             RESERVED,
         ]
     );

@@ -28,7 +28,8 @@ pub use create::{Content, CreateError, CreateOptions, Creation, Init, create};
 pub use log::LogRecord;
 pub use pages::{MapKind, PageView};
 pub use superblock::{
-    MemberEntry, MemberRole, Placement, Region, RegionKind, Superblock, TaskRecord, WriteHole,
+    MemberEntry, MemberRole, Partner, PartnerRole, Placement, Region, RegionKind, Superblock,
+    TaskRecord, WriteHole,
 };
 
 /// The format version that this code writes. A reader refuses another major version and takes any minor one.

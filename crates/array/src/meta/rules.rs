@@ -20,6 +20,7 @@ pub fn check(superblock: &Superblock) -> Result<(), MetaError> {
     check_counts(superblock)?;
     check_identity(superblock)?;
     check_counters(superblock)?;
+    check_partner(superblock)?;
     let layout = Layout::new(superblock.geometry).map_err(MetaError::Geometry)?;
     check_regions(superblock)?;
     check_write_hole(superblock, &layout)?;
@@ -87,6 +88,20 @@ fn check_counters(superblock: &Superblock) -> Result<(), MetaError> {
         check_counter(name, value)?;
     }
     Ok(())
+}
+
+/// The partner is another array, and its epoch can be told from none.
+fn check_partner(superblock: &Superblock) -> Result<(), MetaError> {
+    let Some(partner) = &superblock.partner else {
+        return Ok(());
+    };
+    if partner.array == Uuid::NIL || partner.array == superblock.array {
+        return field("partner", 0);
+    }
+    if partner.epoch == 0 {
+        return field("partner epoch", 0);
+    }
+    check_counter("partner epoch", partner.epoch)
 }
 
 pub fn check_counter(name: &'static str, value: u64) -> Result<(), MetaError> {

@@ -60,8 +60,9 @@ const FLAG_CLEAN: u32 = 2;
 const FLAG_RESYNC_PENDING: u32 = 4;
 const FLAGS_KNOWN: u32 = FLAG_WRITTEN_ALL | FLAG_CLEAN | FLAG_RESYNC_PENDING;
 
-/// Features whose bit stands in a superblock and that a reader must know. None yet.
-const INCOMPATIBLE_KNOWN: u64 = 0;
+/// Features whose bit stands in a superblock and that a reader must know: current copies may lie in another array.
+const INCOMPATIBLE_PARTNER: u64 = 1;
+const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_PARTNER;
 
 /// Byte offsets in the header and in the entries of each table.
 pub mod at {
@@ -96,7 +97,10 @@ pub mod at {
     pub const TASKS: usize = 200;
     pub const RUNS: usize = 208;
     pub const FORCED: usize = 216;
-    pub const RESERVED: usize = 224;
+    pub const PARTNER: usize = 224;
+    pub const PARTNER_EPOCH: usize = 240;
+    pub const PARTNER_ROLE: usize = 248;
+    pub const RESERVED: usize = 249;
 
     pub const TABLE_OFFSET: usize = 0;
     pub const TABLE_ENTRY_BYTES: usize = 4;
@@ -242,6 +246,26 @@ pub struct TaskRecord {
     pub done: Vec<(u64, u64)>,
 }
 
+/// What this array is to the other of a pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum PartnerRole {
+    /// It has a surrogate, which may hold the only current copy of some sectors.
+    Main,
+    /// It is the surrogate: its set data are the other's log.
+    Surrogate,
+}
+
+/// The other array of a main set and its surrogate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Partner {
+    pub role: PartnerRole,
+    /// The other one.
+    pub array: Uuid,
+    /// Raised each time that a surrogate is attached, and the same on both sides: what an earlier time left in a log does
+    /// not count. Not 0.
+    pub epoch: u64,
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Superblock {
     pub array: Uuid,
@@ -280,6 +304,7 @@ pub struct Superblock {
     /// Ascending by (slot, partition); every slot is in it.
     pub placement: Vec<Placement>,
     pub tasks: Vec<TaskRecord>,
+    pub partner: Option<Partner>,
 }
 
 impl Superblock {
@@ -378,6 +403,9 @@ impl Superblock {
         put_u64(bytes, at::EXTENT_ROWS, self.extent_rows);
         put_u64(bytes, at::INTENT_ROWS, self.intent_rows);
         put_u64(bytes, at::LOG_FLOOR, self.log_floor);
+        if let Some(partner) = &self.partner {
+            put_partner(bytes, partner);
+        }
     }
 
     fn put_geometry(&self, bytes: &mut [u8]) {
@@ -453,6 +481,7 @@ impl Superblock {
             )?
             .read(get_placement)?,
             tasks: get_tasks(bytes)?,
+            partner: get_partner(bytes)?,
         };
         rules::check(&superblock)?;
         Ok(superblock)
@@ -683,6 +712,33 @@ fn get_write_hole(bytes: &[u8]) -> Result<WriteHole, MetaError> {
         3 => Ok(WriteHole::Journal),
         other => field("write hole", u64::from(other)),
     }
+}
+
+fn put_partner(bytes: &mut [u8], partner: &Partner) {
+    put_u64(bytes, at::INCOMPATIBLE, INCOMPATIBLE_PARTNER);
+    put(bytes, at::PARTNER, partner.array.0);
+    put_u64(bytes, at::PARTNER_EPOCH, partner.epoch);
+    bytes[at::PARTNER_ROLE] = match partner.role {
+        PartnerRole::Main => 1,
+        PartnerRole::Surrogate => 2,
+    };
+}
+
+/// Without the feature these bytes are reserved ones, whatever they hold.
+fn get_partner(bytes: &[u8]) -> Result<Option<Partner>, MetaError> {
+    if get_u64(bytes, at::INCOMPATIBLE) & INCOMPATIBLE_PARTNER == 0 {
+        return Ok(None);
+    }
+    let role = match bytes[at::PARTNER_ROLE] {
+        1 => PartnerRole::Main,
+        2 => PartnerRole::Surrogate,
+        other => return field("partner role", u64::from(other)),
+    };
+    Ok(Some(Partner {
+        role,
+        array: get_uuid(bytes, at::PARTNER),
+        epoch: get_u64(bytes, at::PARTNER_EPOCH),
+    }))
 }
 
 // ---------------------------------------------------------------------------------------------------- entries
@@ -1126,7 +1182,7 @@ mod tests {
     fn unsound_values_are_neither_written_nor_read() {
         let sound = any_superblock(&mut Random::new(10));
         type Change = (&'static str, fn(&mut Superblock));
-        let changes: [Change; 24] = [
+        let changes: [Change; 28] = [
             ("nil array", |s| s.array = Uuid::NIL),
             ("nil member", |s| s.member = Uuid::NIL),
             ("generation at the limit", |s| s.generation = 1 << 62),
@@ -1164,12 +1220,68 @@ mod tests {
                 s.regions
                     .retain(|region| region.kind != RegionKind::Written)
             }),
+            ("partner nil", |s| partner(s).array = Uuid::NIL),
+            ("partner of itself", |s| partner(s).array = s.array),
+            ("no epoch", |s| partner(s).epoch = 0),
+            ("epoch at the limit", |s| partner(s).epoch = 1 << 62),
         ];
         for (what, change) in changes {
             let mut unsound = sound.clone();
             change(&mut unsound);
             assert!(unsound.encode().is_err(), "{what}");
         }
+    }
+
+    fn partner(superblock: &mut Superblock) -> &mut Partner {
+        superblock.partner.insert(Partner {
+            role: PartnerRole::Main,
+            array: uuid(7),
+            epoch: 3,
+        })
+    }
+
+    /// A program that does not know of partners must not start either set: the one would serve old copies, the other's log
+    /// would be written over.
+    #[test]
+    fn a_partner_is_a_feature_that_must_be_known() {
+        let mut superblock = any_superblock(&mut Random::new(14));
+        superblock.partner = None;
+        let alone = bytes_of(&superblock);
+        assert_eq!(get_u64(&alone, at::INCOMPATIBLE), 0);
+        for role in [PartnerRole::Main, PartnerRole::Surrogate] {
+            partner(&mut superblock).role = role;
+            let bytes = bytes_of(&superblock);
+            assert_eq!(get_u64(&bytes, at::INCOMPATIBLE), INCOMPATIBLE_PARTNER);
+            assert_eq!(Superblock::decode(&bytes).as_ref(), Ok(&superblock));
+        }
+    }
+
+    #[test]
+    fn hostile_partners_are_refused() {
+        let mut superblock = any_superblock(&mut Random::new(15));
+        partner(&mut superblock);
+        let bytes = bytes_of(&superblock);
+        let refused = |change: &dyn Fn(&mut [u8])| {
+            let mut hostile = bytes.clone();
+            change(&mut hostile);
+            reseal(&mut hostile);
+            Superblock::decode(&hostile).is_err()
+        };
+        for role in [0, 3, u8::MAX] {
+            assert!(refused(&|bytes| bytes[at::PARTNER_ROLE] = role), "{role}");
+        }
+        for epoch in [0, 1 << 62, u64::MAX] {
+            assert!(refused(&|bytes| put_u64(bytes, at::PARTNER_EPOCH, epoch)));
+        }
+        for array in [Uuid::NIL, superblock.array] {
+            assert!(refused(&|bytes| put(bytes, at::PARTNER, array.0)));
+        }
+        let mut reserved = bytes.clone();
+        put_u64(&mut reserved, at::INCOMPATIBLE, 0);
+        reserved[at::PARTNER_ROLE] = 99;
+        reseal(&mut reserved);
+        let read = Superblock::decode(&reserved).expect("reserved bytes are ignored");
+        assert_eq!(read.partner, None);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What the tests of this folder share.
 
 use super::{
-    CreateOptions, MemberRole, Region, RegionKind, Superblock, TaskRecord, create::create,
+    CreateOptions, MemberRole, Partner, PartnerRole, Region, RegionKind, Superblock, TaskRecord,
+    create::create,
 };
 use crate::contract::{MemberInfo, TaskKind};
 use crate::layout::{Layout, Level, Rotation};
@@ -107,6 +108,11 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
         member.log_floor = random.below(1 << 40);
         member.read_errors = random.next() as u32;
     }
+    superblock.partner = random.flag().then(|| Partner {
+        role: [PartnerRole::Main, PartnerRole::Surrogate][random.below(2) as usize],
+        array: uuid(random.below(900) as u16),
+        epoch: 1 + random.below(1 << 40),
+    });
     for _ in 0..random.below(9) {
         let task = any_task(random, &superblock);
         superblock.tasks.push(task);
