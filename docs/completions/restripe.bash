@@ -677,7 +677,7 @@ _restripe() {
                     return 0
                     ;;
                 --order)
-                    COMPREPLY=($(compgen -W "pr pro ido" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "pr pro ido sor dor" -- "${cur}"))
                     return 0
                     ;;
                 --rate)
@@ -815,7 +815,7 @@ _restripe() {
                     return 0
                     ;;
                 --order)
-                    COMPREPLY=($(compgen -W "pr pro ido" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "pr pro ido sor dor" -- "${cur}"))
                     return 0
                     ;;
                 --zone)
@@ -915,7 +915,7 @@ _restripe() {
                     return 0
                     ;;
                 --order)
-                    COMPREPLY=($(compgen -W "pr pro ido" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "pr pro ido sor dor" -- "${cur}"))
                     return 0
                     ;;
                 --zone)

@@ -98,9 +98,11 @@ vdf-arc\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l io-timeout -d 'A member that completes nothing for this long, or keeps one operation four times as long, is failed [default: 30s]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l rate -d 'Limits of background work, as MIN..MAX in bytes a second of one member, a side left out being no limit: 10M..200M goes on at 10M a second however busy users are, and never above 200M [default: 1000K..2000000K]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l throttle -d 'What paces background work: restripe (the default), md-2.6, md-6.1 or md-2025' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l order -d 'What is rebuilt or resynchronised next: by address (pr, the default), where users read most meanwhile (pro), or where they read most before (ido); what they read is not remembered over a restart' -r -f -a "pr\t''
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l order -d 'What is rebuilt or resynchronised next: by address (pr, the default), where users read most meanwhile (pro), where they read most before (ido; what they read is not remembered over a restart), or by address with one row under way (sor) or as many as buffers hold (dor)' -r -f -a "pr\t''
 pro\t''
-ido\t''"
+ido\t''
+sor\t''
+dor\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l zone -d 'What is read most is learned by zones of so much [default: 12M]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l epoch -d 'What was read before counts half after so long [default: 10m]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l backend -d 'How operations reach the kernel' -r -f -a "auto\t'io_uring where the kernel allows it, else threads'
@@ -140,9 +142,11 @@ complete -c restripe -n "__fish_restripe_using_subcommand replace" -l force -d '
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l offline -d 'Work on these members directly, with no daemon running' -r
-complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l order -d 'What is rebuilt or resynchronised next: by address (pr), where users read most from now on (pro), or where they have read most since the daemon began (ido)' -r -f -a "pr\t''
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l order -d 'What is rebuilt or resynchronised next: by address (pr), where users read most from now on (pro), where they have read most since the daemon began (ido), or by address with one row under way (sor) or as many as buffers hold (dor)' -r -f -a "pr\t''
 pro\t''
-ido\t''"
+ido\t''
+sor\t''
+dor\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l rate -d 'Limits of background work until the daemon ends, as MIN..MAX in bytes a second of one member: 10M..200M, 10M.. or ..200M; with --offline, of this command\'s own' -r
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l throttle -d 'What paces background work until then: restripe, or as Linux md did: md-2.6, md-6.1, md-2025' -r
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
@@ -267,9 +271,11 @@ complete -c restripe -n "__fish_restripe_using_subcommand replay" -l fail-after 
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-after -d 'Rebuild onto a blank drive, so long after the failure' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-rate -d 'The rebuild\'s least and largest speed, as MIN..MAX in bytes a second of one member' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l throttle -d 'What paces the rebuild: restripe, md-2.6, md-6.1 or md-2025' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l order -d 'What is rebuilt next: by address (pr), where users read most meanwhile (pro), or where they read most before (ido) [default: pr]' -r -f -a "pr\t''
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l order -d 'What is rebuilt next: by address (pr), where users read most meanwhile (pro), where they read most before (ido), or by address with one row under way (sor) or as many as buffers hold (dor) [default: pr]' -r -f -a "pr\t''
 pro\t''
-ido\t''"
+ido\t''
+sor\t''
+dor\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l zone -d 'What is read most is learned by zones of so much [default: 12M]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l epoch -d 'What was read before counts half after so long [default: 10m]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l json -d 'Write the log of facts here, as JSON' -r -F

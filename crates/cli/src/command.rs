@@ -316,8 +316,9 @@ pub struct Serve {
     /// What paces background work: restripe (the default), md-2.6, md-6.1 or md-2025
     #[arg(long, value_name = "NAME", value_parser = parse_throttle)]
     pub throttle: Option<Throttle>,
-    /// What is rebuilt or resynchronised next: by address (pr, the default), where users read most meanwhile (pro), or
-    /// where they read most before (ido); what they read is not remembered over a restart
+    /// What is rebuilt or resynchronised next: by address (pr, the default), where users read most meanwhile (pro), where
+    /// they read most before (ido; what they read is not remembered over a restart), or by address with one row under way
+    /// (sor) or as many as buffers hold (dor)
     #[arg(long, value_name = "NAME", value_parser = order_parser())]
     pub order: Option<Order>,
     /// What is read most is learned by zones of so much [default: 12M]
@@ -444,8 +445,8 @@ pub struct Rebuild {
     /// Watch the rebuild that runs, which it does anyway unless told something else
     #[arg(long, conflicts_with = "Pace")]
     pub watch: bool,
-    /// What is rebuilt or resynchronised next: by address (pr), where users read most from now on (pro), or where they
-    /// have read most since the daemon began (ido)
+    /// What is rebuilt or resynchronised next: by address (pr), where users read most from now on (pro), where they have
+    /// read most since the daemon began (ido), or by address with one row under way (sor) or as many as buffers hold (dor)
     #[arg(long, value_name = "NAME", value_parser = order_parser(), conflicts_with_all = ["watch", "Pace"])]
     pub order: Option<Order>,
     #[command(flatten)]

@@ -116,8 +116,8 @@ pub struct Replay {
     /// What paces the rebuild: restripe, md-2.6, md-6.1 or md-2025
     #[arg(long, value_name = "NAME", default_value = "restripe", value_parser = parse_throttle)]
     pub throttle: Throttle,
-    /// What is rebuilt next: by address (pr), where users read most meanwhile (pro), or where they read most before
-    /// (ido) [default: pr]
+    /// What is rebuilt next: by address (pr), where users read most meanwhile (pro), where they read most before (ido), or
+    /// by address with one row under way (sor) or as many as buffers hold (dor) [default: pr]
     #[arg(long, value_name = "NAME", value_parser = order_parser(), conflicts_with = "nbd")]
     pub order: Option<Order>,
     /// What is read most is learned by zones of so much [default: 12M]

@@ -287,7 +287,7 @@ fn what_users_read_is_shown_by_zones() {
          printf '0,0,4096,w,0.0\n0,8192,4096,r,0.1\n0,8200,4096,r,0.2\n0,0,4096,r,0.3\n' > four.spc
          restripe replay four.spc --overwrite --nbd $uri
          restripe heat tank --json > heat.json; restripe heat tank --top 1
-         restripe rebuild tank --order pro; restripe rebuild tank --order dor
+         restripe rebuild tank --order pro; restripe rebuild tank --order fifo
          restripe stop tank; wait $id",
     );
     let heat: serde_json::Value =
@@ -310,7 +310,7 @@ fn what_users_read_is_shown_by_zones() {
     assert!(!shown.stdout.contains("33.3%"), "{}", shown.stdout);
     assert!(shown.stdout.contains("order: pro\n"), "{}", shown.stdout);
     assert!(
-        shown.stderr.contains("possible values: pr, pro, ido"),
+        shown.stderr.contains("possible values: pr, pro, ido, sor, dor"),
         "{}",
         shown.stderr
     );

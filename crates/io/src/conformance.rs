@@ -676,7 +676,9 @@ fn raid6_through_two_losses() {
         5,
         0,
         &[
+            (10, Command::Order(Order::Sor)),
             (30, Command::Fail(Member(0))),
+            (50, Command::Order(Order::Dor)),
             (70, Command::Fail(Member(3))),
         ],
     );

@@ -13,9 +13,11 @@
 //!
 //! Where we differ: md issues 4 KiB of each member at a time on parity levels, and we a window of a chunk, so a chunk
 //! above 128 KiB is tested less often; the members' statistics are what the engine sends, not what has completed; and
-//! since 2025 md also looks at what the array itself has in flight, which is not done here.
+//! since 2025 md also looks at what the array itself has in flight, which is not done here. Orders with a depth of their own
+//! (`sor`, `dor`) have it in place of what md's buffers hold; tests, sleeps and drains are the same.
 
 use super::marks::Marks;
+use super::order::Depth;
 use super::throttle::{Decision, Limits, View};
 use super::traffic::Traffic;
 use crate::units::Nanos;
@@ -135,9 +137,11 @@ impl Md {
 
     /// As much as is left until the next test, if the array has room for it.
     fn go(&self, view: &View) -> Decision {
-        let most = match view.parity {
-            true => PARITY_MOST,
-            false => COPIES_MOST,
+        let most = match (view.depth, view.parity) {
+            (Depth::Row, _) => view.window,
+            (Depth::Pipeline, true) => PARITY_MOST,
+            (Depth::Pipeline, false) => COPIES_MOST,
+            (Depth::Buffers, _) => u64::MAX,
         };
         let room = most.saturating_sub(view.in_flight);
         if view.in_flight > 0 && room < view.window {
@@ -171,6 +175,10 @@ mod tests {
 
     impl Run {
         fn new(throttle: Throttle, limits: Limits) -> Run {
+            Run::at(Depth::Pipeline, throttle, limits)
+        }
+
+        fn at(depth: Depth, throttle: Throttle, limits: Limits) -> Run {
             let view = View {
                 now: Nanos::ZERO,
                 moved: 0,
@@ -178,6 +186,7 @@ mod tests {
                 window: WINDOW,
                 user_sectors: 0,
                 parity: true,
+                depth,
             };
             let mut traffic = Traffic::default();
             Run {
@@ -240,6 +249,17 @@ mod tests {
             assert_eq!((run.slept, run.kib_a_second()), (0, 64_000), "{throttle:?}");
             assert!(run.most_in_flight <= PARITY_MOST);
         }
+    }
+
+    #[test]
+    fn an_order_may_have_more_in_flight_or_one_window() {
+        let most = |depth| {
+            let mut run = Run::at(depth, Throttle::Md61, DEFAULT);
+            run.until(MINUTE, 0);
+            run.most_in_flight
+        };
+        assert_eq!(most(Depth::Row), WINDOW);
+        assert!(most(Depth::Buffers) > 2 * PARITY_MOST);
     }
 
     #[test]

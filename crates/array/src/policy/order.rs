@@ -1,13 +1,22 @@
-//! In which order a task goes through the rows: orders by name, one of which each task follows.
+//! In which order a task goes through the rows, and how many at once: orders by name, one of which each task follows.
 //!
-//! | name | next | source |
-//! |---|---|---|
-//! | `pr` | the first row that is left | Linux md: pipelined reconstruction |
-//! | `pro` | the first row of the zone most read since then | PRO (Tian et al., FAST 2007) |
-//! | `ido` | the zones that were hottest then, hottest first; after them the first row that is left | IDO, section 3.4 |
+//! | name | next | at once | source |
+//! |---|---|---|---|
+//! | `pr` | the first row that is left | what its throttle lets | Linux md: pipelined reconstruction |
+//! | `pro` | the first row of the zone most read since then | as `pr` | PRO (Tian et al., FAST 2007) |
+//! | `ido` | the zones that were hottest then, hottest first; after them the first row that is left | as `pr` | IDO, section 3.4 |
+//! | `sor` | the first row that is left | one | stripe-oriented (Holland, Gibson and Siewiorek, FTCS 1993) |
+//! | `dor` | the first row that is left | what buffers allow | disk-oriented (the same) |
 //!
 //! "Then" is when the task began or got its order. A zone that was begun is brought to its end. PRO's areas are our zones; and where it gives the hottest area a share
 //! of time, ours has the whole of it.
+//!
+//! SOR is one process: it reads a stripe's survivors, computes, writes, and only then turns to the next stripe, so each disk
+//! waits for the slowest of each stripe. DOR is a process for each disk, that reads what is next on it into whatever buffer
+//! is free. A window of ours asks all disks of its row at once, and takes its buffers then rather than when a disk has read;
+//! but each disk goes through its own queue at its own pace, so with as many windows as there are buffers one may be that
+//! many rows ahead of another, and none waits: which is what DOR is for. Between the two, md's pipeline is as deep as the
+//! throttle has it, and waits where that yields to users ([`Depth`]).
 
 use super::heat::Heat;
 use crate::meta::superblock::RUNS_OF_TASK_MAX;
@@ -25,21 +34,48 @@ pub enum Order {
     Pro,
     /// By what users read before.
     Ido,
+    /// By address, a row at a time.
+    Sor,
+    /// By address, no member waiting for another.
+    Dor,
+}
+
+/// How much a task has under way at once, as far as its order and not its rate decides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Depth {
+    /// A window.
+    Row,
+    /// What its throttle lets.
+    #[default]
+    Pipeline,
+    /// What buffers allow: the throttle holds the rate, and gathers no windows to batches.
+    Buffers,
 }
 
 impl Order {
-    pub const ALL: [Order; 3] = [Order::Pr, Order::Pro, Order::Ido];
+    /// Records of runs tell an order by its place in here.
+    pub const ALL: [Order; 5] = [Order::Pr, Order::Pro, Order::Ido, Order::Sor, Order::Dor];
 
     pub fn name(self) -> &'static str {
         match self {
             Order::Pr => "pr",
             Order::Pro => "pro",
             Order::Ido => "ido",
+            Order::Sor => "sor",
+            Order::Dor => "dor",
         }
     }
 
     pub fn named(name: &str) -> Option<Order> {
         Order::ALL.into_iter().find(|one| one.name() == name)
+    }
+
+    pub(crate) fn depth(self) -> Depth {
+        match self {
+            Order::Pr | Order::Pro | Order::Ido => Depth::Pipeline,
+            Order::Sor => Depth::Row,
+            Order::Dor => Depth::Buffers,
+        }
     }
 }
 
@@ -71,7 +107,7 @@ impl Path {
     /// `heat`: what is known by now. `blank`: the same table before anything is.
     pub(crate) fn new(order: Order, heat: &Heat, blank: impl FnOnce() -> Heat) -> Path {
         let rule = match order {
-            Order::Pr => Rule::ByAddress,
+            Order::Pr | Order::Sor | Order::Dor => Rule::ByAddress,
             Order::Pro => Rule::ByReadsSince {
                 heat: blank(),
                 read: RunSet::default(),
@@ -179,14 +215,16 @@ mod tests {
         for order in Order::ALL {
             assert_eq!(Order::named(order.name()), Some(order));
         }
-        assert_eq!(Order::named("dor"), None);
+        assert_eq!(Order::named("fifo"), None);
     }
 
     #[test]
-    fn pr_goes_by_address() {
+    fn the_others_go_by_address() {
         let heat = heat_of(&[(50, 3)]);
-        let walked = walk(&mut path(Order::Pr, &heat), &mut RunSet::default());
-        assert_eq!(walked, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        for order in [Order::Pr, Order::Sor, Order::Dor] {
+            let walked = walk(&mut path(order, &heat), &mut RunSet::default());
+            assert_eq!(walked, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        }
     }
 
     #[test]

@@ -5,9 +5,11 @@
 //! otherwise it keeps all its windows busy. Users are idle when they moved nothing since the last look, a tenth of a
 //! second ago (md: at most 64 sectors, and a window at a time; then a slow trickle of users is never seen). Speed is
 //! taken over marks a second apart, the last ten (md: ten marks, three seconds apart; ours are closer because arrays
-//! here are often small).
+//! here are often small). An order that has a depth of its own goes in no batches: `dor` fills all buffers and `sor` has
+//! one row, whether users are active or not.
 
 use super::marks::Marks;
+use super::order::Depth;
 use super::throttle::{Decision, Limits, View};
 use crate::units::Nanos;
 
@@ -53,10 +55,12 @@ impl Own {
             return Decision::Wait(self.until_slow_enough(limits, view));
         }
         let batches = rate > limits.min && self.busy;
-        let most = match batches {
-            true if view.in_flight > 0 => 0,
-            true => BATCH,
-            false => FULL_SPEED.max(WINDOWS_MIN * view.window),
+        let most = match view.depth {
+            Depth::Row => view.window,
+            Depth::Buffers => u64::MAX,
+            Depth::Pipeline if !batches => FULL_SPEED.max(WINDOWS_MIN * view.window),
+            Depth::Pipeline if view.in_flight > 0 => 0,
+            Depth::Pipeline => BATCH,
         };
         let room = most
             .min(limits.max / STEPS_A_SECOND)
@@ -98,6 +102,10 @@ mod tests {
 
     /// A minute in which a window takes a millisecond and none overlaps another.
     fn run(limits: Limits, user_sectors_a_step: u64) -> (u64, u64) {
+        run_at(Depth::Pipeline, limits, user_sectors_a_step)
+    }
+
+    fn run_at(depth: Depth, limits: Limits, user_sectors_a_step: u64) -> (u64, u64) {
         let mut view = View {
             now: Nanos::ZERO,
             moved: 0,
@@ -105,6 +113,7 @@ mod tests {
             window: WINDOW,
             user_sectors: 0,
             parity: true,
+            depth,
         };
         let (mut own, mut issued) = (Own::new(&view), 0);
         while view.now < Nanos::from_secs(60) {
@@ -146,5 +155,22 @@ mod tests {
     fn users_make_a_task_above_its_minimum_go_in_batches() {
         assert_eq!(run(DEFAULT, 1).1, BATCH);
         assert_eq!(run(DEFAULT, 0).1, FULL_SPEED);
+    }
+
+    #[test]
+    fn an_orders_own_depth_holds_with_users_and_without() {
+        for users in [0, 1] {
+            assert_eq!(run_at(Depth::Row, DEFAULT, users).1, WINDOW);
+            assert!(run_at(Depth::Buffers, DEFAULT, users).1 > FULL_SPEED);
+        }
+    }
+
+    #[test]
+    fn no_depth_goes_beyond_the_maximum() {
+        let limits = Limits {
+            min: 1 << 20,
+            max: 10 << 20,
+        };
+        assert!(run_at(Depth::Buffers, limits, 0).0 <= 11 << 20);
     }
 }

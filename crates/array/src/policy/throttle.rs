@@ -7,9 +7,11 @@
 //! | `md-6.1` | waits until none of its own operations is in flight | `md` |
 //! | `md-2025` | waits only while more than a small depth of its own is in flight | `md` |
 //!
-//! All keep to the minimum and maximum of [`Limits`]; md's also differ from ours in what idle means.
+//! All keep to the minimum and maximum of [`Limits`]; md's also differ from ours in what idle means. How much is in flight
+//! is theirs to say only for orders that leave it to them ([`Depth`]).
 
 use super::md::{Md, Yielding};
+use super::order::Depth;
 use super::own::Own;
 use super::traffic::Traffic;
 use crate::report::Moved;
@@ -78,6 +80,8 @@ pub(crate) struct View {
     pub(crate) user_sectors: u64,
     /// The rows have parity; else they are copies.
     pub(crate) parity: bool,
+    /// What the task's order says to what is in flight.
+    pub(crate) depth: Depth,
 }
 
 impl View {

@@ -345,16 +345,17 @@ impl Core {
         }
     }
 
-    fn throttle_view(&self, moved: u64, windows: u32) -> View {
+    fn throttle_view(&self, task: &Task) -> View {
         let user = self.counters.io_bytes[0] + self.counters.io_bytes[1];
         let window = self.layout.chunk_sectors() * SECTOR_BYTES;
         View {
             now: self.now,
-            moved,
-            in_flight: u64::from(windows) * window,
+            moved: task.moved,
+            in_flight: u64::from(task.in_flight) * window,
             window,
             user_sectors: user / SECTOR_BYTES,
             parity: self.layout.parity(),
+            depth: self.tasks.order_of(task.kind).depth(),
         }
     }
 
@@ -456,7 +457,7 @@ impl Core {
             self.tasks.paced = None;
             return;
         }
-        let (serial, view) = (task.serial, self.throttle_view(task.moved, task.in_flight));
+        let (serial, view) = (task.serial, self.throttle_view(task));
         let more = match self.decide(serial, &view) {
             Decision::Issue(bytes) => u32::try_from(bytes / view.window).unwrap_or(u32::MAX),
             Decision::Hold => return,

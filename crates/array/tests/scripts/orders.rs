@@ -7,6 +7,8 @@ const ROWS: u64 = 160;
 const ZONE_ROWS: u64 = 4;
 /// With three data cells a row.
 const ZONE: u64 = ZONE_ROWS * 3 * CHUNK;
+/// Windows that half of the large buffers hold.
+const BUFFERED: usize = 14;
 const FILLING: &str = "m4 write data";
 
 /// A whole array of forty zones and a spare.
@@ -56,6 +58,12 @@ fn zones_out(array: &Array) -> Vec<u64> {
     let mut zones: Vec<u64> = array.labels().iter().filter_map(zone).collect();
     zones.dedup();
     zones
+}
+
+/// Windows that are out.
+fn rows_out(array: &Array) -> usize {
+    let labels = array.labels();
+    labels.iter().filter(|l| l.starts_with(FILLING)).count()
 }
 
 fn finish(mut array: Array) {
@@ -144,6 +152,43 @@ fn pieces_without_number_are_bounded_and_survive_restarts() {
     array.start().expect("it starts degraded");
     array.verify();
     finish(array);
+}
+
+#[test]
+fn sor_has_one_row_under_way_and_dor_what_buffers_allow() {
+    let mut array = whole(Order::Sor);
+    lose_a_member(&mut array);
+    assert_eq!(rows_out(&array), 1);
+    next_windows(&mut array);
+    assert_eq!(rows_out(&array), 1);
+    array.order(Command::Order(Order::Dor));
+    next_windows(&mut array);
+    assert_eq!(rows_out(&array), BUFFERED);
+    array.order(Command::Order(Order::Sor));
+    next_windows(&mut array);
+    assert_eq!(rows_out(&array), 1, "what was out is done first");
+    finish(array);
+}
+
+/// A batch is brought to its end while users are active: there members wait for each other.
+#[test]
+fn dor_fills_what_a_done_row_leaves_and_pr_does_not() {
+    for (order, out) in [(Order::Pr, BUFFERED - 1), (Order::Dor, BUFFERED)] {
+        let mut array = whole(order);
+        let rate = Command::Rate {
+            min: 0,
+            max: u64::MAX,
+        };
+        array.command(rate).expect("taken");
+        lose_a_member(&mut array);
+        read_zone(&mut array, 0, 1);
+        next_windows(&mut array);
+        assert_eq!(rows_out(&array), BUFFERED, "{order:?}");
+        array.complete(FILLING);
+        array.run_but(FILLING);
+        assert_eq!(rows_out(&array), out, "{order:?}");
+        finish(array);
+    }
 }
 
 #[test]

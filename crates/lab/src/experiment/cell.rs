@@ -87,7 +87,7 @@ fn own() -> f64 {
 pub struct RebuildSettings {
     /// restripe, md-2.6, md-6.1 or md-2025.
     pub throttle: String,
-    /// pr, pro or ido.
+    /// pr, pro, ido, sor or dor.
     #[serde(default = "by_address")]
     pub order: String,
     /// A zone: array data that is hot or not as a whole.

@@ -266,6 +266,10 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
         include_str!("../../../../scenarios/own-trace.toml"),
     ),
     ("orders", include_str!("../../../../scenarios/orders.toml")),
+    (
+        "streams",
+        include_str!("../../../../scenarios/streams.toml"),
+    ),
     ("energy", include_str!("../../../../scenarios/energy.toml")),
     (
         "vdf-open-loop",

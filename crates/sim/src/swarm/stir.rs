@@ -434,7 +434,12 @@ impl Run {
     fn task_command(&mut self, life: &mut Life) {
         self.note(life, Incident::Command);
         // Drawn from a stream of its own.
-        let drawn = life.stirring.rng.clone().fork(ORDER).below(4);
+        let drawn = life
+            .stirring
+            .rng
+            .clone()
+            .fork(ORDER)
+            .below(1 + Order::ALL.len() as u64);
         if let Some(&order) = Order::ALL.get(drawn as usize) {
             life.session.command(Command::Order(order));
         }
