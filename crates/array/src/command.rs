@@ -384,8 +384,8 @@ impl Core {
     }
 
     pub(crate) fn stop_settle(&mut self) {
-        let maps = self.written.dirty() || self.intent.dirty() || self.lost.dirty();
-        if self.stop_version > 0 && self.keeper.is_durable(self.stop_version) && !maps {
+        let durable = self.stop_version > 0 && self.keeper.is_durable(self.stop_version);
+        if durable && !self.maps_dirty() {
             self.stopped();
         }
     }

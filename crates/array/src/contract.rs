@@ -7,7 +7,7 @@
 pub use crate::policy::heat::HeatLimits;
 pub use crate::policy::order::Order;
 pub use crate::policy::throttle::Throttle;
-use crate::units::{Member, Nanos, PAGE_BYTES, SECTOR_BYTES};
+use crate::units::{Member, Nanos, PAGE_BYTES, SECTOR_BYTES, Uuid};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
@@ -426,6 +426,16 @@ pub enum CommandError {
     /// A start would lose these extents (lba, sectors), merged where there are too many to list.
     WouldLose {
         extents: Vec<(u64, u64)>,
+    },
+    /// The only current copies of these extents (lba, sectors), merged where there are too many to list, lie in this array's
+    /// surrogate, which is not here.
+    SurrogateMissing {
+        surrogate: Uuid,
+        extents: Vec<(u64, u64)>,
+    },
+    /// This array is another one's surrogate: it starts beside that one only.
+    IsSurrogate {
+        of: Uuid,
     },
     /// Redundancy does not allow taking this member out.
     Indispensable(Member),

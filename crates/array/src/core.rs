@@ -49,6 +49,11 @@ pub(crate) struct Core {
     /// Writes in flight in each intent region.
     pub(crate) intent_users: Vec<crate::intent::IntentUsers>,
     pub(crate) lost: LostMap,
+    pub(crate) redirected: BitMap,
+    /// The surrogate is here, and started with this array.
+    pub(crate) attached: bool,
+    /// This array is started as the surrogate that it is.
+    pub(crate) serves_as_surrogate: bool,
     pub(crate) inits: Inits,
     pub(crate) logs: Logs,
     pub(crate) flusher: Flusher,
@@ -110,6 +115,9 @@ impl Core {
             intent: BitMap::new(0),
             intent_users: Vec::new(),
             lost: LostMap::default(),
+            redirected: BitMap::new(0),
+            attached: false,
+            serves_as_surrogate: false,
             inits: Inits::default(),
             logs: Logs::default(),
             flusher: Flusher::default(),

@@ -1,6 +1,7 @@
 //! The devices the engine knows, and which of them stands where.
 
 use crate::contract::MemberInfo;
+use crate::meta::pages::{self, MapKind};
 use crate::meta::superblock::{Region, RegionKind};
 use crate::units::{Member, Nanos};
 use alloc::vec::Vec;
@@ -9,10 +10,8 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Places {
     pub(crate) superblock: [u64; 2],
-    pub(crate) written: u64,
-    pub(crate) intent: u64,
-    pub(crate) lost: u64,
-    pub(crate) lost_sectors: u64,
+    /// Where each map's region starts, and its sectors: none of a map that the member has no room for.
+    maps: [(u64, u64); MapKind::ALL.len()],
     pub(crate) log: u64,
     pub(crate) log_sectors: u64,
     pub(crate) data: u64,
@@ -22,15 +21,16 @@ pub(crate) struct Places {
 impl Places {
     pub(crate) fn of(regions: &[Region]) -> Places {
         let mut places = Places::default();
+        for kind in MapKind::ALL {
+            let mut own = regions.iter().filter(|region| region.kind == kind.region());
+            places.maps[kind as usize] = own
+                .next()
+                .map_or((0, 0), |region| (region.start, region.sectors));
+        }
         for region in regions {
             match region.kind {
                 RegionKind::SuperA => places.superblock[0] = region.start,
                 RegionKind::SuperB => places.superblock[1] = region.start,
-                RegionKind::Written => places.written = region.start,
-                RegionKind::Intent => places.intent = region.start,
-                RegionKind::Lost => {
-                    (places.lost, places.lost_sectors) = (region.start, region.sectors)
-                }
                 RegionKind::Log => {
                     (places.log, places.log_sectors) = (region.start, region.sectors)
                 }
@@ -41,6 +41,12 @@ impl Places {
             }
         }
         places
+    }
+
+    /// The sector at which a page of a map lies under this sequence, if the member has room for it.
+    pub(crate) fn map_page(&self, kind: MapKind, page: u32, sequence: u64) -> Option<u64> {
+        let (start, sectors) = self.maps[kind as usize];
+        (u64::from(page) < pages::pages_in(sectors)).then(|| pages::home(start, page, sequence))
     }
 }
 

@@ -64,7 +64,7 @@ impl Limits {
 }
 
 pub struct Engine {
-    core: Box<Core>,
+    pub(crate) core: Box<Core>,
 }
 
 impl Engine {

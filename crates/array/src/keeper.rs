@@ -13,6 +13,7 @@
 use crate::contract::{FailCause, IoError, Page};
 use crate::core::Core;
 use crate::device::Health;
+use crate::maps::{BitMap, PageState};
 use crate::meta::pages::{self, MapKind};
 use crate::meta::superblock::MemberRole;
 use crate::ops::Owner;
@@ -28,6 +29,8 @@ pub(crate) struct Keeper {
     durable: u64,
     /// The version that records the latest failure.
     failure: u64,
+    /// The version that records the partner as it is now.
+    partner: u64,
     outstanding: u32,
 }
 
@@ -41,6 +44,17 @@ impl Keeper {
     pub(crate) fn note_failure(&mut self) {
         self.note_change();
         self.failure = self.wanted;
+    }
+
+    /// The partner changed, and nothing is redirected before that is durable.
+    pub(crate) fn note_partner(&mut self) {
+        self.note_change();
+        self.partner = self.wanted;
+    }
+
+    #[cfg_attr(not(test), allow(dead_code))] // See `redirected.rs`.
+    pub(crate) fn partner_durable(&self) -> bool {
+        self.durable >= self.partner
     }
 
     pub(crate) fn failures_durable(&self) -> bool {
@@ -64,12 +78,10 @@ impl Keeper {
     }
 }
 
-const KINDS: [MapKind; 3] = [MapKind::Written, MapKind::Intent, MapKind::Lost];
-
 impl Core {
     /// Starts what needs writing and is not being written.
     pub(crate) fn keep(&mut self) {
-        let maps = self.written.touched | self.intent.touched | self.lost.touched;
+        let maps = MapKind::ALL.into_iter().any(|kind| *self.touched(kind));
         if !maps && self.keeper.durable == self.keeper.wanted {
             return;
         }
@@ -85,7 +97,7 @@ impl Core {
         {
             self.write_superblocks();
         }
-        for kind in KINDS {
+        for kind in MapKind::ALL {
             self.write_map(kind);
         }
     }
@@ -94,7 +106,7 @@ impl Core {
     fn keep_nothing(&mut self) {
         self.keeper.durable = self.keeper.wanted;
         self.owing = false;
-        for kind in KINDS {
+        for kind in MapKind::ALL {
             *self.touched(kind) = false;
             for page in 0..self.map_pages(kind) {
                 self.page_state(kind, page).dirty = false;
@@ -153,19 +165,27 @@ impl Core {
 
     // ---------------------------------------------------------------------------------------------------- maps
 
-    fn map_pages(&self, kind: MapKind) -> usize {
+    pub(crate) fn map_pages(&self, kind: MapKind) -> usize {
         match kind {
             MapKind::Written => self.written.pages.len(),
             MapKind::Intent => self.intent.pages.len(),
             MapKind::Lost => self.lost.pages.len(),
+            MapKind::Redirected => self.redirected.pages.len(),
         }
     }
 
-    fn page_state(&mut self, kind: MapKind, page: usize) -> &mut crate::maps::PageState {
+    /// Whether the members' maps are behind the engine's.
+    pub(crate) fn maps_dirty(&self) -> bool {
+        let bits = [&self.written, &self.intent, &self.redirected];
+        bits.into_iter().any(BitMap::dirty) || self.lost.dirty()
+    }
+
+    fn page_state(&mut self, kind: MapKind, page: usize) -> &mut PageState {
         match kind {
             MapKind::Written => &mut self.written.pages[page],
             MapKind::Intent => &mut self.intent.pages[page],
             MapKind::Lost => &mut self.lost.pages[page],
+            MapKind::Redirected => &mut self.redirected.pages[page],
         }
     }
 
@@ -189,12 +209,13 @@ impl Core {
             MapKind::Written => &mut self.written.touched,
             MapKind::Intent => &mut self.intent.touched,
             MapKind::Lost => &mut self.lost.touched,
+            MapKind::Redirected => &mut self.redirected.touched,
         }
     }
 
     /// Makes every page of every map be written again, to members that were not there before.
     pub(crate) fn rewrite_maps(&mut self) {
-        for kind in KINDS {
+        for kind in MapKind::ALL {
             for page in 0..self.map_pages(kind) {
                 self.page_state(kind, page).dirty = true;
                 *self.touched(kind) = true;
@@ -203,32 +224,32 @@ impl Core {
     }
 
     fn write_map_page(&mut self, kind: MapKind, page: usize) {
-        let holders = (0..self.devices.len())
-            .filter(|&index| self.holds_maps(index))
-            .count() as u32;
+        let holders: Vec<usize> = (0..self.devices.len())
+            .filter(|&index| self.holds_page(index, kind, page))
+            .collect();
         let state = self.page_state(kind, page);
         state.dirty = false;
         state.sequence += 1;
-        state.writing = holders;
+        state.writing = holders.len() as u32;
         let sequence = state.sequence;
-        if matches!(kind, MapKind::Written | MapKind::Intent) {
+        if kind != MapKind::Lost {
             self.bit_map(kind).begin_write(page);
         }
-        for index in 0..self.devices.len() {
-            if self.holds_maps(index) {
-                let bytes = self.encode_page(kind, page, sequence);
-                self.write_one_page(Member(index as u16), kind, page, sequence, bytes);
-            }
+        for &index in &holders {
+            let bytes = self.encode_page(kind, page, sequence);
+            self.write_one_page(Member(index as u16), kind, page, sequence, bytes);
         }
-        if holders == 0 {
+        if holders.is_empty() {
             self.map_page_durable(kind, page);
         }
     }
 
-    fn bit_map(&mut self, kind: MapKind) -> &mut crate::maps::BitMap {
+    pub(crate) fn bit_map(&mut self, kind: MapKind) -> &mut BitMap {
         match kind {
             MapKind::Written => &mut self.written,
-            _ => &mut self.intent,
+            MapKind::Intent => &mut self.intent,
+            MapKind::Redirected => &mut self.redirected,
+            MapKind::Lost => unreachable!("the lost list has no bits"),
         }
     }
 
@@ -244,34 +265,22 @@ impl Core {
             })
     }
 
+    /// Whether a member carries this page: not if an earlier program left no room for the map.
+    fn holds_page(&self, index: usize, kind: MapKind, page: usize) -> bool {
+        let places = &self.devices[index].places;
+        self.holds_maps(index) && places.map_page(kind, page as u32, 0).is_some()
+    }
+
     fn encode_page(&mut self, kind: MapKind, page: usize, sequence: u64) -> Page {
         let mut bytes = self.ops.page();
         let array = self.superblock.array;
-        match kind {
-            MapKind::Written => {
-                pages::encode_bits(
-                    kind,
-                    array,
-                    page as u32,
-                    sequence,
-                    self.written.begin_write(page),
-                    &mut bytes,
-                );
-            }
-            MapKind::Intent => {
-                pages::encode_bits(
-                    kind,
-                    array,
-                    page as u32,
-                    sequence,
-                    self.intent.begin_write(page),
-                    &mut bytes,
-                );
-            }
-            MapKind::Lost => {
-                let held = self.lost.of_page(page);
-                pages::encode_extents(array, page as u32, sequence, &held, &mut bytes);
-            }
+        let index = page as u32;
+        if kind == MapKind::Lost {
+            let held = self.lost.of_page(page);
+            pages::encode_extents(array, index, sequence, &held, &mut bytes);
+        } else {
+            let bits = self.bit_map(kind).begin_write(page);
+            pages::encode_bits(kind, array, index, sequence, bits, &mut bytes);
         }
         bytes
     }
@@ -284,13 +293,10 @@ impl Core {
         sequence: u64,
         bytes: Page,
     ) {
-        let places = self.devices[member.0 as usize].places;
-        let start = match kind {
-            MapKind::Written => places.written,
-            MapKind::Intent => places.intent,
-            MapKind::Lost => places.lost,
-        };
-        let at = start + (2 * page as u64 + (sequence & 1)) * PAGE_SECTORS;
+        let places = &self.devices[member.0 as usize].places;
+        let at = places
+            .map_page(kind, page as u32, sequence)
+            .expect("written to holders only");
         let owner = Owner::MapPage {
             map: kind as u8,
             page: page as u16,
@@ -319,10 +325,7 @@ impl Core {
         if let Err(error) = result {
             self.fail_member(member, FailCause::WriteError(error));
         }
-        let kind = KINDS
-            .into_iter()
-            .find(|&kind| kind as u8 == map)
-            .expect("an owner names a real map");
+        let kind = MapKind::ALL[map as usize];
         let state = self.page_state(kind, page as usize);
         state.writing -= 1;
         if state.writing == 0 {
@@ -333,8 +336,8 @@ impl Core {
     fn map_page_durable(&mut self, kind: MapKind, page: usize) {
         match kind {
             _ if self.halted => {}
-            MapKind::Written | MapKind::Intent => self.bit_map(kind).written(page),
             MapKind::Lost => {}
+            _ => self.bit_map(kind).written(page),
         }
         self.metadata_moved();
     }

@@ -41,6 +41,7 @@ mod planted;
 mod policy;
 mod pool;
 mod read_cache;
+mod redirected;
 pub mod report;
 mod request;
 mod runset;

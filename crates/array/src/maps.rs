@@ -1,4 +1,5 @@
-//! The persisted maps: which extents were written, which regions have writes in flight, which sectors are lost.
+//! The persisted maps: which extents were written, which regions have writes in flight, which sectors are lost, which
+//! regions a surrogate alone has current copies of.
 //!
 //! Each is kept in pages with two homes on every current member (`meta::pages`). A page is written as a whole, one
 //! write of it in flight at a time; a bit counts as durable when a page that holds it is on every current member.
@@ -62,6 +63,18 @@ impl BitMap {
             *word ^= mask;
             self.pages[(bit / BITS_PER_PAGE) as usize].dirty = true;
             self.touched = true;
+        }
+    }
+
+    /// Clears every bit.
+    pub(crate) fn clear(&mut self) {
+        for page in 0..self.pages.len() {
+            let words = &mut self.live[Self::words_of(page)];
+            if words.iter().any(|&word| word != 0) {
+                words.fill(0);
+                self.pages[page].dirty = true;
+                self.touched = true;
+            }
         }
     }
 

@@ -32,6 +32,9 @@ impl Core {
         if let Err(error) = self.adopt(choice) {
             return self.boot_fail(error);
         }
+        if let Err(error) = self.check_own_start() {
+            return self.boot_fail(error);
+        }
         if let Err(error) = self.check_decodable(mode) {
             return self.boot_fail(error);
         }
@@ -146,6 +149,7 @@ impl Core {
         self.heat = self.blank_heat();
         self.written = BitMap::new(rows.div_ceil(self.superblock.extent_rows));
         self.intent = BitMap::new(INTENT_BITS * self.regions());
+        self.redirected = BitMap::new(self.redirected_bits());
         self.intent_users = vec![Default::default(); self.regions() as usize];
         let lost = self
             .superblock

@@ -14,15 +14,20 @@ use alloc::vec::Vec;
 
 impl Core {
     pub(super) fn ask_maps(&mut self) {
-        let mut wanted: Vec<(MapKind, u32)> = Vec::new();
-        for (kind, count) in [
-            (MapKind::Written, self.written.pages.len()),
-            (MapKind::Intent, self.intent.pages.len()),
-            (MapKind::Lost, self.lost.pages.len()),
-        ] {
-            wanted.extend((0..count as u32).map(|page| (kind, page)));
-        }
+        let pages = |kind| (0..self.map_pages(kind) as u32).map(move |page| (kind, page));
+        let wanted: Vec<(MapKind, u32)> = MapKind::ALL.into_iter().flat_map(pages).collect();
         let current = self.current_members();
+        let room = |member: Member, kind, page| {
+            let places = &self.devices[member.0 as usize].places;
+            places.map_page(kind, page, 0).is_some()
+        };
+        let mut reads = Vec::new();
+        for &member in &current {
+            let there = wanted
+                .iter()
+                .filter(|(kind, page)| room(member, *kind, *page));
+            reads.extend(there.map(|&(kind, page)| (member, Read::Map { kind, page })));
+        }
         let boot = self.boot_mut();
         boot.stage = Stage::Maps;
         boot.maps = wanted
@@ -33,10 +38,8 @@ impl Core {
                 newest: None,
             })
             .collect();
-        for member in current {
-            for &(kind, page) in &wanted {
-                boot.ask(member, Read::Map { kind, page });
-            }
+        for (member, read) in reads {
+            boot.ask(member, read);
         }
     }
 
@@ -48,32 +51,14 @@ impl Core {
     }
 
     pub(super) fn boot_maps(&mut self) -> bool {
-        let array = self.superblock.array;
         let maps = core::mem::take(&mut self.boot_mut().maps);
         for map in maps {
-            let Some((sequence, page)) = map.newest else {
+            if !self.load_map(&map) && !self.dispensable(map.kind) {
                 return self.boot_fail(CommandError::Metadata);
-            };
-            let Ok(view) = pages::decode(&page, map.kind, array, map.page) else {
-                return self.boot_fail(CommandError::Metadata);
-            };
-            match map.kind {
-                MapKind::Written | MapKind::Intent => {
-                    let words: Vec<u64> = view.words().collect();
-                    let bits = if map.kind == MapKind::Written {
-                        &mut self.written
-                    } else {
-                        &mut self.intent
-                    };
-                    bits.load(map.page as usize, &words, sequence);
-                }
-                MapKind::Lost => {
-                    for (lba, sectors) in view.extents() {
-                        self.lost.extents.insert(lba, sectors);
-                    }
-                    self.lost.pages[map.page as usize].sequence = sequence;
-                }
             }
+        }
+        if let Err(error) = self.check_surrogate() {
+            return self.boot_fail(error);
         }
         self.restore_tasks();
         let unread = !self.superblock.clean || !self.returning_members().is_empty();
@@ -87,6 +72,33 @@ impl Core {
         }
         self.ask_logs();
         true
+    }
+
+    /// Takes over the newest version of a map page. False if none was found.
+    fn load_map(&mut self, map: &MapVersion) -> bool {
+        let Some((sequence, page)) = &map.newest else {
+            return false;
+        };
+        let Ok(view) = pages::decode(page, map.kind, self.superblock.array, map.page) else {
+            return false;
+        };
+        if map.kind == MapKind::Lost {
+            for (lba, sectors) in view.extents() {
+                self.lost.extents.insert(lba, sectors);
+            }
+            self.lost.pages[map.page as usize].sequence = *sequence;
+        } else {
+            let words: Vec<u64> = view.words().collect();
+            self.bit_map(map.kind)
+                .load(map.page as usize, &words, *sequence);
+        }
+        true
+    }
+
+    /// An earlier program may have replaced all members without writing the redirected map, of which it does not know.
+    /// Then there is no surrogate, and the map says nothing.
+    fn dispensable(&self, kind: MapKind) -> bool {
+        kind == MapKind::Redirected && self.surrogate().is_none()
     }
 
     /// The tasks that the superblock records go on from their durable done-sets.

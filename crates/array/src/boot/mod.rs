@@ -14,17 +14,18 @@ mod adopt;
 mod gather;
 mod recover;
 mod serve;
+mod surrogate;
 
 use crate::contract::{
     Action, Class, CommandError, CommandTag, DeviceIo, IoError, IoOp, Page, Segment, StartMode,
 };
 use crate::core::Core;
-use crate::device::{Device, Places};
+use crate::device::Device;
 use crate::keeper::Keeper;
 use crate::log::Logs;
 use crate::maps::LostMap;
 use crate::meta::log::{DoneList, LogRecord};
-use crate::meta::pages::{self, MapKind};
+use crate::meta::pages::MapKind;
 use crate::meta::superblock::{
     SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock,
 };
@@ -91,6 +92,8 @@ pub(crate) struct Boot {
     unread: Vec<Member>,
     /// What a start without some current members would lose, while nobody has accepted that.
     would_lose: LostMap,
+    /// What the surrogate alone holds is given up: it will not be taken for this array's any more.
+    forsakes: bool,
     replays_left: u32,
     replays_next: u32,
     recovered: u64,
@@ -145,6 +148,7 @@ impl Core {
             outdated: Vec::new(),
             unread: Vec::new(),
             would_lose: LostMap::new(0, 0),
+            forsakes: false,
             replays_left: 0,
             replays_next: 0,
             recovered: 0,
@@ -221,7 +225,10 @@ impl Core {
         let places = self.devices[member.0 as usize].places;
         let (at, count) = match read {
             Read::Super { index } => (super_place(index), SUPERBLOCK_PAGES as u64),
-            Read::Map { kind, page } => (pages::home(places.map(kind), page, 0), 2),
+            Read::Map { kind, page } => {
+                let first = places.map_page(kind, page, 0);
+                (first.expect("only members with room for it are asked"), 2)
+            }
             Read::Log { from, pages } => (places.log + from, pages),
         };
         let mut fresh = Vec::new();
@@ -306,16 +313,6 @@ fn joined(io: &DeviceIo) -> Vec<u8> {
         }
     }
     bytes
-}
-
-impl Places {
-    fn map(&self, kind: MapKind) -> u64 {
-        match kind {
-            MapKind::Written => self.written,
-            MapKind::Intent => self.intent,
-            MapKind::Lost => self.lost,
-        }
-    }
 }
 
 const _: () = assert!(PAGE_SECTORS * SECTOR_BYTES == PAGE_BYTES as u64);

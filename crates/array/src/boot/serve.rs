@@ -228,11 +228,11 @@ impl Core {
 
     /// Serves once the members agree on the new state of things.
     pub(super) fn boot_settle(&mut self) -> bool {
-        let durable = self.keeper.all_durable()
-            && !self.written.dirty()
-            && !self.intent.dirty()
-            && !self.lost.dirty();
+        let durable = self.keeper.all_durable() && !self.maps_dirty();
         if !durable && !self.mode.read_only {
+            return false;
+        }
+        if self.forsake_surrogate() {
             return false;
         }
         let boot = self.boot.take().expect("a boot runs");

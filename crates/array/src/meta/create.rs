@@ -19,7 +19,7 @@ use core::fmt;
 /// The smallest log holds one record of the largest slice, and room to turn around in.
 pub const LOG_SECTORS_MIN: u64 = 160;
 /// The largest log that may be asked for: what full maps leave in front of the last place of copy B.
-pub const LOG_SECTORS_MAX: u64 = 7936;
+pub const LOG_SECTORS_MAX: u64 = 7808;
 /// Pages of the list of lost extents.
 const LOST_PAGES: u64 = 4;
 /// The most pages of the written and the intent map.
@@ -349,13 +349,14 @@ struct Middle {
     written: u64,
     intent: u64,
     lost: u64,
+    redirected: u64,
     /// The least that the log needs; it gets what is left up to its limit.
     log_min: u64,
 }
 
 impl Middle {
     fn sectors(&self) -> u64 {
-        self.written + self.intent + self.lost + self.log_min
+        self.written + self.intent + self.lost + self.redirected + self.log_min
     }
 }
 
@@ -463,6 +464,7 @@ fn middle(
         written: map(rows.div_ceil(extent_rows)),
         intent: map(INTENT_BITS * rows.div_ceil(intent_rows)),
         lost: LOST_PAGES * HOMES_SECTORS,
+        redirected: map(rows.div_ceil(intent_rows)),
         log_min,
     })
 }
@@ -530,6 +532,7 @@ fn regions(
         (RegionKind::Written, middle.written),
         (RegionKind::Intent, middle.intent),
         (RegionKind::Lost, middle.lost),
+        (RegionKind::Redirected, middle.redirected),
         (RegionKind::Log, log),
     ];
     let mut regions = Vec::with_capacity(parts.len() + 2);
@@ -701,18 +704,13 @@ fn write_maps(
     member: usize,
     writes: &mut Vec<(usize, u64, Content)>,
 ) {
-    let maps = [
-        (RegionKind::Written, MapKind::Written),
-        (RegionKind::Intent, MapKind::Intent),
-        (RegionKind::Lost, MapKind::Lost),
-    ];
-    for (region_kind, kind) in maps {
+    for kind in MapKind::ALL {
         let region = plan
             .regions
             .iter()
-            .find(|region| region.kind == region_kind);
-        let region = region.expect("every plan has the three maps");
-        let pages = u32::try_from(pages::pages_in(region.sectors)).expect("4 pages at most");
+            .find(|region| region.kind == kind.region());
+        let region = region.expect("every plan has all maps");
+        let pages = u32::try_from(pages::pages_in(region.sectors)).expect("8 pages at most");
         for index in 0..pages {
             for sequence in 0..2 {
                 let page = map_page(options, kind, index, sequence);
@@ -732,7 +730,7 @@ fn map_page(options: &CreateOptions, kind: MapKind, index: u32, sequence: u64) -
             let all = [u64::MAX; WORDS_PER_PAGE];
             pages::encode_bits(kind, options.array, index, sequence, &all, &mut page);
         }
-        MapKind::Written | MapKind::Intent => {
+        MapKind::Written | MapKind::Intent | MapKind::Redirected => {
             pages::encode_bits(kind, options.array, index, sequence, &[], &mut page);
         }
     }
@@ -797,13 +795,8 @@ mod tests {
 
     fn check_maps(creation: &Creation, bytes: &[u8]) {
         let superblock = &creation.superblock;
-        let maps = [
-            (RegionKind::Written, MapKind::Written),
-            (RegionKind::Intent, MapKind::Intent),
-            (RegionKind::Lost, MapKind::Lost),
-        ];
-        for (region_kind, kind) in maps {
-            let region = superblock.region(region_kind).unwrap();
+        for kind in MapKind::ALL {
+            let region = superblock.region(kind.region()).unwrap();
             for index in 0..pages::pages_in(region.sectors) as u32 {
                 for sequence in 0..2 {
                     let page = page_at(bytes, pages::home(region.start, index, sequence));
@@ -937,7 +930,8 @@ mod tests {
 
     #[test]
     fn the_largest_log_and_full_maps_fit() {
-        let maps = 2 * MAP_PAGES_MAX * HOMES_SECTORS + LOST_PAGES * HOMES_SECTORS;
+        let bits = (1 + INTENT_BITS + 1) * MAP_PAGES_MAX;
+        let maps = (bits + LOST_PAGES) * HOMES_SECTORS;
         let last = SUPER_B_PLACES[SUPER_B_PLACES.len() - 1];
         assert_eq!(SUPERBLOCK_SECTORS + maps + LOG_SECTORS_MAX, last);
     }
@@ -957,6 +951,7 @@ mod tests {
                 let maps = [
                     (RegionKind::Written, superblock.extent_rows),
                     (RegionKind::Intent, superblock.intent_rows),
+                    (RegionKind::Redirected, superblock.intent_rows),
                 ];
                 for (kind, bit_rows) in maps {
                     let pages = pages::pages_in(superblock.region(kind).unwrap().sectors);

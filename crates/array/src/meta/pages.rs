@@ -1,11 +1,11 @@
-//! Map pages: the written map, the intent map and the list of lost extents, one page at a time.
+//! Map pages: the written map, the intent map, the redirected map and the list of lost extents, one page at a time.
 //!
 //! Every logical page has two homes, side by side: home A for even sequences, home B for odd ones. A page is written
 //! with its next sequence, so never over its newest good version, and of two good homes the higher sequence holds.
 
 use super::bytes::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
 use super::rules::check_counter;
-use super::{MetaError, field, header};
+use super::{MetaError, RegionKind, field, header};
 use crate::contract::Page;
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, Uuid};
 
@@ -50,14 +50,35 @@ pub enum MapKind {
     Intent,
     /// Extents of the array whose contents are lost.
     Lost,
+    /// One bit per region of rows, of the intent map's size: does some sector of it have its only current copy in the
+    /// surrogate?
+    Redirected,
 }
 
 impl MapKind {
+    pub const ALL: [MapKind; 4] = [
+        MapKind::Written,
+        MapKind::Intent,
+        MapKind::Lost,
+        MapKind::Redirected,
+    ];
+
     pub fn code(self) -> u16 {
         match self {
             MapKind::Written => 1,
             MapKind::Intent => 2,
             MapKind::Lost => 3,
+            MapKind::Redirected => 4,
+        }
+    }
+
+    /// The kind of region in which its pages lie.
+    pub fn region(self) -> RegionKind {
+        match self {
+            MapKind::Written => RegionKind::Written,
+            MapKind::Intent => RegionKind::Intent,
+            MapKind::Lost => RegionKind::Lost,
+            MapKind::Redirected => RegionKind::Redirected,
         }
     }
 }
@@ -72,7 +93,7 @@ pub fn pages_in(region_sectors: u64) -> u64 {
     region_sectors / HOMES_SECTORS
 }
 
-/// Writes a page of the written or the intent map. Bits beyond `bits` are 0.
+/// Writes a page of any map but the lost list. Bits beyond `bits` are 0.
 pub fn encode_bits(
     kind: MapKind,
     array: Uuid,
@@ -141,7 +162,7 @@ impl<'a> PageView<'a> {
     pub fn words(&self) -> impl Iterator<Item = u64> + use<'a> {
         let body = match self.kind {
             MapKind::Lost => &[],
-            MapKind::Written | MapKind::Intent => &self.page[at::BODY..],
+            _ => &self.page[at::BODY..],
         };
         body.as_chunks::<8>()
             .0
@@ -159,7 +180,7 @@ impl<'a> PageView<'a> {
     pub fn extents(&self) -> impl Iterator<Item = (u64, u64)> + use<'a> {
         let count = match self.kind {
             MapKind::Lost => get_u64(&self.page[..], at::COUNT) as usize,
-            MapKind::Written | MapKind::Intent => 0,
+            _ => 0,
         };
         let body = self.page[at::EXTENTS..].as_chunks::<EXTENT_BYTES>().0;
         body.iter()

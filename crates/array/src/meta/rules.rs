@@ -144,6 +144,7 @@ fn check_regions(superblock: &Superblock) -> Result<(), MetaError> {
         RegionKind::Intent,
         RegionKind::Lost,
         RegionKind::Log,
+        RegionKind::Redirected,
     ] {
         if regions.iter().filter(|region| region.kind == kind).count() > 1 {
             return field("regions of one kind", regions.len() as u64);
@@ -178,8 +179,9 @@ fn check_region(region: &Region, slot_sectors: u64) -> Result<(), MetaError> {
     }
 }
 
-/// Every bit of both maps, and at least one page of the lost list, has its place.
+/// Every bit of the maps, and at least one page of the lost list, has its place. The redirected map may be missing.
 fn check_maps(superblock: &Superblock, rows: u64) -> Result<(), MetaError> {
+    let redirected = superblock.region(RegionKind::Redirected).is_some();
     let bit_rows = [
         (
             RegionKind::Written,
@@ -192,6 +194,12 @@ fn check_maps(superblock: &Superblock, rows: u64) -> Result<(), MetaError> {
             "intent map",
             superblock.intent_rows,
             pages::INTENT_BITS,
+        ),
+        (
+            RegionKind::Redirected,
+            "redirected map",
+            superblock.intent_rows,
+            u64::from(redirected),
         ),
     ];
     for (kind, name, rows_per_bit, each) in bit_rows {

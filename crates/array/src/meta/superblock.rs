@@ -178,6 +178,8 @@ pub enum RegionKind {
     SparePartition,
     /// Reserved: lent to another array.
     Lease,
+    /// Pages of the redirected map. Arrays of an earlier program have none.
+    Redirected,
     /// A kind of a later version. Kept as it is and never touched.
     Other(u16),
 }
@@ -755,6 +757,7 @@ fn region_code(kind: RegionKind) -> u16 {
         RegionKind::Overlay => 8,
         RegionKind::SparePartition => 9,
         RegionKind::Lease => 10,
+        RegionKind::Redirected => 11,
         RegionKind::Other(code) => code,
     }
 }
@@ -771,6 +774,7 @@ fn region_kind(code: u16) -> RegionKind {
         8 => RegionKind::Overlay,
         9 => RegionKind::SparePartition,
         10 => RegionKind::Lease,
+        11 => RegionKind::Redirected,
         other => RegionKind::Other(other),
     }
 }

@@ -641,8 +641,7 @@ impl Core {
 
     fn end_task(&mut self, index: usize) {
         // Until superblocks say that all is filled, a crash would find less than is trusted from here on.
-        let maps = self.written.dirty() || self.intent.dirty() || self.lost.dirty();
-        if maps || !self.keeper.all_durable() {
+        if self.maps_dirty() || !self.keeper.all_durable() {
             return;
         }
         let task = self.tasks.list.remove(index);

@@ -17,6 +17,7 @@ mod reads;
 mod recovery;
 mod scrubs;
 mod shell;
+mod surrogates;
 mod tasks;
 mod throttles;
 mod unwritten;

@@ -206,6 +206,13 @@ impl Disk {
         });
     }
 
+    /// Puts bytes in place that no engine wrote.
+    pub fn forge(&mut self, sector: u64, bytes: &[u8]) {
+        let from = (sector * SECTOR) as usize;
+        self.image[from..from + bytes.len()].copy_from_slice(bytes);
+        self.durable[from..from + bytes.len()].copy_from_slice(bytes);
+    }
+
     /// Fills everything from a sector on with what was there before the array was made.
     pub fn scribble_from(&mut self, sector: u64) {
         let from = (sector * SECTOR) as usize;
