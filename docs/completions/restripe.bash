@@ -666,7 +666,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__rebuild)
-            opts="-h --offline --degraded --watch --order --pause --resume --rate --throttle --help"
+            opts="-h --offline --degraded --watch --order --on-demand --pause --resume --rate --throttle --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -678,6 +678,10 @@ _restripe() {
                     ;;
                 --order)
                     COMPREPLY=($(compgen -W "pr pro ido sor dor" -- "${cur}"))
+                    return 0
+                    ;;
+                --on-demand)
+                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
                     return 0
                     ;;
                 --rate)
@@ -732,7 +736,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__replay)
-            opts="-h --workload --seed --requests --speed --depth --nbd --reads-only --overwrite --level --members --chunk --drive --member-size --write-hole --schedule --no-write-cache --cache --cache-policy --fail-after --rebuild-after --repeat --rebuild-rate --throttle --order --zone --epoch --json --report --figures --help"
+            opts="-h --workload --seed --requests --speed --depth --nbd --reads-only --overwrite --level --members --chunk --drive --member-size --write-hole --schedule --no-write-cache --cache --cache-policy --fail-after --rebuild-after --repeat --rebuild-rate --throttle --order --on-demand --zone --epoch --json --report --figures --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -872,7 +876,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__serve)
-            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --memory --cache --cache-policy --io-timeout --rate --throttle --order --zone --epoch --backend --buffered --record --help"
+            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --memory --cache --cache-policy --io-timeout --rate --throttle --order --on-demand --zone --epoch --backend --buffered --record --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -114,6 +114,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand serve" -l degraded -d 
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l from-minority -d 'Start although fewer than a majority of the members are here; says --degraded too'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l accept-loss -d 'Start although data is lost by it; what is lost is listed and reads as an error; says --degraded too'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l read-only -d 'Take no writes, neither from users nor of our own; after a crash, what only a log tells is not readable'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l on-demand -d 'Where users read what is not rebuilt yet, rebuild next, whatever the order'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l buffered -d 'Keep members in the page cache too, rather than bypass it'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c restripe -n "__fish_restripe_using_subcommand status" -l offline -d 'Work on these members directly, with no daemon running; changes nothing' -r
@@ -147,6 +148,8 @@ pro\t''
 ido\t''
 sor\t''
 dor\t''"
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l on-demand -d 'Where users read what is not rebuilt yet, rebuild next, whatever the order; or leave that' -r -f -a "on\t''
+off\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l rate -d 'Limits of background work until the daemon ends, as MIN..MAX in bytes a second of one member: 10M..200M, 10M.. or ..200M; with --offline, of this command\'s own' -r
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l throttle -d 'What paces background work until then: restripe, or as Linux md did: md-2.6, md-6.1, md-2025' -r
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
@@ -285,6 +288,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand replay" -l reads-only 
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l overwrite -d 'What the served array holds may be overwritten'
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l no-write-cache -d 'The drives\' write caches are off'
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l repeat -d 'Begin the trace again when it ends, until the rebuild has ended and as long again as --fail-after'
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l on-demand -d 'Where users read what is not rebuilt yet, rebuild next, whatever the order'
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "info" -d 'Sizes, rates, burstiness, footprint, reuse, locality, and a heat map'

@@ -48,6 +48,10 @@ impl Core {
                 self.set_order(order);
                 Ok(())
             }
+            Command::OnDemand(on_demand) => {
+                self.tasks.set_on_demand(on_demand);
+                Ok(())
+            }
         };
         match result {
             Ok(()) => self.answer_when_durable(tag),

@@ -393,6 +393,8 @@ pub enum Command {
     Throttle(Throttle),
     /// In which order tasks that restore redundancy go through the rows, those that run and those to come.
     Order(Order),
+    /// Whether users' reads of what is not rebuilt call the task there, whatever its order.
+    OnDemand(bool),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -153,6 +153,8 @@ pub struct Pacing {
     pub rate_max: u64,
     pub throttle: Throttle,
     pub order: Order,
+    /// Reads of what is not rebuilt call it there.
+    pub on_demand: bool,
 }
 
 /// Counts since the start, by cause.

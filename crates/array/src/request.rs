@@ -347,6 +347,7 @@ impl Core {
                 let target = target.part(0, (sectors * SECTOR_BYTES) as u32);
                 let started = self.start_read_slice(id, lba, sectors, target, 0, None);
                 started.then(|| {
+                    self.note_demand(place);
                     self.count_asked(lba, sectors);
                     sectors * SECTOR_BYTES
                 })

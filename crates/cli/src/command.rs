@@ -3,7 +3,7 @@
 
 use crate::units::{
     Rate, order_parser, parse_epoch, parse_rate, parse_size, parse_throttle, parse_time,
-    parse_zone, rule_parser,
+    parse_zone, rule_parser, whether_parser,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use restripe_array::cache::Rule;
@@ -321,6 +321,9 @@ pub struct Serve {
     /// (sor) or as many as buffers hold (dor)
     #[arg(long, value_name = "NAME", value_parser = order_parser())]
     pub order: Option<Order>,
+    /// Where users read what is not rebuilt yet, rebuild next, whatever the order
+    #[arg(long)]
+    pub on_demand: bool,
     /// What is read most is learned by zones of so much [default: 12M]
     #[arg(long, value_name = "SIZE", value_parser = parse_zone)]
     pub zone: Option<u64>,
@@ -449,6 +452,10 @@ pub struct Rebuild {
     /// read most since the daemon began (ido), or by address with one row under way (sor) or as many as buffers hold (dor)
     #[arg(long, value_name = "NAME", value_parser = order_parser(), conflicts_with_all = ["watch", "Pace"])]
     pub order: Option<Order>,
+    /// Where users read what is not rebuilt yet, rebuild next, whatever the order; or leave that
+    #[arg(long, value_name = "WHETHER", value_parser = whether_parser(), num_args = 0..=1, require_equals = true,
+        default_missing_value = "on", conflicts_with_all = ["watch", "order", "Pace"])]
+    pub on_demand: Option<bool>,
     #[command(flatten)]
     pub pace: Pace,
 }

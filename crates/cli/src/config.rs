@@ -81,6 +81,8 @@ pub struct ServeConfig {
     pub throttle: Option<Throttle>,
     #[serde(default, deserialize_with = "order")]
     pub order: Option<Order>,
+    #[serde(default)]
+    pub on_demand: bool,
     #[serde(default, deserialize_with = "zone")]
     pub zone: Option<u64>,
     #[serde(default, deserialize_with = "epoch")]
@@ -234,6 +236,7 @@ mod tests {
         rate = "10M..200M"
         throttle = "md-6.1"
         order = "ido"
+        on-demand = true
     "#;
 
     #[test]
@@ -253,6 +256,7 @@ mod tests {
         );
         assert_eq!(config.serve.throttle, Some(Throttle::Md61));
         assert_eq!(config.serve.order, Some(Order::Ido));
+        assert!(config.serve.on_demand);
         let array = config.array(Some("tank")).expect("it is there");
         assert_eq!(
             (array.level, array.chunk),

@@ -237,6 +237,10 @@ impl Desk {
                 let order = parse_order(&name).map_err(Refusal::new)?;
                 self.simple(Command::Order(order), &format!("order: {name}"))
             }
+            Request::OnDemand { on } => {
+                let whether = if on { "on" } else { "off" };
+                self.simple(Command::OnDemand(on), &format!("on demand: {whether}"))
+            }
             Request::Stop => self.stop(),
         }
     }

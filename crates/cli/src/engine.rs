@@ -46,6 +46,7 @@ pub struct Setup {
     pub rate: Option<Rate>,
     pub throttle: Throttle,
     pub order: Order,
+    pub on_demand: bool,
     pub heat: HeatLimits,
     pub record: Option<PathBuf>,
 }
@@ -63,6 +64,7 @@ impl Default for Setup {
             rate: None,
             throttle: Throttle::default(),
             order: Order::default(),
+            on_demand: false,
             heat: HeatLimits::default(),
             record: None,
         }
@@ -210,6 +212,9 @@ impl Running {
             }
             if setup.order != Order::default() {
                 desk.command(Command::Order(setup.order))?;
+            }
+            if setup.on_demand {
+                desk.command(Command::OnDemand(true))?;
             }
             if let Some(rate) = setup.rate {
                 desk.command(Command::Rate {

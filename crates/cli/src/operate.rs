@@ -135,7 +135,8 @@ fn pace_or_watch(session: &Session, verb: &Rebuild) -> Outcome<Option<StatusView
     let order = verb.order.map(|order| Request::Order {
         name: order.name().into(),
     });
-    if let Some(request) = pace(&verb.pace).or(order) {
+    let on_demand = verb.on_demand.map(|on| Request::OnDemand { on });
+    if let Some(request) = pace(&verb.pace).or(order).or(on_demand) {
         session.order(&request)?;
         if session.is_served() || verb.pace.is_kept() {
             return Ok(None);

@@ -120,6 +120,9 @@ pub struct Replay {
     /// by address with one row under way (sor) or as many as buffers hold (dor) [default: pr]
     #[arg(long, value_name = "NAME", value_parser = order_parser(), conflicts_with = "nbd")]
     pub order: Option<Order>,
+    /// Where users read what is not rebuilt yet, rebuild next, whatever the order
+    #[arg(long, conflicts_with = "nbd")]
+    pub on_demand: bool,
     /// What is read most is learned by zones of so much [default: 12M]
     #[arg(long, value_name = "SIZE", value_parser = parse_zone, conflicts_with = "nbd")]
     pub zone: Option<u64>,
@@ -369,6 +372,7 @@ fn plan(verb: &Replay, needed: u64) -> Outcome<ArrayPlan> {
         cache: read_cache(verb.cache.unwrap_or(0), verb.cache_policy)?,
         throttle: verb.throttle,
         order: verb.order.unwrap_or_default(),
+        on_demand: verb.on_demand,
         heat: heat(verb.zone, verb.epoch),
         rebuild_min: verb.rebuild_rate.min,
         rebuild_max: verb.rebuild_rate.max,

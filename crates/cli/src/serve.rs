@@ -130,6 +130,7 @@ fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
         rate: verb.rate.or(file.rate),
         throttle: verb.throttle.or(file.throttle).unwrap_or_default(),
         order: verb.order.or(file.order).unwrap_or_default(),
+        on_demand: verb.on_demand || file.on_demand,
         heat: heat(verb.zone.or(file.zone), verb.epoch.or(file.epoch)),
         record: verb.record.clone(),
     })

@@ -192,6 +192,7 @@ mod tests {
             rate_max_bytes: Some(200 << 20),
             throttle: "restripe".into(),
             order: "ido".into(),
+            on_demand: true,
             ..TaskView::default()
         };
         let view = StatusView {
@@ -223,7 +224,7 @@ tank: degraded, 4K lost
   raid5 left-symmetric, 3 slots, chunk 64K, 2G usable
   uuid u, generation 4
   rebuild 25.0%, 1M/s, 9s left (slot 1)
-    1000K/s at least, 200M/s at most; throttle restripe, order ido
+    1000K/s at least, 200M/s at most; throttle restripe, order ido, on demand
   LOST: bytes 8192 to 12287 (4096 bytes)
   number  slot  state       read errors  member
        4     0  active                0  4.img

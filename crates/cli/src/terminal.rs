@@ -114,13 +114,15 @@ fn speed(task: &TaskView) -> String {
     format!(", {}/s{left}", Size(task.rate_bytes))
 }
 
-/// What a task is told: `10M/s at least, 200M/s at most; throttle restripe, order pr`.
+/// What a task is told: `10M/s at least, 200M/s at most; throttle restripe, order pr, on demand`.
 pub fn pacing_line(task: &TaskView) -> String {
     let rate = Rate {
         min: task.rate_min_bytes,
         max: task.rate_max_bytes.unwrap_or(u64::MAX),
     };
-    format!("{rate}; throttle {}, order {}", task.throttle, task.order)
+    let on_demand = if task.on_demand { ", on demand" } else { "" };
+    let (throttle, order) = (&task.throttle, &task.order);
+    format!("{rate}; throttle {throttle}, order {order}{on_demand}")
 }
 
 /// `41.7%`; 100 only when all is done.

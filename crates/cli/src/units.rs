@@ -146,6 +146,11 @@ pub fn order_parser() -> impl TypedValueParser<Value = Order> {
         .map(|name| Order::named(&name).expect("one of those"))
 }
 
+/// `on` or `off`.
+pub fn whether_parser() -> impl TypedValueParser<Value = bool> {
+    PossibleValuesParser::new(["on", "off"]).map(|whether| whether == "on")
+}
+
 /// The name of a cache's rule.
 pub fn parse_rule(text: &str) -> Result<Rule, String> {
     Rule::named(text).ok_or_else(|| no_such("rule", text, &Rule::ALL.map(Rule::name)))

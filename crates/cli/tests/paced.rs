@@ -55,12 +55,15 @@ fn what_was_set_is_told_and_shown() {
         ),
         ("--throttle", "md-6.1", "throttle: md-6.1\n"),
         ("--order", "ido", "order: ido\n"),
+        ("--on-demand=on", "", "on demand: on\n"),
     ] {
-        let run = place.run(&["rebuild", "tank", option, value]);
+        let words = ["rebuild", "tank", option, value];
+        let given = words.iter().filter(|word| !word.is_empty());
+        let run = place.run(&given.copied().collect::<Vec<_>>());
         assert_eq!(good(run), told);
     }
     let status = good(place.run(&["status", "tank"]));
-    let pacing = "    1000 bytes/s at least, 2M/s at most; throttle md-6.1, order ido\n";
+    let pacing = "    1000 bytes/s at least, 2M/s at most; throttle md-6.1, order ido, on demand\n";
     assert!(status.contains(pacing), "{status}");
     let status = good(place.run(&["status", "tank", "--json"]));
     let status: serde_json::Value = serde_json::from_str(&status).expect("it is JSON");
@@ -71,6 +74,11 @@ fn what_was_set_is_told_and_shown() {
         (&task["throttle"], &task["order"]),
         (&"md-6.1".into(), &"ido".into())
     );
+    assert_eq!(task["on_demand"], true);
+    let off = place.run(&["rebuild", "tank", "--on-demand=off"]);
+    assert_eq!(good(off), "on demand: off\n");
+    let status = good(place.run(&["status", "tank"]));
+    assert!(status.contains("order ido\n"), "{status}");
     drop(daemon);
 }
 

@@ -678,6 +678,7 @@ fn raid6_through_two_losses() {
         &[
             (10, Command::Order(Order::Sor)),
             (30, Command::Fail(Member(0))),
+            (20, Command::OnDemand(true)),
             (50, Command::Order(Order::Dor)),
             (70, Command::Fail(Member(3))),
         ],

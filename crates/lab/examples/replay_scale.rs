@@ -53,6 +53,7 @@ fn one(requests: usize) {
         cache: None,
         throttle: Throttle::default(),
         order: Order::default(),
+        on_demand: false,
         heat: HeatLimits::default(),
         rebuild_min: 1 << 20,
         rebuild_max: 1 << 30,

@@ -74,6 +74,7 @@ fn stage(kind: Kind) -> Stage {
         cache: None,
         throttle: Throttle::default(),
         order: Order::default(),
+        on_demand: false,
         heat: HeatLimits::default(),
         rebuild_min: 1 << 20,
         rebuild_max: 1 << 30,

@@ -17,6 +17,13 @@
 //! but each disk goes through its own queue at its own pace, so with as many windows as there are buffers one may be that
 //! many rows ahead of another, and none waits: which is what DOR is for. Between the two, md's pipeline is as deep as the
 //! throttle has it, and waits where that yields to users ([`Depth`]).
+//!
+//! With any order, zones may be rebuilt on demand: a read that had to be recovered from the other members says that its zone
+//! is wanted now, and that zone goes before all others. Of several the one read last goes first: a user who reads where
+//! nothing is rebuilt will read on there, as traces do, and whoever was there earlier may have left, so the latest read is the best guess
+//! at the next one, where the hottest zone would be that of the heaviest user, read or not. It costs nothing to keep:
+//! [`DEMANDS_MAX`] zones, a move within them for each such read; the zone that was wanted longest ago is forgotten first, and its turn
+//! comes by the order. The zone in progress is brought to its end all the same, or two users would have the task go back and forth.
 
 use super::heat::Heat;
 use crate::meta::superblock::RUNS_OF_TASK_MAX;
@@ -83,12 +90,42 @@ impl Order {
 /// it does not hold a crash forgets. The first row that is left goes on then, until pieces have met.
 const PIECES_MAX: usize = RUNS_OF_TASK_MAX - 8;
 
+/// Zones that are wanted: by users who read in different places at one time.
+const DEMANDS_MAX: usize = 8;
+
 /// The way of one task through the rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
     rule: Rule,
     /// The zone in progress.
     zone: Option<u64>,
+    demands: Demands,
+}
+
+/// Zones that users asked for before they were rebuilt, the latest first.
+#[derive(Clone, Debug, Default)]
+struct Demands {
+    zones: [u64; DEMANDS_MAX],
+    count: usize,
+}
+
+impl Demands {
+    fn note(&mut self, zone: u64) {
+        let held = self.zones[..self.count].iter().position(|one| *one == zone);
+        let place = held.unwrap_or_else(|| {
+            self.count = DEMANDS_MAX.min(self.count + 1);
+            self.count - 1
+        });
+        self.zones[..=place].rotate_right(1);
+        self.zones[0] = zone;
+    }
+
+    fn next(&mut self) -> Option<u64> {
+        let latest = *self.zones[..self.count].first()?;
+        self.zones[..self.count].rotate_left(1);
+        self.count -= 1;
+        Some(latest)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -120,7 +157,21 @@ impl Path {
                 Rule::Planned(zones)
             }
         };
-        Path { rule, zone: None }
+        Path {
+            rule,
+            zone: None,
+            demands: Demands::default(),
+        }
+    }
+
+    /// A user's read in this zone had to be recovered.
+    pub(crate) fn demand(&mut self, zone: u64) {
+        self.demands.note(zone);
+    }
+
+    /// What was wanted by now is wanted no more than anything else.
+    pub(crate) fn forget_demands(&mut self) {
+        self.demands = Demands::default();
     }
 
     /// A user reads these sectors of the array while the task is under way.
@@ -154,6 +205,10 @@ impl Path {
 
     /// The zone that goes before all others, of those that are left.
     fn next_zone(&mut self, is_left: impl Fn(&u64) -> bool) -> Option<u64> {
+        let wanted = core::iter::from_fn(|| self.demands.next()).find(&is_left);
+        if wanted.is_some() {
+            return wanted;
+        }
         match &mut self.rule {
             Rule::ByAddress => None,
             Rule::ByReadsSince { heat, read } => loop {
@@ -261,6 +316,47 @@ mod tests {
         }
         assert_eq!(claimed.runs(), [(0, 11_000)]);
         assert_eq!(most, PIECES_MAX);
+    }
+
+    #[test]
+    fn what_is_wanted_goes_first_the_latest_before_the_others() {
+        let heat = heat_of(&[(50, 3), (94, 9)]);
+        for (order, rest) in [
+            (Order::Pr, &[0, 1, 2, 4, 5, 7, 8][..]),
+            (Order::Ido, &[8, 4, 0, 1, 2, 5, 7]),
+        ] {
+            let mut path = path(order, &heat);
+            for zone in [6, 3, 6, 3] {
+                path.demand(zone);
+            }
+            let walked = walk(&mut path, &mut RunSet::default());
+            assert_eq!(walked, [&[3, 6], rest].concat(), "{order:?}");
+        }
+    }
+
+    #[test]
+    fn a_zone_in_progress_goes_before_what_is_wanted() {
+        let heat = heat_of(&[]);
+        let mut path = path(Order::Pr, &heat);
+        let mut claimed = RunSet::default();
+        path.demand(5);
+        assert_eq!(path.next(&claimed, 11, ROWS), Some(Row(55)));
+        claimed.insert(55, 1);
+        path.demand(2);
+        assert_eq!(walk(&mut path, &mut claimed), [5, 2, 0, 1, 3, 4, 6, 7, 8]);
+    }
+
+    #[test]
+    fn of_too_many_wants_the_oldest_are_forgotten() {
+        let heat = heat_of(&[]);
+        let mut path = path(Order::Pr, &heat);
+        (0..9).for_each(|zone| path.demand(zone));
+        let walked = walk(&mut path, &mut RunSet::default());
+        assert_eq!(walked, [8, 7, 6, 5, 4, 3, 2, 1, 0]);
+        (0..9).rev().for_each(|zone| path.demand(zone));
+        path.forget_demands();
+        let walked = walk(&mut path, &mut RunSet::default());
+        assert_eq!(walked, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::contract::{BAND_SECTORS_MAX, Fact, TaskKind, TaskOutcome};
 use crate::core::{Core, Wake};
 use crate::device::Health;
 use crate::flush::Waiter;
+use crate::layout::Place;
 use crate::meta::superblock::{MemberRole, RUNS_OF_TASK_MAX, TaskRecord};
 use crate::planted::Bug;
 use crate::policy::heat::Heat;
@@ -103,6 +104,7 @@ pub(crate) struct Tasks {
     limits: Option<Limits>,
     throttle: Throttle,
     order: Order,
+    on_demand: bool,
     rows: u64,
 }
 
@@ -252,7 +254,16 @@ impl Tasks {
             rate_max: limits.max,
             throttle: self.throttle,
             order: self.order_of(kind),
+            on_demand: self.on_demand,
         }
+    }
+
+    /// From now on, also in tasks that run, users' reads of what is not restored call the task there, or do not.
+    pub(crate) fn set_on_demand(&mut self, on_demand: bool) {
+        self.on_demand = on_demand;
+        self.list
+            .iter_mut()
+            .for_each(|task| task.path.forget_demands());
     }
 
     /// The order that was asked for; a scrub restores nothing, and goes by address.
@@ -342,6 +353,19 @@ impl Core {
         self.heat.note_read(lba, sectors, self.now);
         for task in &mut self.tasks.list {
             task.path.note_read(lba, sectors, self.now);
+        }
+    }
+
+    /// A user's read has to be recovered, for want of who holds this cell: whoever fills its place is called there.
+    pub(crate) fn note_demand(&mut self, place: Place) {
+        if !self.tasks.on_demand {
+            return;
+        }
+        let zone = place.row.0 / self.heat.zone_rows();
+        let slot = self.layout.row(place.row).cells[usize::from(place.data)].slot;
+        let fills = |task: &&mut Task| task.is_filling() && task.slot == Some(slot.0);
+        if let Some(task) = self.tasks.list.iter_mut().find(fills) {
+            task.path.demand(zone);
         }
     }
 

@@ -191,6 +191,55 @@ fn dor_fills_what_a_done_row_leaves_and_pr_does_not() {
     }
 }
 
+/// Reads a row of a zone, of which one cell has to be recovered.
+fn read_row(array: &mut Array, zone: u64) {
+    let read = array.request(RequestOp::Read, zone * ZONE, 3 * CHUNK);
+    array.run_but(FILLING);
+    assert_eq!(array.reply(read), Some(Ok(())));
+}
+
+#[test]
+fn zones_that_are_read_are_rebuilt_on_demand() {
+    for (order, zones) in [
+        (Order::Pr, [30, 20, 3, 4]),
+        (Order::Ido, [30, 20, 3, 4]),
+        (Order::Dor, [30, 20, 3, 4]),
+    ] {
+        let mut array = whole(order);
+        lose_a_member(&mut array);
+        assert_eq!(zones_out(&array), [0, 1, 2, 3], "{order:?}");
+        read_row(&mut array, 9);
+        array.order(Command::OnDemand(true));
+        read_row(&mut array, 20);
+        read_row(&mut array, 30);
+        next_windows(&mut array);
+        assert_eq!(zones_out(&array), zones, "{order:?}: not 9, read before");
+        let status = array.engine.status();
+        assert!(status.tasks[0].pacing.on_demand);
+        finish(array);
+    }
+}
+
+/// What is rebuilt is read from where it is, and what another member holds is no reason either.
+#[test]
+fn only_reads_that_are_recovered_call_for_their_zone() {
+    let mut array = whole(Order::Pr);
+    array.command(Command::OnDemand(true)).expect("taken");
+    lose_a_member(&mut array);
+    let member_of = |array: &Array, lba| array.home(lba).0;
+    let held = (30 * ZONE..31 * ZONE).step_by(CHUNK as usize);
+    let lba = held.into_iter().find(|lba| member_of(&array, *lba) != 2);
+    let read = array.request(RequestOp::Read, lba.expect("most are"), CHUNK);
+    array.run_but(FILLING);
+    assert_eq!(array.reply(read), Some(Ok(())));
+    next_windows(&mut array);
+    read_row(&mut array, 0);
+    next_windows(&mut array);
+    let zones = zones_out(&array);
+    assert_eq!(zones, [7, 8, 9, 10]);
+    finish(array);
+}
+
 #[test]
 fn a_scrub_goes_by_address() {
     let mut array = whole(Order::Ido);

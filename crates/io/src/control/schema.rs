@@ -65,6 +65,10 @@ pub enum Request {
     Order {
         name: String,
     },
+    /// Whether reads of what is not rebuilt call the task there.
+    OnDemand {
+        on: bool,
+    },
     /// Drain, flush, mark clean, and end the daemon if this was its last array.
     Stop,
     /// The counters in the Prometheus text format.
@@ -97,6 +101,7 @@ impl Request {
             Request::Rate { .. } => "rate",
             Request::Throttle { .. } => "throttle",
             Request::Order { .. } => "order",
+            Request::OnDemand { .. } => "on-demand",
             Request::Stop => "stop",
             Request::Metrics => "metrics",
             Request::Heat { .. } => "heat",
@@ -223,6 +228,9 @@ pub struct TaskView {
     pub throttle: String,
     #[serde(default)]
     pub order: String,
+    /// Reads of what is not rebuilt call it there.
+    #[serde(default)]
+    pub on_demand: bool,
 }
 
 /// A part of the array that is lost.
@@ -475,6 +483,7 @@ fn task_view(task: &TaskStatus, waits: &str, now: Nanos) -> TaskView {
         rate_max_bytes: Some(task.pacing.rate_max).filter(|rate| *rate < u64::MAX),
         throttle: task.pacing.throttle.name().into(),
         order: task.pacing.order.name().into(),
+        on_demand: task.pacing.on_demand,
     }
 }
 
@@ -722,6 +731,7 @@ mod tests {
                     rate_max: 1 << 30,
                     throttle: Throttle::Restripe,
                     order: Order::Ido,
+                    on_demand: true,
                 },
                 mismatches: 0,
             }],
@@ -751,6 +761,7 @@ mod tests {
             (1 << 10, Some(1 << 30))
         );
         assert_eq!((&*task.throttle, &*task.order), ("restripe", "ido"));
+        assert!(task.on_demand);
         assert_eq!(task.waits, "");
         assert_eq!(view.missing_slots, [0, 2]);
         assert_eq!(

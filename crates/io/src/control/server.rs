@@ -454,6 +454,7 @@ mod tests {
                 name: "md-6.1".into(),
             },
             Request::Order { name: "ido".into() },
+            Request::OnDemand { on: true },
             Request::Facts { since: 7 },
         ];
         let mut state = 1u64;

@@ -233,6 +233,7 @@ impl Writer {
                 let place = Order::ALL.iter().position(|one| *one == order);
                 self.raw(&[11, place.map_or(0, |place| place as u8)]);
             }
+            Command::OnDemand(on) => self.raw(&[12, u8::from(on)]),
         }
     }
 
@@ -583,6 +584,7 @@ impl<'a> Reader<'a> {
                 let place = usize::from(self.byte()?);
                 Command::Order(*Order::ALL.get(place).ok_or(Stop::Bad)?)
             }
+            12 => Command::OnDemand(self.flag()?),
             _ => return Err(Stop::Bad),
         })
     }
@@ -645,6 +647,7 @@ mod tests {
             },
             Command::Throttle(Throttle::Md61),
             Command::Order(Order::Ido),
+            Command::OnDemand(true),
         ];
         let mut events = vec![
             Event::Request(request()),

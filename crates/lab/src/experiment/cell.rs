@@ -90,6 +90,9 @@ pub struct RebuildSettings {
     /// pr, pro, ido, sor or dor.
     #[serde(default = "by_address")]
     pub order: String,
+    /// Zones that are read before they are rebuilt are rebuilt next.
+    #[serde(default)]
+    pub on_demand: bool,
     /// A zone: array data that is hot or not as a whole.
     #[serde(default = "zone")]
     pub zone_mib: f64,
@@ -219,6 +222,7 @@ impl Settings {
             cache: cache(array)?,
             throttle: throttle(&self.rebuild.throttle)?,
             order: order(&self.rebuild.order)?,
+            on_demand: self.rebuild.on_demand,
             heat: HeatLimits {
                 zone_sectors: (self.rebuild.zone_mib * 2048.0) as u64,
                 epoch: Nanos((self.rebuild.epoch_s * 1e9) as u64),

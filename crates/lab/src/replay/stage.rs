@@ -49,6 +49,7 @@ pub struct ArrayPlan {
     pub heat: HeatLimits,
     /// What is rebuilt next.
     pub order: Order,
+    pub on_demand: bool,
     /// Bytes a second of one member.
     pub rebuild_min: u64,
     pub rebuild_max: u64,
@@ -100,6 +101,7 @@ impl Stage {
         self.order(Command::Start(StartMode::default()))?;
         self.order(Command::Throttle(self.plan.throttle))?;
         self.order(Command::Order(self.plan.order))?;
+        self.order(Command::OnDemand(self.plan.on_demand))?;
         self.order(Command::Rate {
             min: self.plan.rebuild_min,
             max: self.plan.rebuild_max,

@@ -434,14 +434,14 @@ impl Run {
     fn task_command(&mut self, life: &mut Life) {
         self.note(life, Incident::Command);
         // Drawn from a stream of its own.
-        let drawn = life
-            .stirring
-            .rng
-            .clone()
-            .fork(ORDER)
-            .below(1 + Order::ALL.len() as u64);
-        if let Some(&order) = Order::ALL.get(drawn as usize) {
+        let mut drawn = life.stirring.rng.clone().fork(ORDER);
+        let order = drawn.below(1 + Order::ALL.len() as u64);
+        if let Some(&order) = Order::ALL.get(order as usize) {
             life.session.command(Command::Order(order));
+        }
+        if drawn.below(4) == 0 {
+            let on_demand = Command::OnDemand(drawn.below(4) > 0);
+            life.session.command(on_demand);
         }
         let command = match life.stirring.rng.below(6) {
             0 => Command::Scrub { repair: false },
