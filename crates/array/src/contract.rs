@@ -198,15 +198,21 @@ pub enum ComputeOp {
     /// `sources[0]` is the P syndrome (read xor computed), `sources[1]` the Q syndrome. Which single cell explains both?
     /// Verdict: [`Verdict::Equal`] when both are zero, [`Verdict::Guilty`] or [`Verdict::Ambiguous`].
     Locate,
+    /// The only output becomes what the page holds. Verdict: [`Verdict::Done`].
+    PutPage,
+    /// The page becomes what the only source holds. Verdict: [`Verdict::Done`].
+    TakePage,
 }
 
-/// A computation on buffers. All sources and targets have the same length.
+/// A computation on buffers. All sources and targets have the same length, that of a page if it has one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Compute {
     pub tag: Tag,
     pub op: ComputeOp,
     pub sources: Vec<BufRef>,
     pub outputs: Vec<LinearOutput>,
+    /// Of [`ComputeOp::PutPage`] and [`ComputeOp::TakePage`]: metadata that lies among data, and so in a buffer.
+    pub page: Option<Page>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -458,6 +464,8 @@ pub enum CommandError {
     Metadata,
     /// No space is left on a member.
     NoSpace,
+    /// Of the array's surrogate, not of its own set.
+    OfSurrogate(Box<CommandError>),
 }
 
 /// One entry of the log of facts. Levelled by kind; never needed for correctness.
@@ -511,6 +519,12 @@ pub enum Fact {
     Throttled {
         rate: u64,
         until: Nanos,
+    },
+    /// Of the array's surrogate, not of its own set.
+    OfSurrogate(Box<Fact>),
+    /// The surrogate cannot be started. If nothing counts that lies there, the array goes on without it.
+    SurrogateAbsent {
+        why: Box<CommandError>,
     },
 }
 

@@ -193,6 +193,7 @@ impl Ops {
                 op,
                 sources: Vec::with_capacity(TERMS),
                 outputs: Vec::with_capacity(OUTPUTS),
+                page: None,
             })
         });
         compute.tag = tag;

@@ -9,7 +9,29 @@ const SOURCES_FEW: usize = 2 * SLOTS_MAX + 4;
 const OUTPUTS_FEW: usize = SLOTS_MAX;
 
 /// Carries out a computation.
-pub fn perform(compute: &Compute, handles: &Handles<'_>) -> Verdict {
+pub fn perform(compute: &mut Compute, handles: &Handles<'_>) -> Verdict {
+    match compute.op {
+        ComputeOp::PutPage | ComputeOp::TakePage => page(compute, handles),
+        _ => combine(compute, handles),
+    }
+}
+
+/// Metadata into a buffer, or out of one.
+fn page(compute: &mut Compute, handles: &Handles<'_>) -> Verdict {
+    let page = compute.page.as_mut().expect("the operation has one");
+    match compute.outputs.first() {
+        Some(output) => {
+            let target = output.target;
+            handles
+                .memory(target.buf)
+                .fill(target.offset as usize, &page[..]);
+        }
+        None => page.copy_from_slice(handles.slice(compute.sources[0])),
+    }
+    Verdict::Done
+}
+
+fn combine(compute: &Compute, handles: &Handles<'_>) -> Verdict {
     let source = |index: usize| handles.slice(compute.sources[index]);
     match compute.op {
         ComputeOp::Linear => {
@@ -20,6 +42,7 @@ pub fn perform(compute: &Compute, handles: &Handles<'_>) -> Verdict {
         ComputeOp::Compare if restripe_code::compare(source(0), source(1)) => Verdict::Equal,
         ComputeOp::Compare => Verdict::Differ,
         ComputeOp::Locate => verdict(restripe_code::locate(source(0), source(1))),
+        ComputeOp::PutPage | ComputeOp::TakePage => unreachable!("the caller's"),
     }
 }
 
@@ -121,6 +144,10 @@ mod tests {
     use crate::memory::{PoolMemory, UserMemory};
     use restripe_array::{Buf, LinearOutput, Pool, Tag};
 
+    fn perform(mut compute: Compute, handles: &Handles<'_>) -> Verdict {
+        super::perform(&mut compute, handles)
+    }
+
     fn with_handles(test: impl Fn(Handles<'_>)) {
         let mut pool = PoolMemory::new(Pool { small: 4, large: 0 }).expect("memory");
         let mut users = UserMemory::new(1 << 20);
@@ -140,6 +167,7 @@ mod tests {
             op,
             sources,
             outputs,
+            page: None,
         }
     }
 
@@ -161,7 +189,7 @@ mod tests {
                 vec![part(0, 0), part(0, 512)],
                 vec![p, q],
             );
-            assert_eq!(perform(&linear, &handles), Verdict::Done);
+            assert_eq!(perform(linear, &handles), Verdict::Done);
             assert!(handles.slice(part(0, 1024)).iter().all(|b| *b == 0x3c));
             assert!(handles.slice(part(1, 0)).iter().all(|b| *b == 0x0f ^ 0x66));
         });
@@ -172,7 +200,7 @@ mod tests {
         with_handles(|handles| {
             handles.memory(Buf(1)).fill(7, &[1]);
             let check =
-                |op, a, b| perform(&compute(op, vec![part(a, 0), part(b, 0)], vec![]), &handles);
+                |op, a, b| perform(compute(op, vec![part(a, 0), part(b, 0)], vec![]), &handles);
             assert_eq!(check(ComputeOp::Compare, 0, 2), Verdict::Equal);
             assert_eq!(check(ComputeOp::Compare, 0, 1), Verdict::Differ);
             assert_eq!(check(ComputeOp::Locate, 0, 2), Verdict::Equal);
@@ -194,7 +222,7 @@ mod tests {
                 coefficients: vec![1],
             };
             perform(
-                &compute(ComputeOp::Linear, vec![part(0, 0)], vec![bad]),
+                compute(ComputeOp::Linear, vec![part(0, 0)], vec![bad]),
                 &handles,
             );
         });

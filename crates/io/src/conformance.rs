@@ -99,6 +99,7 @@ fn config(members: Vec<MemberInfo>) -> Config {
     Config {
         members,
         limits: limits(),
+        surrogate: None,
         io_timeout: Nanos::from_secs(3600),
     }
 }
@@ -332,8 +333,8 @@ impl Simulated {
                 };
                 self.held.insert(io.tag, Event::Device(io, result));
             }
-            Action::Compute(compute) => {
-                let verdict = compute::perform(&compute, Payload::Bytes, &mut self.memory);
+            Action::Compute(mut compute) => {
+                let verdict = compute::perform(&mut compute, Payload::Bytes, &mut self.memory);
                 self.held
                     .insert(compute.tag, Event::Compute(compute, verdict));
             }

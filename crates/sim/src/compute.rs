@@ -6,11 +6,16 @@ use restripe_array::{Compute, ComputeOp, Guilty, Verdict};
 use restripe_code::{Located, crc32c, linear, locate};
 
 /// Does what is asked, as of now. The references were checked before.
-pub fn perform(compute: &Compute, payload: Payload, memory: &mut BufferTable) -> Verdict {
+///
+/// # Panics
+/// On a page, if 8 bytes stand for a sector: it would not come back. See [`holds_pages`].
+pub fn perform(compute: &mut Compute, payload: Payload, memory: &mut BufferTable) -> Verdict {
     if payload == Payload::None {
         return without_data(compute.op);
     }
     match compute.op {
+        ComputeOp::PutPage => put_page(compute, memory),
+        ComputeOp::TakePage => take_page(compute, memory),
         ComputeOp::Linear => combine(compute, memory),
         ComputeOp::Checksum => Verdict::Checksum(crc32c(0, memory.get(compute.sources[0]))),
         ComputeOp::Compare => compare(compute, memory),
@@ -24,10 +29,28 @@ pub fn perform(compute: &Compute, payload: Payload, memory: &mut BufferTable) ->
 /// Without data everything agrees.
 fn without_data(op: ComputeOp) -> Verdict {
     match op {
-        ComputeOp::Linear => Verdict::Done,
+        ComputeOp::Linear | ComputeOp::PutPage | ComputeOp::TakePage => Verdict::Done,
         ComputeOp::Checksum => Verdict::Checksum(0),
         ComputeOp::Compare | ComputeOp::Locate => Verdict::Equal,
     }
+}
+
+/// Whether data can hold a page of metadata, or what lies there is nobody's concern.
+pub fn holds_pages(payload: Payload) -> bool {
+    payload != Payload::Tokens
+}
+
+fn put_page(compute: &Compute, memory: &mut BufferTable) -> Verdict {
+    let page = compute.page.as_ref().expect("checked at submission");
+    let target = compute.outputs[0].target;
+    memory.get_mut(target).copy_from_slice(&page[..]);
+    Verdict::Done
+}
+
+fn take_page(compute: &mut Compute, memory: &BufferTable) -> Verdict {
+    let page = compute.page.as_mut().expect("checked at submission");
+    page.copy_from_slice(memory.get(compute.sources[0]));
+    Verdict::Done
 }
 
 fn combine(compute: &Compute, memory: &mut BufferTable) -> Verdict {
@@ -77,7 +100,7 @@ fn verdict(located: Located) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use restripe_array::{Buf, BufRef, LinearOutput, Pool, Tag};
+    use restripe_array::{Buf, BufRef, LinearOutput, Pool, SMALL_BYTES, Tag};
 
     fn reference(buf: u32) -> BufRef {
         BufRef::new(Buf(buf), 0, 512)
@@ -89,6 +112,7 @@ mod tests {
             op,
             sources: sources.iter().map(|buf| reference(*buf)).collect(),
             outputs,
+            page: None,
         }
     }
 
@@ -98,6 +122,33 @@ mod tests {
             memory.get_mut(reference(buf as u32)).fill(*value);
         }
         memory
+    }
+
+    fn perform(mut compute: Compute, memory: &mut BufferTable) -> Verdict {
+        super::perform(&mut compute, Payload::Tokens, memory)
+    }
+
+    #[test]
+    fn a_page_goes_through_a_buffer() {
+        let mut memory = BufferTable::new(Payload::Bytes, Pool { small: 1, large: 0 });
+        let whole = BufRef::new(Buf(0), 0, SMALL_BYTES);
+        let page = |value| Some(Box::new([value; SMALL_BYTES as usize]));
+        let target = LinearOutput {
+            target: whole,
+            coefficients: Vec::new(),
+        };
+        let mut put = Compute {
+            page: page(7),
+            ..compute(ComputeOp::PutPage, &[], vec![target])
+        };
+        super::perform(&mut put, Payload::Bytes, &mut memory);
+        let mut take = Compute {
+            sources: vec![whole],
+            page: page(0),
+            ..compute(ComputeOp::TakePage, &[], Vec::new())
+        };
+        super::perform(&mut take, Payload::Bytes, &mut memory);
+        assert_eq!(take.page, page(7));
     }
 
     #[test]
@@ -112,7 +163,7 @@ mod tests {
             &[0, 1],
             vec![output(2, &[1, 1]), output(3, &[1, 2])],
         );
-        assert_eq!(perform(&both, Payload::Tokens, &mut memory), Verdict::Done);
+        assert_eq!(perform(both, &mut memory), Verdict::Done);
         assert_eq!(
             (memory.get(reference(2))[0], memory.get(reference(3))[0]),
             (0x33, 0x55)
@@ -122,19 +173,13 @@ mod tests {
         memory.get_mut(reference(5)).fill(0x22);
         let guilty = compute(ComputeOp::Locate, &[4, 5], Vec::new());
         let expected = Verdict::Guilty(Guilty::Data { exponent: 1 });
-        assert_eq!(perform(&guilty, Payload::Tokens, &mut memory), expected);
+        assert_eq!(perform(guilty, &mut memory), expected);
     }
 
     #[test]
     fn comparison_and_checksum() {
         let mut memory = memory(&[7, 7, 8]);
-        let mut ask = |op, sources: &[u32]| {
-            perform(
-                &compute(op, sources, Vec::new()),
-                Payload::Tokens,
-                &mut memory,
-            )
-        };
+        let mut ask = |op, sources: &[u32]| perform(compute(op, sources, Vec::new()), &mut memory);
         assert_eq!(ask(ComputeOp::Compare, &[0, 1]), Verdict::Equal);
         assert_eq!(ask(ComputeOp::Compare, &[0, 2]), Verdict::Differ);
         assert_eq!(

@@ -438,8 +438,8 @@ impl<M: Machine> World<M> {
 
     fn complete_compute(&mut self, tag: Tag) {
         match self.operations.remove(&tag.0) {
-            Some(Operation::Compute(compute)) => {
-                let verdict = compute::perform(&compute, self.config.payload, &mut self.memory);
+            Some(Operation::Compute(mut compute)) => {
+                let verdict = compute::perform(&mut compute, self.config.payload, &mut self.memory);
                 self.deliver(Event::Compute(compute, verdict));
             }
             _ => unreachable!("planned operations are known"),
@@ -702,10 +702,10 @@ impl<M: Machine> World<M> {
         if all.iter().any(|reference| reference.bytes != all[0].bytes) {
             return Err("sources and targets of different lengths".into());
         }
-        if compute.op == ComputeOp::Linear {
-            check_linear(compute)
-        } else {
-            check_verdict(compute)
+        match compute.op {
+            ComputeOp::Linear => check_linear(compute),
+            ComputeOp::PutPage | ComputeOp::TakePage => check_page(compute, self.config.payload),
+            ComputeOp::Checksum | ComputeOp::Compare | ComputeOp::Locate => check_verdict(compute),
         }
     }
 
@@ -796,6 +796,23 @@ fn check_linear(compute: &Compute) -> Result<(), String> {
         {
             return Err("a target overlaps a source".into());
         }
+    }
+    Ok(())
+}
+
+fn check_page(compute: &Compute, payload: Payload) -> Result<(), String> {
+    let puts = compute.op == ComputeOp::PutPage;
+    let targets = compute.outputs.iter().map(|output| output.target);
+    let mut memory = compute.sources.iter().copied().chain(targets);
+    let ends = (compute.sources.len(), compute.outputs.len());
+    if ends != (usize::from(!puts), usize::from(puts)) || compute.page.is_none() {
+        return Err("not a page and one buffer".into());
+    }
+    if memory.any(|reference| reference.bytes as usize != PAGE_BYTES) {
+        return Err("a buffer that is no page".into());
+    }
+    if !compute::holds_pages(payload) {
+        return Err("a page among data that cannot hold one".into());
     }
     Ok(())
 }

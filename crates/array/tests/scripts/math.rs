@@ -50,6 +50,7 @@ pub fn compute(compute: &Compute, sources: &[Vec<u8>]) -> (Vec<Vec<u8>>, Verdict
         ComputeOp::Compare if sources[0] == sources[1] => Verdict::Equal,
         ComputeOp::Compare => Verdict::Differ,
         ComputeOp::Locate => locate(&sources[0], &sources[1]),
+        ComputeOp::PutPage | ComputeOp::TakePage => unreachable!("the shell's own affair"),
     };
     let outputs = compute.outputs.iter().map(|output| {
         let mut sum = vec![0; output.target.bytes as usize];

@@ -259,8 +259,8 @@ impl Host {
     fn act(&mut self, now: Nanos, action: Action, world: &mut World<'_>) {
         match action {
             Action::Device(io) => self.start(io, world),
-            Action::Compute(compute) => {
-                let verdict = compute::perform(&compute, &handles(&mut self.pool, world.users));
+            Action::Compute(mut compute) => {
+                let verdict = compute::perform(&mut compute, &handles(&mut self.pool, world.users));
                 self.finish(Event::Compute(compute, verdict));
             }
             Action::Reply(tag, result) => self.outcomes.push(Outcome::Reply(tag, result)),

@@ -122,6 +122,8 @@ struct Taken {
     stored: Stored,
     /// The operation that a device event answers, with its pages filled.
     io: Option<Box<DeviceIo>>,
+    /// The computation that an event answers, with its page filled.
+    compute: Option<Box<Compute>>,
     sum: u32,
 }
 
@@ -138,10 +140,18 @@ fn take_stored(reader: &mut Reader<'_>, asked: &Asked) -> Result<Taken, Stop> {
             reader.pages(io)?;
         }
     }
+    let mut compute = None;
+    if let Stored::Compute(tag, _) = stored {
+        compute = asked.computes.get(&tag).cloned();
+        if let Some(compute) = &mut compute {
+            reader.page_taken(compute)?;
+        }
+    }
     Ok(Taken {
         delay,
         stored,
         io,
+        compute,
         sum: reader.word()?,
     })
 }
@@ -168,10 +178,8 @@ fn take_step(
             Event::Device(taken.io.ok_or(ReplayError::NotAsked { step, tag })?, result)
         }
         Stored::Compute(tag, verdict) => {
-            let compute = asked
-                .computes
-                .remove(&tag)
-                .ok_or(ReplayError::NotAsked { step, tag })?;
+            asked.computes.remove(&tag);
+            let compute = taken.compute.ok_or(ReplayError::NotAsked { step, tag })?;
             Event::Compute(compute, verdict)
         }
     };
