@@ -2,6 +2,7 @@
 
 use crate::contract::{Buf, LARGE_BYTES, Pool, SMALL_BYTES};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Size {
@@ -24,9 +25,42 @@ impl Size {
     }
 }
 
+/// Handles of a pool that are somebody's own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Share {
+    small: Range<u32>,
+    large: Range<u32>,
+}
+
+impl Share {
+    pub(crate) fn whole(pool: Pool) -> Share {
+        Share {
+            small: 0..pool.small,
+            large: pool.small..pool.small + pool.large,
+        }
+    }
+
+    /// Takes so many of its first handles out of it.
+    ///
+    /// # Panics
+    /// If it has not so many.
+    pub(crate) fn split_off(&mut self, part: Pool) -> Share {
+        let take = |handles: &mut Range<u32>, count: u32| {
+            assert!(count <= handles.end - handles.start, "a part of the pool");
+            let first = handles.start;
+            handles.start += count;
+            first..handles.start
+        };
+        Share {
+            small: take(&mut self.small, part.small),
+            large: take(&mut self.large, part.large),
+        }
+    }
+}
+
 /// Free handles and promises. Invariant: for each size, `promised <= free`.
 pub(crate) struct Buffers {
-    pool: Pool,
+    share: Share,
     free: [Vec<Buf>; 2],
     promised: [u32; 2],
     /// Small ones that were lent for good.
@@ -34,14 +68,11 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    pub(crate) fn new(pool: Pool) -> Buffers {
-        let small = (0..pool.small).rev().map(Buf).collect();
-        let large = (pool.small..pool.small + pool.large)
-            .rev()
-            .map(Buf)
-            .collect();
+    pub(crate) fn new(share: Share) -> Buffers {
+        let small = share.small.clone().rev().map(Buf).collect();
+        let large = share.large.clone().rev().map(Buf).collect();
         Buffers {
-            pool,
+            share,
             free: [small, large],
             promised: [0, 0],
             lent: 0,
@@ -89,7 +120,7 @@ impl Buffers {
 
     /// Gives a buffer back; its promise stands again, until it is unreserved.
     pub(crate) fn give_back(&mut self, buf: Buf) {
-        let size = if buf.0 < self.pool.small {
+        let size = if self.share.small.contains(&buf.0) {
             Size::Small
         } else {
             Size::Large
@@ -101,7 +132,7 @@ impl Buffers {
     /// Nothing is taken and nothing promised.
     pub(crate) fn all_free(&self) -> bool {
         self.promised == [0, 0]
-            && self.free[0].len() as u32 + self.lent == self.pool.small
-            && self.free[1].len() == self.pool.large as usize
+            && self.free[0].len() as u32 + self.lent == self.share.small.len() as u32
+            && self.free[1].len() == self.share.large.len()
     }
 }

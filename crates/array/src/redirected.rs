@@ -13,8 +13,6 @@ use crate::units::Uuid;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-// Who redirects is wired to the engine elsewhere.
-#[cfg_attr(not(test), allow(dead_code))]
 impl Core {
     /// Regions that have a bit: none in an array of an earlier program, which has no room for the map.
     pub(crate) fn redirected_bits(&self) -> u64 {
@@ -54,7 +52,11 @@ impl Core {
             self.surrogate().is_some(),
             "writes are redirected to a surrogate on record"
         );
+        // A bit says that the log of the surrogate on record counts: that has to be the right one.
         let mut ready = self.keeper.partner_durable();
+        if !ready {
+            return false;
+        }
         for region in self.regions_of(lba, sectors) {
             self.redirected.put(region, true);
             ready &= self.redirected.is_durable(region);

@@ -69,6 +69,7 @@ impl Pair {
         let config = Config {
             members: options.members,
             limits,
+            surrogate: None,
             io_timeout: Nanos::from_secs(3600),
             #[cfg(feature = "planted")]
             bug: None,
@@ -100,7 +101,7 @@ impl Pair {
     }
 
     fn core(&mut self) -> &mut Core {
-        &mut self.engine.core
+        self.engine.core()
     }
 
     fn step(&mut self, event: Event) {
@@ -239,6 +240,12 @@ fn a_redirected_write_waits_for_the_partner_on_record() {
         !pair.core().redirect_ready(0, 8),
         "a member does not know the partner"
     );
+    assert!(
+        pair.core().redirected_extents().is_empty(),
+        "a bit would speak of another log"
+    );
+    pair.run();
+    assert!(!pair.core().redirect_ready(0, 8), "now it is announced");
     pair.run();
     assert!(pair.core().redirect_ready(0, 8));
     for member in 0..3 {

@@ -147,6 +147,10 @@ impl LogSpace {
         }
     }
 
+    pub fn sectors(&self) -> u64 {
+        u64::from(self.shape.segments) * u64::from(self.shape.segment_sectors)
+    }
+
     pub fn free_segments(&self) -> u32 {
         self.free.len() as u32 // no more than segments
     }
@@ -223,6 +227,15 @@ impl LogSpace {
     pub fn unmapped(&mut self, piece: &Extent) {
         self.live[piece.kind as usize] -= u64::from(piece.sectors);
         self.by_segment(piece, |live, sectors| *live -= sectors);
+    }
+
+    /// The oldest segment in which something clean is live.
+    pub fn oldest_clean(&self) -> Option<u32> {
+        let clean = |(_, segment): &(u32, &Segment)| segment.live[Kind::Clean as usize] > 0;
+        let segments = (0..).zip(&self.segments).filter(clean);
+        segments
+            .min_by_key(|(_, segment)| segment.age)
+            .map(|(index, _)| index)
     }
 
     /// The closed segment that is won by copying least, of equal ones the oldest. None if none would win anything. It

@@ -75,6 +75,7 @@ impl Core {
         self.set_phase(id, Phase::Writing);
         let content = self.slices.get(id).cell_ref(cell);
         self.write_cell(id, cell, Source::Buf(content), Some(target));
+        self.hand_over(id);
     }
 
     // ------------------------------------------------------------------------------------------------- resetting
@@ -108,6 +109,7 @@ impl Core {
             self.write_cell(id, cell, Source::Zero, None);
         }
         self.write_parity(id, &map, live);
+        self.hand_over(id);
         let target = slot.and_then(|slot| {
             self.standing[slot as usize]
                 .incoming
@@ -209,6 +211,7 @@ impl Core {
         for cell in others.iter() {
             self.write_cell(id, cell, Source::Buf(content), None);
         }
+        self.hand_over(id);
         if self.slices.get(id).pending == 0 {
             self.slices.requeue(id);
         }

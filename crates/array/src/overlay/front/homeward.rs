@@ -27,6 +27,14 @@ impl Overlay {
         }
     }
 
+    /// Nothing more is copied home: what is under way ends. It can be begun again.
+    pub fn rest(&mut self) {
+        if let Some(home) = &mut self.home {
+            home.failed = true;
+            self.copy_more();
+        }
+    }
+
     pub(super) fn copy_more(&mut self) {
         while let Some(home) = self.home {
             let Stage::Copying(from) = home.stage else {

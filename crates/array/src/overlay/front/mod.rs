@@ -39,7 +39,7 @@
 mod homeward;
 mod records;
 
-use super::{Extent, ExtentMap, LogShape, LogSpace, Piece, Pressure, Refusal};
+use super::{Extent, ExtentMap, Kind, LogShape, LogSpace, Piece, Pressure, Refusal};
 use crate::contract::{BufRef, Request, RequestError, RequestOp, RequestTag};
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
 use alloc::collections::VecDeque;
@@ -64,7 +64,12 @@ pub enum Effect {
     Read {
         part: PartTag,
         site: Site,
+        /// There.
         sector: u64,
+        /// At home.
+        home: u64,
+        /// Home has the same.
+        clean: bool,
         buf: BufRef,
     },
     /// Hands a request on to home as it is; ends with [`Overlay::part_done`].
@@ -231,6 +236,7 @@ pub struct OverlayCounters {
     pub records: u64,
     pub sectors_home: u64,
     pub copies_spoiled: u64,
+    pub clean_copies: u64,
 }
 
 pub struct Overlay {
@@ -389,6 +395,34 @@ impl Overlay {
         self.home.is_some()
     }
 
+    /// Whether no request of a user is under way.
+    pub fn is_idle(&self) -> bool {
+        self.free.len() == self.requests.len()
+    }
+
+    /// Whether nothing at all is under way.
+    pub fn is_quiet(&self) -> bool {
+        let parts = self.free_parts.len() == self.parts.len() && self.held.is_none();
+        let works = self.home.is_some() || !self.copies.is_empty() || !self.records.is_empty();
+        self.is_idle() && parts && !works && self.effects.is_empty()
+    }
+
+    /// Whether home has everything, and nothing is on its way into the log.
+    pub fn holds_nothing_instead(&self) -> bool {
+        let held = [Kind::Instead, Kind::Also].map(|kind| self.map.total(kind).extents);
+        held == [0, 0] && self.records.is_empty()
+    }
+
+    /// Sectors of a record's payload at most.
+    pub fn record_sectors(&self) -> u32 {
+        self.limits.record_sectors
+    }
+
+    /// Sectors of the log.
+    pub fn log_sectors(&self) -> u64 {
+        self.space.sectors()
+    }
+
     // ---------------------------------------------------------------------------------------------------- requests
 
     /// A user's request, in whole sectors. `redirect`: into the log, if it writes. What overlaps something there goes
@@ -501,10 +535,14 @@ impl Overlay {
                 return false;
             }
             let rest = sectors.start + cut..sectors.end;
+            let home = rest.start;
             let piece = self.map.lookup(rest).next().expect("a range has pieces");
-            let (site, sector, count) = match piece {
-                Piece::Mapped(extent) => (Site::Log, extent.at, u64::from(extent.sectors)),
-                Piece::Hole { home, sectors } => (Site::Home, home, sectors),
+            let (site, sector, count, clean) = match piece {
+                Piece::Mapped(extent) => {
+                    let clean = extent.kind == Kind::Clean;
+                    (Site::Log, extent.at, u64::from(extent.sectors), clean)
+                }
+                Piece::Hole { home, sectors } => (Site::Home, home, sectors, false),
             };
             self.pending(id).asked[site as usize] = true;
             let serial = self.begin_reading();
@@ -519,6 +557,8 @@ impl Overlay {
                 part,
                 site,
                 sector,
+                home,
+                clean,
                 buf,
             });
         }

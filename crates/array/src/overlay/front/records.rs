@@ -5,7 +5,7 @@ use super::{
     sectors_of, whole,
 };
 use crate::contract::{BufRef, Request, RequestError, RequestOp};
-use crate::overlay::{Extent, Kind, Purpose};
+use crate::overlay::{Extent, Kind, Piece, Purpose};
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -145,7 +145,10 @@ impl Overlay {
 
     fn tell(&mut self, teller: Teller, result: Result<(), RequestError>) {
         let id = match teller {
-            Teller::Copy(tag) => return self.effects.push_back(Effect::Copied(tag, result)),
+            Teller::Copy(tag) => {
+                self.counters.clean_copies += u64::from(result.is_ok());
+                return self.effects.push_back(Effect::Copied(tag, result));
+            }
             Teller::Request(id) => id,
         };
         let pending = self.pending(id);
@@ -213,6 +216,53 @@ impl Overlay {
             let sectors = sectors_of(&pending.request);
             pending.request.op.changes() && sectors.start < range.end && range.start < sectors.end
         })
+    }
+
+    /// Copying is given up before anything was appended.
+    ///
+    /// # Panics
+    /// If it was not begun.
+    pub fn abandon_copy(&mut self, tag: CopyTag) {
+        let index = self.copies.iter().position(|copy| copy.tag == tag);
+        self.copies.swap_remove(index.expect("it was begun"));
+    }
+
+    /// Drops the clean copies of the oldest segment that has any, telling each piece; false if there are none.
+    pub fn drop_clean(&mut self, told: impl FnMut(&Extent)) -> bool {
+        match self.space.oldest_clean() {
+            Some(segment) => self.drop_clean_of(segment, told),
+            None => false,
+        }
+    }
+
+    /// The segment in which the first clean copy of a range of home lies.
+    pub fn clean_segment(&self, home: Range<u64>) -> Option<u32> {
+        let clean = |piece| match piece {
+            Piece::Mapped(extent) if extent.kind == Kind::Clean => Some(extent.at),
+            _ => None,
+        };
+        let at = self.map.lookup(home).find_map(clean)?;
+        Some(self.space.segment_of(at))
+    }
+
+    /// Drops the clean copies of a segment.
+    pub fn drop_clean_of(&mut self, segment: u32, mut told: impl FnMut(&Extent)) -> bool {
+        let log = self.space.segment_range(segment);
+        let clean = |extent: &Extent| extent.kind == Kind::Clean;
+        let copies: Vec<Extent> = self.map.in_log(log, 0).filter(clean).collect();
+        let mut dropped = Vec::new();
+        for copy in &copies {
+            // In a map too full to cut an extent in two it stays.
+            let home = copy.home..copy.end();
+            let _ = self.map.drop_clean(home, |piece| dropped.push(piece));
+        }
+        let any = !dropped.is_empty();
+        for piece in dropped {
+            told(&piece);
+            self.retire(piece, true);
+        }
+        self.settle_retired();
+        any
     }
 
     // ------------------------------------------------------------------------------------------------------- space
