@@ -8,6 +8,7 @@ use crate::contract::{
 use crate::device::{Device, Health, Homes, Standing};
 use crate::engine::Config;
 use crate::flush::Flusher;
+use crate::handover::Handover;
 use crate::keeper::Keeper;
 use crate::layout::{Geometry, Layout, Level, RowMap};
 use crate::log::Logs;
@@ -16,7 +17,7 @@ use crate::meta::superblock::{Superblock, WriteHole};
 use crate::ops::{Ops, Owner};
 use crate::policy::heat::Heat;
 use crate::policy::traffic::Traffic;
-use crate::pool::Buffers;
+use crate::pool::{Buffers, Share};
 use crate::read_cache::ReadCache;
 use crate::report::{ArrayState, Counters};
 use crate::request::Requests;
@@ -59,9 +60,14 @@ pub(crate) struct Core {
     pub(crate) flusher: Flusher,
     pub(crate) tasks: Tasks,
     pub(crate) traffic: Traffic,
+    pub(crate) handover: Handover,
     pub(crate) heat: Heat,
     pub(crate) read_cache: Option<ReadCache>,
     pub(crate) counters: Counters,
+    /// Users' requests are counted by whoever passes them on.
+    pub(crate) counted_above: bool,
+    /// Rows that the start made consistent.
+    pub(crate) recovered_rows: u64,
     pub(crate) boot: Option<Boot>,
     /// Commands that wait for a version of the superblock to be durable.
     pub(crate) answers: Vec<(CommandTag, u64)>,
@@ -94,7 +100,7 @@ const METADATA_OPS: u32 = 2048;
 pub(crate) const NEVER: Nanos = Nanos(u64::MAX);
 
 impl Core {
-    pub(crate) fn new(config: Config) -> Core {
+    pub(crate) fn new(config: Config, share: Share) -> Core {
         let blank = blank_geometry();
         let limits = config.limits;
         Core {
@@ -107,7 +113,7 @@ impl Core {
             devices: config.members.iter().copied().map(Device::new).collect(),
             standing: Vec::new(),
             ops: Ops::new(BOOT_OPS),
-            buffers: Buffers::new(limits.pool),
+            buffers: Buffers::new(share),
             requests: Requests::new(limits.requests),
             slices: Slices::new(limits.slices),
             keeper: Keeper::default(),
@@ -123,9 +129,12 @@ impl Core {
             flusher: Flusher::default(),
             tasks: Tasks::default(),
             traffic: Traffic::default(),
+            handover: Handover::default(),
             heat: Heat::default(),
             read_cache: None,
             counters: Counters::default(),
+            counted_above: false,
+            recovered_rows: 0,
             boot: None,
             answers: Vec::new(),
             stopping: None,

@@ -5,6 +5,8 @@ use crate::contract::{
 };
 use crate::core::Core;
 use crate::ops::{Owner, SliceOp};
+use crate::pair::{Pair, SurrogateConfig, SurrogateLimits};
+use crate::pool::Share;
 use crate::read_cache::CacheLimits;
 use crate::report::{HeatMap, MapExtent, Status};
 use crate::units::{Member, Nanos};
@@ -17,6 +19,8 @@ pub struct Config {
     /// The devices that the shell has opened, in the order of their [`crate::Member`] numbers.
     pub members: Vec<MemberInfo>,
     pub limits: Limits,
+    /// Some of the members are a surrogate of the others.
+    pub surrogate: Option<SurrogateConfig>,
     /// A member that completes nothing for so long is failed, and one that keeps a single operation four times as long.
     pub io_timeout: Nanos,
     /// The bug to have.
@@ -61,83 +65,142 @@ impl Limits {
         self.cache = cache;
         self
     }
+
+    /// The same with the memory for a surrogate, if there is to be one.
+    pub fn with_surrogate(mut self, surrogate: Option<&SurrogateLimits>) -> Limits {
+        if let Some(surrogate) = surrogate {
+            let pool = surrogate.whole_pool();
+            self.pool.small += pool.small;
+            self.pool.large += pool.large;
+        }
+        self
+    }
 }
 
 pub struct Engine {
-    pub(crate) core: Box<Core>,
+    kind: Kind,
+}
+
+enum Kind {
+    Single(Box<Core>),
+    /// With a surrogate.
+    Pair(Box<Pair>),
 }
 
 impl Engine {
     pub fn new(config: Config) -> Engine {
-        Engine {
-            core: Box::new(Core::new(config)),
-        }
+        let kind = match config.surrogate {
+            Some(surrogate) => Kind::Pair(Box::new(Pair::new(config, surrogate))),
+            None => {
+                let share = Share::whole(config.limits.pool);
+                Kind::Single(Box::new(Core::new(config, share)))
+            }
+        };
+        Engine { kind }
     }
 
     /// One step: takes an event, appends what is to be done about it.
     pub fn handle(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
-        let core = &mut *self.core;
-        assert!(
-            now >= core.now,
-            "time never goes back: {now:?} after {:?}",
-            core.now
-        );
-        core.now = now;
-        core::mem::swap(&mut core.out, actions);
-        match event {
-            Event::Request(request) => core.request(request),
-            Event::Device(io, result) => core.device_done(io, result),
-            Event::Compute(compute, verdict) => core.compute_done(compute, verdict),
-            Event::Timer => core.timer(),
-            Event::Arrived(info) => core.arrived(info),
-            Event::Departed(member) => core.departed(member),
-            Event::Command(tag, command) => core.command(tag, command),
-            Event::Turn => core.turn(),
+        match &mut self.kind {
+            Kind::Single(core) => core.step(now, event, actions),
+            Kind::Pair(pair) => pair.handle(now, event, actions),
         }
-        core.run_slices();
-        core.settle_turn();
-        while let Some(io) = core.refused() {
-            core.device_done(io, Err(IoError::NoSpace));
-            core.run_slices();
-            core.settle_turn();
-        }
-        core::mem::swap(&mut core.out, actions);
     }
 
     /// Whether another request is accepted now. A shell holds requests back while this is false.
     pub fn ready(&self) -> bool {
-        self.core.requests.room()
+        match &self.kind {
+            Kind::Single(core) => core.requests.room(),
+            Kind::Pair(pair) => pair.ready(),
+        }
     }
 
     /// A view of the whole array, for people and metrics.
     pub fn status(&self) -> Status {
-        self.core.status()
+        match &self.kind {
+            Kind::Single(core) => core.status(),
+            Kind::Pair(pair) => pair.status(),
+        }
     }
 
     /// What users read, by zones.
     pub fn heat(&self) -> HeatMap {
-        self.core.heat.map()
+        match &self.kind {
+            Kind::Single(core) => core.heat.map(),
+            Kind::Pair(pair) => pair.heat(),
+        }
     }
 
     /// What a range of the array is like, in order, at most `most` extents.
     pub fn map(&self, lba: u64, sectors: u64, most: usize, into: &mut Vec<MapExtent>) {
-        self.core.map(lba, sectors, most, into);
+        match &self.kind {
+            Kind::Single(core) => core.map(lba, sectors, most, into),
+            Kind::Pair(pair) => pair.map(lba, sectors, most, into),
+        }
     }
 
     /// How often each transition of the slice table was taken: (kind, from, to, count).
     pub fn coverage(
         &self,
     ) -> impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + '_ {
-        self.core.slices.coverage()
+        let (single, pair) = match &self.kind {
+            Kind::Single(core) => (Some(core.slices.coverage()), None),
+            Kind::Pair(pair) => (None, Some(pair.coverage())),
+        };
+        let (single, pair) = (single.into_iter(), pair.into_iter());
+        single.flatten().chain(pair.flatten())
     }
 
     /// Whether nothing is in flight: no request, slice, operation or write of metadata.
     pub fn idle(&self) -> bool {
-        self.core.idle()
+        match &self.kind {
+            Kind::Single(core) => core.idle(),
+            Kind::Pair(pair) => pair.idle(),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Engine {
+    /// The engine of an array without a surrogate.
+    pub(crate) fn core(&mut self) -> &mut Core {
+        match &mut self.kind {
+            Kind::Single(core) => core,
+            Kind::Pair(_) => unreachable!("a test knows which it made"),
+        }
     }
 }
 
 impl Core {
+    /// As [`Engine::handle`].
+    pub(crate) fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
+        assert!(
+            now >= self.now,
+            "time never goes back: {now:?} after {:?}",
+            self.now
+        );
+        self.now = now;
+        core::mem::swap(&mut self.out, actions);
+        match event {
+            Event::Request(request) => self.request(request),
+            Event::Device(io, result) => self.device_done(io, result),
+            Event::Compute(compute, verdict) => self.compute_done(compute, verdict),
+            Event::Timer => self.timer(),
+            Event::Arrived(info) => self.arrived(info),
+            Event::Departed(member) => self.departed(member),
+            Event::Command(tag, command) => self.command(tag, command),
+            Event::Turn => self.turn(),
+        }
+        self.run_slices();
+        self.settle_turn();
+        while let Some(io) = self.refused() {
+            self.device_done(io, Err(IoError::NoSpace));
+            self.run_slices();
+            self.settle_turn();
+        }
+        core::mem::swap(&mut self.out, actions);
+    }
+
     fn device_done(&mut self, io: Box<DeviceIo>, result: Result<(), IoError>) {
         let owner = self.ops.release(io.tag);
         self.settle_io(&io, result.is_ok());

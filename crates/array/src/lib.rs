@@ -29,6 +29,7 @@ mod device;
 mod engine;
 mod failure;
 mod flush;
+mod handover;
 mod intent;
 mod keeper;
 pub mod layout;
@@ -37,6 +38,7 @@ mod maps;
 pub mod meta;
 mod ops;
 pub mod overlay;
+mod pair;
 mod planted;
 mod policy;
 mod pool;
@@ -53,6 +55,7 @@ mod written;
 
 pub use contract::*;
 pub use engine::{Config, Engine, Limits};
+pub use pair::{Redirect, SurrogateConfig, SurrogateLimits};
 #[cfg(feature = "planted")]
 pub use planted::Bug;
 pub use read_cache::CacheLimits;

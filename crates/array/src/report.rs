@@ -2,9 +2,12 @@
 
 use crate::contract::TaskKind;
 use crate::layout::Geometry;
+use crate::overlay::{Kind, OverlayCounters};
+use crate::pair::Redirect;
 use crate::policy::order::Order;
 use crate::policy::throttle::Throttle;
 use crate::units::{Member, Nanos, Uuid};
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -39,6 +42,32 @@ pub struct Status {
     /// Extents of the array that are lost: (first lba, sectors).
     pub lost: Vec<(u64, u64)>,
     pub counters: Counters,
+    /// Of an array that has one.
+    pub surrogate: Option<Box<SurrogateStatus>>,
+}
+
+/// A surrogate, and what the overlay has of the array there.
+#[derive(Clone, Debug)]
+pub struct SurrogateStatus {
+    pub set: Status,
+    /// None while nothing is redirected and nothing can be.
+    pub overlay: Option<OverlayStatus>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct OverlayStatus {
+    pub redirect: Redirect,
+    /// Extents of the map (IDO's D_Map), and how many it can have.
+    pub extents: u32,
+    pub capacity: u32,
+    /// Sectors of the array with a copy in the log, by [`Kind`]: instead, also, clean.
+    pub sectors: [u64; Kind::ALL.len()],
+    /// Sectors of the log.
+    pub log_sectors: u64,
+    pub going_home: bool,
+    /// The log failed: what must go there is refused.
+    pub broken: bool,
+    pub counters: OverlayCounters,
 }
 
 /// What users read, by zones, as of the last read.

@@ -96,7 +96,9 @@ impl Core {
             self.reply(request.tag, Err(error));
             return;
         }
-        self.count_request(&request);
+        if !self.counted_above {
+            self.note_request(&request);
+        }
         let Some(id) = self.requests.free.pop() else {
             // The shell did not heed `ready`.
             self.reply(request.tag, Err(RequestError::Unavailable));
@@ -120,17 +122,14 @@ impl Core {
                 pending.parts = 1;
                 self.flush_for(Waiter::Request(id));
             }
-            RequestOp::Read => {
-                self.note_heat(request.offset, request.bytes);
-                self.requests.reads.push_back(id);
-            }
+            RequestOp::Read => self.requests.reads.push_back(id),
             RequestOp::Write | RequestOp::Trim | RequestOp::WriteZeroes { .. } => {
                 self.requests.writes.push_back(id)
             }
         }
     }
 
-    fn admit(&self, request: &Request) -> Result<(), RequestError> {
+    pub(crate) fn admit(&self, request: &Request) -> Result<(), RequestError> {
         if !matches!(
             self.state,
             ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed
@@ -157,9 +156,11 @@ impl Core {
         Ok(())
     }
 
-    fn count_request(&mut self, request: &Request) {
+    /// Counts a user's request, and what it reads as heat.
+    pub(crate) fn note_request(&mut self, request: &Request) {
         match request.op {
             RequestOp::Read => {
+                self.note_heat(request.offset, request.bytes);
                 self.counters.reads += 1;
                 self.counters.read_bytes += request.bytes;
             }
@@ -387,7 +388,7 @@ impl Core {
 
     /// The member that reads a data cell without computing: its own, or the least busy that holds a copy. While
     /// copies may differ, always the same one.
-    fn read_home(&self, row: crate::Row, data: u8) -> Option<(Member, u64)> {
+    pub(crate) fn read_home(&self, row: crate::Row, data: u8) -> Option<(Member, u64)> {
         let map = self.layout.row(row);
         if map.data == map.width || self.layout.parity() {
             let cell = map.cells[data as usize];

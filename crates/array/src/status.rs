@@ -34,6 +34,7 @@ impl Core {
                 .collect(),
             lost: self.lost.extents.runs().to_vec(),
             counters: self.counters,
+            surrogate: None,
         }
     }
 

@@ -639,6 +639,13 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         CommandError::NoSpace => Refusal::new("no space is left on a member")
             .hint("nothing is lost: make room and start again"),
         CommandError::Metadata => Refusal::new("the metadata could not be written to enough members"),
+        CommandError::OfSurrogate(error) => {
+            let of_set = refusal(error, names);
+            Refusal {
+                what: format!("the surrogate: {}", of_set.what),
+                ..of_set
+            }
+        }
     }
 }
 

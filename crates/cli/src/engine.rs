@@ -270,6 +270,7 @@ fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(Array
     let spec = ArraySpec {
         members: roster.into_members(),
         limits: setup.limits(),
+        surrogate: None,
         io_timeout,
         record: setup.record.clone(),
     };

@@ -107,6 +107,7 @@ fn reactor(kind: Kind, record: Option<PathBuf>) -> Running {
     let spec = ArraySpec {
         members: plain.into_iter().map(Plain::into_member).collect(),
         limits: Limits::default(),
+        surrogate: None,
         io_timeout: Nanos::from_secs(60),
         record,
     };

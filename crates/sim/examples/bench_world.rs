@@ -202,6 +202,7 @@ fn array(writes: u64) -> Users<Engine> {
     let engine = Engine::new(Config {
         members: disks.iter().map(Disk::info).collect(),
         limits,
+        surrogate: None,
         io_timeout: Nanos::from_secs(30),
         #[cfg(feature = "planted")]
         bug: None,

@@ -6,7 +6,7 @@ use crate::payload::Payload;
 use crate::rng::Rng;
 use restripe_array::layout::{Layout, Level, RowMap};
 use restripe_array::meta::{
-    Content, CreateError, CreateOptions, Creation, Init, MapKind, RegionKind, Superblock,
+    Content, CreateError, CreateOptions, Creation, Init, MapKind, Partner, RegionKind, Superblock,
     WriteHole, create, pages, superblock,
 };
 use restripe_array::{MemberInfo, Row, SECTOR_BYTES, Uuid};
@@ -33,6 +33,9 @@ pub struct Spec {
     pub trim_zeroes: bool,
     pub extent_rows: Option<u64>,
     pub intent_rows: Option<u64>,
+    /// What tells this array and its members from others of a world: see [`Spec::uuid`].
+    pub identity: u64,
+    pub partner: Option<Partner>,
 }
 
 impl Spec {
@@ -55,7 +58,14 @@ impl Spec {
             trim_zeroes: true,
             extent_rows: None,
             intent_rows: None,
+            identity: 0,
+            partner: None,
         }
+    }
+
+    /// The array's own.
+    pub fn uuid(&self) -> Uuid {
+        uuid(0xa11 + self.identity)
     }
 
     pub fn info(&self, member: u16) -> MemberInfo {
@@ -68,10 +78,11 @@ impl Spec {
     }
 
     fn options(&self) -> CreateOptions {
-        let mut options = CreateOptions::new("swarm", uuid(0xa11), self.level, self.chunk_sectors);
+        let mut options = CreateOptions::new("swarm", self.uuid(), self.level, self.chunk_sectors);
         let members = 0..self.slots + self.spares;
         options.members = members.clone().map(|member| self.info(member)).collect();
-        options.uuids = members.map(|member| uuid(u64::from(member) + 1)).collect();
+        let own = |member: u16| uuid(self.identity + u64::from(member) + 1);
+        options.uuids = members.map(own).collect();
         options.spares = self.spares.into();
         options.write_hole = self.write_hole;
         options.init = self.init;
@@ -79,6 +90,7 @@ impl Spec {
         options.size_per_member = Some(self.chunks * u64::from(self.chunk_sectors));
         options.extent_rows = self.extent_rows;
         options.intent_rows = self.intent_rows;
+        options.partner = self.partner;
         options
     }
 

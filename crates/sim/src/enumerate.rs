@@ -104,6 +104,8 @@ fn spec(rng: &mut Rng) -> Spec {
         member_sectors: 1024,
         extent_rows: Some(2),
         intent_rows: Some(2),
+        identity: 0,
+        partner: None,
         ..Spec::small(level, slots)
     }
 }
@@ -184,6 +186,7 @@ impl Enumeration {
         let engine = Engine::new(Config {
             members,
             limits,
+            surrogate: None,
             io_timeout: Nanos::from_secs(1),
             #[cfg(feature = "planted")]
             bug: self.reach.bug,

@@ -20,6 +20,7 @@ pub mod oracle;
 pub mod payload;
 pub mod rng;
 pub mod session;
+pub mod surrogate;
 pub mod swarm;
 pub mod workload;
 pub mod world;

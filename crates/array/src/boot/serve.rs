@@ -241,6 +241,7 @@ impl Core {
         self.assess();
         self.out.push(Action::CommandReply(boot.tag, Ok(())));
         let generation = self.superblock.generation;
+        self.recovered_rows = boot.recovered;
         self.fact(Fact::Started {
             generation,
             recovered_rows: boot.recovered,

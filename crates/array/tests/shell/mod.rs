@@ -49,6 +49,7 @@ impl Shell {
         let config = Config {
             members: options.members,
             limits: Limits::default(),
+            surrogate: None,
             io_timeout: Nanos::from_secs(3600),
             #[cfg(feature = "planted")]
             bug: None,
@@ -120,7 +121,7 @@ impl Shell {
             }
             Action::Compute(compute) => {
                 let verdict = match compute.op {
-                    ComputeOp::Linear => Verdict::Done,
+                    ComputeOp::Linear | ComputeOp::PutPage | ComputeOp::TakePage => Verdict::Done,
                     ComputeOp::Checksum => Verdict::Checksum(0),
                     ComputeOp::Compare | ComputeOp::Locate => Verdict::Equal,
                 };

@@ -38,6 +38,7 @@ fn start(members: Vec<OpenMember>) -> Result<Running, Box<dyn Error>> {
     let spec = ArraySpec {
         members,
         limits: Limits::default(),
+        surrogate: None,
         io_timeout: Nanos::from_secs(30),
         record: None,
     };

@@ -240,6 +240,7 @@ fn start(kind: &Kind) -> Outcome<Running> {
     let spec = ArraySpec {
         members: members.into_iter().map(Plain::into_member).collect(),
         limits: Limits::default(),
+        surrogate: None,
         io_timeout: Nanos::from_secs(30),
         record: None,
     };

@@ -577,6 +577,8 @@ fn fact_kind(fact: &Fact) -> &'static str {
         Fact::TaskEnded { .. } => "task-ended",
         Fact::Mismatch { .. } => "mismatch",
         Fact::Throttled { .. } => "throttled",
+        Fact::OfSurrogate(fact) => fact_kind(fact),
+        Fact::SurrogateAbsent { .. } => "surrogate-absent",
     }
 }
 
@@ -636,6 +638,11 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
             ..
         } => mismatch_text(*row, guilty.map(name_of), *repaired),
         Fact::Throttled { rate, .. } => format!("background work waits at {rate} bytes a second"),
+        Fact::OfSurrogate(fact) => {
+            let telling = Telling { read_only, name_of };
+            format!("surrogate: {}", fact_text(fact, telling))
+        }
+        Fact::SurrogateAbsent { .. } => "the surrogate cannot be started".into(),
     }
 }
 

@@ -30,6 +30,7 @@ impl Bench {
         let config = Config {
             members: vec![member.info],
             limits,
+            surrogate: None,
             io_timeout: Nanos::from_secs(30),
         };
         let backend = open_backend(backend).expect("tried before");

@@ -4,12 +4,15 @@ use restripe_array::cache::Rule;
 use restripe_array::{
     Action, Buf, BufRef, CacheLimits, Class, Command, Compute, ComputeOp, Config, DeviceIo, Event,
     Guilty, HeatLimits, IoError, IoOp, Limits, Member, MemberInfo, Nanos, Order, Page, Pool,
-    Request, RequestOp, RequestTag, Segment, StartMode, Tag, Throttle, Verdict,
+    Redirect, Request, RequestOp, RequestTag, Segment, StartMode, SurrogateConfig, SurrogateLimits,
+    Tag, Throttle, Verdict,
 };
 use std::io::Write as _;
 
 /// The most requests, slices and operations that a record may speak of.
 const BOUND_MAX: u32 = 1 << 20;
+/// The most extents of an overlay's map: 8 GiB of them.
+const EXTENTS_MAX: u32 = 1 << 28;
 /// The least small buffers that are left to the engine beside a read cache.
 const SMALL_MIN: u32 = 128;
 
@@ -40,6 +43,28 @@ fn bounded(limits: &Limits) -> bool {
             .into_iter()
             .all(|bound| *bound <= BOUND_MAX)
         && lent <= pool.small
+}
+
+/// Whether a surrogate's limits are such as a shell would choose, its buffers among the whole's.
+fn part_of(surrogate: &SurrogateLimits, whole: &Limits) -> bool {
+    let SurrogateLimits {
+        pool,
+        requests,
+        slices,
+        ios,
+        extents,
+        copies,
+    } = *surrogate;
+    let small = pool.small.checked_add(SMALL_MIN);
+    let large = copies
+        .checked_mul(2)
+        .and_then(|own| own.checked_add(pool.large));
+    [requests, slices, ios, copies]
+        .into_iter()
+        .all(|bound| bound <= BOUND_MAX)
+        && extents <= EXTENTS_MAX
+        && small.is_some_and(|small| small <= whole.pool.small)
+        && large.is_some_and(|large| large <= whole.pool.large)
 }
 
 /// Bytes being put together.
@@ -101,6 +126,32 @@ impl Writer {
         self.number(limits.heat.zone_sectors);
         self.number(limits.heat.epoch.0);
         self.number(config.io_timeout.0);
+        self.surrogate(config.surrogate);
+    }
+
+    fn surrogate(&mut self, surrogate: Option<SurrogateConfig>) {
+        self.flag(surrogate.is_some());
+        if let Some(SurrogateConfig {
+            members,
+            limits,
+            redirect,
+        }) = surrogate
+        {
+            self.small(u32::from(members));
+            for bound in [
+                limits.pool.small,
+                limits.pool.large,
+                limits.requests,
+                limits.slices,
+                limits.ios,
+                limits.extents,
+                limits.copies,
+            ] {
+                self.small(bound);
+            }
+            let place = Redirect::ALL.iter().position(|one| *one == redirect);
+            self.byte(place.map_or(0, |place| place as u8));
+        }
     }
 
     fn cache(&mut self, cache: Option<CacheLimits>) {
@@ -134,6 +185,9 @@ impl Writer {
                 self.byte(2);
                 self.small(compute.tag.0);
                 self.verdict(*verdict);
+                if let (ComputeOp::TakePage, Some(page)) = (compute.op, &compute.page) {
+                    self.raw(&page[..]);
+                }
             }
             Event::Timer => self.byte(3),
             Event::Arrived(info) => {
@@ -301,12 +355,17 @@ impl Writer {
             ComputeOp::Checksum => 1,
             ComputeOp::Compare => 2,
             ComputeOp::Locate => 3,
+            ComputeOp::PutPage => 4,
+            ComputeOp::TakePage => 5,
         });
         self.number(compute.sources.len() as u64);
         compute.sources.iter().for_each(|part| self.part(*part));
         for output in &compute.outputs {
             self.part(output.target);
             self.raw(&output.coefficients);
+        }
+        if let (ComputeOp::PutPage, Some(page)) = (compute.op, &compute.page) {
+            self.raw(&page[..]);
         }
     }
 }
@@ -369,7 +428,7 @@ type Taken<T> = Result<T, Stop>;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Stored {
     Plain(Event),
-    /// Whether the pages are here depends on the operation, so they are read when it is known.
+    /// Whether pages are here, of this and of the next, depends on the operation: they are read when it is known.
     Device(Tag, Result<(), IoError>),
     Compute(Tag, Verdict),
 }
@@ -453,11 +512,40 @@ impl<'a> Reader<'a> {
         if !bounded(&limits) {
             return Err(Stop::Bad);
         }
+        let io_timeout = Nanos(self.number()?);
+        let surrogate = self.surrogate(&limits, members.len())?;
         Ok(Config {
             members,
             limits,
-            io_timeout: Nanos(self.number()?),
+            surrogate,
+            io_timeout,
         })
+    }
+
+    fn surrogate(&mut self, whole: &Limits, members: usize) -> Taken<Option<SurrogateConfig>> {
+        if !self.flag()? {
+            return Ok(None);
+        }
+        let of_members = u16::try_from(self.number()?).map_err(|_| Stop::Bad)?;
+        let limits = SurrogateLimits {
+            pool: Pool {
+                small: self.small()?,
+                large: self.small()?,
+            },
+            requests: self.small()?,
+            slices: self.small()?,
+            ios: self.small()?,
+            extents: self.small()?,
+            copies: self.small()?,
+        };
+        let redirect = Redirect::ALL.get(usize::from(self.byte()?));
+        let fits = usize::from(of_members) <= members && part_of(&limits, whole);
+        let redirect = *redirect.filter(|_| fits).ok_or(Stop::Bad)?;
+        Ok(Some(SurrogateConfig {
+            members: of_members,
+            limits,
+            redirect,
+        }))
     }
 
     fn cache(&mut self) -> Taken<Option<CacheLimits>> {
@@ -599,6 +687,15 @@ impl<'a> Reader<'a> {
         }
         Ok(())
     }
+
+    /// Fills the page of a computation that takes one out of a buffer.
+    pub fn page_taken(&mut self, compute: &mut Compute) -> Taken<()> {
+        if let (ComputeOp::TakePage, Some(page)) = (compute.op, &mut compute.page) {
+            let bytes = self.raw(page.len())?;
+            page.copy_from_slice(bytes);
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -696,6 +793,7 @@ mod tests {
             let config = Config {
                 members: Vec::new(),
                 limits,
+                surrogate: None,
                 io_timeout: Nanos(1),
             };
             let mut writer = Writer::default();

@@ -24,7 +24,7 @@ use calls::Answers;
 use clock::Clock;
 use requests::{LocalWait, Pending};
 use restripe_array::report::MapExtent;
-use restripe_array::{BufRef, Config, Limits, Nanos};
+use restripe_array::{BufRef, Config, Limits, Nanos, SurrogateConfig};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -68,6 +68,8 @@ impl Default for ShellOptions {
 pub struct ArraySpec {
     pub members: Vec<OpenMember>,
     pub limits: Limits,
+    /// The last of the members are a surrogate of the others.
+    pub surrogate: Option<SurrogateConfig>,
     /// A device operation that takes longer fails its member.
     pub io_timeout: Nanos,
     /// Where to record the run.
@@ -206,6 +208,7 @@ impl Shell {
         let config = Config {
             members: infos,
             limits: spec.limits,
+            surrogate: spec.surrogate,
             io_timeout: spec.io_timeout,
         };
         let mut host = Host::new(index as u8, spec.members, config.clone())?;

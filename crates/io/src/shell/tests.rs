@@ -83,6 +83,7 @@ fn spec(members: Vec<OpenMember>, record: Option<&Path>) -> ArraySpec {
     ArraySpec {
         members,
         limits: Limits::default(),
+        surrogate: None,
         io_timeout: Nanos::from_secs(30),
         record,
     }

@@ -120,6 +120,7 @@ impl Array {
         let spec = ArraySpec {
             members,
             limits,
+            surrogate: None,
             io_timeout,
             record: None,
         };

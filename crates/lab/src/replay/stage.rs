@@ -251,6 +251,7 @@ fn world(seed: u64, disks: Vec<Disk>, plan: &ArrayPlan) -> World<Engine> {
     let engine = Engine::new(Config {
         members: disks.iter().map(Disk::info).collect(),
         limits,
+        surrogate: None,
         io_timeout: IO_TIMEOUT,
     });
     World::new(config, engine, disks)

@@ -229,6 +229,7 @@ impl Run {
         let engine = Engine::new(Config {
             members,
             limits: self.plan.limits,
+            surrogate: None,
             io_timeout: IO_TIMEOUT,
             #[cfg(feature = "planted")]
             bug: self.options.bug,

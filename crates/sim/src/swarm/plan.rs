@@ -183,6 +183,8 @@ fn spec(rng: &mut Rng, options: &Options, level: Level, slots: u16) -> (Spec, Cr
         trim_zeroes: rng.chance(1, 2),
         extent_rows: rng.chance(1, 2).then(|| *rng.pick(&[1, 2, 5])),
         intent_rows: rng.chance(1, 2).then(|| *rng.pick(&[1, 2, 5])),
+        identity: 0,
+        partner: None,
         ..Spec::small(level, slots)
     };
     spec.member_sectors = (chunks * u64::from(chunk_sectors) + 1024).next_multiple_of(8);

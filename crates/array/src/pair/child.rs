@@ -1,0 +1,130 @@
+//! Requests that the pair makes of its sets: each waits until the set takes it, and tells its owner how it ended.
+
+use super::{Pair, jobs, route};
+use crate::contract::{BufRef, Event, Request, RequestError, RequestOp, RequestTag};
+use crate::overlay::{PartTag, Site};
+use crate::units::SECTOR_BYTES;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Who asked for a child request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Owner {
+    /// A user, who asks home itself.
+    User(RequestTag),
+    /// The overlay: a part of its work, as it is.
+    Part(PartTag),
+    /// The overlay reads a copy in the log of what has this home.
+    LogPart {
+        part: PartTag,
+        home: u64,
+        /// Home has the same.
+        clean: bool,
+        buf: BufRef,
+    },
+    Job(u32),
+    Start,
+    /// The start's read of a page or a payload, by its number.
+    StartRead(u32),
+}
+
+#[derive(Default)]
+pub(super) struct Children {
+    owners: Vec<Option<Owner>>,
+    free: Vec<u32>,
+    /// By [`Site`]: what its engine has no room for yet.
+    waiting: [VecDeque<Request>; 2],
+    ended: VecDeque<(Owner, Result<(), RequestError>)>,
+    /// Some were handed to a set since this was last cleared.
+    pub(super) delivered: bool,
+}
+
+impl Children {
+    /// `request` is made of a set; its tag means nothing.
+    pub(super) fn ask(&mut self, site: Site, owner: Owner, mut request: Request) {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.owners.push(None);
+            self.owners.len() as u32 - 1
+        });
+        self.owners[index as usize] = Some(owner);
+        request.tag = RequestTag(u64::from(index));
+        self.waiting[site as usize].push_back(request);
+    }
+
+    pub(super) fn ended(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
+        let owner = self.owners[tag.0 as usize].take();
+        self.free.push(tag.0 as u32);
+        self.ended
+            .push_back((owner.expect("it was asked for once"), result));
+    }
+
+    pub(super) fn reply(&mut self) -> Option<(Owner, Result<(), RequestError>)> {
+        self.ended.pop_front()
+    }
+
+    /// Whether nothing waits for room in a set.
+    pub(super) fn is_empty(&self, site: Site) -> bool {
+        self.waiting[site as usize].is_empty()
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.free.len() == self.owners.len() && self.ended.is_empty()
+    }
+}
+
+impl Pair {
+    /// Hands the next waiting request to a set that has room.
+    pub(super) fn next_child(&mut self) -> bool {
+        for site in route::SITES {
+            if !self.sets[site as usize].requests.room() {
+                continue;
+            }
+            if let Some(request) = self.children.waiting[site as usize].pop_front() {
+                self.children.delivered = true;
+                self.tell(site, Event::Request(request));
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(super) fn child_ended(&mut self, owner: Owner, result: Result<(), RequestError>) {
+        match owner {
+            Owner::User(tag) => self.reply(tag, result),
+            Owner::Part(part) => self.part_done(part, result),
+            Owner::LogPart {
+                part,
+                home,
+                clean: true,
+                buf,
+            } if result.is_err() => {
+                let sectors = u64::from(buf.bytes) / SECTOR_BYTES;
+                let request = jobs::child(RequestOp::Read, home, sectors, buf, false);
+                self.children.ask(Site::Home, Owner::Part(part), request);
+            }
+            Owner::LogPart {
+                part, home, buf, ..
+            } => {
+                let sectors = u64::from(buf.bytes) / SECTOR_BYTES;
+                let result = result.map_err(|error| at_home(error, home, sectors));
+                self.part_done(part, result);
+            }
+            Owner::Job(job) => self.job_child_ended(job, result),
+            Owner::Start => self.start_written(result),
+            Owner::StartRead(read) => self.start_read(read, result),
+        }
+    }
+
+    pub(super) fn part_done(&mut self, part: PartTag, result: Result<(), RequestError>) {
+        let overlay = self.overlay.as_mut().expect("it has parts under way");
+        overlay.part_done(part, result);
+    }
+}
+
+/// What is lost in the log is lost at home: nothing else has it.
+fn at_home(error: RequestError, home: u64, sectors: u64) -> RequestError {
+    match error {
+        RequestError::Lost { .. } => RequestError::Lost { lba: home, sectors },
+        other => other,
+    }
+}

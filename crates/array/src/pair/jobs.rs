@@ -1,0 +1,601 @@
+//! What the overlay wants done, carried out by child requests and computations.
+//!
+//! | job         | steps                                                                               |
+//! |-------------|-------------------------------------------------------------------------------------|
+//! | append      | announced at home; the payload's checksum taken; the header put into a buffer; header and payload written |
+//! | copy home   | the copy read from the log; written home                                            |
+//! | copy out    | what a user read copied into a buffer; appended as a clean copy                      |
+//! | anchors     | every anchor that changed put into a buffer and written durably; one round at a time |
+//!
+//! An append is *announced* when the home set's members say durably that the surrogate has something of these rows: so no
+//! start goes on without it. A clean copy needs no announcement: home has the same.
+
+use super::child::Owner;
+use super::migrate::Source;
+use super::{Pair, route};
+use crate::contract::{
+    Action, BufRef, Compute, ComputeOp, LinearOutput, Page, Request, RequestError, RequestOp,
+    RequestTag, SMALL_BYTES, Tag, Verdict, zeroed_page,
+};
+use crate::meta::crc::crc32c;
+use crate::overlay::format::{AnchorTable, RecordHeader, record};
+use crate::overlay::{CopyTag, Effect, Extent, Kind, PartTag, Site};
+use crate::pool::Size;
+use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
+use crate::{Buf, LARGE_BYTES};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// A record on its way into the log.
+#[derive(Clone, Copy, Debug)]
+struct Append {
+    extent: Extent,
+    /// `None`: zeros.
+    payload: Option<BufRef>,
+    durable: u64,
+    /// The buffer of its header, once it has one.
+    header: Option<Buf>,
+    /// Writes under way.
+    writes: u8,
+    failed: Option<RequestError>,
+}
+
+/// A copy on its way home.
+#[derive(Clone, Copy, Debug)]
+struct CopyHome {
+    part: PartTag,
+    extent: Extent,
+    buf: Buf,
+    /// It is being written; before, it is being read.
+    writing: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct AnchorPage {
+    index: u32,
+    at: u64,
+    buf: Buf,
+}
+
+/// Bytes of a read that are copied out of its memory, to be kept.
+#[derive(Clone, Copy, Debug)]
+struct CopyOut {
+    copy: CopyTag,
+    home: u64,
+    target: BufRef,
+    read: RequestTag,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Job {
+    Append(Append),
+    CopyHome(CopyHome),
+    Anchor(AnchorPage),
+    CopyOut(CopyOut),
+}
+
+/// Anchors are written in rounds: what changes during one waits for the next.
+#[derive(Default)]
+struct Anchors {
+    /// The overlay waits for a round that has yet to begin, and for the one under way.
+    next: Vec<PartTag>,
+    now: Vec<PartTag>,
+    /// Pages under way.
+    pages: u32,
+    running: bool,
+    /// One could not be written: which version lies there nobody knows, and none is written any more.
+    failed: Option<RequestError>,
+}
+
+#[derive(Default)]
+pub(super) struct Jobs {
+    list: Vec<Option<Job>>,
+    free: Vec<u32>,
+    /// Appends that are not announced yet, or have no buffer: the oldest first.
+    appends: VecDeque<Append>,
+    /// Copies that wait for their time, or a buffer.
+    copies: VecDeque<(PartTag, Extent)>,
+    anchors: Anchors,
+    /// The anchors, once the log is known.
+    pub(super) table: Option<AnchorTable>,
+    #[allow(clippy::vec_box, reason = "they travel as boxes")]
+    computes: Vec<Box<Compute>>,
+}
+
+impl Jobs {
+    pub(super) fn is_idle(&self) -> bool {
+        self.free.len() == self.list.len()
+            && self.appends.is_empty()
+            && self.copies.is_empty()
+            && !self.anchors.running
+    }
+
+    fn add(&mut self, job: Job) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.list.push(None);
+            self.list.len() as u32 - 1
+        });
+        self.list[index as usize] = Some(job);
+        index
+    }
+
+    fn end(&mut self, index: u32) {
+        self.list[index as usize] = None;
+        self.free.push(index);
+    }
+
+    pub(super) fn table(&mut self) -> &mut AnchorTable {
+        self.table.as_mut().expect("the log is known")
+    }
+}
+
+/// A request of a set; its tag is given later.
+pub(super) fn child(op: RequestOp, sector: u64, sectors: u64, buf: BufRef, fua: bool) -> Request {
+    Request {
+        tag: RequestTag(0),
+        op,
+        offset: sector * SECTOR_BYTES,
+        bytes: sectors * SECTOR_BYTES,
+        buf,
+        fua,
+    }
+}
+
+pub(super) fn flush() -> Request {
+    child(RequestOp::Flush, 0, 0, BufRef::new(Buf(0), 0, 0), false)
+}
+
+impl Pair {
+    pub(super) fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Read {
+                part,
+                site,
+                sector,
+                home,
+                clean,
+                buf,
+            } => {
+                let owner = match site {
+                    Site::Home => Owner::Part(part),
+                    Site::Log => Owner::LogPart {
+                        part,
+                        home,
+                        clean,
+                        buf,
+                    },
+                };
+                self.read_part(owner, site, sector, buf);
+            }
+            Effect::Pass { part, request } => {
+                self.children.ask(Site::Home, Owner::Part(part), request);
+            }
+            Effect::Flush { part, site } => self.children.ask(site, Owner::Part(part), flush()),
+            Effect::Append {
+                extent,
+                payload,
+                durable,
+            } => self.jobs.appends.push_back(Append {
+                extent,
+                payload,
+                durable,
+                header: None,
+                writes: 0,
+                failed: None,
+            }),
+            Effect::CopyHome { part, extent } => self.jobs.copies.push_back((part, extent)),
+            Effect::Void { part, below } => {
+                let table = self.jobs.table();
+                table.flushed(below);
+                table.void_all(below);
+                self.jobs.anchors.next.push(part);
+            }
+            Effect::Reuse {
+                part,
+                segment,
+                durable,
+            } => {
+                let table = self.jobs.table();
+                table.flushed(durable);
+                table.void(segment, durable);
+                self.jobs.anchors.next.push(part);
+            }
+            Effect::Copied(copy, result) => self.copied(copy, result),
+            Effect::Reply(tag, result) => self.overlaid(tag, result),
+        }
+    }
+
+    fn read_part(&mut self, owner: Owner, site: Site, sector: u64, buf: BufRef) {
+        let sectors = u64::from(buf.bytes) / SECTOR_BYTES;
+        let at = match site {
+            Site::Home => sector,
+            Site::Log => self.log_sector(sector),
+        };
+        let request = child(RequestOp::Read, at, sectors, buf, false);
+        self.children.ask(site, owner, request);
+    }
+
+    /// The sector of the surrogate that a sector of the log is.
+    fn log_sector(&mut self, at: u64) -> u64 {
+        self.jobs.table().layout().sector(at)
+    }
+
+    /// Starts what waited for an announcement, for its time or for a buffer; false if nothing could be.
+    pub(super) fn resume_jobs(&mut self) -> bool {
+        self.next_append() | self.next_copy() | self.next_anchors()
+    }
+
+    fn take_buffer(&mut self, size: Size) -> Option<Buf> {
+        self.buffers
+            .reserve(size, 1)
+            .then(|| self.buffers.take(size))
+    }
+
+    pub(super) fn give_back(&mut self, size: Size, buf: Buf) {
+        self.buffers.give_back(buf);
+        self.buffers.unreserve(size, 1);
+    }
+
+    // ----------------------------------------------------------------------------------------------------- appends
+
+    fn next_append(&mut self) -> bool {
+        let Some(append) = self.jobs.appends.front().copied() else {
+            return false;
+        };
+        let extent = append.extent;
+        let home = &mut self.sets[Site::Home as usize];
+        if extent.kind != Kind::Clean
+            && !home.redirect_ready(extent.home, u64::from(extent.sectors))
+        {
+            if home.halted {
+                self.jobs.appends.pop_front();
+                self.appended(extent.sequence, Err(RequestError::NoSpace));
+                return true;
+            }
+            return false;
+        }
+        let Some(header) = self.take_buffer(Size::Small) else {
+            return false;
+        };
+        self.jobs.appends.pop_front();
+        let job = self.jobs.add(Job::Append(Append {
+            header: Some(header),
+            ..append
+        }));
+        match append.payload {
+            Some(payload) => {
+                let compute = self.compute(job, ComputeOp::Checksum, Some(payload), None, None);
+                self.out.push(Action::Compute(compute));
+            }
+            None => self.put_header(job, zeros_checksum(extent.sectors)),
+        }
+        true
+    }
+
+    fn put_header(&mut self, job: u32, payload_crc: u32) {
+        let append = *self.append(job);
+        let extent = append.extent;
+        let header = RecordHeader {
+            sequence: extent.sequence,
+            durable: append.durable,
+            at: extent.at - PAGE_SECTORS,
+            payload_sectors: extent.sectors,
+            payload_crc,
+        };
+        let mut page = zeroed_page();
+        record::encode(self.jobs.table().owner(), &header, &[extent], &mut page);
+        let buf = append.header.expect("it was taken");
+        self.put_page(job, page, buf);
+    }
+
+    fn put_page(&mut self, job: u32, page: Page, buf: Buf) {
+        let target = BufRef::new(buf, 0, SMALL_BYTES);
+        let compute = self.compute(job, ComputeOp::PutPage, None, Some(target), Some(page));
+        self.out.push(Action::Compute(compute));
+    }
+
+    fn write_record(&mut self, job: u32) {
+        let Append {
+            extent,
+            payload,
+            header,
+            ..
+        } = *self.append(job);
+        self.append(job).writes = 2;
+        let at = self.log_sector(extent.at - PAGE_SECTORS);
+        let header = BufRef::new(header.expect("it was taken"), 0, SMALL_BYTES);
+        let sectors = u64::from(extent.sectors);
+        let (op, buf) = match payload {
+            Some(payload) => (RequestOp::Write, payload),
+            None => (RequestOp::WriteZeroes { fast: false }, header.part(0, 0)),
+        };
+        for request in [
+            child(RequestOp::Write, at, PAGE_SECTORS, header, false),
+            child(op, at + PAGE_SECTORS, sectors, buf, false),
+        ] {
+            self.children.ask(Site::Log, Owner::Job(job), request);
+        }
+    }
+
+    fn append(&mut self, job: u32) -> &mut Append {
+        match &mut self.jobs.list[job as usize] {
+            Some(Job::Append(append)) => append,
+            other => unreachable!("{other:?} is no append"),
+        }
+    }
+
+    fn append_written(&mut self, job: u32, result: Result<(), RequestError>) {
+        let append = self.append(job);
+        append.writes -= 1;
+        if let Err(error) = result {
+            append.failed.get_or_insert(error);
+        }
+        let append = *append;
+        if append.writes > 0 {
+            return;
+        }
+        self.give_back(Size::Small, append.header.expect("it was taken"));
+        self.jobs.end(job);
+        self.appended(append.extent.sequence, append.failed.map_or(Ok(()), Err));
+    }
+
+    fn appended(&mut self, sequence: u64, result: Result<(), RequestError>) {
+        // Users ask home, and know nothing of the log's places.
+        let result = result.map_err(|error| match error {
+            RequestError::NoSpace => RequestError::NoSpace,
+            _ => RequestError::Unavailable,
+        });
+        let overlay = self.overlay.as_mut().expect("it appends");
+        overlay.appended(sequence, result);
+    }
+
+    // --------------------------------------------------------------------------------------------------- copies home
+
+    fn next_copy(&mut self) -> bool {
+        let Some(&(part, extent)) = self.jobs.copies.front() else {
+            return false;
+        };
+        if !self.may_copy_home(extent.sectors) {
+            return false;
+        }
+        let Some(buf) = self.take_buffer(Size::Large) else {
+            return false;
+        };
+        self.jobs.copies.pop_front();
+        let job = self.jobs.add(Job::CopyHome(CopyHome {
+            part,
+            extent,
+            buf,
+            writing: false,
+        }));
+        let at = self.log_sector(extent.at);
+        let request = child(
+            RequestOp::Read,
+            at,
+            u64::from(extent.sectors),
+            copy_of(&extent, buf),
+            false,
+        );
+        self.children.ask(Site::Log, Owner::Job(job), request);
+        true
+    }
+
+    fn copy_moved(&mut self, job: u32, copy: CopyHome, result: Result<(), RequestError>) {
+        let CopyHome {
+            part, extent, buf, ..
+        } = copy;
+        if result.is_ok() && !copy.writing {
+            self.jobs.list[job as usize] = Some(Job::CopyHome(CopyHome {
+                writing: true,
+                ..copy
+            }));
+            let sectors = u64::from(extent.sectors);
+            let source = copy_of(&extent, buf);
+            let request = child(RequestOp::Write, extent.home, sectors, source, false);
+            return self.children.ask(Site::Home, Owner::Job(job), request);
+        }
+        self.give_back(Size::Large, buf);
+        self.jobs.end(job);
+        self.part_done(part, result);
+    }
+
+    // ------------------------------------------------------------------------------------------------------ anchors
+
+    /// Begins a round of anchors if somebody waits for one, goes on with the one under way, or ends it.
+    fn next_anchors(&mut self) -> bool {
+        let anchors = &mut self.jobs.anchors;
+        if !anchors.running {
+            if anchors.next.is_empty() {
+                return false;
+            }
+            anchors.running = true;
+            anchors.now = core::mem::take(&mut anchors.next);
+        }
+        let mut any = false;
+        while self.write_anchor() {
+            any = true;
+        }
+        let left = self.jobs.anchors.failed.is_none() && self.jobs.table().changed().is_some();
+        if any || left || self.writes_anchors() {
+            return any;
+        }
+        self.end_round();
+        true
+    }
+
+    fn end_round(&mut self) {
+        let anchors = &mut self.jobs.anchors;
+        anchors.running = false;
+        let result = anchors.failed.map_or(Ok(()), Err);
+        for part in core::mem::take(&mut anchors.now) {
+            self.part_done(part, result);
+        }
+    }
+
+    /// Begins to write an anchor that changed; false if there is none, or no buffer.
+    pub(super) fn write_anchor(&mut self) -> bool {
+        if self.jobs.anchors.failed.is_some() {
+            return false;
+        }
+        let Some(index) = self.jobs.table().changed() else {
+            return false;
+        };
+        let Some(buf) = self.take_buffer(Size::Small) else {
+            return false;
+        };
+        let mut page = zeroed_page();
+        let at = self.jobs.table().encode(index, &mut page);
+        self.jobs.anchors.pages += 1;
+        let job = self.jobs.add(Job::Anchor(AnchorPage { index, at, buf }));
+        self.put_page(job, page, buf);
+        true
+    }
+
+    fn anchor_written(&mut self, job: u32, page: AnchorPage, result: Result<(), RequestError>) {
+        self.give_back(Size::Small, page.buf);
+        self.jobs.end(job);
+        self.jobs.anchors.pages -= 1;
+        match result {
+            Ok(()) => self.jobs.table().written(page.index),
+            Err(_) => self.jobs.anchors.failed = Some(RequestError::Unavailable),
+        }
+        if self.start.is_some() && self.jobs.anchors.pages == 0 {
+            self.start_written(self.jobs.anchors.failed.map_or(Ok(()), Err));
+        }
+    }
+
+    /// Whether anchors are on their way.
+    pub(super) fn writes_anchors(&self) -> bool {
+        self.jobs.anchors.pages > 0
+    }
+
+    // -------------------------------------------------------------------------------------------------- copies out
+
+    /// Copies what was read of a range of home out of a request's memory; false if there is no buffer.
+    pub(super) fn copy_out(
+        &mut self,
+        copy: CopyTag,
+        home: u64,
+        source: BufRef,
+        read: RequestTag,
+    ) -> bool {
+        let Some(buf) = self.take_buffer(Size::Large) else {
+            return false;
+        };
+        let target = BufRef::new(buf, 0, source.bytes);
+        let job = self.jobs.add(Job::CopyOut(CopyOut {
+            copy,
+            home,
+            target,
+            read,
+        }));
+        let compute = self.compute(job, ComputeOp::Linear, Some(source), Some(target), None);
+        self.out.push(Action::Compute(compute));
+        true
+    }
+
+    fn append_read(&mut self, job: u32, out: CopyOut) {
+        self.jobs.end(job);
+        let sectors = u64::from(out.target.bytes) / SECTOR_BYTES;
+        let source = Source::Read {
+            buf: out.target.buf,
+            lba: out.home,
+            sectors,
+        };
+        self.copies.push((out.copy, source));
+        let overlay = self.overlay.as_mut().expect("it copies");
+        overlay.append_copy(out.copy, out.target);
+        self.copied_out(out.read);
+    }
+
+    // ------------------------------------------------------------------------------------------------- computations
+
+    fn compute(
+        &mut self,
+        owner: u32,
+        op: ComputeOp,
+        source: Option<BufRef>,
+        target: Option<BufRef>,
+        page: Option<Page>,
+    ) -> Box<Compute> {
+        let mut compute = self.jobs.computes.pop().unwrap_or_else(|| {
+            Box::new(Compute {
+                tag: Tag(0),
+                op,
+                sources: Vec::new(),
+                outputs: Vec::new(),
+                page: None,
+            })
+        });
+        compute.tag = route::own_tag(owner);
+        compute.op = op;
+        compute.page = page;
+        compute.sources.clear();
+        compute.sources.extend(source);
+        compute.outputs.clear();
+        compute.outputs.extend(target.map(|target| LinearOutput {
+            target,
+            coefficients: Vec::from_iter(source.map(|_| 1)),
+        }));
+        compute
+    }
+
+    pub(super) fn computed(&mut self, tag: Tag, mut compute: Box<Compute>, verdict: Verdict) {
+        let page = compute.page.take();
+        self.jobs.computes.push(compute);
+        if let Some(read) = tag.0.checked_sub(START_TAGS) {
+            return self.start_computed(read, page, verdict);
+        }
+        match (self.jobs.list[tag.0 as usize], verdict) {
+            (Some(Job::Append(_)), Verdict::Checksum(crc)) => self.put_header(tag.0, crc),
+            (Some(Job::Append(_)), _) => self.write_record(tag.0),
+            (Some(Job::Anchor(page)), _) => {
+                let source = BufRef::new(page.buf, 0, SMALL_BYTES);
+                let request = child(RequestOp::Write, page.at, PAGE_SECTORS, source, true);
+                self.children.ask(Site::Log, Owner::Job(tag.0), request);
+            }
+            (Some(Job::CopyOut(out)), _) => self.append_read(tag.0, out),
+            (job, _) => unreachable!("{job:?} computes nothing"),
+        }
+    }
+
+    /// A computation of the start: the page of a buffer is wanted, or the checksum of what lies in one.
+    pub(super) fn compute_for_start(&mut self, read: u32, source: BufRef, is_page: bool) {
+        let (op, page) = match is_page {
+            true => (ComputeOp::TakePage, Some(zeroed_page())),
+            false => (ComputeOp::Checksum, None),
+        };
+        let compute = self.compute(START_TAGS + read, op, Some(source), None, page);
+        self.out.push(Action::Compute(compute));
+    }
+
+    pub(super) fn job_child_ended(&mut self, job: u32, result: Result<(), RequestError>) {
+        match self.jobs.list[job as usize] {
+            Some(Job::Append(_)) => self.append_written(job, result),
+            Some(Job::CopyHome(copy)) => self.copy_moved(job, copy, result),
+            Some(Job::Anchor(page)) => self.anchor_written(job, page, result),
+            Some(Job::CopyOut(_)) | None => unreachable!("it asked for nothing, or is over"),
+        }
+    }
+
+    /// A buffer for a read of the start.
+    pub(super) fn buffer_for_start(&mut self, size: Size) -> Option<Buf> {
+        self.take_buffer(size)
+    }
+}
+
+/// Computations of the start have tags from here on.
+const START_TAGS: u32 = 1 << 24;
+
+/// The buffer's part that an extent's copy fills.
+fn copy_of(extent: &Extent, buf: Buf) -> BufRef {
+    let bytes = (u64::from(extent.sectors) * SECTOR_BYTES) as u32;
+    assert!(bytes <= LARGE_BYTES, "a copy fits a buffer");
+    BufRef::new(buf, 0, bytes)
+}
+
+fn zeros_checksum(sectors: u32) -> u32 {
+    let zeros = alloc::vec![0; (u64::from(sectors) * SECTOR_BYTES) as usize];
+    crc32c(&zeros)
+}

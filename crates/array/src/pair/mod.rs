@@ -1,0 +1,529 @@
+//! An array with a surrogate: two engines, the home set's and the surrogate's, and the overlay between users and both.
+//!
+//! ```text
+//! users' requests -> overlay -> jobs -> child requests -> home set's engine    -> actions
+//!                                                      -> surrogate's engine   -> actions
+//! tasks (rebuild, scrub, ...) go on in the home set's engine, beneath the overlay, and see what home holds
+//! ```
+//!
+//! Both engines are whole: the surrogate has its own members, redundancy, rebuild and write hole; its data space is the
+//! overlay's log. To a shell they are one engine: members are numbered through, the home set's first, and so are tags.
+//!
+//! | stage    | cause                                                  | next     |
+//! |----------|--------------------------------------------------------|----------|
+//! | idle     | the command to start                                   | starting |
+//! | starting | both sets serve, the log's records are known ([`start`]) | serving  |
+//! | starting | home serves, and nothing that counts lies elsewhere    | alone    |
+//! | starting | a set cannot start                                     | idle     |
+//! | serving  | the command to stop                                    | stopping |
+//! | alone    | the command to stop                                    | stopping |
+//! | stopping | users' requests and jobs are over, both sets stopped   | stopped  |
+
+mod child;
+mod jobs;
+mod keep;
+mod migrate;
+mod policy;
+mod route;
+mod start;
+mod view;
+
+use crate::contract::{
+    Action, Actions, Command, CommandError, CommandTag, Event, Fact, MemberInfo, Pool, Request,
+    RequestError, RequestOp, RequestTag,
+};
+use crate::core::Core;
+use crate::engine::{Config, Limits};
+use crate::overlay::{CopyTag, Overlay, Site};
+use crate::pool::{Buffers, Share};
+use crate::units::{Member, Nanos};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use child::{Children, Owner};
+use jobs::Jobs;
+use keep::Keeping;
+use migrate::Source;
+pub use policy::Redirect;
+use route::Route;
+use start::Start;
+
+/// The surrogate's part of a configuration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SurrogateConfig {
+    /// How many of the configured devices are the surrogate's: the last ones.
+    pub members: u16,
+    pub limits: SurrogateLimits,
+    pub redirect: Redirect,
+}
+
+/// Bounds of the surrogate's engine and of the overlay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SurrogateLimits {
+    /// Buffers of the surrogate's engine.
+    pub pool: Pool,
+    pub requests: u32,
+    pub slices: u32,
+    pub ios: u32,
+    /// Extents of the map (IDO's D_Map), 31 bytes each.
+    pub extents: u32,
+    /// Copies on their way home at once, and as many on their way into the log.
+    pub copies: u32,
+}
+
+impl Default for SurrogateLimits {
+    fn default() -> SurrogateLimits {
+        SurrogateLimits {
+            pool: Pool {
+                small: 2048,
+                large: 256,
+            },
+            requests: 1024,
+            slices: 256,
+            ios: 2048,
+            extents: 1 << 18,
+            copies: 8,
+        }
+    }
+}
+
+/// A record's payload at most: what a large buffer holds.
+const RECORD_SECTORS: u32 = crate::BAND_SECTORS_MAX as u32;
+/// Pages on their way into the log or out of it at once: headers of records, anchors.
+const PAGES: u32 = 64;
+
+impl SurrogateLimits {
+    /// Buffers that neither engine has: for pages, and for copies.
+    fn own_pool(&self) -> Pool {
+        Pool {
+            small: PAGES,
+            large: 2 * self.copies,
+        }
+    }
+
+    /// All buffers that a surrogate takes of the pool.
+    pub(crate) fn whole_pool(&self) -> Pool {
+        let own = self.own_pool();
+        Pool {
+            small: self.pool.small + own.small,
+            large: self.pool.large + own.large,
+        }
+    }
+}
+
+/// What becomes of users' requests and of the two sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Idle,
+    Starting,
+    Serving,
+    /// Without the surrogate: home has everything.
+    Alone,
+    Stopping(Stopping),
+    Stopped,
+}
+
+/// How far a stop has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stopping {
+    /// Users' requests and jobs are ending.
+    Draining,
+    /// A set is stopping, the other waits for it.
+    Set(Site),
+}
+
+pub(crate) struct Pair {
+    config: Config,
+    surrogate: SurrogateConfig,
+    /// By [`Site`].
+    sets: [Core; 2],
+    /// Which set was told to start, and serves.
+    started: [bool; 2],
+    now: Nanos,
+    out: Actions,
+    /// What a set answered in the step under way.
+    scratch: Actions,
+    route: Route,
+    stage: Stage,
+    start: Option<Box<Start>>,
+    /// Who asked for the stop under way.
+    stopping: Option<CommandTag>,
+    overlay: Option<Overlay>,
+    children: Children,
+    jobs: Jobs,
+    buffers: Buffers,
+    policy: policy::State,
+    /// Clean copies on their way into the log.
+    copies: Vec<(CopyTag, Source)>,
+    keeping: Keeping,
+    /// What the surrogate's set could not be started for.
+    absent: Option<CommandError>,
+}
+
+impl Pair {
+    pub(crate) fn new(config: Config, surrogate: SurrogateConfig) -> Pair {
+        let (sets, buffers) = build(&config, &surrogate);
+        let homes = config.members.len() - usize::from(surrogate.members);
+        Pair {
+            sets,
+            started: [false; 2],
+            now: Nanos::ZERO,
+            out: Actions::new(),
+            scratch: Actions::new(),
+            route: Route::new(&config.members, homes),
+            stage: Stage::Idle,
+            start: None,
+            stopping: None,
+            overlay: None,
+            children: Children::default(),
+            jobs: Jobs::default(),
+            buffers,
+            policy: policy::State::new(surrogate.redirect),
+            copies: Vec::new(),
+            keeping: Keeping::default(),
+            absent: None,
+            config,
+            surrogate,
+        }
+    }
+
+    /// As [`crate::Engine::handle`].
+    pub(crate) fn handle(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
+        self.now = now;
+        core::mem::swap(&mut self.out, actions);
+        match event {
+            Event::Request(request) => self.request(request),
+            Event::Device(mut io, result) => {
+                let (site, member) = self.route.set_of(io.member);
+                io.member = member;
+                io.tag = route::untagged(io.tag).1;
+                self.tell(site, Event::Device(io, result));
+            }
+            Event::Compute(mut compute, verdict) => match route::untagged(compute.tag) {
+                (Some(site), tag) => {
+                    compute.tag = tag;
+                    self.tell(site, Event::Compute(compute, verdict));
+                }
+                (None, tag) => self.computed(tag, compute, verdict),
+            },
+            Event::Timer => self.timer(),
+            Event::Arrived(info) => self.arrived(info),
+            Event::Departed(member) => {
+                let (site, member) = self.route.set_of(member);
+                self.tell(site, Event::Departed(member));
+            }
+            Event::Command(tag, command) => self.command(tag, command),
+            Event::Turn => return self.turn(actions),
+        }
+        self.settle();
+        core::mem::swap(&mut self.out, actions);
+    }
+
+    fn turn(&mut self, actions: &mut Actions) {
+        loop {
+            for site in route::SITES {
+                self.tell(site, Event::Turn);
+            }
+            // What the sets are asked for in their turn begins with a further one.
+            self.children.delivered = false;
+            self.settle();
+            if !self.children.delivered {
+                break;
+            }
+        }
+        core::mem::swap(&mut self.out, actions);
+    }
+
+    fn timer(&mut self) {
+        for site in route::SITES {
+            if self.route.is_due(site, self.now) {
+                self.tell(site, Event::Timer);
+            }
+        }
+    }
+
+    /// Gives a set an event, and takes up what it wants.
+    fn tell(&mut self, site: Site, event: Event) {
+        let mut actions = core::mem::take(&mut self.scratch);
+        self.sets[site as usize].step(self.now, event, &mut actions);
+        for action in actions.drain(..) {
+            self.take_up(site, action);
+        }
+        self.scratch = actions;
+    }
+
+    fn take_up(&mut self, site: Site, action: Action) {
+        match action {
+            Action::Reply(tag, result) => self.children.ended(tag, result),
+            Action::Wake(at) => self.route.wake(site, at),
+            Action::CommandReply(tag, result) if tag == child_command(site) => {
+                self.answered(site, result);
+            }
+            Action::CommandReply(tag, result) => {
+                let result = result.map_err(|error| self.route.error_of(site, error));
+                self.out.push(Action::CommandReply(tag, result));
+            }
+            // Told by the pair, when both are ready.
+            Action::Fact(Fact::Started { .. } | Fact::Stopped) => {}
+            Action::Fact(fact) => {
+                let fact = self.route.fact_of(site, fact);
+                self.out.push(Action::Fact(fact));
+            }
+            action => self.out.push(self.route.action_of(site, action)),
+        }
+    }
+
+    /// Everything that follows from the step, until nothing more does.
+    fn settle(&mut self) {
+        loop {
+            while self.next_reply() || self.next_effect() || self.next_handed() || self.next_child()
+            {
+            }
+            if !(self.resume_jobs() || self.drive() || self.advance_start() || self.advance_stop())
+            {
+                break;
+            }
+        }
+        if let Some(at) = self.route.armed() {
+            self.out.push(Action::Wake(at));
+        }
+    }
+
+    /// A child request ended: whoever asked for it goes on.
+    fn next_reply(&mut self) -> bool {
+        let Some((owner, result)) = self.children.reply() else {
+            return false;
+        };
+        self.child_ended(owner, result);
+        true
+    }
+
+    fn next_effect(&mut self) -> bool {
+        let Some(effect) = self.overlay.as_mut().and_then(Overlay::effect) else {
+            return false;
+        };
+        self.perform(effect);
+        true
+    }
+
+    // ---------------------------------------------------------------------------------------------------- requests
+
+    fn request(&mut self, request: Request) {
+        match self.stage {
+            Stage::Serving => self.request_overlaid(request),
+            Stage::Alone => {
+                let owner = Owner::User(request.tag);
+                self.children.ask(Site::Home, owner, request);
+            }
+            _ => self.reply(request.tag, Err(RequestError::Unavailable)),
+        }
+    }
+
+    fn request_overlaid(&mut self, request: Request) {
+        let home = &mut self.sets[Site::Home as usize];
+        if let Err(error) = home.admit(&request) {
+            return self.reply(request.tag, Err(error));
+        }
+        home.note_request(&request);
+        if request.op == RequestOp::Read {
+            self.begin_keeping(&request);
+        }
+        let redirect = request.op.changes() && self.redirects(&request);
+        let overlay = self.overlay.as_mut().expect("a serving pair has one");
+        overlay.request(request, redirect);
+    }
+
+    fn reply(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
+        self.out.push(Action::Reply(tag, result));
+    }
+
+    /// As [`crate::Engine::ready`].
+    pub(crate) fn ready(&self) -> bool {
+        match (&self.overlay, self.stage) {
+            (Some(overlay), Stage::Serving) => overlay.ready(),
+            (_, Stage::Alone) => self.children.is_empty(Site::Home) && self.home().requests.room(),
+            _ => true,
+        }
+    }
+
+    fn home(&self) -> &Core {
+        &self.sets[Site::Home as usize]
+    }
+
+    fn log(&self) -> &Core {
+        &self.sets[Site::Log as usize]
+    }
+
+    // ---------------------------------------------------------------------------------------------------- commands
+
+    fn command(&mut self, tag: CommandTag, command: Command) {
+        match command {
+            Command::Start(mode) => self.begin_start(tag, mode),
+            Command::Stop => self.begin_stop(tag),
+            _ if !matches!(self.stage, Stage::Serving | Stage::Alone) => {
+                let error = CommandError::Busy("the array is not serving");
+                self.out.push(Action::CommandReply(tag, Err(error)));
+            }
+            command => {
+                let (site, command) = self.route_command(command);
+                self.tell(site, Event::Command(tag, command));
+            }
+        }
+    }
+
+    /// Whose a command is, in that set's numbers.
+    fn route_command(&mut self, command: Command) -> (Site, Command) {
+        let on = |route: &Route, member, make: fn(Member) -> Command| {
+            let (site, member) = route.set_of(member);
+            (site, make(member))
+        };
+        match command {
+            Command::Fail(member) => on(&self.route, member, Command::Fail),
+            Command::Remove(member) => on(&self.route, member, Command::Remove),
+            Command::Add(member) => on(&self.route, member, Command::Add),
+            Command::Replace { old, new } => {
+                let (site, old) = self.route.set_of(old);
+                let new = self.move_to(site, new);
+                (site, Command::Replace { old, new })
+            }
+            other => (Site::Home, other),
+        }
+    }
+
+    /// A device that no set has taken in comes to this one.
+    fn move_to(&mut self, site: Site, member: Member) -> Member {
+        let (at, local) = self.route.set_of(member);
+        if at == site || self.sets[at as usize].slot_of(local).is_some() {
+            return local;
+        }
+        let Some(info) = self.route.reassign(member, site) else {
+            return local;
+        };
+        self.sets[site as usize].arrived(info);
+        self.route.set_of(member).1
+    }
+
+    fn arrived(&mut self, info: MemberInfo) {
+        self.route.arrived(info, Site::Home);
+        self.tell(Site::Home, Event::Arrived(info));
+    }
+
+    fn begin_stop(&mut self, tag: CommandTag) {
+        if !matches!(self.stage, Stage::Serving | Stage::Alone) {
+            let error = CommandError::Busy("the array is not serving");
+            self.out.push(Action::CommandReply(tag, Err(error)));
+            return;
+        }
+        self.stopping = Some(tag);
+        self.stage = Stage::Stopping(Stopping::Draining);
+        if let Some(overlay) = &mut self.overlay {
+            overlay.rest();
+        }
+    }
+
+    /// Goes on with a stop: home first, since what it ends with may need the log no more.
+    fn advance_stop(&mut self) -> bool {
+        let Stage::Stopping(Stopping::Draining) = self.stage else {
+            return false;
+        };
+        let quiet = self.overlay.as_ref().is_none_or(Overlay::is_quiet);
+        let works = !self.jobs.is_idle() || !self.keeping.is_idle() || !self.copies.is_empty();
+        if !quiet || works || !self.children.is_idle() {
+            return false;
+        }
+        self.forget_redirects();
+        self.stop_set(Site::Home);
+        true
+    }
+
+    fn stop_set(&mut self, site: Site) {
+        self.stage = Stage::Stopping(Stopping::Set(site));
+        self.tell(site, Event::Command(child_command(site), Command::Stop));
+    }
+
+    /// A set has answered a command of the pair's own.
+    fn answered(&mut self, site: Site, result: Result<(), CommandError>) {
+        match self.stage {
+            Stage::Stopping(Stopping::Set(Site::Home)) if self.started[Site::Log as usize] => {
+                // A surrogate that cannot be marked clean is found out at its next start.
+                self.stopped_home(result);
+                self.stop_set(Site::Log);
+            }
+            Stage::Stopping(_) => {
+                if site == Site::Home {
+                    self.stopped_home(result);
+                }
+                self.stopped();
+            }
+            _ => self.set_answered(site, result),
+        }
+    }
+
+    fn stopped_home(&mut self, result: Result<(), CommandError>) {
+        self.policy.stop_result = Some(result);
+    }
+
+    fn stopped(&mut self) {
+        self.stage = Stage::Stopped;
+        let result = self.policy.stop_result.take().unwrap_or(Ok(()));
+        if result.is_ok() {
+            self.out.push(Action::Fact(Fact::Stopped));
+        }
+        let tag = self.stopping.take().expect("somebody asked for it");
+        self.out.push(Action::CommandReply(tag, result));
+    }
+}
+
+/// The tag of commands that the pair itself gives to a set.
+fn child_command(site: Site) -> CommandTag {
+    CommandTag(u64::MAX - site as u64)
+}
+
+/// The two engines, and the buffers that neither has.
+fn build(config: &Config, surrogate: &SurrogateConfig) -> ([Core; 2], Buffers) {
+    let mut rest = Share::whole(config.limits.pool);
+    let whole = surrogate.limits.whole_pool();
+    let home_pool = Pool {
+        small: config.limits.pool.small - whole.small,
+        large: config.limits.pool.large - whole.large,
+    };
+    let shares = [
+        rest.split_off(home_pool),
+        rest.split_off(surrogate.limits.pool),
+    ];
+    let sets = [set_config(config, surrogate, Site::Home, home_pool), {
+        let pool = surrogate.limits.pool;
+        set_config(config, surrogate, Site::Log, pool)
+    }];
+    let mut made = sets
+        .into_iter()
+        .zip(shares)
+        .map(|(config, share)| Core::new(config, share));
+    let both = [(); 2].map(|()| made.next().expect("two were made"));
+    (both, Buffers::new(rest))
+}
+
+fn set_config(config: &Config, surrogate: &SurrogateConfig, site: Site, pool: Pool) -> Config {
+    let homes = config.members.len() - usize::from(surrogate.members);
+    let (home, log) = config.members.split_at(homes);
+    let limits = match site {
+        Site::Home => Limits {
+            pool,
+            ..config.limits
+        },
+        Site::Log => Limits {
+            pool,
+            requests: surrogate.limits.requests,
+            slices: surrogate.limits.slices,
+            ios: surrogate.limits.ios,
+            cache: None,
+            ..config.limits
+        },
+    };
+    let members = if site == Site::Home { home } else { log };
+    Config {
+        members: members.to_vec(),
+        limits,
+        surrogate: None,
+        ..config.clone()
+    }
+}

@@ -1,0 +1,200 @@
+//! Which writes go to the surrogate, and when what lies there goes home.
+
+use super::{Pair, Stage};
+use crate::contract::{CommandError, Request, RequestOp, TaskKind};
+use crate::overlay::{Kind, Overlay, Pressure, Site};
+use crate::units::{Nanos, SECTOR_BYTES};
+
+/// Which requests are moved away while a task restores redundancy.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub enum Redirect {
+    /// None: every request goes home.
+    None,
+    /// Every write, and reads of what was read before (WorkOut: Wu et al., FAST 2009).
+    WorkOut,
+    /// Writes of what a missing member held, and every read (Victim Disk First, as IDO's section 4 has it manage a
+    /// surrogate).
+    Vdf,
+    /// Every write, and the zones that users read most, as they are restored (IDO, section 3.4).
+    #[default]
+    Ido,
+}
+
+impl Redirect {
+    pub const ALL: [Redirect; 4] = [
+        Redirect::None,
+        Redirect::WorkOut,
+        Redirect::Vdf,
+        Redirect::Ido,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Redirect::None => "none",
+            Redirect::WorkOut => "workout",
+            Redirect::Vdf => "vdf",
+            Redirect::Ido => "ido",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Redirect> {
+        Redirect::ALL.into_iter().find(|one| one.name() == name)
+    }
+}
+
+/// Going home moves so many bytes a second however busy users are (as md's tasks).
+const HOME_RATE_MIN: u64 = 1 << 20;
+/// Users count as idle so long after their last request.
+const IDLE: Nanos = Nanos::from_millis(20);
+/// A way home that failed is tried again after so long.
+const RETRY: Nanos = Nanos::from_secs(1);
+
+pub(super) struct State {
+    redirect: Redirect,
+    /// When the last request of a user came.
+    last_request: Nanos,
+    /// When the next copy may go home although users are busy.
+    next_copy: Nanos,
+    /// No way home is begun before.
+    not_before: Nanos,
+    going: bool,
+    /// The zones that go to the surrogate have been chosen, for the tasks that run.
+    pub(super) chosen: bool,
+    pub(super) stop_result: Option<Result<(), CommandError>>,
+}
+
+impl State {
+    pub(super) fn new(redirect: Redirect) -> State {
+        State {
+            redirect,
+            last_request: Nanos::ZERO,
+            next_copy: Nanos::ZERO,
+            not_before: Nanos::ZERO,
+            going: false,
+            chosen: false,
+            stop_result: None,
+        }
+    }
+
+    pub(super) fn redirect(&self) -> Redirect {
+        self.redirect
+    }
+}
+
+impl Pair {
+    /// Whether a task restores redundancy: the users are to be out of its way.
+    pub(super) fn is_restoring(&self) -> bool {
+        let restores = |kind: TaskKind| !matches!(kind, TaskKind::Check | TaskKind::Repair);
+        let tasks = &self.home().tasks.list;
+        tasks.iter().any(|task| restores(task.kind) && !task.paused)
+    }
+
+    /// Whether a write is to go to the surrogate.
+    pub(super) fn redirects(&mut self, request: &Request) -> bool {
+        self.policy.last_request = self.now;
+        if !self.is_restoring() || request.op == RequestOp::Trim {
+            return false;
+        }
+        match self.policy.redirect {
+            Redirect::None => false,
+            Redirect::WorkOut | Redirect::Ido => true,
+            Redirect::Vdf => self.misses_member(request),
+        }
+    }
+
+    /// Whether some of the cells that a write is about have no member to be read from.
+    fn misses_member(&self, request: &Request) -> bool {
+        let home = self.home();
+        let first = request.offset / SECTOR_BYTES;
+        let end = (request.offset + request.bytes).div_ceil(SECTOR_BYTES);
+        let chunk = home.layout.chunk_sectors();
+        (first / chunk..end.div_ceil(chunk)).any(|chunk_index| {
+            let place = home.layout.place(chunk_index * chunk);
+            home.read_home(place.row, place.data).is_none()
+        })
+    }
+
+    // -------------------------------------------------------------------------------------------------- going home
+
+    /// Begins and ends what time and space ask for; false if nothing is to be done now.
+    pub(super) fn drive(&mut self) -> bool {
+        if self.stage != Stage::Serving || self.home().mode.read_only {
+            return false;
+        }
+        let restoring = self.is_restoring();
+        self.choose(restoring);
+        let overlay = self.overlay.as_mut().expect("a serving pair has one");
+        if overlay.pressure() >= Pressure::DropClean && self.drop_clean() {
+            return true;
+        }
+        let overlay = self.overlay.as_mut().expect("a serving pair has one");
+        if self.policy.going && !overlay.is_going_home() {
+            self.policy.going = false;
+            self.came_home();
+            return true;
+        }
+        let due = overlay.is_starved()
+            || overlay.pressure() >= Pressure::Reclaim
+            || !restoring && overlay.holds_anything();
+        if !due || overlay.is_going_home() || overlay.is_broken() {
+            return false;
+        }
+        if self.now < self.policy.not_before {
+            self.route.wake_own(self.policy.not_before);
+            return false;
+        }
+        overlay.go_home(overlay.next_sequence());
+        self.policy.going = overlay.is_going_home();
+        self.policy.going
+    }
+
+    /// A way home has ended, well or not.
+    fn came_home(&mut self) {
+        self.policy.not_before = self.now.after(RETRY);
+        self.forget_redirects();
+    }
+
+    /// Home needs to know of the surrogate no more if that holds nothing.
+    pub(super) fn forget_redirects(&mut self) {
+        let overlay = self.overlay.as_ref();
+        let home = &mut self.sets[Site::Home as usize];
+        let holds_nothing = overlay.is_some_and(Overlay::holds_nothing_instead);
+        if holds_nothing && !home.mode.read_only {
+            home.redirects_home();
+        }
+    }
+
+    /// Whether a copy of so many sectors may go home now: when users are idle, when they wait for room, or when nothing
+    /// went for so long that it is due.
+    pub(super) fn may_copy_home(&mut self, sectors: u32) -> bool {
+        let overlay = self.overlay.as_ref().expect("it goes home");
+        let short = overlay.is_starved() || overlay.pressure() >= Pressure::Reclaim;
+        let idle_from = self.policy.last_request.after(IDLE);
+        let stopping = self.stage != Stage::Serving;
+        if short || stopping || overlay.is_idle() && self.now >= idle_from {
+            return true;
+        }
+        if self.now < self.policy.next_copy {
+            let from = if overlay.is_idle() {
+                idle_from.min(self.policy.next_copy)
+            } else {
+                self.policy.next_copy
+            };
+            self.route.wake_own(from);
+            return false;
+        }
+        let bytes = u64::from(sectors) * SECTOR_BYTES;
+        let lasts = Nanos(bytes * 1_000_000_000 / HOME_RATE_MIN);
+        self.policy.next_copy = self.now.after(lasts);
+        true
+    }
+}
+
+impl Overlay {
+    /// Whether something in the log has to go home, or can be forgotten.
+    fn holds_anything(&self) -> bool {
+        Kind::ALL
+            .iter()
+            .any(|kind| self.map().total(*kind).extents > 0)
+    }
+}

@@ -1,0 +1,596 @@
+//! Starting an array with a surrogate.
+//!
+//! | phase     | waits for                                                   | next                             |
+//! |-----------|-------------------------------------------------------------|----------------------------------|
+//! | Sets      | the surrogate's engine, then home's                         | Anchors, Beginning, or it ends   |
+//! | Anchors   | the pages of the log's anchors                              | Scan                             |
+//! | Scan      | headers and payloads of the records                         | Flushing, or it ends             |
+//! | Flushing  | what was found is durable                                   | Closing                          |
+//! | Losing    | what was accepted as lost is on record at home              | Beginning                        |
+//! | Closing   | anchors that cut off what does not count                    | Beginning                        |
+//! | Beginning | anchors that let new records count                          | it ends                          |
+//!
+//! Home knows whether anything that counts lies in the log ([`crate::redirected`]). If nothing does, nobody reads it: the
+//! log begins anew under a higher epoch, which home has on record before the first record counts. If something does, and
+//! cannot be found, the start is refused. What was accepted as lost is forgotten with the epoch.
+//!
+//! A start that failed may be tried again: sets that serve already go on to.
+
+use super::child::Owner;
+use super::{Pair, RECORD_SECTORS, Stage, child_command, jobs};
+use crate::Buf;
+use crate::contract::{
+    Action, BufRef, Command, CommandError, CommandTag, Event, Fact, Page, RequestError, RequestOp,
+    SMALL_BYTES, StartMode, Verdict,
+};
+use crate::meta::superblock::{Partner, PartnerRole};
+use crate::overlay::format::{
+    AnchorTable, LogLayout, LogOwner, LogRegion, PayloadFound, Read, RecordHeader, Recovered, Scan,
+};
+use crate::overlay::{FoundInLog, Kind, LogShape, Overlay, OverlayLimits, Site};
+use crate::pool::Size;
+use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+enum Phase {
+    Sets,
+    /// Both homes of each anchor, in turn; how many are asked for, and how many are there.
+    Anchors {
+        layout: LogLayout,
+        homes: Vec<Option<Page>>,
+        asked: usize,
+        ended: usize,
+    },
+    Scan(Box<Scan>),
+    Flushing(Box<Recovered>),
+    /// What the log does not tell is called lost.
+    Losing {
+        layout: LogLayout,
+    },
+    Closing {
+        found: FoundInLog,
+    },
+    Beginning {
+        found: FoundInLog,
+    },
+}
+
+/// What is being read.
+#[derive(Clone, Copy)]
+enum Wanted {
+    Anchor(usize),
+    Header(u64),
+    Payload(RecordHeader),
+}
+
+#[derive(Clone, Copy)]
+struct Reading {
+    wanted: Wanted,
+    buf: Buf,
+}
+
+impl Wanted {
+    fn size(&self) -> Size {
+        match self {
+            Wanted::Anchor(_) | Wanted::Header(_) => Size::Small,
+            Wanted::Payload(_) => Size::Large,
+        }
+    }
+}
+
+pub(super) struct Start {
+    tag: CommandTag,
+    mode: StartMode,
+    phase: Phase,
+    reads: Vec<Option<Reading>>,
+    /// A read of the scan that found no buffer.
+    next: Option<Read>,
+}
+
+/// A log has so many segments or a few more, unless they would be too small or too large.
+const SEGMENTS: u64 = 64;
+const SEGMENT_SECTORS_MIN: u64 = 64;
+const SEGMENT_SECTORS_MAX: u64 = 16 << 11;
+/// Of its segments, so many are kept for cleaning, and fewer than these free ask for going home, and for dropping what is
+/// clean.
+const RESERVE: u32 = 1;
+const RECLAIM_SHARE: u32 = 8;
+const DROP_SHARE: u32 = 4;
+
+/// The sectors of a segment in a log of so many: the same size always gives the same.
+fn segment_sectors(sectors: u64) -> u32 {
+    let share = (sectors / SEGMENTS).max(1);
+    let power = 1 << share.ilog2();
+    power.clamp(SEGMENT_SECTORS_MIN, SEGMENT_SECTORS_MAX) as u32
+}
+
+/// The payload of a record at most.
+fn record_sectors(layout: &LogLayout) -> u32 {
+    RECORD_SECTORS.min(layout.segment_sectors() - PAGE_SECTORS as u32)
+}
+
+fn shape(layout: &LogLayout) -> LogShape {
+    let segments = layout.segments();
+    let reclaim_below = (segments / RECLAIM_SHARE).max(RESERVE);
+    LogShape {
+        segments,
+        segment_sectors: layout.segment_sectors(),
+        reserve: RESERVE,
+        reclaim_below,
+        drop_below: (segments / DROP_SHARE).max(reclaim_below),
+    }
+}
+
+impl Pair {
+    pub(super) fn begin_start(&mut self, tag: CommandTag, mode: StartMode) {
+        if self.stage != Stage::Idle {
+            let error = CommandError::Busy("the array is running");
+            self.out.push(Action::CommandReply(tag, Err(error)));
+            return;
+        }
+        self.stage = Stage::Starting;
+        self.absent = None;
+        self.start = Some(Box::new(Start {
+            tag,
+            mode,
+            phase: Phase::Sets,
+            reads: Vec::new(),
+            next: None,
+        }));
+        self.sets[Site::Log as usize].serves_as_surrogate = true;
+        if self.started[Site::Log as usize] {
+            self.start_home();
+        } else {
+            self.start_set(Site::Log);
+        }
+    }
+
+    fn start_set(&mut self, site: Site) {
+        let mode = self.start_mut().mode;
+        self.tell(
+            site,
+            Event::Command(child_command(site), Command::Start(mode)),
+        );
+    }
+
+    fn start_home(&mut self) {
+        let home = &mut self.sets[Site::Home as usize];
+        home.attached = self.absent.is_none();
+        if self.started[Site::Home as usize] {
+            self.open_log();
+        } else {
+            self.start_set(Site::Home);
+        }
+    }
+
+    fn start_mut(&mut self) -> &mut Start {
+        self.start.as_mut().expect("a start is under way")
+    }
+
+    pub(super) fn set_answered(&mut self, site: Site, result: Result<(), CommandError>) {
+        match (site, result) {
+            (Site::Log, Ok(())) => {
+                self.started[Site::Log as usize] = true;
+                self.start_home();
+            }
+            (Site::Log, Err(error)) => {
+                let why = self.route.error_of(Site::Log, error);
+                let fact = Fact::SurrogateAbsent {
+                    why: Box::new(why.clone()),
+                };
+                self.out.push(Action::Fact(fact));
+                self.absent = Some(why);
+                self.start_home();
+            }
+            (Site::Home, Ok(())) => {
+                self.started[Site::Home as usize] = true;
+                match self.absent {
+                    Some(_) => self.end_start(Ok(()), Stage::Alone),
+                    None => self.open_log(),
+                }
+            }
+            (Site::Home, Err(error)) => {
+                let error = self.route.error_of(Site::Home, error);
+                self.end_start(Err(error), Stage::Idle);
+            }
+        }
+    }
+
+    fn end_start(&mut self, result: Result<(), CommandError>, stage: Stage) {
+        let start = self.start.take().expect("a start is under way");
+        self.stage = stage;
+        let home = &mut self.sets[Site::Home as usize];
+        home.counted_above = stage == Stage::Serving;
+        if result.is_ok() {
+            let fact = Fact::Started {
+                generation: home.superblock.generation,
+                recovered_rows: home.recovered_rows,
+            };
+            self.out.push(Action::CommandReply(start.tag, Ok(())));
+            self.out.push(Action::Fact(fact));
+        } else {
+            self.out.push(Action::CommandReply(start.tag, result));
+        }
+    }
+
+    // ----------------------------------------------------------------------------------------------------- the log
+
+    /// Both sets serve. The log is read if anything in it counts, and begun anew if not.
+    fn open_log(&mut self) {
+        let (home, log) = (self.home(), self.log());
+        let partner = home.superblock.partner;
+        let theirs = log.superblock.partner;
+        let belong = partner.is_some_and(|partner| {
+            partner.role == PartnerRole::Main && partner.array == log.superblock.array
+        }) && theirs.is_some_and(|theirs| theirs.array == home.superblock.array);
+        if !belong {
+            let first = self.route.global(Site::Log, crate::Member(0));
+            return self.refuse(CommandError::Foreign(first));
+        }
+        let region = LogRegion {
+            start: 0,
+            sectors: log.layout.size_sectors(),
+        };
+        match region.cut(segment_sectors(region.sectors)) {
+            Err(_) => self.refuse(CommandError::TooSmall {
+                has: region.sectors,
+                needs: 4 * SEGMENT_SECTORS_MIN,
+            }),
+            Ok(layout) if home.redirected_extents().is_empty() => self.begin_anew(layout),
+            Ok(layout) => {
+                let count = 2 * layout.anchors() as usize;
+                self.start_mut().phase = Phase::Anchors {
+                    layout,
+                    homes: (0..count).map(|_| None).collect(),
+                    asked: 0,
+                    ended: 0,
+                };
+            }
+        }
+    }
+
+    fn refuse(&mut self, error: CommandError) {
+        let error = CommandError::OfSurrogate(Box::new(error));
+        self.end_start(Err(error), Stage::Idle);
+    }
+
+    /// Nothing in the log counts.
+    fn begin_anew(&mut self, layout: LogLayout) {
+        if self.start_mut().mode.read_only {
+            return self.end_start(Ok(()), Stage::Alone);
+        }
+        let home = &mut self.sets[Site::Home as usize];
+        let before = home.superblock.partner.expect("it was compared");
+        let epoch = before.epoch + 1;
+        home.set_partner(Some(Partner { epoch, ..before }));
+        let owner = LogOwner {
+            array: home.superblock.array,
+            epoch,
+        };
+        self.jobs.table = Some(AnchorTable::new(owner, layout));
+        self.start_mut().phase = Phase::Beginning {
+            found: FoundInLog {
+                segments: Vec::new(),
+                extents: Vec::new(),
+                sequence: 1,
+            },
+        };
+    }
+
+    /// The log does not tell what it should have.
+    fn damaged(&mut self) {
+        let mode = self.start_mut().mode;
+        let layout = match &self.start_mut().phase {
+            Phase::Anchors { layout, .. } => *layout,
+            Phase::Scan(scan) => *scan.layout(),
+            _ => unreachable!("damage is met while reading"),
+        };
+        if mode.accept_loss && !mode.read_only {
+            let home = &mut self.sets[Site::Home as usize];
+            for (lba, sectors) in home.redirected_extents() {
+                home.lose(lba, sectors);
+            }
+            self.start_mut().phase = Phase::Losing { layout };
+            return;
+        }
+        let error = CommandError::SurrogateMissing {
+            surrogate: self.log().superblock.array,
+            extents: self.home().redirected_extents(),
+        };
+        self.end_start(Err(error), Stage::Idle);
+    }
+
+    /// Goes on with a start; false if it has to wait.
+    pub(super) fn advance_start(&mut self) -> bool {
+        let Some(start) = &mut self.start else {
+            return false;
+        };
+        match &start.phase {
+            Phase::Anchors { .. } | Phase::Scan(_) => self.read_on(),
+            Phase::Closing { .. } | Phase::Beginning { .. } => self.write_anchors(),
+            Phase::Losing { layout } => {
+                let layout = *layout;
+                self.forget_log(layout)
+            }
+            Phase::Sets | Phase::Flushing(_) => false,
+        }
+    }
+
+    /// What was lost is on record: nothing in the log counts any more.
+    fn forget_log(&mut self, layout: LogLayout) -> bool {
+        let home = &mut self.sets[Site::Home as usize];
+        if home.lost.dirty() {
+            return false;
+        }
+        home.redirects_home();
+        self.begin_anew(layout);
+        true
+    }
+
+    // ------------------------------------------------------------------------------------------------------ reading
+
+    fn read_on(&mut self) -> bool {
+        let mut any = false;
+        while let Some(wanted) = self.next_wanted() {
+            let Some(buf) = self.buffer_for_start(wanted.size()) else {
+                self.unask(wanted);
+                break;
+            };
+            self.read_for_start(Reading { wanted, buf });
+            any = true;
+        }
+        any || self.all_read()
+    }
+
+    fn next_wanted(&mut self) -> Option<Wanted> {
+        let start = self.start_mut();
+        match &mut start.phase {
+            Phase::Anchors { homes, asked, .. } if *asked < homes.len() => {
+                *asked += 1;
+                Some(Wanted::Anchor(*asked - 1))
+            }
+            Phase::Scan(scan) => {
+                let read = start.next.take().or_else(|| scan.next_read())?;
+                Some(match read {
+                    Read::Header { at } => Wanted::Header(at),
+                    Read::Payload(header) => Wanted::Payload(header),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// There is no buffer for it now.
+    fn unask(&mut self, wanted: Wanted) {
+        let start = self.start_mut();
+        match (&mut start.phase, wanted) {
+            (Phase::Anchors { asked, .. }, Wanted::Anchor(_)) => *asked -= 1,
+            (_, Wanted::Header(at)) => start.next = Some(Read::Header { at }),
+            (_, Wanted::Payload(header)) => start.next = Some(Read::Payload(header)),
+            _ => unreachable!("anchors are wanted in their phase"),
+        }
+    }
+
+    fn read_for_start(&mut self, reading: Reading) {
+        let source = match &self.start_mut().phase {
+            Phase::Anchors { layout, .. } => *layout,
+            Phase::Scan(scan) => *scan.layout(),
+            _ => unreachable!("the start reads in these phases"),
+        };
+        let (at, sectors) = match reading.wanted {
+            Wanted::Anchor(home) => {
+                let (index, parity) = (home as u32 / 2, home as u64 % 2);
+                (source.anchor_home(index, parity), PAGE_SECTORS)
+            }
+            Wanted::Header(at) => (source.sector(at), PAGE_SECTORS),
+            Wanted::Payload(header) => (
+                source.sector(header.payload_at()),
+                u64::from(header.payload_sectors),
+            ),
+        };
+        let start = self.start_mut();
+        let free = start.reads.iter().position(Option::is_none);
+        let index = free.unwrap_or(start.reads.len());
+        if index == start.reads.len() {
+            start.reads.push(None);
+        }
+        start.reads[index] = Some(reading);
+        let bytes = (sectors * SECTOR_BYTES) as u32;
+        let buf = BufRef::new(reading.buf, 0, bytes);
+        let request = jobs::child(RequestOp::Read, at, sectors, buf, false);
+        let owner = Owner::StartRead(index as u32);
+        self.children.ask(Site::Log, owner, request);
+    }
+
+    fn reading(&mut self, read: u32) -> Reading {
+        self.start_mut().reads[read as usize].expect("it is under way")
+    }
+
+    pub(super) fn start_read(&mut self, read: u32, result: Result<(), RequestError>) {
+        let Reading { wanted, buf } = self.reading(read);
+        if result.is_err() {
+            return self.found(read, None, None);
+        }
+        match wanted {
+            Wanted::Payload(header) => {
+                let bytes = header.payload_sectors * SECTOR_BYTES as u32;
+                self.compute_for_start(read, BufRef::new(buf, 0, bytes), false);
+            }
+            _ => self.compute_for_start(read, BufRef::new(buf, 0, SMALL_BYTES), true),
+        }
+    }
+
+    pub(super) fn start_computed(&mut self, read: u32, page: Option<Page>, verdict: Verdict) {
+        self.found(read, page, Some(verdict));
+    }
+
+    /// What a read brought; nothing if it failed.
+    fn found(&mut self, read: u32, page: Option<Page>, verdict: Option<Verdict>) {
+        let Reading { wanted, buf } = self.reading(read);
+        self.start_mut().reads[read as usize] = None;
+        self.give_back(wanted.size(), buf);
+        match (&mut self.start_mut().phase, wanted) {
+            (Phase::Anchors { homes, ended, .. }, Wanted::Anchor(home)) => {
+                homes[home] = page;
+                *ended += 1;
+            }
+            (Phase::Scan(scan), Wanted::Header(at)) => scan.header(at, page.as_ref()),
+            (Phase::Scan(scan), Wanted::Payload(header)) => {
+                let found = match verdict {
+                    Some(Verdict::Checksum(crc)) if crc == header.payload_crc => {
+                        PayloadFound::Sound
+                    }
+                    Some(_) => PayloadFound::Torn,
+                    None => PayloadFound::Unreadable,
+                };
+                scan.payload(header.sequence, found);
+            }
+            _ => unreachable!("a phase ends when its reads have"),
+        }
+    }
+
+    /// Goes on to the next phase if everything of this one was read.
+    fn all_read(&mut self) -> bool {
+        match &mut self.start_mut().phase {
+            Phase::Anchors {
+                layout,
+                homes,
+                ended,
+                ..
+            } if *ended == homes.len() => {
+                let (layout, homes) = (*layout, core::mem::take(homes));
+                self.load(layout, &homes);
+                true
+            }
+            Phase::Scan(scan) if scan.is_done() => {
+                self.scanned();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn load(&mut self, layout: LogLayout, homes: &[Option<Page>]) {
+        let home = self.home();
+        let partner = home.superblock.partner.expect("it was compared");
+        let owner = LogOwner {
+            array: home.superblock.array,
+            epoch: partner.epoch,
+        };
+        match AnchorTable::load(owner, layout, homes) {
+            Ok(table) => self.start_mut().phase = Phase::Scan(Box::new(Scan::new(table))),
+            Err(_) => self.damaged(),
+        }
+    }
+
+    fn scanned(&mut self) {
+        let size = self.home().layout.size_sectors();
+        let start = self.start_mut();
+        let layout = match &start.phase {
+            Phase::Scan(scan) => *scan.layout(),
+            _ => unreachable!("a scan has ended"),
+        };
+        let nothing = Phase::Anchors {
+            layout,
+            homes: Vec::new(),
+            asked: 0,
+            ended: 0,
+        };
+        let Phase::Scan(scan) = core::mem::replace(&mut start.phase, nothing) else {
+            unreachable!("a scan has ended")
+        };
+        match scan.finish() {
+            Ok(found) if sound(&found, size) && found.damage.is_empty() => self.go_on(found),
+            _ => self.damaged(),
+        }
+    }
+
+    fn go_on(&mut self, recovered: Recovered) {
+        if self.start_mut().mode.read_only {
+            let found = found_of(&recovered);
+            self.jobs.table = Some(recovered.table);
+            return self.open_overlay(&found);
+        }
+        self.start_mut().phase = Phase::Flushing(Box::new(recovered));
+        self.children.ask(Site::Log, Owner::Start, jobs::flush());
+    }
+
+    // ------------------------------------------------------------------------------------------------------ writing
+
+    /// A flush of the start has ended, or a round of its anchors.
+    pub(super) fn start_written(&mut self, result: Result<(), RequestError>) {
+        if result.is_err() {
+            return self.refuse(CommandError::Metadata);
+        }
+        let start = self.start_mut();
+        if matches!(start.phase, Phase::Flushing(_)) {
+            let Phase::Flushing(recovered) = core::mem::replace(&mut start.phase, Phase::Sets)
+            else {
+                unreachable!("just seen")
+            };
+            start.phase = Phase::Closing {
+                found: found_of(&recovered),
+            };
+            self.jobs.table = Some(recovered.table);
+        }
+    }
+
+    fn write_anchors(&mut self) -> bool {
+        let mut any = false;
+        while self.write_anchor() {
+            any = true;
+        }
+        if any || self.writes_anchors() {
+            return any;
+        }
+        if self.jobs.table().changed().is_some() {
+            return false;
+        }
+        let start = self.start_mut();
+        match core::mem::replace(&mut start.phase, Phase::Sets) {
+            Phase::Closing { found } => {
+                let next = found.sequence;
+                start.phase = Phase::Beginning { found };
+                self.jobs.table().begin(next);
+            }
+            Phase::Beginning { found } => self.open_overlay(&found),
+            _ => unreachable!("anchors are written in these phases"),
+        }
+        true
+    }
+
+    fn open_overlay(&mut self, found: &FoundInLog) {
+        let layout = *self.jobs.table().layout();
+        let limits = self.surrogate.limits;
+        let needed = 2 * (found.extents.len() as u32 + self.config.limits.requests);
+        let limits = OverlayLimits {
+            extents: limits.extents.max(needed),
+            requests: self.config.limits.requests,
+            record_sectors: record_sectors(&layout),
+            copies: limits.copies,
+        };
+        let overlay = Overlay::new(limits, shape(&layout), found);
+        self.overlay = Some(overlay.expect("the map has room for what was found"));
+        self.forget_redirects();
+        self.end_start(Ok(()), Stage::Serving);
+    }
+}
+
+/// Whether what was found can be of an array of so many sectors.
+fn sound(found: &Recovered, sectors: u64) -> bool {
+    found.extents.iter().all(|extent| extent.end() <= sectors)
+}
+
+/// What counts from now on: no clean copies, since a crash may have taken back at home what they are of.
+fn found_of(recovered: &Recovered) -> FoundInLog {
+    let counts = recovered.extents.iter();
+    FoundInLog {
+        segments: recovered.segments.clone(),
+        extents: counts
+            .filter(|extent| extent.kind != Kind::Clean)
+            .copied()
+            .collect(),
+        sequence: recovered.next,
+    }
+}

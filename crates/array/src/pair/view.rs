@@ -1,0 +1,111 @@
+//! What the pair tells about itself: home's view, with the surrogate beside it.
+
+use super::{Pair, Stage};
+use crate::overlay::{Kind, Piece, Site};
+use crate::report::{
+    ArrayState, HeatMap, MapExtent, MemberStatus, OverlayStatus, Status, SurrogateStatus,
+};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+impl Pair {
+    pub(crate) fn status(&self) -> Status {
+        let mut status = self.set_status(Site::Home);
+        status.state = match self.stage {
+            Stage::Idle | Stage::Starting => ArrayState::Starting,
+            Stage::Serving | Stage::Alone => status.state,
+            Stage::Stopping(_) => ArrayState::Stopping,
+            Stage::Stopped => ArrayState::Stopped,
+        };
+        status.surrogate = Some(Box::new(SurrogateStatus {
+            set: self.set_status(Site::Log),
+            overlay: self.overlay_status(),
+        }));
+        status
+    }
+
+    fn set_status(&self, site: Site) -> Status {
+        let mut status = self.sets[site as usize].status();
+        let global = |status: MemberStatus| MemberStatus {
+            member: self.route.global(site, status.member),
+            ..status
+        };
+        status.members = status.members.into_iter().map(global).collect();
+        status
+    }
+
+    fn overlay_status(&self) -> Option<OverlayStatus> {
+        let overlay = self.overlay.as_ref()?;
+        let map = overlay.map();
+        Some(OverlayStatus {
+            redirect: self.policy.redirect(),
+            extents: map.extent_count(),
+            capacity: map.capacity(),
+            sectors: Kind::ALL.map(|kind| map.total(kind).sectors),
+            log_sectors: overlay.log_sectors(),
+            going_home: overlay.is_going_home(),
+            broken: overlay.is_broken(),
+            counters: overlay.counters(),
+        })
+    }
+
+    pub(crate) fn heat(&self) -> HeatMap {
+        self.home().heat.map()
+    }
+
+    /// As [`crate::Engine::map`]. What the log has is no hole, whatever home says.
+    pub(crate) fn map(&self, lba: u64, sectors: u64, most: usize, into: &mut Vec<MapExtent>) {
+        let Some(overlay) = &self.overlay else {
+            return self.home().map(lba, sectors, most, into);
+        };
+        let mut home = Vec::new();
+        self.home().map(lba, sectors, most, &mut home);
+        for extent in home {
+            if !extent.hole {
+                push(into, extent, most);
+                continue;
+            }
+            for piece in overlay
+                .map()
+                .lookup(extent.lba..extent.lba + extent.sectors)
+            {
+                let (lba, sectors, hole) = match piece {
+                    Piece::Hole { home, sectors } => (home, sectors, true),
+                    Piece::Mapped(copy) => (copy.home, u64::from(copy.sectors), false),
+                };
+                let piece = MapExtent {
+                    lba,
+                    sectors,
+                    hole,
+                    health: extent.health,
+                };
+                push(into, piece, most);
+            }
+        }
+    }
+
+    /// As [`crate::Engine::idle`].
+    pub(crate) fn idle(&self) -> bool {
+        let sets = self.sets.iter().all(|set| set.idle());
+        let overlay = self.overlay.as_ref().is_none_or(|one| one.is_quiet());
+        sets && overlay && self.jobs.is_idle() && self.children.is_idle() && self.start.is_none()
+    }
+
+    pub(crate) fn coverage(
+        &self,
+    ) -> impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + '_ {
+        self.sets.iter().flat_map(|set| set.slices.coverage())
+    }
+}
+
+/// Appends an extent to those before it, joined with the last if they are alike.
+fn push(into: &mut Vec<MapExtent>, extent: MapExtent, most: usize) {
+    let full = into.len() >= most;
+    match into.last_mut() {
+        Some(last) if last.hole == extent.hole && last.health == extent.health => {
+            last.sectors += extent.sectors;
+        }
+        _ if full => {}
+        _ => into.push(extent),
+    }
+}

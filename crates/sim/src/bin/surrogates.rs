@@ -1,0 +1,80 @@
+//! Runs seeds of arrays with a surrogate: `surrogates --seeds 0..1000`, or one that failed: `surrogates --seed N`.
+
+use restripe_sim::surrogate::{Options, Outcome, run};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+
+const HELP: &str = "\
+surrogates: random arrays with a surrogate, users and faults in virtual time, judged by an oracle
+
+  --seed N            run one seed, saying what happens with --trace
+  --seeds A..B        run many (default 0..1000)
+  --trace             say what happens
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match parse(&arguments) {
+        Ok(Some((seeds, options))) => surrogates(seeds, options),
+        Ok(None) => {
+            print!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("surrogates: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn parse(arguments: &[String]) -> Result<Option<(Range<u64>, Options)>, String> {
+    let (mut seeds, mut options) = (0..1000, Options::default());
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let mut value = || rest.next().ok_or(format!("{argument} needs a value"));
+        match argument.as_str() {
+            "--help" | "-h" => return Ok(None),
+            "--seed" => seeds = number(value()?).map(|seed| seed..seed + 1)?,
+            "--seeds" => seeds = range(value()?)?,
+            "--trace" => options.trace = true,
+            other => return Err(format!("unknown argument {other}; --help lists them")),
+        }
+    }
+    Ok(Some((seeds, options)))
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text} is not a number"))
+}
+
+fn range(text: &str) -> Result<Range<u64>, String> {
+    let ends = text.split_once("..");
+    let (from, to) = ends.ok_or(format!("{text} is not a range A..B"))?;
+    Ok(number(from)?..number(to)?)
+}
+
+fn surrogates(seeds: Range<u64>, options: Options) -> ExitCode {
+    let mut met: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut failed = 0;
+    for seed in seeds {
+        let outcome = catch_unwind(|| run(seed, options));
+        let told = match &outcome {
+            Ok(Outcome { violations, .. }) => violations.first().map(ToString::to_string),
+            Err(_) => Some("a panic".to_string()),
+        };
+        if let Some(told) = told {
+            failed += 1;
+            println!("seed {seed}: {told}\n  replay: surrogates --seed {seed} --trace");
+        }
+        for (what, times) in outcome.map(|outcome| outcome.met).unwrap_or_default() {
+            *met.entry(what).or_default() += times;
+        }
+    }
+    for (what, times) in met {
+        println!("{times:>10}  {what}");
+    }
+    println!("{failed} failed");
+    ExitCode::from(u8::from(failed > 0))
+}

@@ -1,0 +1,729 @@
+//! Whole lives of an array with a surrogate, from one seed: writes that are moved away while a member is rebuilt, and
+//! that come home again, with failures in both sets and crashes at any moment.
+//!
+//! Whole bytes stand for sectors: a record's header lies among data, and no token holds a page.
+
+use crate::array::Spec;
+use crate::atlas::Atlas;
+use crate::disk::{Disk, Simple};
+use crate::fault::Fault;
+use crate::image::Image;
+use crate::invariant::{Invariant, Violation};
+use crate::oracle::Oracle;
+use crate::payload::Payload;
+use crate::rng::{Rng, mix};
+use crate::session::{News, PATIENCE, Session};
+use crate::swarm::issue;
+use crate::workload::Workload;
+use crate::world::{World, WorldConfig};
+use restripe_array::layout::{Layout, Level, Rotation};
+use restripe_array::meta::{Init, Partner, PartnerRole};
+use restripe_array::report::{MemberState, Status};
+use restripe_array::{
+    Command, CommandError, Config, Engine, Fact, Limits, Member, Nanos, Pool, Redirect, StartMode,
+    SurrogateConfig, SurrogateLimits,
+};
+use std::collections::BTreeMap;
+
+/// What is not left to the seed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Say what happens.
+    pub trace: bool,
+    /// The bug that the engine is to have.
+    #[cfg(feature = "planted")]
+    pub bug: Option<restripe_array::Bug>,
+}
+
+/// What came of a seed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    pub violations: Vec<Violation>,
+    /// Of all actions of all lives.
+    pub digest: u64,
+    /// How often was met what a run is to meet.
+    pub met: BTreeMap<&'static str, u64>,
+}
+
+/// Runs one seed.
+pub fn run(seed: u64, options: Options) -> Outcome {
+    Run::new(seed, options).finish()
+}
+
+#[derive(Clone, Debug)]
+struct Plan {
+    home: Spec,
+    log: Spec,
+    redirect: Redirect,
+    lives: u64,
+    requests: u64,
+    depth: usize,
+    latency: Nanos,
+    jitter: Nanos,
+    /// Bytes a second of a member: how long a rebuild lasts.
+    rate: u64,
+    extents: u32,
+    copies: u32,
+}
+
+const LEVELS: [(Level, u16); 6] = [
+    (Level::Raid1, 2),
+    (Level::Raid4, 3),
+    (Level::Raid5(Rotation::LeftSymmetric), 3),
+    (Level::Raid5(Rotation::LeftSymmetric), 4),
+    (Level::Raid6(Rotation::LeftSymmetric), 4),
+    (Level::Raid10 { copies: 2 }, 4),
+];
+
+impl Plan {
+    fn draw(rng: &mut Rng) -> Plan {
+        let mut home = spec(rng);
+        home.spares = rng.between(0, 1) as u16;
+        let mut log = spec(rng);
+        log.identity = 0x1000;
+        log.chunks = *rng.pick(&[24, 48]);
+        let partner = |role, array| {
+            Some(Partner {
+                role,
+                array,
+                epoch: 1,
+            })
+        };
+        home.partner = partner(PartnerRole::Main, log.uuid());
+        log.partner = partner(PartnerRole::Surrogate, home.uuid());
+        Plan {
+            home,
+            log,
+            redirect: *rng.pick(&[
+                Redirect::Ido,
+                Redirect::Ido,
+                Redirect::WorkOut,
+                Redirect::Vdf,
+                Redirect::None,
+            ]),
+            lives: rng.between(1, 4),
+            requests: rng.between(20, 120),
+            depth: *rng.pick(&[1, 2, 4, 12]),
+            latency: Nanos(*rng.pick(&[1_000, 100_000, 5_000_000])),
+            jitter: Nanos(*rng.pick(&[1, 200_000, 20_000_000])),
+            rate: *rng.pick(&[1 << 20, 16 << 20, 1 << 30]),
+            extents: *rng.pick(&[1, 40, 4096]),
+            copies: rng.between(1, 3) as u32,
+        }
+    }
+
+    fn limits(&self) -> (Limits, SurrogateLimits) {
+        let pool = Pool {
+            small: 512,
+            large: 160,
+        };
+        let surrogate = SurrogateLimits {
+            pool,
+            requests: 12,
+            slices: 8,
+            ios: 64,
+            extents: self.extents,
+            copies: self.copies,
+        };
+        let limits = Limits {
+            pool,
+            requests: 16,
+            slices: 12,
+            ios: 64,
+            ..Limits::default()
+        };
+        (limits.with_surrogate(Some(&surrogate)), surrogate)
+    }
+}
+
+fn spec(rng: &mut Rng) -> Spec {
+    let (level, slots) = *rng.pick(&LEVELS);
+    Spec {
+        payload: Payload::Bytes,
+        chunks: 12,
+        volatile: rng.chance(3, 4),
+        member_sectors: 4096,
+        init: *rng.pick(&[Init::Written, Init::Zero]),
+        ..Spec::small(level, slots)
+    }
+}
+
+/// How a life ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Crash,
+    Stop,
+    Broken,
+}
+
+struct Run {
+    options: Options,
+    rng: Rng,
+    plan: Plan,
+    layout: Layout,
+    oracle: Option<Oracle>,
+    workload: Workload,
+    home: Vec<Disk>,
+    log: Vec<Disk>,
+    now: Nanos,
+    /// Members of each set were lost in the life that ended, or in one before that since when nothing was served.
+    lost_lately: [bool; 2],
+    outcome: Outcome,
+}
+
+struct Life {
+    session: Session<Engine>,
+    /// Disks of home, of the log, and of none, in the order of their numbers.
+    sites: Vec<Site>,
+    steps: u64,
+    crash_after: Option<u64>,
+    /// Members may fail in this life: somebody did something to them.
+    troubled: [bool; 2],
+    serving: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Site {
+    Home,
+    Log,
+}
+
+impl Run {
+    fn new(seed: u64, options: Options) -> Run {
+        let mut rng = Rng::new(seed);
+        let plan = Plan::draw(&mut rng);
+        let creation = plan.home.create().expect("plans are made to fit");
+        let layout = Layout::new(creation.geometry).expect("a created geometry is sound");
+        let (size, row) = (layout.size_sectors(), layout.row_sectors());
+        let workload = Workload::new(rng.fork(1), size, layout.chunk_sectors(), row, 1);
+        let home = format(&plan, &plan.home, rng.word());
+        let log = format(&plan, &plan.log, rng.word());
+        let run = Run {
+            oracle: Some(Oracle::new(Payload::Bytes, size)),
+            options,
+            rng,
+            layout,
+            workload,
+            home,
+            log,
+            now: Nanos::ZERO,
+            lost_lately: [false; 2],
+            outcome: Outcome::default(),
+            plan,
+        };
+        run.say(|| format!("seed {seed}: {:?}", run.plan));
+        run
+    }
+
+    fn say(&self, what: impl FnOnce() -> String) {
+        if self.options.trace {
+            eprintln!("{}", what());
+        }
+    }
+
+    fn count(&mut self, what: &'static str, times: u64) {
+        *self.outcome.met.entry(what).or_default() += times;
+    }
+
+    fn finish(mut self) -> Outcome {
+        for _ in 0..self.plan.lives {
+            let crash = self.rng.chance(3, 4);
+            let most = *self.rng.pick(&[30, 200, 1000, 4000]);
+            let crash_after = crash.then(|| self.rng.between(1, most));
+            if !self.live(crash_after, false) {
+                return self.outcome;
+            }
+        }
+        if self.live(None, true) {
+            self.without_surrogate();
+        }
+        self.outcome
+    }
+
+    /// One life. False when something was broken.
+    fn live(&mut self, crash_after: Option<u64>, last: bool) -> bool {
+        let mut life = self.begin(true, crash_after);
+        let end = match self.start(&mut life) {
+            Some(end) => end,
+            None if last => self.come_to_rest(&mut life),
+            None => self.serve(&mut life),
+        };
+        self.end(life, end)
+    }
+
+    fn begin(&mut self, with: bool, crash_after: Option<u64>) -> Life {
+        let mut disks = std::mem::take(&mut self.home);
+        let mut sites = vec![Site::Home; disks.len()];
+        let log = if with {
+            std::mem::take(&mut self.log)
+        } else {
+            Vec::new()
+        };
+        sites.resize(disks.len() + log.len(), Site::Log);
+        let (limits, surrogate) = self.plan.limits();
+        let surrogate = SurrogateConfig {
+            members: log.len() as u16,
+            limits: surrogate,
+            redirect: self.plan.redirect,
+        };
+        disks.extend(log);
+        let engine = Engine::new(Config {
+            members: disks.iter().map(Disk::info).collect(),
+            limits,
+            surrogate: with.then_some(surrogate),
+            io_timeout: Nanos::from_secs(5),
+            #[cfg(feature = "planted")]
+            bug: self.options.bug,
+        });
+        let config = WorldConfig {
+            payload: Payload::Bytes,
+            limits: Limits {
+                ios: 1 << 16,
+                ..limits
+            },
+            seed: self.rng.word(),
+            compute_delay: Nanos(*self.rng.pick(&[0, 1_000, 3_000_000])),
+            strict: true,
+            record: false,
+            trace: self.options.trace,
+        };
+        let world = World::at(config, self.now, engine, disks);
+        let oracle = self.oracle.take().expect("it is here between lives");
+        let mut session = Session::new(world, oracle);
+        session.trace = self.options.trace;
+        Life {
+            session,
+            sites,
+            steps: 0,
+            crash_after,
+            troubled: [false; 2],
+            serving: false,
+        }
+    }
+
+    // ----------------------------------------------------------------------------------------------------- starting
+
+    /// Starts the array. `None` when it serves.
+    fn start(&mut self, life: &mut Life) -> Option<End> {
+        let mut mode = StartMode::default();
+        for _ in 0..4 {
+            let tag = life.session.command(Command::Start(mode));
+            let error = loop {
+                let answered = self.hear(life, Some(tag));
+                match answered {
+                    Some(Ok(())) => {
+                        life.serving = true;
+                        return None;
+                    }
+                    Some(Err(error)) => break error,
+                    None => {}
+                }
+                if let Some(end) = self.step(life) {
+                    return Some(end);
+                }
+            };
+            self.say(|| format!("  start refused: {error:?}"));
+            let inner = match &error {
+                CommandError::OfSurrogate(inner) => inner,
+                own => own,
+            };
+            match inner {
+                CommandError::Minority { .. } if !mode.from_minority => mode.from_minority = true,
+                CommandError::WouldLose { .. } if self.loss_is_allowed(life) => {
+                    mode.accept_loss = true;
+                }
+                _ => {
+                    return self.broken(
+                        life,
+                        Invariant::StartRefused,
+                        format!("{mode:?}: {error:?}"),
+                    );
+                }
+            }
+        }
+        self.broken(
+            life,
+            Invariant::StartRefused,
+            format!("{mode:?}, over and over"),
+        )
+    }
+
+    fn broken(&self, life: &mut Life, what: Invariant, detail: String) -> Option<End> {
+        life.session.violation(what, detail);
+        Some(End::Broken)
+    }
+
+    fn loss_is_allowed(&self, life: &Life) -> bool {
+        let oracle = &life.session.oracle;
+        (0..oracle.sectors()).any(|lba| oracle.may_be_lost(lba, None))
+    }
+
+    /// One step. An end, when one has come.
+    fn step(&mut self, life: &mut Life) -> Option<End> {
+        if life.session.violations().next().is_some() {
+            return Some(End::Broken);
+        }
+        if life.crash_after.is_some_and(|after| life.steps >= after) {
+            return Some(End::Crash);
+        }
+        life.steps += 1;
+        let more = life.session.step();
+        let oldest = life.session.world.oldest_outstanding();
+        let now = life.session.world.now();
+        if oldest.is_some_and(|since| !more || now.since(since) > PATIENCE) {
+            let detail = format!(
+                "{} requests and the commands wait; {} operations under way; {}; {:?}",
+                life.session.outstanding(),
+                life.session.world.operations(),
+                life.session.waiting(),
+                life.session.world.status().surrogate
+            );
+            return self.broken(life, Invariant::StuckRequest, detail);
+        }
+        None
+    }
+
+    /// Takes note of what is told; the answer to a command, if it has come.
+    fn hear(
+        &mut self,
+        life: &mut Life,
+        tag: Option<restripe_array::CommandTag>,
+    ) -> Option<Result<(), CommandError>> {
+        let mut answer = None;
+        while let Some(news) = life.session.news() {
+            self.say(|| format!("  {:>14} {news:?}", life.session.world.now().0));
+            match news {
+                News::CommandReply(answered, result) if Some(answered) == tag => {
+                    answer = Some(result);
+                }
+                News::Fact(fact) => self.fact(life, &fact),
+                News::CommandReply(..) | News::Mark(_) => {}
+            }
+        }
+        answer
+    }
+
+    fn fact(&mut self, life: &mut Life, fact: &Fact) {
+        match fact {
+            Fact::MemberFailed { member, why } if !life.troubled[Site::Home as usize] => {
+                life.session.violation(
+                    Invariant::MemberFailedWrongly,
+                    format!("{member:?}: {why:?}"),
+                );
+            }
+            Fact::TaskStarted { .. } => self.count("tasks of home", 1),
+            Fact::Lost { lba, sectors } => {
+                let oracle = &life.session.oracle;
+                let wrongly = (*lba..lba + sectors).find(|lba| !oracle.may_be_lost(*lba, None));
+                if let Some(lba) = wrongly {
+                    life.session.violation(
+                        Invariant::LossReportedWrongly,
+                        format!("{lba} is told to be lost"),
+                    );
+                }
+            }
+            Fact::OfSurrogate(fact) => match &**fact {
+                Fact::MemberFailed { member, why } if !life.troubled[Site::Log as usize] => {
+                    life.session.violation(
+                        Invariant::MemberFailedWrongly,
+                        format!("of the surrogate: {member:?}: {why:?}"),
+                    );
+                }
+                Fact::TaskStarted { .. } => self.count("tasks of the surrogate", 1),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------------ serving
+
+    fn serve(&mut self, life: &mut Life) -> End {
+        let mut issued = 0;
+        while issued < self.plan.requests || life.session.outstanding() > 0 {
+            while issued < self.plan.requests
+                && life.session.outstanding() < self.plan.depth
+                && life.session.world.ready()
+            {
+                issue(&mut life.session, self.workload.draw());
+                issued += 1;
+                if self.rng.chance(1, 12) {
+                    self.stir(life);
+                }
+            }
+            self.hear(life, None);
+            if let Some(end) = self.step(life) {
+                return end;
+            }
+        }
+        for _ in 0..*self.rng.pick(&[0, 0, 100, 1000]) {
+            if let Some(end) = self.step(life) {
+                return end;
+            }
+            self.hear(life, None);
+        }
+        self.stop(life)
+    }
+
+    fn stop(&mut self, life: &mut Life) -> End {
+        let ticket = life.session.oracle.flush();
+        life.session.refusals_expected = true;
+        let tag = life.session.command(Command::Stop);
+        loop {
+            match self.hear(life, Some(tag)) {
+                Some(Ok(())) => {
+                    life.session.oracle.flush_ended(ticket, true);
+                    return End::Stop;
+                }
+                Some(Err(error)) => {
+                    let detail = format!("it does not stop: {error:?}");
+                    life.session.violation(Invariant::StuckRequest, detail);
+                    return End::Broken;
+                }
+                None => {}
+            }
+            if let Some(end) = self.step(life) {
+                return end;
+            }
+        }
+    }
+
+    /// Something happens to a member of one of the sets.
+    fn stir(&mut self, life: &mut Life) {
+        let status = life.session.world.status();
+        let site = *self.rng.pick(&[Site::Home, Site::Home, Site::Log]);
+        let Some(set) = set_of(&status, site) else {
+            return;
+        };
+        let active = |state| {
+            let of_state =
+                move |member: &&restripe_array::report::MemberStatus| member.state == state;
+            set.members
+                .iter()
+                .filter(of_state)
+                .map(|member| member.member)
+        };
+        let serving: Vec<Member> = active(MemberState::Active).collect();
+        let failed: Vec<Member> = active(MemberState::Failed).collect();
+        // One that is dead may not have been found out yet.
+        let dead = |member: &Member| life.session.world.disk(*member).faults.dead();
+        let whole = serving.len() == usize::from(spec_of(&self.plan, site).slots)
+            && !serving.iter().any(dead);
+        match self.rng.below(4) {
+            0 | 1 if whole && set.tasks.is_empty() => {
+                let member = *self.rng.pick(&serving);
+                life.troubled[site as usize] = true;
+                if self.rng.chance(1, 2) {
+                    life.session.command(Command::Fail(member));
+                } else {
+                    life.session.world.inject(member, Fault::Death);
+                }
+                self.count("members lost", 1);
+            }
+            2 if !failed.is_empty() && site == Site::Home => {
+                life.session.command(Command::Add(*self.rng.pick(&failed)));
+            }
+            3 if site == Site::Home && !whole => {
+                let disk = self.blank(site);
+                let member = life.session.world.arrive(disk);
+                life.sites.push(Site::Home);
+                life.session.command(Command::Add(member));
+            }
+            3 if site == Site::Log && whole && set.tasks.is_empty() => {
+                let old = *self.rng.pick(&serving);
+                let disk = self.blank(site);
+                let new = life.session.world.arrive(disk);
+                life.sites.push(Site::Log);
+                life.session.command(Command::Replace { old, new });
+                self.count("members of the surrogate replaced", 1);
+            }
+            _ => {}
+        }
+    }
+
+    fn blank(&mut self, site: Site) -> Disk {
+        let spec = spec_of(&self.plan, site).clone();
+        let index = spec.slots + spec.spares;
+        let image = Image::new(Payload::Bytes, spec.info(index).sectors);
+        disk(&self.plan, &spec, index, image, self.rng.word())
+    }
+
+    // --------------------------------------------------------------------------------------------------------- ends
+
+    /// Everything comes home, and is looked at.
+    fn come_to_rest(&mut self, life: &mut Life) -> End {
+        life.session.command(Command::Pause(false));
+        let failed: Vec<Member> = life
+            .session
+            .world
+            .status()
+            .members
+            .iter()
+            .filter(|member| member.state == MemberState::Failed)
+            .map(|member| member.member)
+            .collect();
+        for member in failed {
+            life.session.command(Command::Add(member));
+        }
+        for _ in 0..200_000 {
+            self.hear(life, None);
+            let status = life.session.world.status();
+            let at_rest = life.session.world.quiescent() && status.tasks.is_empty();
+            if at_rest && away(&status) == 0 && !going_home(&status) {
+                break;
+            }
+            if let Some(end) = self.step(life) {
+                return end;
+            }
+        }
+        let status = life.session.world.status();
+        if away(&status) > 0 {
+            let detail = format!("not everything comes home: {:?}", status.surrogate);
+            life.session.violation(Invariant::TaskFailed, detail);
+            return End::Broken;
+        }
+        if !life
+            .session
+            .read_all(self.layout.chunk_sectors() * 3, PATIENCE)
+        {
+            return End::Broken;
+        }
+        self.stop(life)
+    }
+
+    fn end(&mut self, life: Life, end: End) -> bool {
+        let status = life.session.world.status();
+        self.say(|| {
+            format!(
+                "  life ends: {end:?} after {} steps, {:?}",
+                life.steps, status.surrogate
+            )
+        });
+        if let Some(overlay) = status.surrogate.as_ref().and_then(|one| one.overlay) {
+            let counters = overlay.counters;
+            self.count("writes redirected", counters.redirected_writes);
+            self.count("reads of the log", counters.reads_of_log);
+            self.count("reads of both", counters.reads_of_both);
+            self.count("sectors home", counters.sectors_home);
+            self.count("clean copies", counters.clean_copies);
+            if end == End::Crash {
+                self.count("crashes", 1);
+                self.count("crashes with data away", u64::from(overlay.sectors[0] > 0));
+                self.count("crashes while going home", u64::from(overlay.going_home));
+            }
+        }
+        let world = &life.session.world;
+        self.outcome.digest = mix(self.outcome.digest ^ world.digest());
+        let violations = life.session.violations().cloned();
+        self.outcome.violations.extend(violations);
+        if !self.outcome.violations.is_empty() {
+            return false;
+        }
+        self.cut(life)
+    }
+
+    /// Power goes, also after an orderly stop.
+    fn cut(&mut self, life: Life) -> bool {
+        let Life {
+            session,
+            sites,
+            troubled,
+            serving,
+            ..
+        } = life;
+        for (lately, troubled) in self.lost_lately.iter_mut().zip(troubled) {
+            *lately = troubled || *lately && !serving;
+        }
+        let Session {
+            world, mut oracle, ..
+        } = session;
+        self.now = world.now();
+        let site = world.site();
+        oracle.crash();
+        let cut = match self.rng.chance(1, 4) {
+            true => site.nothing(),
+            false => site.sample(&mut self.rng),
+        };
+        let disks = site.restart(world.into_disks(), &cut);
+        for (disk, site) in disks.into_iter().zip(sites) {
+            if !disk.faults.doomed() {
+                match site {
+                    Site::Home => self.home.push(disk),
+                    Site::Log => self.log.push(disk),
+                }
+            }
+        }
+        let whole = |disks: &[Disk]| Atlas::of(disks.iter()).is_some_and(|atlas| atlas.whole(None));
+        if !whole(&self.home) || !whole(&self.log) {
+            self.count("runs beyond redundancy", 1);
+            return false;
+        }
+        if let Some(atlas) = Atlas::of(self.home.iter()) {
+            let lost_lately = self.lost_lately[Site::Home as usize];
+            atlas.grant_losses(self.plan.home.write_hole, lost_lately, &mut oracle);
+        }
+        if self.lost_lately[Site::Log as usize] {
+            // What was being written there may be lost with the member, and with it what it stood for.
+            let unsettled: Vec<u64> = (0..oracle.sectors())
+                .filter(|lba| oracle.unsettled(*lba))
+                .collect();
+            unsettled.into_iter().for_each(|lba| oracle.allow_loss(lba));
+        }
+        self.oracle = Some(oracle);
+        true
+    }
+
+    /// Home has everything: it serves alone.
+    fn without_surrogate(&mut self) {
+        let mut life = self.begin(false, None);
+        let end = match self.start(&mut life) {
+            Some(end) => end,
+            None if life
+                .session
+                .read_all(self.layout.chunk_sectors() * 3, PATIENCE) =>
+            {
+                self.stop(&mut life)
+            }
+            None => End::Broken,
+        };
+        if self.end(life, end) {
+            self.count("runs to the end", 1);
+        }
+    }
+}
+
+fn spec_of(plan: &Plan, site: Site) -> &Spec {
+    match site {
+        Site::Home => &plan.home,
+        Site::Log => &plan.log,
+    }
+}
+
+fn set_of(status: &Status, site: Site) -> Option<&Status> {
+    match site {
+        Site::Home => Some(status),
+        Site::Log => status.surrogate.as_ref().map(|surrogate| &surrogate.set),
+    }
+}
+
+/// Sectors whose current copy is in the surrogate alone.
+fn away(status: &Status) -> u64 {
+    let overlay = status.surrogate.as_ref().and_then(|one| one.overlay);
+    overlay.map_or(0, |overlay| overlay.sectors[0])
+}
+
+fn going_home(status: &Status) -> bool {
+    let overlay = status.surrogate.as_ref().and_then(|one| one.overlay);
+    overlay.is_some_and(|overlay| overlay.going_home)
+}
+
+fn format(plan: &Plan, spec: &Spec, seed: u64) -> Vec<Disk> {
+    let images = spec.format(None).expect("plans are made to fit");
+    let made = |(index, image)| disk(plan, spec, index as u16, image, seed);
+    images.into_iter().enumerate().map(made).collect()
+}
+
+fn disk(plan: &Plan, spec: &Spec, index: u16, image: Image, seed: u64) -> Disk {
+    let device = Simple::new(plan.latency, plan.rate, plan.jitter);
+    spec.disk(index, image, Box::new(device), seed)
+}
