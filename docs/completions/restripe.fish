@@ -97,7 +97,7 @@ arc\t''
 vdf-arc\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l io-timeout -d 'A member that completes nothing for this long, or keeps one operation four times as long, is failed [default: 30s]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l rate -d 'Limits of background work, as MIN..MAX in bytes a second of one member, a side left out being no limit: 10M..200M goes on at 10M a second however busy users are, and never above 200M [default: 1000K..2000000K]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l throttle -d 'What paces background work: restripe (the default), md-2.6, md-6.1 or md-2025' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l throttle -d 'What paces background work: restripe (the default), md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99 of 100 requests take 20 ms at most (any of 1 to 99, any time); or finish:2h, to be done two hours after it began' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l order -d 'What is rebuilt or resynchronised next: by address (pr, the default), where users read most meanwhile (pro), where they read most before (ido; what they read is not remembered over a restart), or by address with one row under way (sor) or as many as buffers hold (dor)' -r -f -a "pr\t''
 pro\t''
 ido\t''
@@ -151,7 +151,7 @@ dor\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l on-demand -d 'Where users read what is not rebuilt yet, rebuild next, whatever the order; or leave that' -r -f -a "on\t''
 off\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l rate -d 'Limits of background work until the daemon ends, as MIN..MAX in bytes a second of one member: 10M..200M, 10M.. or ..200M; with --offline, of this command\'s own' -r
-complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l throttle -d 'What paces background work until then: restripe, or as Linux md did: md-2.6, md-6.1, md-2025' -r
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l throttle -d 'What paces background work until then: restripe; as Linux md did, md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99 of 100 requests take 20 ms at most; or finish:2h, to be done two hours after it began' -r
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l watch -d 'Watch the rebuild that runs, which it does anyway unless told something else'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l pause -d 'Pause what runs'
@@ -159,7 +159,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l resume -d 
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l rate -d 'Limits of background work until the daemon ends, as MIN..MAX in bytes a second of one member: 10M..200M, 10M.. or ..200M; with --offline, of this command\'s own' -r
-complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l throttle -d 'What paces background work until then: restripe, or as Linux md did: md-2.6, md-6.1, md-2025' -r
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l throttle -d 'What paces background work until then: restripe; as Linux md did, md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99 of 100 requests take 20 ms at most; or finish:2h, to be done two hours after it began' -r
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l repair -d 'Write what is wrong anew; names the guilty member where the code can tell'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l no-wait -d 'Return when it has begun'
@@ -273,7 +273,7 @@ vdf-arc\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l fail-after -d 'Fail a member of the simulated array after this time' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-after -d 'Rebuild onto a blank drive, so long after the failure' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-rate -d 'The rebuild\'s least and largest speed, as MIN..MAX in bytes a second of one member' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l throttle -d 'What paces the rebuild: restripe, md-2.6, md-6.1 or md-2025' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l throttle -d 'What paces the rebuild: restripe, md-2.6, md-6.1, md-2025, p99:TIME or finish:TIME' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l order -d 'What is rebuilt next: by address (pr), where users read most meanwhile (pro), where they read most before (ido), or by address with one row under way (sor) or as many as buffers hold (dor) [default: pr]' -r -f -a "pr\t''
 pro\t''
 ido\t''

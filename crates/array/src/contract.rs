@@ -4,6 +4,7 @@
 //! that the engine lends out with an action and gets back with the matching event; in steady state nothing is
 //! allocated.
 
+pub use crate::policy::goal::LatencyGoal;
 pub use crate::policy::heat::HeatLimits;
 pub use crate::policy::order::Order;
 pub use crate::policy::throttle::Throttle;

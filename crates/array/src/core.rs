@@ -16,6 +16,7 @@ use crate::maps::{BitMap, LostMap};
 use crate::meta::superblock::{Superblock, WriteHole};
 use crate::ops::{Ops, Owner};
 use crate::policy::heat::Heat;
+use crate::policy::latency::Latencies;
 use crate::policy::traffic::Traffic;
 use crate::pool::{Buffers, Share};
 use crate::read_cache::ReadCache;
@@ -62,6 +63,7 @@ pub(crate) struct Core {
     pub(crate) traffic: Traffic,
     pub(crate) handover: Handover,
     pub(crate) heat: Heat,
+    pub(crate) latencies: Latencies,
     pub(crate) read_cache: Option<ReadCache>,
     pub(crate) counters: Counters,
     /// Users' requests are counted by whoever passes them on.
@@ -131,6 +133,7 @@ impl Core {
             traffic: Traffic::default(),
             handover: Handover::default(),
             heat: Heat::default(),
+            latencies: Latencies::default(),
             read_cache: None,
             counters: Counters::default(),
             counted_above: false,

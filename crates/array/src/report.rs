@@ -137,6 +137,8 @@ pub struct TaskStatus {
     /// Bytes of one member that are not done.
     pub left: u64,
     pub pacing: Pacing,
+    /// What its throttle aims at, while it goes.
+    pub aim: Option<Aim>,
     /// Rows in which a scrub found cells that disagree.
     pub mismatches: u64,
 }
@@ -184,6 +186,30 @@ pub struct Pacing {
     pub order: Order,
     /// Reads of what is not rebuilt call it there.
     pub on_demand: bool,
+}
+
+/// What a throttle with a goal aims at, and how it fares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Aim {
+    Latency {
+        /// Of a hundred reads and writes, so many are to take no longer.
+        percentile: u8,
+        at_most: Nanos,
+        /// How long they took in the last ten to twenty seconds; none of too few.
+        is: Option<Nanos>,
+        /// Bytes of one member a second that the task may go beside users.
+        rate: u64,
+        /// They take longer though the task goes at its minimum.
+        missed: bool,
+    },
+    Finish {
+        /// When it is to be done.
+        by: Nanos,
+        /// Bytes of one member a second that this takes from now on.
+        needs: u64,
+        /// That is above the maximum, or above what members give.
+        missed: bool,
+    },
 }
 
 /// Counts since the start, by cause.

@@ -11,7 +11,7 @@ use crate::ops::Owner;
 use crate::read_cache::blocks_in;
 use crate::report::ArrayState;
 use crate::slice::gather::Gather;
-use crate::units::{Member, SECTOR_BYTES};
+use crate::units::{Member, Nanos, SECTOR_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -26,6 +26,7 @@ pub(crate) struct Pending {
     cut_all: bool,
     /// What had changed by its admission, as the read cache counts.
     pub(crate) begun: u64,
+    admitted: Nanos,
 }
 
 pub(crate) struct Requests {
@@ -111,6 +112,7 @@ impl Core {
             error: None,
             cut_all: false,
             begun: self.cache_clock(),
+            admitted: self.now,
         });
         if request.op.changes() {
             self.cache_change_begins(request.offset, request.bytes);
@@ -226,6 +228,7 @@ impl Core {
         if pending.request.op.changes() {
             self.cache_change_ends(pending.request.offset, pending.request.bytes);
         }
+        self.note_latency(&pending);
         let reads = pending.request.op == RequestOp::Read;
         let result = match pending.error {
             _ if self.halted && !reads => Err(RequestError::NoSpace),
@@ -233,6 +236,15 @@ impl Core {
             None => Ok(()),
         };
         self.reply(pending.request.tag, result);
+    }
+
+    /// A flush or trim takes as long as there is to flush or trim, whatever else goes on: only reads and writes count.
+    fn note_latency(&mut self, pending: &Pending) {
+        if matches!(pending.request.op, RequestOp::Read | RequestOp::Write) {
+            let latency = self.now.since(pending.admitted);
+            self.latencies.note(self.now, latency);
+            self.tasks.note_latency(latency);
+        }
     }
 
     /// Metadata became durable: acknowledges what waited for it.

@@ -74,6 +74,7 @@ impl Core {
             moved: self.tasks.moved_lately(task),
             left: (total - done) * self.layout.chunk_sectors() * SECTOR_BYTES,
             pacing: self.tasks.pacing(task.kind),
+            aim: self.task_aim(task),
             mismatches: task.mismatches,
         }
     }

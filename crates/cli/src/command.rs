@@ -313,7 +313,8 @@ pub struct Serve {
     /// goes on at 10M a second however busy users are, and never above 200M [default: 1000K..2000000K]
     #[arg(long, value_name = "RATES", value_parser = parse_rate)]
     pub rate: Option<Rate>,
-    /// What paces background work: restripe (the default), md-2.6, md-6.1 or md-2025
+    /// What paces background work: restripe (the default), md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99 of 100
+    /// requests take 20 ms at most (any of 1 to 99, any time); or finish:2h, to be done two hours after it began
     #[arg(long, value_name = "NAME", value_parser = parse_throttle)]
     pub throttle: Option<Throttle>,
     /// What is rebuilt or resynchronised next: by address (pr, the default), where users read most meanwhile (pro), where
@@ -429,7 +430,8 @@ pub struct Pace {
     /// ..200M; with --offline, of this command's own
     #[arg(long, value_name = "RATES", value_parser = parse_rate)]
     pub rate: Option<Rate>,
-    /// What paces background work until then: restripe, or as Linux md did: md-2.6, md-6.1, md-2025
+    /// What paces background work until then: restripe; as Linux md did, md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99
+    /// of 100 requests take 20 ms at most; or finish:2h, to be done two hours after it began
     #[arg(long, value_name = "NAME", value_parser = parse_throttle)]
     pub throttle: Option<Throttle>,
 }

@@ -172,7 +172,7 @@ fn pace(pace: &Pace) -> Option<Request> {
         max_bytes: rate.max,
     });
     let throttle = pace.throttle.map(|throttle| Request::Throttle {
-        name: throttle.name().into(),
+        name: throttle.to_string(),
     });
     match pace {
         Pace { pause: true, .. } => Some(Request::Pause),

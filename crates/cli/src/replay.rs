@@ -113,7 +113,7 @@ pub struct Replay {
     /// The rebuild's least and largest speed, as MIN..MAX in bytes a second of one member
     #[arg(long, value_name = "RATE", default_value = "1M..200M", value_parser = parse_rate)]
     pub rebuild_rate: Rate,
-    /// What paces the rebuild: restripe, md-2.6, md-6.1 or md-2025
+    /// What paces the rebuild: restripe, md-2.6, md-6.1, md-2025, p99:TIME or finish:TIME
     #[arg(long, value_name = "NAME", default_value = "restripe", value_parser = parse_throttle)]
     pub throttle: Throttle,
     /// What is rebuilt next: by address (pr), where users read most meanwhile (pro), where they read most before (ido), or

@@ -3,7 +3,7 @@
 use crate::command::Status;
 use crate::failure::{Failure, Outcome};
 use crate::session::Session;
-use crate::terminal::{pacing_line, task_line};
+use crate::terminal::{aim_line, pacing_line, task_line};
 use crate::units::Size;
 use restripe_io::control::{
     ClientError, LostView, MemberView, Reply, Request, StatusView, ask, running,
@@ -82,6 +82,9 @@ pub fn text(view: &StatusView) -> String {
             .map_or(String::new(), |slot| format!(" (slot {slot})"));
         let _ = writeln!(out, "  {}{slot}", task_line(task));
         let _ = writeln!(out, "    {}", pacing_line(task));
+        if let Some(aim) = &task.aim {
+            let _ = writeln!(out, "    {}", aim_line(aim));
+        }
     }
     if let Some(line) = reads_line(view) {
         let _ = writeln!(out, "  {line}");

@@ -8,7 +8,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::units::{Rate, Size, seconds};
-use restripe_io::control::TaskView;
+use restripe_io::control::{AimView, TaskView};
 use std::fmt::Display;
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -125,6 +125,49 @@ pub fn pacing_line(task: &TaskView) -> String {
     format!("{rate}; throttle {throttle}, order {order}{on_demand}")
 }
 
+/// What its throttle aims at, and how it fares: `p99 is 18ms, 20ms at most; 12M/s beside users`.
+pub fn aim_line(aim: &AimView) -> String {
+    match *aim {
+        AimView::Latency {
+            percentile,
+            at_most_us,
+            is_us,
+            rate_bytes,
+            missed,
+        } => {
+            let at_most = short(at_most_us);
+            let is = is_us.map_or("not known".into(), short);
+            match missed {
+                true => format!("p{percentile} is {is}, above {at_most} even at its minimum"),
+                false => {
+                    let rate = Size(rate_bytes);
+                    format!("p{percentile} is {is}, {at_most} at most; {rate}/s beside users")
+                }
+            }
+        }
+        AimView::Finish {
+            within_seconds,
+            needs_bytes,
+            missed,
+        } => {
+            let (within, needs) = (seconds(within_seconds), Size(needs_bytes));
+            match (missed, within_seconds) {
+                (_, 0) => "it was to be done by now".into(),
+                (true, _) => format!("it will not be done in {within}, which takes {needs}/s"),
+                (false, _) => format!("to be done in {within}, which takes {needs}/s"),
+            }
+        }
+    }
+}
+
+/// Microseconds as milliseconds from ten of these on.
+fn short(microseconds: u64) -> String {
+    match microseconds {
+        0..10_000 => format!("{microseconds}us"),
+        _ => format!("{}ms", microseconds.div_ceil(1000)),
+    }
+}
+
 /// `41.7%`; 100 only when all is done.
 pub fn percent(done: u64, total: u64) -> String {
     let thousandths = u128::from(done.min(total)) * 1000 / u128::from(total.max(1));
@@ -134,6 +177,47 @@ pub fn percent(done: u64, total: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_aim_is_one_line() {
+        let latency = |is_us, missed| AimView::Latency {
+            percentile: 99,
+            at_most_us: 20_000,
+            is_us,
+            rate_bytes: 12 << 20,
+            missed,
+        };
+        let finish = |within_seconds, missed| AimView::Finish {
+            within_seconds,
+            needs_bytes: 14 << 20,
+            missed,
+        };
+        for (aim, line) in [
+            (
+                latency(None, false),
+                "p99 is not known, 20ms at most; 12M/s beside users",
+            ),
+            (
+                latency(Some(9_200), false),
+                "p99 is 9200us, 20ms at most; 12M/s beside users",
+            ),
+            (
+                latency(Some(30_500), true),
+                "p99 is 31ms, above 20ms even at its minimum",
+            ),
+            (
+                finish(4320, false),
+                "to be done in 1h 12m, which takes 14M/s",
+            ),
+            (
+                finish(61, true),
+                "it will not be done in 1m 01s, which takes 14M/s",
+            ),
+            (finish(0, true), "it was to be done by now"),
+        ] {
+            assert_eq!(aim_line(&aim), line);
+        }
+    }
 
     #[test]
     fn a_task_is_one_line() {

@@ -113,8 +113,7 @@ fn no_such(what: &str, text: &str, names: &[&str]) -> String {
 
 /// What paces background work, by its name.
 pub fn parse_throttle(text: &str) -> Result<Throttle, String> {
-    Throttle::named(text)
-        .ok_or_else(|| no_such("throttle", text, &Throttle::ALL.map(Throttle::name)))
+    Throttle::named(text).ok_or_else(|| no_such("throttle", text, &Throttle::FORMS))
 }
 
 /// A zone of heat.

@@ -244,6 +244,7 @@ fn the_results_are_those_of_the_experiments() {
         "chunk",
         "orders",
         "streams",
+        "goals",
         "energy",
     ] {
         let run = place.shell(&format!("'{optimised}' lab run {name}"));

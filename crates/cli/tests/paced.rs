@@ -82,6 +82,34 @@ fn what_was_set_is_told_and_shown() {
     drop(daemon);
 }
 
+#[test]
+fn a_goal_is_told_and_shown() {
+    let place = spared("goal");
+    let options = ["--rate", "1M..1M", "--throttle", "finish:2h"];
+    let daemon = place.serve(&[&options[..], &FOUR].concat());
+    good(place.run(&["fail", "tank", "a.img"]));
+    let status = good(place.run(&["status", "tank"]));
+    assert!(
+        status.contains("throttle finish:2h, order pr\n"),
+        "{status}"
+    );
+    let shown = line_of(&status, "to be done in 1h 59m, which takes ");
+    assert!(shown.ends_with("/s"), "{status}");
+    let told = place.run(&["rebuild", "tank", "--throttle", "p99:20ms"]);
+    assert_eq!(good(told), "throttle: p99:20ms\n");
+    let status = good(place.run(&["status", "tank"]));
+    let shown = "    p99 is not known, 20ms at most; 1M/s beside users\n";
+    assert!(status.contains(shown), "{status}");
+    let wrong = place.run(&["rebuild", "tank", "--throttle", "p99:20"]);
+    assert_eq!(wrong.status, 2);
+    assert!(
+        wrong.stderr.contains("p99:TIME, finish:TIME"),
+        "{}",
+        wrong.stderr
+    );
+    drop(daemon);
+}
+
 /// The help tells a default that is the engine's.
 #[test]
 fn the_default_rate_is_what_help_says() {

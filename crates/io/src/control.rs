@@ -14,8 +14,8 @@ mod server;
 pub use client::{ClientError, ask, ask_at};
 pub use place::{Claim, PlaceError, is_name, running, runtime_folder, socket_path};
 pub use schema::{
-    CountersView, FactView, HeatView, LostView, MemberView, Refusal, Reply, Request, SCHEMA,
-    StatusView, TaskView, Telling, ZoneView, member_name,
+    AimView, CountersView, FactView, HeatView, LostView, MemberView, Refusal, Reply, Request,
+    SCHEMA, StatusView, TaskView, Telling, ZoneView, member_name,
 };
 pub use server::{Answer, Server};
 

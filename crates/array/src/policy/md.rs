@@ -187,6 +187,8 @@ mod tests {
                 user_sectors: 0,
                 parity: true,
                 depth,
+                left: u64::MAX,
+                begun: Nanos::ZERO,
             };
             let mut traffic = Traffic::default();
             Run {

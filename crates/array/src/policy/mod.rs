@@ -1,6 +1,8 @@
 //! Policies decide and cannot act: small deterministic machines over a read-only view.
 
+pub(crate) mod goal;
 pub(crate) mod heat;
+pub(crate) mod latency;
 pub(crate) mod marks;
 mod md;
 pub(crate) mod order;

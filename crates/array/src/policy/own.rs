@@ -17,7 +17,7 @@ const MARKS: usize = 10;
 const MARK_EVERY: Nanos = Nanos::from_secs(1);
 const LOOK_EVERY: Nanos = Nanos::from_millis(100);
 /// In flight at full speed on each member, if there is room for so much.
-const FULL_SPEED: u64 = 4 << 20;
+pub(super) const FULL_SPEED: u64 = 4 << 20;
 /// At full speed so many windows are out, however large one is.
 const WINDOWS_MIN: u64 = 4;
 /// A low maximum is reached in steps so small: not all at once, with a long wait after it.
@@ -114,6 +114,8 @@ mod tests {
             user_sectors: 0,
             parity: true,
             depth,
+            left: u64::MAX,
+            begun: Nanos::ZERO,
         };
         let (mut own, mut issued) = (Own::new(&view), 0);
         while view.now < Nanos::from_secs(60) {

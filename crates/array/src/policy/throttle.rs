@@ -6,16 +6,21 @@
 //! | `md-2.6` | sleeps half a second and looks again: under steady load it sinks to the minimum | `md` |
 //! | `md-6.1` | waits until none of its own operations is in flight | `md` |
 //! | `md-2025` | waits only while more than a small depth of its own is in flight | `md` |
+//! | `p99:20ms` | so fast that 99 of a hundred requests of users take 20 ms at most; any of 1 to 99, any time | `goal` |
+//! | `finish:2h` | so fast that it is done two hours after it began | `goal` |
 //!
 //! All keep to the minimum and maximum of [`Limits`]; md's also differ from ours in what idle means. How much is in flight
 //! is theirs to say only for orders that leave it to them ([`Depth`]).
 
+use super::goal::{Goal, Lasting, LatencyGoal};
+use super::latency::Latencies;
 use super::md::{Md, Yielding};
 use super::order::Depth;
 use super::own::Own;
 use super::traffic::Traffic;
-use crate::report::Moved;
+use crate::report::{Aim, Moved};
 use crate::units::Nanos;
+use core::fmt;
 
 /// A throttle by name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
@@ -29,27 +34,70 @@ pub enum Throttle {
     Md61,
     /// Linux md since 2025, with a depth of resynchronisation that users do not stop.
     Md2025,
+    /// As fast as users' latency lets.
+    Latency(LatencyGoal),
+    /// To be done so long after it began.
+    Finish(Nanos),
 }
 
 impl Throttle {
-    pub const ALL: [Throttle; 4] = [
+    /// Those that are a name and nothing else. Records of runs tell one by its place in here.
+    pub const PLAIN: [Throttle; 4] = [
         Throttle::Restripe,
         Throttle::Md26,
         Throttle::Md61,
         Throttle::Md2025,
     ];
 
-    pub fn name(self) -> &'static str {
-        match self {
-            Throttle::Restripe => "restripe",
-            Throttle::Md26 => "md-2.6",
-            Throttle::Md61 => "md-6.1",
-            Throttle::Md2025 => "md-2025",
-        }
-    }
+    /// How each is written, for messages.
+    pub const FORMS: [&str; 6] = [
+        "restripe",
+        "md-2.6",
+        "md-6.1",
+        "md-2025",
+        "p99:TIME",
+        "finish:TIME",
+    ];
 
     pub fn named(name: &str) -> Option<Throttle> {
-        Throttle::ALL.into_iter().find(|one| one.name() == name)
+        let plain = |(form, throttle)| (form == name).then_some(throttle);
+        let mut all = Throttle::FORMS.into_iter().zip(Throttle::PLAIN);
+        all.find_map(plain).or_else(|| Throttle::with_goal(name))
+    }
+
+    fn with_goal(name: &str) -> Option<Throttle> {
+        let (goal, time) = name.split_once(':')?;
+        let time = Lasting::named(time)?;
+        if goal == "finish" {
+            return Some(Throttle::Finish(time));
+        }
+        let percentile = goal.strip_prefix('p')?.parse().ok()?;
+        Throttle::latency(percentile, time)
+    }
+
+    /// Users' latency as the goal: 1 to 99 of a hundred requests.
+    pub fn latency(percentile: u8, at_most: Nanos) -> Option<Throttle> {
+        let goal = LatencyGoal {
+            percentile,
+            at_most,
+        };
+        (1..=99)
+            .contains(&percentile)
+            .then_some(Throttle::Latency(goal))
+    }
+}
+
+/// The name, which leads back to it.
+impl fmt::Display for Throttle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Throttle::Restripe => f.write_str(Throttle::FORMS[0]),
+            Throttle::Md26 => f.write_str(Throttle::FORMS[1]),
+            Throttle::Md61 => f.write_str(Throttle::FORMS[2]),
+            Throttle::Md2025 => f.write_str(Throttle::FORMS[3]),
+            Throttle::Latency(goal) => write!(f, "{goal}"),
+            Throttle::Finish(within) => write!(f, "finish:{}", Lasting(*within)),
+        }
     }
 }
 
@@ -82,6 +130,10 @@ pub(crate) struct View {
     pub(crate) parity: bool,
     /// What the task's order says to what is in flight.
     pub(crate) depth: Depth,
+    /// Bytes of one member that are not done.
+    pub(crate) left: u64,
+    /// When the task began.
+    pub(crate) begun: Nanos,
 }
 
 impl View {
@@ -104,6 +156,7 @@ pub(crate) enum Decision {
 enum Rule {
     Own(Own),
     Md(Md),
+    Goal(Goal),
 }
 
 /// What paces one task.
@@ -126,6 +179,8 @@ impl Pacer {
             Throttle::Md26 => md(Yielding::Sleeps),
             Throttle::Md61 => md(Yielding::Drains),
             Throttle::Md2025 => md(Yielding::KeepsDepth),
+            Throttle::Latency(goal) => Rule::Goal(Goal::latency(goal, limits, view)),
+            Throttle::Finish(within) => Rule::Goal(Goal::finish(within, limits, view)),
         };
         Pacer { limits, rule }
     }
@@ -134,6 +189,7 @@ impl Pacer {
         let decision = match &mut self.rule {
             Rule::Own(own) => own.decide(self.limits, view),
             Rule::Md(md) => md.decide(self.limits, view, traffic),
+            Rule::Goal(goal) => goal.decide(view),
         };
         debug_assert!(
             decision != Decision::Hold || view.in_flight > 0,
@@ -144,9 +200,28 @@ impl Pacer {
 
     /// So many bytes of windows were issued.
     pub(crate) fn issued(&mut self, bytes: u64) {
-        if let Rule::Md(md) = &mut self.rule {
-            md.issued(bytes);
+        match &mut self.rule {
+            Rule::Own(_) => {}
+            Rule::Md(md) => md.issued(bytes),
+            Rule::Goal(goal) => goal.issued(bytes),
         }
+    }
+
+    /// A read or write of a user took so long.
+    pub(crate) fn note_latency(&mut self, latency: Nanos) {
+        if let Rule::Goal(goal) = &mut self.rule {
+            goal.note_latency(latency);
+        }
+    }
+
+    /// What it aims at, if at anything, and how it fares.
+    pub(crate) fn aim(&self, view: &View, latencies: &Latencies) -> Option<Aim> {
+        let Rule::Goal(goal) = &self.rule else {
+            return None;
+        };
+        Some(goal.aim(view, |percentile| {
+            latencies.percentile(view.now, percentile)
+        }))
     }
 
     /// Since the oldest mark, of a task that has moved so much.
@@ -154,6 +229,7 @@ impl Pacer {
         match &self.rule {
             Rule::Own(own) => own.marks().moved_lately(moved),
             Rule::Md(md) => md.marks().moved_lately(moved),
+            Rule::Goal(goal) => goal.marks().moved_lately(moved),
         }
     }
 }
@@ -164,9 +240,24 @@ mod tests {
 
     #[test]
     fn names_lead_back() {
-        for throttle in Throttle::ALL {
-            assert_eq!(Throttle::named(throttle.name()), Some(throttle));
+        let hours = Throttle::Finish(Nanos::from_secs(7200));
+        let goal = Throttle::latency(95, Nanos::from_millis(20)).expect("a share");
+        for throttle in Throttle::PLAIN.into_iter().chain([hours, goal]) {
+            let name = alloc::format!("{throttle}");
+            assert_eq!(Throttle::named(&name), Some(throttle), "{name}");
         }
-        assert_eq!(Throttle::named("md"), None);
+        assert_eq!(alloc::format!("{goal} {hours}"), "p95:20ms finish:2h");
+        for name in [
+            "md",
+            "p99",
+            "p0:1s",
+            "p100:1s",
+            "p:1s",
+            "p99:",
+            "finish",
+            "finish:0s",
+        ] {
+            assert_eq!(Throttle::named(name), None, "{name}");
+        }
     }
 }

@@ -20,7 +20,7 @@ use crate::planted::Bug;
 use crate::policy::heat::Heat;
 use crate::policy::order::{Order, Path};
 use crate::policy::throttle::{DEFAULT, Decision, Limits, Pacer, Throttle, View};
-use crate::report::{ArrayState, Moved, Pacing};
+use crate::report::{Aim, ArrayState, Moved, Pacing};
 use crate::runset::RunSet;
 use crate::slice::{Kind, Need};
 use crate::units::{Member, Nanos, Row, SECTOR_BYTES, Slot};
@@ -75,6 +75,8 @@ pub(crate) struct Task {
     /// How many flushes had begun when the checkpoint, or the last flush, was asked for: only a later one will do.
     asked: u64,
     next_checkpoint: Nanos,
+    /// Since the array was started.
+    begun: Nanos,
     /// Rows done or in flight.
     claimed: RunSet,
     path: Path,
@@ -246,6 +248,13 @@ impl Tasks {
         (paced.task == task.serial).then(|| paced.pacer.moved_lately(task.moved))
     }
 
+    /// A read or write of a user took so long.
+    pub(crate) fn note_latency(&mut self, latency: Nanos) {
+        if let Some(paced) = &mut self.paced {
+            paced.pacer.note_latency(latency);
+        }
+    }
+
     /// What holds for a task while it goes.
     pub(crate) fn pacing(&self, kind: TaskKind) -> Pacing {
         let limits = self.limits.unwrap_or(DEFAULT);
@@ -299,6 +308,7 @@ impl Core {
             checkpoint: None,
             asked: 0,
             next_checkpoint: self.now.after(CHECKPOINT_EVERY),
+            begun: self.now,
             in_flight: 0,
             serial: self.tasks.serials,
             state: State::Running,
@@ -369,6 +379,16 @@ impl Core {
         }
     }
 
+    /// What the throttle of the task that goes aims at.
+    pub(crate) fn task_aim(&self, task: &Task) -> Option<Aim> {
+        let paced = self.tasks.paced.as_ref()?;
+        if paced.task != task.serial {
+            return None;
+        }
+        let view = self.throttle_view(task);
+        paced.pacer.aim(&view, &self.latencies)
+    }
+
     fn throttle_view(&self, task: &Task) -> View {
         let user = self.counters.io_bytes[0] + self.counters.io_bytes[1];
         let window = self.layout.chunk_sectors() * SECTOR_BYTES;
@@ -380,6 +400,8 @@ impl Core {
             user_sectors: user / SECTOR_BYTES,
             parity: self.layout.parity(),
             depth: self.tasks.order_of(task.kind).depth(),
+            left: (self.layout.rows() - task.done.len()) * window,
+            begun: task.begun,
         }
     }
 

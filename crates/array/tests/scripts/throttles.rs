@@ -1,6 +1,7 @@
 //! Throttles by name, on arrays: a rebuild beside users who never rest, and beside none.
 
 use crate::shell::{Array, raid5};
+use restripe_array::report::Aim;
 use restripe_array::{Command, Nanos, RequestOp, TaskKind, TaskOutcome, Throttle};
 
 /// A minimum of this many rows a second, each 8 KiB of a member.
@@ -183,6 +184,63 @@ fn a_rate_is_of_the_time_until_now() {
     let task = array.engine.status().tasks[0].clone();
     assert!(task.rate(later) / 8192 <= told * 6 / 10);
     assert!(task.lasts(later) > task.lasts(array.now()));
+}
+
+#[test]
+fn a_rebuild_is_done_by_its_time_and_not_long_before() {
+    let within = Nanos::from_secs(20);
+    let mut array = rebuilding(Throttle::Finish(within));
+    let began = array.now();
+    under_load(&mut array, 10);
+    let half = rows_done(&array);
+    assert!((220..=290).contains(&half), "{half} of {ROWS}");
+    let aim = array.engine.status().tasks[0].aim;
+    let Some(Aim::Finish { by, missed, .. }) = aim else {
+        unreachable!("it is to finish: {aim:?}");
+    };
+    assert!(by.since(began) <= within && !missed, "{aim:?}");
+    under_load(&mut array, 10);
+    assert_eq!(rows_done(&array), ROWS);
+    array.run_tasks();
+    assert!(array.ended(TaskKind::Rebuild, TaskOutcome::Done));
+    array.verify();
+    array.consistent();
+}
+
+#[test]
+fn an_end_that_the_maximum_forbids_is_told() {
+    let mut array = rebuilding(Throttle::Finish(Nanos::from_secs(20)));
+    array.command(at_most(16)).expect("taken");
+    under_load(&mut array, 5);
+    let aim = array.engine.status().tasks[0].aim;
+    assert!(
+        matches!(aim, Some(Aim::Finish { missed: true, .. })),
+        "{aim:?}"
+    );
+}
+
+/// Here members answer at once, so nobody is ever late.
+#[test]
+fn users_who_do_not_wait_let_a_rebuild_go_faster() {
+    let goal = Throttle::latency(99, Nanos::from_millis(20)).expect("a share");
+    let mut array = rebuilding(goal);
+    under_load(&mut array, 2);
+    let early = rows_done(&array);
+    assert!(early <= 3 * ROWS_A_SECOND, "it begins at its minimum");
+    under_load(&mut array, 6);
+    let aim = array.engine.status().tasks[0].aim;
+    let Some(Aim::Latency {
+        is, rate, missed, ..
+    }) = aim
+    else {
+        unreachable!("it has a goal: {aim:?}");
+    };
+    assert!(is.is_some_and(|is| is < Nanos::from_millis(1)), "{aim:?}");
+    assert!(!missed && rate > 2 * ROWS_A_SECOND * 8192, "{aim:?}");
+    under_load(&mut array, 10);
+    assert_eq!(rows_done(&array), ROWS);
+    array.run_tasks();
+    assert!(array.ended(TaskKind::Rebuild, TaskOutcome::Done));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use restripe_array::layout::{Geometry, Level, Rotation};
 use restripe_array::report::{
-    ArrayState, Counters, HeatMap, MemberState, MemberStatus, Status, TaskStatus,
+    Aim, ArrayState, Counters, HeatMap, MemberState, MemberStatus, Status, TaskStatus,
 };
 use restripe_array::{Fact, FailCause, Member, Nanos, SECTOR_BYTES, TaskKind, TaskOutcome};
 use serde::{Deserialize, Serialize};
@@ -231,6 +231,32 @@ pub struct TaskView {
     /// Reads of what is not rebuilt call it there.
     #[serde(default)]
     pub on_demand: bool,
+    /// What its throttle aims at, if at anything, and how it fares; while it goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aim: Option<AimView>,
+}
+
+/// The goal of a throttle.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AimView {
+    /// Of a hundred reads and writes, `percentile` are to take no longer than `at_most_us`, and take `is_us`.
+    Latency {
+        percentile: u8,
+        at_most_us: u64,
+        is_us: Option<u64>,
+        /// That the task may go beside users, of one member.
+        rate_bytes: u64,
+        /// They take longer even at its minimum.
+        missed: bool,
+    },
+    /// It is to be done in so long, which takes so many bytes a second of one member: more than it may go, or can, if
+    /// it is missed.
+    Finish {
+        within_seconds: u64,
+        needs_bytes: u64,
+        missed: bool,
+    },
 }
 
 /// A part of the array that is lost.
@@ -481,9 +507,34 @@ fn task_view(task: &TaskStatus, waits: &str, now: Nanos) -> TaskView {
         mismatches: task.mismatches,
         rate_min_bytes: task.pacing.rate_min,
         rate_max_bytes: Some(task.pacing.rate_max).filter(|rate| *rate < u64::MAX),
-        throttle: task.pacing.throttle.name().into(),
+        throttle: task.pacing.throttle.to_string(),
         order: task.pacing.order.name().into(),
         on_demand: task.pacing.on_demand,
+        aim: task.aim.map(|aim| aim_view(aim, now)),
+    }
+}
+
+fn aim_view(aim: Aim, now: Nanos) -> AimView {
+    let microseconds = |time: Nanos| time.0.div_ceil(1000);
+    match aim {
+        Aim::Latency {
+            percentile,
+            at_most,
+            is,
+            rate,
+            missed,
+        } => AimView::Latency {
+            percentile,
+            at_most_us: microseconds(at_most),
+            is_us: is.map(microseconds),
+            rate_bytes: rate,
+            missed,
+        },
+        Aim::Finish { by, needs, missed } => AimView::Finish {
+            within_seconds: by.since(now).0 / 1_000_000_000,
+            needs_bytes: needs,
+            missed,
+        },
     }
 }
 
@@ -740,6 +791,13 @@ mod tests {
                     order: Order::Ido,
                     on_demand: true,
                 },
+                aim: Some(Aim::Latency {
+                    percentile: 99,
+                    at_most: Nanos::from_millis(20),
+                    is: Some(Nanos(18_000_001)),
+                    rate: 5 << 20,
+                    missed: false,
+                }),
                 mismatches: 0,
             }],
             lost: vec![(8, 8)],
@@ -769,6 +827,14 @@ mod tests {
         );
         assert_eq!((&*task.throttle, &*task.order), ("restripe", "ido"));
         assert!(task.on_demand);
+        let aim = AimView::Latency {
+            percentile: 99,
+            at_most_us: 20_000,
+            is_us: Some(18_001),
+            rate_bytes: 5 << 20,
+            missed: false,
+        };
+        assert_eq!(task.aim, Some(aim));
         assert_eq!(task.waits, "");
         assert_eq!(view.missing_slots, [0, 2]);
         assert_eq!(

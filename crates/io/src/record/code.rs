@@ -67,6 +67,10 @@ fn part_of(surrogate: &SurrogateLimits, whole: &Limits) -> bool {
         && large.is_some_and(|large| large <= whole.pool.large)
 }
 
+/// Throttles with a goal, behind the places of the plain ones.
+const LATENCY: u8 = 16;
+const FINISH: u8 = 17;
+
 /// Bytes being put together.
 #[derive(Default)]
 pub struct Writer {
@@ -280,14 +284,31 @@ impl Writer {
                 self.number(max);
             }
             Command::Throttle(throttle) => {
-                let place = Throttle::ALL.iter().position(|one| *one == throttle);
-                self.raw(&[10, place.map_or(0, |place| place as u8)]);
+                self.byte(10);
+                self.throttle(throttle);
             }
             Command::Order(order) => {
                 let place = Order::ALL.iter().position(|one| *one == order);
                 self.raw(&[11, place.map_or(0, |place| place as u8)]);
             }
             Command::OnDemand(on) => self.raw(&[12, u8::from(on)]),
+        }
+    }
+
+    fn throttle(&mut self, throttle: Throttle) {
+        match throttle {
+            Throttle::Latency(goal) => {
+                self.raw(&[LATENCY, goal.percentile]);
+                self.number(goal.at_most.0);
+            }
+            Throttle::Finish(within) => {
+                self.byte(FINISH);
+                self.number(within.0);
+            }
+            plain => {
+                let place = Throttle::PLAIN.iter().position(|one| *one == plain);
+                self.byte(place.map_or(0, |place| place as u8));
+            }
         }
     }
 
@@ -664,10 +685,7 @@ impl<'a> Reader<'a> {
                 min: self.number()?,
                 max: self.number()?,
             },
-            10 => {
-                let place = usize::from(self.byte()?);
-                Command::Throttle(*Throttle::ALL.get(place).ok_or(Stop::Bad)?)
-            }
+            10 => Command::Throttle(self.throttle()?),
             11 => {
                 let place = usize::from(self.byte()?);
                 Command::Order(*Order::ALL.get(place).ok_or(Stop::Bad)?)
@@ -675,6 +693,20 @@ impl<'a> Reader<'a> {
             12 => Command::OnDemand(self.flag()?),
             _ => return Err(Stop::Bad),
         })
+    }
+
+    fn throttle(&mut self) -> Taken<Throttle> {
+        match self.byte()? {
+            LATENCY => {
+                let percentile = self.byte()?;
+                Throttle::latency(percentile, Nanos(self.number()?)).ok_or(Stop::Bad)
+            }
+            FINISH => Ok(Throttle::Finish(Nanos(self.number()?))),
+            place => {
+                let plain = Throttle::PLAIN.get(usize::from(place));
+                plain.copied().ok_or(Stop::Bad)
+            }
+        }
     }
 
     /// Fills the pages of a read.
@@ -743,6 +775,8 @@ mod tests {
                 max: u64::MAX,
             },
             Command::Throttle(Throttle::Md61),
+            Command::Throttle(Throttle::Finish(Nanos::from_secs(7200))),
+            Command::Throttle(Throttle::latency(99, Nanos::from_millis(20)).expect("a share")),
             Command::Order(Order::Ido),
             Command::OnDemand(true),
         ];

@@ -85,7 +85,7 @@ fn own() -> f64 {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RebuildSettings {
-    /// restripe, md-2.6, md-6.1 or md-2025.
+    /// restripe, md-2.6, md-6.1, md-2025, or with a goal, as p99:20ms or finish:2h.
     pub throttle: String,
     /// pr, pro, ido, sor or dor.
     #[serde(default = "by_address")]
@@ -299,8 +299,7 @@ fn order(name: &str) -> Result<Order, String> {
 }
 
 fn throttle(name: &str) -> Result<Throttle, String> {
-    Throttle::named(name)
-        .ok_or_else(|| no_such("throttle", name, &Throttle::ALL.map(Throttle::name)))
+    Throttle::named(name).ok_or_else(|| no_such("throttle", name, &Throttle::FORMS))
 }
 
 pub fn schedule(name: &str) -> Result<Policy, String> {

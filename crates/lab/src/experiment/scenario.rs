@@ -270,6 +270,7 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
         "streams",
         include_str!("../../../../scenarios/streams.toml"),
     ),
+    ("goals", include_str!("../../../../scenarios/goals.toml")),
     ("energy", include_str!("../../../../scenarios/energy.toml")),
     (
         "vdf-open-loop",
