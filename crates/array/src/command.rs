@@ -382,6 +382,7 @@ impl Core {
             return self.stopped();
         }
         self.tasks.all_durable();
+        self.heat_due();
         self.superblock.clean = true;
         self.keeper.note_change();
         self.stop_version = self.keeper.version_wanted();
@@ -389,7 +390,7 @@ impl Core {
 
     pub(crate) fn stop_settle(&mut self) {
         let durable = self.stop_version > 0 && self.keeper.is_durable(self.stop_version);
-        if durable && !self.maps_dirty() {
+        if durable && !self.maps_dirty() && !self.heat_pages.dirty() {
             self.stopped();
         }
     }

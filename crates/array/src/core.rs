@@ -9,6 +9,7 @@ use crate::device::{Device, Health, Homes, Standing};
 use crate::engine::Config;
 use crate::flush::Flusher;
 use crate::handover::Handover;
+use crate::heat_pages::HeatPages;
 use crate::keeper::Keeper;
 use crate::layout::{Geometry, Layout, Level, RowMap};
 use crate::log::Logs;
@@ -64,6 +65,7 @@ pub(crate) struct Core {
     pub(crate) handover: Handover,
     pub(crate) heat: Heat,
     pub(crate) latencies: Latencies,
+    pub(crate) heat_pages: HeatPages,
     pub(crate) read_cache: Option<ReadCache>,
     pub(crate) counters: Counters,
     /// Users' requests are counted by whoever passes them on.
@@ -91,14 +93,15 @@ pub(crate) enum Wake {
     Watchdog,
     Task,
     Lazy,
+    Heat,
 }
-const WAKES: usize = 3;
+const WAKES: usize = 4;
 /// How many time-outs one operation may take on a member that goes on completing others.
 const TIMEOUTS_MAX: u64 = 4;
 /// Operations before the array is known: reads of metadata.
 const BOOT_OPS: u32 = 256;
 /// Operations of superblocks, maps, flushes and extents being made real.
-const METADATA_OPS: u32 = 2048;
+const METADATA_OPS: u32 = 3072;
 pub(crate) const NEVER: Nanos = Nanos(u64::MAX);
 
 impl Core {
@@ -134,6 +137,7 @@ impl Core {
             handover: Handover::default(),
             heat: Heat::default(),
             latencies: Latencies::default(),
+            heat_pages: HeatPages::default(),
             read_cache: None,
             counters: Counters::default(),
             counted_above: false,
@@ -206,9 +210,10 @@ impl Core {
             due
         };
         let now = self.now;
-        let (watchdog, lazy) = (
+        let (watchdog, lazy, heat) = (
             due(&mut self.wake[Wake::Watchdog as usize], now),
             due(&mut self.wake[Wake::Lazy as usize], now),
+            due(&mut self.wake[Wake::Heat as usize], now),
         );
         due(&mut self.wake[Wake::Task as usize], now);
         if watchdog {
@@ -216,6 +221,9 @@ impl Core {
         }
         if lazy {
             self.lazy_timer();
+        }
+        if heat {
+            self.heat_timer();
         }
         self.turn();
     }

@@ -171,10 +171,11 @@ impl Core {
             MapKind::Intent => self.intent.pages.len(),
             MapKind::Lost => self.lost.pages.len(),
             MapKind::Redirected => self.redirected.pages.len(),
+            MapKind::Heat => self.heat_pages.pages.len(),
         }
     }
 
-    /// Whether the members' maps are behind the engine's.
+    /// Whether the members' maps are behind the engine's. Nothing waits for heat but a stop.
     pub(crate) fn maps_dirty(&self) -> bool {
         let bits = [&self.written, &self.intent, &self.redirected];
         bits.into_iter().any(BitMap::dirty) || self.lost.dirty()
@@ -186,6 +187,7 @@ impl Core {
             MapKind::Intent => &mut self.intent.pages[page],
             MapKind::Lost => &mut self.lost.pages[page],
             MapKind::Redirected => &mut self.redirected.pages[page],
+            MapKind::Heat => &mut self.heat_pages.pages[page],
         }
     }
 
@@ -196,7 +198,8 @@ impl Core {
         let mut left = false;
         for page in 0..self.map_pages(kind) {
             let state = self.page_state(kind, page);
-            if state.dirty && state.writing == 0 {
+            if state.dirty && state.writing == 0 && (kind != MapKind::Heat || self.heat_may_write())
+            {
                 self.write_map_page(kind, page);
             }
             left |= self.page_state(kind, page).dirty;
@@ -210,12 +213,16 @@ impl Core {
             MapKind::Intent => &mut self.intent.touched,
             MapKind::Lost => &mut self.lost.touched,
             MapKind::Redirected => &mut self.redirected.touched,
+            MapKind::Heat => &mut self.heat_pages.touched,
         }
     }
 
-    /// Makes every page of every map be written again, to members that were not there before.
+    /// Makes every page of every map be written again, to members that were not there before. As an array starts, not
+    /// those of heat: the newest counts, whichever member has it.
     pub(crate) fn rewrite_maps(&mut self) {
-        for kind in MapKind::ALL {
+        let starting = self.boot.is_some();
+        let kinds = MapKind::ALL.into_iter();
+        for kind in kinds.filter(|&kind| kind != MapKind::Heat || !starting) {
             for page in 0..self.map_pages(kind) {
                 self.page_state(kind, page).dirty = true;
                 *self.touched(kind) = true;
@@ -232,7 +239,7 @@ impl Core {
         state.sequence += 1;
         state.writing = holders.len() as u32;
         let sequence = state.sequence;
-        if kind != MapKind::Lost {
+        if kind.has_bits() {
             self.bit_map(kind).begin_write(page);
         }
         for &index in &holders {
@@ -249,7 +256,7 @@ impl Core {
             MapKind::Written => &mut self.written,
             MapKind::Intent => &mut self.intent,
             MapKind::Redirected => &mut self.redirected,
-            MapKind::Lost => unreachable!("the lost list has no bits"),
+            MapKind::Lost | MapKind::Heat => unreachable!("{kind:?} has no bits"),
         }
     }
 
@@ -275,12 +282,19 @@ impl Core {
         let mut bytes = self.ops.page();
         let array = self.superblock.array;
         let index = page as u32;
-        if kind == MapKind::Lost {
-            let held = self.lost.of_page(page);
-            pages::encode_extents(array, index, sequence, &held, &mut bytes);
-        } else {
-            let bits = self.bit_map(kind).begin_write(page);
-            pages::encode_bits(kind, array, index, sequence, bits, &mut bytes);
+        match kind {
+            MapKind::Lost => {
+                let held = self.lost.of_page(page);
+                pages::encode_extents(array, index, sequence, &held, &mut bytes);
+            }
+            MapKind::Heat => {
+                let (scale, popularity) = self.heat_pages.of_page(&self.heat, index);
+                pages::encode_heat(array, index, sequence, scale, popularity, &mut bytes);
+            }
+            MapKind::Written | MapKind::Intent | MapKind::Redirected => {
+                let bits = self.bit_map(kind).begin_write(page);
+                pages::encode_bits(kind, array, index, sequence, bits, &mut bytes);
+            }
         }
         bytes
     }
@@ -336,7 +350,7 @@ impl Core {
     fn map_page_durable(&mut self, kind: MapKind, page: usize) {
         match kind {
             _ if self.halted => {}
-            MapKind::Lost => {}
+            MapKind::Lost | MapKind::Heat => {}
             _ => self.bit_map(kind).written(page),
         }
         self.metadata_moved();

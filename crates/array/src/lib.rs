@@ -30,6 +30,7 @@ mod engine;
 mod failure;
 mod flush;
 mod handover;
+mod heat_pages;
 mod intent;
 mod keeper;
 pub mod layout;

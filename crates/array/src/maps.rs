@@ -46,6 +46,10 @@ impl BitMap {
         self.live[(bit / 64) as usize] >> (bit % 64) & 1 == 1
     }
 
+    pub(crate) fn bits(&self) -> u64 {
+        self.bits
+    }
+
     pub(crate) fn is_durable(&self, bit: u64) -> bool {
         self.durable[(bit / 64) as usize] >> (bit % 64) & 1 == 1
     }

@@ -75,7 +75,7 @@ impl Core {
         let size = self.layout.size_sectors();
         let share = self.region_sectors();
         let mut covered = RunSet::default();
-        for region in (0..self.redirected_bits()).filter(|&region| self.redirected.get(region)) {
+        for region in (0..self.redirected.bits()).filter(|&region| self.redirected.get(region)) {
             let lba = region * share;
             covered.insert(lba, share.min(size - lba));
         }

@@ -500,7 +500,8 @@ pub struct Metrics {
 #[derive(Args, Debug)]
 #[command(
     after_help = "A read counts in every zone that it touches, and half as much after each epoch (`serve --zone, --epoch`).\n\
-    Heat is in memory: it is learned anew after a restart."
+    Members keep heat: it is written after each epoch in which anybody read, and at a clean stop; a crash takes back the\n\
+    reads of its epoch. An array made by a program that kept none learns it anew at each start."
 )]
 pub struct Heat {
     /// The array's name

@@ -34,7 +34,7 @@ pub fn run(verb: &Heat) -> Outcome {
     Ok(())
 }
 
-/// Members do not remember heat, so there is no other way to it than a daemon.
+/// Only a daemon tells heat: what members keep may be an epoch old.
 fn served() -> Outcome<String> {
     let names: Vec<String> = everything()?.into_iter().map(|view| view.name).collect();
     Ok(match names.is_empty() {

@@ -310,10 +310,40 @@ fn what_users_read_is_shown_by_zones() {
     assert!(!shown.stdout.contains("33.3%"), "{}", shown.stdout);
     assert!(shown.stdout.contains("order: pro\n"), "{}", shown.stdout);
     assert!(
-        shown.stderr.contains("possible values: pr, pro, ido, sor, dor"),
+        shown
+            .stderr
+            .contains("possible values: pr, pro, ido, sor, dor"),
         "{}",
         shown.stderr
     );
+}
+
+/// A stop keeps all that was read; a crash takes back what was read in its epoch, and nothing else.
+#[test]
+fn what_was_hot_is_known_after_a_restart() {
+    let place = raid5("remembered");
+    let serve = "exec 3< <(exec restripe serve --zone 1M --unix nbd.sock a.img b.img c.img)
+         id=$!; read -u 3 uri";
+    let ended = place.shell(&format!(
+        "{serve}
+         printf '0,0,4096,w,0.0\n0,8192,4096,r,0.1\n0,8200,4096,r,0.2\n0,0,4096,r,0.3\n' > reads.spc
+         restripe replay reads.spc --overwrite --nbd $uri
+         restripe heat tank --json > first.json; restripe stop tank; wait $id
+         {serve}; restripe heat tank --json > stopped.json
+         printf '0,0,4096,r,0.0\n0,0,4096,r,0.1\n0,0,4096,r,0.2\n' > more.spc
+         restripe replay more.spc --overwrite --nbd $uri
+         restripe heat tank --json > more.json; kill -KILL $id; wait $id
+         {serve}; restripe heat tank --json > killed.json; restripe stop tank; wait $id"
+    ));
+    let heat = |name: &str| -> serde_json::Value {
+        serde_json::from_slice(&place.bytes(name)).unwrap_or_else(|_| panic!("{}", ended.stderr))
+    };
+    let first = heat("first.json");
+    assert_eq!(first["hottest"][0]["offset_bytes"], 4 << 20, "{first}");
+    assert_eq!(first["reads"], 3.0, "{first}");
+    assert_eq!(heat("stopped.json"), first);
+    assert_eq!(heat("more.json")["hottest"][0]["offset_bytes"], 0);
+    assert_eq!(heat("killed.json"), first);
 }
 
 /// A resynchronisation that waits for a start that writes was shown as one that runs, and waited for without end.

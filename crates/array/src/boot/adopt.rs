@@ -147,6 +147,7 @@ impl Core {
         let rows = self.layout.rows();
         self.tasks.set_rows(rows);
         self.heat = self.blank_heat();
+        self.heat_pages = self.blank_heat_pages();
         self.written = BitMap::new(rows.div_ceil(self.superblock.extent_rows));
         self.intent = BitMap::new(INTENT_BITS * self.regions());
         self.redirected = BitMap::new(self.redirected_bits());

@@ -4,6 +4,7 @@ use super::{Boot, LOG_PAGES, MapVersion, Read, Stage};
 use crate::contract::{CommandError, DeviceIo, Segment, TaskKind};
 use crate::core::Core;
 use crate::device::Standing;
+use crate::maps::BitMap;
 use crate::meta::MetaError;
 use crate::meta::log::{self, DoneList};
 use crate::meta::pages::{self, MapKind};
@@ -36,6 +37,7 @@ impl Core {
                 kind,
                 page,
                 newest: None,
+                unread: false,
             })
             .collect();
         for (member, read) in reads {
@@ -52,14 +54,24 @@ impl Core {
 
     pub(super) fn boot_maps(&mut self) -> bool {
         let maps = core::mem::take(&mut self.boot_mut().maps);
+        let mut unmapped = false;
         for map in maps {
-            if !self.load_map(&map) && !self.dispensable(map.kind) {
+            if self.load_map(&map) {
+                continue;
+            }
+            if !self.dispensable(map.kind) {
                 return self.boot_fail(CommandError::Metadata);
             }
+            unmapped |= map.kind == MapKind::Redirected && map.unread;
+        }
+        if unmapped {
+            // What cannot be read today may be there tomorrow, under a higher sequence than what would be written now.
+            self.redirected = BitMap::new(0);
         }
         if let Err(error) = self.check_surrogate() {
             return self.boot_fail(error);
         }
+        self.recall_heat();
         self.restore_tasks();
         let unread = !self.superblock.clean || !self.returning_members().is_empty();
         if !self.logged() || !unread {
@@ -82,23 +94,31 @@ impl Core {
         let Ok(view) = pages::decode(page, map.kind, self.superblock.array, map.page) else {
             return false;
         };
-        if map.kind == MapKind::Lost {
-            for (lba, sectors) in view.extents() {
-                self.lost.extents.insert(lba, sectors);
+        match map.kind {
+            MapKind::Lost => {
+                for (lba, sectors) in view.extents() {
+                    self.lost.extents.insert(lba, sectors);
+                }
+                self.lost.pages[map.page as usize].sequence = *sequence;
             }
-            self.lost.pages[map.page as usize].sequence = *sequence;
-        } else {
-            let words: Vec<u64> = view.words().collect();
-            self.bit_map(map.kind)
-                .load(map.page as usize, &words, *sequence);
+            MapKind::Heat => self.heat_pages.found(map.page, &view),
+            MapKind::Written | MapKind::Intent | MapKind::Redirected => {
+                let words: Vec<u64> = view.words().collect();
+                self.bit_map(map.kind)
+                    .load(map.page as usize, &words, *sequence);
+            }
         }
         true
     }
 
-    /// An earlier program may have replaced all members without writing the redirected map, of which it does not know.
-    /// Then there is no surrogate, and the map says nothing.
+    /// Nobody needs heat. And an earlier program may have replaced all members without writing the redirected map, of
+    /// which it does not know: then there is no surrogate, and the map says nothing.
     fn dispensable(&self, kind: MapKind) -> bool {
-        kind == MapKind::Redirected && self.surrogate().is_none()
+        match kind {
+            MapKind::Heat => true,
+            MapKind::Redirected => self.surrogate().is_none(),
+            MapKind::Written | MapKind::Intent | MapKind::Lost => false,
+        }
     }
 
     /// The tasks that the superblock records go on from their durable done-sets.
@@ -201,6 +221,13 @@ impl Boot {
     pub(super) fn ask(&mut self, member: Member, read: Read) {
         self.queue.push(self.reads.len() as u32);
         self.reads.push((member, read));
+    }
+
+    pub(super) fn map_unread(&mut self, kind: MapKind, page: u32) {
+        let alike = |map: &&mut MapVersion| map.kind == kind && map.page == page;
+        if let Some(map) = self.maps.iter_mut().find(alike) {
+            map.unread = true;
+        }
     }
 
     pub(super) fn note_map(&mut self, kind: MapKind, page: u32, array: crate::Uuid, io: &DeviceIo) {

@@ -104,6 +104,8 @@ struct MapVersion {
     kind: MapKind,
     page: u32,
     newest: Option<(u64, Page)>,
+    /// Some member did not give its own.
+    unread: bool,
 }
 
 /// Pages of a log read at once.
@@ -258,6 +260,7 @@ impl Core {
                 boot.places[member.0 as usize][index] = Some(Superblock::decode(&joined(io)));
             }
             Read::Map { kind, page } if whole => boot.note_map(kind, page, array, io),
+            Read::Map { kind, page } => boot.map_unread(kind, page),
             Read::Log { from, .. } if whole => boot.note_log(member, from, array, io),
             Read::Log { from, pages } => boot.log_unread(member, from, pages),
             _ => {}
@@ -268,8 +271,10 @@ impl Core {
         if let Some(boot) = &mut self.boot {
             boot.outstanding -= 1;
             let (member, read) = boot.reads[step as usize];
-            if let Read::Log { from, .. } = read {
-                boot.log_unread(member, from, 1);
+            match read {
+                Read::Log { from, .. } => boot.log_unread(member, from, 1),
+                Read::Map { kind, page } => boot.map_unread(kind, page),
+                Read::Super { .. } => {}
             }
         }
     }

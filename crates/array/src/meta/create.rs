@@ -3,7 +3,9 @@
 //! Pure: it computes writes, the caller does them. The same arithmetic serves real disks and members of a few hundred
 //! sectors, as tests like them.
 
-use super::pages::{self, BITS_PER_PAGE, HOMES_SECTORS, INTENT_BITS, MapKind, WORDS_PER_PAGE};
+use super::pages::{
+    self, BITS_PER_PAGE, HOMES_SECTORS, HeatScale, INTENT_BITS, MapKind, WORDS_PER_PAGE,
+};
 use super::superblock::{MEMBERS_MAX, SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_SECTORS};
 use super::{
     MemberEntry, MemberRole, MetaError, Partner, Placement, Region, RegionKind, Superblock,
@@ -11,6 +13,7 @@ use super::{
 };
 use crate::contract::{MemberInfo, Page, TaskKind, zeroed_page};
 use crate::layout::{Geometry, GeometryError, Layout, Level};
+use crate::policy::heat::{self, HeatLimits};
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES, Uuid};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -19,7 +22,7 @@ use core::fmt;
 /// The smallest log holds one record of the largest slice, and room to turn around in.
 pub const LOG_SECTORS_MIN: u64 = 160;
 /// The largest log that may be asked for: what full maps leave in front of the last place of copy B.
-pub const LOG_SECTORS_MAX: u64 = 7808;
+pub const LOG_SECTORS_MAX: u64 = 6752;
 /// Pages of the list of lost extents.
 const LOST_PAGES: u64 = 4;
 /// The most pages of the written and the intent map.
@@ -350,13 +353,14 @@ struct Middle {
     intent: u64,
     lost: u64,
     redirected: u64,
+    heat: u64,
     /// The least that the log needs; it gets what is left up to its limit.
     log_min: u64,
 }
 
 impl Middle {
     fn sectors(&self) -> u64 {
-        self.written + self.intent + self.lost + self.redirected + self.log_min
+        self.written + self.intent + self.lost + self.redirected + self.heat + self.log_min
     }
 }
 
@@ -375,7 +379,7 @@ impl Plan {
         let layout = Layout::new(whole).map_err(CreateError::Geometry)?;
         let extent_rows = map_rows(&layout, options.extent_rows, MAP_PAGES_MAX)?;
         let intent_rows = intent_rows(&layout, options.intent_rows)?;
-        let middle = middle(options, layout.rows(), extent_rows, intent_rows)?;
+        let middle = middle(options, &layout, extent_rows, intent_rows)?;
         let data_start = data_start(options, &middle, sectors)?;
         let needs = data_start + u64::from(options.chunk_sectors);
         if sectors < needs {
@@ -445,10 +449,11 @@ fn intent_rows(layout: &Layout, asked: Option<u64>) -> Result<u64, CreateError> 
 
 fn middle(
     options: &CreateOptions,
-    rows: u64,
+    layout: &Layout,
     extent_rows: u64,
     intent_rows: u64,
 ) -> Result<Middle, CreateError> {
+    let rows = layout.rows();
     let map = |bits: u64| bits.div_ceil(BITS_PER_PAGE) * HOMES_SECTORS;
     let log_min = match (options.write_hole, options.log_sectors) {
         (WriteHole::Ppl, Some(sectors))
@@ -465,8 +470,15 @@ fn middle(
         intent: map(INTENT_BITS * rows.div_ceil(intent_rows)),
         lost: LOST_PAGES * HOMES_SECTORS,
         redirected: map(rows.div_ceil(intent_rows)),
+        heat: heat_pages(layout) * HOMES_SECTORS,
         log_min,
     })
+}
+
+/// Pages with an entry for each zone of the default size. With smaller zones, entries may be of several.
+fn heat_pages(layout: &Layout) -> u64 {
+    let zones = heat::zones_of(HeatLimits::default(), layout.rows(), layout.row_sectors());
+    zones.div_ceil(pages::ENTRIES_PER_PAGE as u64)
 }
 
 /// Where data starts: a power of two of about a sixteenth of the member, but 4 MiB at most (1 MiB without a log), and
@@ -533,6 +545,7 @@ fn regions(
         (RegionKind::Intent, middle.intent),
         (RegionKind::Lost, middle.lost),
         (RegionKind::Redirected, middle.redirected),
+        (RegionKind::Heat, middle.heat),
         (RegionKind::Log, log),
     ];
     let mut regions = Vec::with_capacity(parts.len() + 2);
@@ -710,7 +723,7 @@ fn write_maps(
             .iter()
             .find(|region| region.kind == kind.region());
         let region = region.expect("every plan has all maps");
-        let pages = u32::try_from(pages::pages_in(region.sectors)).expect("8 pages at most");
+        let pages = u32::try_from(pages::pages_in(region.sectors)).expect("66 pages at most");
         for index in 0..pages {
             for sequence in 0..2 {
                 let page = map_page(options, kind, index, sequence);
@@ -721,11 +734,17 @@ fn write_maps(
     }
 }
 
-/// A map page of a new array: nothing lost, nothing out of step, and written only if the array is said to be.
+/// A map page of a new array: nothing lost, nothing out of step, nothing read, and written only if the array is said to be.
 fn map_page(options: &CreateOptions, kind: MapKind, index: u32, sequence: u64) -> Page {
     let mut page = zeroed_page();
     match kind {
         MapKind::Lost => pages::encode_extents(options.array, index, sequence, &[], &mut page),
+        MapKind::Heat => {
+            let (entry_rows, epoch) = (1, 0);
+            let scale = HeatScale { entry_rows, epoch };
+            let none = core::iter::empty();
+            pages::encode_heat(options.array, index, sequence, scale, none, &mut page);
+        }
         MapKind::Written if options.init != Init::Written => {
             let all = [u64::MAX; WORDS_PER_PAGE];
             pages::encode_bits(kind, options.array, index, sequence, &all, &mut page);
@@ -931,7 +950,8 @@ mod tests {
     #[test]
     fn the_largest_log_and_full_maps_fit() {
         let bits = (1 + INTENT_BITS + 1) * MAP_PAGES_MAX;
-        let maps = (bits + LOST_PAGES) * HOMES_SECTORS;
+        let heat = heat::ZONES_MAX.div_ceil(pages::ENTRIES_PER_PAGE as u64);
+        let maps = (bits + LOST_PAGES + heat) * HOMES_SECTORS;
         let last = SUPER_B_PLACES[SUPER_B_PLACES.len() - 1];
         assert_eq!(SUPERBLOCK_SECTORS + maps + LOG_SECTORS_MAX, last);
     }
@@ -964,6 +984,8 @@ mod tests {
                     assert!(bits * rows.div_ceil(bit_rows) <= pages * BITS_PER_PAGE);
                     assert!(bit_rows.is_power_of_two());
                 }
+                let heat = superblock.region(RegionKind::Heat).unwrap().sectors;
+                assert!((1..=66).contains(&pages::pages_in(heat)));
             }
         }
     }

@@ -175,6 +175,10 @@ fn map_pages() {
     assert_eq!(end, crate::units::PAGE_BYTES);
     assert_eq!(size("map", "HEADER_BYTES"), pages::HEADER_BYTES);
     agrees!("lost", pages::at, [COUNT, EXTENTS]);
+    let end = agrees!("heat", pages::at, [ENTRY_ROWS, EPOCH, ENTRIES]);
+    assert_eq!(end, crate::units::PAGE_BYTES);
+    assert_eq!(size("heat", "ENTRY_BYTES"), pages::ENTRY_BYTES);
+    assert!(DOCUMENT.contains(&format!("({} *i* + *n*)", pages::ENTRIES_PER_PAGE)));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Map pages: the written map, the intent map, the redirected map and the list of lost extents, one page at a time.
+//! Map pages: the written map, the intent map, the redirected map, the list of lost extents and heat, one page at a time.
 //!
 //! Every logical page has two homes, side by side: home A for even sequences, home B for odd ones. A page is written
 //! with its next sequence, so never over its newest good version, and of two good homes the higher sequence holds.
@@ -24,6 +24,10 @@ pub const INTENT_BITS: u64 = 2;
 pub const EXTENT_BYTES: usize = 16;
 pub const EXTENTS_PER_PAGE: usize = (BODY_BYTES - 8) / EXTENT_BYTES;
 
+/// Bytes of one entry in a page of heat; what all entries are of comes first.
+pub const ENTRY_BYTES: usize = 2;
+pub const ENTRIES_PER_PAGE: usize = (BODY_BYTES - 16) / ENTRY_BYTES;
+
 /// Sectors that one logical page takes in its region: both homes.
 pub const HOMES_SECTORS: u64 = 2 * PAGE_SECTORS;
 
@@ -40,6 +44,9 @@ pub mod at {
     pub const BODY: usize = super::HEADER_BYTES;
     pub const COUNT: usize = BODY;
     pub const EXTENTS: usize = BODY + 8;
+    pub const ENTRY_ROWS: usize = BODY;
+    pub const EPOCH: usize = BODY + 8;
+    pub const ENTRIES: usize = BODY + 16;
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -53,14 +60,17 @@ pub enum MapKind {
     /// One bit per region of rows, of the intent map's size: does some sector of it have its only current copy in the
     /// surrogate?
     Redirected,
+    /// How often users read the zones of the array.
+    Heat,
 }
 
 impl MapKind {
-    pub const ALL: [MapKind; 4] = [
+    pub const ALL: [MapKind; 5] = [
         MapKind::Written,
         MapKind::Intent,
         MapKind::Lost,
         MapKind::Redirected,
+        MapKind::Heat,
     ];
 
     pub fn code(self) -> u16 {
@@ -69,6 +79,7 @@ impl MapKind {
             MapKind::Intent => 2,
             MapKind::Lost => 3,
             MapKind::Redirected => 4,
+            MapKind::Heat => 5,
         }
     }
 
@@ -79,6 +90,15 @@ impl MapKind {
             MapKind::Intent => RegionKind::Intent,
             MapKind::Lost => RegionKind::Lost,
             MapKind::Redirected => RegionKind::Redirected,
+            MapKind::Heat => RegionKind::Heat,
+        }
+    }
+
+    /// Whether its pages hold bits.
+    pub fn has_bits(self) -> bool {
+        match self {
+            MapKind::Written | MapKind::Intent | MapKind::Redirected => true,
+            MapKind::Lost | MapKind::Heat => false,
         }
     }
 }
@@ -93,7 +113,7 @@ pub fn pages_in(region_sectors: u64) -> u64 {
     region_sectors / HOMES_SECTORS
 }
 
-/// Writes a page of any map but the lost list. Bits beyond `bits` are 0.
+/// Writes a page of a map of bits. Bits beyond `bits` are 0.
 pub fn encode_bits(
     kind: MapKind,
     array: Uuid,
@@ -102,7 +122,7 @@ pub fn encode_bits(
     bits: &[u64],
     page: &mut Page,
 ) {
-    assert!(kind != MapKind::Lost, "the lost list has no bits");
+    assert!(kind.has_bits(), "{kind:?} has no bits");
     assert!(
         bits.len() <= WORDS_PER_PAGE,
         "a page of bits holds {WORDS_PER_PAGE} words"
@@ -141,6 +161,55 @@ pub fn encode_extents(
     header::seal(&mut page[..]);
 }
 
+/// What the entries of a page of heat are of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HeatScale {
+    /// Rows of each entry: entry n of page i is of those from (n + i * [`ENTRIES_PER_PAGE`]) times as many on. Not 0.
+    pub entry_rows: u64,
+    /// How many epochs had ended, as the array counts: for each that another page is ahead, this one's entries are halved.
+    pub epoch: u64,
+}
+
+/// Writes a page of heat: the popularity of each entry, as far as 12 bits tell it.
+pub fn encode_heat(
+    array: Uuid,
+    index: u32,
+    sequence: u64,
+    scale: HeatScale,
+    popularity: impl Iterator<Item = u32>,
+    page: &mut Page,
+) {
+    assert!(check_scale(scale).is_ok(), "{scale:?} is in range");
+    begin(MapKind::Heat, array, index, sequence, page);
+    put_u64(&mut page[..], at::ENTRY_ROWS, scale.entry_rows);
+    put_u64(&mut page[..], at::EPOCH, scale.epoch);
+    let entries = page[at::ENTRIES..].as_chunks_mut::<ENTRY_BYTES>().0;
+    for (entry, popularity) in entries.iter_mut().zip(popularity) {
+        *entry = shortened(popularity).to_le_bytes();
+    }
+    header::seal(&mut page[..]);
+}
+
+/// Bits of a shortened number behind its first one.
+const FRACTION_BITS: u32 = 11;
+
+/// A number in 16 bits: itself below 4096, else its 12 highest bits and how many there are below. Never rounded up, so
+/// that a larger number is never the shorter one.
+fn shortened(number: u32) -> u16 {
+    let below = (u32::BITS - number.leading_zeros()).saturating_sub(FRACTION_BITS + 1);
+    let highest = number >> below;
+    // Highest is below 2^12, and its first bit is there whenever `below` is not 0: added, not stored beside it.
+    u16::try_from((below << FRACTION_BITS) + highest).expect("20 * 2^11 + 2^12 at most")
+}
+
+/// The number again; of bytes that no shortening gives, the largest.
+fn lengthened(short: u16) -> u32 {
+    let (exponent, fraction) = (short >> FRACTION_BITS, short & ((1 << FRACTION_BITS) - 1));
+    let first = u64::from(exponent > 0) << FRACTION_BITS;
+    let number = (first + u64::from(fraction)) << exponent.saturating_sub(1);
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
 fn begin(kind: MapKind, array: Uuid, index: u32, sequence: u64, page: &mut Page) {
     let bytes = &mut page[..];
     header::begin(bytes, MAGIC, array);
@@ -158,11 +227,12 @@ pub struct PageView<'a> {
 }
 
 impl<'a> PageView<'a> {
-    /// The page's 64-bit words, in order; all of them. Nothing for a page of the lost list.
+    /// The 64-bit words of a page of bits, in order; all of them. Nothing for another page.
     pub fn words(&self) -> impl Iterator<Item = u64> + use<'a> {
-        let body = match self.kind {
-            MapKind::Lost => &[],
-            _ => &self.page[at::BODY..],
+        let body: &[u8] = if self.kind.has_bits() {
+            &self.page[at::BODY..]
+        } else {
+            &[]
         };
         body.as_chunks::<8>()
             .0
@@ -176,7 +246,14 @@ impl<'a> PageView<'a> {
         self.page[at::BODY + (bit / 8) as usize] >> (bit % 8) & 1 == 1
     }
 
-    /// The extents of a page of the lost list. Nothing for a page of bits.
+    /// A page of heat: what its entries are of, and their popularity. Nothing for another page.
+    pub fn heat(&self) -> Option<(HeatScale, impl Iterator<Item = u32> + use<'a>)> {
+        let entries = self.page[at::ENTRIES..].as_chunks::<ENTRY_BYTES>().0.iter();
+        let popularity = entries.map(|entry| lengthened(u16::from_le_bytes(*entry)));
+        (self.kind == MapKind::Heat).then(|| (scale_of(&self.page[..]), popularity))
+    }
+
+    /// The extents of a page of the lost list. Nothing for another page.
     pub fn extents(&self) -> impl Iterator<Item = (u64, u64)> + use<'a> {
         let count = match self.kind {
             MapKind::Lost => get_u64(&self.page[..], at::COUNT) as usize,
@@ -204,6 +281,9 @@ pub fn decode(
     if kind == MapKind::Lost {
         check_extents(bytes)?;
     }
+    if kind == MapKind::Heat {
+        check_scale(scale_of(bytes))?;
+    }
     let sequence = get_u64(bytes, at::SEQUENCE);
     check_counter("map sequence", sequence)?;
     Ok(PageView {
@@ -211,6 +291,21 @@ pub fn decode(
         kind,
         sequence,
     })
+}
+
+fn scale_of(bytes: &[u8]) -> HeatScale {
+    HeatScale {
+        entry_rows: get_u64(bytes, at::ENTRY_ROWS),
+        epoch: get_u64(bytes, at::EPOCH),
+    }
+}
+
+fn check_scale(scale: HeatScale) -> Result<(), MetaError> {
+    if scale.entry_rows == 0 {
+        return field("rows of a heat entry", 0);
+    }
+    check_counter("rows of a heat entry", scale.entry_rows)?;
+    check_counter("heat epoch", scale.epoch)
 }
 
 fn check_extents(bytes: &[u8]) -> Result<(), MetaError> {
@@ -403,6 +498,82 @@ mod tests {
                         .all(|(lba, sectors)| lba.checked_add(sectors).is_some())
                 );
             }
+        }
+    }
+
+    #[test]
+    fn short_numbers_are_exact_below_4096_and_keep_their_order() {
+        for number in 0..4096 {
+            assert_eq!(lengthened(shortened(number)), number);
+        }
+        let mut random = Random::new(9);
+        for _ in 0..20_000 {
+            let number = (random.next() as u32) >> random.below(32);
+            let other = number.wrapping_add(random.below(1 << 20) as u32);
+            let (low, high) = (number.min(other), number.max(other));
+            assert!(shortened(low) <= shortened(high), "{low} {high}");
+            let again = lengthened(shortened(number));
+            assert!(
+                again <= number && number - again <= number / 2048,
+                "{number}: {again}"
+            );
+            assert_eq!(shortened(again), shortened(number));
+        }
+        assert_eq!(lengthened(shortened(u32::MAX)), u32::MAX - ((1 << 20) - 1));
+        assert_eq!(lengthened(u16::MAX), u32::MAX);
+    }
+
+    fn heat_page(random: &mut Random, entries: usize) -> (Vec<u32>, Page) {
+        let popularity: Vec<u32> = (0..entries).map(|_| random.below(4096) as u32).collect();
+        let mut page = dirty();
+        let scale = HeatScale {
+            entry_rows: 6,
+            epoch: 19,
+        };
+        encode_heat(ARRAY, 1, 5, scale, popularity.iter().copied(), &mut page);
+        (popularity, page)
+    }
+
+    #[test]
+    fn heat_round_trips() {
+        let mut random = Random::new(10);
+        for entries in [0, 1, 2000, ENTRIES_PER_PAGE] {
+            let (popularity, page) = heat_page(&mut random, entries);
+            let view = decode(&page, MapKind::Heat, ARRAY, 1).unwrap();
+            let (scale, read) = view.heat().unwrap();
+            assert_eq!(
+                scale,
+                HeatScale {
+                    entry_rows: 6,
+                    epoch: 19
+                }
+            );
+            let read: Vec<u32> = read.collect();
+            assert_eq!(read.len(), ENTRIES_PER_PAGE);
+            assert_eq!(read[..entries], popularity[..]);
+            assert!(read[entries..].iter().all(|popularity| *popularity == 0));
+            assert_eq!((view.words().count(), view.extents().count()), (0, 0));
+        }
+        let (_, bits) = bits_page(&mut random, 3);
+        let view = decode(&bits, MapKind::Intent, ARRAY, 2).unwrap();
+        assert!(view.heat().is_none());
+    }
+
+    #[test]
+    fn hostile_heat_with_a_good_checksum_is_refused() {
+        let (_, page) = heat_page(&mut Random::new(11), 3);
+        let hostile = [
+            (at::ENTRY_ROWS, 0),
+            (at::ENTRY_ROWS, 1 << 62),
+            (at::ENTRY_ROWS, u64::MAX),
+            (at::EPOCH, 1 << 62),
+        ];
+        for (offset, value) in hostile {
+            let mut page = page.clone();
+            put_u64(&mut page[..], offset, value);
+            header::seal(&mut page[..]);
+            let refused = decode(&page, MapKind::Heat, ARRAY, 1).is_err();
+            assert!(refused, "{offset} {value}");
         }
     }
 

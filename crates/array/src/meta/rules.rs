@@ -145,6 +145,7 @@ fn check_regions(superblock: &Superblock) -> Result<(), MetaError> {
         RegionKind::Lost,
         RegionKind::Log,
         RegionKind::Redirected,
+        RegionKind::Heat,
     ] {
         if regions.iter().filter(|region| region.kind == kind).count() > 1 {
             return field("regions of one kind", regions.len() as u64);

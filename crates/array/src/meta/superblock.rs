@@ -180,6 +180,8 @@ pub enum RegionKind {
     Lease,
     /// Pages of the redirected map. Arrays of an earlier program have none.
     Redirected,
+    /// Pages of heat. Arrays of an earlier program have none.
+    Heat,
     /// A kind of a later version. Kept as it is and never touched.
     Other(u16),
 }
@@ -758,6 +760,7 @@ fn region_code(kind: RegionKind) -> u16 {
         RegionKind::SparePartition => 9,
         RegionKind::Lease => 10,
         RegionKind::Redirected => 11,
+        RegionKind::Heat => 12,
         RegionKind::Other(code) => code,
     }
 }
@@ -775,6 +778,7 @@ fn region_kind(code: u16) -> RegionKind {
         9 => RegionKind::SparePartition,
         10 => RegionKind::Lease,
         11 => RegionKind::Redirected,
+        12 => RegionKind::Heat,
         other => RegionKind::Other(other),
     }
 }

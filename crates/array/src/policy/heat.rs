@@ -3,8 +3,10 @@
 //! A zone is a number of whole rows. Each read adds one to the popularity of every zone that it touches, and at the end of
 //! an epoch all popularities are halved. Nothing is halved when an epoch ends: a zone keeps the epoch that its count is
 //! of, and is halved as often as epochs have passed when it is looked at. So a read costs a division and an addition,
-//! and no epoch's end costs anything. Memory only, of a fixed size, 8 bytes a zone (the paper: three words).
+//! and no epoch's end costs anything. Of a fixed size, 8 bytes a zone (the paper: three words). `heat_pages.rs` keeps it on
+//! the members.
 
+use crate::meta::rules::COUNTER_LIMIT;
 use crate::report::HeatMap;
 use crate::runset::RunSet;
 use crate::units::Nanos;
@@ -13,7 +15,7 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 /// Larger arrays have larger zones: the table takes 1 MiB at most.
-const ZONES_MAX: u64 = 1 << 17;
+pub(crate) const ZONES_MAX: u64 = 1 << 17;
 /// Epochs are counted in 32 bits: these last for weeks, and ten minutes for as long as anybody lives.
 const EPOCH_MIN: Nanos = Nanos::from_millis(1);
 /// A read counts so many parts, that halving is not rounding to nothing.
@@ -51,24 +53,33 @@ pub(crate) struct Heat {
     zone_sectors: u64,
     zone_rows: u64,
     epoch: u32,
+    /// Epochs that had ended before this table was made.
+    epochs_before: u64,
     epoch_ends: Nanos,
     epoch_lasts: Nanos,
+}
+
+fn zone_rows(limits: HeatLimits, rows: u64, row_sectors: u64) -> u64 {
+    let wanted = limits.zone_sectors.div_ceil(row_sectors);
+    wanted.clamp(1, rows.max(1)).max(rows.div_ceil(ZONES_MAX))
+}
+
+/// How many zones an array of so many rows has.
+pub(crate) fn zones_of(limits: HeatLimits, rows: u64, row_sectors: u64) -> u64 {
+    rows.div_ceil(zone_rows(limits, rows, row_sectors))
 }
 
 impl Heat {
     /// Nothing is known yet of an array of so many rows.
     pub(crate) fn new(limits: HeatLimits, rows: u64, row_sectors: u64, now: Nanos) -> Heat {
-        let wanted = limits
-            .zone_sectors
-            .div_ceil(row_sectors)
-            .clamp(1, rows.max(1));
-        let zone_rows = wanted.max(rows.div_ceil(ZONES_MAX));
+        let zone_rows = zone_rows(limits, rows, row_sectors);
         let epoch_lasts = limits.epoch.max(EPOCH_MIN);
         Heat {
             zones: vec![Zone::default(); rows.div_ceil(zone_rows) as usize],
             zone_sectors: zone_rows * row_sectors,
             zone_rows,
             epoch: 0,
+            epochs_before: 0,
             epoch_ends: now.after(epoch_lasts),
             epoch_lasts,
         }
@@ -76,6 +87,42 @@ impl Heat {
 
     pub(crate) fn zone_rows(&self) -> u64 {
         self.zone_rows
+    }
+
+    pub(crate) fn zones(&self) -> u64 {
+        self.zones.len() as u64
+    }
+
+    /// Epochs that have ended, before this table was made and since; stands still where counters on members end.
+    pub(crate) fn epochs(&self) -> u64 {
+        (self.epochs_before + u64::from(self.epoch)).min(COUNTER_LIMIT - 1)
+    }
+
+    pub(crate) fn epoch_ends(&self) -> Nanos {
+        self.epoch_ends
+    }
+
+    /// This table goes on from one in which so many epochs had ended.
+    pub(crate) fn follow(&mut self, epochs: u64) {
+        self.epochs_before = epochs;
+    }
+
+    /// Adds what an earlier table knew of some rows: of those that are parts of several zones, or of a part of one, as if
+    /// all of them had been read alike.
+    pub(crate) fn absorb(&mut self, first_row: u64, rows: u64, popularity: u32) {
+        let end = first_row
+            .saturating_add(rows)
+            .min(self.zones() * self.zone_rows);
+        if first_row >= end {
+            return;
+        }
+        for zone in first_row / self.zone_rows..=(end - 1) / self.zone_rows {
+            let (from, to) = (zone * self.zone_rows, (zone + 1) * self.zone_rows);
+            let within = u128::from(end.min(to) - first_row.max(from));
+            let share = u128::from(popularity) * within / u128::from(end - first_row);
+            let held = &mut self.zones[zone as usize].popularity;
+            *held = held.saturating_add(share as u32); // Not above `popularity`.
+        }
     }
 
     /// The zones that these sectors touch.
@@ -96,7 +143,7 @@ impl Heat {
     }
 
     /// Ends the epochs that are over.
-    fn pass(&mut self, now: Nanos) {
+    pub(crate) fn pass(&mut self, now: Nanos) {
         if now < self.epoch_ends {
             return;
         }
@@ -186,6 +233,27 @@ mod tests {
         heat.note_read(ZONE_SECTORS, 8, after_epochs(1000));
         assert_eq!(heat.popularity(0), 0);
         assert_eq!(heat.map().hottest(), [1]);
+    }
+
+    #[test]
+    fn what_an_earlier_table_knew_is_shared_out_by_rows() {
+        let mut heat = heat();
+        heat.absorb(2, 2, 700);
+        heat.absorb(5, 4, 800);
+        let told: Vec<u32> = (0..6).map(|zone| heat.popularity(zone)).collect();
+        assert_eq!(told, [0, 700, 200, 400, 200, 0]);
+        heat.absorb(18, 1000, 50);
+        assert_eq!(
+            heat.popularity(9),
+            50,
+            "what is left of it lies in the array"
+        );
+        for (first, rows) in [(20, 1), (u64::MAX, u64::MAX)] {
+            heat.absorb(first, rows, 9);
+        }
+        heat.absorb(0, 1, u32::MAX);
+        heat.absorb(1, 1, u32::MAX);
+        assert_eq!(heat.popularity(0), u32::MAX);
     }
 
     #[test]

@@ -361,6 +361,7 @@ impl Core {
             return;
         }
         self.heat.note_read(lba, sectors, self.now);
+        self.heat_changed(lba, sectors);
         for task in &mut self.tasks.list {
             task.path.note_read(lba, sectors, self.now);
         }

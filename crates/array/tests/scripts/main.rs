@@ -8,6 +8,7 @@ mod commands;
 mod degraded;
 mod flushes;
 mod full;
+mod heats;
 mod math;
 mod ordering;
 mod orders;

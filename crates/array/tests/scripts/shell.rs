@@ -732,6 +732,11 @@ impl Array {
         self.forget_engine();
     }
 
+    /// The next engine has other limits.
+    pub fn limit(&mut self, change: impl FnOnce(&mut Limits)) {
+        change(&mut self.config.limits);
+    }
+
     fn forget_engine(&mut self) {
         self.engine = Engine::new(self.config.clone());
         self.held.clear();

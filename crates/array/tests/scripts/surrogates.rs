@@ -311,6 +311,20 @@ fn an_unreadable_map_counts_only_with_a_surrogate() {
     assert_eq!(marked(&alone, 3), 0, "written anew");
 }
 
+/// A media error that goes by brings the map of before back: it must not be taken for that of a surrogate attached since.
+#[test]
+fn a_map_that_could_not_be_read_is_left_alone() {
+    let mut array = raid5(4).made();
+    let start = region(&array, RegionKind::Redirected);
+    mark(&mut array, &[0b0011]);
+    for disk in &mut array.disks {
+        disk.bad.insert(start);
+    }
+    array.start().expect("nothing is redirected");
+    array.command(Command::Stop).expect("stopped");
+    assert_eq!(marked(&array, 2), 0b0011, "nothing was written over it");
+}
+
 /// An array of an earlier program has no region for the map.
 #[test]
 fn an_array_without_the_map_serves_and_takes_no_surrogate() {
