@@ -168,6 +168,8 @@ struct Run {
     now: Nanos,
     /// Members of each set were lost in the life that ended, or in one before that since when nothing was served.
     lost_lately: [bool; 2],
+    /// The surrogate is lost as a whole.
+    log_gone: bool,
     outcome: Outcome,
 }
 
@@ -208,6 +210,7 @@ impl Run {
             log,
             now: Nanos::ZERO,
             lost_lately: [false; 2],
+            log_gone: false,
             outcome: Outcome::default(),
             plan,
         };
@@ -242,7 +245,8 @@ impl Run {
 
     /// One life. False when something was broken.
     fn live(&mut self, crash_after: Option<u64>, last: bool) -> bool {
-        let mut life = self.begin(true, crash_after);
+        let with = !self.log_gone || !self.log.is_empty() && self.rng.chance(1, 2);
+        let mut life = self.begin(with, crash_after);
         let end = match self.start(&mut life) {
             Some(end) => end,
             None if last => self.come_to_rest(&mut life),
@@ -329,6 +333,10 @@ impl Run {
             };
             match inner {
                 CommandError::Minority { .. } if !mode.from_minority => mode.from_minority = true,
+                CommandError::SurrogateMissing { .. } if self.log_gone && !mode.accept_loss => {
+                    self.count("starts without a lost surrogate", 1);
+                    mode.accept_loss = true;
+                }
                 CommandError::WouldLose { .. } if self.loss_is_allowed(life) => {
                     mode.accept_loss = true;
                 }
@@ -509,6 +517,9 @@ impl Run {
         let dead = |member: &Member| life.session.world.disk(*member).faults.dead();
         let whole = serving.len() == usize::from(spec_of(&self.plan, site).slots)
             && !serving.iter().any(dead);
+        if site == Site::Log && self.rng.chance(1, 30) {
+            return self.lose_surrogate(life, &serving);
+        }
         match self.rng.below(4) {
             0 | 1 if whole && set.tasks.is_empty() => {
                 let member = *self.rng.pick(&serving);
@@ -539,6 +550,18 @@ impl Run {
             }
             _ => {}
         }
+    }
+
+    /// All of the surrogate dies. What it alone has is lost, and may be called so; nothing may be made up.
+    fn lose_surrogate(&mut self, life: &mut Life, members: &[Member]) {
+        for member in members {
+            life.session.world.inject(*member, Fault::Death);
+        }
+        life.troubled[Site::Log as usize] = true;
+        life.session.refusals_expected = true;
+        life.session.oracle.allow_all_losses();
+        self.log_gone = true;
+        self.count("surrogates lost", 1);
     }
 
     fn blank(&mut self, site: Site) -> Disk {
@@ -654,7 +677,11 @@ impl Run {
             }
         }
         let whole = |disks: &[Disk]| Atlas::of(disks.iter()).is_some_and(|atlas| atlas.whole(None));
-        if !whole(&self.home) || !whole(&self.log) {
+        if !whole(&self.log) {
+            self.log_gone = true;
+            oracle.allow_all_losses();
+        }
+        if !whole(&self.home) {
             self.count("runs beyond redundancy", 1);
             return false;
         }

@@ -144,7 +144,10 @@ impl World {
             1 => {
                 let next = self.overlay.next_sequence();
                 let below = next - self.rng.below(next.min(12));
-                self.overlay.go_home(below);
+                match self.rng.chance(1, 4) {
+                    true => self.overlay.go_home_for_good(),
+                    false => self.overlay.go_home(below),
+                }
                 self.collect();
             }
             2..=10 => self.copy_in(),

@@ -111,6 +111,12 @@ impl Jobs {
             && !self.anchors.running
     }
 
+    /// A start begins: what an earlier one met is forgotten.
+    pub(super) fn begin_anew(&mut self) {
+        self.anchors = Anchors::default();
+        self.table = None;
+    }
+
     fn add(&mut self, job: Job) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.list.push(None);

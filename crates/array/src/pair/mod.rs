@@ -264,6 +264,9 @@ impl Pair {
             }
             // Told by the pair, when both are ready.
             Action::Fact(Fact::Started { .. } | Fact::Stopped) => {}
+            Action::Fact(Fact::Lost { lba, sectors }) if site == Site::Home => {
+                self.lost_at_home(lba, sectors);
+            }
             Action::Fact(fact) => {
                 let fact = self.route.fact_of(site, fact);
                 self.out.push(Action::Fact(fact));

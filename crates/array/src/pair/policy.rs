@@ -48,6 +48,8 @@ const HOME_RATE_MIN: u64 = 1 << 20;
 const IDLE: Nanos = Nanos::from_millis(20);
 /// A way home that failed is tried again after so long.
 const RETRY: Nanos = Nanos::from_secs(1);
+/// With so few extents left, users wait for the last of them.
+const LAST_EXTENTS: u64 = 64;
 
 pub(super) struct State {
     redirect: Redirect,
@@ -143,7 +145,11 @@ impl Pair {
             self.route.wake_own(self.policy.not_before);
             return false;
         }
-        overlay.go_home(overlay.next_sequence());
+        if !restoring && overlay.extents_instead() <= LAST_EXTENTS {
+            overlay.go_home_for_good();
+        } else {
+            overlay.go_home(overlay.next_sequence());
+        }
         self.policy.going = overlay.is_going_home();
         self.policy.going
     }
@@ -168,7 +174,8 @@ impl Pair {
     /// went for so long that it is due.
     pub(super) fn may_copy_home(&mut self, sectors: u32) -> bool {
         let overlay = self.overlay.as_ref().expect("it goes home");
-        let short = overlay.is_starved() || overlay.pressure() >= Pressure::Reclaim;
+        let short =
+            overlay.is_starved() || overlay.is_closing() || overlay.pressure() >= Pressure::Reclaim;
         let idle_from = self.policy.last_request.after(IDLE);
         let stopping = self.stage != Stage::Serving;
         if short || stopping || overlay.is_idle() && self.now >= idle_from {
@@ -191,6 +198,12 @@ impl Pair {
 }
 
 impl Overlay {
+    /// Extents whose only current copy is in the log.
+    fn extents_instead(&self) -> u64 {
+        let held = [Kind::Instead, Kind::Also].map(|kind| self.map().total(kind).extents);
+        held.iter().sum()
+    }
+
     /// Whether something in the log has to go home, or can be forgotten.
     fn holds_anything(&self) -> bool {
         Kind::ALL

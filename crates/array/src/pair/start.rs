@@ -29,6 +29,7 @@ use crate::overlay::format::{
 };
 use crate::overlay::{FoundInLog, Kind, LogShape, Overlay, OverlayLimits, Site};
 use crate::pool::Size;
+use crate::runset::RunSet;
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -86,6 +87,10 @@ pub(super) struct Start {
     reads: Vec<Option<Reading>>,
     /// A read of the scan that found no buffer.
     next: Option<Read>,
+    /// What home would lose, while the log is asked whether it has that.
+    doubt: Option<Vec<(u64, u64)>>,
+    /// What home called lost.
+    lost: Vec<(u64, u64)>,
 }
 
 /// A log has so many segments or a few more, unless they would be too small or too large.
@@ -131,23 +136,25 @@ impl Pair {
         }
         self.stage = Stage::Starting;
         self.absent = None;
+        self.jobs.begin_anew();
         self.start = Some(Box::new(Start {
             tag,
             mode,
             phase: Phase::Sets,
             reads: Vec::new(),
             next: None,
+            doubt: None,
+            lost: Vec::new(),
         }));
         self.sets[Site::Log as usize].serves_as_surrogate = true;
         if self.started[Site::Log as usize] {
             self.start_home();
         } else {
-            self.start_set(Site::Log);
+            self.start_set(Site::Log, mode);
         }
     }
 
-    fn start_set(&mut self, site: Site) {
-        let mode = self.start_mut().mode;
+    fn start_set(&mut self, site: Site, mode: StartMode) {
         self.tell(
             site,
             Event::Command(child_command(site), Command::Start(mode)),
@@ -160,7 +167,8 @@ impl Pair {
         if self.started[Site::Home as usize] {
             self.open_log();
         } else {
-            self.start_set(Site::Home);
+            let mode = self.start_mut().mode;
+            self.start_set(Site::Home, mode);
         }
     }
 
@@ -190,10 +198,79 @@ impl Pair {
                     None => self.open_log(),
                 }
             }
+            (Site::Home, Err(CommandError::WouldLose { extents })) if self.log_may_have() => {
+                self.start_mut().doubt = Some(extents);
+                self.open_log();
+            }
             (Site::Home, Err(error)) => {
-                let error = self.route.error_of(Site::Home, error);
+                let error = self.told_of_absence(error);
                 self.end_start(Err(error), Stage::Idle);
             }
+        }
+    }
+
+    /// Whether the log may have what home would lose.
+    fn log_may_have(&self) -> bool {
+        self.absent.is_none() && !self.home().redirected_extents().is_empty()
+    }
+
+    /// Home misses its surrogate: what that could be started by, if it could, says more.
+    fn told_of_absence(&mut self, error: CommandError) -> CommandError {
+        let missing = matches!(error, CommandError::SurrogateMissing { .. });
+        let CommandError::OfSurrogate(why) = self.absent.clone().unwrap_or(CommandError::NoArray)
+        else {
+            return self.route.error_of(Site::Home, error);
+        };
+        match *why {
+            CommandError::WouldLose { .. } | CommandError::Minority { .. } if missing => {
+                CommandError::OfSurrogate(why)
+            }
+            _ => self.route.error_of(Site::Home, error),
+        }
+    }
+
+    /// What of these extents of home the log does not have.
+    fn not_in_log(&self, found: &Recovered, extents: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        let mut left = RunSet::from_runs(extents);
+        for extent in &found.extents {
+            let read = found.unread.binary_search(&extent.sequence).is_err();
+            if extent.kind != Kind::Clean && read {
+                left.remove(extent.home, u64::from(extent.sectors));
+            }
+        }
+        left.runs().to_vec()
+    }
+
+    /// The log has been read, to know what home would lose indeed. If that is nothing, home starts.
+    fn settle_doubt(&mut self, found: &Recovered, extents: &[(u64, u64)]) {
+        let extents = self.not_in_log(found, extents);
+        if !extents.is_empty() {
+            return self.end_start(Err(CommandError::WouldLose { extents }), Stage::Idle);
+        }
+        let start = self.start_mut();
+        start.phase = Phase::Sets;
+        let mode = StartMode {
+            accept_loss: true,
+            ..start.mode
+        };
+        self.start_set(Site::Home, mode);
+    }
+
+    /// Home calls sectors lost: they are, unless the log has them.
+    pub(super) fn lost_at_home(&mut self, lba: u64, sectors: u64) {
+        match &mut self.start {
+            Some(start) => start.lost.push((lba, sectors)),
+            None => self.tell_lost(lba, sectors),
+        }
+    }
+
+    fn tell_lost(&mut self, lba: u64, sectors: u64) {
+        let lost = match &self.overlay {
+            Some(overlay) => overlay.not_instead(lba..lba + sectors),
+            None => alloc::vec![(lba, sectors)],
+        };
+        for (lba, sectors) in lost {
+            self.out.push(Action::Fact(Fact::Lost { lba, sectors }));
         }
     }
 
@@ -211,6 +288,9 @@ impl Pair {
             self.out.push(Action::Fact(fact));
         } else {
             self.out.push(Action::CommandReply(start.tag, result));
+        }
+        for (lba, sectors) in start.lost {
+            self.tell_lost(lba, sectors);
         }
     }
 
@@ -286,13 +366,17 @@ impl Pair {
             Phase::Scan(scan) => *scan.layout(),
             _ => unreachable!("damage is met while reading"),
         };
-        if mode.accept_loss && !mode.read_only {
+        let doubts = self.start_mut().doubt.is_some();
+        if mode.accept_loss && !mode.read_only && !doubts {
             let home = &mut self.sets[Site::Home as usize];
             for (lba, sectors) in home.redirected_extents() {
                 home.lose(lba, sectors);
             }
             self.start_mut().phase = Phase::Losing { layout };
             return;
+        }
+        if let Some(extents) = self.start_mut().doubt.take() {
+            return self.end_start(Err(CommandError::WouldLose { extents }), Stage::Idle);
         }
         let error = CommandError::SurrogateMissing {
             surrogate: self.log().superblock.array,
@@ -507,6 +591,9 @@ impl Pair {
     }
 
     fn go_on(&mut self, recovered: Recovered) {
+        if let Some(extents) = self.start_mut().doubt.take() {
+            return self.settle_doubt(&recovered, &extents);
+        }
         if self.start_mut().mode.read_only {
             let found = found_of(&recovered);
             self.jobs.table = Some(recovered.table);
@@ -521,7 +608,7 @@ impl Pair {
     /// A flush of the start has ended, or a round of its anchors.
     pub(super) fn start_written(&mut self, result: Result<(), RequestError>) {
         if result.is_err() {
-            return self.refuse(CommandError::Metadata);
+            return self.cannot_write();
         }
         let start = self.start_mut();
         if matches!(start.phase, Phase::Flushing(_)) {
@@ -533,6 +620,18 @@ impl Pair {
                 found: found_of(&recovered),
             };
             self.jobs.table = Some(recovered.table);
+        }
+    }
+
+    /// The log cannot be written. If nothing counts in it, home goes on alone.
+    fn cannot_write(&mut self) {
+        match &self.start_mut().phase {
+            Phase::Beginning { found } if found.extents.is_empty() => {
+                let why = Box::new(CommandError::Metadata);
+                self.out.push(Action::Fact(Fact::SurrogateAbsent { why }));
+                self.end_start(Ok(()), Stage::Alone);
+            }
+            _ => self.refuse(CommandError::Metadata),
         }
     }
 

@@ -1,12 +1,13 @@
 //! What the pair tells about itself: home's view, with the surrogate beside it.
 
 use super::{Pair, Stage};
-use crate::overlay::{Kind, Piece, Site};
+use crate::overlay::{Kind, Overlay, Piece, Site};
 use crate::report::{
-    ArrayState, HeatMap, MapExtent, MemberStatus, OverlayStatus, Status, SurrogateStatus,
+    ArrayState, Health, HeatMap, MapExtent, MemberStatus, OverlayStatus, Status, SurrogateStatus,
 };
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 impl Pair {
     pub(crate) fn status(&self) -> Status {
@@ -17,6 +18,11 @@ impl Pair {
             Stage::Stopping(_) => ArrayState::Stopping,
             Stage::Stopped => ArrayState::Stopped,
         };
+        if let Some(overlay) = &self.overlay {
+            let lost = status.lost.iter();
+            let left = lost.flat_map(|&(lba, sectors)| overlay.not_instead(lba..lba + sectors));
+            status.lost = left.collect();
+        }
         status.surrogate = Some(Box::new(SurrogateStatus {
             set: self.set_status(Site::Log),
             overlay: self.overlay_status(),
@@ -61,7 +67,7 @@ impl Pair {
         let mut home = Vec::new();
         self.home().map(lba, sectors, most, &mut home);
         for extent in home {
-            if !extent.hole {
+            if !extent.hole && extent.health != Health::Lost {
                 push(into, extent, most);
                 continue;
             }
@@ -69,15 +75,17 @@ impl Pair {
                 .map()
                 .lookup(extent.lba..extent.lba + extent.sectors)
             {
-                let (lba, sectors, hole) = match piece {
-                    Piece::Hole { home, sectors } => (home, sectors, true),
-                    Piece::Mapped(copy) => (copy.home, u64::from(copy.sectors), false),
+                let (lba, sectors, hole, health) = match piece {
+                    Piece::Hole { home, sectors } => (home, sectors, extent.hole, extent.health),
+                    Piece::Mapped(copy) => {
+                        (copy.home, u64::from(copy.sectors), false, Health::Healthy)
+                    }
                 };
                 let piece = MapExtent {
                     lba,
                     sectors,
                     hole,
-                    health: extent.health,
+                    health,
                 };
                 push(into, piece, most);
             }
@@ -95,6 +103,23 @@ impl Pair {
         &self,
     ) -> impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + '_ {
         self.sets.iter().flat_map(|set| set.slices.coverage())
+    }
+}
+
+impl Overlay {
+    /// What of a range only home has, or would have: (lba, sectors).
+    pub(super) fn not_instead(&self, range: Range<u64>) -> Vec<(u64, u64)> {
+        let mut left = Vec::new();
+        for piece in self.map().lookup(range) {
+            match piece {
+                Piece::Hole { home, sectors } => left.push((home, sectors)),
+                Piece::Mapped(copy) if copy.kind == Kind::Clean => {
+                    left.push((copy.home, u64::from(copy.sectors)));
+                }
+                Piece::Mapped(_) => {}
+            }
+        }
+        left
     }
 }
 

@@ -15,16 +15,38 @@ impl Overlay {
     /// Begins to bring home what was written by records below this sequence, as far as they have landed; nothing if that
     /// is under way already.
     pub fn go_home(&mut self, below: u64) {
-        let below = below.min(self.told());
         if self.home.is_none() && !self.broken {
-            self.home = Some(GoingHome {
-                below,
-                copies: 0,
-                stage: Stage::Copying(0),
-                failed: false,
-            });
-            self.copy_more();
+            self.home_below(below.min(self.told()));
         }
+    }
+
+    /// Begins the last way home: from now on writes wait that meet what lies in the log.
+    pub fn go_home_for_good(&mut self) {
+        if self.home.is_none() && !self.broken {
+            self.closing = true;
+            self.begin_last();
+        }
+    }
+
+    /// The last way home begins when no record is under way: then it takes all there is. Writes that wait for room wait for
+    /// it.
+    pub(super) fn begin_last(&mut self) {
+        let ready = self.records.is_empty() && self.home.is_none();
+        if self.closing && self.broken && self.home.is_none() {
+            self.end_way_home();
+        } else if self.closing && ready {
+            self.home_below(self.sequence);
+        }
+    }
+
+    fn home_below(&mut self, below: u64) {
+        self.home = Some(GoingHome {
+            below,
+            copies: 0,
+            stage: Stage::Copying(0),
+            failed: false,
+        });
+        self.copy_more();
     }
 
     /// Nothing more is copied home: what is under way ends. It can be begun again.
@@ -32,6 +54,17 @@ impl Overlay {
         if let Some(home) = &mut self.home {
             home.failed = true;
             self.copy_more();
+        } else {
+            self.end_way_home();
+        }
+    }
+
+    /// A way home is over, well or not: who waited for it goes on.
+    pub(super) fn end_way_home(&mut self) {
+        self.home = None;
+        self.closing = false;
+        for id in core::mem::take(&mut self.held_up) {
+            self.change(id, false);
         }
     }
 
@@ -65,7 +98,7 @@ impl Overlay {
             return;
         }
         if home.failed {
-            self.home = None;
+            self.end_way_home();
         } else {
             self.flush_home();
         }
@@ -98,8 +131,7 @@ impl Overlay {
             return;
         }
         if home.failed {
-            self.home = None;
-            return;
+            return self.end_way_home();
         }
         home.stage = Stage::Voiding;
         let below = home.below;
@@ -109,7 +141,7 @@ impl Overlay {
 
     /// The records are void: what is still mapped of them is home.
     pub(super) fn voided(&mut self) {
-        let below = self.home.take().expect("something goes home").below;
+        let below = self.home.expect("something goes home").below;
         let mut gone = Vec::new();
         let mut from = 0;
         loop {
@@ -126,6 +158,7 @@ impl Overlay {
         }
         gone.into_iter().for_each(|piece| self.retire(piece, true));
         self.settle_retired();
+        self.end_way_home();
     }
 
     pub(super) fn copied(&mut self, serial: u64, result: Result<(), RequestError>) {

@@ -20,6 +20,9 @@
 //! | flushing | home and log are flushed                                    | voiding  |
 //! | voiding  | the log's anchor says durably that these records are void   | -        |
 //!
+//! What users write again and again would never be home. So when little is left, a last way home holds writes up that meet
+//! it, from before its first copy until it is over.
+//!
 //! Rules, and why a crash at any moment is borne:
 //! 1. Records are told to their users in the order of their sequences. So whatever was told is a prefix, and recovery
 //!    may stop at the first record that is torn.
@@ -266,6 +269,9 @@ pub struct Overlay {
     retirements: u64,
     space_flush: bool,
     home: Option<GoingHome>,
+    /// The last way home goes on, or is about to begin: writes that meet what lies in the log wait.
+    closing: bool,
+    held_up: Vec<u32>,
     /// Clean copies whose sectors are being read.
     copies: Vec<CleanCopy>,
     next_copy: u64,
@@ -327,6 +333,8 @@ impl Overlay {
             retirements: 0,
             space_flush: false,
             home: None,
+            closing: false,
+            held_up: Vec::with_capacity(requests),
             copies: Vec::with_capacity(limits.copies as usize),
             next_copy: 0,
             broken: false,
@@ -392,7 +400,12 @@ impl Overlay {
     }
 
     pub fn is_going_home(&self) -> bool {
-        self.home.is_some()
+        self.home.is_some() || self.closing
+    }
+
+    /// Whether users' writes wait for the last way home.
+    pub fn is_closing(&self) -> bool {
+        self.closing
     }
 
     /// Whether no request of a user is under way.
@@ -465,6 +478,9 @@ impl Overlay {
                 self.pending(id).error = Some(RequestError::NotFast);
                 self.pending(id).cut = whole(&request);
                 self.reply_if_done(id);
+            }
+            RequestOp::Write | RequestOp::WriteZeroes { .. } if met && self.closing => {
+                self.held_up.push(id);
             }
             RequestOp::Write | RequestOp::WriteZeroes { .. } if met || redirect && !self.broken => {
                 self.counters.redirected_writes += 1;
@@ -611,9 +627,18 @@ impl Overlay {
     pub fn part_done(&mut self, tag: PartTag, result: Result<(), RequestError>) {
         let part = self.parts[tag.0 as usize].take().expect("it is under way");
         self.free_parts.push(tag.0);
-        if let (Some(covers), Ok(())) = (part.covers, result) {
-            self.log_flushed(covers);
-        }
+        let result = match (part.covers, result) {
+            // Nothing that was told lies in the log alone: that it fails costs nobody anything.
+            (Some(_), Err(_)) if self.holds_nothing_instead() => {
+                self.broken = true;
+                Ok(())
+            }
+            (Some(covers), Ok(())) => {
+                self.log_flushed(covers);
+                Ok(())
+            }
+            (_, result) => result,
+        };
         match part.owner {
             Owner::Request(id) => self.request_part_done(id, result),
             Owner::Reading { request, serial } => {
@@ -624,11 +649,12 @@ impl Overlay {
             Owner::Copy { serial } => self.copied(serial, result),
             Owner::HomeFlush | Owner::LogFlush => self.flushed_for_home(result),
             Owner::Void if result.is_ok() => self.voided(),
-            Owner::Void => self.home = None,
+            Owner::Void => self.end_way_home(),
             Owner::Reuse => self.reused(result),
         }
         self.pump_reads();
         self.pump_writes();
+        self.begin_last();
     }
 
     fn pending(&mut self, id: u32) -> &mut Pending {

@@ -119,6 +119,7 @@ impl Overlay {
             self.landed(&record, result);
         }
         self.pump_writes();
+        self.begin_last();
     }
 
     /// Its turn has come: all older ones have landed.
