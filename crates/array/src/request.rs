@@ -228,7 +228,10 @@ impl Core {
         if pending.request.op.changes() {
             self.cache_change_ends(pending.request.offset, pending.request.bytes);
         }
-        self.note_latency(&pending);
+        if !self.counted_above {
+            let latency = self.now.since(pending.admitted);
+            self.note_latency(pending.request.op, latency);
+        }
         let reads = pending.request.op == RequestOp::Read;
         let result = match pending.error {
             _ if self.halted && !reads => Err(RequestError::NoSpace),
@@ -239,9 +242,8 @@ impl Core {
     }
 
     /// A flush or trim takes as long as there is to flush or trim, whatever else goes on: only reads and writes count.
-    fn note_latency(&mut self, pending: &Pending) {
-        if matches!(pending.request.op, RequestOp::Read | RequestOp::Write) {
-            let latency = self.now.since(pending.admitted);
+    pub(crate) fn note_latency(&mut self, op: RequestOp, latency: Nanos) {
+        if matches!(op, RequestOp::Read | RequestOp::Write) {
             self.latencies.note(self.now, latency);
             self.tasks.note_latency(latency);
         }

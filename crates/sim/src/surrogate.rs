@@ -333,7 +333,8 @@ impl Run {
             };
             match inner {
                 CommandError::Minority { .. } if !mode.from_minority => mode.from_minority = true,
-                CommandError::SurrogateMissing { .. } if self.log_gone && !mode.accept_loss => {
+                CommandError::SurrogateMissing { .. } if self.may_miss() && !mode.accept_loss => {
+                    life.session.oracle.allow_all_losses();
                     self.count("starts without a lost surrogate", 1);
                     mode.accept_loss = true;
                 }
@@ -354,6 +355,11 @@ impl Run {
             Invariant::StartRefused,
             format!("{mode:?}, over and over"),
         )
+    }
+
+    /// Whether what the surrogate held may be lost: with it, or with a member of it and a crash.
+    fn may_miss(&self) -> bool {
+        self.log_gone || self.lost_lately[Site::Log as usize]
     }
 
     fn broken(&self, life: &mut Life, what: Invariant, detail: String) -> Option<End> {

@@ -47,8 +47,20 @@ struct CopyHome {
     part: PartTag,
     extent: Extent,
     buf: Buf,
-    /// It is being written; before, it is being read.
+    /// Sectors that are home, and those that move at once: all, or one where some are lost in the log.
+    done: u32,
+    step: u32,
+    /// They are being written; before, they are being read.
     writing: bool,
+}
+
+impl CopyHome {
+    /// What moves now.
+    fn piece(&self) -> Extent {
+        let from = self.extent.home + u64::from(self.done);
+        let piece = self.extent.within(from..from + u64::from(self.step));
+        piece.expect("something is left of it")
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +113,7 @@ pub(super) struct Jobs {
     pub(super) table: Option<AnchorTable>,
     #[allow(clippy::vec_box, reason = "they travel as boxes")]
     computes: Vec<Box<Compute>>,
+    pages: Vec<Page>,
 }
 
 impl Jobs {
@@ -115,6 +128,17 @@ impl Jobs {
     pub(super) fn begin_anew(&mut self) {
         self.anchors = Anchors::default();
         self.table = None;
+    }
+
+    /// A page of zeros.
+    fn page(&mut self) -> Page {
+        match self.pages.pop() {
+            Some(mut page) => {
+                page.fill(0);
+                page
+            }
+            None => zeroed_page(),
+        }
     }
 
     fn add(&mut self, job: Job) -> u32 {
@@ -250,11 +274,8 @@ impl Pair {
             return false;
         };
         let extent = append.extent;
-        let home = &mut self.sets[Site::Home as usize];
-        if extent.kind != Kind::Clean
-            && !home.redirect_ready(extent.home, u64::from(extent.sectors))
-        {
-            if home.halted {
+        if extent.kind != Kind::Clean && !self.is_announced(&extent) {
+            if self.home().halted {
                 self.jobs.appends.pop_front();
                 self.appended(extent.sequence, Err(RequestError::NoSpace));
                 return true;
@@ -279,6 +300,16 @@ impl Pair {
         true
     }
 
+    /// Whether home knows durably that the surrogate may have these sectors. It is told otherwise.
+    fn is_announced(&mut self, extent: &Extent) -> bool {
+        let home = &mut self.sets[Site::Home as usize];
+        let before = home.redirected.touched;
+        let ready = home.redirect_ready(extent.home, u64::from(extent.sectors));
+        // It is written in home's next turn. What is being written comes back by itself.
+        self.children.delivered |= home.redirected.touched && !before;
+        ready
+    }
+
     fn put_header(&mut self, job: u32, payload_crc: u32) {
         let append = *self.append(job);
         let extent = append.extent;
@@ -289,7 +320,7 @@ impl Pair {
             payload_sectors: extent.sectors,
             payload_crc,
         };
-        let mut page = zeroed_page();
+        let mut page = self.jobs.page();
         record::encode(self.jobs.table().owner(), &header, &[extent], &mut page);
         let buf = append.header.expect("it was taken");
         self.put_page(job, page, buf);
@@ -373,34 +404,72 @@ impl Pair {
             part,
             extent,
             buf,
+            done: 0,
+            step: extent.sectors,
             writing: false,
         }));
-        let at = self.log_sector(extent.at);
-        let request = child(
-            RequestOp::Read,
-            at,
-            u64::from(extent.sectors),
-            copy_of(&extent, buf),
-            false,
-        );
-        self.children.ask(Site::Log, Owner::Job(job), request);
+        self.read_copy(job);
         true
     }
 
-    fn copy_moved(&mut self, job: u32, copy: CopyHome, result: Result<(), RequestError>) {
-        let CopyHome {
-            part, extent, buf, ..
-        } = copy;
-        if result.is_ok() && !copy.writing {
-            self.jobs.list[job as usize] = Some(Job::CopyHome(CopyHome {
-                writing: true,
-                ..copy
-            }));
-            let sectors = u64::from(extent.sectors);
-            let source = copy_of(&extent, buf);
-            let request = child(RequestOp::Write, extent.home, sectors, source, false);
-            return self.children.ask(Site::Home, Owner::Job(job), request);
+    fn copy_home(&mut self, job: u32) -> &mut CopyHome {
+        match &mut self.jobs.list[job as usize] {
+            Some(Job::CopyHome(copy)) => copy,
+            other => unreachable!("{other:?} is no copy home"),
         }
+    }
+
+    fn read_copy(&mut self, job: u32) {
+        let copy = self.copy_home(job);
+        copy.writing = false;
+        let (piece, buf) = (copy.piece(), copy.buf);
+        let at = self.log_sector(piece.at);
+        let sectors = u64::from(piece.sectors);
+        let request = child(RequestOp::Read, at, sectors, copy_of(&piece, buf), false);
+        self.children.ask(Site::Log, Owner::Job(job), request);
+    }
+
+    fn copy_moved(&mut self, job: u32, result: Result<(), RequestError>) {
+        let copy = *self.copy_home(job);
+        match result {
+            Ok(()) if !copy.writing => self.write_copy(job),
+            Ok(()) => self.piece_home(job),
+            Err(RequestError::Lost { .. }) if !copy.writing && copy.step > 1 => {
+                // Sector by sector, so that exactly what is lost is lost.
+                self.copy_home(job).step = 1;
+                self.read_copy(job);
+            }
+            Err(RequestError::Lost { .. }) if !copy.writing => {
+                self.lose_for_good(copy.piece().home, 1);
+                self.piece_home(job);
+            }
+            Err(error) => self.end_copy(job, Err(error)),
+        }
+    }
+
+    fn write_copy(&mut self, job: u32) {
+        let copy = self.copy_home(job);
+        copy.writing = true;
+        let (piece, buf) = (copy.piece(), copy.buf);
+        let sectors = u64::from(piece.sectors);
+        let source = copy_of(&piece, buf);
+        let request = child(RequestOp::Write, piece.home, sectors, source, false);
+        self.children.ask(Site::Home, Owner::Job(job), request);
+    }
+
+    /// A piece is home, or lost.
+    fn piece_home(&mut self, job: u32) {
+        let copy = self.copy_home(job);
+        copy.done += copy.step;
+        if copy.done < copy.extent.sectors {
+            self.read_copy(job);
+        } else {
+            self.end_copy(job, Ok(()));
+        }
+    }
+
+    fn end_copy(&mut self, job: u32, result: Result<(), RequestError>) {
+        let CopyHome { part, buf, .. } = *self.copy_home(job);
         self.give_back(Size::Large, buf);
         self.jobs.end(job);
         self.part_done(part, result);
@@ -412,7 +481,8 @@ impl Pair {
     fn next_anchors(&mut self) -> bool {
         let anchors = &mut self.jobs.anchors;
         if !anchors.running {
-            if anchors.next.is_empty() {
+            // What was lost on the way home is on record before the log says that it is home.
+            if anchors.next.is_empty() || self.sets[Site::Home as usize].lost.dirty() {
                 return false;
             }
             anchors.running = true;
@@ -450,7 +520,7 @@ impl Pair {
         let Some(buf) = self.take_buffer(Size::Small) else {
             return false;
         };
-        let mut page = zeroed_page();
+        let mut page = self.jobs.page();
         let at = self.jobs.table().encode(index, &mut page);
         self.jobs.anchors.pages += 1;
         let job = self.jobs.add(Job::Anchor(AnchorPage { index, at, buf }));
@@ -553,6 +623,7 @@ impl Pair {
         if let Some(read) = tag.0.checked_sub(START_TAGS) {
             return self.start_computed(read, page, verdict);
         }
+        self.jobs.pages.extend(page);
         match (self.jobs.list[tag.0 as usize], verdict) {
             (Some(Job::Append(_)), Verdict::Checksum(crc)) => self.put_header(tag.0, crc),
             (Some(Job::Append(_)), _) => self.write_record(tag.0),
@@ -579,7 +650,7 @@ impl Pair {
     pub(super) fn job_child_ended(&mut self, job: u32, result: Result<(), RequestError>) {
         match self.jobs.list[job as usize] {
             Some(Job::Append(_)) => self.append_written(job, result),
-            Some(Job::CopyHome(copy)) => self.copy_moved(job, copy, result),
+            Some(Job::CopyHome(_)) => self.copy_moved(job, result),
             Some(Job::Anchor(page)) => self.anchor_written(job, page, result),
             Some(Job::CopyOut(_)) | None => unreachable!("it asked for nothing, or is over"),
         }

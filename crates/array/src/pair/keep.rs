@@ -111,7 +111,7 @@ impl Pair {
     pub(super) fn overlaid(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
         let reads = &mut self.keeping.reads;
         let Some(index) = reads.iter().position(|read| read.tag == tag) else {
-            return self.reply(tag, result);
+            return self.answer(tag, result);
         };
         for part in core::mem::take(&mut reads[index].parts) {
             if result.is_ok() && self.copy_out(part.copy, part.home, part.buf, tag) {
@@ -123,7 +123,7 @@ impl Pair {
         }
         if self.keeping.reads[index].copying == 0 {
             self.keeping.reads.swap_remove(index);
-            self.reply(tag, result);
+            self.answer(tag, result);
         }
     }
 
@@ -135,8 +135,16 @@ impl Pair {
         reads[index].copying -= 1;
         if reads[index].copying == 0 {
             reads.swap_remove(index);
-            self.reply(tag, Ok(()));
+            self.answer(tag, Ok(()));
         }
+    }
+
+    /// Answers a user whose request went through the overlay.
+    fn answer(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
+        let user = self.users.end(tag);
+        let home = &mut self.sets[Site::Home as usize];
+        home.note_latency(user.op, self.now.since(user.begun));
+        self.reply(user.tag, result);
     }
 
     /// The log has a copy of what was read there.

@@ -26,6 +26,7 @@ mod migrate;
 mod policy;
 mod route;
 mod start;
+mod users;
 mod view;
 
 use crate::contract::{
@@ -46,6 +47,7 @@ use migrate::Source;
 pub use policy::Redirect;
 use route::Route;
 use start::Start;
+use users::Users;
 
 /// The surrogate's part of a configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,6 +150,7 @@ pub(crate) struct Pair {
     /// Who asked for the stop under way.
     stopping: Option<CommandTag>,
     overlay: Option<Overlay>,
+    users: Users,
     children: Children,
     jobs: Jobs,
     buffers: Buffers,
@@ -174,6 +177,7 @@ impl Pair {
             start: None,
             stopping: None,
             overlay: None,
+            users: Users::default(),
             children: Children::default(),
             jobs: Jobs::default(),
             buffers,
@@ -321,12 +325,13 @@ impl Pair {
         }
     }
 
-    fn request_overlaid(&mut self, request: Request) {
+    fn request_overlaid(&mut self, mut request: Request) {
         let home = &mut self.sets[Site::Home as usize];
         if let Err(error) = home.admit(&request) {
             return self.reply(request.tag, Err(error));
         }
         home.note_request(&request);
+        request.tag = self.users.begin(&request, self.now);
         if request.op == RequestOp::Read {
             self.begin_keeping(&request);
         }
@@ -346,6 +351,17 @@ impl Pair {
             (_, Stage::Alone) => self.children.is_empty(Site::Home) && self.home().requests.room(),
             _ => true,
         }
+    }
+
+    /// Changes something in the home set beside its events. Its turn follows.
+    fn at_home<T>(&mut self, change: impl FnOnce(&mut Core) -> T) -> T {
+        self.children.delivered = true;
+        let home = &mut self.sets[Site::Home as usize];
+        let outcome = change(home);
+        for action in core::mem::take(&mut home.out) {
+            self.take_up(Site::Home, action);
+        }
+        outcome
     }
 
     fn home(&self) -> &Core {

@@ -2,7 +2,9 @@
 
 use super::{Pair, Stage};
 use crate::contract::{CommandError, Request, RequestOp, TaskKind};
-use crate::overlay::{Kind, Overlay, Pressure, Site};
+use crate::core::Core;
+use crate::overlay::{Kind, Overlay, Pressure};
+use crate::report::ArrayState;
 use crate::units::{Nanos, SECTOR_BYTES};
 
 /// Which requests are moved away while a task restores redundancy.
@@ -125,7 +127,12 @@ impl Pair {
         }
         let restoring = self.is_restoring();
         self.choose(restoring);
+        let log_failed = self.log().state == ArrayState::Failed;
         let overlay = self.overlay.as_mut().expect("a serving pair has one");
+        if log_failed && !overlay.is_broken() {
+            overlay.break_log();
+            return true;
+        }
         if overlay.pressure() >= Pressure::DropClean && self.drop_clean() {
             return true;
         }
@@ -163,10 +170,9 @@ impl Pair {
     /// Home needs to know of the surrogate no more if that holds nothing.
     pub(super) fn forget_redirects(&mut self) {
         let overlay = self.overlay.as_ref();
-        let home = &mut self.sets[Site::Home as usize];
         let holds_nothing = overlay.is_some_and(Overlay::holds_nothing_instead);
-        if holds_nothing && !home.mode.read_only {
-            home.redirects_home();
+        if holds_nothing && !self.home().mode.read_only {
+            self.at_home(Core::redirects_home);
         }
     }
 

@@ -23,11 +23,12 @@ use crate::contract::{
     Action, BufRef, Command, CommandError, CommandTag, Event, Fact, Page, RequestError, RequestOp,
     SMALL_BYTES, StartMode, Verdict,
 };
+use crate::core::Core;
 use crate::meta::superblock::{Partner, PartnerRole};
 use crate::overlay::format::{
     AnchorTable, LogLayout, LogOwner, LogRegion, PayloadFound, Read, RecordHeader, Recovered, Scan,
 };
-use crate::overlay::{FoundInLog, Kind, LogShape, Overlay, OverlayLimits, Site};
+use crate::overlay::{Extent, FoundInLog, Kind, LogShape, Overlay, OverlayLimits, Site};
 use crate::pool::Size;
 use crate::runset::RunSet;
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
@@ -91,6 +92,8 @@ pub(super) struct Start {
     doubt: Option<Vec<(u64, u64)>>,
     /// What home called lost.
     lost: Vec<(u64, u64)>,
+    /// The log counts up to this record: what it and those behind it had is lost.
+    cut: Option<u64>,
 }
 
 /// A log has so many segments or a few more, unless they would be too small or too large.
@@ -145,6 +148,7 @@ impl Pair {
             next: None,
             doubt: None,
             lost: Vec::new(),
+            cut: None,
         }));
         self.sets[Site::Log as usize].serves_as_surrogate = true;
         if self.started[Site::Log as usize] {
@@ -232,9 +236,9 @@ impl Pair {
     /// What of these extents of home the log does not have.
     fn not_in_log(&self, found: &Recovered, extents: &[(u64, u64)]) -> Vec<(u64, u64)> {
         let mut left = RunSet::from_runs(extents);
+        let sure = found.unread.first().copied().unwrap_or(u64::MAX);
         for extent in &found.extents {
-            let read = found.unread.binary_search(&extent.sequence).is_err();
-            if extent.kind != Kind::Clean && read {
+            if extent.kind != Kind::Clean && extent.sequence < sure {
                 left.remove(extent.home, u64::from(extent.sectors));
             }
         }
@@ -262,6 +266,12 @@ impl Pair {
             Some(start) => start.lost.push((lba, sectors)),
             None => self.tell_lost(lba, sectors),
         }
+    }
+
+    /// Neither home nor the log has these sectors.
+    pub(super) fn lose_for_good(&mut self, lba: u64, sectors: u64) {
+        self.at_home(|home| home.lose(lba, sectors));
+        self.out.push(Action::Fact(Fact::Lost { lba, sectors }));
     }
 
     fn tell_lost(&mut self, lba: u64, sectors: u64) {
@@ -318,16 +328,34 @@ impl Pair {
                 needs: 4 * SEGMENT_SECTORS_MIN,
             }),
             Ok(layout) if home.redirected_extents().is_empty() => self.begin_anew(layout),
-            Ok(layout) => {
-                let count = 2 * layout.anchors() as usize;
-                self.start_mut().phase = Phase::Anchors {
-                    layout,
-                    homes: (0..count).map(|_| None).collect(),
-                    asked: 0,
-                    ended: 0,
-                };
-            }
+            Ok(layout) => self.read_log(layout),
         }
+    }
+
+    fn read_log(&mut self, layout: LogLayout) {
+        let count = 2 * layout.anchors() as usize;
+        self.start_mut().phase = Phase::Anchors {
+            layout,
+            homes: (0..count).map(|_| None).collect(),
+            asked: 0,
+            ended: 0,
+        };
+    }
+
+    /// A record that may have been acknowledged cannot be read in full, and nobody can tell whether what can be read of it
+    /// was ever written. So it is lost with those behind it, unless nobody accepts that; the log is read again up to it.
+    fn cut_off(&mut self, layout: LogLayout, recovered: &Recovered, first: u64) {
+        let (cut, extents) = lost_from(&recovered.extents, first);
+        if !self.start_mut().mode.accept_loss {
+            return self.end_start(Err(CommandError::WouldLose { extents }), Stage::Idle);
+        }
+        self.at_home(|home| {
+            for &(lba, sectors) in &extents {
+                home.lose(lba, sectors);
+            }
+        });
+        self.start_mut().cut = Some(cut);
+        self.read_log(layout);
     }
 
     fn refuse(&mut self, error: CommandError) {
@@ -340,12 +368,11 @@ impl Pair {
         if self.start_mut().mode.read_only {
             return self.end_start(Ok(()), Stage::Alone);
         }
-        let home = &mut self.sets[Site::Home as usize];
-        let before = home.superblock.partner.expect("it was compared");
+        let before = self.home().superblock.partner.expect("it was compared");
         let epoch = before.epoch + 1;
-        home.set_partner(Some(Partner { epoch, ..before }));
+        self.at_home(|home| home.set_partner(Some(Partner { epoch, ..before })));
         let owner = LogOwner {
-            array: home.superblock.array,
+            array: self.home().superblock.array,
             epoch,
         };
         self.jobs.table = Some(AnchorTable::new(owner, layout));
@@ -368,10 +395,11 @@ impl Pair {
         };
         let doubts = self.start_mut().doubt.is_some();
         if mode.accept_loss && !mode.read_only && !doubts {
-            let home = &mut self.sets[Site::Home as usize];
-            for (lba, sectors) in home.redirected_extents() {
-                home.lose(lba, sectors);
-            }
+            self.at_home(|home| {
+                for (lba, sectors) in home.redirected_extents() {
+                    home.lose(lba, sectors);
+                }
+            });
             self.start_mut().phase = Phase::Losing { layout };
             return;
         }
@@ -407,7 +435,7 @@ impl Pair {
         if home.lost.dirty() {
             return false;
         }
-        home.redirects_home();
+        self.at_home(Core::redirects_home);
         self.begin_anew(layout);
         true
     }
@@ -563,7 +591,14 @@ impl Pair {
             epoch: partner.epoch,
         };
         match AnchorTable::load(owner, layout, homes) {
-            Ok(table) => self.start_mut().phase = Phase::Scan(Box::new(Scan::new(table))),
+            Ok(table) => {
+                let start = self.start_mut();
+                let mut scan = Scan::new(table);
+                if let Some(cut) = start.cut {
+                    scan.cut_at(cut);
+                }
+                start.phase = Phase::Scan(Box::new(scan));
+            }
             Err(_) => self.damaged(),
         }
     }
@@ -585,14 +620,19 @@ impl Pair {
             unreachable!("a scan has ended")
         };
         match scan.finish() {
-            Ok(found) if sound(&found, size) && found.damage.is_empty() => self.go_on(found),
+            Ok(found) if sound(&found, size) && found.damage.is_empty() => {
+                self.go_on(layout, found);
+            }
             _ => self.damaged(),
         }
     }
 
-    fn go_on(&mut self, recovered: Recovered) {
+    fn go_on(&mut self, layout: LogLayout, recovered: Recovered) {
         if let Some(extents) = self.start_mut().doubt.take() {
             return self.settle_doubt(&recovered, &extents);
+        }
+        if let Some(&first) = recovered.unread.first() {
+            return self.cut_off(layout, &recovered, first);
         }
         if self.start_mut().mode.read_only {
             let found = found_of(&recovered);
@@ -636,6 +676,10 @@ impl Pair {
     }
 
     fn write_anchors(&mut self) -> bool {
+        if self.home().lost.dirty() {
+            // What is cut off is on record as lost first.
+            return false;
+        }
         let mut any = false;
         while self.write_anchor() {
             any = true;
@@ -673,6 +717,28 @@ impl Pair {
         self.overlay = Some(overlay.expect("the map has room for what was found"));
         self.forget_redirects();
         self.end_start(Ok(()), Stage::Serving);
+    }
+}
+
+/// What is lost if records count up to this one: and from which on, since one before it that has older copies of some of
+/// that must not count either.
+fn lost_from(extents: &[Extent], mut cut: u64) -> (u64, Vec<(u64, u64)>) {
+    let counts = |extent: &&Extent| extent.kind != Kind::Clean;
+    let mut lost = RunSet::default();
+    loop {
+        for extent in extents.iter().filter(counts) {
+            if extent.sequence >= cut {
+                lost.insert(extent.home, u64::from(extent.sectors));
+            }
+        }
+        let older = |extent: &&Extent| {
+            let met = lost.within(extent.home, u64::from(extent.sectors));
+            extent.sequence < cut && !met.is_empty()
+        };
+        match extents.iter().filter(counts).find(older) {
+            Some(extent) => cut = extent.sequence,
+            None => return (cut, lost.runs().to_vec()),
+        }
     }
 }
 

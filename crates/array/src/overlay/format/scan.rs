@@ -122,6 +122,8 @@ pub struct Scan {
     highest: u64,
     /// The first sequence from which on nothing counts, as far as is known: in the second phase.
     gap: u64,
+    /// What counts ends here in any case.
+    cut: u64,
     damage: Vec<Damage>,
 }
 
@@ -138,6 +140,7 @@ impl Scan {
             extents: Vec::new(),
             highest: 0,
             gap: u64::MAX,
+            cut: u64::MAX,
             damage: Vec::new(),
             table,
         };
@@ -153,6 +156,11 @@ impl Scan {
             }
         }
         scan
+    }
+
+    /// Records from this sequence on are not to count, whatever they are: what they had is lost, and known to be.
+    pub fn cut_at(&mut self, sequence: u64) {
+        self.cut = sequence;
     }
 
     pub fn layout(&self) -> &LogLayout {
@@ -324,6 +332,7 @@ impl Scan {
         let above = self.gap.max(self.highest + 1);
         let next = above + self.table.layout().records_limit();
         check_found("next record sequence", next)?;
+        self.gap = self.gap.min(self.cut);
         let counted = self.position(self.gap);
         self.records.truncate(counted);
         let segments = self.close_segments();

@@ -394,6 +394,13 @@ impl Overlay {
         self.space.pressure()
     }
 
+    /// The log cannot be written any more: nobody waits for room in it.
+    pub fn break_log(&mut self) {
+        self.broken = true;
+        self.pump_writes();
+        self.begin_last();
+    }
+
     /// Whether the log failed: what must go there is refused, and what lies there alone cannot be had.
     pub fn is_broken(&self) -> bool {
         self.broken
