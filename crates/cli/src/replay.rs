@@ -376,6 +376,7 @@ fn plan(verb: &Replay, needed: u64) -> Outcome<ArrayPlan> {
         heat: heat(verb.zone, verb.epoch),
         rebuild_min: verb.rebuild_rate.min,
         rebuild_max: verb.rebuild_rate.max,
+        surrogate: None,
     })
 }
 

@@ -243,6 +243,7 @@ fn the_results_are_those_of_the_experiments() {
         "width",
         "chunk",
         "orders",
+        "ido",
         "streams",
         "goals",
         "energy",

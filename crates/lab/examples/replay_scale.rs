@@ -57,6 +57,7 @@ fn one(requests: usize) {
         heat: HeatLimits::default(),
         rebuild_min: 1 << 20,
         rebuild_max: 1 << 30,
+        surrogate: None,
     };
     let mut stage = Stage::new(&plan, 1).expect("a sound plan");
     let parameters = preset::named("fin1").expect("there").expect("sound");

@@ -78,6 +78,7 @@ fn stage(kind: Kind) -> Stage {
         heat: HeatLimits::default(),
         rebuild_min: 1 << 20,
         rebuild_max: 1 << 30,
+        surrogate: None,
     };
     Stage::new(&plan, 1).expect("a sound plan")
 }

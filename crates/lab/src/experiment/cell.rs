@@ -3,17 +3,18 @@
 //! The text is canonical (every parameter by its path, in order), so a hash of it names the run in the cache.
 
 use super::scenario::{Point, Value, settings};
+use super::scheme::Scheme;
 use crate::generate::{Generator, Parameters, preset};
 use crate::replay::facts::Log;
 use crate::replay::simulated::replay;
 use crate::replay::source::{Placed, Placing, Survey};
-use crate::replay::stage::{ArrayPlan, Stage};
+use crate::replay::stage::{ArrayPlan, Stage, SurrogatePlan, size_bytes};
 use crate::replay::{Deed, OUTSTANDING_MAX, Pace, Plan, Script, Until};
 use crate::trace::{Options, Requests, TraceError, files, open, read_twice, shape};
 use restripe_array::cache::Rule;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::WriteHole;
-use restripe_array::{CacheLimits, HeatLimits, Nanos, Order, SMALL_BYTES, Throttle};
+use restripe_array::{CacheLimits, HeatLimits, Nanos, Order, Redirect, SMALL_BYTES, Throttle};
 use restripe_sim::disk::queue::Policy;
 use restripe_sim::rng::mix;
 use serde::Deserialize;
@@ -52,6 +53,15 @@ pub struct ArraySettings {
     /// lru, lfu, vdf-lru, vdf-lfu and what else `cache-sim` knows.
     #[serde(default = "best")]
     pub cache_policy: String,
+    /// Further drives for a surrogate, of as many bytes each as the members; 0: none.
+    #[serde(default)]
+    pub surrogate: u16,
+    #[serde(default = "mirrored")]
+    pub surrogate_level: String,
+}
+
+fn mirrored() -> String {
+    "raid1".into()
 }
 
 fn best() -> String {
@@ -90,6 +100,12 @@ pub struct RebuildSettings {
     /// pr, pro, ido, sor or dor.
     #[serde(default = "by_address")]
     pub order: String,
+    /// Which requests are moved to the surrogate: none, workout, vdf or ido.
+    #[serde(default = "nowhere")]
+    pub redirect: String,
+    /// Both by one name, in place of `order` and `redirect`: see [`Scheme`].
+    #[serde(default)]
+    pub scheme: Option<String>,
     /// Zones that are read before they are rebuilt are rebuilt next.
     #[serde(default)]
     pub on_demand: bool,
@@ -114,6 +130,9 @@ pub struct PhaseSettings {
     pub rebuild_s: u64,
     pub after_s: u64,
     pub step_s: u64,
+    /// The run goes on until so long after the rebuild began, and the metrics of `common` are of that time; 0: no such.
+    #[serde(default)]
+    pub common_s: u64,
 }
 
 /// How the capacity that a load is a part of is measured: closed loop on the degraded array, no rebuild.
@@ -150,6 +169,8 @@ pub const BEFORE: &str = "before";
 pub const DEGRADED: &str = "degraded";
 pub const DURING: &str = "during";
 pub const AFTER: &str = "after";
+/// `during` and `after` together, where the runs of an experiment last as long after the rebuild's beginning.
+pub const COMMON: &str = "common";
 
 impl Settings {
     pub fn of(point: &Point) -> Result<Settings, String> {
@@ -183,7 +204,7 @@ impl Settings {
         ];
         if times
             .iter()
-            .chain([&phases.after_s, &phases.step_s])
+            .chain([&phases.after_s, &phases.step_s, &phases.common_s])
             .any(|s| *s > longest)
         {
             return Err("a phase is longer than a year".into());
@@ -201,27 +222,28 @@ impl Settings {
 
     pub fn plan(&self) -> Result<ArrayPlan, String> {
         let array = &self.array;
-        let level = level(&array.level)?;
+        let set_level = level(&array.level)?;
+        let scheme = self.scheme()?;
         if array.member_mib == 0 || array.member_mib > 1 << 30 {
             return Err(format!("members of {} MiB", array.member_mib));
         }
         Ok(ArrayPlan {
-            level,
-            members: array.members,
+            level: set_level,
+            members: array.members + if scheme.wide { array.surrogate } else { 0 },
             chunk_sectors: array
                 .chunk_kib
                 .checked_mul(2)
                 .filter(|sectors| *sectors > 0)
                 .ok_or("array.chunk_kib is out of range")?,
             member_bytes: array.member_mib << 20,
-            write_hole: write_hole(&array.write_hole, level)?,
+            write_hole: write_hole(&array.write_hole, set_level)?,
             drive: array.drive.clone(),
             schedule: schedule(&array.schedule)?,
             write_cache: array.write_cache,
             standby_ns: (array.standby_s > 0).then_some(array.standby_s.saturating_mul(SECOND)),
             cache: cache(array)?,
             throttle: throttle(&self.rebuild.throttle)?,
-            order: order(&self.rebuild.order)?,
+            order: scheme.order,
             on_demand: self.rebuild.on_demand,
             heat: HeatLimits {
                 zone_sectors: (self.rebuild.zone_mib * 2048.0) as u64,
@@ -229,6 +251,47 @@ impl Settings {
             },
             rebuild_min: (self.rebuild.min_mb_s * 1e6) as u64,
             rebuild_max: (self.rebuild.max_mb_s * 1e6) as u64,
+            surrogate: self.surrogate(scheme.redirect)?,
+        })
+    }
+
+    /// The surrogate of a scheme that moves users to one.
+    fn surrogate(&self, redirect: Redirect) -> Result<Option<SurrogatePlan>, String> {
+        let array = &self.array;
+        let level = level(&array.surrogate_level)?;
+        match (redirect, array.surrogate) {
+            (Redirect::None, _) => Ok(None),
+            (_, 0) => Err("users are to be moved, and array.surrogate has no drives".into()),
+            (redirect, members) => Ok(Some(SurrogatePlan {
+                level,
+                members,
+                member_bytes: array.member_mib << 20,
+                redirect,
+            })),
+        }
+    }
+
+    fn scheme(&self) -> Result<Scheme, String> {
+        let rebuild = &self.rebuild;
+        match &rebuild.scheme {
+            None => Ok(Scheme {
+                order: order(&rebuild.order)?,
+                redirect: redirect(&rebuild.redirect)?,
+                wide: false,
+            }),
+            Some(_) if rebuild.order != by_address() || rebuild.redirect != nowhere() => {
+                Err("rebuild.scheme stands in place of rebuild.order and rebuild.redirect".into())
+            }
+            Some(name) => Scheme::named(name),
+        }
+    }
+
+    /// The array without a surrogate, whatever the scheme: what a capacity is of, and what requests are placed in.
+    fn bare(&self) -> Result<ArrayPlan, String> {
+        Ok(ArrayPlan {
+            members: self.array.members,
+            surrogate: None,
+            ..self.plan()?
         })
     }
 }
@@ -296,6 +359,15 @@ fn no_such(what: &str, name: &str, names: &[&str]) -> String {
 
 fn order(name: &str) -> Result<Order, String> {
     Order::named(name).ok_or_else(|| no_such("order", name, &Order::ALL.map(Order::name)))
+}
+
+fn nowhere() -> String {
+    Redirect::None.name().into()
+}
+
+fn redirect(name: &str) -> Result<Redirect, String> {
+    Redirect::named(name)
+        .ok_or_else(|| no_such("redirection", name, &Redirect::ALL.map(Redirect::name)))
 }
 
 fn throttle(name: &str) -> Result<Throttle, String> {
@@ -438,7 +510,7 @@ const CAPACITY_SEED: u64 = 0;
 /// Requests a second of the degraded array at depth, in thousandths.
 pub fn measure_capacity(cell: &Cell) -> Result<u64, String> {
     let settings = &cell.settings;
-    let mut stage = Stage::new(&settings.plan()?, CAPACITY_SEED)?;
+    let mut stage = Stage::new(&settings.bare()?, CAPACITY_SEED)?;
     let mut source = requests(settings, stage.size_bytes, CAPACITY_SEED, None)?;
     let capacity = &settings.capacity;
     let script = Script {
@@ -465,7 +537,8 @@ pub fn run(cell: &Cell, capacity: Option<u64>) -> Result<Log, String> {
     let settings = &cell.settings;
     let mut stage = Stage::new(&settings.plan()?, cell.seed)?;
     let rate = rate(settings, capacity);
-    let mut source = requests(settings, stage.size_bytes, cell.seed, rate)?;
+    let size = size_bytes(&settings.bare()?)?;
+    let mut source = requests(settings, size, cell.seed, rate)?;
     let script = Script {
         pace: match settings.workload.depth {
             0 => Pace::Open { speed_milli: 1000 },
@@ -477,6 +550,7 @@ pub fn run(cell: &Cell, capacity: Option<u64>) -> Result<Log, String> {
     let mut log = replay(&mut stage, &mut *source, &script)?;
     log.offered_milli = rate.map_or(0, |rate| (rate * 1000.0) as u64);
     log.capacity_milli = capacity.unwrap_or(0);
+    log.common_ns = settings.phases.common_s.saturating_mul(SECOND);
     Ok(log)
 }
 
@@ -516,7 +590,11 @@ fn plans(settings: &Settings) -> Vec<Plan> {
     if phases.degraded_s > 0 && phases.rebuild_s > 0 {
         let most = Until::Rebuilt(phases.rebuild_s.saturating_mul(SECOND));
         plans.push(Plan::new(DURING, Deed::Spare, most));
-        plans.push(Plan::new(AFTER, Deed::Nothing, passed(phases.after_s)));
+        let until = Until::Since {
+            before: phases.common_s.saturating_mul(SECOND),
+            least: phases.after_s.saturating_mul(SECOND),
+        };
+        plans.push(Plan::new(AFTER, Deed::Nothing, until));
     }
     plans
 }

@@ -1,12 +1,16 @@
 //! Numbers of a run by name, as scenarios, tables and figures ask for them.
 //!
 //! `rebuild_s`, `rebuild_share`, `utilisation`, `offered_per_s`, `capacity_per_s`, `energy_kj`, `standby_share`,
-//! `spin_ups`; and of a phase, as in `during.mean_ms`: `mean_ms`, `p50_ms`, `p95_ms`, `p99_ms`, `max_ms`, `read_mean_ms`,
+//! `spin_ups`; of an array with a surrogate `reclaim_s` (from the rebuild's end until home had everything), `map_extents`,
+//! `map_kib`, `heat_kib`, `clean_mib` (at most, each); and of a phase, as in `during.mean_ms`: `mean_ms`, `p50_ms`, `p95_ms`, `p99_ms`, `max_ms`, `read_mean_ms`,
 //! `write_mean_ms`, `rgr` (blocks read from members for each that a read asked for), `cached_share`, `requests`, `per_s`, `mb_s`, `failed`, `held_share`, `busy_share`, `ios_user`, `ios_parity`,
-//! `ios_rebuild`, `ios_metadata`.
+//! `ios_rebuild`, `ios_metadata`, `redirected_share` (writes that the surrogate took and reads that it served alone, of
+//! all requests), `write_share`, `hit_share` (reads that the surrogate served alone, of all reads). The phase `common` is
+//! the same time for all schemes, from the rebuild's beginning.
 
-use crate::replay::facts::{CAUSES, Energy, Log, Phase};
-use crate::replay::histogram::Times;
+use super::cell::{AFTER, COMMON, DURING};
+use crate::replay::facts::{CAUSES, Energy, Log, Moved, Phase};
+use crate::replay::histogram::{self, Times};
 
 /// A phase in which more than this part of the requests waited for room is saturated: its times say how long it lasted.
 pub const SATURATED_SHARE: f64 = 0.01;
@@ -14,7 +18,10 @@ pub const SATURATED_SHARE: f64 = 0.01;
 /// `None`: the run has no such number: nothing was asked, the rebuild did not end, no such phase, no such name.
 pub fn metric(log: &Log, name: &str) -> Option<f64> {
     if let Some((phase, name)) = name.split_once('.') {
-        return of_phase(log.phase(phase)?, name);
+        return match phase {
+            COMMON => of_phase(&common(log)?, name),
+            phase => of_phase(log.phase(phase)?, name),
+        };
     }
     let energy = |value: fn(&Energy) -> u64| {
         let sum: u64 = log.energy.iter().map(value).sum();
@@ -32,8 +39,47 @@ pub fn metric(log: &Log, name: &str) -> Option<f64> {
         "energy_kj" => energy(Energy::total_uj).map(|uj| uj / 1e9),
         "spin_ups" => energy(|energy| energy.spin_ups),
         "standby_share" => Some(energy(|e| e.standby_ns)? / energy(|e| e.total_ns)?.max(1.0)),
+        other => of_surrogate(&log.moved?, other),
+    }
+}
+
+fn of_surrogate(moved: &Moved, name: &str) -> Option<f64> {
+    let kib = |bytes: u64| bytes as f64 / 1024.0;
+    match name {
+        "reclaim_s" => Some((moved.home_ns? - moved.whole_ns?) as f64 / 1e9),
+        "map_extents" => Some(moved.extents as f64),
+        "map_kib" => Some(kib(moved.extents * moved.extent_bytes)),
+        "heat_kib" => Some(kib(moved.heat_bytes)),
+        "clean_mib" => Some(kib(moved.clean_bytes) / 1024.0),
         _ => None,
     }
+}
+
+/// The rebuild and what came after it, as one phase; `None` where the rebuild outlasted the time that all have in common.
+fn common(log: &Log) -> Option<Phase> {
+    let (during, after) = (log.phase(DURING)?, log.phase(AFTER)?);
+    if log.common_ns == 0 || during.length_ns() > log.common_ns {
+        return None;
+    }
+    let histogram = histogram::merged(&during.histogram, &after.histogram);
+    let sum = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a + b).collect::<Vec<u64>>();
+    Some(Phase {
+        name: COMMON.into(),
+        from_ns: during.from_ns,
+        to_ns: after.to_ns,
+        times: histogram::both(&during.times, &after.times, &histogram),
+        read_times: histogram::both(&during.read_times, &after.read_times, &[]),
+        write_times: histogram::both(&during.write_times, &after.write_times, &[]),
+        bytes: during.bytes + after.bytes,
+        failed: during.failed + after.failed,
+        held: during.held + after.held,
+        busy_ns: sum(&during.busy_ns, &after.busy_ns),
+        redirected: std::array::from_fn(|i| during.redirected[i] + after.redirected[i]),
+        ios: std::array::from_fn(|i| during.ios[i] + after.ios[i]),
+        io_bytes: std::array::from_fn(|i| during.io_bytes[i] + after.io_bytes[i]),
+        read_blocks: std::array::from_fn(|i| during.read_blocks[i] + after.read_blocks[i]),
+        histogram,
+    })
 }
 
 /// Whether a phase was offered more than it could serve.
@@ -49,6 +95,10 @@ fn held_share(phase: &Phase) -> f64 {
 fn per_block(phase: &Phase, which: usize) -> Option<f64> {
     let asked = phase.read_blocks[0];
     (asked > 0).then(|| phase.read_blocks[which] as f64 / asked as f64)
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 fn of_phase(phase: &Phase, name: &str) -> Option<f64> {
@@ -70,6 +120,9 @@ fn of_phase(phase: &Phase, name: &str) -> Option<f64> {
         "failed" => Some(phase.failed as f64),
         "rgr" => per_block(phase, 2),
         "cached_share" => per_block(phase, 1),
+        "redirected_share" => share(phase.redirected.iter().sum(), phase.times.count),
+        "write_share" => share(phase.write_times.count, phase.times.count),
+        "hit_share" => share(phase.redirected[1], phase.read_times.count),
         "held_share" => Some(held_share(phase)),
         "busy_share" => {
             let busy: u64 = phase.busy_ns.iter().sum();
@@ -86,7 +139,7 @@ fn of_phase(phase: &Phase, name: &str) -> Option<f64> {
 
 /// Whether a name can be asked for at all.
 pub fn known(name: &str) -> bool {
-    const RUN: [&str; 7] = [
+    const RUN: [&str; 12] = [
         "rebuild_s",
         "rebuild_share",
         "offered_per_s",
@@ -94,6 +147,11 @@ pub fn known(name: &str) -> bool {
         "energy_kj",
         "spin_ups",
         "standby_share",
+        "reclaim_s",
+        "map_extents",
+        "map_kib",
+        "heat_kib",
+        "clean_mib",
     ];
     match name.split_once('.') {
         Some((_, name)) => {

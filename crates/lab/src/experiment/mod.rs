@@ -4,6 +4,7 @@
 //! | module | owns |
 //! |---|---|
 //! | [`scenario`] | the file: fixed parameters with their origins, the sweep, what is shown, what papers printed |
+//! | [`scheme`] | rebuild schemes by the papers' names |
 //! | [`cell`] | one point of the sweep: settings, canonical text, hash, its run |
 //! | [`runner`] | cells over cores, the cache, progress |
 //! | [`metric`] | numbers of a run by name |
@@ -19,4 +20,5 @@ pub mod outcome;
 pub mod page;
 pub mod runner;
 pub mod scenario;
+pub mod scheme;
 pub mod statistics;

@@ -2,7 +2,7 @@
 
 use super::cell::Cell;
 use super::metric::{known, metric, saturated};
-use super::scenario::{Comparison, Point, Printed, Scenario, Value};
+use super::scenario::{Between, Comparison, Point, Printed, Scenario, Value};
 use super::statistics::{Estimate, geometric, ratio};
 use crate::replay::facts::Log;
 use crate::report::Table;
@@ -189,6 +189,9 @@ impl<'a> Outcome<'a> {
 
     pub fn beside(&self) -> Vec<Beside> {
         let of = |printed: &Printed| -> Vec<Beside> {
+            if let Some(between) = &printed.between {
+                return self.printed_between(printed, between);
+            }
             let one = |group: Group<'_>| Beside {
                 printed: printed.clone(),
                 at: self.swept_of(group.point, ""),
@@ -197,6 +200,23 @@ impl<'a> Outcome<'a> {
             self.groups_at(&printed.at).into_iter().map(one).collect()
         };
         self.scenario.printed.iter().flat_map(of).collect()
+    }
+
+    fn printed_between(&self, printed: &Printed, between: &Between) -> Vec<Beside> {
+        let comparison = Comparison {
+            name: printed.what.clone(),
+            metric: printed.metric.clone(),
+            vary: between.vary.clone(),
+            of: between.of.clone(),
+            to: between.to.clone(),
+            at: printed.at.clone(),
+        };
+        let one = |compared: Compared| Beside {
+            printed: printed.clone(),
+            at: compared.at,
+            result: compared.result.ok(),
+        };
+        self.compare(&comparison).into_iter().map(one).collect()
     }
 
     // ----------------------------------------------------------------------------------------------- tables
@@ -369,7 +389,10 @@ impl<'a> Outcome<'a> {
             .iter()
             .flat_map(|line| [&line.metric, &line.over]);
         let names = scenario.table.iter().chain(compared).chain(printed);
-        names.filter(|name| !known(name)).cloned().collect()
+        names
+            .filter(|name| !name.is_empty() && !known(name))
+            .cloned()
+            .collect()
     }
 }
 

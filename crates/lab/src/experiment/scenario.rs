@@ -166,11 +166,24 @@ pub struct Printed {
     pub source: String,
     pub value: f64,
     pub claim: Claim,
-    /// The ratio of these two metrics of the same run.
+    /// The ratio of these two metrics of the same run; the second may be left out where runs are compared.
     pub metric: String,
+    #[serde(default)]
     pub over: String,
+    /// In place of a second metric: the first one at two values of a parameter, seed by seed.
+    #[serde(default)]
+    pub between: Option<Between>,
     #[serde(default)]
     pub at: BTreeMap<String, Value>,
+}
+
+/// Two values of a parameter.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Between {
+    pub vary: String,
+    pub of: Value,
+    pub to: Value,
 }
 
 /// How much of a scenario is run.
@@ -271,6 +284,7 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
         include_str!("../../../../scenarios/streams.toml"),
     ),
     ("goals", include_str!("../../../../scenarios/goals.toml")),
+    ("ido", include_str!("../../../../scenarios/ido.toml")),
     ("energy", include_str!("../../../../scenarios/energy.toml")),
     (
         "vdf-open-loop",

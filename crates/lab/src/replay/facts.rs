@@ -25,6 +25,9 @@ pub struct Phase {
     /// that members were asked for on account of the others.
     #[serde(default)]
     pub read_blocks: [u64; 3],
+    /// Writes that a surrogate took, and reads that it served alone.
+    #[serde(default)]
+    pub redirected: [u64; 2],
     /// How long each member was busy; empty where nobody can tell.
     pub busy_ns: Vec<u64>,
     /// (largest time of the bucket, requests).
@@ -65,6 +68,21 @@ pub struct Rebuild {
     pub rows_total: u64,
 }
 
+/// What the surrogate held of the array, and when that was home again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Moved {
+    /// Extents of the map at most, as seen once a step, and the bytes of memory of each.
+    pub extents: u64,
+    pub extent_bytes: u64,
+    /// Bytes of clean copies at most: zones that were moved, reads that were kept.
+    pub clean_bytes: u64,
+    /// When redundancy was whole again, and when nothing was left that home did not have, as seen once a step.
+    pub whole_ns: Option<u64>,
+    pub home_ns: Option<u64>,
+    /// Bytes of the table of what users read.
+    pub heat_bytes: u64,
+}
+
 /// What a member drew, over the whole run, in microjoules, and how often its spindle started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Energy {
@@ -91,6 +109,12 @@ pub struct Log {
     pub step_ns: u64,
     pub happened: Vec<Happened>,
     pub rebuild: Option<Rebuild>,
+    /// Of an array with a surrogate.
+    #[serde(default)]
+    pub moved: Option<Moved>,
+    /// From the rebuild's beginning, what the runs of an experiment are compared over; 0 where they are not.
+    #[serde(default)]
+    pub common_ns: u64,
     /// By member; empty where nobody can tell.
     pub energy: Vec<Energy>,
     /// Requests a second that were offered, and the degraded array's capacity, in thousandths; 0 where neither was set.

@@ -4,6 +4,7 @@
 //! (58 KiB), whatever the number of samples; the order in which samples come does not matter.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Parts of a power of two, as a power of two.
 const PART_BITS: u32 = 7;
@@ -99,6 +100,42 @@ impl Histogram {
     }
 }
 
+/// What two sets of buckets come to together.
+pub fn merged(one: &[(u64, u64)], other: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut counts = BTreeMap::new();
+    for (top, count) in one.iter().chain(other) {
+        *counts.entry(*top).or_insert(0) += count;
+    }
+    counts.into_iter().collect()
+}
+
+/// The times of two sets as those of one, whose buckets these are; without buckets there are no quantiles.
+pub fn both(one: &Times, other: &Times, buckets: &[(u64, u64)]) -> Times {
+    let count = one.count + other.count;
+    let sum = |times: &Times| u128::from(times.count) * u128::from(times.mean_ns);
+    let mean = (sum(one) + sum(other))
+        .checked_div(count.into())
+        .unwrap_or(0);
+    let max_ns = one.max_ns.max(other.max_ns);
+    let quantile = |permille: u64| {
+        let rank = (u128::from(count) * u128::from(permille)).div_ceil(1000);
+        let mut seen = 0u128;
+        let reached = buckets.iter().find(|(_, count)| {
+            seen += u128::from(*count);
+            seen >= rank
+        });
+        reached.map_or(0, |(top, _)| *top.min(&max_ns))
+    };
+    Times {
+        count,
+        mean_ns: u64::try_from(mean).unwrap_or(u64::MAX),
+        p50_ns: quantile(500),
+        p95_ns: quantile(950),
+        p99_ns: quantile(990),
+        max_ns,
+    }
+}
+
 fn bucket(value: u64) -> usize {
     if value < PARTS {
         return value as usize;
@@ -121,6 +158,33 @@ fn top(bucket: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_sets_together_are_as_one() {
+        let [mut one, mut other, mut all] = [(); 3].map(|()| Histogram::default());
+        for ns in (0..5000).map(|i: u64| i * i * 997 % 1_000_003) {
+            let part = if ns % 3 == 0 { &mut one } else { &mut other };
+            part.add(ns);
+            all.add(ns);
+        }
+        let buckets = merged(&one.buckets(), &other.buckets());
+        assert_eq!(buckets, all.buckets());
+        let together = both(&one.times(), &other.times(), &buckets);
+        // Each mean was rounded down.
+        let mean_ns = together.mean_ns;
+        assert!(all.times().mean_ns - mean_ns <= 1);
+        assert_eq!(
+            together,
+            Times {
+                mean_ns,
+                ..all.times()
+            }
+        );
+        assert_eq!(
+            both(&Times::default(), &Times::default(), &[]),
+            Times::default()
+        );
+    }
 
     #[test]
     fn a_bucket_holds_its_values_and_no_others() {

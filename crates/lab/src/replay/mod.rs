@@ -54,6 +54,8 @@ pub enum Until {
     Passed(u64),
     /// The rebuild has ended, or so many nanoseconds have passed.
     Rebuilt(u64),
+    /// So many nanoseconds have passed since the phase before this one began, and `least` since this one did.
+    Since { before: u64, least: u64 },
     /// The last request is answered.
     Exhausted,
 }

@@ -100,7 +100,7 @@ impl Connect for Local {
         let status = self.remote.status(self.array).ok().flatten();
         Reading {
             counters: status.map(|status| status.counters).unwrap_or_default(),
-            busy_ns: Vec::new(),
+            ..Reading::default()
         }
     }
 }

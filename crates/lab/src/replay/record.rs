@@ -21,6 +21,8 @@ pub struct Answer {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reading {
     pub counters: Counters,
+    /// Writes that the array's surrogate took, and reads that it served alone.
+    pub redirected: [u64; 2],
     pub busy_ns: Vec<u64>,
 }
 
@@ -103,6 +105,8 @@ impl Recorder {
         let blocks = |c: &Counters| [c.blocks_asked, c.blocks_cached, c.blocks_fetched];
         let (now, then) = (blocks(new), blocks(old));
         phase.read_blocks = std::array::from_fn(|i| now[i].saturating_sub(then[i]));
+        let (now, then) = (reading.redirected, self.reading.redirected);
+        phase.redirected = std::array::from_fn(|i| now[i].saturating_sub(then[i]));
         let before = self
             .reading
             .busy_ns
@@ -126,6 +130,11 @@ impl Recorder {
 
     pub fn log(&mut self) -> &mut Log {
         &mut self.log
+    }
+
+    /// How long the phase that ended last took.
+    pub fn lasted(&self) -> u64 {
+        self.log.phases.last().map_or(0, Phase::length_ns)
     }
 
     pub fn rebuild(&self) -> Option<Rebuild> {
@@ -193,6 +202,7 @@ mod tests {
         let reading = Reading {
             counters,
             busy_ns: vec![40],
+            ..Reading::default()
         };
         recorder.end(260, reading.clone());
         recorder.begin("two", 260, reading);
@@ -205,6 +215,7 @@ mod tests {
             Reading {
                 counters,
                 busy_ns: vec![45, 3],
+                ..Reading::default()
             },
         );
         let log = recorder.finish(280);

@@ -5,14 +5,15 @@
 //! | phase | its time has passed, its rebuild has ended, or its last request is answered | the next phase, by its deed |
 //! | last phase | the same | the end; what is outstanding is not waited for |
 
-use super::facts::{Log, Rebuild};
+use super::facts::{Log, Moved, Rebuild};
 use super::record::{Answer, Reading, Recorder};
 use super::stage::Stage;
 use super::{Deed, OUTSTANDING_MAX, Pace, Script, Until};
 use crate::trace::{Op, Request, TraceError};
 use restripe_array::layout::Layout;
 use restripe_array::{
-    BufRef, CommandError, Fact, Member, Nanos, RequestOp, RequestTag, TaskKind, TaskOutcome,
+    BufRef, CommandError, Fact, Member, Nanos, RequestOp, RequestTag, SECTOR_BYTES, TaskKind,
+    TaskOutcome,
 };
 use restripe_io::control::{FactView, Telling, member_name};
 use restripe_sim::world::Happening;
@@ -20,6 +21,10 @@ use restripe_sim::world::Happening;
 /// Marks that a replay sets in the world.
 const ARRIVAL: u64 = 1;
 const PHASE_END: u64 = 2;
+const LOOK: u64 = 3;
+/// What an extent of the map costs (see `SurrogateLimits::extents`), and a zone of the table of reads.
+const EXTENT_BYTES: u64 = 31;
+const ZONE_BYTES: u64 = 8;
 
 type Source<'a> = &'a mut dyn Iterator<Item = Result<Request, TraceError>>;
 
@@ -57,6 +62,7 @@ struct Replay<'a> {
     phase: usize,
     phase_end: Option<Nanos>,
     rebuild_ended: bool,
+    moved: Option<Moved>,
 }
 
 /// Replays requests on a simulated array.
@@ -82,12 +88,14 @@ pub fn replay(stage: &mut Stage, source: Source<'_>, script: &Script) -> Result<
         phase: 0,
         phase_end: None,
         rebuild_ended: false,
+        moved: None,
     };
     replay.run()
 }
 
 impl Replay<'_> {
     fn run(mut self) -> Result<Log, String> {
+        self.look();
         self.enter()?;
         while self.phase < self.script.plans.len() {
             self.feed()?;
@@ -129,6 +137,10 @@ impl Replay<'_> {
         self.recorder.begin(&plan.name, self.elapsed(), reading);
         let most = match plan.until {
             Until::Passed(ns) | Until::Rebuilt(ns) => Some(Nanos(ns)),
+            Until::Since { before, least } => {
+                let passed = self.recorder.lasted();
+                Some(Nanos(before.saturating_sub(passed).max(least)))
+            }
             Until::Exhausted => None,
         };
         self.phase_end = most.map(|most| self.now().after(most));
@@ -153,7 +165,7 @@ impl Replay<'_> {
         };
         let passed = self.phase_end.is_some_and(|end| self.now() >= end);
         match plan.until {
-            Until::Passed(_) => passed,
+            Until::Passed(_) | Until::Since { .. } => passed,
             Until::Rebuilt(_) => passed || self.rebuild_ended,
             Until::Exhausted => self.exhausted && self.free.len() == self.open.len(),
         }
@@ -165,10 +177,40 @@ impl Replay<'_> {
     }
 
     fn reading(&self) -> Reading {
+        let status = self.stage.world.status();
+        let overlay = status.surrogate.and_then(|surrogate| surrogate.overlay);
         Reading {
-            counters: self.stage.world.status().counters,
+            counters: status.counters,
+            redirected: overlay.map_or([0; 2], |overlay| {
+                let counted = overlay.counters;
+                let alone = counted.reads_of_log.saturating_sub(counted.reads_of_both);
+                [counted.redirected_writes, alone]
+            }),
             busy_ns: self.stage.busy_ns(),
         }
+    }
+
+    /// Looks at what the surrogate has of the array, once a step.
+    fn look(&mut self) {
+        let status = self.stage.world.status();
+        let Some(overlay) = status.surrogate.and_then(|surrogate| surrogate.overlay) else {
+            return;
+        };
+        let [instead, also, clean] = overlay.sectors;
+        let elapsed = self.elapsed();
+        let whole = self.recorder.rebuild().and_then(|rebuild| rebuild.to_ns);
+        let zones = self.stage.world.machine().heat().popularity.len() as u64;
+        let moved = self.moved.get_or_insert_default();
+        moved.extents = moved.extents.max(overlay.extents.into());
+        moved.extent_bytes = EXTENT_BYTES;
+        moved.clean_bytes = moved.clean_bytes.max(clean * SECTOR_BYTES);
+        moved.heat_bytes = zones * ZONE_BYTES;
+        moved.whole_ns = whole;
+        if whole.is_some() && instead + also == 0 {
+            moved.home_ns.get_or_insert(elapsed);
+        }
+        let next = self.now().after(Nanos(self.script.step_ns));
+        self.stage.world.mark(next, LOOK);
     }
 
     // --------------------------------------------------------------------------------------------- requests
@@ -259,6 +301,7 @@ impl Replay<'_> {
                 return Err(refusal(&error));
             }
             Happening::Fact(fact) => return self.fact(&fact),
+            Happening::Mark(LOOK) => self.look(),
             Happening::CommandReply(..) | Happening::Mark(_) => {}
         }
         Ok(())
@@ -331,6 +374,7 @@ impl Replay<'_> {
             rebuild.rows_total = rows;
             rebuild.rows_done = running.map_or(rows, |task| task.rows_done);
         }
+        self.recorder.log().moved = self.moved;
         let now = self.stage.world.now();
         let energy = self.stage.meters.iter().map(|meter| meter.energy(now));
         self.recorder.log().energy = energy.collect::<Option<Vec<_>>>().unwrap_or_default();

@@ -2,11 +2,12 @@
 
 use super::meter::{Meter, Model, metered};
 use crate::drives::preset::{self, Preset};
-use restripe_array::layout::Level;
-use restripe_array::meta::{Init, WriteHole};
+use restripe_array::layout::{Layout, Level};
+use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
 use restripe_array::{
     Buf, CacheLimits, Command, CommandError, CommandTag, Config, Engine, HeatLimits, Limits,
-    Member, Nanos, Order, SECTOR_BYTES, StartMode, Throttle,
+    Member, Nanos, Order, Redirect, SECTOR_BYTES, StartMode, SurrogateConfig, SurrogateLimits,
+    Throttle,
 };
 use restripe_sim::array::Spec;
 use restripe_sim::disk::Disk;
@@ -25,6 +26,18 @@ const IO_TIMEOUT: Nanos = Nanos::from_secs(3600);
 /// All requests share one buffer of this length: without payload nothing is ever in it.
 pub const REQUEST_BYTES_MAX: u32 = 4 << 20;
 const FLASH_DEPTH: u32 = 32;
+/// What tells a surrogate from the array.
+const SURROGATE_IDENTITY: u64 = 0x1000;
+
+/// A set of drives of the array's kind to which users are moved while redundancy is restored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SurrogatePlan {
+    pub level: Level,
+    pub members: u16,
+    /// Bytes of set data on each member.
+    pub member_bytes: u64,
+    pub redirect: Redirect,
+}
 
 /// What array to build.
 #[derive(Clone, Debug)]
@@ -53,6 +66,21 @@ pub struct ArrayPlan {
     /// Bytes a second of one member.
     pub rebuild_min: u64,
     pub rebuild_max: u64,
+    pub surrogate: Option<SurrogatePlan>,
+}
+
+impl ArrayPlan {
+    /// The surrogate's drives, as an array of their own.
+    fn of_surrogate(&self, surrogate: &SurrogatePlan) -> ArrayPlan {
+        ArrayPlan {
+            level: surrogate.level,
+            members: surrogate.members,
+            member_bytes: surrogate.member_bytes,
+            write_hole: WriteHole::default_for(surrogate.level),
+            surrogate: None,
+            ..self.clone()
+        }
+    }
 }
 
 pub struct Stage {
@@ -70,16 +98,17 @@ impl Stage {
     /// Builds the array and starts it.
     pub fn new(plan: &ArrayPlan, seed: u64) -> Result<Stage, String> {
         let preset = preset::named(&plan.drive)?;
-        let mut spec = spec(plan);
-        spec.depth = depth(&preset);
-        fits(&preset, &spec)?;
-        let images = spec.format(None).map_err(|error| error.to_string())?;
+        let (spec, surrogate) = specs(plan, &preset);
         let mut meters = Vec::new();
         let mut disks = Vec::new();
-        for (member, image) in images.into_iter().enumerate() {
-            let (disk, meter) = drive(plan, &preset, &spec, member as u16, image)?;
-            disks.push(disk);
-            meters.push(meter);
+        for spec in [Some(&spec), surrogate.as_ref()].into_iter().flatten() {
+            fits(&preset, spec)?;
+            let images = spec.format(None).map_err(|error| error.to_string())?;
+            for image in images {
+                let (disk, meter) = drive(plan, &preset, spec, meters.len() as u16, image)?;
+                disks.push(disk);
+                meters.push(meter);
+            }
         }
         let world = world(seed, disks, plan);
         let mut stage = Stage {
@@ -156,6 +185,42 @@ impl Stage {
 
 pub fn refused(command: &Command, error: &CommandError) -> String {
     format!("{command:?} was refused: {error:?}")
+}
+
+/// The array's set, and its surrogate's if it has one: each names the other.
+fn specs(plan: &ArrayPlan, preset: &Preset) -> (Spec, Option<Spec>) {
+    let depth = depth(preset);
+    let of = |plan: &ArrayPlan| Spec {
+        depth,
+        ..spec(plan)
+    };
+    let mut home = of(plan);
+    let surrogate = plan.surrogate.as_ref().map(|surrogate| Spec {
+        identity: SURROGATE_IDENTITY,
+        ..of(&plan.of_surrogate(surrogate))
+    });
+    let partner = |role, other: &Spec| {
+        Some(Partner {
+            role,
+            array: other.uuid(),
+            epoch: 1,
+        })
+    };
+    let surrogate = surrogate.map(|log| Spec {
+        partner: partner(PartnerRole::Surrogate, &home),
+        ..log
+    });
+    home.partner = surrogate
+        .as_ref()
+        .and_then(|log| partner(PartnerRole::Main, log));
+    (home, surrogate)
+}
+
+/// Bytes that users of an array see.
+pub fn size_bytes(plan: &ArrayPlan) -> Result<u64, String> {
+    let creation = spec(plan).create().map_err(|error| error.to_string())?;
+    let layout = Layout::new(creation.geometry).map_err(|error| format!("{error:?}"))?;
+    Ok(layout.size_sectors() * SECTOR_BYTES)
 }
 
 fn spec(plan: &ArrayPlan) -> Spec {
@@ -237,11 +302,23 @@ fn model(plan: &ArrayPlan, preset: &Preset) -> Result<Model, String> {
 }
 
 fn world(seed: u64, disks: Vec<Disk>, plan: &ArrayPlan) -> World<Engine> {
-    let mut limits = Limits::default().with_cache(plan.cache);
-    limits.heat = plan.heat;
+    let surrogate = plan.surrogate.map(|surrogate| SurrogateConfig {
+        members: surrogate.members,
+        limits: SurrogateLimits::default(),
+        redirect: surrogate.redirect,
+    });
+    let limits = Limits {
+        heat: plan.heat,
+        ..Limits::default()
+            .with_cache(plan.cache)
+            .with_surrogate(surrogate.as_ref().map(|one| &one.limits))
+    };
     let config = WorldConfig {
         payload: Payload::None,
-        limits,
+        limits: Limits {
+            ios: limits.ios + surrogate.map_or(0, |one| one.limits.ios),
+            ..limits
+        },
         seed,
         compute_delay: Nanos(0),
         strict: false,
@@ -251,7 +328,7 @@ fn world(seed: u64, disks: Vec<Disk>, plan: &ArrayPlan) -> World<Engine> {
     let engine = Engine::new(Config {
         members: disks.iter().map(Disk::info).collect(),
         limits,
-        surrogate: None,
+        surrogate,
         io_timeout: IO_TIMEOUT,
     });
     World::new(config, engine, disks)
