@@ -35,6 +35,10 @@ pub enum Bug {
     SuperblockInPlace,
     /// The read cache keeps what is written over.
     CacheKeepsOverwritten,
+    /// A write goes to the surrogate before home knows durably that it may be there.
+    RedirectNotAnnounced,
+    /// The surrogate's log is voided before what went home is durable there.
+    VoidBeforeFlush,
 }
 
 impl Bug {
@@ -54,6 +58,10 @@ impl Bug {
         Bug::SuperblockInPlace,
         Bug::CacheKeepsOverwritten,
     ];
+
+    /// Bugs that only an array with a surrogate has.
+    #[cfg(feature = "planted")]
+    pub const OF_SURROGATES: [Bug; 2] = [Bug::RedirectNotAnnounced, Bug::VoidBeforeFlush];
 }
 
 impl Core {

@@ -4,6 +4,7 @@
 
 use restripe_array::Bug;
 use restripe_sim::invariant::Invariant::{self, *};
+use restripe_sim::surrogate;
 use restripe_sim::swarm::{Family, Options, run};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -30,6 +31,9 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
         ),
         Bug::DegradedInOneStep => (None, &[LossReportedWrongly, MadeUpBytes, FlushedWriteLost]),
         Bug::CacheKeepsOverwritten => (None, &[AckedWriteLost, StaleRead, FlushedWriteLost]),
+        Bug::RedirectNotAnnounced | Bug::VoidBeforeFlush => {
+            unreachable!("{bug:?} needs a surrogate")
+        }
         Bug::SuperblockInPlace => (
             None,
             &[
@@ -39,6 +43,15 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
                 RequestRefused,
             ],
         ),
+    }
+}
+
+/// How a bug of an array with a surrogate must show itself.
+fn expected_of_surrogate(bug: Bug) -> &'static [Invariant] {
+    match bug {
+        Bug::RedirectNotAnnounced => &[FlushedWriteLost, MadeUpBytes],
+        Bug::VoidBeforeFlush => &[FlushedWriteLost, MadeUpBytes],
+        other => unreachable!("{other:?} needs no surrogate"),
     }
 }
 
@@ -86,4 +99,23 @@ fn every_planted_bug_is_found_by_name() {
         })
         .collect();
     assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+#[test]
+fn every_planted_bug_of_a_surrogate_is_found_by_name() {
+    let first = |seed: u64, bug: Option<Bug>| {
+        let options = surrogate::Options { trace: false, bug };
+        let outcome = catch_unwind(AssertUnwindSafe(|| surrogate::run(seed, options))).ok()?;
+        let violation = outcome.violations.first()?;
+        Some(violation.invariant)
+    };
+    for bug in Bug::OF_SURROGATES {
+        let names = expected_of_surrogate(bug);
+        let breaks = |seed: &u64| first(*seed, Some(bug)).is_some_and(|name| names.contains(&name));
+        let found = (0..1000)
+            .filter(breaks)
+            .find(|seed| first(*seed, None).is_none());
+        println!("{bug:?}: {found:?}");
+        assert!(found.is_some(), "not found: {bug:?}");
+    }
 }

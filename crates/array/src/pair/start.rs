@@ -656,9 +656,8 @@ impl Pair {
             else {
                 unreachable!("just seen")
             };
-            start.phase = Phase::Closing {
-                found: found_of(&recovered),
-            };
+            let found = found_of(&recovered);
+            self.start_mut().phase = Phase::Closing { found };
             self.jobs.table = Some(recovered.table);
         }
     }
@@ -749,13 +748,10 @@ fn sound(found: &Recovered, sectors: u64) -> bool {
 
 /// What counts from now on: no clean copies, since a crash may have taken back at home what they are of.
 fn found_of(recovered: &Recovered) -> FoundInLog {
-    let counts = recovered.extents.iter();
+    let counts = |extent: &&Extent| extent.kind != Kind::Clean;
     FoundInLog {
         segments: recovered.segments.clone(),
-        extents: counts
-            .filter(|extent| extent.kind != Kind::Clean)
-            .copied()
-            .collect(),
+        extents: recovered.extents.iter().filter(counts).copied().collect(),
         sequence: recovered.next,
     }
 }
