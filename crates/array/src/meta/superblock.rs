@@ -265,8 +265,8 @@ pub struct Partner {
     pub role: PartnerRole,
     /// The other one.
     pub array: Uuid,
-    /// Raised each time that a surrogate is attached, and the same on both sides: what an earlier time left in a log does
-    /// not count. Not 0.
+    /// Of a main set: of the log that counts. Raised by each start that begins the log anew, since nothing in it counted;
+    /// what an earlier time left there never does again. Without meaning in a surrogate. Not 0.
     pub epoch: u64,
 }
 

@@ -163,7 +163,9 @@ impl Pair {
 
     /// A way home has ended, well or not.
     fn came_home(&mut self) {
-        self.policy.not_before = self.now.after(RETRY);
+        if self.overlay.as_ref().is_some_and(Overlay::fell_short) {
+            self.policy.not_before = self.now.after(RETRY);
+        }
         self.forget_redirects();
     }
 

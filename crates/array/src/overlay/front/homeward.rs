@@ -33,7 +33,7 @@ impl Overlay {
     pub(super) fn begin_last(&mut self) {
         let ready = self.records.is_empty() && self.home.is_none();
         if self.closing && self.broken && self.home.is_none() {
-            self.end_way_home();
+            self.end_way_home(false);
         } else if self.closing && ready {
             self.home_below(self.sequence);
         }
@@ -55,12 +55,13 @@ impl Overlay {
             home.failed = true;
             self.copy_more();
         } else {
-            self.end_way_home();
+            self.end_way_home(false);
         }
     }
 
     /// A way home is over, well or not: who waited for it goes on.
-    pub(super) fn end_way_home(&mut self) {
+    pub(super) fn end_way_home(&mut self, whole: bool) {
+        self.fell_short = !whole;
         self.home = None;
         self.closing = false;
         for id in core::mem::take(&mut self.held_up) {
@@ -98,7 +99,7 @@ impl Overlay {
             return;
         }
         if home.failed {
-            self.end_way_home();
+            self.end_way_home(false);
         } else {
             self.flush_home();
         }
@@ -131,7 +132,7 @@ impl Overlay {
             return;
         }
         if home.failed {
-            return self.end_way_home();
+            return self.end_way_home(false);
         }
         home.stage = Stage::Voiding;
         let below = home.below;
@@ -158,7 +159,7 @@ impl Overlay {
         }
         gone.into_iter().for_each(|piece| self.retire(piece, true));
         self.settle_retired();
-        self.end_way_home();
+        self.end_way_home(true);
     }
 
     pub(super) fn copied(&mut self, serial: u64, result: Result<(), RequestError>) {

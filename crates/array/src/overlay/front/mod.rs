@@ -272,6 +272,8 @@ pub struct Overlay {
     /// The last way home goes on, or is about to begin: writes that meet what lies in the log wait.
     closing: bool,
     held_up: Vec<u32>,
+    /// The last way home that ended was cut short.
+    fell_short: bool,
     /// Clean copies whose sectors are being read.
     copies: Vec<CleanCopy>,
     next_copy: u64,
@@ -334,6 +336,7 @@ impl Overlay {
             space_flush: false,
             home: None,
             closing: false,
+            fell_short: false,
             held_up: Vec::with_capacity(requests),
             copies: Vec::with_capacity(limits.copies as usize),
             next_copy: 0,
@@ -408,6 +411,11 @@ impl Overlay {
 
     pub fn is_going_home(&self) -> bool {
         self.home.is_some() || self.closing
+    }
+
+    /// Whether the last way home that ended was cut short by an error, or by [`Overlay::rest`].
+    pub fn fell_short(&self) -> bool {
+        self.fell_short
     }
 
     /// Whether users' writes wait for the last way home.
@@ -656,7 +664,7 @@ impl Overlay {
             Owner::Copy { serial } => self.copied(serial, result),
             Owner::HomeFlush | Owner::LogFlush => self.flushed_for_home(result),
             Owner::Void if result.is_ok() => self.voided(),
-            Owner::Void => self.end_way_home(),
+            Owner::Void => self.end_way_home(false),
             Owner::Reuse => self.reused(result),
         }
         self.pump_reads();
