@@ -291,6 +291,8 @@ pub enum RequestError {
     NoSpace,
     /// A fast zero would have been slow.
     NotFast,
+    /// An array with a surrogate takes whole sectors only.
+    NotWholeSectors,
     /// The array is stopping or not yet started.
     Unavailable,
 }
@@ -305,6 +307,7 @@ impl fmt::Display for RequestError {
             RequestError::ReadOnly => f.write_str("the array takes no writes"),
             RequestError::NoSpace => f.write_str("a member has no space left"),
             RequestError::NotFast => f.write_str("zeroing this range would be slow"),
+            RequestError::NotWholeSectors => f.write_str("not whole sectors of 512 bytes"),
             RequestError::Unavailable => f.write_str("the array is not serving"),
         }
     }

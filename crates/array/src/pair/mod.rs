@@ -37,7 +37,7 @@ use crate::core::Core;
 use crate::engine::{Config, Limits};
 use crate::overlay::{CopyTag, Overlay, Site};
 use crate::pool::{Buffers, Share};
-use crate::units::{Member, Nanos};
+use crate::units::{Member, Nanos, SECTOR_BYTES};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use child::{Children, Owner};
@@ -315,6 +315,11 @@ impl Pair {
     // ---------------------------------------------------------------------------------------------------- requests
 
     fn request(&mut self, request: Request) {
+        if !request.offset.is_multiple_of(SECTOR_BYTES)
+            || !request.bytes.is_multiple_of(SECTOR_BYTES)
+        {
+            return self.reply(request.tag, Err(RequestError::NotWholeSectors));
+        }
         match self.stage {
             Stage::Serving => self.request_overlaid(request),
             Stage::Alone => {

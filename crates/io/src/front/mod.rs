@@ -71,6 +71,8 @@ pub struct Export {
     pub description: String,
     pub size_bytes: u64,
     pub logical_block: u32,
+    /// Requests are whole multiples of it.
+    pub minimum_block: u32,
     /// Requests of this size and alignment cost the least.
     pub preferred_block: u32,
     pub read_only: bool,

@@ -128,6 +128,10 @@ impl Host {
             description: String::new(),
             size_bytes: status.size_bytes,
             logical_block: status.logical_block,
+            minimum_block: match status.surrogate {
+                Some(_) => SECTOR_BYTES as u32,
+                None => 1,
+            },
             preferred_block: PREFERRED_BLOCK,
             read_only: status.read_only,
             serving,

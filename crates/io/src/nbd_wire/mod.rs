@@ -177,6 +177,7 @@ impl From<RequestError> for Errno {
             RequestError::ReadOnly => Errno::NotPermitted,
             RequestError::NoSpace => Errno::NoSpace,
             RequestError::NotFast => Errno::NotSupported,
+            RequestError::NotWholeSectors => Errno::Invalid,
             RequestError::Unavailable => Errno::Shutdown,
         }
     }

@@ -58,6 +58,7 @@ impl World {
             description: "a test".to_owned(),
             size_bytes: size as u64,
             logical_block: 512,
+            minimum_block: 1,
             preferred_block: 65536,
             read_only: false,
             serving: true,

@@ -369,5 +369,5 @@ fn block_sizes(export: &Export) -> [u32; 3] {
     } else {
         4096
     };
-    [1, preferred, BUFFER_BYTES_MAX]
+    [export.minimum_block, preferred, BUFFER_BYTES_MAX]
 }
