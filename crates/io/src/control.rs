@@ -10,6 +10,7 @@ mod client;
 mod place;
 mod schema;
 mod server;
+mod surrogate;
 
 pub use client::{ClientError, ask, ask_at};
 pub use place::{Claim, PlaceError, is_name, running, runtime_folder, socket_path};
@@ -18,6 +19,7 @@ pub use schema::{
     SCHEMA, StatusView, TaskView, Telling, ZoneView, member_name,
 };
 pub use server::{Answer, Server};
+pub use surrogate::{OverlayView, SurrogateView};
 
 /// Bytes in a request or a reply line, at most. A status of 32 members and the longest list of losses fits.
 pub const LINE_BYTES_MAX: usize = 1 << 20;

@@ -3,7 +3,9 @@
 //! Names follow the convention: `restripe_` first, the unit last, `_total` for what only grows. Every series carries
 //! the array's name; states are one series a state with the value 0 or 1, so that alerts need no regular expressions.
 
-use crate::control::{CountersView, HeatView, MemberView, StatusView, TaskView};
+use crate::control::{
+    CountersView, HeatView, MemberView, OverlayView, StatusView, SurrogateView, TaskView,
+};
 use std::fmt::{Display, Write};
 
 const STATES: &[&str] = &[
@@ -23,9 +25,12 @@ pub fn render(status: &StatusView, heat: &HeatView) -> String {
     requests(&mut text, status);
     device_operations(&mut text, status);
     paths(&mut text, status);
-    members(&mut text, &status.members);
+    members(&mut text, &all_members(status));
     tasks(&mut text, &status.tasks);
     zones(&mut text, heat);
+    if let Some(surrogate) = &status.surrogate {
+        of_surrogate(&mut text, surrogate);
+    }
     text.out
 }
 
@@ -186,7 +191,13 @@ fn read_blocks(text: &mut Text, c: &CountersView) {
     }
 }
 
-fn members(text: &mut Text, members: &[MemberView]) {
+/// The array's and its surrogate's: a member is told by its path.
+fn all_members(status: &StatusView) -> Vec<&MemberView> {
+    let of_surrogate = status.surrogate.iter().flat_map(|one| &one.members);
+    status.members.iter().chain(of_surrogate).collect()
+}
+
+fn members(text: &mut Text, members: &[&MemberView]) {
     text.family(
         "restripe_member_state",
         "gauge",
@@ -273,6 +284,98 @@ fn zones(text: &mut Text, heat: &HeatView) {
     );
 }
 
+const SURROGATE_STATES: &[&str] = &[
+    "starting", "healthy", "degraded", "failed", "stopping", "stopped", "absent",
+];
+
+fn of_surrogate(text: &mut Text, surrogate: &SurrogateView) {
+    text.family(
+        "restripe_surrogate_state",
+        "gauge",
+        "1 for the state the surrogate is in.",
+    );
+    for state in SURROGATE_STATES {
+        let is = u8::from(surrogate.state == *state);
+        text.sample("restripe_surrogate_state", &[("state", state)], is);
+    }
+    if let Some(overlay) = &surrogate.overlay {
+        away(text, overlay);
+        redirected(text, overlay);
+    }
+}
+
+fn away(text: &mut Text, overlay: &OverlayView) {
+    text.gauge(
+        "restripe_surrogate_away_bytes",
+        "Bytes of which the surrogate has the only current copy.",
+        overlay.away_bytes,
+    );
+    text.gauge(
+        "restripe_surrogate_clean_bytes",
+        "Bytes with a copy in the surrogate that may be dropped.",
+        overlay.clean_bytes,
+    );
+    text.gauge(
+        "restripe_surrogate_log_bytes",
+        "Bytes of the surrogate's log.",
+        overlay.log_bytes,
+    );
+    text.gauge(
+        "restripe_surrogate_extents",
+        "Extents of the map from the array to the log.",
+        overlay.extents,
+    );
+    text.gauge(
+        "restripe_surrogate_extents_max",
+        "Extents that this map can have.",
+        overlay.extents_max,
+    );
+    text.gauge(
+        "restripe_surrogate_going_home",
+        "1 while what is away is copied home.",
+        u8::from(overlay.going_home),
+    );
+    text.gauge(
+        "restripe_surrogate_broken",
+        "1 if the log failed.",
+        u8::from(overlay.broken),
+    );
+}
+
+fn redirected(text: &mut Text, overlay: &OverlayView) {
+    let counters = [
+        (
+            "restripe_surrogate_redirected_writes_total",
+            "Writes of users that went to the surrogate.",
+            overlay.redirected_writes,
+        ),
+        (
+            "restripe_surrogate_log_reads_total",
+            "Reads of users answered from the surrogate alone.",
+            overlay.log_reads,
+        ),
+        (
+            "restripe_surrogate_split_reads_total",
+            "Reads of users answered from the surrogate and from home.",
+            overlay.split_reads,
+        ),
+        (
+            "restripe_surrogate_home_bytes_total",
+            "Bytes that were copied home.",
+            overlay.home_bytes,
+        ),
+        (
+            "restripe_surrogate_clean_copies_total",
+            "Copies made of what is current at home.",
+            overlay.clean_copies,
+        ),
+    ];
+    for (name, help, value) in counters {
+        text.family(name, "counter", help);
+        text.sample(name, &[], value);
+    }
+}
+
 /// Six decimals, by integers: the same text on every machine.
 fn ratio(done: u64, total: u64) -> String {
     let millionths = u128::from(done.min(total)) * 1_000_000 / u128::from(total.max(1));
@@ -303,6 +406,15 @@ mod tests {
             ..TaskView::default()
         };
         status.tasks.push(task);
+        status.surrogate = Some(Box::new(SurrogateView {
+            state: "healthy".into(),
+            overlay: Some(OverlayView {
+                away_bytes: 4096,
+                redirected_writes: 7,
+                ..OverlayView::default()
+            }),
+            ..SurrogateView::default()
+        }));
         status
     }
 
@@ -341,6 +453,9 @@ mod tests {
             "restripe_member_ios_total{array=\"tank\",class=\"metadata\"} 4",
             "restripe_member_state{array=\"tank\",member=\"a \\\"b\\\"\\\\\",state=\"active\"} 1",
             "restripe_task_done_ratio{array=\"tank\",task=\"rebuild\"} 0.333333",
+            "restripe_surrogate_state{array=\"tank\",state=\"healthy\"} 1",
+            "restripe_surrogate_away_bytes{array=\"tank\"} 4096",
+            "restripe_surrogate_redirected_writes_total{array=\"tank\"} 7",
             "restripe_heat_read_zones{array=\"tank\"} 4",
             "restripe_heat_hot_share_ratio{array=\"tank\"} 0.75",
         ] {

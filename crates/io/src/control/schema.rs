@@ -2,6 +2,7 @@
 //!
 //! Units are in the names. Fields are added, never given a new meaning; [`SCHEMA`] grows when one is taken away.
 
+use super::surrogate::SurrogateView;
 use restripe_array::layout::{Geometry, Level, Rotation};
 use restripe_array::report::{
     Aim, ArrayState, Counters, HeatMap, MemberState, MemberStatus, Status, TaskStatus,
@@ -189,6 +190,9 @@ pub struct StatusView {
     /// The first parts that are lost, [`LOST_LISTED_MAX`] at most.
     pub lost: Vec<LostView>,
     pub counters: CountersView,
+    /// Of an array that is served with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surrogate: Option<Box<SurrogateView>>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -369,6 +373,9 @@ pub struct FactView {
     /// How a task ended: `done`, `cancelled` or `failed`. Empty for other kinds.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub outcome: String,
+    /// It is told of the surrogate's set, not of the array's own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_surrogate: bool,
 }
 
 /// What words for a fact depend on, besides the fact.
@@ -382,7 +389,11 @@ pub struct Telling<N> {
 impl FactView {
     /// A fact in words; its sequence number is its log's to give.
     pub fn new(at: Nanos, fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> FactView {
-        let (task, outcome) = match fact {
+        let (of_surrogate, told) = match fact {
+            Fact::OfSurrogate(fact) => (true, &**fact),
+            own => (false, own),
+        };
+        let (task, outcome) = match told {
             Fact::TaskStarted { kind, .. } => (task_word(*kind), ""),
             Fact::TaskEnded { kind, outcome } => (task_word(*kind), outcome_word(*outcome)),
             _ => ("", ""),
@@ -394,6 +405,7 @@ impl FactView {
             text: fact_text(fact, telling),
             task: task.into(),
             outcome: outcome.into(),
+            of_surrogate,
         }
     }
 }
@@ -410,6 +422,7 @@ pub fn member_name(member: Member, path: Option<&str>) -> String {
 impl StatusView {
     /// The engine's own view, with the paths that only the shell knows. `now` is the shell's clock, for the ETA.
     pub fn new(status: &Status, now: Nanos, path_of: impl Fn(u16) -> String) -> StatusView {
+        let path_of: &dyn Fn(u16) -> String = &path_of;
         let geometry = status.geometry;
         StatusView {
             schema: SCHEMA,
@@ -447,6 +460,7 @@ impl StatusView {
                 .map(lost_view)
                 .collect(),
             counters: counters_view(&status.counters),
+            surrogate: SurrogateView::of(status, now, path_of).map(Box::new),
         }
     }
 }

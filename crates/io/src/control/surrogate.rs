@@ -1,0 +1,180 @@
+//! What a client is told of an array's surrogate: the set, and what of the array lies there.
+
+use super::schema::{MemberView, StatusView, TaskView};
+use restripe_array::report::{ArrayState, OverlayStatus, Status, SurrogateStatus};
+use restripe_array::{Nanos, SECTOR_BYTES};
+use serde::{Deserialize, Serialize};
+
+/// The surrogate's set, as an array of its own, and the part that only an array with a surrogate has.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct SurrogateView {
+    pub name: String,
+    pub uuid: String,
+    /// As an array's, or `absent`: its members are not enough to start it, and the array is served without.
+    pub state: String,
+    pub level: String,
+    pub slots: u16,
+    /// What its members give a log.
+    pub size_bytes: u64,
+    pub members: Vec<MemberView>,
+    pub missing_slots: Vec<u16>,
+    pub tasks: Vec<TaskView>,
+    /// None while the array is served without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlay: Option<OverlayView>,
+}
+
+/// What of the array lies in its surrogate.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct OverlayView {
+    /// `none`, `workout`, `vdf` or `ido`.
+    pub redirect: String,
+    /// Extents of the map from the array to the log (IDO's D_Map), and how many it can have.
+    pub extents: u32,
+    pub extents_max: u32,
+    /// Bytes of which the surrogate has the only current copy.
+    pub away_bytes: u64,
+    /// Bytes with a copy there that may be dropped at any time.
+    pub clean_bytes: u64,
+    /// Of the whole log.
+    pub log_bytes: u64,
+    /// What is away is being copied home.
+    pub going_home: bool,
+    /// The log failed: what must go there is refused.
+    pub broken: bool,
+    /// Since the start, as all that follows: writes that went there.
+    pub redirected_writes: u64,
+    /// Reads answered from there alone, and from there and from home.
+    pub log_reads: u64,
+    pub split_reads: u64,
+    /// Bytes that came home.
+    pub home_bytes: u64,
+    /// Clean copies made.
+    pub clean_copies: u64,
+}
+
+impl SurrogateView {
+    /// `home` is the state of the array itself.
+    pub(super) fn new(
+        surrogate: &SurrogateStatus,
+        home: ArrayState,
+        now: Nanos,
+        path_of: impl Fn(u16) -> String,
+    ) -> SurrogateView {
+        let set = StatusView::new(&surrogate.set, now, path_of);
+        let waits = surrogate.overlay.is_none() && surrogate.set.state == ArrayState::Starting;
+        let state = match waits && home != ArrayState::Starting {
+            true => "absent".into(),
+            false => set.state,
+        };
+        SurrogateView {
+            name: set.name,
+            uuid: set.uuid,
+            state,
+            level: set.level,
+            slots: set.slots,
+            size_bytes: set.size_bytes,
+            members: set.members,
+            missing_slots: set.missing_slots,
+            tasks: set.tasks,
+            overlay: surrogate.overlay.as_ref().map(overlay_view),
+        }
+    }
+
+    /// Of an array, if it has one.
+    pub(super) fn of(
+        status: &Status,
+        now: Nanos,
+        path_of: impl Fn(u16) -> String,
+    ) -> Option<SurrogateView> {
+        let surrogate = status.surrogate.as_deref()?;
+        Some(SurrogateView::new(surrogate, status.state, now, path_of))
+    }
+}
+
+fn overlay_view(overlay: &OverlayStatus) -> OverlayView {
+    let bytes = |sectors: u64| sectors * SECTOR_BYTES;
+    let [instead, _, clean] = overlay.sectors.map(bytes);
+    let counters = &overlay.counters;
+    OverlayView {
+        redirect: overlay.redirect.name().into(),
+        extents: overlay.extents,
+        extents_max: overlay.capacity,
+        away_bytes: instead,
+        clean_bytes: clean,
+        log_bytes: bytes(overlay.log_sectors),
+        going_home: overlay.going_home,
+        broken: overlay.broken,
+        redirected_writes: counters.redirected_writes,
+        log_reads: counters.reads_of_log,
+        split_reads: counters.reads_of_both,
+        home_bytes: bytes(counters.sectors_home),
+        clean_copies: counters.clean_copies,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use restripe_array::Redirect;
+    use restripe_array::overlay::OverlayCounters;
+
+    fn surrogate(state: ArrayState, overlay: Option<OverlayStatus>) -> SurrogateStatus {
+        let set = Status {
+            name: "tank-surrogate".into(),
+            state,
+            ..Status::default()
+        };
+        SurrogateStatus { set, overlay }
+    }
+
+    #[test]
+    fn a_surrogate_that_did_not_start_is_absent() {
+        let of = |home, own| {
+            let told = surrogate(own, None);
+            SurrogateView::new(&told, home, Nanos::ZERO, |_| String::new()).state
+        };
+        let (starting, healthy) = (ArrayState::Starting, ArrayState::Healthy);
+        assert_eq!(of(healthy, starting), "absent");
+        assert_eq!(of(starting, starting), "starting");
+        assert_eq!(of(healthy, healthy), "healthy");
+    }
+
+    #[test]
+    fn sectors_become_bytes_by_kind() {
+        let overlay = OverlayStatus {
+            redirect: Redirect::Ido,
+            extents: 3,
+            capacity: 40,
+            sectors: [8, 4, 2],
+            log_sectors: 4096,
+            going_home: true,
+            broken: false,
+            counters: OverlayCounters {
+                redirected_writes: 5,
+                reads_of_log: 6,
+                reads_of_both: 7,
+                sectors_home: 16,
+                clean_copies: 9,
+                ..OverlayCounters::default()
+            },
+        };
+        let view = overlay_view(&overlay);
+        let wanted = OverlayView {
+            redirect: "ido".into(),
+            extents: 3,
+            extents_max: 40,
+            away_bytes: 4096,
+            clean_bytes: 1024,
+            log_bytes: 2 << 20,
+            going_home: true,
+            broken: false,
+            redirected_writes: 5,
+            log_reads: 6,
+            split_reads: 7,
+            home_bytes: 8192,
+            clean_copies: 9,
+        };
+        assert_eq!(view, wanted);
+    }
+}
