@@ -12,10 +12,13 @@ use crate::record::{Recorder, encode_actions, replay};
 use crate::tokens::Owner;
 use restripe_array::cache::Rule;
 use restripe_array::layout::{Level, Rotation};
+use restripe_array::meta::{Partner, PartnerRole};
+use restripe_array::overlay::OverlayCounters;
+use restripe_array::report::{OverlayStatus, Status};
 use restripe_array::{
     Action, Actions, BufRef, CacheLimits, Command, CommandTag, Config, Engine, Event, HeatLimits,
-    IoError, Limits, Member, MemberInfo, Nanos, Order, Pool, Request, RequestOp, RequestTag,
-    StartMode, Tag,
+    IoError, Limits, Member, MemberInfo, Nanos, Order, Pool, Redirect, Request, RequestOp,
+    RequestTag, StartMode, SurrogateConfig, SurrogateLimits, Tag,
 };
 use restripe_sim::array::Spec;
 use restripe_sim::compute;
@@ -29,6 +32,16 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+/// Whether the array has something to do by itself: tasks, or a surrogate to be emptied.
+fn works(status: &Status) -> bool {
+    let surrogate = status.surrogate.as_deref();
+    let in_surrogate = surrogate.is_some_and(|surrogate| {
+        let holds = |overlay: OverlayStatus| overlay.going_home || overlay.extents > 0;
+        !surrogate.set.tasks.is_empty() || surrogate.overlay.is_some_and(holds)
+    });
+    in_surrogate || !status.tasks.is_empty()
+}
+
 /// One world that the script runs in.
 trait Side {
     fn settle(&mut self, now: Nanos);
@@ -38,8 +51,7 @@ trait Side {
     fn held(&self) -> Vec<Tag>;
     fn release(&mut self, tag: Tag);
     fn wake(&self) -> Option<Nanos>;
-    /// Whether a task runs.
-    fn works(&self) -> bool;
+    fn status(&self) -> Status;
     /// The requests answered since the last call.
     fn replies(&mut self) -> Vec<RequestTag>;
     fn allocate(&mut self, bytes: u32) -> BufRef;
@@ -95,11 +107,31 @@ fn limits() -> Limits {
     }))
 }
 
-fn config(members: Vec<MemberInfo>) -> Config {
+/// A surrogate of so many members.
+fn surrogate(members: u16, redirect: Redirect) -> SurrogateConfig {
+    let limits = SurrogateLimits {
+        pool: Pool {
+            small: 512,
+            large: 160,
+        },
+        requests: 12,
+        slices: 8,
+        ios: 64,
+        extents: 4096,
+        copies: 2,
+    };
+    SurrogateConfig {
+        members,
+        limits,
+        redirect,
+    }
+}
+
+fn config(members: Vec<MemberInfo>, surrogate: Option<SurrogateConfig>) -> Config {
     Config {
         members,
-        limits: limits(),
-        surrogate: None,
+        limits: limits().with_surrogate(surrogate.as_ref().map(|one| &one.limits)),
+        surrogate,
         io_timeout: Nanos::from_secs(3600),
     }
 }
@@ -115,7 +147,12 @@ struct Real {
 }
 
 impl Real {
-    fn new(choice: BackendChoice, test: &str, images: &[Image]) -> Real {
+    fn new(
+        choice: BackendChoice,
+        test: &str,
+        images: &[Image],
+        surrogate: Option<SurrogateConfig>,
+    ) -> Real {
         let name = |i| {
             format!(
                 "restripe-conform-{}-{test}-{choice:?}-{i}",
@@ -133,7 +170,8 @@ impl Real {
             .map(|path| path.to_str().expect("plain").to_owned())
             .collect();
         let members = member::open_members(&names, OpenOptions::default()).expect("they open");
-        let config = config(members.iter().map(|member| member.info).collect());
+        let infos = members.iter().map(|member| member.info).collect();
+        let config = config(infos, surrogate);
         let record = Shared::default();
         let recorder = Recorder::new(Box::new(record.clone()), &config).expect("memory takes all");
         let mut host = Host::new(0, members, config).expect("memory");
@@ -213,8 +251,8 @@ impl Side for Real {
         self.host.wake()
     }
 
-    fn works(&self) -> bool {
-        !self.host.status().tasks.is_empty()
+    fn status(&self) -> Status {
+        self.host.status()
     }
 
     fn replies(&mut self) -> Vec<RequestTag> {
@@ -283,7 +321,11 @@ struct Simulated {
 }
 
 impl Simulated {
-    fn new(infos: Vec<MemberInfo>, images: &[Image]) -> Simulated {
+    fn new(
+        infos: Vec<MemberInfo>,
+        images: &[Image],
+        surrogate: Option<SurrogateConfig>,
+    ) -> Simulated {
         let disk = |(image, info): (&Image, &MemberInfo)| {
             let config = DiskConfig {
                 info: *info,
@@ -294,13 +336,14 @@ impl Simulated {
             Disk::new(config, image.clone(), Box::new(device), Rng::new(1))
         };
         let disks = images.iter().zip(&infos).map(disk).collect();
-        let config = config(infos);
+        let config = config(infos, surrogate);
+        let pool = config.limits.pool;
         let record = Shared::default();
         let recorder = Recorder::new(Box::new(record.clone()), &config).expect("memory takes all");
         Simulated {
             engine: Engine::new(config),
             disks,
-            memory: BufferTable::new(Payload::Bytes, limits().pool),
+            memory: BufferTable::new(Payload::Bytes, pool),
             recorder,
             record,
             inbox: VecDeque::new(),
@@ -396,8 +439,8 @@ impl Side for Simulated {
         self.wake
     }
 
-    fn works(&self) -> bool {
-        !self.engine.status().tasks.is_empty()
+    fn status(&self) -> Status {
+        self.engine.status()
     }
 
     fn replies(&mut self) -> Vec<RequestTag> {
@@ -452,13 +495,19 @@ struct Script {
     read: Vec<u8>,
 }
 
-/// Runs the script. Gives what was read, the record, and the members' bytes.
-fn run(
-    seed: u64,
-    size: u64,
-    commands: &[(u64, Command)],
-    mut side: Box<dyn Side>,
-) -> (Vec<u8>, Vec<u8>, Vec<Vec<u8>>) {
+/// What came of a run.
+struct Run {
+    /// In the order of the answers.
+    read: Vec<u8>,
+    record: Vec<u8>,
+    /// The members' bytes.
+    media: Vec<Vec<u8>>,
+    /// Of an array with a surrogate.
+    overlay: Option<OverlayCounters>,
+}
+
+/// Runs the script.
+fn run(seed: u64, size: u64, commands: &[(u64, Command)], mut side: Box<dyn Side>) -> Run {
     let mut script = Script {
         rng: Rng::new(seed),
         now: Nanos(1000),
@@ -481,7 +530,7 @@ fn run(
         } else if !held.is_empty() {
             let tag = *script.rng.pick(&held);
             side.release(tag);
-        } else if script.over() && !side.works() {
+        } else if script.over() && !works(&side.status()) {
             break;
         } else {
             let wake = side
@@ -490,8 +539,14 @@ fn run(
             script.now = script.now.max(wake);
         }
     }
+    let overlay = side.status().surrogate.and_then(|one| one.overlay);
     let (record, media) = side.end();
-    (script.read, record, media)
+    Run {
+        read: script.read,
+        record,
+        media,
+        overlay: overlay.map(|overlay| overlay.counters),
+    }
 }
 
 impl Script {
@@ -573,64 +628,91 @@ fn actions_of(record: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn conform(test: &str, level: Level, slots: u16, spares: u16, commands: &[(u64, Command)]) {
-    for seed in 1..=2 {
-        let mut spec = Spec::small(level, slots);
-        (spec.spares, spec.payload) = (spares, Payload::Bytes);
-        let images = spec.format(Some(seed)).expect("a sound array");
-        let real = Real::new(BackendChoice::Threads, test, &images);
-        let infos: Vec<MemberInfo> = real.infos();
-        let size = spec.create().expect("a sound array").geometry;
-        let size =
-            restripe_array::layout::Layout::new(size).map(|l| restripe_sim::array::size_bytes(&l));
-        let size = size.expect("a sound geometry");
-        let threads = run(seed, size, commands, Box::new(real));
-        let simulated = run(
-            seed,
-            size,
-            commands,
-            Box::new(Simulated::new(infos, &images)),
-        );
-        same(
-            &threads,
-            &simulated,
-            &format!("{test}, seed {seed}, threads and sim"),
-        );
-        if backend::open(BackendChoice::Ring).is_ok() {
-            let ring = run(
-                seed,
-                size,
-                commands,
-                Box::new(Real::new(BackendChoice::Ring, test, &images)),
-            );
-            same(
-                &ring,
-                &simulated,
-                &format!("{test}, seed {seed}, ring and sim"),
-            );
+/// An array, and a surrogate if it has one, each as members that are made for it.
+struct Plan<'a> {
+    array: Spec,
+    surrogate: Option<(Spec, Redirect)>,
+    commands: &'a [(u64, Command)],
+}
+
+impl Plan<'_> {
+    /// The members' bytes: the array's, then the surrogate's.
+    fn images(&self, seed: u64) -> Vec<Image> {
+        let mut images = self.array.format(Some(seed)).expect("a sound array");
+        if let Some((spec, _)) = &self.surrogate {
+            images.extend(spec.format(Some(!seed)).expect("a sound array"));
         }
-        let replayed = actions_of(&simulated.1);
+        images
+    }
+
+    fn config(&self) -> Option<SurrogateConfig> {
+        let (spec, redirect) = self.surrogate.as_ref()?;
+        Some(surrogate(spec.slots, *redirect))
+    }
+
+    fn size_bytes(&self) -> u64 {
+        let geometry = self.array.create().expect("a sound array").geometry;
+        let layout = restripe_array::layout::Layout::new(geometry);
+        restripe_sim::array::size_bytes(&layout.expect("a sound geometry"))
+    }
+}
+
+fn conform(test: &str, level: Level, slots: u16, spares: u16, commands: &[(u64, Command)]) {
+    let mut array = Spec::small(level, slots);
+    (array.spares, array.payload) = (spares, Payload::Bytes);
+    let surrogate = None;
+    conform_to(
+        test,
+        &Plan {
+            array,
+            surrogate,
+            commands,
+        },
+    );
+}
+
+/// Each seed's run in every world, the same in all. Gives what the surrogates did.
+fn conform_to(test: &str, plan: &Plan<'_>) -> Vec<OverlayCounters> {
+    let (size, surrogate) = (plan.size_bytes(), plan.config());
+    let run = |seed, side| run(seed, size, plan.commands, side);
+    let mut done = Vec::new();
+    for seed in 1..=2 {
+        let images = plan.images(seed);
+        let real = |choice| Real::new(choice, test, &images, surrogate);
+        let threads = real(BackendChoice::Threads);
+        let world = Simulated::new(threads.infos(), &images, surrogate);
+        let threads = run(seed, Box::new(threads));
+        let simulated = run(seed, Box::new(world));
+        let what = format!("{test}, seed {seed}, threads and sim");
+        same(&threads, &simulated, &what);
+        if backend::open(BackendChoice::Ring).is_ok() {
+            let ring = run(seed, Box::new(real(BackendChoice::Ring)));
+            let what = format!("{test}, seed {seed}, ring and sim");
+            same(&ring, &simulated, &what);
+        }
+        let replayed = actions_of(&simulated.record);
         assert!(
             replayed.len() > 100_000,
             "a run of {} bytes is hardly one",
             replayed.len()
         );
-        assert_eq!(replayed, actions_of(&threads.1), "{test}, seed {seed}");
+        assert_eq!(replayed, actions_of(&threads.record), "{test}, seed {seed}");
+        done.extend(simulated.overlay);
     }
+    done
 }
 
-type Run = (Vec<u8>, Vec<u8>, Vec<Vec<u8>>);
-
 fn same(one: &Run, other: &Run, what: &str) {
-    let differs = one.1.iter().zip(&other.1).position(|(a, b)| a != b);
+    let mut pairs = one.record.iter().zip(&other.record);
+    let differs = pairs.position(|(a, b)| a != b);
     assert!(
-        one.1 == other.1,
+        one.record == other.record,
         "{what}: the runs differ at byte {differs:?} of {} and {}",
-        one.1.len(),
-        other.1.len()
+        one.record.len(),
+        other.record.len()
     );
-    assert!(one.0 == other.0, "{what}: what was read differs");
-    for (member, (a, b)) in one.2.iter().zip(&other.2).enumerate() {
+    assert!(one.read == other.read, "{what}: what was read differs");
+    for (member, (a, b)) in one.media.iter().zip(&other.media).enumerate() {
         let differs = a.iter().zip(b).position(|(a, b)| a != b);
         assert!(
             a == b,
@@ -703,4 +785,50 @@ fn mirrors_and_stripes() {
         0,
         &[(20, Command::Scrub { repair: false })],
     );
+}
+
+/// An array of four with a spare, which loses a member, and a mirror beside it.
+fn with_surrogate(test: &str, redirect: Redirect) -> Vec<OverlayCounters> {
+    let spec = |level, slots| Spec {
+        payload: Payload::Bytes,
+        chunks: 48,
+        member_sectors: 4096,
+        ..Spec::small(level, slots)
+    };
+    let mut array = spec(Level::Raid5(Rotation::LeftSymmetric), 4);
+    let mut surrogate = spec(Level::Raid1, 2);
+    (array.spares, surrogate.identity) = (1, 0x1000);
+    let partner = |role, array| {
+        Some(Partner {
+            role,
+            array,
+            epoch: 1,
+        })
+    };
+    array.partner = partner(PartnerRole::Main, surrogate.uuid());
+    surrogate.partner = partner(PartnerRole::Surrogate, array.uuid());
+    let of_surrogate = Member(array.slots + array.spares);
+    conform_to(
+        test,
+        &Plan {
+            array,
+            surrogate: Some((surrogate, redirect)),
+            commands: &[
+                (20, Command::Fail(Member(1))),
+                (50, Command::Fail(of_surrogate)),
+                (70, Command::Add(of_surrogate)),
+            ],
+        },
+    )
+}
+
+#[test]
+fn a_surrogate_takes_writes_and_gives_them_back() {
+    for redirect in [Redirect::Ido, Redirect::WorkOut] {
+        let test = format!("surrogate-{}", redirect.name());
+        for done in with_surrogate(&test, redirect) {
+            assert!(done.redirected_writes > 0, "{redirect:?}: {done:?}");
+            assert!(done.sectors_home > 0, "{redirect:?}: {done:?}");
+        }
+    }
 }
