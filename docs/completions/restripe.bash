@@ -76,6 +76,9 @@ _restripe() {
             restripe,stop)
                 cmd="restripe__subcmd__stop"
                 ;;
+            restripe,surrogate)
+                cmd="restripe__subcmd__surrogate"
+                ;;
             restripe,trace)
                 cmd="restripe__subcmd__trace"
                 ;;
@@ -96,6 +99,9 @@ _restripe() {
                 ;;
             restripe__subcmd__lab,run)
                 cmd="restripe__subcmd__lab__subcmd__run"
+                ;;
+            restripe__subcmd__surrogate,status)
+                cmd="restripe__subcmd__surrogate__subcmd__status"
                 ;;
             restripe__subcmd__trace,convert)
                 cmd="restripe__subcmd__trace__subcmd__convert"
@@ -128,7 +134,7 @@ _restripe() {
 
     case "${cmd}" in
         restripe)
-            opts="-h -V --help --version create assemble serve status examine fail remove add replace rebuild scrub stop metrics heat sim sim-disk lab replay trace cache-sim demo"
+            opts="-h -V --help --version create assemble serve status examine fail remove add replace rebuild scrub stop metrics heat surrogate sim sim-disk lab replay trace cache-sim demo"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -280,7 +286,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__create)
-            opts="-h --config --level --chunk --rotation --copies --spares --init --write-hole --size-per-member --data-offset --image-size --force --yes --json --help"
+            opts="-h --config --level --chunk --rotation --copies --spares --init --write-hole --size-per-member --data-offset --image-size --surrogate --surrogate-level --force --yes --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -328,6 +334,14 @@ _restripe() {
                     ;;
                 --image-size)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --surrogate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --surrogate-level)
+                    COMPREPLY=($(compgen -W "raid1 raid5 raid6 raid10" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -876,7 +890,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__serve)
-            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --memory --cache --cache-policy --io-timeout --rate --throttle --order --on-demand --zone --epoch --backend --buffered --record --help"
+            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --memory --cache --cache-policy --io-timeout --rate --throttle --order --on-demand --zone --epoch --redirect --backend --buffered --record --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -928,6 +942,10 @@ _restripe() {
                     ;;
                 --epoch)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --redirect)
+                    COMPREPLY=($(compgen -W "none workout vdf ido" -- "${cur}"))
                     return 0
                     ;;
                 --backend)
@@ -1038,6 +1056,38 @@ _restripe() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        restripe__subcmd__surrogate)
+            opts="-h --help status"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        restripe__subcmd__surrogate__subcmd__status)
+            opts="-h --offline --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --offline)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

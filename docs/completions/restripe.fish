@@ -40,6 +40,7 @@ complete -c restripe -n "__fish_restripe_needs_command" -f -a "scrub" -d 'Compar
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "stop" -d 'Flush, mark clean and end the daemon'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "metrics" -d 'Print the counters in the Prometheus text format'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "heat" -d 'Show what users read, by zones: what `--order ido` rebuilds first'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "surrogate" -d 'The surrogate of an array, which takes users\' writes while a member is rebuilt'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim" -d 'Run arrays in the simulator: a seed, many seeds, or a recorded run'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim-disk" -d 'Serve the model of a drive over NBD, as fast as that drive would be'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "lab" -d 'The laboratory: experiments as files, the lives of arrays, models of drives'
@@ -73,6 +74,11 @@ none\t'Nothing: a crash leaves all of it to be resynchronised; one while degrade
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l size-per-member -d 'Use no more than this of each member' -r
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l data-offset -d 'Where data starts on every member' -r
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l image-size -d 'Make members that do not exist as image files of this size' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l surrogate -d 'Further members, as A,B: a set of their own that takes users\' writes while a member of the array is rebuilt' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l surrogate-level -d 'The surrogate\'s level [default: raid1 for two members, raid5 for more]' -r -f -a "raid1\t''
+raid5\t''
+raid6\t''
+raid10\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l force -d 'Overwrite what the members carry; says what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l json -d 'Print the result as JSON'
@@ -105,6 +111,10 @@ sor\t''
 dor\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l zone -d 'What is read most is learned by zones of so much [default: 12M]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l epoch -d 'What was read before counts half after so long [default: 10m]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l redirect -d 'What goes to a surrogate while a member is rebuilt: nothing (none), every write and what is read again (workout), what a missing member held and what is read (vdf), or every write and what was read most (ido) [default: ido]' -r -f -a "none\t''
+workout\t''
+vdf\t''
+ido\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l backend -d 'How operations reach the kernel' -r -f -a "auto\t'io_uring where the kernel allows it, else threads'
 uring\t''
 threads\t''"
@@ -174,6 +184,11 @@ complete -c restripe -n "__fish_restripe_using_subcommand metrics" -s h -l help 
 complete -c restripe -n "__fish_restripe_using_subcommand heat" -l top -d 'The hottest zones, so many at most' -r
 complete -c restripe -n "__fish_restripe_using_subcommand heat" -l json -d 'Print JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand heat" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status" -f -a "status" -d 'Show the surrogate\'s members, what lies there, and what it has done for users'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -l offline -d 'Look at these members directly, the array\'s and the surrogate\'s, with no daemon running; changes nothing' -r
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -l json -d 'Print it as JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l seed -d 'The first seed' -r
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l count -d 'How many seeds to run' -r
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l replay -d 'Replay the events that `serve --record` wrote' -r -F

@@ -3,11 +3,11 @@
 
 use crate::units::{
     Rate, order_parser, parse_epoch, parse_rate, parse_size, parse_throttle, parse_time,
-    parse_zone, rule_parser, whether_parser,
+    parse_zone, redirect_parser, rule_parser, whether_parser,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use restripe_array::cache::Rule;
-use restripe_array::{Order, Throttle};
+use restripe_array::{Order, Redirect, Throttle};
 use restripe_lab::reliability::quantity::{Exact, parse_hours, parse_number};
 use std::fmt;
 use std::path::PathBuf;
@@ -71,6 +71,9 @@ pub enum Verb {
     Metrics(Metrics),
     /// Show what users read, by zones: what `--order ido` rebuilds first
     Heat(Heat),
+    /// The surrogate of an array, which takes users' writes while a member is rebuilt
+    #[command(subcommand)]
+    Surrogate(Surrogate),
     /// Run arrays in the simulator: a seed, many seeds, or a recorded run
     Sim(Sim),
     /// Serve the model of a drive over NBD, as fast as that drive would be
@@ -148,6 +151,19 @@ pub enum LevelName {
     Raid1,
     #[value(alias = "4")]
     Raid4,
+    #[value(alias = "5")]
+    Raid5,
+    #[value(alias = "6")]
+    Raid6,
+    #[value(alias = "10")]
+    Raid10,
+}
+
+/// The level of a surrogate, which has to bear a failure of its own.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SurrogateLevel {
+    #[value(alias = "1")]
+    Raid1,
     #[value(alias = "5")]
     Raid5,
     #[value(alias = "6")]
@@ -245,6 +261,12 @@ pub struct Create {
     /// Make members that do not exist as image files of this size
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub image_size: Option<u64>,
+    /// Further members, as A,B: a set of their own that takes users' writes while a member of the array is rebuilt
+    #[arg(long, value_name = "MEMBERS", value_delimiter = ',')]
+    pub surrogate: Vec<String>,
+    /// The surrogate's level [default: raid1 for two members, raid5 for more]
+    #[arg(long, value_name = "LEVEL", value_enum, requires = "surrogate")]
+    pub surrogate_level: Option<SurrogateLevel>,
     /// Overwrite what the members carry; says what will be lost and asks
     #[arg(long)]
     pub force: bool,
@@ -258,7 +280,7 @@ pub struct Create {
 
 #[derive(Args, Debug)]
 pub struct Assemble {
-    /// The members of one array
+    /// The members of one array, and its surrogate's
     #[arg(value_name = "MEMBER", required_unless_present = "config")]
     pub members: Vec<String>,
     /// Take the members from this file
@@ -280,7 +302,7 @@ clients can connect. SIGTERM and SIGINT drain, flush and mark clean.
 Example: restripe serve --unix tank.nbd a.img b.img c.img"
 )]
 pub struct Serve {
-    /// The members; those of several arrays are told apart by themselves
+    /// The members, a surrogate's among them; those of several arrays are told apart by themselves
     #[arg(value_name = "MEMBER", required_unless_present = "config")]
     pub members: Vec<String>,
     /// Take members and options from this file
@@ -331,6 +353,10 @@ pub struct Serve {
     /// What was read before counts half after so long [default: 10m]
     #[arg(long, value_name = "TIME", value_parser = parse_epoch)]
     pub epoch: Option<Duration>,
+    /// What goes to a surrogate while a member is rebuilt: nothing (none), every write and what is read again (workout),
+    /// what a missing member held and what is read (vdf), or every write and what was read most (ido) [default: ido]
+    #[arg(long, value_name = "NAME", value_parser = redirect_parser())]
+    pub redirect: Option<Redirect>,
     /// How operations reach the kernel
     #[arg(long, value_enum, default_value_t)]
     pub backend: BackendName,
@@ -510,6 +536,24 @@ pub struct Heat {
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub top: u32,
     /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Surrogate {
+    /// Show the surrogate's members, what lies there, and what it has done for users
+    Status(SurrogateStatus),
+}
+
+#[derive(Args, Debug)]
+pub struct SurrogateStatus {
+    /// The name of the array whose surrogate it is
+    pub name: String,
+    /// Look at these members directly, the array's and the surrogate's, with no daemon running; changes nothing
+    #[arg(long, value_name = "MEMBER", num_args = 1..)]
+    pub offline: Vec<String>,
+    /// Print it as JSON
     #[arg(long)]
     pub json: bool,
 }

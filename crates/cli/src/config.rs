@@ -12,15 +12,15 @@
 //! unix = "tank.nbd"
 //! ```
 
-use crate::command::{InitName, LevelName, RotationName, WriteHoleName};
+use crate::command::{InitName, LevelName, RotationName, SurrogateLevel, WriteHoleName};
 use crate::failure::{Failure, Outcome};
 use crate::units::{
-    Rate, parse_epoch, parse_order, parse_rate, parse_rule, parse_size, parse_throttle, parse_time,
-    parse_zone,
+    Rate, parse_epoch, parse_order, parse_rate, parse_redirect, parse_rule, parse_size,
+    parse_throttle, parse_time, parse_zone,
 };
 use clap::ValueEnum;
 use restripe_array::cache::Rule;
-use restripe_array::{Order, Throttle};
+use restripe_array::{Order, Redirect, Throttle};
 use restripe_io::member::MemberSource;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -60,6 +60,24 @@ pub struct ArrayConfig {
     pub data_offset: Option<u64>,
     #[serde(default, deserialize_with = "size")]
     pub image_size: Option<u64>,
+    /// The members of a surrogate.
+    #[serde(default)]
+    pub surrogate: Vec<String>,
+    #[serde(default, deserialize_with = "choice")]
+    pub surrogate_level: Option<SurrogateLevel>,
+}
+
+impl ArrayConfig {
+    fn named(&mut self) -> impl Iterator<Item = &mut String> {
+        self.members.iter_mut().chain(&mut self.surrogate)
+    }
+
+    /// The array's members, then its surrogate's.
+    pub fn all_members(self) -> Vec<String> {
+        let mut members = self.members;
+        members.extend(self.surrogate);
+        members
+    }
 }
 
 #[derive(Deserialize, Debug, Default, PartialEq)]
@@ -87,6 +105,8 @@ pub struct ServeConfig {
     pub zone: Option<u64>,
     #[serde(default, deserialize_with = "epoch")]
     pub epoch: Option<Duration>,
+    #[serde(default, deserialize_with = "redirect")]
+    pub redirect: Option<Redirect>,
     #[serde(default)]
     pub degraded: bool,
 }
@@ -117,7 +137,7 @@ impl Config {
     }
 
     fn place_in(&mut self, folder: &Path) {
-        for member in self.arrays.iter_mut().flat_map(|array| &mut array.members) {
+        for member in self.arrays.iter_mut().flat_map(ArrayConfig::named) {
             if let Ok(MemberSource::Path(path)) = MemberSource::parse(member) {
                 *member = folder.join(path).to_string_lossy().into_owned();
             }
@@ -157,7 +177,7 @@ pub fn members_from(members: Vec<String>, config: Option<&Path>) -> Outcome<Vec<
         Some(path) => Ok(Config::read(path)?
             .arrays
             .into_iter()
-            .flat_map(|array| array.members)
+            .flat_map(ArrayConfig::all_members)
             .collect()),
     }
 }
@@ -192,6 +212,10 @@ fn epoch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>,
 
 fn order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Order>, D::Error> {
     text(deserializer, parse_order)
+}
+
+fn redirect<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Redirect>, D::Error> {
+    text(deserializer, parse_redirect)
 }
 
 fn rule<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rule>, D::Error> {
@@ -229,6 +253,8 @@ mod tests {
         spares = 1
         write-hole = "bitmap"
         members = ["a.img", "/dev/sdb", "nbd://host/x"]
+        surrogate = ["s.img", "/dev/sdc"]
+        surrogate-level = "raid1"
 
         [serve]
         unix = "tank.nbd"
@@ -237,6 +263,7 @@ mod tests {
         throttle = "md-6.1"
         order = "ido"
         on-demand = true
+        redirect = "workout"
     "#;
 
     #[test]
@@ -257,6 +284,7 @@ mod tests {
         assert_eq!(config.serve.throttle, Some(Throttle::Md61));
         assert_eq!(config.serve.order, Some(Order::Ido));
         assert!(config.serve.on_demand);
+        assert_eq!(config.serve.redirect, Some(Redirect::WorkOut));
         let array = config.array(Some("tank")).expect("it is there");
         assert_eq!(
             (array.level, array.chunk),
@@ -267,6 +295,9 @@ mod tests {
             array.members,
             ["/etc/restripe/a.img", "/dev/sdb", "nbd://host/x"]
         );
+        assert_eq!(array.surrogate_level, Some(SurrogateLevel::Raid1));
+        let all = array.all_members();
+        assert_eq!(all[3..], ["/etc/restripe/s.img", "/dev/sdc"]);
     }
 
     #[test]

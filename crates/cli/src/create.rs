@@ -1,7 +1,10 @@
 //! `create`: makes an array on empty members.
 //!
 //! Everything is checked before anything is touched: the options, every member, what it carries. Then the engine's own
-//! plan of writes is carried out, with a flush at each of its boundaries.
+//! plan of writes is carried out, with a flush at each of its boundaries. With a surrogate there are two plans, and the
+//! surrogate's comes first: an array never names one that was not made.
+
+mod surrogate;
 
 use crate::command::{Create, InitName, LevelName, RotationName, WriteHoleName};
 use crate::config::{ArrayConfig, Config};
@@ -22,6 +25,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
+use surrogate::{check_surrogate, surrogate_of};
 
 const CHUNK_BYTES: u64 = 64 << 10;
 /// Zeroed between two looks at the progress: 64 MiB.
@@ -34,24 +38,22 @@ pub fn run(verb: Create) -> Outcome {
     check(&wanted)?;
     let images = Images::make(&wanted)?;
     images.hand_over();
-    let members = wanted
-        .members
-        .iter()
-        .map(|name| open(name, false))
-        .collect::<Outcome<Vec<_>>>()?;
+    let members = open_all(&wanted.members)?;
+    let of_surrogate = open_all(&wanted.surrogate)?;
     // Declared after the members, and so undone while they are locked.
     let mut images = images.held();
-    let losses = losses(&members)?;
-    let options = options(&wanted, &members)?;
-    let creation = restripe_array::meta::create(&options)
-        .map_err(|error| create_failure(&error, &wanted.members))?;
+    let losses = losses(members.iter().chain(&of_surrogate))?;
+    let plans = Plans::make(&wanted, &members, &of_surrogate)?;
     if !losses.is_empty() {
         permit(&losses, force, yes)?;
     }
     images.written();
-    carry_out(&creation, &members)?;
+    if let Some(surrogate) = &plans.surrogate {
+        carry_out(surrogate, &of_surrogate)?;
+    }
+    carry_out(&plans.array, &members)?;
     images.keep();
-    report(&wanted, &creation, json);
+    report(&wanted, &plans, json);
     Ok(())
 }
 
@@ -61,14 +63,10 @@ fn wanted(verb: Create) -> Outcome<ArrayConfig> {
         None => ArrayConfig::default(),
         Some(path) => Config::read(path)?.array(verb.name.as_deref())?,
     };
-    let members = if verb.members.is_empty() {
-        file.members
-    } else {
-        verb.members
-    };
+    let given = |here: Vec<String>, file| if here.is_empty() { file } else { here };
     Ok(ArrayConfig {
         name: verb.name.unwrap_or(file.name),
-        members,
+        members: given(verb.members, file.members),
         level: verb.level.or(file.level),
         chunk: verb.chunk.or(file.chunk),
         rotation: verb.rotation.or(file.rotation),
@@ -79,6 +77,8 @@ fn wanted(verb: Create) -> Outcome<ArrayConfig> {
         size_per_member: verb.size_per_member.or(file.size_per_member),
         data_offset: verb.data_offset.or(file.data_offset),
         image_size: verb.image_size.or(file.image_size),
+        surrogate: given(verb.surrogate, file.surrogate),
+        surrogate_level: verb.surrogate_level.or(file.surrogate_level),
     })
 }
 
@@ -131,7 +131,18 @@ fn check(wanted: &ArrayConfig) -> Outcome {
             Failure::usage("the array needs members").hint("name files, block devices or NBD URIs")
         );
     }
-    check_distinct(&wanted.members)
+    check_surrogate(wanted)?;
+    let all: Vec<String> = wanted
+        .members
+        .iter()
+        .chain(&wanted.surrogate)
+        .cloned()
+        .collect();
+    check_distinct(&all)
+}
+
+fn open_all(names: &[String]) -> Outcome<Vec<Plain>> {
+    names.iter().map(|name| open(name, false)).collect()
 }
 
 // ---------------------------------------------------------------------------------------------------------- images
@@ -169,7 +180,7 @@ impl Images {
         let Some(size) = wanted.image_size else {
             return Ok(images);
         };
-        for name in &wanted.members {
+        for name in wanted.members.iter().chain(&wanted.surrogate) {
             if let Ok(MemberSource::Path(path)) = MemberSource::parse(name) {
                 let failed = |error| image_failure(&error, size).at(name);
                 images.provide(path, size).map_err(failed)?;
@@ -271,7 +282,7 @@ impl Image {
 
 // ---------------------------------------------------------------------------------------------------------- losses
 
-fn losses(members: &[Plain]) -> Outcome<Vec<Lost>> {
+fn losses<'a>(members: impl Iterator<Item = &'a Plain>) -> Outcome<Vec<Lost>> {
     let mut losses = Vec::new();
     for member in members {
         if let Some(what) = content(member)? {
@@ -304,6 +315,35 @@ fn permit(losses: &[Lost], force: bool, yes: bool) -> Outcome {
 }
 
 // -------------------------------------------------------------------------------------------------------- the plan
+
+/// What is to be written.
+struct Plans {
+    array: Creation,
+    surrogate: Option<Creation>,
+}
+
+impl Plans {
+    fn make(wanted: &ArrayConfig, members: &[Plain], of_surrogate: &[Plain]) -> Outcome<Plans> {
+        let mut array = options(wanted, members)?;
+        let surrogate = match wanted.surrogate.is_empty() {
+            true => None,
+            false => {
+                let wanted = surrogate_of(wanted);
+                let options = surrogate::partnered(&mut array, options(&wanted, of_surrogate)?);
+                Some(planned(&options, &wanted.members).map_err(|why| why.of("the surrogate"))?)
+            }
+        };
+        let array = planned(&array, &wanted.members)?;
+        if let Some(surrogate) = &surrogate {
+            surrogate::check_fit(&array, surrogate)?;
+        }
+        Ok(Plans { array, surrogate })
+    }
+}
+
+fn planned(options: &CreateOptions, members: &[String]) -> Outcome<Creation> {
+    restripe_array::meta::create(options).map_err(|error| create_failure(&error, members))
+}
 
 fn options(wanted: &ArrayConfig, members: &[Plain]) -> Outcome<CreateOptions> {
     let level = level(wanted)?;
@@ -442,11 +482,12 @@ fn flush_all(members: &[Plain]) -> Outcome {
         .try_for_each(|member| member.flush().map_err(io_failure(member, "flushing")))
 }
 
-fn report(wanted: &ArrayConfig, creation: &Creation, json: bool) {
+fn report(wanted: &ArrayConfig, plans: &Plans, json: bool) {
+    let creation = &plans.array;
     let superblock = &creation.superblock;
     let size = superblock.geometry.size_bytes_or_zero();
     if json {
-        let value = json!({
+        let mut value = json!({
             "name": superblock.name,
             "uuid": superblock.array.to_string(),
             "level": superblock.geometry.level.to_string(),
@@ -455,6 +496,9 @@ fn report(wanted: &ArrayConfig, creation: &Creation, json: bool) {
             "members": wanted.members,
             "spares": wanted.spares.unwrap_or(0),
         });
+        if let Some(surrogate) = &plans.surrogate {
+            value["surrogate"] = surrogate::told_as_json(surrogate, &wanted.surrogate);
+        }
         println!("{value}");
         return;
     }
@@ -467,11 +511,19 @@ fn report(wanted: &ArrayConfig, creation: &Creation, json: bool) {
         Size(size),
         superblock.array,
     );
+    if let Some(surrogate) = &plans.surrogate {
+        println!("{}", surrogate::told(surrogate));
+        tell_unused(surrogate, &wanted.surrogate);
+    }
+    tell_unused(creation, &wanted.members);
+}
+
+fn tell_unused(creation: &Creation, members: &[String]) {
     for Note::Unused { member, sectors } in &creation.notes {
         let unused = Size(sectors * SECTOR_BYTES);
         println!(
             "note: {unused} of {} stay unused: the smallest member sets the size",
-            wanted.members[*member]
+            members[*member]
         );
     }
 }

@@ -171,11 +171,12 @@ impl Desk {
     /// To the engine a member that was replaced is a failed one; to its operator nothing failed.
     fn tell_replaced(&self, status: &Status, view: &mut StatusView) {
         let serves = |member: Member| {
-            let mut members = status.members.iter();
-            members.any(|other| other.member == member && other.state == MemberState::Active)
+            let is_it = |other: &MemberStatus| other.member == member;
+            members_of(status).any(|other| is_it(other) && other.state == MemberState::Active)
         };
         let replaced = self.replaced();
-        for (member, shown) in status.members.iter().zip(&mut view.members) {
+        let shown = view.surrogate.iter_mut().flat_map(|one| &mut one.members);
+        for (member, shown) in members_of(status).zip(view.members.iter_mut().chain(shown)) {
             let by = replaced.by.get(&member.member);
             let was = by.is_some_and(|by| serves(*by)) || replaced.before.contains(&member.uuid);
             if member.state == MemberState::Failed && was {
@@ -286,7 +287,7 @@ impl Desk {
                 self.replaced().forget(&failed);
                 failed.member
             }
-            None => self.take_in(path, force, Command::Add)?,
+            None => self.take_in(path, force, None, Command::Add)?,
         };
         let note = match self.state_of(member)? {
             Some(MemberState::Spare) => "is a spare",
@@ -305,7 +306,7 @@ impl Desk {
                 new
             }
             // Not a spare first: a slot that is vacant would take it.
-            Err(_) => self.take_in(path, force, |new| Command::Replace { old, new })?,
+            Err(_) => self.take_in(path, force, Some(old), |new| Command::Replace { old, new })?,
         };
         self.replaced().by.insert(old, new);
         Ok(done(&format!(
@@ -336,9 +337,7 @@ impl Desk {
         let (status, names) = self.look()?;
         let is_path =
             |name: &MemberName| name.open && (name.name == path || same_file(path, &name.name));
-        let found = status
-            .members
-            .iter()
+        let found = members_of(&status)
             .find(|member| names.get(usize::from(member.member.0)).is_some_and(is_path));
         let Some(found) = found else { return Ok(None) };
         let state = match found.state {
@@ -366,20 +365,22 @@ impl Desk {
 
     fn state_of(&self, member: Member) -> Result<Option<MemberState>, Refusal> {
         let (status, _) = self.look()?;
-        let found = status.members.iter().find(|found| found.member == member);
+        let found = members_of(&status).find(|found| found.member == member);
         Ok(found.map(|found| found.state))
     }
 
-    /// Opens a device and hands it over by this command. If the engine does not want it, it is closed again.
+    /// Opens a device and hands it over by this command, to the set that `old` is of, or else the array's own. If the
+    /// engine does not want it, it is closed again.
     fn take_in(
         &self,
         path: &str,
         force: bool,
+        old: Option<Member>,
         command: impl FnOnce(Member) -> Command,
     ) -> Result<Member, Refusal> {
         let device =
             member::open(path, self.open).map_err(|error| refusal_of(open_failure(error)))?;
-        let device = self.checked(device, force)?;
+        let device = self.checked(device, force, old)?;
         let arrived = self.remote.arrive(self.array, device).map_err(ended)?;
         let member =
             arrived.ok_or_else(|| Refusal::new("the array takes no more devices").at(path))?;
@@ -394,8 +395,13 @@ impl Desk {
         Ok(member)
     }
 
-    /// What a device carries must not be overwritten unasked; a member of this array comes home.
-    fn checked(&self, device: OpenMember, force: bool) -> Result<OpenMember, Refusal> {
+    /// What a device carries must not be overwritten unasked; a former member of the set comes home.
+    fn checked(
+        &self,
+        device: OpenMember,
+        force: bool,
+        old: Option<Member>,
+    ) -> Result<OpenMember, Refusal> {
         let path = device.name.clone();
         let device =
             Plain::of(device).map_err(|error| Refusal::new(error.to_string()).at(&path))?;
@@ -403,7 +409,7 @@ impl Desk {
             return Ok(device.into_member());
         }
         let (status, names) = self.look()?;
-        let carried = match tie(&device, &status).map_err(refusal_of)? {
+        let carried = match tie(&device, set_of(&status, old)).map_err(refusal_of)? {
             Tie::Home => None,
             Tie::CopyOf(member) => {
                 let name = names.get(usize::from(member.0));
@@ -428,14 +434,9 @@ impl Desk {
                 .get(usize::from(member.member.0))
                 .map_or("", |m| m.name.as_str())
         };
-        let found = status
-            .members
-            .iter()
-            .find(|member| is_meant(text, member, name_of(member)));
+        let found = members_of(&status).find(|member| is_meant(text, member, name_of(member)));
         let listed = || {
-            status
-                .members
-                .iter()
+            members_of(&status)
                 .map(name_of)
                 .collect::<Vec<_>>()
                 .join(", ")
@@ -477,7 +478,12 @@ impl Teller {
             read_only: self.read_only,
             name_of: |member| self.name_of(member),
         };
-        FactView::new(at, fact, telling)
+        let mut told = FactView::new(at, fact, telling);
+        if let Fact::SurrogateAbsent { why } = fact {
+            let refused = refusal(why, &self.names);
+            told.text = format!("goes on without the surrogate: {}", refused.what);
+        }
+        told
     }
 
     /// A number is given once, so a name that is known stays right. The reactor has better to do than to answer for each
@@ -541,16 +547,41 @@ fn refusal_of(failure: Failure) -> Refusal {
     Refusal { what, at, hint }
 }
 
-/// A device that was closed, and that the array does not know any more, keeps its number and nothing else.
+/// The members of an array and of its surrogate, in the order in which views have them.
+fn members_of(status: &Status) -> impl Iterator<Item = &MemberStatus> {
+    let surrogate = status.surrogate.as_deref();
+    let of_surrogate = surrogate.into_iter().flat_map(|one| &one.set.members);
+    status.members.iter().chain(of_surrogate)
+}
+
+/// The surrogate's set, of one of its members, or else the array's own.
+fn set_of(status: &Status, member: Option<Member>) -> &Status {
+    let is_it = |other: &MemberStatus| Some(other.member) == member;
+    let surrogate = status.surrogate.as_deref().map(|one| &one.set);
+    surrogate
+        .filter(|set| set.members.iter().any(is_it))
+        .unwrap_or(status)
+}
+
+/// A device that was closed, and that the array does not know any more, keeps its number and nothing else. Nor does one
+/// that went over to the surrogate leave anything behind.
 fn without_ghosts(mut status: Status, names: &[MemberName]) -> Status {
+    let moved: Vec<Member> = match &status.surrogate {
+        Some(surrogate) => surrogate.set.members.iter().map(|one| one.member).collect(),
+        None => Vec::new(),
+    };
     let is_open = |member: &MemberStatus| {
         names
             .get(usize::from(member.member.0))
             .is_some_and(|name| name.open)
     };
+    let stays = |member: &MemberStatus| member.state != MemberState::Foreign || is_open(member);
     status
         .members
-        .retain(|member| member.state != MemberState::Foreign || is_open(member));
+        .retain(|member| stays(member) && !moved.contains(&member.member));
+    if let Some(surrogate) = &mut status.surrogate {
+        surrogate.set.members.retain(stays);
+    }
     status
 }
 

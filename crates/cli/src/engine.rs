@@ -6,12 +6,13 @@ use crate::desk::{Desk, End};
 use crate::failure::{Failure, Outcome};
 use crate::member::{check_distinct, newest_of, open_failure, readable_copies};
 use crate::roster::{Prospect, Roster, refuse_to_lose, warn_of_mute};
+use crate::sets::{Sets, home_of};
 use crate::terminal::say;
 use crate::units::{Rate, Size};
 use restripe_array::cache::Rule;
 use restripe_array::{
-    CacheLimits, Command, HeatLimits, Limits, Nanos, Order, SECTOR_BYTES, SMALL_BYTES, StartMode,
-    Throttle, Uuid,
+    CacheLimits, Command, HeatLimits, Limits, Nanos, Order, Redirect, SECTOR_BYTES, SMALL_BYTES,
+    StartMode, SurrogateConfig, SurrogateLimits, Throttle, Uuid,
 };
 use restripe_io::BackendChoice;
 use restripe_io::member::{self, MemberSource, OpenFailure, OpenMember, OpenOptions};
@@ -48,6 +49,8 @@ pub struct Setup {
     pub order: Order,
     pub on_demand: bool,
     pub heat: HeatLimits,
+    /// What goes to a surrogate, of an array that has one.
+    pub redirect: Redirect,
     pub record: Option<PathBuf>,
 }
 
@@ -66,6 +69,7 @@ impl Default for Setup {
             order: Order::default(),
             on_demand: false,
             heat: HeatLimits::default(),
+            redirect: Redirect::default(),
             record: None,
         }
     }
@@ -78,6 +82,15 @@ impl Setup {
             ..Limits::default()
         };
         limits.with_cache(self.cache)
+    }
+
+    /// A surrogate of so many members; none of 0.
+    fn surrogate(&self, members: u16) -> Option<SurrogateConfig> {
+        (members > 0).then(|| SurrogateConfig {
+            members,
+            limits: SurrogateLimits::default(),
+            redirect: self.redirect,
+        })
     }
 
     fn open_options(&self) -> OpenOptions {
@@ -205,8 +218,9 @@ impl Running {
     fn start_all(&self, prospects: &[Prospect], setup: &Setup) -> Outcome {
         let mut order: Vec<_> = self.desks.iter().zip(prospects).collect();
         order.sort_by_key(|(_, prospect)| !prospect.may_lose);
-        for (desk, _) in order {
+        for (desk, prospect) in order {
             desk.command(Command::Start(setup.start))?;
+            prospect.warn_of_lacking_surrogate();
             if setup.throttle != Throttle::default() {
                 desk.command(Command::Throttle(setup.throttle))?;
             }
@@ -265,12 +279,15 @@ fn reactor_failure(error: io::Error) -> Failure {
 fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(ArraySpec, Prospect)> {
     let io_timeout = Nanos(u64::try_from(setup.io_timeout.as_nanos()).unwrap_or(u64::MAX));
     let (members, absent) = open_all(members, setup.open_options())?;
-    let roster = Roster::read(members, absent)?;
-    let prospect = roster.check(name, setup)?;
+    let sets = Sets::of(Roster::read(members, absent)?);
+    let prospect = sets.check(name, setup)?;
+    let (members, of_surrogate) = sets.into_members();
+    let surrogate = setup.surrogate(of_surrogate);
+    let limits = surrogate.as_ref().map(|surrogate| &surrogate.limits);
     let spec = ArraySpec {
-        members: roster.into_members(),
-        limits: setup.limits(),
-        surrogate: None,
+        members,
+        limits: setup.limits().with_surrogate(limits),
+        surrogate,
         io_timeout,
         record: setup.record.clone(),
     };
@@ -306,7 +323,7 @@ fn is_missing(why: &OpenFailure) -> bool {
         || matches!(why, OpenFailure::Remote(_))
 }
 
-/// Sorts members by the array they belong to, in the order of the first of each.
+/// Sorts members by the array they belong to, those of a surrogate with its array's, in the order of the first of each.
 ///
 /// Members that cannot be looked at are taken for members of the one array that there is, or refused. Those that are
 /// open and cannot be read are left out, if this start may: they are waited for once, not again at every step.
@@ -366,7 +383,7 @@ fn array_of(name: &str) -> Outcome<Belongs> {
     Ok(match readable_copies(&member) {
         Err(error) => Belongs::Mute(error),
         Ok(copies) => newest_of(copies.iter().flatten())
-            .map_or(Belongs::Unknown, |newest| Belongs::To(newest.array)),
+            .map_or(Belongs::Unknown, |newest| Belongs::To(home_of(newest))),
     })
 }
 

@@ -45,6 +45,12 @@ impl Failure {
         self
     }
 
+    /// The same, told of a part of the whole.
+    pub fn of(mut self, part: &str) -> Failure {
+        self.what = format!("{part}: {}", self.what);
+        self
+    }
+
     /// What, where, and what to do.
     pub fn into_parts(self) -> (String, String, String) {
         (self.what, self.at, self.hint)

@@ -21,16 +21,18 @@ mod replay;
 mod roster;
 mod serve;
 mod session;
+mod sets;
 mod signature;
 mod sim;
 mod sim_disk;
 mod status;
+mod surrogate;
 mod terminal;
 mod trace;
 mod units;
 
 use clap::Parser;
-use command::{Cli, Lab, Verb};
+use command::{Cli, Lab, Surrogate, Verb};
 use failure::Outcome;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -56,7 +58,7 @@ fn main() -> ExitCode {
 fn only_prints(verb: &Verb) -> bool {
     match verb {
         Verb::Status(_) | Verb::Metrics(_) | Verb::Examine(_) | Verb::Heat(_) => true,
-        Verb::Sim(_) => true,
+        Verb::Sim(_) | Verb::Surrogate(_) => true,
         Verb::Lab(_) | Verb::Trace(_) | Verb::CacheSim(_) => true,
         Verb::SimDisk(verb) => verb.preset.is_none(),
         _ => false,
@@ -87,6 +89,7 @@ fn run(verb: Verb) -> Outcome {
         Verb::Scrub(verb) => operate::scrub(&verb),
         Verb::Stop(verb) => operate::stop(&verb),
         Verb::Metrics(verb) => operate::metrics(&verb),
+        Verb::Surrogate(Surrogate::Status(verb)) => surrogate::run(&verb),
         Verb::Heat(verb) => heat::run(&verb),
         Verb::Sim(verb) => sim::run(&verb),
         Verb::SimDisk(verb) => sim_disk::run(&verb),

@@ -24,24 +24,27 @@ pub fn fail(verb: &OnMember) -> Outcome {
         let serves = |view: &MemberView| {
             view.path == member && matches!(view.state.as_str(), "active" | "rebuilding")
         };
+        let surrogate = status.surrogate.as_deref();
         if status.members.iter().any(serves) {
-            warn_of_thin_redundancy(&status, &member, verb.yes)?;
+            warn_of_thin_redundancy("array", &status.state, &status.name, &member, verb.yes)?;
+        } else if let Some(set) = surrogate.filter(|set| set.members.iter().any(serves)) {
+            warn_of_thin_redundancy("surrogate", &set.state, &set.name, &member, verb.yes)?;
         }
         session.order(&Request::Fail { member })
     })
 }
 
 /// A second failed member is a decision of its own.
-fn warn_of_thin_redundancy(status: &StatusView, member: &str, yes: bool) -> Outcome {
-    if status.state != "degraded" || yes {
+fn warn_of_thin_redundancy(set: &str, state: &str, name: &str, member: &str, yes: bool) -> Outcome {
+    if state != "degraded" || yes {
         return Ok(());
     }
     let what =
-        format!("the array is degraded already; without {member} it may have no redundancy left");
+        format!("the {set} is degraded already; without {member} it may have no redundancy left");
     confirm(
         "Redundancy would go:",
         &[Lost {
-            at: status.name.clone(),
+            at: name.into(),
             what,
         }],
         false,
@@ -83,7 +86,11 @@ fn replace_in(session: &Session, verb: &Replace) -> Outcome {
     };
     session.order(&request)?;
     if !verb.no_wait || !session.is_served() {
-        watch(session, since, is_rebuild)?.succeed("the replacement")?;
+        let whose = match is_of_surrogate(&session.status()?, &old) {
+            true => Whose::Surrogate,
+            false => Whose::Array,
+        };
+        watch(session, since, whose, is_rebuild)?.succeed("the replacement")?;
         print(format_args!("{old} is replaced"));
     }
     Ok(())
@@ -162,7 +169,7 @@ fn watch_rebuild(session: &Session, members: &WithoutDaemon) -> Outcome<StatusVi
         return Err(Failure::new("the rebuild is paused").hint(hint));
     }
     let since = begun_at(session, is_rebuild)?;
-    watch(session, since, is_rebuild)?.succeed("the rebuild")?;
+    watch(session, since, Whose::Array, is_rebuild)?.succeed("the rebuild")?;
     session.status()
 }
 
@@ -221,7 +228,7 @@ fn watch_scrub(session: &Session, verb: &Scrub) -> Outcome<Option<(Ended, String
     if verb.no_wait && session.is_served() {
         return Ok(None);
     }
-    let ended = watch(session, since, is_scrub)?;
+    let ended = watch(session, since, Whose::Array, is_scrub)?;
     Ok(Some((ended, session.status()?.state)))
 }
 
@@ -287,7 +294,8 @@ fn watched_from(session: &Session) -> Outcome<u64> {
 /// Where the log tells that the last task of this kind began: how an older one ended is not asked.
 fn begun_at(session: &Session, of_kind: fn(&str) -> bool) -> Outcome<u64> {
     let (facts, _) = session.facts(0)?;
-    let begins = |fact: &&FactView| fact.kind == "task-started" && of_kind(&fact.task);
+    let begins =
+        |fact: &&FactView| fact.kind == "task-started" && of_kind(&fact.task) && !fact.of_surrogate;
     let begun = facts.iter().rev().find(begins);
     Ok(begun.map_or(0, |fact| fact.sequence))
 }
@@ -330,8 +338,36 @@ impl Ended {
     }
 }
 
+/// Whose task is watched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Array,
+    Surrogate,
+}
+
+impl Whose {
+    fn tasks(self, status: &StatusView) -> &[TaskView] {
+        match (self, &status.surrogate) {
+            (Whose::Array, _) => &status.tasks,
+            (Whose::Surrogate, Some(surrogate)) => &surrogate.tasks,
+            (Whose::Surrogate, None) => &[],
+        }
+    }
+
+    fn is_told(self, fact: &FactView) -> bool {
+        fact.of_surrogate == (self == Whose::Surrogate)
+    }
+}
+
+/// Whether the member of this path is the surrogate's.
+fn is_of_surrogate(status: &StatusView, path: &str) -> bool {
+    let is_it = |member: &MemberView| member.path == path;
+    let surrogate = status.surrogate.as_deref();
+    surrogate.is_some_and(|surrogate| surrogate.members.iter().any(is_it))
+}
+
 /// Shows the progress of a task until it has ended: no task of its kind is left, and the log says how it went.
-fn watch(session: &Session, since: u64, of_kind: fn(&str) -> bool) -> Outcome<Ended> {
+fn watch(session: &Session, since: u64, whose: Whose, of_kind: fn(&str) -> bool) -> Outcome<Ended> {
     let mut progress = Progress::new();
     let mut ended = Ended {
         outcome: String::new(),
@@ -343,7 +379,7 @@ fn watch(session: &Session, since: u64, of_kind: fn(&str) -> bool) -> Outcome<En
     loop {
         let (facts, following) = session.facts(next)?;
         next = following;
-        for fact in facts {
+        for fact in facts.into_iter().filter(|fact| whose.is_told(fact)) {
             if fact.kind == "task-ended" && of_kind(&fact.task) {
                 ended.outcome = fact.outcome.clone();
             }
@@ -351,10 +387,11 @@ fn watch(session: &Session, since: u64, of_kind: fn(&str) -> bool) -> Outcome<En
         }
         let status = session.status()?;
         check_moves(&status)?;
-        match status.tasks.iter().find(|task| of_kind(&task.kind)) {
+        let tasks = whose.tasks(&status);
+        match tasks.iter().find(|task| of_kind(&task.kind)) {
             Some(task) => {
                 gone = false;
-                check_its_turn_comes(task, &status)?;
+                check_its_turn_comes(task, tasks, &status.name)?;
                 ended.mismatches = task.mismatches;
                 progress.show(&task_line(task));
             }
@@ -378,22 +415,19 @@ fn check_moves(status: &StatusView) -> Outcome {
 }
 
 /// Nor for a task behind one that is paused: who waits here may be the only one who could let that go on.
-fn check_its_turn_comes(task: &TaskView, status: &StatusView) -> Outcome {
+fn check_its_turn_comes(task: &TaskView, tasks: &[TaskView], name: &str) -> Outcome {
     let goes = |other: &TaskView| !other.paused && other.waits.is_empty();
-    if task.waits != "another-task" || status.tasks.iter().any(goes) {
+    if task.waits != "another-task" || tasks.iter().any(goes) {
         return Ok(());
     }
-    let Some(first) = status.tasks.iter().find(|other| other.paused) else {
+    let Some(first) = tasks.iter().find(|other| other.paused) else {
         return Ok(());
     };
     let said = format!(
         "the {} waits for the {}, which is paused",
         task.kind, first.kind
     );
-    let hint = format!(
-        "restripe rebuild {} --resume, with the members if it is not served",
-        status.name
-    );
+    let hint = format!("restripe rebuild {name} --resume, with the members if it is not served");
     Err(Failure::new(said).hint(hint))
 }
 

@@ -15,7 +15,7 @@ use crate::failure::{Failure, Outcome};
 use crate::member::{newest_of, readable_copies, was_replaced};
 use crate::terminal::say;
 use restripe_array::layout::{Geometry, Layout};
-use restripe_array::meta::{Candidate, Choice, MemberRole, Superblock, choose};
+use restripe_array::meta::{Candidate, Choice, MemberRole, MetaError, Partner, Superblock, choose};
 use restripe_array::{CommandError, Member, StartMode, Uuid};
 use restripe_io::member::{MemberSource, OpenMember};
 use restripe_io::plain::Plain;
@@ -39,6 +39,11 @@ pub struct Prospect {
     pub may_lose: bool,
     /// Members that are known and serve no longer, because others took their places.
     pub replaced: Vec<Uuid>,
+    pub array: Uuid,
+    /// The other array, of one that has a surrogate or is one.
+    pub partner: Option<Partner>,
+    /// Its surrogate is not here.
+    pub lacks_surrogate: bool,
 }
 
 impl Prospect {
@@ -48,6 +53,16 @@ impl Prospect {
         if self.may_lose {
             say(format_args!(
                 "warning: {}: was not shut down cleanly and has members missing: what they held of what was being written reads as an error; a start that writes recovers it, or says what is lost",
+                self.name
+            ));
+        }
+    }
+
+    /// What counts there would have refused the start.
+    pub fn warn_of_lacking_surrogate(&self) {
+        if self.lacks_surrogate {
+            say(format_args!(
+                "warning: {}: is served without its surrogate, to which nothing goes then",
                 self.name
             ));
         }
@@ -75,20 +90,57 @@ impl Roster {
     /// A member that cannot be read is what redundancy is for, as one that cannot be opened.
     fn take(&mut self, member: Plain) {
         match readable_copies(&member) {
-            Ok(copies) => {
-                let number = u16::try_from(self.members.len()).unwrap_or(u16::MAX);
-                self.candidates.push(Candidate {
-                    member: Member(number),
-                    info: member.info(),
-                    copies,
-                });
-                self.members.push(member);
-            }
+            Ok(copies) => self.seat(member, copies),
             Err(error) => {
                 warn_of_mute(member.name(), &error);
                 self.mute.push(member.name().into());
             }
         }
+    }
+
+    /// Takes out who is of another kind: they and what they carry go to a roster of their own.
+    pub fn split_off(&mut self, other: impl Fn(&Superblock) -> bool) -> Roster {
+        let mut taken = Roster {
+            members: Vec::new(),
+            candidates: Vec::new(),
+            absent: self.absent.clone(),
+            mute: self.mute.clone(),
+        };
+        let members = std::mem::take(&mut self.members);
+        let candidates = std::mem::take(&mut self.candidates);
+        for (member, candidate) in members.into_iter().zip(candidates) {
+            let side = match newest(&candidate).is_some_and(&other) {
+                true => &mut taken,
+                false => &mut *self,
+            };
+            side.seat(member, candidate.copies);
+        }
+        taken
+    }
+
+    fn seat(&mut self, member: Plain, copies: [Option<Result<Superblock, MetaError>>; 2]) {
+        let number = u16::try_from(self.members.len()).unwrap_or(u16::MAX);
+        self.candidates.push(Candidate {
+            member: Member(number),
+            info: member.info(),
+            copies,
+        });
+        self.members.push(member);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Whether anybody here tells of an array.
+    pub fn tells(&self) -> bool {
+        self.candidates.iter().any(|one| newest(one).is_some())
+    }
+
+    /// The names of those here.
+    pub fn names(&self) -> String {
+        let names: Vec<&str> = self.members.iter().map(Plain::name).collect();
+        names.join(", ")
     }
 
     /// The members, for a shell.
@@ -117,6 +169,9 @@ impl Roster {
             name: choice.superblock.name.clone(),
             may_lose: !choice.superblock.clean && !vacant.is_empty(),
             replaced: replaced(&choice.superblock),
+            array: choice.superblock.array,
+            partner: choice.superblock.partner,
+            lacks_surrogate: false,
         })
     }
 

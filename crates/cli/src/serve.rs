@@ -3,7 +3,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use crate::command::{Assemble, BackendName, Serve, StartOptions};
-use crate::config::{Config, ServeConfig, members_from};
+use crate::config::{ArrayConfig, Config, ServeConfig, members_from};
 use crate::desk::{Desk, End};
 use crate::engine::{IO_TIMEOUT, MEMORY_BYTES, Running, Setup, by_array, heat, read_cache};
 use crate::failure::{Failure, Outcome};
@@ -101,7 +101,7 @@ fn what_to_serve(verb: &Serve) -> Outcome<(Vec<Vec<String>>, ServeConfig)> {
                 config
                     .arrays
                     .into_iter()
-                    .map(|array| array.members)
+                    .map(ArrayConfig::all_members)
                     .collect(),
                 config.serve,
             ))
@@ -132,6 +132,7 @@ fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
         order: verb.order.or(file.order).unwrap_or_default(),
         on_demand: verb.on_demand || file.on_demand,
         heat: heat(verb.zone.or(file.zone), verb.epoch.or(file.epoch)),
+        redirect: verb.redirect.or(file.redirect).unwrap_or_default(),
         record: verb.record.clone(),
     })
 }

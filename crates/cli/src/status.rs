@@ -3,6 +3,7 @@
 use crate::command::Status;
 use crate::failure::{Failure, Outcome};
 use crate::session::Session;
+use crate::surrogate;
 use crate::terminal::{aim_line, pacing_line, task_line};
 use crate::units::Size;
 use restripe_io::control::{
@@ -92,17 +93,30 @@ pub fn text(view: &StatusView) -> String {
     for lost in &view.lost {
         let _ = writeln!(out, "  {}", lost_line(lost));
     }
+    if let Some(surrogate) = &view.surrogate {
+        out.push_str(&surrogate::text(surrogate));
+    }
     out.push_str("  number  slot  state       read errors  member\n");
-    for line in member_lines(view) {
+    for line in all_member_lines(view) {
         let _ = writeln!(out, "{line}");
     }
     out
 }
 
+/// The array's, then its surrogate's.
+fn all_member_lines(view: &StatusView) -> Vec<String> {
+    let mut lines = member_lines(&view.members, &view.missing_slots);
+    if let Some(surrogate) = &view.surrogate {
+        let of_surrogate = member_lines(&surrogate.members, &surrogate.missing_slots);
+        lines.extend(of_surrogate.into_iter().map(|line| line + surrogate::MARK));
+    }
+    lines
+}
+
 /// Members and empty slots in the order of the slots: members' numbers only say in which order they were named. Who
 /// stands in no slot comes last.
-fn member_lines(view: &StatusView) -> Vec<String> {
-    let members = view.members.iter().map(|member| {
+pub fn member_lines(members: &[MemberView], missing_slots: &[u16]) -> Vec<String> {
+    let members = members.iter().map(|member| {
         let slot = member.slot.map_or("-".to_string(), |slot| slot.to_string());
         let MemberView {
             member: number,
@@ -114,7 +128,7 @@ fn member_lines(view: &StatusView) -> Vec<String> {
         let line = format!("  {number:>6}  {slot:>4}  {state:<10}  {read_errors:>11}  {path}");
         (member.slot, line)
     });
-    let missing = view.missing_slots.iter().map(|slot| {
+    let missing = missing_slots.iter().map(|slot| {
         let line = format!("  {:>6}  {slot:>4}  {:<10}  {:>11}  -", "-", "missing", "-");
         (Some(*slot), line)
     });

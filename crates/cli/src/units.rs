@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use restripe_array::cache::Rule;
-use restripe_array::{Order, Throttle};
+use restripe_array::{Order, Redirect, Throttle};
 use std::fmt;
 use std::time::Duration;
 
@@ -143,6 +143,18 @@ pub fn parse_order(text: &str) -> Result<Order, String> {
 pub fn order_parser() -> impl TypedValueParser<Value = Order> {
     PossibleValuesParser::new(Order::ALL.map(Order::name))
         .map(|name| Order::named(&name).expect("one of those"))
+}
+
+/// What is moved out of a rebuild's way, by the policy's name.
+pub fn parse_redirect(text: &str) -> Result<Redirect, String> {
+    let names = Redirect::ALL.map(Redirect::name);
+    Redirect::named(text).ok_or_else(|| no_such("redirect policy", text, &names))
+}
+
+/// The same on the command line, where help and completions list the names.
+pub fn redirect_parser() -> impl TypedValueParser<Value = Redirect> {
+    PossibleValuesParser::new(Redirect::ALL.map(Redirect::name))
+        .map(|name| Redirect::named(&name).expect("one of those"))
 }
 
 /// `on` or `off`.

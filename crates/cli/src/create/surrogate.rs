@@ -1,0 +1,161 @@
+//! The surrogate of a new array: a set of its own, made together with the array, each naming the other.
+
+use super::GeometrySize;
+use crate::command::{LevelName, SurrogateLevel};
+use crate::config::ArrayConfig;
+use crate::failure::{Failure, Outcome};
+use crate::units::Size;
+use restripe_array::meta::{CreateOptions, Creation, Partner, PartnerRole, RegionKind};
+use serde_json::{Value, json};
+
+/// What a surrogate's name adds to its array's.
+const SUFFIX: &str = "-surrogate";
+/// An array's name at most, in bytes.
+const NAME_BYTES_MAX: usize = 32;
+/// Below this a log has not the segments that it needs.
+const LOG_BYTES_MIN: u64 = 1 << 20;
+
+/// A surrogate bears the loss of a member: what it holds may be the only copy.
+pub fn check_surrogate(wanted: &ArrayConfig) -> Outcome {
+    match wanted.surrogate.len() {
+        0 if wanted.surrogate_level.is_some() => Err(Failure::usage(
+            "a level for a surrogate, and no members for it",
+        )
+        .hint("name them: --surrogate A,B")),
+        1 => Err(
+            Failure::usage("a surrogate of one member would lose with it what only it holds")
+                .at(&wanted.surrogate[0])
+                .hint("name two members or more: --surrogate A,B"),
+        ),
+        2.. if wanted.level == Some(LevelName::Raid0) => Err(Failure::usage(
+            "a raid0 is never rebuilt, and has no use for a surrogate",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The surrogate as an array of its own: as large as its members allow, all else by default.
+pub fn surrogate_of(wanted: &ArrayConfig) -> ArrayConfig {
+    let level = wanted
+        .surrogate_level
+        .unwrap_or(match wanted.surrogate.len() {
+            2 => SurrogateLevel::Raid1,
+            _ => SurrogateLevel::Raid5,
+        });
+    ArrayConfig {
+        name: name_of(&wanted.name),
+        members: wanted.surrogate.clone(),
+        level: Some(match level {
+            SurrogateLevel::Raid1 => LevelName::Raid1,
+            SurrogateLevel::Raid5 => LevelName::Raid5,
+            SurrogateLevel::Raid6 => LevelName::Raid6,
+            SurrogateLevel::Raid10 => LevelName::Raid10,
+        }),
+        ..ArrayConfig::default()
+    }
+}
+
+/// Names are of letters, digits and three signs, so a byte is a letter.
+fn name_of(array: &str) -> String {
+    let kept = array.len().min(NAME_BYTES_MAX - SUFFIX.len());
+    format!("{}{SUFFIX}", &array[..kept])
+}
+
+/// Puts each on the other's record, and gives the surrogate's options back.
+pub fn partnered(array: &mut CreateOptions, mut surrogate: CreateOptions) -> CreateOptions {
+    let partner = |role, array| {
+        Some(Partner {
+            role,
+            array,
+            epoch: 1,
+        })
+    };
+    array.partner = partner(PartnerRole::Main, surrogate.array);
+    surrogate.partner = partner(PartnerRole::Surrogate, array.array);
+    surrogate
+}
+
+/// Whether the array can keep on record what its surrogate holds, and the surrogate take whatever is written to it.
+pub fn check_fit(array: &Creation, surrogate: &Creation) -> Outcome {
+    let (ours, theirs) = (&array.superblock, &surrogate.superblock);
+    if ours.region(RegionKind::Redirected).is_none() {
+        return Err(
+            Failure::usage("this array has no room to record what a surrogate holds")
+                .hint("leave --data-offset out, or choose another --write-hole"),
+        );
+    }
+    if theirs.logical_block > ours.logical_block {
+        let (large, small) = (theirs.logical_block, ours.logical_block);
+        return Err(Failure::new(format!(
+            "the surrogate has logical blocks of {large} bytes, and the array takes writes of {small}"
+        ))
+        .hint("choose devices whose logical blocks are no larger than the array's"));
+    }
+    let bytes = theirs.geometry.size_bytes_or_zero();
+    if bytes < LOG_BYTES_MIN {
+        let (has, needs) = (Size(bytes), Size(LOG_BYTES_MIN));
+        return Err(
+            Failure::new(format!("the surrogate has room for {has} only")).hint(format!(
+                "it needs {needs}, and takes more users' writes the larger it is"
+            )),
+        );
+    }
+    Ok(())
+}
+
+pub fn told(surrogate: &Creation) -> String {
+    let superblock = &surrogate.superblock;
+    format!(
+        "  with the surrogate {}: {}, {} members, {} for a log ({})",
+        superblock.name,
+        superblock.geometry.level,
+        superblock.members.len(),
+        Size(superblock.geometry.size_bytes_or_zero()),
+        superblock.array,
+    )
+}
+
+pub fn told_as_json(surrogate: &Creation, members: &[String]) -> Value {
+    let superblock = &surrogate.superblock;
+    json!({
+        "name": superblock.name,
+        "uuid": superblock.array.to_string(),
+        "level": superblock.geometry.level.to_string(),
+        "size_bytes": superblock.geometry.size_bytes_or_zero(),
+        "members": members,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use restripe_io::control::is_name;
+
+    #[test]
+    fn a_surrogate_has_a_name_whatever_its_arrays() {
+        assert_eq!(name_of("tank"), "tank-surrogate");
+        let long = name_of("a23456789012345678901234567890ab");
+        assert!(is_name(&long) && long.len() == NAME_BYTES_MAX, "{long}");
+    }
+
+    #[test]
+    fn the_level_follows_the_members() {
+        let wanted = |members: &[&str], level| ArrayConfig {
+            level: Some(LevelName::Raid5),
+            surrogate: members.iter().map(|name| name.to_string()).collect(),
+            surrogate_level: level,
+            ..ArrayConfig::default()
+        };
+        let level = |members: &[&str], level| surrogate_of(&wanted(members, level)).level;
+        assert_eq!(level(&["a", "b"], None), Some(LevelName::Raid1));
+        assert_eq!(level(&["a", "b", "c"], None), Some(LevelName::Raid5));
+        let mirrors = Some(SurrogateLevel::Raid10);
+        assert_eq!(
+            level(&["a", "b", "c", "d"], mirrors),
+            Some(LevelName::Raid10)
+        );
+        assert!(check_surrogate(&wanted(&["a"], None)).is_err());
+        assert!(check_surrogate(&wanted(&[], mirrors)).is_err());
+        assert!(check_surrogate(&wanted(&[], None)).is_ok());
+    }
+}

@@ -1,0 +1,130 @@
+//! An array and its surrogate, named together: told apart by what their superblocks say, and judged as two arrays that
+//! must belong to each other.
+//!
+//! What lies in a surrogate only its array's engine knows. So an array whose surrogate was not named may be started: if
+//! something counts there, the engine refuses, and if nothing does, the array is whole without it.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+use crate::engine::Setup;
+use crate::failure::{Failure, Outcome};
+use crate::roster::{Prospect, Roster};
+use crate::terminal::say;
+use restripe_array::Uuid;
+use restripe_array::meta::{Partner, PartnerRole, Superblock};
+use restripe_io::member::OpenMember;
+
+/// The array to which a member belongs: a surrogate's belongs to the array that it stands in for.
+pub fn home_of(superblock: &Superblock) -> Uuid {
+    match surrogate_of(superblock.partner) {
+        Some(array) => array,
+        None => superblock.array,
+    }
+}
+
+/// The array whose surrogate one with this record is.
+fn surrogate_of(partner: Option<Partner>) -> Option<Uuid> {
+    let partner = partner.filter(|partner| partner.role == PartnerRole::Surrogate);
+    partner.map(|partner| partner.array)
+}
+
+/// The members of one array, and those of its surrogate.
+pub struct Sets {
+    home: Roster,
+    surrogate: Option<Roster>,
+}
+
+impl Sets {
+    /// Tells apart who was named together. Who carries nothing is taken for the array's.
+    pub fn of(mut roster: Roster) -> Sets {
+        let surrogate = roster.split_off(|superblock| surrogate_of(superblock.partner).is_some());
+        Sets {
+            home: roster,
+            surrogate: Some(surrogate).filter(|surrogate| !surrogate.is_empty()),
+        }
+    }
+
+    /// As [`Roster::check`], for both.
+    pub fn check(&self, name: Option<&str>, setup: &Setup) -> Outcome<Prospect> {
+        let Some(surrogate) = &self.surrogate else {
+            let found = self.home.check(name, setup)?;
+            return Ok(Prospect {
+                lacks_surrogate: found.partner.is_some(),
+                ..found
+            });
+        };
+        if !self.home.tells() {
+            return Err(alone(surrogate, setup));
+        }
+        let found = self.home.check(name, setup)?;
+        let theirs = match surrogate.check(None, setup) {
+            Ok(theirs) => theirs,
+            Err(failure) if may_do_without(setup) => {
+                let (what, ..) = failure.into_parts();
+                say(format_args!("warning: the surrogate: {what}"));
+                return Ok(found);
+            }
+            Err(failure) => return Err(failure.of("the surrogate")),
+        };
+        check_pair(&found, &theirs, surrogate)?;
+        let mut replaced = found.replaced;
+        replaced.extend(theirs.replaced);
+        Ok(Prospect {
+            may_lose: found.may_lose || theirs.may_lose,
+            replaced,
+            ..found
+        })
+    }
+
+    /// All members, the surrogate's last, and how many these are.
+    pub fn into_members(self) -> (Vec<OpenMember>, u16) {
+        let mut members = self.home.into_members();
+        let of_surrogate = self.surrogate.map_or(Vec::new(), Roster::into_members);
+        let count = u16::try_from(of_surrogate.len()).unwrap_or(u16::MAX);
+        members.extend(of_surrogate);
+        (members, count)
+    }
+}
+
+/// A surrogate that is short of members keeps nobody who asked to go on degraded from an array that is whole without it:
+/// the engine judges that. Whoever accepts losses is told what could still be brought.
+fn may_do_without(setup: &Setup) -> bool {
+    (setup.degraded || setup.start.read_only) && !setup.start.accept_loss
+}
+
+/// A surrogate without its array.
+fn alone(surrogate: &Roster, setup: &Setup) -> Failure {
+    let found = match surrogate.check(None, setup) {
+        Ok(found) => found,
+        Err(failure) => return failure.of("a surrogate"),
+    };
+    let of = surrogate_of(found.partner).unwrap_or(found.array);
+    Failure::new(format!(
+        "these members are the surrogate {:?} of the array {of}",
+        found.name
+    ))
+    .at(surrogate.names())
+    .hint("a surrogate is started together with its array: name that array's members too")
+}
+
+/// Each must have the other on record.
+fn check_pair(home: &Prospect, surrogate: &Prospect, members: &Roster) -> Outcome {
+    let ours = home.partner.map(|partner| partner.array);
+    let theirs = surrogate_of(surrogate.partner);
+    if ours == Some(surrogate.array) && theirs == Some(home.array) {
+        return Ok(());
+    }
+    let what = match ours {
+        None if theirs == Some(home.array) => format!(
+            "the array {:?} has given up its surrogate {:?}",
+            home.name, surrogate.name
+        ),
+        _ => format!(
+            "{:?} is the surrogate of another array, not of {:?}",
+            surrogate.name, home.name
+        ),
+    };
+    Err(Failure::new(what)
+        .at(members.names())
+        .hint("leave these members out"))
+}

@@ -1,0 +1,160 @@
+//! `surrogate status`, and the surrogate's part of every status: its members, what lies there, what it has done.
+
+use crate::command::SurrogateStatus;
+use crate::failure::{Failure, Outcome};
+use crate::session::Session;
+use crate::status::member_lines;
+use crate::terminal::task_line;
+use crate::units::Size;
+use restripe_io::control::{OverlayView, SurrogateView};
+use std::fmt::Write;
+
+/// Behind each of the surrogate's members in an array's list.
+pub const MARK: &str = "  (surrogate)";
+
+pub fn run(verb: &SurrogateStatus) -> Outcome {
+    let session = Session::open_to_look(&verb.name, &verb.offline)?;
+    let status = session.end_after(Session::status)?;
+    let Some(surrogate) = status.surrogate else {
+        let what = format!("{} is served without a surrogate", verb.name);
+        let hint = "create --surrogate makes one with an array; its members are named to serve with the array's";
+        return Err(Failure::new(what).hint(hint));
+    };
+    if verb.json {
+        let json = serde_json::to_string(&surrogate);
+        println!("{}", json.map_err(|error| Failure::new(error.to_string()))?);
+        return Ok(());
+    }
+    print!("{}{}", text(&surrogate), details(&surrogate));
+    Ok(())
+}
+
+/// Its lines in the status of its array.
+pub fn text(view: &SurrogateView) -> String {
+    let mut out = String::new();
+    let SurrogateView {
+        name, state, level, ..
+    } = view;
+    // Writing to a string cannot fail.
+    let _ = match view.state.as_str() {
+        // Nothing is known of one that is not there, not even its name.
+        "absent" => writeln!(out, "  surrogate: absent"),
+        _ => writeln!(
+            out,
+            "  surrogate {name}: {state}, {level}, {} usable",
+            Size(view.size_bytes)
+        ),
+    };
+    for task in &view.tasks {
+        let slot = task
+            .slot
+            .map_or(String::new(), |slot| format!(" (slot {slot})"));
+        let _ = writeln!(out, "    {}{slot}", task_line(task));
+    }
+    if let Some(overlay) = &view.overlay {
+        let _ = writeln!(out, "    {}", away_line(overlay));
+        let _ = writeln!(out, "    {}", done_line(overlay));
+    }
+    out
+}
+
+/// What lies there now: `redirect ido; 12M away, going home; 3M of clean copies; map 40 of 262144 extents`.
+fn away_line(overlay: &OverlayView) -> String {
+    let mut parts = vec![format!("redirect {}", overlay.redirect)];
+    let going = if overlay.going_home {
+        ", going home"
+    } else {
+        ""
+    };
+    parts.push(match overlay.away_bytes {
+        0 => "nothing away".into(),
+        away => format!("{} away{going}", Size(away)),
+    });
+    if overlay.clean_bytes > 0 {
+        parts.push(format!("{} of clean copies", Size(overlay.clean_bytes)));
+    }
+    let (extents, most) = (overlay.extents, overlay.extents_max);
+    parts.push(format!("map {extents} of {most} extents"));
+    if overlay.broken {
+        parts.push("the log FAILED: what must go there is refused".into());
+    }
+    parts.join("; ")
+}
+
+/// What it has done since the start.
+fn done_line(overlay: &OverlayView) -> String {
+    let reads = overlay.log_reads + overlay.split_reads;
+    format!(
+        "since the start: {} writes redirected, {reads} reads of the log, {} home",
+        overlay.redirected_writes,
+        Size(overlay.home_bytes)
+    )
+}
+
+/// What only `surrogate status` has room for.
+fn details(view: &SurrogateView) -> String {
+    let mut out = String::new();
+    if let Some(overlay) = &view.overlay {
+        let _ = writeln!(
+            out,
+            "    log of {}; of its reads {} from home too; {} clean copies made",
+            Size(overlay.log_bytes),
+            overlay.split_reads,
+            overlay.clean_copies
+        );
+    }
+    let _ = writeln!(out, "    uuid {}", view.uuid);
+    out.push_str("  number  slot  state       read errors  member\n");
+    for line in member_lines(&view.members, &view.missing_slots) {
+        let _ = writeln!(out, "{line}");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view() -> SurrogateView {
+        SurrogateView {
+            name: "tank-surrogate".into(),
+            state: "healthy".into(),
+            level: "raid1".into(),
+            size_bytes: 63 << 20,
+            overlay: Some(OverlayView {
+                redirect: "ido".into(),
+                extents: 40,
+                extents_max: 1000,
+                away_bytes: 12 << 20,
+                clean_bytes: 3 << 20,
+                going_home: true,
+                redirected_writes: 7,
+                log_reads: 2,
+                split_reads: 1,
+                home_bytes: 1 << 20,
+                ..OverlayView::default()
+            }),
+            ..SurrogateView::default()
+        }
+    }
+
+    #[test]
+    fn a_status_tells_what_is_away_and_what_was_done() {
+        let expected = "  surrogate tank-surrogate: healthy, raid1, 63M usable
+    redirect ido; 12M away, going home; 3M of clean copies; map 40 of 1000 extents
+    since the start: 7 writes redirected, 3 reads of the log, 1M home
+";
+        assert_eq!(text(&view()), expected);
+    }
+
+    #[test]
+    fn an_absent_surrogate_is_one_line() {
+        let absent = SurrogateView {
+            name: String::new(),
+            state: "absent".into(),
+            overlay: None,
+            ..view()
+        };
+        assert_eq!(text(&absent), "  surrogate: absent\n");
+    }
+}
