@@ -3,6 +3,7 @@
 //! The daemon is this program's own `serve` in another process, so that it can be killed for real. The load keeps its
 //! own record of every block; its time line and the control socket's answers make the tables and the page.
 
+use crate::beside::{self, Beside};
 use crate::command::Demo;
 use crate::failure::{Failure, Outcome};
 use crate::terminal::percent;
@@ -44,9 +45,15 @@ pub fn run(verb: &Demo) -> Outcome {
     let acts = stage.play(verb)?;
     let told = Told::of(&acts);
     print!("\n{}\n{}", told.by_phase.text(), told.numbers.text());
-    let page = told.page(&acts, &stage.log);
+    let beside = beside::run()?;
+    print!("\n{}, simulated\n{}", beside.title, beside.table.text());
+    let page = told.page(&acts, &stage.log, &beside);
     fs::write(&verb.report, page).map_err(|error| {
         Failure::new(format!("the report cannot be written: {error}")).at(verb.report.display())
+    })?;
+    let picture = verb.report.with_extension("svg");
+    fs::write(&picture, &beside.svg).map_err(|error| {
+        Failure::new(format!("the picture cannot be written: {error}")).at(picture.display())
     })?;
     println!("\nreport: {}", verb.report.display());
     judge(&acts)?;
@@ -496,7 +503,7 @@ impl Told {
         }
     }
 
-    fn page(&self, acts: &Acts, log: &[String]) -> String {
+    fn page(&self, acts: &Acts, log: &[String], beside: &Beside) -> String {
         let steps = course(&acts.outcome.samples, STEP_US);
         // The last mark is only the end of the last phase.
         let marks = &acts.marks[..acts.marks.len().saturating_sub(1)];
@@ -512,6 +519,7 @@ impl Told {
                    it and check every byte against their own record.",
             tables: &[("By phase", &self.by_phase), ("In numbers", &self.numbers)],
             chart: &chart,
+            pictures: &[(&beside.title, &beside.svg, &beside.table)],
             log,
         };
         page.html()

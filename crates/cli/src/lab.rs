@@ -213,7 +213,7 @@ pub fn compare(verb: &LabCompare) -> Result {
 
 // -------------------------------------------------------------------------------------------------------- scenarios
 
-fn load(name: &str) -> Result<Scenario> {
+pub fn load(name: &str) -> Result<Scenario> {
     let (text, at) = match scenario::named(name) {
         Some(text) => (text.to_string(), name.to_string()),
         None => {
@@ -297,7 +297,8 @@ fn place(scenario: &mut Scenario, path: &str, value: Value) -> Result {
 
 // -------------------------------------------------------------------------------------------------------------- runs
 
-fn gather(scenario: &Scenario, folder: &Path, threads: usize, fresh: bool) -> Result<Vec<Run>> {
+/// A cell a point and seed, the seeds of a point together.
+pub fn cells(scenario: &Scenario) -> Result<Vec<Cell>> {
     let (mut cells, mut contents) = (Vec::new(), Contents::default());
     for point in scenario.points() {
         for seed in 1..=scenario.seeds {
@@ -309,6 +310,11 @@ fn gather(scenario: &Scenario, folder: &Path, threads: usize, fresh: bool) -> Re
             cells.push(cell.map_err(unsound)?);
         }
     }
+    Ok(cells)
+}
+
+fn gather(scenario: &Scenario, folder: &Path, threads: usize, fresh: bool) -> Result<Vec<Run>> {
+    let cells = cells(scenario)?;
     let shown = Mutex::new((Line::new(), Instant::now(), ""));
     let show = |progress: Progress| {
         // A line of progress is not worth an error.

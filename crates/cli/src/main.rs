@@ -1,5 +1,6 @@
 //! The `restripe` command: parses, hands each verb to its module, and turns failures into words and an exit status.
 
+mod beside;
 mod cache_sim;
 mod command;
 mod config;

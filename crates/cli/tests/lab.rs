@@ -244,6 +244,7 @@ fn the_results_are_those_of_the_experiments() {
         "chunk",
         "orders",
         "ido",
+        "ido-surrogate",
         "streams",
         "goals",
         "energy",

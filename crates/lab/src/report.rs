@@ -111,6 +111,8 @@ pub struct Page<'a> {
     pub lead: &'a str,
     pub tables: &'a [(&'a str, &'a Table)],
     pub chart: &'a Chart<'a>,
+    /// Pictures with a style of their own, each with its title and table.
+    pub pictures: &'a [(&'a str, &'a str, &'a Table)],
     pub log: &'a [String],
 }
 
@@ -130,8 +132,24 @@ svg { width: 100%; height: auto; } svg text { font-size: 12px; fill: var(--ink);
 .mark { stroke: var(--mark); stroke-dasharray: 3 3; }
 .p50, .p99, .rate { fill: none; stroke-width: 1.6; }
 .p50 { stroke: var(--p50); } .p99 { stroke: var(--p99); } .rate { stroke: var(--rate); }
+img.own { width: 100%; background: #ffffff; }
 pre { background: var(--band); padding: 1rem; overflow-x: auto; }
 ";
+
+/// A picture as an address that holds it, so that its style is its own.
+fn data_of(svg: &str) -> String {
+    let mut out = String::from("data:image/svg+xml;charset=utf-8,");
+    for character in svg.chars() {
+        match character {
+            '%' | '#' | '"' | '<' | '>' | '&' | '\n' => {
+                // Writing to a string cannot fail.
+                let _ = write!(out, "%{:02X}", u32::from(character));
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
 
 impl Page<'_> {
     pub fn html(&self) -> String {
@@ -147,6 +165,14 @@ impl Page<'_> {
         out.push_str(&self.chart.svg());
         for (title, table) in self.tables {
             let _ = write!(out, "<h2>{}</h2>\n{}", escape(title), table.html());
+        }
+        for (title, svg, table) in self.pictures {
+            let (source, title) = (data_of(svg), escape(title));
+            let _ = write!(
+                out,
+                "<h2>{title}</h2>\n<img class=\"own\" alt=\"{title}\" src=\"{source}\">\n{}",
+                table.html()
+            );
         }
         let _ = write!(
             out,
@@ -209,10 +235,15 @@ mod tests {
             lead: "x",
             tables: &[("T", &table)],
             chart: &chart,
+            pictures: &[("P", "<svg x=\"#1\">&\n</svg>", &table)],
             log: &log,
         };
         let html = page.html();
         assert!(html.contains("<title>A &amp; B</title>") && html.contains("&lt;killed&gt;"));
+        let picture =
+            "src=\"data:image/svg+xml;charset=utf-8,%3Csvg x=%22%231%22%3E%26%0A%3C/svg%3E\"";
+        assert!(html.contains(picture));
+        let html = html.replace(picture, "");
         for outside in ["http:", "https:", "src=", "<link", "@import"] {
             assert!(!html.contains(outside), "{outside}");
         }

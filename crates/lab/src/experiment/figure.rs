@@ -188,6 +188,13 @@ fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
     );
 }
 
+fn dot(out: &mut String, colour: &str, (x, y): (f64, f64)) {
+    let _ = writeln!(
+        out,
+        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\" fill=\"{colour}\"/>"
+    );
+}
+
 fn stroke(out: &mut String, colour: &str, points: &[(f64, f64)]) {
     let _ = write!(
         out,
@@ -432,7 +439,7 @@ fn distribution(outcome: &Outcome<'_>, figure: &Figure) -> Option<String> {
         logarithmic_y: figure.logarithmic,
         ..DISTRIBUTION
     };
-    lines(&figure.title, &axes, &curves)
+    lines(&figure.title, &axes, &curves, &[])
 }
 
 fn cumulative(group: &Group<'_>, phase: &str) -> Vec<(f64, f64)> {
@@ -455,21 +462,31 @@ fn shares<'a>(buckets: impl Iterator<Item = &'a (u64, u64)>) -> Vec<(f64, f64)> 
     counts.into_iter().map(point).collect()
 }
 
-/// The course of the first seed's run.
+/// The course of the first seed's run, with a dot where its rebuild ended.
 fn course(outcome: &Outcome<'_>, figure: &Figure) -> Option<String> {
     let all = by(outcome, figure);
-    let curves = all.iter().filter_map(|(name, groups)| {
-        let log = &groups.first()?.runs.first()?.log;
-        Some((name.clone(), course_of(log)))
-    });
-    let curves: Vec<(String, Vec<(f64, f64)>)> = curves.collect();
+    let (mut curves, mut dots) = (Vec::new(), Vec::new());
+    for (name, groups) in &all {
+        let Some(run) = groups.first().and_then(|group| group.runs.first()) else {
+            continue;
+        };
+        let points = course_of(&run.log);
+        dots.extend(end_on(&points, &run.log).map(|end| (curves.len(), end)));
+        curves.push((name.clone(), points));
+    }
     let axes = Axes {
         x: "time, s",
         y: "mean response, ms",
         logarithmic_x: false,
         logarithmic_y: figure.logarithmic,
     };
-    lines(&figure.title, &axes, &curves)
+    lines(&figure.title, &axes, &curves, &dots)
+}
+
+/// Where on its course a run's rebuild ended.
+fn end_on(points: &[(f64, f64)], log: &Log) -> Option<(f64, f64)> {
+    let end = log.rebuild?.to_ns? as f64 / 1e9;
+    points.iter().rev().find(|point| point.0 <= end).copied()
 }
 
 /// At most so many points a line, each the mean of as many steps.
@@ -502,7 +519,12 @@ const DISTRIBUTION: Axes = Axes {
     logarithmic_y: false,
 };
 
-fn lines(title: &str, axes: &Axes, curves: &[(String, Vec<(f64, f64)>)]) -> Option<String> {
+fn lines(
+    title: &str,
+    axes: &Axes,
+    curves: &[(String, Vec<(f64, f64)>)],
+    dots: &[(usize, (f64, f64))],
+) -> Option<String> {
     let all: Vec<(f64, f64)> = curves
         .iter()
         .flat_map(|(_, points)| points.clone())
@@ -517,6 +539,9 @@ fn lines(title: &str, axes: &Axes, curves: &[(String, Vec<(f64, f64)>)]) -> Opti
             .map(|(x, y)| (frame.x(*x), frame.y(*y)))
             .collect();
         stroke(&mut out, colour(number), &places);
+    }
+    for (number, (x, y)) in dots {
+        dot(&mut out, colour(*number), (frame.x(*x), frame.y(*y)));
     }
     legend(
         &mut out,
@@ -582,6 +607,7 @@ fn distribution_svg(title: &str, log: &Log) -> Option<String> {
         title,
         &DISTRIBUTION,
         &asked(log).map(curve).collect::<Vec<_>>(),
+        &[],
     )
 }
 

@@ -285,6 +285,42 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
     ),
     ("goals", include_str!("../../../../scenarios/goals.toml")),
     ("ido", include_str!("../../../../scenarios/ido.toml")),
+    (
+        "pr-beside-ido",
+        include_str!("../../../../scenarios/pr-beside-ido.toml"),
+    ),
+    (
+        "ido-surrogate",
+        include_str!("../../../../scenarios/ido-surrogate.toml"),
+    ),
+    (
+        "ido-raid6",
+        include_str!("../../../../scenarios/ido-raid6.toml"),
+    ),
+    (
+        "ido-throttle",
+        include_str!("../../../../scenarios/ido-throttle.toml"),
+    ),
+    (
+        "ido-zone",
+        include_str!("../../../../scenarios/ido-zone.toml"),
+    ),
+    (
+        "ido-chunk",
+        include_str!("../../../../scenarios/ido-chunk.toml"),
+    ),
+    (
+        "ido-disks",
+        include_str!("../../../../scenarios/ido-disks.toml"),
+    ),
+    (
+        "ido-locality",
+        include_str!("../../../../scenarios/ido-locality.toml"),
+    ),
+    (
+        "ido-parts",
+        include_str!("../../../../scenarios/ido-parts.toml"),
+    ),
     ("energy", include_str!("../../../../scenarios/energy.toml")),
     (
         "vdf-open-loop",
