@@ -546,8 +546,8 @@ impl Run {
                 life.sites.push(Site::Home);
                 life.session.command(Command::Add(member));
             }
-            3 if site == Site::Log && whole && set.tasks.is_empty() => {
-                let old = *self.rng.pick(&serving);
+            3 if site == Site::Log && set.tasks.is_empty() && (whole || !failed.is_empty()) => {
+                let old = *self.rng.pick(if whole { &serving } else { &failed });
                 let disk = self.blank(site);
                 let new = life.session.world.arrive(disk);
                 life.sites.push(Site::Log);

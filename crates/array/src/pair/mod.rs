@@ -407,7 +407,11 @@ impl Pair {
             Command::Replace { old, new } => {
                 let (site, old) = self.route.set_of(old);
                 let new = self.move_to(site, new);
-                (site, Command::Replace { old, new })
+                // In a surrogate a member that is gone is replaced as well: devices are added to the array otherwise.
+                match site == Site::Log && self.log().slot_of(old).is_none() {
+                    true => (site, Command::Add(new)),
+                    false => (site, Command::Replace { old, new }),
+                }
             }
             other => (Site::Home, other),
         }
