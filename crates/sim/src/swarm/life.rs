@@ -19,7 +19,7 @@ use crate::world::{World, WorldConfig};
 use restripe_array::layout::Layout;
 use restripe_array::{
     Command, CommandError, CommandTag, Config, Engine, Fact, FailCause, IoError, Nanos, StartMode,
-    TaskOutcome,
+    TaskKind, TaskOutcome,
 };
 
 /// An operation outstanding for longer fails its member.
@@ -536,11 +536,14 @@ impl Run {
                     .violation(Invariant::TaskFailed, format!("{kind:?}"));
             }
             Fact::TaskEnded {
+                kind,
                 outcome: TaskOutcome::Done,
-                ..
             } => {
-                let status = life.session.world.status();
-                life.stirring.rebuilt(&status);
+                // A resynchronisation or a scrub brings nobody back who is about to fail.
+                if matches!(kind, TaskKind::Rebuild | TaskKind::Replace) {
+                    let status = life.session.world.status();
+                    life.stirring.rebuilt(&status);
+                }
                 self.outcome.coverage.count("tasks done", 1);
             }
             Fact::Halted if life.session.space_is_short => {
