@@ -39,6 +39,8 @@ pub enum Invariant {
     OverlappingMemberWrites,
     /// The memory of a write under way changed.
     BufferChangedInFlight,
+    /// What a range was told to be (holes, health) is not so.
+    WrongMap,
     /// The same seed gave different actions.
     NotDeterministic,
     /// The engine panicked.
@@ -65,6 +67,7 @@ impl Invariant {
             Invariant::Contract => "contract",
             Invariant::OverlappingMemberWrites => "overlapping-member-writes",
             Invariant::BufferChangedInFlight => "buffer-changed-in-flight",
+            Invariant::WrongMap => "wrong-map",
             Invariant::NotDeterministic => "not-deterministic",
             Invariant::Panic => "panic",
         }

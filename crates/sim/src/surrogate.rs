@@ -18,7 +18,7 @@ use crate::workload::Workload;
 use crate::world::{World, WorldConfig};
 use restripe_array::layout::{Layout, Level, Rotation};
 use restripe_array::meta::{Init, Partner, PartnerRole};
-use restripe_array::report::{MemberState, Status};
+use restripe_array::report::{MapExtent, MemberState, Status};
 use restripe_array::{
     Command, CommandError, Config, Engine, Fact, Limits, Member, Nanos, Pool, Redirect, StartMode,
     SurrogateConfig, SurrogateLimits,
@@ -502,8 +502,29 @@ impl Run {
         }
     }
 
+    /// What is told with room for a few extents is what is told of the same sectors with room for all.
+    fn look_at_map(&mut self, life: &mut Life) {
+        let sectors = self.layout.size_sectors();
+        let engine = life.session.world.machine();
+        let [mut whole, mut short] = [Vec::new(), Vec::new()];
+        let (from, most) = (life.steps * 11 % sectors, 1 + (life.steps % 2) as usize);
+        engine.map(from, sectors - from, usize::MAX, &mut whole);
+        engine.map(from, sectors - from, most, &mut short);
+        let alike = |few: &MapExtent, one: &MapExtent| {
+            let meet = few.lba < one.lba + one.sectors && one.lba < few.lba + few.sectors;
+            !meet || (few.hole, few.health) == (one.hole, one.health)
+        };
+        let fits = |few: &MapExtent| whole.iter().all(|one| alike(few, one));
+        if short.is_empty() || !short.iter().all(fits) {
+            let detail = format!("with room for {most}: {short:?}, of {whole:?}");
+            life.session.violation(Invariant::WrongMap, detail);
+        }
+        self.count("maps looked at", 1);
+    }
+
     /// Something happens to a member of one of the sets.
     fn stir(&mut self, life: &mut Life) {
+        self.look_at_map(life);
         let status = life.session.world.status();
         let site = *self.rng.pick(&[Site::Home, Site::Home, Site::Log]);
         let Some(set) = set_of(&status, site) else {

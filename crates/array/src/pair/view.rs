@@ -68,7 +68,9 @@ impl Pair {
         self.home().map(lba, sectors, most, &mut home);
         for extent in home {
             if !extent.hole && extent.health != Health::Lost {
-                push(into, extent, most);
+                if !push(into, extent, most) {
+                    return;
+                }
                 continue;
             }
             for piece in overlay
@@ -87,7 +89,9 @@ impl Pair {
                     hole,
                     health,
                 };
-                push(into, piece, most);
+                if !push(into, piece, most) {
+                    return;
+                }
             }
         }
     }
@@ -123,14 +127,15 @@ impl Overlay {
     }
 }
 
-/// Appends an extent to those before it, joined with the last if they are alike.
-fn push(into: &mut Vec<MapExtent>, extent: MapExtent, most: usize) {
+/// Appends an extent to those before it, joined with the last if they are alike; false if it found no room.
+fn push(into: &mut Vec<MapExtent>, extent: MapExtent, most: usize) -> bool {
     let full = into.len() >= most;
     match into.last_mut() {
         Some(last) if last.hole == extent.hole && last.health == extent.health => {
             last.sectors += extent.sectors;
         }
-        _ if full => {}
+        _ if full => return false,
         _ => into.push(extent),
     }
+    true
 }
