@@ -48,6 +48,7 @@ mod redirected;
 pub mod report;
 mod request;
 mod runset;
+mod slab;
 mod slice;
 mod status;
 mod task;
@@ -60,4 +61,5 @@ pub use pair::{Redirect, SurrogateConfig, SurrogateLimits};
 #[cfg(feature = "planted")]
 pub use planted::Bug;
 pub use read_cache::CacheLimits;
+pub use slab::Slab;
 pub use units::*;

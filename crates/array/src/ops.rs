@@ -97,10 +97,65 @@ pub(crate) struct Ops {
     slots: Vec<Slot>,
     free: Vec<u32>,
     ios: Vec<Box<DeviceIo>>,
+    boxes: Boxes,
+    in_flight: u32,
+}
+
+/// What computations and pages travel in, recycled.
+#[derive(Default)]
+#[allow(clippy::vec_box)]
+pub(crate) struct Boxes {
     computes: Vec<Box<Compute>>,
     coefficients: Vec<Vec<u8>>,
     pages: Vec<Page>,
-    in_flight: u32,
+}
+
+impl Boxes {
+    /// A computation that nothing goes into or comes out of yet.
+    pub(crate) fn compute(&mut self, tag: Tag, op: ComputeOp) -> Box<Compute> {
+        let mut compute = self.computes.pop().unwrap_or_else(|| {
+            Box::new(Compute {
+                tag,
+                op,
+                sources: Vec::with_capacity(TERMS),
+                outputs: Vec::with_capacity(OUTPUTS),
+                page: None,
+            })
+        });
+        compute.tag = tag;
+        compute.op = op;
+        compute
+    }
+
+    /// An empty coefficient list.
+    pub(crate) fn coefficient_list(&mut self) -> Vec<u8> {
+        let fresh = || Vec::with_capacity(TERMS);
+        self.coefficients.pop().unwrap_or_else(fresh)
+    }
+
+    /// A page of zeros.
+    pub(crate) fn page(&mut self) -> Page {
+        match self.pages.pop() {
+            Some(mut page) => {
+                page.fill(0);
+                page
+            }
+            None => zeroed_page(),
+        }
+    }
+
+    pub(crate) fn recycle_page(&mut self, page: Page) {
+        self.pages.push(page);
+    }
+
+    pub(crate) fn recycle_compute(&mut self, mut compute: Box<Compute>) {
+        compute.sources.clear();
+        for mut output in compute.outputs.drain(..) {
+            output.coefficients.clear();
+            self.coefficients.push(output.coefficients);
+        }
+        self.computes.push(compute);
+    }
 }
 
 /// Room that new operations begin with: enough for most, so that recycled ones need not grow.
@@ -116,9 +171,7 @@ impl Ops {
             slots: alloc::vec![Slot::FREE; limit as usize],
             free: (0..limit).rev().collect(),
             ios: Vec::new(),
-            computes: Vec::new(),
-            coefficients: Vec::new(),
-            pages: Vec::new(),
+            boxes: Boxes::default(),
             in_flight: 0,
         }
     }
@@ -187,35 +240,15 @@ impl Ops {
             owner,
             ..Slot::FREE
         });
-        let mut compute = self.computes.pop().unwrap_or_else(|| {
-            Box::new(Compute {
-                tag,
-                op,
-                sources: Vec::with_capacity(TERMS),
-                outputs: Vec::with_capacity(OUTPUTS),
-                page: None,
-            })
-        });
-        compute.tag = tag;
-        compute.op = op;
-        compute
+        self.boxes.compute(tag, op)
     }
 
-    /// An empty coefficient list, recycled.
     pub(crate) fn coefficient_list(&mut self) -> Vec<u8> {
-        let fresh = || Vec::with_capacity(TERMS);
-        self.coefficients.pop().unwrap_or_else(fresh)
+        self.boxes.coefficient_list()
     }
 
-    /// A page of zeros, recycled.
     pub(crate) fn page(&mut self) -> Page {
-        match self.pages.pop() {
-            Some(mut page) => {
-                page.fill(0);
-                page
-            }
-            None => zeroed_page(),
-        }
+        self.boxes.page()
     }
 
     fn claim(&mut self, slot: Slot) -> Tag {
@@ -243,19 +276,14 @@ impl Ops {
     pub(crate) fn recycle_io(&mut self, mut io: Box<DeviceIo>) {
         for segment in io.segments.drain(..) {
             if let Segment::Page(page) = segment {
-                self.pages.push(page);
+                self.boxes.recycle_page(page);
             }
         }
         self.ios.push(io);
     }
 
-    pub(crate) fn recycle_compute(&mut self, mut compute: Box<Compute>) {
-        compute.sources.clear();
-        for mut output in compute.outputs.drain(..) {
-            output.coefficients.clear();
-            self.coefficients.push(output.coefficients);
-        }
-        self.computes.push(compute);
+    pub(crate) fn recycle_compute(&mut self, compute: Box<Compute>) {
+        self.boxes.recycle_compute(compute);
     }
 
     /// Gives up on what is outstanding on a member: its owners, with the tags, in the order of the slots.

@@ -90,6 +90,26 @@ impl Buffers {
         small.split_off(small.len() - count as usize)
     }
 
+    /// A buffer, if one is free that is promised to nobody.
+    pub(crate) fn take_free(&mut self, size: Size) -> Option<Buf> {
+        self.reserve(size, 1).then(|| self.take(size))
+    }
+
+    /// Gives such a buffer back.
+    pub(crate) fn release(&mut self, buf: Buf) {
+        let size = self.size_of(buf);
+        self.give_back(buf);
+        self.unreserve(size, 1);
+    }
+
+    fn size_of(&self, buf: Buf) -> Size {
+        if self.share.small.contains(&buf.0) {
+            Size::Small
+        } else {
+            Size::Large
+        }
+    }
+
     /// Promises `count` buffers to the caller, or none.
     pub(crate) fn reserve(&mut self, size: Size, count: u32) -> bool {
         let promised = &mut self.promised[size as usize];
@@ -120,11 +140,7 @@ impl Buffers {
 
     /// Gives a buffer back; its promise stands again, until it is unreserved.
     pub(crate) fn give_back(&mut self, buf: Buf) {
-        let size = if self.share.small.contains(&buf.0) {
-            Size::Small
-        } else {
-            Size::Large
-        };
+        let size = self.size_of(buf);
         self.free[size as usize].push(buf);
         self.promised[size as usize] += 1;
     }

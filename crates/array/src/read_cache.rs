@@ -10,7 +10,8 @@
 use crate::cache::{Cache, CacheConfig, Rule, Ties};
 use crate::contract::{Buf, BufRef, SMALL_BYTES};
 use crate::core::Core;
-use crate::layout::{CellSet, Role};
+use crate::device::Standing;
+use crate::layout::{CellSet, Layout, Role};
 use crate::ops::{BlockCopy, Owner};
 use crate::planted::Bug;
 use crate::request::Pending;
@@ -186,6 +187,16 @@ fn touched(offset: u64, bytes: u64) -> (u64, u64) {
     (lba, (offset + bytes).div_ceil(SECTOR_BYTES) - lba)
 }
 
+/// Sets what a miss of each slot's blocks costs.
+pub(crate) fn price(cache: &mut Cache, layout: &Layout, standing: &[Standing]) {
+    let gone = |slot: Slot| standing[usize::from(slot.0)].member.is_none();
+    for slot in (0..standing.len() as u16).map(Slot) {
+        // Data that cannot be had at all, and a slot without data, are not dear.
+        let reads = layout.reads_without(slot, gone).unwrap_or(1);
+        cache.set_penalty(slot.0, reads);
+    }
+}
+
 impl Core {
     /// Takes the memory for the cache, if there is to be one: the array's geometry is known by now.
     pub(crate) fn open_cache(&mut self) {
@@ -324,12 +335,7 @@ impl Core {
         let Some(cache) = &mut self.read_cache else {
             return;
         };
-        let gone = |slot: Slot| self.standing[usize::from(slot.0)].member.is_none();
-        for slot in (0..self.superblock.geometry.slots).map(Slot) {
-            // Data that cannot be had at all, and a slot without data, are not dear.
-            let reads = self.layout.reads_without(slot, gone).unwrap_or(1);
-            cache.cache.set_penalty(slot.0, reads);
-        }
+        price(&mut cache.cache, &self.layout, &self.standing);
     }
 
     /// A row's cell was rebuilt: misses of its blocks cost one read again.

@@ -34,7 +34,6 @@ pub mod record;
 pub mod remote;
 pub mod shell;
 pub mod signals;
-mod slab;
 mod tokens;
 
 pub use backend::{Backend, BackendChoice};

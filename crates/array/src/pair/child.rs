@@ -3,9 +3,9 @@
 use super::{Pair, jobs, route};
 use crate::contract::{BufRef, Event, Request, RequestError, RequestOp, RequestTag};
 use crate::overlay::{PartTag, Site};
+use crate::slab::Slab;
 use crate::units::SECTOR_BYTES;
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 
 /// Who asked for a child request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,8 +30,7 @@ pub(super) enum Owner {
 
 #[derive(Default)]
 pub(super) struct Children {
-    owners: Vec<Option<Owner>>,
-    free: Vec<u32>,
+    owners: Slab<Owner>,
     /// By [`Site`]: what its engine has no room for yet.
     waiting: [VecDeque<Request>; 2],
     ended: VecDeque<(Owner, Result<(), RequestError>)>,
@@ -42,18 +41,13 @@ pub(super) struct Children {
 impl Children {
     /// `request` is made of a set; its tag means nothing.
     pub(super) fn ask(&mut self, site: Site, owner: Owner, mut request: Request) {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.owners.push(None);
-            self.owners.len() as u32 - 1
-        });
-        self.owners[index as usize] = Some(owner);
+        let index = self.owners.insert(owner);
         request.tag = RequestTag(u64::from(index));
         self.waiting[site as usize].push_back(request);
     }
 
     pub(super) fn ended(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
-        let owner = self.owners[tag.0 as usize].take();
-        self.free.push(tag.0 as u32);
+        let owner = self.owners.remove(tag.0 as u32);
         self.ended
             .push_back((owner.expect("it was asked for once"), result));
     }
@@ -68,7 +62,7 @@ impl Children {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.free.len() == self.owners.len() && self.ended.is_empty()
+        self.owners.is_empty() && self.ended.is_empty()
     }
 }
 

@@ -17,11 +17,13 @@ use crate::contract::{
     Action, BufRef, Compute, ComputeOp, LinearOutput, Page, Request, RequestError, RequestOp,
     RequestTag, SMALL_BYTES, Tag, Verdict, zeroed_page,
 };
-use crate::meta::crc::crc32c;
+use crate::meta::crc::crc32c_of_zeros;
+use crate::ops::Boxes;
 use crate::overlay::format::{AnchorTable, RecordHeader, record};
 use crate::overlay::{CopyTag, Effect, Extent, Kind, Overlay, PartTag, Site};
 use crate::planted::Bug;
 use crate::pool::Size;
+use crate::slab::Slab;
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
 use crate::{Buf, LARGE_BYTES};
 use alloc::boxed::Box;
@@ -103,8 +105,7 @@ struct Anchors {
 
 #[derive(Default)]
 pub(super) struct Jobs {
-    list: Vec<Option<Job>>,
-    free: Vec<u32>,
+    list: Slab<Job>,
     /// Appends that are not announced yet, or have no buffer: the oldest first.
     appends: VecDeque<Append>,
     /// Copies that wait for their time, or a buffer.
@@ -112,14 +113,12 @@ pub(super) struct Jobs {
     anchors: Anchors,
     /// The anchors, once the log is known.
     pub(super) table: Option<AnchorTable>,
-    #[allow(clippy::vec_box, reason = "they travel as boxes")]
-    computes: Vec<Box<Compute>>,
-    pages: Vec<Page>,
+    boxes: Boxes,
 }
 
 impl Jobs {
     pub(super) fn is_idle(&self) -> bool {
-        self.free.len() == self.list.len()
+        self.list.is_empty()
             && self.appends.is_empty()
             && self.copies.is_empty()
             && !self.anchors.running
@@ -129,31 +128,6 @@ impl Jobs {
     pub(super) fn begin_anew(&mut self) {
         self.anchors = Anchors::default();
         self.table = None;
-    }
-
-    /// A page of zeros.
-    fn page(&mut self) -> Page {
-        match self.pages.pop() {
-            Some(mut page) => {
-                page.fill(0);
-                page
-            }
-            None => zeroed_page(),
-        }
-    }
-
-    fn add(&mut self, job: Job) -> u32 {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.list.push(None);
-            self.list.len() as u32 - 1
-        });
-        self.list[index as usize] = Some(job);
-        index
-    }
-
-    fn end(&mut self, index: u32) {
-        self.list[index as usize] = None;
-        self.free.push(index);
     }
 
     pub(super) fn table(&mut self) -> &mut AnchorTable {
@@ -263,17 +237,6 @@ impl Pair {
         self.next_append() | self.next_copy() | self.next_anchors()
     }
 
-    fn take_buffer(&mut self, size: Size) -> Option<Buf> {
-        self.buffers
-            .reserve(size, 1)
-            .then(|| self.buffers.take(size))
-    }
-
-    pub(super) fn give_back(&mut self, size: Size, buf: Buf) {
-        self.buffers.give_back(buf);
-        self.buffers.unreserve(size, 1);
-    }
-
     // ----------------------------------------------------------------------------------------------------- appends
 
     fn next_append(&mut self) -> bool {
@@ -289,11 +252,11 @@ impl Pair {
             }
             return false;
         }
-        let Some(header) = self.take_buffer(Size::Small) else {
+        let Some(header) = self.buffers.take_free(Size::Small) else {
             return false;
         };
         self.jobs.appends.pop_front();
-        let job = self.jobs.add(Job::Append(Append {
+        let job = self.jobs.list.insert(Job::Append(Append {
             header: Some(header),
             ..append
         }));
@@ -302,7 +265,7 @@ impl Pair {
                 let compute = self.compute(job, ComputeOp::Checksum, Some(payload), None, None);
                 self.out.push(Action::Compute(compute));
             }
-            None => self.put_header(job, zeros_checksum(extent.sectors)),
+            None => self.put_header(job, crc32c_of_zeros(u64::from(extent.sectors))),
         }
         true
     }
@@ -327,7 +290,7 @@ impl Pair {
             payload_sectors: extent.sectors,
             payload_crc,
         };
-        let mut page = self.jobs.page();
+        let mut page = self.jobs.boxes.page();
         record::encode(self.jobs.table().owner(), &header, &[extent], &mut page);
         let buf = append.header.expect("it was taken");
         self.put_page(job, page, buf);
@@ -363,7 +326,7 @@ impl Pair {
     }
 
     fn append(&mut self, job: u32) -> &mut Append {
-        match &mut self.jobs.list[job as usize] {
+        match self.jobs.list.get_mut(job) {
             Some(Job::Append(append)) => append,
             other => unreachable!("{other:?} is no append"),
         }
@@ -379,8 +342,8 @@ impl Pair {
         if append.writes > 0 {
             return;
         }
-        self.give_back(Size::Small, append.header.expect("it was taken"));
-        self.jobs.end(job);
+        self.buffers.release(append.header.expect("it was taken"));
+        self.jobs.list.remove(job);
         self.appended(append.extent.sequence, append.failed.map_or(Ok(()), Err));
     }
 
@@ -403,11 +366,11 @@ impl Pair {
         if !self.may_copy_home(extent.sectors) {
             return false;
         }
-        let Some(buf) = self.take_buffer(Size::Large) else {
+        let Some(buf) = self.buffers.take_free(Size::Large) else {
             return false;
         };
         self.jobs.copies.pop_front();
-        let job = self.jobs.add(Job::CopyHome(CopyHome {
+        let job = self.jobs.list.insert(Job::CopyHome(CopyHome {
             part,
             extent,
             buf,
@@ -420,7 +383,7 @@ impl Pair {
     }
 
     fn copy_home(&mut self, job: u32) -> &mut CopyHome {
-        match &mut self.jobs.list[job as usize] {
+        match self.jobs.list.get_mut(job) {
             Some(Job::CopyHome(copy)) => copy,
             other => unreachable!("{other:?} is no copy home"),
         }
@@ -477,8 +440,8 @@ impl Pair {
 
     fn end_copy(&mut self, job: u32, result: Result<(), RequestError>) {
         let CopyHome { part, buf, .. } = *self.copy_home(job);
-        self.give_back(Size::Large, buf);
-        self.jobs.end(job);
+        self.buffers.release(buf);
+        self.jobs.list.remove(job);
         self.part_done(part, result);
     }
 
@@ -524,20 +487,23 @@ impl Pair {
         let Some(index) = self.jobs.table().changed() else {
             return false;
         };
-        let Some(buf) = self.take_buffer(Size::Small) else {
+        let Some(buf) = self.buffers.take_free(Size::Small) else {
             return false;
         };
-        let mut page = self.jobs.page();
+        let mut page = self.jobs.boxes.page();
         let at = self.jobs.table().encode(index, &mut page);
         self.jobs.anchors.pages += 1;
-        let job = self.jobs.add(Job::Anchor(AnchorPage { index, at, buf }));
+        let job = self
+            .jobs
+            .list
+            .insert(Job::Anchor(AnchorPage { index, at, buf }));
         self.put_page(job, page, buf);
         true
     }
 
     fn anchor_written(&mut self, job: u32, page: AnchorPage, result: Result<(), RequestError>) {
-        self.give_back(Size::Small, page.buf);
-        self.jobs.end(job);
+        self.buffers.release(page.buf);
+        self.jobs.list.remove(job);
         self.jobs.anchors.pages -= 1;
         match result {
             Ok(()) => self.jobs.table().written(page.index),
@@ -563,11 +529,11 @@ impl Pair {
         source: BufRef,
         read: RequestTag,
     ) -> bool {
-        let Some(buf) = self.take_buffer(Size::Large) else {
+        let Some(buf) = self.buffers.take_free(Size::Large) else {
             return false;
         };
         let target = BufRef::new(buf, 0, source.bytes);
-        let job = self.jobs.add(Job::CopyOut(CopyOut {
+        let job = self.jobs.list.insert(Job::CopyOut(CopyOut {
             copy,
             home,
             target,
@@ -579,7 +545,7 @@ impl Pair {
     }
 
     fn append_read(&mut self, job: u32, out: CopyOut) {
-        self.jobs.end(job);
+        self.jobs.list.remove(job);
         let sectors = u64::from(out.target.bytes) / SECTOR_BYTES;
         let source = Source::Read {
             buf: out.target.buf,
@@ -602,36 +568,31 @@ impl Pair {
         target: Option<BufRef>,
         page: Option<Page>,
     ) -> Box<Compute> {
-        let mut compute = self.jobs.computes.pop().unwrap_or_else(|| {
-            Box::new(Compute {
-                tag: Tag(0),
-                op,
-                sources: Vec::new(),
-                outputs: Vec::new(),
-                page: None,
-            })
-        });
-        compute.tag = route::own_tag(owner);
-        compute.op = op;
+        let boxes = &mut self.jobs.boxes;
+        let mut compute = boxes.compute(route::own_tag(owner), op);
         compute.page = page;
-        compute.sources.clear();
         compute.sources.extend(source);
-        compute.outputs.clear();
-        compute.outputs.extend(target.map(|target| LinearOutput {
-            target,
-            coefficients: Vec::from_iter(source.map(|_| 1)),
-        }));
+        if let Some(target) = target {
+            let mut coefficients = boxes.coefficient_list();
+            coefficients.extend(source.map(|_| 1));
+            compute.outputs.push(LinearOutput {
+                target,
+                coefficients,
+            });
+        }
         compute
     }
 
     pub(super) fn computed(&mut self, tag: Tag, mut compute: Box<Compute>, verdict: Verdict) {
         let page = compute.page.take();
-        self.jobs.computes.push(compute);
+        self.jobs.boxes.recycle_compute(compute);
         if let Some(read) = tag.0.checked_sub(START_TAGS) {
             return self.start_computed(read, page, verdict);
         }
-        self.jobs.pages.extend(page);
-        match (self.jobs.list[tag.0 as usize], verdict) {
+        if let Some(page) = page {
+            self.jobs.boxes.recycle_page(page);
+        }
+        match (self.jobs.list.get(tag.0).copied(), verdict) {
             (Some(Job::Append(_)), Verdict::Checksum(crc)) => self.put_header(tag.0, crc),
             (Some(Job::Append(_)), _) => self.write_record(tag.0),
             (Some(Job::Anchor(page)), _) => {
@@ -655,17 +616,12 @@ impl Pair {
     }
 
     pub(super) fn job_child_ended(&mut self, job: u32, result: Result<(), RequestError>) {
-        match self.jobs.list[job as usize] {
+        match self.jobs.list.get(job).copied() {
             Some(Job::Append(_)) => self.append_written(job, result),
             Some(Job::CopyHome(_)) => self.copy_moved(job, result),
             Some(Job::Anchor(page)) => self.anchor_written(job, page, result),
             Some(Job::CopyOut(_)) | None => unreachable!("it asked for nothing, or is over"),
         }
-    }
-
-    /// A buffer for a read of the start.
-    pub(super) fn buffer_for_start(&mut self, size: Size) -> Option<Buf> {
-        self.take_buffer(size)
     }
 }
 
@@ -677,9 +633,4 @@ fn copy_of(extent: &Extent, buf: Buf) -> BufRef {
     let bytes = (u64::from(extent.sectors) * SECTOR_BYTES) as u32;
     assert!(bytes <= LARGE_BYTES, "a copy fits a buffer");
     BufRef::new(buf, 0, bytes)
-}
-
-fn zeros_checksum(sectors: u32) -> u32 {
-    let zeros = alloc::vec![0; (u64::from(sectors) * SECTOR_BYTES) as usize];
-    crc32c(&zeros)
 }

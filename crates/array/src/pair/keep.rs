@@ -8,6 +8,7 @@ use crate::cache::{Cache, CacheConfig, Rule, Ties};
 use crate::contract::{BufRef, Request, RequestError, RequestTag};
 use crate::core::Core;
 use crate::overlay::{CopyTag, Overlay, Piece, Pressure, Site};
+use crate::read_cache::price;
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES, Slot};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -66,7 +67,7 @@ impl Pair {
             Redirect::WorkOut if restoring => Some(Cache::new(config(READ_LATELY, Rule::Lru))),
             Redirect::Vdf if restoring => {
                 let mut cache = Cache::new(config(held as u32, Rule::VdfLru));
-                home.price(&mut cache);
+                price(&mut cache, &home.layout, &home.standing);
                 Some(cache)
             }
             _ => None,
@@ -220,15 +221,6 @@ impl Overlay {
 }
 
 impl Core {
-    /// Sets what a miss of each slot's blocks costs.
-    fn price(&self, cache: &mut Cache) {
-        let gone = |slot: Slot| self.standing[usize::from(slot.0)].member.is_none();
-        for slot in (0..self.superblock.geometry.slots).map(Slot) {
-            let reads = self.layout.reads_without(slot, gone).unwrap_or(1);
-            cache.set_penalty(slot.0, reads);
-        }
-    }
-
     fn slot_at(&self, lba: u64) -> Slot {
         let place = self.layout.place(lba);
         self.layout.row(place.row).cells[usize::from(place.data)].slot

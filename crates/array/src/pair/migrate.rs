@@ -5,7 +5,6 @@ use super::{Pair, Redirect};
 use crate::contract::{Buf, RequestError};
 use crate::handover::Handed;
 use crate::overlay::{CopyTag, Pressure, Site};
-use crate::pool::Size;
 use crate::runset::RunSet;
 use crate::units::SECTOR_BYTES;
 use alloc::vec::Vec;
@@ -96,7 +95,7 @@ impl Pair {
         match source {
             Source::Window(slice) => self.let_go(slice),
             Source::Read { buf, lba, sectors } => {
-                self.give_back(Size::Large, buf);
+                self.buffers.release(buf);
                 if result.is_ok() {
                     self.kept(lba, sectors);
                 }

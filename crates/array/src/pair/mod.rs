@@ -133,6 +133,14 @@ enum Stopping {
     Set(Site),
 }
 
+/// A stop that is under way.
+struct Stop {
+    /// Who asked for it.
+    tag: CommandTag,
+    /// How home's stop ended.
+    home: Result<(), CommandError>,
+}
+
 pub(crate) struct Pair {
     config: Config,
     surrogate: SurrogateConfig,
@@ -147,8 +155,7 @@ pub(crate) struct Pair {
     route: Route,
     stage: Stage,
     start: Option<Box<Start>>,
-    /// Who asked for the stop under way.
-    stopping: Option<CommandTag>,
+    stop: Option<Stop>,
     overlay: Option<Overlay>,
     users: Users,
     children: Children,
@@ -175,7 +182,7 @@ impl Pair {
             route: Route::new(&config.members, homes),
             stage: Stage::Idle,
             start: None,
-            stopping: None,
+            stop: None,
             overlay: None,
             users: Users::default(),
             children: Children::default(),
@@ -441,7 +448,7 @@ impl Pair {
             self.out.push(Action::CommandReply(tag, Err(error)));
             return;
         }
-        self.stopping = Some(tag);
+        self.stop = Some(Stop { tag, home: Ok(()) });
         self.stage = Stage::Stopping(Stopping::Draining);
         if let Some(overlay) = &mut self.overlay {
             overlay.rest();
@@ -487,17 +494,16 @@ impl Pair {
     }
 
     fn stopped_home(&mut self, result: Result<(), CommandError>) {
-        self.policy.stop_result = Some(result);
+        self.stop.as_mut().expect("one is under way").home = result;
     }
 
     fn stopped(&mut self) {
         self.stage = Stage::Stopped;
-        let result = self.policy.stop_result.take().unwrap_or(Ok(()));
-        if result.is_ok() {
+        let Stop { tag, home } = self.stop.take().expect("one is under way");
+        if home.is_ok() {
             self.out.push(Action::Fact(Fact::Stopped));
         }
-        let tag = self.stopping.take().expect("somebody asked for it");
-        self.out.push(Action::CommandReply(tag, result));
+        self.out.push(Action::CommandReply(tag, home));
     }
 }
 

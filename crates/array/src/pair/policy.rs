@@ -1,7 +1,7 @@
 //! Which writes go to the surrogate, and when what lies there goes home.
 
 use super::{Pair, Stage};
-use crate::contract::{CommandError, Request, RequestOp, TaskKind};
+use crate::contract::{Request, RequestOp, TaskKind};
 use crate::core::Core;
 use crate::overlay::{Kind, Overlay, Pressure};
 use crate::report::ArrayState;
@@ -64,7 +64,6 @@ pub(super) struct State {
     going: bool,
     /// The zones that go to the surrogate have been chosen, for the tasks that run.
     pub(super) chosen: bool,
-    pub(super) stop_result: Option<Result<(), CommandError>>,
 }
 
 impl State {
@@ -76,7 +75,6 @@ impl State {
             not_before: Nanos::ZERO,
             going: false,
             chosen: false,
-            stop_result: None,
         }
     }
 

@@ -4,9 +4,9 @@
 //! |-----------|-------------------------------------------------------------|----------------------------------|
 //! | Sets      | the surrogate's engine, then home's                         | Anchors, Beginning, or it ends   |
 //! | Anchors   | the pages of the log's anchors                              | Scan                             |
-//! | Scan      | headers and payloads of the records                         | Flushing, or it ends             |
-//! | Flushing  | what was found is durable                                   | Closing                          |
+//! | Scan      | headers and payloads of the records                         | Flushing, Losing, or it ends     |
 //! | Losing    | what was accepted as lost is on record at home              | Beginning                        |
+//! | Flushing  | what was found is durable                                   | Closing                          |
 //! | Closing   | anchors that cut off what does not count                    | Beginning                        |
 //! | Beginning | anchors that let new records count                          | it ends                          |
 //!
@@ -445,7 +445,7 @@ impl Pair {
     fn read_on(&mut self) -> bool {
         let mut any = false;
         while let Some(wanted) = self.next_wanted() {
-            let Some(buf) = self.buffer_for_start(wanted.size()) else {
+            let Some(buf) = self.buffers.take_free(wanted.size()) else {
                 self.unask(wanted);
                 break;
             };
@@ -541,7 +541,7 @@ impl Pair {
     fn found(&mut self, read: u32, page: Option<Page>, verdict: Option<Verdict>) {
         let Reading { wanted, buf } = self.reading(read);
         self.start_mut().reads[read as usize] = None;
-        self.give_back(wanted.size(), buf);
+        self.buffers.release(buf);
         match (&mut self.start_mut().phase, wanted) {
             (Phase::Anchors { homes, ended, .. }, Wanted::Anchor(home)) => {
                 homes[home] = page;
@@ -705,7 +705,10 @@ impl Pair {
     fn open_overlay(&mut self, found: &FoundInLog) {
         let layout = *self.jobs.table().layout();
         let limits = self.surrogate.limits;
-        let needed = 2 * (found.extents.len() as u32 + self.config.limits.requests);
+        let found_extents = u32::try_from(found.extents.len()).unwrap_or(u32::MAX);
+        let needed = found_extents
+            .saturating_add(self.config.limits.requests)
+            .saturating_mul(2);
         let limits = OverlayLimits {
             extents: limits.extents.max(needed),
             requests: self.config.limits.requests,

@@ -1,8 +1,8 @@
 //! Users' requests on their way through the overlay: who asked, and when.
 
 use crate::contract::{Request, RequestOp, RequestTag};
+use crate::slab::Slab;
 use crate::units::Nanos;
-use alloc::vec::Vec;
 
 #[derive(Clone, Copy)]
 pub(super) struct User {
@@ -13,30 +13,23 @@ pub(super) struct User {
 
 #[derive(Default)]
 pub(super) struct Users {
-    list: Vec<User>,
-    free: Vec<u32>,
+    list: Slab<User>,
 }
 
 impl Users {
     /// A request begins. The tag that it has meanwhile.
     pub(super) fn begin(&mut self, request: &Request, now: Nanos) -> RequestTag {
-        let user = User {
+        let index = self.list.insert(User {
             tag: request.tag,
             op: request.op,
             begun: now,
-        };
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.list.push(user);
-            self.list.len() as u32 - 1 // as many as requests
         });
-        self.list[index as usize] = user;
         RequestTag(u64::from(index))
     }
 
     /// It ends.
     pub(super) fn end(&mut self, tag: RequestTag) -> User {
-        let index = tag.0 as u32; // given by `begin`
-        self.free.push(index);
-        self.list[index as usize]
+        let user = self.list.remove(tag.0 as u32);
+        user.expect("it has begun")
     }
 }

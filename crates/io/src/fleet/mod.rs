@@ -13,9 +13,9 @@ use crate::backend::{Backend, Completion, Op, Token};
 use crate::member::nbd::NbdDevice;
 use crate::member::{Device, OpenMember};
 use crate::memory::{Handles, Piece};
-use crate::slab::Slab;
 use crate::tokens::Owner;
 use flight::{Flight, Progress, Scratch};
+use restripe_array::Slab;
 use restripe_array::{Buf, DeviceIo, IoError, IoOp, Member, Segment, Tag};
 use std::collections::BTreeMap;
 

@@ -19,7 +19,7 @@ use crate::nbd_wire::client::{
 };
 use crate::nbd_wire::uri::{Endpoint, NbdUri};
 use crate::nbd_wire::{Command, Errno, command_flags};
-use crate::slab::Slab;
+use restripe_array::Slab;
 use restripe_array::{DeviceIo, IoError, IoOp, MemberInfo, SECTOR_BYTES};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};

@@ -2,7 +2,7 @@
 
 use super::Shell;
 use crate::remote::{Call, MemberName};
-use crate::slab::Slab;
+use restripe_array::Slab;
 use restripe_array::{Command, CommandError, CommandTag, Fact, Nanos};
 use std::sync::mpsc::Sender;
 

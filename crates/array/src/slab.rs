@@ -1,5 +1,7 @@
 //! A list with holes: values keep their index for as long as they live, and indexes are reused.
 
+use alloc::vec::Vec;
+
 pub struct Slab<T> {
     entries: Vec<Option<T>>,
     free: Vec<u32>,
