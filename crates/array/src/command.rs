@@ -17,6 +17,9 @@ impl Core {
         let result = match command {
             Command::Start(mode) => return self.boot_start(tag, mode),
             Command::Stop => return self.stop(tag),
+            _ if self.not_started() && self.set_pace(&command) => {
+                return self.out.push(Action::CommandReply(tag, Ok(())));
+            }
             _ if !self.serving() => Err(CommandError::Busy("the array is not serving")),
             _ if self.halted => Err(CommandError::NoSpace),
             _ if self.mode.read_only => Err(CommandError::Busy("the array was started read-only")),
@@ -33,23 +36,11 @@ impl Core {
                     Err(CommandError::Busy("no scrub is running"))
                 }
             }
-            Command::Rate { min, max } => {
-                self.tasks.set_limits(Limits {
-                    min,
-                    max: max.max(1),
-                });
-                Ok(())
-            }
-            Command::Throttle(throttle) => {
-                self.tasks.set_throttle(throttle);
-                Ok(())
-            }
-            Command::Order(order) => {
-                self.set_order(order);
-                Ok(())
-            }
-            Command::OnDemand(on_demand) => {
-                self.tasks.set_on_demand(on_demand);
+            Command::Rate { .. }
+            | Command::Throttle(_)
+            | Command::Order(_)
+            | Command::OnDemand(_) => {
+                self.set_pace(&command);
                 Ok(())
             }
         };
@@ -57,6 +48,26 @@ impl Core {
             Ok(()) => self.answer_when_durable(tag),
             Err(error) => self.out.push(Action::CommandReply(tag, Err(error))),
         }
+    }
+
+    /// Commands about paces hold from before the first task is there.
+    fn not_started(&self) -> bool {
+        self.state == ArrayState::Starting && self.boot.is_none()
+    }
+
+    /// Takes up a command about the paces of tasks; false if it is about something else.
+    fn set_pace(&mut self, command: &Command) -> bool {
+        match *command {
+            Command::Rate { min, max } => {
+                let max = max.max(1);
+                self.tasks.set_limits(Limits { min, max });
+            }
+            Command::Throttle(throttle) => self.tasks.set_throttle(throttle),
+            Command::Order(order) => self.set_order(order),
+            Command::OnDemand(on_demand) => self.tasks.set_on_demand(on_demand),
+            _ => return false,
+        }
+        true
     }
 
     fn serving(&self) -> bool {

@@ -372,7 +372,8 @@ pub struct MemberInfo {
 /// What an operator asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// Read the members' metadata, recover, and begin to serve. The first command.
+    /// Read the members' metadata, recover, and begin to serve. The first command but for those about paces, which then hold
+    /// for whatever goes on with the start.
     Start(StartMode),
     /// Drain, flush, mark clean. Requests are refused from now on.
     Stop,

@@ -93,6 +93,24 @@ impl Setup {
         })
     }
 
+    /// What was said of the paces of tasks.
+    fn paces(&self) -> Vec<Command> {
+        let rate = self
+            .rate
+            .map(|Rate { min, max }| Command::Rate { min, max });
+        let mut paces: Vec<Command> = rate.into_iter().collect();
+        if self.throttle != Throttle::default() {
+            paces.push(Command::Throttle(self.throttle));
+        }
+        if self.order != Order::default() {
+            paces.push(Command::Order(self.order));
+        }
+        if self.on_demand {
+            paces.push(Command::OnDemand(true));
+        }
+        paces
+    }
+
     fn open_options(&self) -> OpenOptions {
         OpenOptions {
             direct: self.direct,
@@ -219,23 +237,12 @@ impl Running {
         let mut order: Vec<_> = self.desks.iter().zip(prospects).collect();
         order.sort_by_key(|(_, prospect)| !prospect.may_lose);
         for (desk, prospect) in order {
+            // What a start goes on with is paced from its beginning.
+            for pace in setup.paces() {
+                desk.command(pace)?;
+            }
             desk.command(Command::Start(setup.start))?;
             prospect.warn_of_lacking_surrogate();
-            if setup.throttle != Throttle::default() {
-                desk.command(Command::Throttle(setup.throttle))?;
-            }
-            if setup.order != Order::default() {
-                desk.command(Command::Order(setup.order))?;
-            }
-            if setup.on_demand {
-                desk.command(Command::OnDemand(true))?;
-            }
-            if let Some(rate) = setup.rate {
-                desk.command(Command::Rate {
-                    min: rate.min,
-                    max: rate.max,
-                })?;
-            }
         }
         Ok(())
     }

@@ -32,7 +32,6 @@ use crate::meta::superblock::{
 use crate::meta::{Candidate, MetaError};
 use crate::ops::Owner;
 use crate::report::ArrayState;
-use crate::task::Tasks;
 use crate::units::{Member, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 use alloc::vec::Vec;
 
@@ -187,7 +186,7 @@ impl Core {
 
     /// A start that failed leaves nothing behind for the next.
     fn forget_attempt(&mut self) {
-        self.tasks = Tasks::default();
+        self.tasks.begin_anew();
         self.keeper = Keeper::default();
         self.logs = Logs::default();
         self.standing.clear();

@@ -390,6 +390,10 @@ impl Pair {
         match command {
             Command::Start(mode) => self.begin_start(tag, mode),
             Command::Stop => self.begin_stop(tag),
+            Command::Rate { .. }
+            | Command::Throttle(_)
+            | Command::Order(_)
+            | Command::OnDemand(_) => self.tell(Site::Home, Event::Command(tag, command)),
             _ if !matches!(self.stage, Stage::Serving | Stage::Alone) => {
                 let error = CommandError::Busy("the array is not serving");
                 self.out.push(Action::CommandReply(tag, Err(error)));

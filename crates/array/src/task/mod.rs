@@ -114,6 +114,17 @@ pub(crate) struct Tasks {
 const CHECKPOINT_EVERY: Nanos = Nanos::from_secs(2);
 
 impl Tasks {
+    /// No tasks, at the paces that were asked for.
+    pub(crate) fn begin_anew(&mut self) {
+        *self = Tasks {
+            limits: self.limits,
+            throttle: self.throttle,
+            order: self.order,
+            on_demand: self.on_demand,
+            ..Tasks::default()
+        };
+    }
+
     pub(crate) fn set_rows(&mut self, rows: u64) {
         self.rows = rows;
     }

@@ -255,3 +255,44 @@ fn a_throttle_may_change_while_a_task_runs() {
     under_load(&mut array, 2);
     assert_eq!(rows_done(&array), ROWS);
 }
+
+/// A rebuild that a start went on with ran at the usual rate until it was told another one.
+#[test]
+fn paces_said_before_a_start_hold_from_its_first_window() {
+    let restarted = |pace: Option<Command>| {
+        let mut array = rebuilding(Throttle::Restripe);
+        array.crash(|_| true);
+        if let Some(pace) = pace {
+            array.command(pace).expect("taken before the start");
+        }
+        array.start().expect("it starts degraded");
+        array
+    };
+    assert_eq!(rows_done(&restarted(None)), ROWS, "nothing holds it up");
+    let mut array = restarted(Some(at_most(ROWS_A_SECOND)));
+    assert_eq!(
+        array.engine.status().tasks[0].pacing.rate_max,
+        ROWS_A_SECOND * 8192
+    );
+    let done = rows_done(&array);
+    assert!(done <= ROWS_A_SECOND, "{done} rows at once");
+    array.pass(Nanos::from_secs(60));
+    array.run_tasks();
+    assert!(array.ended(TaskKind::Rebuild, TaskOutcome::Done));
+    array.verify();
+}
+
+/// A start that is refused forgets what it had read, and not what it was told.
+#[test]
+fn paces_outlive_a_start_that_is_refused() {
+    let mut array = rebuilding(Throttle::Restripe);
+    array.crash(|_| true);
+    let mine = array.disks[0].clone();
+    array.disks[0].scribble_from(0);
+    array.command(at_most(ROWS_A_SECOND)).expect("taken");
+    array.start().expect_err("two are missing");
+    array.disks[0] = mine;
+    array.start().expect("one is missing");
+    let done = rows_done(&array);
+    assert!(done <= ROWS_A_SECOND, "{done} rows at once");
+}
