@@ -26,6 +26,9 @@ impl Core {
             Command::Fail(member) => self.command_fail(member),
             Command::Remove(member) => self.command_remove(member),
             Command::Add(member) => self.command_add(member),
+            Command::AddToSurrogate(_) => {
+                Err(CommandError::Busy("the array has no surrogate here"))
+            }
             Command::Replace { old, new } => self.command_replace(old, new),
             Command::Scrub { repair } => self.command_scrub(repair),
             Command::Pause(paused) => self.command_pause(paused),

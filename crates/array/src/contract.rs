@@ -383,6 +383,8 @@ pub enum Command {
     Remove(Member),
     /// Take a device in: back into its old place if it was a member, else as a spare.
     Add(Member),
+    /// The same, into the array's surrogate.
+    AddToSurrogate(Member),
     /// Copy a serving member onto a spare, then retire it.
     Replace {
         old: Member,
@@ -527,7 +529,7 @@ pub enum Fact {
     },
     /// Of the array's surrogate, not of its own set.
     OfSurrogate(Box<Fact>),
-    /// The surrogate cannot be started. If nothing counts that lies there, the array goes on without it.
+    /// The surrogate cannot be started, for this of its own. If nothing counts that lies there, the array goes on without it.
     SurrogateAbsent {
         why: Box<CommandError>,
     },

@@ -3,8 +3,9 @@
 //! A member is named as the operator knows it: by the path under which it was opened, by its number in `status`, or by
 //! its UUID. Whatever comes back from the engine is turned into words here, in one place.
 
-use crate::failure::{Failure, Outcome};
-use crate::member::{Copies, content, open_failure, same_file};
+use crate::failure::Failure;
+use crate::member::{content, open_failure, same_file};
+use crate::tie::{Tie, Whose, tie};
 use crate::units::{Rate, Size, parse_order, parse_throttle};
 use restripe_array::report::{MemberState, MemberStatus, Status};
 use restripe_array::{Command, CommandError, Fact, Member, Nanos, SECTOR_BYTES, Uuid};
@@ -287,7 +288,10 @@ impl Desk {
                 self.replaced().forget(&failed);
                 failed.member
             }
-            None => self.take_in(path, force, None, Command::Add)?,
+            None => self.take_in(path, force, None, |member, whose| match whose {
+                Whose::Array => Command::Add(member),
+                Whose::Surrogate => Command::AddToSurrogate(member),
+            })?,
         };
         let note = match self.state_of(member)? {
             Some(MemberState::Spare) => "is a spare",
@@ -306,7 +310,10 @@ impl Desk {
                 new
             }
             // Not a spare first: a slot that is vacant would take it.
-            Err(_) => self.take_in(path, force, Some(old), |new| Command::Replace { old, new })?,
+            Err(_) => self.take_in(path, force, Some(old), |new, _| Command::Replace {
+                old,
+                new,
+            })?,
         };
         self.replaced().by.insert(old, new);
         Ok(done(&format!(
@@ -369,22 +376,22 @@ impl Desk {
         Ok(found.map(|found| found.state))
     }
 
-    /// Opens a device and hands it over by this command, to the set that `old` is of, or else the array's own. If the
-    /// engine does not want it, it is closed again.
+    /// Opens a device and hands it over by this command, which is told whose it is. In the place of `old` it is of that
+    /// one's set. If the engine does not want it, it is closed again.
     fn take_in(
         &self,
         path: &str,
         force: bool,
         old: Option<Member>,
-        command: impl FnOnce(Member) -> Command,
+        command: impl FnOnce(Member, Whose) -> Command,
     ) -> Result<Member, Refusal> {
         let device =
             member::open(path, self.open).map_err(|error| refusal_of(open_failure(error)))?;
-        let device = self.checked(device, force, old)?;
+        let (device, whose) = self.checked(device, force, old)?;
         let arrived = self.remote.arrive(self.array, device).map_err(ended)?;
         let member =
             arrived.ok_or_else(|| Refusal::new("the array takes no more devices").at(path))?;
-        if let Err(refused) = self.command(command(member)) {
+        if let Err(refused) = self.command(command(member, whose)) {
             self.remote.close(self.array, member).map_err(ended)?;
             return Err(if refused.at.is_empty() {
                 refused.at(path)
@@ -395,31 +402,35 @@ impl Desk {
         Ok(member)
     }
 
-    /// What a device carries must not be overwritten unasked; a former member of the set comes home.
+    /// What a device carries must not be overwritten unasked; a former member of a set comes home to it.
     fn checked(
         &self,
         device: OpenMember,
         force: bool,
         old: Option<Member>,
-    ) -> Result<OpenMember, Refusal> {
+    ) -> Result<(OpenMember, Whose), Refusal> {
         let path = device.name.clone();
         let device =
             Plain::of(device).map_err(|error| Refusal::new(error.to_string()).at(&path))?;
-        if force {
-            return Ok(device.into_member());
-        }
         let (status, names) = self.look()?;
-        let carried = match tie(&device, set_of(&status, old)).map_err(refusal_of)? {
-            Tie::Home => None,
+        let tie = match tie(&device, &status, old) {
+            // Who overwrites does not care what it is that cannot be read.
+            Err(_) if force => Tie::Stranger,
+            tie => tie.map_err(refusal_of)?,
+        };
+        let (whose, carried) = match tie {
+            Tie::Former(whose) => (whose, None),
+            _ if force => (Whose::Array, None),
+            Tie::OfAbsentSurrogate => return Err(of_absent_surrogate(&path)),
             Tie::CopyOf(member) => {
                 let name = names.get(usize::from(member.0));
                 let name = name.map_or("", |found| found.name.as_str());
-                Some(format!("a copy of the member {name}"))
+                (Whose::Array, Some(format!("a copy of the member {name}")))
             }
-            Tie::Stranger => content(&device).map_err(refusal_of)?,
+            Tie::Stranger => (Whose::Array, content(&device).map_err(refusal_of)?),
         };
         match carried {
-            None => Ok(device.into_member()),
+            None => Ok((device.into_member(), whose)),
             Some(what) => Err(Refusal::new(format!("this device already carries {what}"))
                 .at(path)
                 .hint("name an empty one, or say --force to overwrite it")),
@@ -463,6 +474,12 @@ fn in_the_array(name: &str, state: &str) -> Refusal {
     .at(name)
 }
 
+fn of_absent_surrogate(path: &str) -> Refusal {
+    Refusal::new("this device is a member of the array's surrogate, which is not served")
+        .at(path)
+        .hint("stop the array, and name the surrogate's members to serve, too; --force makes it the array's own")
+}
+
 /// Puts facts into words.
 struct Teller {
     remote: Remote,
@@ -480,8 +497,7 @@ impl Teller {
         };
         let mut told = FactView::new(at, fact, telling);
         if let Fact::SurrogateAbsent { why } = fact {
-            let refused = refusal(why, &self.names);
-            told.text = format!("goes on without the surrogate: {}", refused.what);
+            told.text = absent_text(why, &self.names);
         }
         told
     }
@@ -497,6 +513,15 @@ impl Teller {
         let found = self.names.get(number);
         member_name(member, found.map(|found| found.name.as_str()))
     }
+}
+
+fn absent_text(why: &CommandError, names: &[MemberName]) -> String {
+    let refused = refusal(why, names);
+    let at = match refused.at.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", refused.at),
+    };
+    format!("goes on without the surrogate: {}{at}", refused.what)
 }
 
 /// Without the thread the log stays empty; nothing else depends on it.
@@ -554,15 +579,6 @@ fn members_of(status: &Status) -> impl Iterator<Item = &MemberStatus> {
     status.members.iter().chain(of_surrogate)
 }
 
-/// The surrogate's set, of one of its members, or else the array's own.
-fn set_of(status: &Status, member: Option<Member>) -> &Status {
-    let is_it = |other: &MemberStatus| Some(other.member) == member;
-    let surrogate = status.surrogate.as_deref().map(|one| &one.set);
-    surrogate
-        .filter(|set| set.members.iter().any(is_it))
-        .unwrap_or(status)
-}
-
 /// A device that was closed, and that the array does not know any more, keeps its number and nothing else. Nor does one
 /// that went over to the surrogate leave anything behind.
 fn without_ghosts(mut status: Status, names: &[MemberName]) -> Status {
@@ -591,36 +607,6 @@ fn is_meant(text: &str, member: &MemberStatus, name: &str) -> bool {
         .is_ok_and(|number| number == member.member.0);
     let by_uuid = text.eq_ignore_ascii_case(&member.uuid.to_string());
     by_number || by_uuid || (!name.is_empty() && (text == name || same_file(text, name)))
-}
-
-/// What a device that is to be taken in has to do with the array.
-enum Tie {
-    Stranger,
-    /// A member that is out of service, or one that the array has forgotten.
-    Home,
-    /// It says that it is a member, and that one is in service as another device.
-    CopyOf(Member),
-}
-
-/// The copies of a superblock may name two members: after a copy that was broken off, or a device that changed its place.
-/// Any that names one in service counts, since the other may be the older.
-fn tie(device: &Plain, status: &Status) -> Outcome<Tie> {
-    let copies = Copies::read(device)?;
-    let sound = copies
-        .found
-        .iter()
-        .filter_map(|(_, copy)| copy.as_ref().ok());
-    let ours = sound.filter(|superblock| superblock.array == status.uuid);
-    let named: Vec<Uuid> = ours.map(|superblock| superblock.member).collect();
-    if named.is_empty() {
-        return Ok(Tie::Stranger);
-    }
-    let in_service = |found: &&MemberStatus| {
-        named.contains(&found.uuid)
-            && matches!(found.state, MemberState::Active | MemberState::Rebuilding)
-    };
-    let twin = status.members.iter().find(in_service);
-    Ok(twin.map_or(Tie::Home, |twin| Tie::CopyOf(twin.member)))
 }
 
 /// An engine's refusal in words, with the members' names.

@@ -29,6 +29,7 @@ mod sim_disk;
 mod status;
 mod surrogate;
 mod terminal;
+mod tie;
 mod trace;
 mod units;
 

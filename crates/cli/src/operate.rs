@@ -10,6 +10,7 @@ use crate::failure::{Failure, Outcome};
 use crate::member::{content, open};
 use crate::session::{Session, absolute};
 use crate::terminal::{Lost, Progress, confirm, print, task_line};
+use crate::tie::Whose;
 use restripe_io::control::{FactView, MemberView, Reply, Request, StatusView, TaskView};
 use std::thread;
 use std::time::Duration;
@@ -339,12 +340,6 @@ impl Ended {
 }
 
 /// Whose task is watched.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
-    Array,
-    Surrogate,
-}
-
 impl Whose {
     fn tasks(self, status: &StatusView) -> &[TaskView] {
         match (self, &status.surrogate) {

@@ -23,7 +23,7 @@ pub fn home_of(superblock: &Superblock) -> Uuid {
 }
 
 /// The array whose surrogate one with this record is.
-fn surrogate_of(partner: Option<Partner>) -> Option<Uuid> {
+pub fn surrogate_of(partner: Option<Partner>) -> Option<Uuid> {
     let partner = partner.filter(|partner| partner.role == PartnerRole::Surrogate);
     partner.map(|partner| partner.array)
 }

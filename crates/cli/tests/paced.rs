@@ -3,6 +3,7 @@
 #[allow(dead_code)]
 mod harness;
 
+use harness::steps::good;
 use harness::{Place, Run, line_of, raid5};
 
 const FOUR: [&str; 4] = ["a.img", "b.img", "c.img", "d.img"];
@@ -14,11 +15,6 @@ fn spared(name: &str) -> Place {
     let made = place.create(&FOUR, &options);
     assert_eq!(made.status, 0, "{}", made.stderr);
     place
-}
-
-fn good(run: Run) -> String {
-    assert_eq!(run.status, 0, "{} {}", run.stdout, run.stderr);
-    run.stdout
 }
 
 /// Leaves a rebuild that takes a minute undone, after more verbs.

@@ -4,103 +4,13 @@
 #[allow(dead_code)]
 mod harness;
 
-use harness::{Daemon, Place, Run, line_of, skipped};
+use harness::paired::{BOTH, HOME, SLOW, come_home, overlay, paired, serve, with_something_away};
+use harness::steps::{
+    Fio, URI, content, good, has, number, read_pattern, refused, status, wait_until, write_pattern,
+};
+use harness::{Place, line_of};
 use serde_json::Value;
 use std::thread;
-use std::time::{Duration, Instant};
-
-/// The array's members: three slots and a spare.
-const HOME: [&str; 4] = ["a.img", "b.img", "c.img", "d.img"];
-/// All members, the surrogate's among the others.
-const BOTH: [&str; 6] = ["s0.img", "a.img", "b.img", "s1.img", "c.img", "d.img"];
-/// A rebuild of an image of 64 MiB takes half a minute.
-const SLOW: &str = "2M..2M";
-/// The longest that a test waits for something that must come.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn paired(name: &str) -> Place {
-    let place = Place::new(name);
-    let options = ["--level", "raid5", "--init", "zero", "--spares", "1"];
-    let surrogate = ["--surrogate", "s0.img,s1.img"];
-    good(place.create(&HOME, &[&options[..], &surrogate].concat()));
-    place
-}
-
-fn good(run: Run) -> String {
-    assert_eq!(run.status, 0, "{} {}", run.stdout, run.stderr);
-    run.stdout
-}
-
-fn refused(run: Run) -> String {
-    assert_eq!(run.status, 1, "{} {}", run.stdout, run.stderr);
-    run.stderr
-}
-
-fn serve(place: &Place, options: &[&str], members: &[&str]) -> Daemon {
-    place.serve(&[options, members].concat())
-}
-
-fn status(place: &Place) -> Value {
-    let told = good(place.run(&["status", "tank", "--json"]));
-    serde_json::from_str(&told).expect("it is JSON")
-}
-
-/// Looks at the status until it is as wanted.
-fn wait_until(place: &Place, wanted: impl Fn(&Value) -> bool) -> Value {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let found = status(place);
-        if wanted(&found) {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "{found}");
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
-fn overlay(status: &Value) -> &Value {
-    &status["surrogate"]["overlay"]
-}
-
-fn number(value: &Value) -> u64 {
-    value.as_u64().expect("a number")
-}
-
-/// The rebuild is over, and everything is home.
-fn come_home(place: &Place) -> Value {
-    good(place.run(&["rebuild", "tank", "--rate", "100M..2G"]));
-    wait_until(place, |status| {
-        let idle = status["tasks"].as_array().expect("a list").is_empty();
-        idle && status["state"] == "healthy" && number(&overlay(status)["away_bytes"]) == 0
-    })
-}
-
-fn has(place: &Place, test: &str, tools: &[&str]) -> bool {
-    let missing = tools
-        .iter()
-        .find(|tool| place.shell(&format!("command -v {tool}")).status != 0);
-    if let Some(tool) = missing {
-        skipped(test, &format!("{tool} is missing"));
-    }
-    missing.is_none()
-}
-
-const URI: &str = "nbd+unix:///?socket=nbd.sock";
-
-/// A write of a pattern through qemu-io, which the daemon has acknowledged.
-fn write_pattern(place: &Place, pattern: u8, at: &str, length: &str) {
-    let script = format!("qemu-io -f raw -c 'write -P {pattern} {at} {length}' '{URI}'");
-    good(place.shell(&script));
-}
-
-/// A read of it, and whether it was as written.
-fn read_pattern(place: &Place, pattern: u8, at: &str, length: &str) -> Run {
-    let script = format!(
-        "qemu-io -r -f raw -c 'read -P {pattern} {at} {length}' '{URI}' > read.txt 2>&1
-         told=$?; cat read.txt; ! grep -Eiq 'fail|error' read.txt && exit $told; exit 1"
-    );
-    place.shell(&script)
-}
 
 // ------------------------------------------------------------------------------------------------- made and told apart
 
@@ -243,7 +153,7 @@ fn the_surrogates_members_are_members_too() {
     );
     let told = good(place.run(&["add", "tank", "s0.img"]));
     assert!(
-        told.starts_with("s0.img is taken in") || told.contains("s0.img"),
+        told.ends_with("s0.img is taken in; its rebuild runs\n"),
         "{told}"
     );
     wait_until(&place, |status| status["surrogate"]["state"] == "healthy");
@@ -271,19 +181,111 @@ fn the_surrogates_members_are_members_too() {
     );
 }
 
-// ---------------------------------------------------------------------------------------------------- away and home
-
-/// Serves slowly, loses a member, and has some writes go to the surrogate.
-fn with_something_away(place: &Place, options: &[&str]) -> Daemon {
-    let daemon = serve(place, &[&["--rate", SLOW], options].concat(), &BOTH);
-    write_pattern(place, 1, "0", "8M");
-    good(place.run(&["fail", "tank", "b.img"]));
-    write_pattern(place, 2, "1M", "2M");
-    let found = status(place);
-    assert!(number(&overlay(&found)["redirected_writes"]) > 0, "{found}");
-    assert_eq!(number(&overlay(&found)["away_bytes"]), 2 << 20, "{found}");
-    daemon
+/// The paths of the members in a list of a status, without their folders.
+fn paths(list: &Value) -> Vec<&str> {
+    let paths = list.as_array().expect("a list").iter();
+    paths
+        .map(|member| {
+            let path = member["path"].as_str().expect("a path");
+            path.rsplit('/').next().expect("a name")
+        })
+        .collect()
 }
+
+/// It was taken for a stranger, and with `--force` made a spare of the array, which wiped it.
+#[test]
+fn a_member_that_comes_back_goes_to_the_surrogate() {
+    for force in [&[][..], &["--force", "--yes"]] {
+        let place = paired("surrogate-comes-back");
+        let daemon = place.serve(&BOTH);
+        good(place.run(&["fail", "tank", "s1.img"]));
+        good(place.run(&["stop", "tank"]));
+        assert_eq!(daemon.wait(), 0);
+        let daemon = serve(&place, &["s0.img"], &HOME);
+        assert_eq!(status(&place)["surrogate"]["state"], "degraded");
+        assert_eq!(place.shell("cp s0.img copy.img").status, 0);
+        let told = refused(place.run(&["add", "tank", "copy.img"]));
+        assert!(
+            told.contains("a copy of the member") && told.contains("s0.img"),
+            "{told}"
+        );
+        let told = good(place.run(&[&["add", "tank", "s1.img"], force].concat()));
+        assert!(
+            told.ends_with("s1.img is taken in; its rebuild runs\n"),
+            "{told}"
+        );
+        let found = wait_until(&place, |status| status["surrogate"]["state"] == "healthy");
+        assert_eq!(paths(&found["surrogate"]["members"]), ["s0.img", "s1.img"]);
+        assert_eq!(paths(&found["members"]), HOME);
+        good(place.run(&["stop", "tank"]));
+        assert_eq!(daemon.wait(), 0);
+        let again = good(place.run(&[&["assemble"][..], &BOTH].concat()));
+        assert!(
+            again.contains("  surrogate tank-surrogate: healthy"),
+            "{again}"
+        );
+    }
+}
+
+#[test]
+fn a_member_of_a_surrogate_that_is_not_served_is_not_taken_in() {
+    let place = paired("surrogate-not-served");
+    let before = place.bytes("s1.img");
+    for members in [
+        &HOME[..],
+        &["--degraded", "a.img", "b.img", "c.img", "d.img", "s0.img"],
+    ] {
+        let daemon = place.serve(members);
+        let told = refused(place.run(&["add", "tank", "s1.img"]));
+        assert!(
+            told.contains("a member of the array's surrogate, which is not served"),
+            "{told}"
+        );
+        good(place.run(&["stop", "tank"]));
+        assert_eq!(daemon.wait(), 0);
+    }
+    assert!(before == place.bytes("s1.img"), "untouched");
+    good(
+        place.run(
+            &[
+                &["add", "tank", "--force", "--yes", "s1.img", "--offline"],
+                &HOME[..],
+            ]
+            .concat(),
+        ),
+    );
+    let told = good(place.run(&[&["assemble", "s1.img"], &HOME[..]].concat()));
+    assert!(told.contains("s1.img"), "{told}");
+}
+
+#[test]
+fn a_dead_member_of_the_surrogate_is_replaced() {
+    let place = paired("surrogate-dead");
+    if !has(
+        &place,
+        "a_dead_member_of_the_surrogate_is_replaced",
+        &["qemu-io"],
+    ) {
+        return;
+    }
+    let daemon = with_something_away(&place, &[]);
+    good(place.run(&["fail", "tank", "s0.img"]));
+    place.write("s2.img", 64 << 20, 0, &[]);
+    let told = good(place.run(&["replace", "tank", "s0.img", "s2.img"]));
+    assert!(told.ends_with("s0.img is replaced\n"), "{told}");
+    let shown = good(place.run(&["surrogate", "status", "tank"]));
+    assert!(line_of(&shown, "s2.img").contains(" active "), "{shown}");
+    daemon.kill();
+    // The other one is gone as well: what is away is on the new one.
+    let options = ["--rate", SLOW, "--degraded", "--from-minority"];
+    let daemon = serve(&place, &options, &["a.img", "c.img", "d.img", "s2.img"]);
+    good(read_pattern(&place, 2, "1M", "2M"));
+    come_home(&place);
+    good(read_pattern(&place, 2, "1M", "2M"));
+    drop(daemon);
+}
+
+// ---------------------------------------------------------------------------------------------------- away and home
 
 #[test]
 fn without_the_surrogate_that_holds_something_there_is_no_start() {
@@ -353,48 +355,6 @@ fn a_record_with_a_surrogate_replays() {
     good(place.run(&["stop", "tank"]));
     assert_eq!(daemon.wait(), 0);
     good(place.run(&["sim", "--replay", "run.rec"]));
-}
-
-/// fio's blocks, of which those in flight at a kill may be missing and nothing else.
-struct Fio<'a> {
-    place: &'a Place,
-}
-
-impl Fio<'_> {
-    const DEPTH: usize = 8;
-
-    fn script(&self, options: &str) -> String {
-        format!(
-            "timeout -k 5 100 fio --name=load --ioengine=nbd --uri='{URI}' --size=24m --rw=randwrite --bs=4k \
-             --verify=crc32c --iodepth={} {options}",
-            Fio::DEPTH
-        )
-    }
-
-    fn run(&self, options: &str) -> Run {
-        self.place.shell(&self.script(options))
-    }
-
-    /// The blocks that are not as written, at most so many.
-    fn verify(&self, wrong_at_most: usize) {
-        let run = self.run(
-            "--verify_only --verify_state_load=1 --verify_state_save=0 --continue_on_error=verify",
-        );
-        let told: Vec<&str> = run
-            .stderr
-            .lines()
-            .filter(|line| line.starts_with("verify:"))
-            .collect();
-        assert!(told.len() <= wrong_at_most, "{}", run.stderr);
-        let missing = |line: &&str| line.contains("bad magic header 0");
-        assert!(told.iter().all(missing), "{}", run.stderr);
-    }
-}
-
-/// The array's whole content.
-fn content(place: &Place, name: &str) -> Vec<u8> {
-    good(place.shell(&format!("nbdcopy '{URI}' {name}")));
-    place.bytes(name)
 }
 
 #[test]

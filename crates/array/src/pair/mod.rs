@@ -394,6 +394,10 @@ impl Pair {
             | Command::Throttle(_)
             | Command::Order(_)
             | Command::OnDemand(_) => self.tell(Site::Home, Event::Command(tag, command)),
+            Command::AddToSurrogate(_) if self.stage == Stage::Alone => {
+                let error = CommandError::Busy("the surrogate was not started with the array");
+                self.out.push(Action::CommandReply(tag, Err(error)));
+            }
             _ if !matches!(self.stage, Stage::Serving | Stage::Alone) => {
                 let error = CommandError::Busy("the array is not serving");
                 self.out.push(Action::CommandReply(tag, Err(error)));
@@ -415,6 +419,9 @@ impl Pair {
             Command::Fail(member) => on(&self.route, member, Command::Fail),
             Command::Remove(member) => on(&self.route, member, Command::Remove),
             Command::Add(member) => on(&self.route, member, Command::Add),
+            Command::AddToSurrogate(member) => {
+                (Site::Log, Command::Add(self.move_to(Site::Log, member)))
+            }
             Command::Replace { old, new } => {
                 let (site, old) = self.route.set_of(old);
                 let new = self.move_to(site, new);

@@ -187,12 +187,12 @@ impl Pair {
                 self.start_home();
             }
             (Site::Log, Err(error)) => {
-                let why = self.route.error_of(Site::Log, error);
-                let fact = Fact::SurrogateAbsent {
-                    why: Box::new(why.clone()),
-                };
-                self.out.push(Action::Fact(fact));
-                self.absent = Some(why);
+                let error = self.route.error_of(Site::Log, error);
+                if let CommandError::OfSurrogate(why) = &error {
+                    let why = why.clone();
+                    self.out.push(Action::Fact(Fact::SurrogateAbsent { why }));
+                }
+                self.absent = Some(error);
                 self.start_home();
             }
             (Site::Home, Ok(())) => {

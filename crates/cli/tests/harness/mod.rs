@@ -1,5 +1,8 @@
 //! A folder, the command run in it, and daemons that end with their test.
 
+pub mod paired;
+pub mod steps;
+
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;

@@ -292,6 +292,7 @@ impl Writer {
                 self.raw(&[11, place.map_or(0, |place| place as u8)]);
             }
             Command::OnDemand(on) => self.raw(&[12, u8::from(on)]),
+            Command::AddToSurrogate(member) => self.member_command(13, member),
         }
     }
 
@@ -691,6 +692,7 @@ impl<'a> Reader<'a> {
                 Command::Order(*Order::ALL.get(place).ok_or(Stop::Bad)?)
             }
             12 => Command::OnDemand(self.flag()?),
+            13 => Command::AddToSurrogate(self.member()?),
             _ => return Err(Stop::Bad),
         })
     }
@@ -779,6 +781,7 @@ mod tests {
             Command::Throttle(Throttle::latency(99, Nanos::from_millis(20)).expect("a share")),
             Command::Order(Order::Ido),
             Command::OnDemand(true),
+            Command::AddToSurrogate(Member(3)),
         ];
         let mut events = vec![
             Event::Request(request()),

@@ -1,0 +1,91 @@
+//! What a device that is to be taken in has to do with an array and its surrogate, as its superblocks tell. A member that
+//! comes back goes to the set that it is of: nobody has to say which, and no `--force` makes it another's.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+use crate::failure::Outcome;
+use crate::member::Copies;
+use crate::sets::surrogate_of;
+use restripe_array::meta::Superblock;
+use restripe_array::report::{MemberState, MemberStatus, Status};
+use restripe_array::{Member, Uuid};
+use restripe_io::plain::Plain;
+
+/// One of the two sets of an array.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whose {
+    Array,
+    Surrogate,
+}
+
+pub enum Tie {
+    Stranger,
+    /// A member that is out of service, or one that its set has forgotten.
+    Former(Whose),
+    /// It says that it is a member, and that one is in service as another device.
+    CopyOf(Member),
+    /// It is of this array's surrogate, which is not served.
+    OfAbsentSurrogate,
+}
+
+/// What it has to do with the set that the member `old` is of, or with both.
+pub fn tie(device: &Plain, status: &Status, old: Option<Member>) -> Outcome<Tie> {
+    let copies = Copies::read(device)?;
+    let sound: Vec<&Superblock> = copies
+        .found
+        .iter()
+        .filter_map(|(_, copy)| copy.as_ref().ok())
+        .collect();
+    for (whose, set) in sets(status) {
+        if old.is_some_and(|old| whose != whose_is(status, old)) {
+            continue;
+        }
+        if let Some(tie) = tie_to(&sound, whose, set) {
+            return Ok(tie);
+        }
+    }
+    let newest = copies.newest();
+    let of = newest.and_then(|superblock| surrogate_of(superblock.partner));
+    Ok(match of == Some(status.uuid) && !serves_surrogate(status) {
+        true => Tie::OfAbsentSurrogate,
+        false => Tie::Stranger,
+    })
+}
+
+/// The copies of a superblock may name two members: after a copy that was broken off, or a device that changed its place.
+/// Any that names one in service counts, since the other may be the older.
+fn tie_to(copies: &[&Superblock], whose: Whose, set: &Status) -> Option<Tie> {
+    let ours = copies.iter().filter(|copy| copy.array == set.uuid);
+    let named: Vec<Uuid> = ours.map(|copy| copy.member).collect();
+    if named.is_empty() {
+        return None;
+    }
+    let in_service = |found: &&MemberStatus| {
+        named.contains(&found.uuid)
+            && matches!(found.state, MemberState::Active | MemberState::Rebuilding)
+    };
+    let twin = set.members.iter().find(in_service);
+    Some(twin.map_or(Tie::Former(whose), |twin| Tie::CopyOf(twin.member)))
+}
+
+/// The set that a member is of; the array's own if nobody knows it.
+pub fn whose_is(status: &Status, member: Member) -> Whose {
+    let is_it = |other: &MemberStatus| other.member == member;
+    match &status.surrogate {
+        Some(surrogate) if surrogate.set.members.iter().any(is_it) => Whose::Surrogate,
+        _ => Whose::Array,
+    }
+}
+
+fn sets(status: &Status) -> impl Iterator<Item = (Whose, &Status)> {
+    let surrogate = status.surrogate.as_deref().map(|one| &one.set);
+    let served = surrogate.filter(|_| serves_surrogate(status));
+    let of_surrogate = served.map(|set| (Whose::Surrogate, set));
+    std::iter::once((Whose::Array, status)).chain(of_surrogate)
+}
+
+/// Of one that could not be started nothing is known.
+fn serves_surrogate(status: &Status) -> bool {
+    let surrogate = status.surrogate.as_deref();
+    surrogate.is_some_and(|surrogate| surrogate.overlay.is_some())
+}
