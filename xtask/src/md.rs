@@ -1,7 +1,8 @@
 //! `xtask md`: Linux md and Restripe judge each other's arrays (docs/md.md says what is compared).
 //!
 //! Restripe leads every array through its life and leaves copies of the members; one boot of a guest whose kernel has
-//! md judges them all and lets md lead the same lives; then Restripe judges what md left. The guest is started by
+//! md judges them all and lets md lead the same lives; then Restripe judges what md left. A further boot mounts a file
+//! system on an array with a surrogate ([`mounted`]). The guest is started by
 //! `rig/md-guest` in the folder that `RESTRIPE_SHARED` names, `../shared` otherwise. Where it is absent, or not
 //! run by root, everything is skipped, and counted.
 
@@ -11,6 +12,7 @@ mod content;
 mod curve;
 mod guest;
 mod house;
+mod mounted;
 mod nbd;
 mod stages;
 
@@ -39,16 +41,19 @@ const JOBS: &str = "jobs";
 /// Runs the cases whose names contain one of the patterns, or all.
 pub fn run(root: &Path, patterns: &[&str]) -> ExitCode {
     let chosen = choose(patterns);
+    let mounts = wanted(mounted::NAME, patterns);
     let Some(rig) = guest::rig(root) else {
-        for (_, case) in &chosen {
-            println!("skipped {}: {NO_GUEST}", case.name);
+        let names = chosen.iter().map(|(_, case)| case.name.as_str());
+        let names: Vec<&str> = names.chain(mounts.then_some(mounted::NAME)).collect();
+        for name in &names {
+            println!("skipped {name}: {NO_GUEST}");
         }
         // A case each: how many comparisons it stands for is known to those who make them.
-        println!("0 passed, 0 failed, {} skipped", chosen.len());
+        println!("0 passed, 0 failed, {} skipped", names.len());
         return ExitCode::SUCCESS;
     };
     let folder = std::env::temp_dir().join(format!("restripe-md-{}", std::process::id()));
-    let tally = match compare(root, &rig, &folder, &chosen) {
+    let tally = match judged(root, &rig, &folder, &chosen, mounts) {
         Ok(tally) => tally,
         Err(error) => {
             eprintln!("md: {error}");
@@ -70,11 +75,33 @@ pub fn run(root: &Path, patterns: &[&str]) -> ExitCode {
 }
 
 fn choose(patterns: &[&str]) -> Vec<(usize, Case)> {
-    let wanted = |case: &Case| {
-        patterns.is_empty() || patterns.iter().any(|pattern| case.name.contains(pattern))
-    };
     let cases = cases::all().into_iter().enumerate();
-    cases.filter(|(_, case)| wanted(case)).collect()
+    cases
+        .filter(|(_, case)| wanted(&case.name, patterns))
+        .collect()
+}
+
+fn wanted(name: &str, patterns: &[&str]) -> bool {
+    patterns.is_empty() || patterns.iter().any(|pattern| name.contains(pattern))
+}
+
+fn judged(
+    root: &Path,
+    rig: &Path,
+    folder: &Path,
+    chosen: &[(usize, Case)],
+    mounts: bool,
+) -> Outcome<Tally> {
+    let mut tally = match chosen.is_empty() {
+        true => Tally::default(),
+        false => compare(root, rig, folder, chosen)?,
+    };
+    if mounts {
+        for (name, result) in mounted::run(root, rig, folder)? {
+            tally.count(&name, &result);
+        }
+    }
+    Ok(tally)
 }
 
 // ----------------------------------------------------------------------------------------------------------- tally
