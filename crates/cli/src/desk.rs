@@ -288,10 +288,7 @@ impl Desk {
                 self.replaced().forget(&failed);
                 failed.member
             }
-            None => self.take_in(path, force, None, |member, whose| match whose {
-                Whose::Array => Command::Add(member),
-                Whose::Surrogate => Command::AddToSurrogate(member),
-            })?,
+            None => self.add_anew(path, force)?,
         };
         let note = match self.state_of(member)? {
             Some(MemberState::Spare) => "is a spare",
@@ -299,6 +296,43 @@ impl Desk {
             _ => "is taken in",
         };
         Ok(done(&format!("{path} {note}")))
+    }
+
+    /// As a device that holds nothing of the array. What it was before, if its server had hung up, is forgotten.
+    fn add_anew(&self, path: &str, force: bool) -> Result<Member, Refusal> {
+        let before = self.hung_up(path)?;
+        let member = self.take_in(path, force, None, |member, whose| match whose {
+            Whose::Array => Command::Add(member),
+            Whose::Surrogate => Command::AddToSurrogate(member),
+        })?;
+        for old in before {
+            // Refused, it stays on the list.
+            let _ = self.command(Command::Remove(old));
+        }
+        Ok(member)
+    }
+
+    /// Failed members of this name whose connections are of no use any more. These are closed: nothing comes by them once
+    /// the device is open again.
+    fn hung_up(&self, path: &str) -> Result<Vec<Member>, Refusal> {
+        let (status, names) = self.look()?;
+        let is_it = |member: &&MemberStatus| {
+            let name = names.get(usize::from(member.member.0));
+            member.state == MemberState::Failed
+                && name.is_some_and(|name| !name.open && name.name == path)
+        };
+        let found: Vec<Member> = members_of(&status)
+            .filter(is_it)
+            .map(|member| member.member)
+            .collect();
+        for member in &found {
+            self.remote.close(self.array, *member).map_err(ended)?;
+        }
+        if !found.is_empty() {
+            // Answered after they are closed.
+            self.look()?;
+        }
+        Ok(found)
     }
 
     fn replace(&self, old: &str, path: &str, force: bool) -> Result<Reply, Refusal> {

@@ -4,9 +4,11 @@
 #[allow(dead_code)]
 mod harness;
 
-use harness::{Place, THREE, line_of, raid5};
+use harness::steps::{good, has, status, wait_until};
+use harness::{Daemon, Place, THREE, line_of, raid5};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 
 #[test]
 fn no_array_is_started_when_one_of_those_named_is_refused() {
@@ -627,4 +629,41 @@ fn a_read_cache_is_asked_for_by_size_and_rule() {
     let metrics = place.run(&["metrics", "tank"]).stdout;
     let cached = line_of(&metrics, "restripe_read_blocks_cached_total{");
     assert!(cached.ends_with(" 16"), "{cached}");
+}
+
+/// The connection that had broken was used again, and the member failed again at once.
+#[test]
+fn a_remote_member_whose_server_was_restarted_comes_back() {
+    let place = Place::new("server-restarted");
+    let test = "a_remote_member_whose_server_was_restarted_comes_back";
+    if !has(&place, test, &["nbdkit"]) {
+        return;
+    }
+    place.write("far.img", 64 << 20, 0, &[]);
+    let export = || {
+        let _ = std::fs::remove_file(place.path("far.sock"));
+        let mut server = Command::new("nbdkit");
+        server.args(["-f", "-U", &place.path("far.sock"), "file"]);
+        let child = server.arg(place.path("far.img")).spawn();
+        let server = Daemon::of(child.expect("it runs"));
+        good(place.shell("timeout 20 sh -c 'until [ -S far.sock ]; do sleep 0.05; done'"));
+        server
+    };
+    let server = export();
+    let far = format!("nbd+unix:///?socket={}", place.path("far.sock"));
+    good(place.create(&["a.img", &far], &["--level", "raid1", "--init", "zero"]));
+    let daemon = place.serve(&["a.img", &far]);
+    server.kill();
+    wait_until(&place, |status| status["state"] == "degraded");
+    let server = export();
+    let told = good(place.run(&["add", "tank", &far]));
+    assert!(told.ends_with(" is taken in; its rebuild runs\n"), "{told}");
+    let found = wait_until(&place, |status| status["state"] == "healthy");
+    let listed = found["members"].as_array().map(Vec::len);
+    assert_eq!(listed, Some(2), "what it was before is forgotten: {found}");
+    good(place.run(&["fail", "tank", "a.img"]));
+    assert_eq!(status(&place)["state"], "degraded");
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+    drop(server);
 }

@@ -1,5 +1,6 @@
 //! A folder, the command run in it, and daemons that end with their test.
 
+pub mod apart;
 pub mod paired;
 pub mod steps;
 
@@ -55,6 +56,24 @@ impl Place {
         command
     }
 
+    pub fn binary(&self) -> &'static str {
+        env!("CARGO_BIN_EXE_restripe")
+    }
+
+    /// A program, to be run in this folder and in a network namespace.
+    pub fn within(&self, namespace: &str, program: &str, arguments: &[String]) -> Command {
+        let mut command = Command::new("ip");
+        command
+            .args(["netns", "exec", namespace, program])
+            .args(arguments);
+        self.place(&mut command);
+        command
+    }
+
+    pub fn finish(&self, command: &mut Command) -> Run {
+        Run::of(command)
+    }
+
     fn place(&self, command: &mut Command) {
         command
             .current_dir(&self.folder)
@@ -89,8 +108,12 @@ impl Place {
     /// A daemon that serves: clients can connect when this returns.
     pub fn serve(&self, members: &[&str]) -> Daemon {
         let arguments = [&["serve", "--unix", "nbd.sock"], members].concat();
-        let mut child = self
-            .command(&arguments)
+        self.await_service(&mut self.command(&arguments))
+    }
+
+    /// Starts a daemon, and returns when clients can connect.
+    pub fn await_service(&self, daemon: &mut Command) -> Daemon {
+        let mut child = daemon
             .stdout(Stdio::piped())
             .spawn()
             .expect("the command runs");

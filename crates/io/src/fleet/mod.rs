@@ -66,11 +66,12 @@ impl Fleet {
         self.flights.len()
     }
 
-    /// Every device ever opened, in the order of their numbers, with whether it is still open.
+    /// Every device ever opened, in the order of their numbers, with whether it is still open: one that hung up is not.
     pub fn names(&self) -> impl Iterator<Item = (&str, bool)> {
-        self.places
-            .iter()
-            .map(|place| (&*place.name, place.device.is_some() && !place.closing))
+        self.places.iter().map(|place| {
+            let open = place.device.is_some() && !place.closing && !place.departed;
+            (&*place.name, open)
+        })
     }
 
     pub fn name(&self, member: Member) -> Option<&str> {

@@ -23,7 +23,7 @@ use restripe_array::Slab;
 use restripe_array::{DeviceIo, IoError, IoOp, MemberInfo, SECTOR_BYTES};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -142,11 +142,39 @@ fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in (host, port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
-            Ok(stream) => return Ok(stream),
+            Ok(stream) => {
+                drop_unsent(&stream)?;
+                return Ok(stream);
+            }
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+/// What is unsent when the socket is closed, also by a kill, is never sent. The kernel would go on trying behind our back
+/// while the way there is cut, and bring old writes when others have long been made by another connection. Whatever was
+/// to count was waited for.
+fn drop_unsent(stream: &TcpStream) -> io::Result<()> {
+    let now = libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
+    let length = size_of::<libc::linger>() as libc::socklen_t;
+    // SAFETY: the option's value is a `linger` of the length told, and lives through the call.
+    let result = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const now).cast(),
+            length,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Goes through the handshake. Gives back the client and what of the received bytes is left over.
@@ -608,6 +636,7 @@ mod tests {
     };
     use crate::plain::Plain;
     use restripe_array::{Class, Member, Tag};
+    use std::net::TcpListener;
 
     const SIZE: usize = 1 << 20;
 
@@ -625,6 +654,28 @@ mod tests {
                 "{failure:?}"
             );
         }
+    }
+
+    /// A daemon that was killed while a link was cut must not have its last writes arrive when the next one works.
+    #[test]
+    fn nothing_is_sent_after_the_end() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback");
+        let port = listener.local_addr().expect("bound").port();
+        let mut stream = connect_tcp("127.0.0.1", port).expect("it listens");
+        let (mut there, _) = listener.accept().expect("a client");
+        stream.set_nonblocking(true).expect("a socket");
+        let (mut sent, block) = (0, [7; 65536]);
+        while let Ok(count) = stream.write(&block) {
+            sent += count;
+        }
+        drop(stream);
+        let mut came = Vec::new();
+        let end = there.read_to_end(&mut came);
+        assert!(
+            end.is_err() && came.len() < sent,
+            "{} of {sent}",
+            came.len()
+        );
     }
 
     /// The smallest server there is, on the other end of a socket pair: old handshake, simple replies, memory.
