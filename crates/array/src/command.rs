@@ -412,21 +412,28 @@ impl Core {
     fn stopped(&mut self) {
         self.stop_version = 0;
         self.state = ArrayState::Stopped;
-        if !self.halted {
+        let on_record = self.on_record();
+        if on_record.is_ok() {
             self.fact(Fact::Stopped);
         }
         if let Some(tag) = self.stopping.take() {
-            self.out.push(Action::CommandReply(tag, self.on_record()));
+            self.out.push(Action::CommandReply(tag, on_record));
         }
     }
 
-    /// A halted array has written nothing down.
+    /// A halted array has written nothing down, and one that lost too many members not everything.
     fn on_record(&self) -> Result<(), CommandError> {
         if self.halted {
-            Err(CommandError::NoSpace)
-        } else {
-            Ok(())
+            return Err(CommandError::NoSpace);
         }
+        if self.out_of_reach {
+            let slots = self.standing.iter().enumerate();
+            let missing = slots.filter(|(_, standing)| standing.member.is_none());
+            return Err(CommandError::TooFew {
+                missing: missing.map(|(slot, _)| slot as u16).collect(),
+            });
+        }
+        Ok(())
     }
 }
 

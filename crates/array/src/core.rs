@@ -80,6 +80,8 @@ pub(crate) struct Core {
     pub(crate) owing: bool,
     /// Nothing is written any more.
     pub(crate) halted: bool,
+    /// More members have failed since the start than redundancy bears: something acknowledged may be on none that is left.
+    pub(crate) out_of_reach: bool,
     pub(crate) stop_flush: bool,
     pub(crate) stop_version: u64,
     /// Earliest moment at which each kind of timed work is due.
@@ -147,6 +149,7 @@ impl Core {
             stopping: None,
             owing: false,
             halted: false,
+            out_of_reach: false,
             stop_flush: false,
             stop_version: 0,
             wake: [NEVER; WAKES],

@@ -57,6 +57,7 @@ impl Core {
         }
         self.logs.forget(member);
         self.assess();
+        self.out_of_reach |= serving.is_some() && !self.all_decodable(|_| false);
         self.abandon(member);
     }
 

@@ -7,9 +7,10 @@
 //! | listing | done-lists of the logs written          | settling |
 //! | settling| failures and lost-map pages are durable | idle     |
 //!
-//! A member that fails a flush is failed; the flush is never tried again on it.
+//! A member that fails a flush is failed; the flush is never tried again on it. Once more members have failed than
+//! redundancy bears, no flush succeeds until the array is started anew: what was written may be on none that is left.
 
-use crate::contract::{Class, FailCause, IoError, IoOp};
+use crate::contract::{Class, FailCause, IoError, IoOp, RequestError};
 use crate::core::Core;
 use crate::device::Health;
 use crate::ops::Owner;
@@ -181,7 +182,14 @@ impl Core {
 
     fn flush_done(&mut self, waiter: Waiter, flush: u64) {
         match waiter {
-            Waiter::Request(request) => self.request_part_done(request, Ok(())),
+            Waiter::Request(request) => {
+                let kept = if self.out_of_reach {
+                    Err(RequestError::Unavailable)
+                } else {
+                    Ok(())
+                };
+                self.request_part_done(request, kept);
+            }
             Waiter::Log | Waiter::Intent => {}
             Waiter::Checkpoint => self.checkpoint_flushed(flush),
             Waiter::Boot => self.boot_flushed(),

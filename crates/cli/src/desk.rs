@@ -360,8 +360,8 @@ impl Desk {
             .remote
             .command(self.array, Command::Stop)
             .map_err(ended)?;
-        // A halted array has stopped, too: there is only no space to say so on its members.
-        if matches!(answer, Ok(()) | Err(CommandError::NoSpace)) {
+        // One that halted, or lost too many members, has stopped, too: its members only do not say so.
+        if !matches!(answer, Err(CommandError::Busy(_))) {
             // Nobody waits for it any more if the daemon is already ending.
             let _ = self.ends.send(End::Stopped(self.array));
         }

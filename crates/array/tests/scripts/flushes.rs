@@ -1,7 +1,7 @@
 //! Flushes: every member that has something unflushed, once, and never again after an error.
 
 use crate::shell::{CHUNK, raid1, raid5};
-use restripe_array::{Fact, FailCause, IoError, Member};
+use restripe_array::{Command, CommandError, Fact, FailCause, IoError, Member, RequestError};
 
 #[test]
 fn a_flush_with_nothing_unflushed_asks_nobody() {
@@ -153,4 +153,21 @@ fn flush_golden() {
     array.note("the done-list is written");
     array.run();
     array.golden("flush_after_full_row");
+}
+
+/// What was acknowledged before is on neither: no flush may say otherwise, nor a stop.
+#[test]
+fn a_flush_that_fails_too_many_members_is_no_flush() {
+    let mut array = raid1(2).start();
+    array.written(0, 8).expect("written");
+    let flush = array.flush();
+    array.fail("m0 flush", IoError::Other(5));
+    array.fail("m1 flush", IoError::Other(5));
+    array.run();
+    assert_eq!(array.reply(flush), Some(Err(RequestError::Unavailable)));
+    let missing = vec![0, 1];
+    assert_eq!(
+        array.command(Command::Stop),
+        Err(CommandError::TooFew { missing })
+    );
 }
