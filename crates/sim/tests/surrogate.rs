@@ -1,48 +1,89 @@
 //! Arrays with a surrogate, through whole lives from seeds. A failure prints the seed; `surrogates --seed N --trace`
 //! replays it.
 
-use restripe_sim::surrogate::{Options, run};
+use restripe_sim::surrogate::{Incident, Options, Phase, run};
 use std::collections::BTreeMap;
 
 /// Each of these is met so often at least.
-const MET: [(&str, u64); 10] = [
+const MET: [(&str, u64); 9] = [
     ("runs to the end", 100),
     ("writes redirected", 1000),
     ("reads of the log", 200),
     ("reads of both", 50),
     ("sectors home", 1000),
-    ("crashes with data away", 20),
-    ("crashes while going home", 10),
-    ("clean copies", 300),
-    ("surrogates lost", 20),
+    ("clean copies", 150),
+    ("members come back", 50),
+    ("starts without a lost surrogate", 10),
     ("tasks of the surrogate", 20),
 ];
 
-#[test]
-fn nothing_is_lost_on_the_way_away_and_home() {
-    let seeds = if std::env::var_os("RESTRIPE_DEEP").is_some() {
-        20_000
-    } else {
-        600
-    };
-    let mut met: BTreeMap<&str, u64> = BTreeMap::new();
-    let mut broken = Vec::new();
-    for seed in 0..seeds {
-        let outcome = run(seed, Options::default());
-        if let Some(violation) = outcome.violations.first() {
-            broken.push(format!("surrogates --seed {seed}: {violation}"));
+/// Where users' data are when something happens: each with each of the incidents.
+const PHASES: [Phase; 4] = [Phase::AtHome, Phase::Before, Phase::Away, Phase::GoingHome];
+/// So, but rarer.
+const RARE: [Phase; 2] = [Phase::Copied, Phase::MakingRoom];
+
+const INCIDENTS: [Incident; 6] = [
+    Incident::Crash,
+    Incident::SecondLoss,
+    Incident::LogLoss,
+    Incident::SurrogateLoss,
+    Incident::Cut,
+    Incident::WholeCut,
+];
+
+#[derive(Default)]
+struct Met {
+    counts: BTreeMap<&'static str, u64>,
+    incidents: BTreeMap<(Phase, Incident), u64>,
+}
+
+impl Met {
+    fn lives(&mut self, seeds: u64) {
+        let mut broken = Vec::new();
+        for seed in 0..seeds {
+            let outcome = run(seed, Options::default());
+            if let Some(violation) = outcome.violations.first() {
+                broken.push(format!("surrogates --seed {seed}: {violation}"));
+            }
+            for (what, times) in outcome.met {
+                *self.counts.entry(what).or_default() += times;
+            }
+            for (what, times) in outcome.incidents {
+                *self.incidents.entry(what).or_default() += times;
+            }
         }
-        for (what, times) in outcome.met {
-            *met.entry(what).or_default() += times;
+        assert!(broken.is_empty(), "{}", broken.join("\n"));
+    }
+
+    fn expect_incidents(&self, phases: &[Phase]) {
+        for phase in phases {
+            for incident in INCIDENTS {
+                assert!(
+                    self.incidents.contains_key(&(*phase, incident)),
+                    "{phase:?}: {incident} was never met: {:#?}",
+                    self.incidents
+                );
+            }
         }
     }
-    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn nothing_is_lost_on_the_way_away_and_home() {
+    let deep = std::env::var_os("RESTRIPE_DEEP").is_some();
+    let mut met = Met::default();
+    met.lives(if deep { 20_000 } else { 600 });
     for (what, least) in MET {
-        let times = met.get(what).copied().unwrap_or(0);
+        let times = met.counts.get(what).copied().unwrap_or(0);
         assert!(
             times >= least,
-            "{what}: {times} times, not {least}: {met:?}"
+            "{what}: {times} times, not {least}: {:?}",
+            met.counts
         );
+    }
+    met.expect_incidents(&PHASES);
+    if deep {
+        met.expect_incidents(&RARE);
     }
 }
 

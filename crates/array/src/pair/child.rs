@@ -3,6 +3,7 @@
 use super::{Pair, jobs, route};
 use crate::contract::{BufRef, Event, Request, RequestError, RequestOp, RequestTag};
 use crate::overlay::{PartTag, Site};
+use crate::report::ArrayState;
 use crate::slab::Slab;
 use crate::units::SECTOR_BYTES;
 use alloc::collections::VecDeque;
@@ -83,6 +84,10 @@ impl Pair {
     }
 
     pub(super) fn child_ended(&mut self, owner: Owner, result: Result<(), RequestError>) {
+        let result = match owner {
+            Owner::LogPart { .. } | Owner::Job(_) => result.map_err(|error| self.of_log(error)),
+            _ => result,
+        };
         match owner {
             Owner::User(tag) => self.reply(tag, result),
             Owner::Part(part) => self.part_done(part, result),
@@ -106,6 +111,16 @@ impl Pair {
             Owner::Job(job) => self.job_child_ended(job, result),
             Owner::Start => self.start_written(result),
             Owner::StartRead(read) => self.start_read(read, result),
+        }
+    }
+
+    /// What a log without enough members calls lost may be there again when they are.
+    fn of_log(&self, error: RequestError) -> RequestError {
+        match error {
+            RequestError::Lost { .. } if self.log().state == ArrayState::Failed => {
+                RequestError::Unavailable
+            }
+            error => error,
         }
     }
 

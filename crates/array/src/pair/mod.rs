@@ -137,8 +137,8 @@ enum Stopping {
 struct Stop {
     /// Who asked for it.
     tag: CommandTag,
-    /// How home's stop ended.
-    home: Result<(), CommandError>,
+    /// Of what has stopped by now.
+    result: Result<(), CommandError>,
 }
 
 pub(crate) struct Pair {
@@ -459,7 +459,10 @@ impl Pair {
             self.out.push(Action::CommandReply(tag, Err(error)));
             return;
         }
-        self.stop = Some(Stop { tag, home: Ok(()) });
+        self.stop = Some(Stop {
+            tag,
+            result: Ok(()),
+        });
         self.stage = Stage::Stopping(Stopping::Draining);
         if let Some(overlay) = &mut self.overlay {
             overlay.rest();
@@ -490,13 +493,15 @@ impl Pair {
     fn answered(&mut self, site: Site, result: Result<(), CommandError>) {
         match self.stage {
             Stage::Stopping(Stopping::Set(Site::Home)) if self.started[Site::Log as usize] => {
-                // A surrogate that cannot be marked clean is found out at its next start.
-                self.stopped_home(result);
+                self.note_stop(result);
                 self.stop_set(Site::Log);
             }
             Stage::Stopping(_) => {
-                if site == Site::Home {
-                    self.stopped_home(result);
+                // A surrogate that holds nothing, and cannot be marked clean, is found out at its next start.
+                let holds = self.overlay.as_ref();
+                if site == Site::Home || holds.is_some_and(|one| !one.holds_nothing_instead()) {
+                    let result = result.map_err(|error| self.route.error_of(site, error));
+                    self.note_stop(result);
                 }
                 self.stopped();
             }
@@ -504,17 +509,21 @@ impl Pair {
         }
     }
 
-    fn stopped_home(&mut self, result: Result<(), CommandError>) {
-        self.stop.as_mut().expect("one is under way").home = result;
+    /// The first error of the two sets is told.
+    fn note_stop(&mut self, result: Result<(), CommandError>) {
+        let stop = self.stop.as_mut().expect("one is under way");
+        if stop.result.is_ok() {
+            stop.result = result;
+        }
     }
 
     fn stopped(&mut self) {
         self.stage = Stage::Stopped;
-        let Stop { tag, home } = self.stop.take().expect("one is under way");
-        if home.is_ok() {
+        let Stop { tag, result } = self.stop.take().expect("one is under way");
+        if result.is_ok() {
             self.out.push(Action::Fact(Fact::Stopped));
         }
-        self.out.push(Action::CommandReply(tag, home));
+        self.out.push(Action::CommandReply(tag, result));
     }
 }
 

@@ -225,11 +225,15 @@ impl Pair {
         else {
             return self.route.error_of(Site::Home, error);
         };
-        match *why {
-            CommandError::WouldLose { .. } | CommandError::Minority { .. } if missing => {
-                CommandError::OfSurrogate(why)
-            }
-            _ => self.route.error_of(Site::Home, error),
+        let mode = self.start_mut().mode;
+        let could_start = match *why {
+            CommandError::WouldLose { .. } => !mode.accept_loss,
+            CommandError::Minority { .. } => !mode.from_minority,
+            _ => false,
+        };
+        match missing && could_start {
+            true => CommandError::OfSurrogate(why),
+            false => self.route.error_of(Site::Home, error),
         }
     }
 

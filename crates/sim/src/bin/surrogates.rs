@@ -1,6 +1,6 @@
 //! Runs seeds of arrays with a surrogate: `surrogates --seeds 0..1000`, or one that failed: `surrogates --seed N`.
 
-use restripe_sim::surrogate::{Options, Outcome, run};
+use restripe_sim::surrogate::{Incident, Options, Outcome, Phase, run};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::catch_unwind;
@@ -57,6 +57,7 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 
 fn surrogates(seeds: Range<u64>, options: Options) -> ExitCode {
     let mut met: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut incidents: BTreeMap<(Phase, Incident), u64> = BTreeMap::new();
     let mut failed = 0;
     for seed in seeds {
         let outcome = catch_unwind(|| run(seed, options));
@@ -68,12 +69,19 @@ fn surrogates(seeds: Range<u64>, options: Options) -> ExitCode {
             failed += 1;
             println!("seed {seed}: {told}\n  replay: surrogates --seed {seed} --trace");
         }
-        for (what, times) in outcome.map(|outcome| outcome.met).unwrap_or_default() {
+        let outcome = outcome.unwrap_or_default();
+        for (what, times) in outcome.met {
             *met.entry(what).or_default() += times;
+        }
+        for (what, times) in outcome.incidents {
+            *incidents.entry(what).or_default() += times;
         }
     }
     for (what, times) in met {
         println!("{times:>10}  {what}");
+    }
+    for ((phase, incident), times) in incidents {
+        println!("{times:>10}  {phase:?}: {incident}");
     }
     println!("{failed} failed");
     ExitCode::from(u8::from(failed > 0))

@@ -3,6 +3,9 @@
 //!
 //! Whole bytes stand for sectors: a record's header lies among data, and no token holds a page.
 
+mod coverage;
+mod stir;
+
 use crate::array::Spec;
 use crate::atlas::Atlas;
 use crate::disk::{Disk, Simple};
@@ -16,9 +19,10 @@ use crate::session::{News, PATIENCE, Session};
 use crate::swarm::issue;
 use crate::workload::Workload;
 use crate::world::{World, WorldConfig};
+pub use coverage::{Incident, Phase};
 use restripe_array::layout::{Layout, Level, Rotation};
 use restripe_array::meta::{Init, Partner, PartnerRole};
-use restripe_array::report::{MapExtent, MemberState, Status};
+use restripe_array::report::{MemberState, Status};
 use restripe_array::{
     Command, CommandError, Config, Engine, Fact, Limits, Member, Nanos, Pool, Redirect, StartMode,
     SurrogateConfig, SurrogateLimits,
@@ -43,7 +47,12 @@ pub struct Outcome {
     pub digest: u64,
     /// How often was met what a run is to meet.
     pub met: BTreeMap<&'static str, u64>,
+    /// Incidents by where users' data were.
+    pub incidents: BTreeMap<(Phase, Incident), u64>,
 }
+
+/// A device that does not answer for so long is given up.
+const IO_TIMEOUT: Nanos = Nanos::from_secs(5);
 
 /// Runs one seed.
 pub fn run(seed: u64, options: Options) -> Outcome {
@@ -62,6 +71,8 @@ struct Plan {
     jitter: Nanos,
     /// Bytes a second of a member: how long a rebuild lasts.
     rate: u64,
+    /// Bytes a second of a member that tasks take at most.
+    pace: u64,
     extents: u32,
     copies: u32,
 }
@@ -78,7 +89,7 @@ const LEVELS: [(Level, u16); 6] = [
 impl Plan {
     fn draw(rng: &mut Rng) -> Plan {
         let mut home = spec(rng);
-        home.spares = rng.between(0, 1) as u16;
+        home.spares = u16::from(rng.chance(3, 4));
         let mut log = spec(rng);
         log.identity = 0x1000;
         log.chunks = *rng.pick(&[24, 48]);
@@ -102,11 +113,12 @@ impl Plan {
                 Redirect::None,
             ]),
             lives: rng.between(1, 4),
-            requests: rng.between(20, 120),
+            requests: rng.between(20, 160),
             depth: *rng.pick(&[1, 2, 4, 12]),
             latency: Nanos(*rng.pick(&[1_000, 100_000, 5_000_000])),
             jitter: Nanos(*rng.pick(&[1, 200_000, 20_000_000])),
             rate: *rng.pick(&[1 << 20, 16 << 20, 1 << 30]),
+            pace: *rng.pick(&[64 << 10, 256 << 10, 1 << 20, 16 << 20, u64::MAX]),
             extents: *rng.pick(&[1, 40, 4096]),
             copies: rng.between(1, 3) as u32,
         }
@@ -275,7 +287,7 @@ impl Run {
             members: disks.iter().map(Disk::info).collect(),
             limits,
             surrogate: with.then_some(surrogate),
-            io_timeout: Nanos::from_secs(5),
+            io_timeout: IO_TIMEOUT,
             #[cfg(feature = "planted")]
             bug: self.options.bug,
         });
@@ -411,7 +423,8 @@ impl Run {
                     answer = Some(result);
                 }
                 News::Fact(fact) => self.fact(life, &fact),
-                News::CommandReply(..) | News::Mark(_) => {}
+                News::Mark(member) => self.come_back(life, Member(member as u16)),
+                News::CommandReply(..) => {}
             }
         }
         answer
@@ -453,6 +466,11 @@ impl Run {
     // ------------------------------------------------------------------------------------------------------ serving
 
     fn serve(&mut self, life: &mut Life) -> End {
+        let pace = self.plan.pace;
+        life.session.command(Command::Rate {
+            min: pace,
+            max: pace,
+        });
         let mut issued = 0;
         while issued < self.plan.requests || life.session.outstanding() > 0 {
             while issued < self.plan.requests
@@ -461,8 +479,10 @@ impl Run {
             {
                 issue(&mut life.session, self.workload.draw());
                 issued += 1;
-                if self.rng.chance(1, 12) {
-                    self.stir(life);
+                let status = life.session.world.status();
+                let busy = !status.tasks.is_empty() || away(&status) > 0;
+                if self.rng.chance(1, if busy { 4 } else { 12 }) {
+                    self.stir(life, busy);
                 }
             }
             self.hear(life, None);
@@ -489,6 +509,10 @@ impl Run {
                     life.session.oracle.flush_ended(ticket, true);
                     return End::Stop;
                 }
+                Some(Err(CommandError::OfSurrogate(_))) if life.troubled[Site::Log as usize] => {
+                    life.session.oracle.flush_ended(ticket, false);
+                    return End::Stop;
+                }
                 Some(Err(error)) => {
                     let detail = format!("it does not stop: {error:?}");
                     life.session.violation(Invariant::StuckRequest, detail);
@@ -502,107 +526,13 @@ impl Run {
         }
     }
 
-    /// What is told with room for a few extents is what is told of the same sectors with room for all.
-    fn look_at_map(&mut self, life: &mut Life) {
-        let sectors = self.layout.size_sectors();
-        let engine = life.session.world.machine();
-        let [mut whole, mut short] = [Vec::new(), Vec::new()];
-        let (from, most) = (life.steps * 11 % sectors, 1 + (life.steps % 2) as usize);
-        engine.map(from, sectors - from, usize::MAX, &mut whole);
-        engine.map(from, sectors - from, most, &mut short);
-        let alike = |few: &MapExtent, one: &MapExtent| {
-            let meet = few.lba < one.lba + one.sectors && one.lba < few.lba + few.sectors;
-            !meet || (few.hole, few.health) == (one.hole, one.health)
-        };
-        let fits = |few: &MapExtent| whole.iter().all(|one| alike(few, one));
-        if short.is_empty() || !short.iter().all(fits) {
-            let detail = format!("with room for {most}: {short:?}, of {whole:?}");
-            life.session.violation(Invariant::WrongMap, detail);
-        }
-        self.count("maps looked at", 1);
-    }
-
-    /// Something happens to a member of one of the sets.
-    fn stir(&mut self, life: &mut Life) {
-        self.look_at_map(life);
-        let status = life.session.world.status();
-        let site = *self.rng.pick(&[Site::Home, Site::Home, Site::Log]);
-        let Some(set) = set_of(&status, site) else {
-            return;
-        };
-        let active = |state| {
-            let of_state =
-                move |member: &&restripe_array::report::MemberStatus| member.state == state;
-            set.members
-                .iter()
-                .filter(of_state)
-                .map(|member| member.member)
-        };
-        let serving: Vec<Member> = active(MemberState::Active).collect();
-        let failed: Vec<Member> = active(MemberState::Failed).collect();
-        // One that is dead may not have been found out yet.
-        let dead = |member: &Member| life.session.world.disk(*member).faults.dead();
-        let whole = serving.len() == usize::from(spec_of(&self.plan, site).slots)
-            && !serving.iter().any(dead);
-        if site == Site::Log && self.rng.chance(1, 30) {
-            return self.lose_surrogate(life, &serving);
-        }
-        match self.rng.below(4) {
-            0 | 1 if whole && set.tasks.is_empty() => {
-                let member = *self.rng.pick(&serving);
-                life.troubled[site as usize] = true;
-                if self.rng.chance(1, 2) {
-                    life.session.command(Command::Fail(member));
-                } else {
-                    life.session.world.inject(member, Fault::Death);
-                }
-                self.count("members lost", 1);
-            }
-            2 if !failed.is_empty() && site == Site::Home => {
-                life.session.command(Command::Add(*self.rng.pick(&failed)));
-            }
-            3 if site == Site::Home && !whole => {
-                let disk = self.blank(site);
-                let member = life.session.world.arrive(disk);
-                life.sites.push(Site::Home);
-                life.session.command(Command::Add(member));
-            }
-            3 if site == Site::Log && set.tasks.is_empty() && (whole || !failed.is_empty()) => {
-                let old = *self.rng.pick(if whole { &serving } else { &failed });
-                let disk = self.blank(site);
-                let new = life.session.world.arrive(disk);
-                life.sites.push(Site::Log);
-                life.session.command(Command::Replace { old, new });
-                self.count("members of the surrogate replaced", 1);
-            }
-            _ => {}
-        }
-    }
-
-    /// All of the surrogate dies. What it alone has is lost, and may be called so; nothing may be made up.
-    fn lose_surrogate(&mut self, life: &mut Life, members: &[Member]) {
-        for member in members {
-            life.session.world.inject(*member, Fault::Death);
-        }
-        life.troubled[Site::Log as usize] = true;
-        life.session.refusals_expected = true;
-        life.session.oracle.allow_all_losses();
-        self.log_gone = true;
-        self.count("surrogates lost", 1);
-    }
-
-    fn blank(&mut self, site: Site) -> Disk {
-        let spec = spec_of(&self.plan, site).clone();
-        let index = spec.slots + spec.spares;
-        let image = Image::new(Payload::Bytes, spec.info(index).sectors);
-        disk(&self.plan, &spec, index, image, self.rng.word())
-    }
-
     // --------------------------------------------------------------------------------------------------------- ends
 
     /// Everything comes home, and is looked at.
     fn come_to_rest(&mut self, life: &mut Life) -> End {
         life.session.command(Command::Pause(false));
+        let (min, max) = (u64::MAX, u64::MAX);
+        life.session.command(Command::Rate { min, max });
         let failed: Vec<Member> = life
             .session
             .world
@@ -656,11 +586,9 @@ impl Run {
             self.count("reads of both", counters.reads_of_both);
             self.count("sectors home", counters.sectors_home);
             self.count("clean copies", counters.clean_copies);
-            if end == End::Crash {
-                self.count("crashes", 1);
-                self.count("crashes with data away", u64::from(overlay.sectors[0] > 0));
-                self.count("crashes while going home", u64::from(overlay.going_home));
-            }
+        }
+        if end == End::Crash {
+            self.note(&life, Incident::Crash);
         }
         let world = &life.session.world;
         self.outcome.digest = mix(self.outcome.digest ^ world.digest());
@@ -685,8 +613,16 @@ impl Run {
             *lately = troubled || *lately && !serving;
         }
         let Session {
-            world, mut oracle, ..
+            mut world,
+            mut oracle,
+            ..
         } = session;
+        for member in (0..sites.len()).map(|member| Member(member as u16)) {
+            // What was cut off is there again.
+            if world.disk(member).faults.hanging() {
+                world.inject(member, Fault::Revive);
+            }
+        }
         self.now = world.now();
         let site = world.site();
         oracle.crash();

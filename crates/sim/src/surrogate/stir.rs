@@ -1,0 +1,200 @@
+//! What happens to the members of both sets while a life goes on.
+
+use super::coverage::{Incident, Phase};
+use super::{IO_TIMEOUT, Life, Run, Site, disk, set_of, spec_of};
+use crate::disk::Disk;
+use crate::fault::Fault;
+use crate::image::Image;
+use crate::invariant::Invariant;
+use crate::payload::Payload;
+use restripe_array::layout::Level;
+use restripe_array::report::{MapExtent, MemberState, Status};
+use restripe_array::{Command, Member, Nanos};
+
+impl Run {
+    /// What is told with room for a few extents is what is told of the same sectors with room for all.
+    fn look_at_map(&mut self, life: &mut Life) {
+        let sectors = self.layout.size_sectors();
+        let engine = life.session.world.machine();
+        let [mut whole, mut short] = [Vec::new(), Vec::new()];
+        let (from, most) = (life.steps * 11 % sectors, 1 + (life.steps % 2) as usize);
+        engine.map(from, sectors - from, usize::MAX, &mut whole);
+        engine.map(from, sectors - from, most, &mut short);
+        let alike = |few: &MapExtent, one: &MapExtent| {
+            let meet = few.lba < one.lba + one.sectors && one.lba < few.lba + few.sectors;
+            !meet || (few.hole, few.health) == (one.hole, one.health)
+        };
+        let fits = |few: &MapExtent| whole.iter().all(|one| alike(few, one));
+        if short.is_empty() || !short.iter().all(fits) {
+            let detail = format!("with room for {most}: {short:?}, of {whole:?}");
+            life.session.violation(Invariant::WrongMap, detail);
+        }
+        self.count("maps looked at", 1);
+    }
+
+    /// Counts an incident against where users' data are.
+    pub(super) fn note(&mut self, life: &Life, incident: Incident) {
+        let phase = Phase::of(&life.session.world.status(), life.serving);
+        self.say(|| format!("  {:?}: {incident}", phase));
+        *self.outcome.incidents.entry((phase, incident)).or_default() += 1;
+    }
+
+    /// Something happens to a member of one of the sets. While data are on their way, a crash may come soon.
+    pub(super) fn stir(&mut self, life: &mut Life, busy: bool) {
+        self.look_at_map(life);
+        let status = life.session.world.status();
+        if busy && self.rng.chance(1, 6) {
+            life.crash_after = Some(life.steps + self.rng.between(0, 60));
+        }
+        let third = if busy { Site::Log } else { Site::Home };
+        let site = *self.rng.pick(&[Site::Home, Site::Log, third]);
+        let Some(set) = set_of(&status, site) else {
+            return;
+        };
+        let set = self.standing(life, set, site);
+        if site == Site::Log && self.rng.chance(1, if busy { 15 } else { 30 }) {
+            return self.lose_surrogate(life, &set.serving);
+        }
+        match self.rng.below(5) {
+            0 | 1 if set.whole && set.quiet => self.lose_member(life, site, &set),
+            0 | 1 if set.bears_second => self.lose_member(life, site, &set),
+            2 if !set.failed.is_empty() => {
+                life.session
+                    .command(Command::Add(*self.rng.pick(&set.failed)));
+            }
+            3 if site == Site::Home && !set.whole => {
+                let disk = self.blank(site);
+                let member = life.session.world.arrive(disk);
+                life.sites.push(Site::Home);
+                life.session.command(Command::Add(member));
+            }
+            3 if site == Site::Log && set.quiet && (set.whole || !set.failed.is_empty()) => {
+                let old = *self
+                    .rng
+                    .pick(if set.whole { &set.serving } else { &set.failed });
+                let disk = self.blank(site);
+                let new = life.session.world.arrive(disk);
+                life.sites.push(Site::Log);
+                life.session.command(Command::Replace { old, new });
+                self.count("members of the surrogate replaced", 1);
+            }
+            4 if site == Site::Log && set.whole && set.quiet => self.cut_off(life, &set),
+            _ => {}
+        }
+    }
+
+    fn standing(&self, life: &Life, set: &Status, site: Site) -> Standing {
+        let of_state = |state| -> Vec<Member> {
+            let members = set.members.iter();
+            let of_state = members.filter(|member| member.state == state);
+            of_state.map(|member| member.member).collect()
+        };
+        let (serving, failed) = (of_state(MemberState::Active), of_state(MemberState::Failed));
+        // One that is dead, or cut off, may not have been found out yet.
+        let faults = |member: &Member| &life.session.world.disk(*member).faults;
+        let gone = |member: &Member| faults(member).dead() || faults(member).hanging();
+        let here = serving.iter().filter(|member| !gone(member)).count();
+        let slots = usize::from(spec_of(&self.plan, site).slots);
+        let raid6 = matches!(spec_of(&self.plan, site).level, Level::Raid6(_));
+        Standing {
+            whole: here == slots,
+            bears_second: site == Site::Home && raid6 && here + 1 == slots,
+            quiet: set.tasks.is_empty(),
+            serving: serving.into_iter().filter(|member| !gone(member)).collect(),
+            failed,
+        }
+    }
+
+    fn lose_member(&mut self, life: &mut Life, site: Site, set: &Standing) {
+        self.note(
+            life,
+            match site {
+                Site::Home if set.whole => Incident::HomeLoss,
+                Site::Home => Incident::SecondLoss,
+                Site::Log => Incident::LogLoss,
+            },
+        );
+        let member = *self.rng.pick(&set.serving);
+        life.troubled[site as usize] = true;
+        if self.rng.chance(1, 2) {
+            life.session.command(Command::Fail(member));
+        } else {
+            life.session.world.inject(member, Fault::Death);
+        }
+        self.count("members lost", 1);
+    }
+
+    /// All of the surrogate dies. What it alone has is lost, and may be called so; nothing may be made up.
+    fn lose_surrogate(&mut self, life: &mut Life, members: &[Member]) {
+        self.note(life, Incident::SurrogateLoss);
+        for member in members {
+            life.session.world.inject(*member, Fault::Death);
+        }
+        life.troubled[Site::Log as usize] = true;
+        life.session.refusals_expected = true;
+        life.session.oracle.allow_all_losses();
+        self.log_gone = true;
+        self.count("surrogates lost", 1);
+    }
+
+    /// One member of the surrogate, or all of it, is beyond reach for a while: shorter or longer than is waited for. What
+    /// was on its way there arrives late.
+    fn cut_off(&mut self, life: &mut Life, set: &Standing) {
+        let all = self.rng.chance(1, 3);
+        let lasts = Nanos(self.rng.between(IO_TIMEOUT.0 / 4, 3 * IO_TIMEOUT.0));
+        let until = life.session.world.now().after(lasts);
+        let one = *self.rng.pick(&set.serving);
+        let incident = match all {
+            true => Incident::WholeCut,
+            false => Incident::Cut,
+        };
+        self.note(life, incident);
+        life.troubled[Site::Log as usize] = true;
+        // What lies there alone cannot be had meanwhile, nor after it if all of them were given up.
+        life.session.refusals_expected |= all;
+        for member in set.serving.iter().filter(|member| all || **member == one) {
+            life.session.world.inject(*member, Fault::Hang);
+            life.session.world.mark(until, u64::from(member.0));
+        }
+    }
+
+    /// The members that were cut off can be reached again, and are added if they were given up.
+    pub(super) fn come_back(&mut self, life: &mut Life, member: Member) {
+        let world = &mut life.session.world;
+        if !world.disk(member).faults.hanging() {
+            return;
+        }
+        world.inject(member, Fault::Revive);
+        world.release(member, Nanos(1));
+        let status = world.status();
+        let set = status.surrogate.as_ref().map(|surrogate| &surrogate.set);
+        let failed = set.is_some_and(|set| {
+            let mut members = set.members.iter();
+            members.any(|line| line.member == member && line.state == MemberState::Failed)
+        });
+        if failed && life.serving {
+            life.session.command(Command::Add(member));
+        }
+        self.count("members come back", 1);
+    }
+
+    fn blank(&mut self, site: Site) -> Disk {
+        let spec = spec_of(&self.plan, site).clone();
+        let index = spec.slots + spec.spares;
+        let image = Image::new(Payload::Bytes, spec.info(index).sectors);
+        disk(&self.plan, &spec, index, image, self.rng.word())
+    }
+}
+
+/// Who serves in a set, and who does not.
+struct Standing {
+    /// Every slot has a member that answers.
+    whole: bool,
+    /// One is missing, and a second one may be.
+    bears_second: bool,
+    /// No task runs.
+    quiet: bool,
+    /// Members that serve and answer.
+    serving: Vec<Member>,
+    failed: Vec<Member>,
+}
