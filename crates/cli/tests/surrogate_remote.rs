@@ -57,11 +57,15 @@ impl Far {
         states(&found).filter(|state| *state == wanted).count()
     }
 
-    /// Cuts a link until its member is failed, and mends it.
+    /// Cuts a link until its member is failed, and mends it. A write that goes there notices its silence, and is
+    /// acknowledged without it.
     fn lose(&self, link: usize) {
         self.links.cut(link);
-        wait_until(&self.place, |status| {
-            status["surrogate"]["state"] == "degraded"
+        thread::scope(|scope| {
+            scope.spawn(|| write_pattern(&self.place, 9, "30M", "64K"));
+            wait_until(&self.place, |status| {
+                status["surrogate"]["state"] == "degraded"
+            });
         });
         self.links.mend(link);
     }
