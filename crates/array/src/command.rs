@@ -6,7 +6,7 @@ use crate::contract::{
 use crate::core::Core;
 use crate::device::{Device, Health, Places};
 use crate::flush::Waiter;
-use crate::meta::superblock::{MEMBERS_MAX, MemberEntry, MemberRole};
+use crate::meta::superblock::{MEMBERS_MAX, MemberEntry, MemberRole, Partner, PartnerRole};
 use crate::policy::throttle::Limits;
 use crate::report::ArrayState;
 use crate::runset::RunSet;
@@ -29,6 +29,7 @@ impl Core {
             Command::AddToSurrogate(_) => {
                 Err(CommandError::Busy("the array has no surrogate here"))
             }
+            Command::Surrogate(surrogate) => self.command_surrogate(surrogate),
             Command::Replace { old, new } => self.command_replace(old, new),
             Command::Scrub { repair } => self.command_scrub(repair),
             Command::Pause(paused) => self.command_pause(paused),
@@ -286,6 +287,35 @@ impl Core {
             bytes[15] = bytes[15].wrapping_add(1);
         }
         Uuid(bytes)
+    }
+
+    /// The superblocks say so durably before it is answered. Whatever was on record of an earlier surrogate is void: a log
+    /// counts under the epochs of its own array only.
+    fn command_surrogate(&mut self, surrogate: Option<Uuid>) -> Result<(), CommandError> {
+        match (surrogate, self.superblock.partner) {
+            (Some(_), Some(_)) => {
+                return Err(CommandError::Busy("the array has a surrogate on record"));
+            }
+            (None, None) => return Err(CommandError::Busy("the array has no surrogate")),
+            (Some(_), None) if !self.redirectable() => {
+                return Err(CommandError::Busy(
+                    "the array has no room to record what a surrogate holds",
+                ));
+            }
+            (None, Some(partner)) if !self.redirected_extents().is_empty() => {
+                return Err(CommandError::SurrogateMissing {
+                    surrogate: partner.array,
+                    extents: self.redirected_extents(),
+                });
+            }
+            _ => {}
+        }
+        self.set_partner(surrogate.map(|array| Partner {
+            role: PartnerRole::Main,
+            array,
+            epoch: 1,
+        }));
+        Ok(())
     }
 
     // ----------------------------------------------------------------------------------------------------- tasks

@@ -42,7 +42,11 @@ pub struct Status {
     /// Extents of the array that are lost: (first lba, sectors).
     pub lost: Vec<(u64, u64)>,
     pub counters: Counters,
-    /// Of an array that has one.
+    /// The array has room to record what a surrogate holds.
+    pub redirectable: bool,
+    /// The surrogate on record, served or not.
+    pub has_surrogate: Option<Uuid>,
+    /// Of an array that is served with one.
     pub surrogate: Option<Box<SurrogateStatus>>,
 }
 

@@ -34,6 +34,8 @@ impl Core {
                 .collect(),
             lost: self.lost.extents.runs().to_vec(),
             counters: self.counters,
+            redirectable: self.redirectable(),
+            has_surrogate: self.superblock.partner.map(|partner| partner.array),
             surrogate: None,
         }
     }

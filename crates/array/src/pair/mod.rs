@@ -394,6 +394,10 @@ impl Pair {
             | Command::Throttle(_)
             | Command::Order(_)
             | Command::OnDemand(_) => self.tell(Site::Home, Event::Command(tag, command)),
+            Command::Surrogate(_) => {
+                let error = CommandError::Busy("it was started as an array with a surrogate");
+                self.out.push(Action::CommandReply(tag, Err(error)));
+            }
             Command::AddToSurrogate(_) if self.stage == Stage::Alone => {
                 let error = CommandError::Busy("the surrogate was not started with the array");
                 self.out.push(Action::CommandReply(tag, Err(error)));

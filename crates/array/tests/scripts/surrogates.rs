@@ -361,3 +361,73 @@ fn an_array_without_the_map_serves_and_takes_no_surrogate() {
     let mut paired = without(raid5(4), Some(partner(PartnerRole::Main)));
     assert_eq!(paired.start(), Err(CommandError::Metadata));
 }
+
+/// An array that serves without the surrogate that it has on record, or without any, is told of another state of that.
+fn changed(surrogate: Option<Uuid>) -> (Array, u64) {
+    let mut setup = raid5(4);
+    if surrogate.is_none() {
+        setup = with_surrogate(setup);
+    }
+    let mut array = setup.start();
+    array.written(0, SHARE).expect("written");
+    array.flushed();
+    let tag = array.order(Command::Surrogate(surrogate));
+    (array, tag)
+}
+
+/// Wherever the power goes meanwhile, the array starts, with the one on record or without; once answered, as it was told.
+#[test]
+fn a_surrogate_comes_on_record_and_off_it_whole() {
+    for surrogate in [Some(OTHER), None] {
+        let (mut before, mut after) = (0, 0);
+        for steps in 0.. {
+            let (mut array, tag) = changed(surrogate);
+            for _ in 0..steps {
+                if !array.held.is_empty() {
+                    array.end_first(Ok(()));
+                    array.turn();
+                }
+            }
+            let answered = array.answer(tag);
+            let whole = answered.is_some() && array.held.is_empty();
+            assert!(!whole || answered == Some(Ok(())), "{answered:?}");
+            array.crash(|_| steps % 2 == 0);
+            array.start().expect("nothing is away");
+            let found = array.engine.status().has_surrogate;
+            assert!(found == surrogate || answered.is_none(), "{steps} steps");
+            match found == surrogate {
+                true => after += 1,
+                false => before += 1,
+            }
+            array.run();
+            array.verify();
+            if whole {
+                break;
+            }
+        }
+        assert!(before > 0 && after > 2, "{before} before, {after} after");
+    }
+}
+
+#[test]
+fn what_cannot_be_on_record_is_refused() {
+    let busy = |result| matches!(result, Err(CommandError::Busy(_)));
+    let mut array = raid5(4).start();
+    assert!(busy(array.command(Command::Surrogate(None))), "it has none");
+    array
+        .command(Command::Surrogate(Some(OTHER)))
+        .expect("it has room for it");
+    assert_eq!(
+        recorded(&array, 3),
+        Some(Partner {
+            epoch: 1,
+            ..partner(PartnerRole::Main)
+        })
+    );
+    let another = Command::Surrogate(Some(Uuid([8; 16])));
+    assert!(busy(array.command(another)), "it has one");
+    array
+        .command(Command::Surrogate(None))
+        .expect("nothing is there");
+    assert_eq!(recorded(&array, 3), None);
+}

@@ -5,7 +5,7 @@ use restripe_array::{
     Action, Buf, BufRef, CacheLimits, Class, Command, Compute, ComputeOp, Config, DeviceIo, Event,
     Guilty, HeatLimits, IoError, IoOp, Limits, Member, MemberInfo, Nanos, Order, Page, Pool,
     Redirect, Request, RequestOp, RequestTag, Segment, StartMode, SurrogateConfig, SurrogateLimits,
-    Tag, Throttle, Verdict,
+    Tag, Throttle, Uuid, Verdict,
 };
 use std::io::Write as _;
 
@@ -293,6 +293,10 @@ impl Writer {
             }
             Command::OnDemand(on) => self.raw(&[12, u8::from(on)]),
             Command::AddToSurrogate(member) => self.member_command(13, member),
+            Command::Surrogate(surrogate) => {
+                self.raw(&[14, u8::from(surrogate.is_some())]);
+                self.raw(&surrogate.unwrap_or(Uuid::NIL).0);
+            }
         }
     }
 
@@ -693,6 +697,11 @@ impl<'a> Reader<'a> {
             }
             12 => Command::OnDemand(self.flag()?),
             13 => Command::AddToSurrogate(self.member()?),
+            14 => {
+                let some = self.flag()?;
+                let bytes = self.raw(16)?.try_into().map_err(|_| Stop::Bad)?;
+                Command::Surrogate(some.then_some(Uuid(bytes)))
+            }
             _ => return Err(Stop::Bad),
         })
     }
@@ -782,6 +791,8 @@ mod tests {
             Command::Order(Order::Ido),
             Command::OnDemand(true),
             Command::AddToSurrogate(Member(3)),
+            Command::Surrogate(Some(Uuid([5; 16]))),
+            Command::Surrogate(None),
         ];
         let mut events = vec![
             Event::Request(request()),
