@@ -100,6 +100,12 @@ _restripe() {
             restripe__subcmd__lab,run)
                 cmd="restripe__subcmd__lab__subcmd__run"
                 ;;
+            restripe__subcmd__surrogate,add)
+                cmd="restripe__subcmd__surrogate__subcmd__add"
+                ;;
+            restripe__subcmd__surrogate,remove)
+                cmd="restripe__subcmd__surrogate__subcmd__remove"
+                ;;
             restripe__subcmd__surrogate,status)
                 cmd="restripe__subcmd__surrogate__subcmd__status"
                 ;;
@@ -1064,12 +1070,52 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__surrogate)
-            opts="-h --help status"
+            opts="-h --help status add remove"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        restripe__subcmd__surrogate__subcmd__add)
+            opts="-h --level --offline --degraded --force --yes --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --level)
+                    COMPREPLY=($(compgen -W "raid1 raid5 raid6 raid10" -- "${cur}"))
+                    return 0
+                    ;;
+                --offline)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        restripe__subcmd__surrogate__subcmd__remove)
+            opts="-h --offline --degraded --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --offline)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

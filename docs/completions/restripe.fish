@@ -184,11 +184,25 @@ complete -c restripe -n "__fish_restripe_using_subcommand metrics" -s h -l help 
 complete -c restripe -n "__fish_restripe_using_subcommand heat" -l top -d 'The hottest zones, so many at most' -r
 complete -c restripe -n "__fish_restripe_using_subcommand heat" -l json -d 'Print JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand heat" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status" -f -a "status" -d 'Show the surrogate\'s members, what lies there, and what it has done for users'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove" -f -a "status" -d 'Show the surrogate\'s members, what lies there, and what it has done for users'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove" -f -a "add" -d 'Make a surrogate for an array that has none'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove" -f -a "remove" -d 'Go on without the surrogate, when nothing is away'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -l offline -d 'Look at these members directly, the array\'s and the surrogate\'s, with no daemon running; changes nothing' -r
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -l json -d 'Print it as JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l level -d 'Its level: raid1 for two members, raid5 for more unless told otherwise' -r -f -a "raid1\t''
+raid5\t''
+raid6\t''
+raid10\t''"
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l force -d 'Overwrite what the devices carry; says what will be lost and asks'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l yes -d 'Do not ask'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l seed -d 'The first seed' -r
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l count -d 'How many seeds to run' -r
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l replay -d 'Replay the events that `serve --record` wrote' -r -F

@@ -544,6 +544,30 @@ pub struct Heat {
 pub enum Surrogate {
     /// Show the surrogate's members, what lies there, and what it has done for users
     Status(SurrogateStatus),
+    /// Make a surrogate for an array that has none
+    Add(AddSurrogate),
+    /// Go on without the surrogate, when nothing is away
+    Remove(Target),
+}
+
+#[derive(Args, Debug)]
+pub struct AddSurrogate {
+    /// The name of the array that is to have it
+    pub name: String,
+    /// Its members, two or more: files, block devices or NBD URIs
+    #[arg(required = true)]
+    pub members: Vec<String>,
+    /// Its level: raid1 for two members, raid5 for more unless told otherwise
+    #[arg(long, value_enum)]
+    pub level: Option<SurrogateLevel>,
+    #[command(flatten)]
+    pub without_daemon: WithoutDaemon,
+    /// Overwrite what the devices carry; says what will be lost and asks
+    #[arg(long)]
+    pub force: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
 }
 
 #[derive(Args, Debug)]

@@ -6,7 +6,7 @@
 
 mod surrogate;
 
-use crate::command::{Create, InitName, LevelName, RotationName, WriteHoleName};
+use crate::command::{Create, InitName, LevelName, RotationName, SurrogateLevel, WriteHoleName};
 use crate::config::{ArrayConfig, Config};
 use crate::failure::{Failure, Outcome};
 use crate::member::{Copies, check_distinct, content, io_failure, open, random_uuid};
@@ -141,7 +141,7 @@ fn check(wanted: &ArrayConfig) -> Outcome {
     check_distinct(&all)
 }
 
-fn open_all(names: &[String]) -> Outcome<Vec<Plain>> {
+pub fn open_all(names: &[String]) -> Outcome<Vec<Plain>> {
     names.iter().map(|name| open(name, false)).collect()
 }
 
@@ -341,6 +341,44 @@ impl Plans {
     }
 }
 
+/// An array that is there already, and is to have a surrogate.
+pub struct Home<'a> {
+    pub name: &'a str,
+    pub array: Uuid,
+    pub level: Level,
+    pub logical_block: u32,
+}
+
+/// The plan of a surrogate for it, of these devices.
+pub fn surrogate_for(
+    home: &Home,
+    names: &[String],
+    level: Option<SurrogateLevel>,
+    devices: &[Plain],
+) -> Outcome<Creation> {
+    let of_home = ArrayConfig {
+        name: home.name.into(),
+        level: (home.level == Level::Raid0).then_some(LevelName::Raid0),
+        surrogate: names.to_vec(),
+        surrogate_level: level,
+        ..ArrayConfig::default()
+    };
+    check_surrogate(&of_home)?;
+    let mut options = options(&surrogate_of(&of_home), devices)?;
+    options.partner = Some(surrogate::of_array(home.array));
+    let creation = planned(&options, names)?;
+    surrogate::check_size(home.logical_block, &creation)?;
+    Ok(creation)
+}
+
+/// Nobody is asked: whoever says `force` was.
+pub fn refuse_to_overwrite(devices: &[Plain], force: bool) -> Outcome {
+    match losses(devices.iter())? {
+        losses if losses.is_empty() || force => Ok(()),
+        losses => permit(&losses, false, false),
+    }
+}
+
 fn planned(options: &CreateOptions, members: &[String]) -> Outcome<Creation> {
     restripe_array::meta::create(options).map_err(|error| create_failure(&error, members))
 }
@@ -440,7 +478,7 @@ fn create_failure(error: &CreateError, members: &[String]) -> Failure {
     }
 }
 
-fn carry_out(creation: &Creation, members: &[Plain]) -> Outcome {
+pub fn carry_out(creation: &Creation, members: &[Plain]) -> Outcome {
     let mut progress = Progress::new();
     let total: u64 = creation
         .writes

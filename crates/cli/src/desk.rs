@@ -3,6 +3,9 @@
 //! A member is named as the operator knows it: by the path under which it was opened, by its number in `status`, or by
 //! its UUID. Whatever comes back from the engine is turned into words here, in one place.
 
+mod surrogate;
+
+use crate::engine::Setup;
 use crate::failure::Failure;
 use crate::member::{content, open_failure, same_file};
 use crate::tie::{Tie, Whose, tie};
@@ -17,6 +20,7 @@ use restripe_io::metrics;
 use restripe_io::plain::Plain;
 use restripe_io::remote::{MemberName, Remote};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::mem::discriminant;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -40,7 +44,12 @@ pub struct Desk {
     remote: Remote,
     array: usize,
     epoch: Instant,
+    setup: Setup,
     open: OpenOptions,
+    /// The last word about each pace, for an engine that takes the place of this one.
+    paces: Mutex<Vec<Command>>,
+    /// Held while the engine is exchanged.
+    changing: Mutex<()>,
     facts: Arc<Mutex<Facts>>,
     /// Fills the log of facts until the reactor has ended.
     keeper: Mutex<Option<JoinHandle<()>>>,
@@ -103,9 +112,10 @@ impl Desk {
         remote: Remote,
         array: usize,
         epoch: Instant,
-        open: OpenOptions,
+        setup: Setup,
         ends: Sender<End>,
     ) -> Desk {
+        let open = setup.open_options();
         let facts = Arc::new(Mutex::new(Facts::default()));
         let teller = Teller {
             remote: remote.clone(),
@@ -119,7 +129,10 @@ impl Desk {
             remote,
             array,
             epoch,
+            setup,
             open,
+            paces: Mutex::default(),
+            changing: Mutex::default(),
             facts,
             keeper: Mutex::new(keeper),
             replaced: Mutex::default(),
@@ -219,6 +232,12 @@ impl Desk {
             Request::Remove { member } => self.remove(&member),
             Request::Add { path, force } => self.add(&path, force),
             Request::Replace { old, path, force } => self.replace(&old, &path, force),
+            Request::AddSurrogate {
+                members,
+                level,
+                force,
+            } => self.add_surrogate(&members, level.as_deref(), force),
+            Request::RemoveSurrogate => self.remove_surrogate(),
             Request::Scrub { repair } => self.simple(Command::Scrub { repair }, "the scrub runs"),
             Request::Pause => self.simple(Command::Pause(true), "paused"),
             Request::Resume => self.simple(Command::Pause(false), "it goes on"),
@@ -249,8 +268,15 @@ impl Desk {
 
     /// Sends a command, and says what an error means in this array.
     pub fn command(&self, command: Command) -> Said {
+        let pace = is_pace(&command).then_some(command);
         let answer = self.remote.command(self.array, command).map_err(ended)?;
-        answer.map_err(|error| self.refused(&error))
+        answer.map_err(|error| self.refused(&error))?;
+        if let Some(pace) = pace {
+            let mut paces = self.paces.lock().unwrap_or_else(PoisonError::into_inner);
+            paces.retain(|other| discriminant(other) != discriminant(&pace));
+            paces.push(pace);
+        }
+        Ok(())
     }
 
     fn refused(&self, error: &CommandError) -> Refusal {
@@ -499,6 +525,11 @@ impl Answer for Desk {
     fn answer(&self, request: Request) -> Reply {
         self.serve(request).unwrap_or_else(Reply::Refused)
     }
+}
+
+fn is_pace(command: &Command) -> bool {
+    use Command::{OnDemand, Order, Rate, Throttle};
+    matches!(command, Rate { .. } | Throttle(_) | Order(_) | OnDemand(_))
 }
 
 fn in_the_array(name: &str, state: &str) -> Refusal {

@@ -76,16 +76,18 @@ impl Default for Setup {
 }
 
 impl Setup {
-    fn limits(&self) -> Limits {
+    /// Of an engine with this surrogate, or without one.
+    pub fn limits(&self, surrogate: Option<&SurrogateConfig>) -> Limits {
         let limits = Limits {
             heat: self.heat,
             ..Limits::default()
         };
-        limits.with_cache(self.cache)
+        let surrogate = surrogate.map(|surrogate| &surrogate.limits);
+        limits.with_cache(self.cache).with_surrogate(surrogate)
     }
 
     /// A surrogate of so many members; none of 0.
-    fn surrogate(&self, members: u16) -> Option<SurrogateConfig> {
+    pub fn surrogate(&self, members: u16) -> Option<SurrogateConfig> {
         (members > 0).then(|| SurrogateConfig {
             members,
             limits: SurrogateLimits::default(),
@@ -111,7 +113,7 @@ impl Setup {
         paces
     }
 
-    fn open_options(&self) -> OpenOptions {
+    pub fn open_options(&self) -> OpenOptions {
         OpenOptions {
             direct: self.direct,
             read_only: self.start.read_only,
@@ -211,8 +213,8 @@ impl Running {
         let reactor = Shell::spawn(options, host_all).map_err(reactor_failure)?;
         let (ends_sender, ends) = mpsc::channel();
         let desk = |(array, prospect): (usize, &Prospect)| {
-            let (remote, open) = (reactor.remote.clone(), setup.open_options());
-            let desk = Desk::new(remote, array, epoch, open, ends_sender.clone());
+            let remote = reactor.remote.clone();
+            let desk = Desk::new(remote, array, epoch, setup.clone(), ends_sender.clone());
             Arc::new(desk.knowing(&prospect.replaced))
         };
         let desks: Vec<Arc<Desk>> = prospects.iter().enumerate().map(desk).collect();
@@ -290,10 +292,9 @@ fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(Array
     let prospect = sets.check(name, setup)?;
     let (members, of_surrogate) = sets.into_members();
     let surrogate = setup.surrogate(of_surrogate);
-    let limits = surrogate.as_ref().map(|surrogate| &surrogate.limits);
     let spec = ArraySpec {
         members,
-        limits: setup.limits().with_surrogate(limits),
+        limits: setup.limits(surrogate.as_ref()),
         surrogate,
         io_timeout,
         record: setup.record.clone(),

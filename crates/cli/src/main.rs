@@ -60,7 +60,7 @@ fn main() -> ExitCode {
 fn only_prints(verb: &Verb) -> bool {
     match verb {
         Verb::Status(_) | Verb::Metrics(_) | Verb::Examine(_) | Verb::Heat(_) => true,
-        Verb::Sim(_) | Verb::Surrogate(_) => true,
+        Verb::Sim(_) | Verb::Surrogate(Surrogate::Status(_)) => true,
         Verb::Lab(_) | Verb::Trace(_) | Verb::CacheSim(_) => true,
         Verb::SimDisk(verb) => verb.preset.is_none(),
         _ => false,
@@ -92,6 +92,8 @@ fn run(verb: Verb) -> Outcome {
         Verb::Stop(verb) => operate::stop(&verb),
         Verb::Metrics(verb) => operate::metrics(&verb),
         Verb::Surrogate(Surrogate::Status(verb)) => surrogate::run(&verb),
+        Verb::Surrogate(Surrogate::Add(verb)) => operate::add_surrogate(&verb),
+        Verb::Surrogate(Surrogate::Remove(verb)) => operate::remove_surrogate(&verb),
         Verb::Heat(verb) => heat::run(&verb),
         Verb::Sim(verb) => sim::run(&verb),
         Verb::SimDisk(verb) => sim_disk::run(&verb),

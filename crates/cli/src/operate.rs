@@ -3,7 +3,8 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use crate::command::{
-    Add, Metrics, OnMember, Pace, Rebuild, Replace, Scrub, Stop, Target, WithoutDaemon,
+    Add, AddSurrogate, Metrics, OnMember, Pace, Rebuild, Replace, Scrub, Stop, Target,
+    WithoutDaemon,
 };
 use crate::desk::{is_rebuild, is_scrub};
 use crate::failure::{Failure, Outcome};
@@ -11,6 +12,7 @@ use crate::member::{content, open};
 use crate::session::{Session, absolute};
 use crate::terminal::{Lost, Progress, confirm, print, task_line};
 use crate::tie::Whose;
+use clap::ValueEnum;
 use restripe_io::control::{FactView, MemberView, Reply, Request, StatusView, TaskView};
 use std::thread;
 use std::time::Duration;
@@ -68,6 +70,26 @@ pub fn add(verb: &Add) -> Outcome {
             force: verb.force,
         })
     })
+}
+
+pub fn add_surrogate(verb: &AddSurrogate) -> Outcome {
+    Session::open(&verb.name, &verb.without_daemon)?.end_after(|session| {
+        let members: Vec<String> = verb.members.iter().map(|name| absolute(name)).collect();
+        for member in &members {
+            confirm_overwriting(session, member, verb.force, verb.yes)?;
+        }
+        let level = verb.level.as_ref().and_then(ValueEnum::to_possible_value);
+        session.order(&Request::AddSurrogate {
+            members,
+            level: level.map(|level| level.get_name().into()),
+            force: verb.force,
+        })
+    })
+}
+
+pub fn remove_surrogate(verb: &Target) -> Outcome {
+    let session = Session::open(&verb.name, &verb.without_daemon)?;
+    session.end_after(|session| session.order(&Request::RemoveSurrogate))
 }
 
 pub fn replace(verb: &Replace) -> Outcome {

@@ -17,7 +17,7 @@ pub fn run(verb: &SurrogateStatus) -> Outcome {
     let status = session.end_after(Session::status)?;
     let Some(surrogate) = status.surrogate else {
         let what = format!("{} is served without a surrogate", verb.name);
-        let hint = "create --surrogate makes one with an array; its members are named to serve with the array's";
+        let hint = "surrogate add makes one; its members are named to serve with the array's";
         return Err(Failure::new(what).hint(hint));
     };
     if verb.json {

@@ -3,10 +3,12 @@
 use crate::backend::Waker;
 use crate::front::Protocol;
 use crate::front::listen::{Listener, Wire};
+use crate::host::Exchange;
 use crate::member::OpenMember;
 use restripe_array::report::{HeatMap, Status};
 use restripe_array::{Command, CommandError, Fact, Member, Nanos, RequestError, RequestOp};
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 
@@ -60,6 +62,8 @@ pub(crate) enum Call {
     Command(usize, Command, Sender<Result<(), CommandError>>),
     Arrive(usize, OpenMember, Sender<Option<Member>>),
     Close(usize, Member),
+    Hold(usize, bool),
+    Exchange(usize, Box<Exchange>, Sender<io::Result<()>>),
     Facts(usize, Sender<(Nanos, Fact)>),
     Submit(LocalRequest, Sender<LocalReply>),
     Listen(Listener, ProtocolMaker),
@@ -122,6 +126,16 @@ impl Remote {
     /// Closes a device that the engine has forgotten.
     pub fn close(&self, array: usize, member: Member) -> Result<(), Ended> {
         self.send(Call::Close(array, member))
+    }
+
+    /// Lets an array's requests wait, or go on; see [`Exchange`].
+    pub fn hold(&self, array: usize, held: bool) -> Result<(), Ended> {
+        self.send(Call::Hold(array, held))
+    }
+
+    /// Gives the devices of an array that has stopped to another engine, and further ones.
+    pub fn exchange(&self, array: usize, change: Exchange) -> Result<io::Result<()>, Ended> {
+        self.ask(|reply| Call::Exchange(array, Box::new(change), reply))
     }
 
     /// Every fact of an array from now on, with its time since the reactor began.

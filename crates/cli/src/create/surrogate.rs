@@ -5,6 +5,7 @@ use crate::command::{LevelName, SurrogateLevel};
 use crate::config::ArrayConfig;
 use crate::failure::{Failure, Outcome};
 use crate::units::Size;
+use restripe_array::Uuid;
 use restripe_array::meta::{CreateOptions, Creation, Partner, PartnerRole, RegionKind};
 use serde_json::{Value, json};
 
@@ -63,31 +64,43 @@ fn name_of(array: &str) -> String {
 
 /// Puts each on the other's record, and gives the surrogate's options back.
 pub fn partnered(array: &mut CreateOptions, mut surrogate: CreateOptions) -> CreateOptions {
-    let partner = |role, array| {
-        Some(Partner {
-            role,
-            array,
-            epoch: 1,
-        })
-    };
-    array.partner = partner(PartnerRole::Main, surrogate.array);
-    surrogate.partner = partner(PartnerRole::Surrogate, array.array);
+    array.partner = Some(Partner {
+        role: PartnerRole::Main,
+        array: surrogate.array,
+        epoch: 1,
+    });
+    surrogate.partner = Some(of_array(array.array));
     surrogate
+}
+
+/// What a surrogate has on record of its array.
+pub fn of_array(array: Uuid) -> Partner {
+    Partner {
+        role: PartnerRole::Surrogate,
+        array,
+        epoch: 1,
+    }
 }
 
 /// Whether the array can keep on record what its surrogate holds, and the surrogate take whatever is written to it.
 pub fn check_fit(array: &Creation, surrogate: &Creation) -> Outcome {
-    let (ours, theirs) = (&array.superblock, &surrogate.superblock);
+    let ours = &array.superblock;
     if ours.region(RegionKind::Redirected).is_none() {
         return Err(
             Failure::usage("this array has no room to record what a surrogate holds")
                 .hint("leave --data-offset out, or choose another --write-hole"),
         );
     }
-    if theirs.logical_block > ours.logical_block {
-        let (large, small) = (theirs.logical_block, ours.logical_block);
+    check_size(ours.logical_block, surrogate)
+}
+
+/// For an array of these logical blocks.
+pub fn check_size(logical_block: u32, surrogate: &Creation) -> Outcome {
+    let theirs = &surrogate.superblock;
+    if theirs.logical_block > logical_block {
+        let large = theirs.logical_block;
         return Err(Failure::new(format!(
-            "the surrogate has logical blocks of {large} bytes, and the array takes writes of {small}"
+            "the surrogate has logical blocks of {large} bytes, and the array takes writes of {logical_block}"
         ))
         .hint("choose devices whose logical blocks are no larger than the array's"));
     }

@@ -46,6 +46,16 @@ pub enum Request {
         #[serde(default)]
         force: bool,
     },
+    /// Make a surrogate of these devices and go on with it, at a level by name; `force` overwrites what they carry.
+    AddSurrogate {
+        members: Vec<String>,
+        #[serde(default)]
+        level: Option<String>,
+        #[serde(default)]
+        force: bool,
+    },
+    /// Go on without the surrogate, in which nothing may be that counts.
+    RemoveSurrogate,
     Scrub {
         repair: bool,
     },
@@ -95,6 +105,8 @@ impl Request {
             Request::Remove { .. } => "remove",
             Request::Add { .. } => "add",
             Request::Replace { .. } => "replace",
+            Request::AddSurrogate { .. } => "add-surrogate",
+            Request::RemoveSurrogate => "remove-surrogate",
             Request::Scrub { .. } => "scrub",
             Request::Pause => "pause",
             Request::Resume => "resume",

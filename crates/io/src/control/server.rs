@@ -441,6 +441,12 @@ mod tests {
                 path: "/dev/x".into(),
                 force: true,
             },
+            Request::AddSurrogate {
+                members: vec!["e".into(), "f".into()],
+                level: Some("raid1".into()),
+                force: true,
+            },
+            Request::RemoveSurrogate,
             Request::Replace {
                 old: "1".into(),
                 path: "y".into(),

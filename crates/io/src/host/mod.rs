@@ -9,8 +9,11 @@
 //! A host does not wait and does not look at a clock. What leaves it upwards (replies, answers, facts) gathers in
 //! [`Outcome`]s for the shell to take.
 
+mod exchange;
 #[cfg(test)]
 mod tests;
+
+pub use exchange::Exchange;
 
 use crate::backend::{Backend, Completion};
 use crate::compute;
@@ -57,6 +60,8 @@ pub enum Delivery {
 }
 
 pub struct Host {
+    /// Of this engine, and every device that came since.
+    config: Config,
     engine: Engine,
     pool: PoolMemory,
     fleet: Fleet,
@@ -70,6 +75,8 @@ pub struct Host {
     stirred: bool,
     pub outcomes: Vec<Outcome>,
     recorder: Option<Recorder>,
+    /// While requests wait for another engine: how the array is shown.
+    held_as: Option<Export>,
 }
 
 impl Host {
@@ -77,8 +84,9 @@ impl Host {
     /// `config` is the one of these members. An error if there is not the memory that its limits ask for.
     pub fn new(index: u8, members: Vec<OpenMember>, config: Config) -> io::Result<Host> {
         let pool = PoolMemory::new(config.limits.pool)?;
-        let engine = Engine::new(config);
+        let engine = Engine::new(config.clone());
         Ok(Host {
+            config,
             engine,
             pool,
             fleet: Fleet::new(index, members),
@@ -91,6 +99,7 @@ impl Host {
             stirred: false,
             outcomes: Vec::new(),
             recorder: None,
+            held_as: None,
         })
     }
 
@@ -117,6 +126,9 @@ impl Host {
 
     /// The array as clients may attach to it.
     pub fn export(&self) -> Export {
+        if let Some(held_as) = &self.held_as {
+            return held_as.clone();
+        }
         let status = self.status();
         // A failed array still gives what can be read.
         let serving = matches!(
@@ -144,6 +156,9 @@ impl Host {
             offset / SECTOR_BYTES,
             (offset + bytes).div_ceil(SECTOR_BYTES),
         );
+        if let Some(held) = self.map_while_held(first, end) {
+            return held;
+        }
         let mut extents = Vec::new();
         self.engine.map(first, end - first, max, &mut extents);
         extents
@@ -171,6 +186,7 @@ impl Host {
     /// Takes a device in while the array runs, and tells its number.
     pub fn arrive(&mut self, member: OpenMember) -> Member {
         self.inbox.push_back(Event::Arrived(member.info));
+        self.config.members.push(member.info);
         self.fleet.arrive(member)
     }
 
@@ -232,17 +248,21 @@ impl Host {
 
     /// Whether there is something to tell right now.
     pub fn busy(&self) -> bool {
-        self.stirred || !self.inbox.is_empty() || (!self.requests.is_empty() && self.engine.ready())
+        self.stirred || !self.inbox.is_empty() || self.takes_requests()
     }
 
     fn next_event(&mut self) -> Option<Event> {
         if let Some(event) = self.inbox.pop_front() {
             return Some(event);
         }
-        if self.requests.is_empty() || !self.engine.ready() {
+        if !self.takes_requests() {
             return None;
         }
         self.requests.pop_front().map(Event::Request)
+    }
+
+    fn takes_requests(&self) -> bool {
+        self.held_as.is_none() && !self.requests.is_empty() && self.engine.ready()
     }
 
     fn step(&mut self, now: Nanos, event: Event, world: &mut World<'_>) {

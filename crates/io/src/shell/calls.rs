@@ -4,6 +4,7 @@ use super::Shell;
 use crate::remote::{Call, MemberName};
 use restripe_array::Slab;
 use restripe_array::{Command, CommandError, CommandTag, Fact, Nanos};
+use std::io;
 use std::sync::mpsc::Sender;
 
 enum Asker {
@@ -90,6 +91,17 @@ impl Shell {
                 if let Some(host) = self.hosts.get_mut(array) {
                     host.close(member);
                 }
+            }
+            Call::Hold(array, held) => {
+                if let Some(host) = self.hosts.get_mut(array) {
+                    host.hold(held);
+                    self.quiet = false;
+                }
+            }
+            Call::Exchange(array, change, reply) => {
+                let exchanged = self.hosts.get_mut(array).map(|host| host.exchange(*change));
+                let _ =
+                    reply.send(exchanged.unwrap_or_else(|| Err(io::Error::other("no such array"))));
             }
             Call::Facts(array, sink) => self.answers.facts.push((array, sink)),
             Call::Submit(request, reply) => self.submit_local(request, reply),

@@ -1,0 +1,252 @@
+//! Giving an array a surrogate, or going on without it, while clients stay.
+//!
+//! | step | add                                                | remove                                             |
+//! |------|----------------------------------------------------|----------------------------------------------------|
+//! | 1    | the devices are made a surrogate of this array     | nothing is away, and no task may send anything there |
+//! | 2    | the array has it on record                         | the engine is exchanged for one without it         |
+//! | 3    | the engine is exchanged for one with it            | the array has none on record                       |
+//! | 4    |                                                    | its members are closed, and their superblocks wiped |
+//!
+//! An end in between leaves an array that starts: it never names a surrogate that was not made, and what is not on record is
+//! nothing to it. An array that cannot be started again has stopped, and is served anew by who serves it.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+use super::{Desk, End, done, ended, in_the_array, members_of, refusal_of};
+use crate::command::SurrogateLevel;
+use crate::create::{Home, carry_out, open_all, refuse_to_overwrite, surrogate_for};
+use crate::failure::{Failure, Outcome};
+use crate::member::{Copies, check_distinct, io_failure, open, same_file};
+use crate::units::Size;
+use clap::ValueEnum;
+use restripe_array::meta::superblock::SUPERBLOCK_BYTES;
+use restripe_array::overlay::Kind;
+use restripe_array::report::{Status, SurrogateStatus, TaskStatus};
+use restripe_array::{Command, Member, SECTOR_BYTES, StartMode, SurrogateConfig, TaskKind, Uuid};
+use restripe_io::control::{Refusal, Reply};
+use restripe_io::host::Exchange;
+use restripe_io::member::OpenMember;
+use restripe_io::plain::Plain;
+use restripe_io::remote::Remote;
+use std::sync::PoisonError;
+
+/// Requests wait while this lives.
+struct Held<'a> {
+    remote: &'a Remote,
+    array: usize,
+}
+
+impl Held<'_> {
+    fn new(remote: &Remote, array: usize) -> Result<Held<'_>, Refusal> {
+        remote.hold(array, true).map_err(ended)?;
+        Ok(Held { remote, array })
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // Where the reactor has ended nobody waits any more.
+        let _ = self.remote.hold(self.array, false);
+    }
+}
+
+impl Desk {
+    pub(super) fn add_surrogate(
+        &self,
+        members: &[String],
+        level: Option<&str>,
+        force: bool,
+    ) -> Result<Reply, Refusal> {
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (status, _) = self.look()?;
+        check_may_have_one(&status, self.open.read_only)?;
+        self.check_strangers(members)?;
+        let (surrogate, devices) = make(&status, members, level, force).map_err(refusal_of)?;
+        self.command(Command::Surrogate(Some(surrogate)))?;
+        let count = u16::try_from(devices.len()).unwrap_or(u16::MAX);
+        let config = self.setup.surrogate(count);
+        let joining = devices.into_iter().map(Plain::into_member).collect();
+        let held = Held::new(&self.remote, self.array)?;
+        self.exchange(self.change(joining, Vec::new(), config))?;
+        drop(held);
+        Ok(done(&format!("{} has a surrogate", status.name)))
+    }
+
+    pub(super) fn remove_surrogate(&self) -> Result<Reply, Refusal> {
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (status, _) = self.look()?;
+        let Some(uuid) = status.has_surrogate else {
+            return Err(Refusal::new("the array has no surrogate"));
+        };
+        let Some(surrogate) = &status.surrogate else {
+            self.command(Command::Surrogate(None))?;
+            return Ok(done(
+                "the array has no surrogate any more; its members were not here, and are left as they are",
+            ));
+        };
+        check_nothing_away(&status, surrogate)?;
+        let members: Vec<Member> = surrogate.set.members.iter().map(|one| one.member).collect();
+        let held = Held::new(&self.remote, self.array)?;
+        // What was under way when it was held is over with the stop; the start without the surrogate is refused if that
+        // sent anything there after all.
+        self.exchange(self.change(Vec::new(), members.clone(), None))?;
+        self.command(Command::Surrogate(None))?;
+        drop(held);
+        let unwiped = self.dismiss(&members, uuid)?;
+        Ok(done(&match unwiped.is_empty() {
+            true => "the array has no surrogate any more, and its members are free".to_string(),
+            false => format!(
+                "the array has no surrogate any more; could not be wiped: {}",
+                unwiped.join(", ")
+            ),
+        }))
+    }
+
+    /// None of these is in the array, not even by another name.
+    fn check_strangers(&self, members: &[String]) -> Result<(), Refusal> {
+        check_distinct(members).map_err(refusal_of)?;
+        let (status, names) = self.look()?;
+        for member in members_of(&status) {
+            let Some(name) = names.get(usize::from(member.member.0)) else {
+                continue;
+            };
+            let is_it = |path: &&String| **path == name.name || same_file(path, &name.name);
+            if let Some(path) = members.iter().find(is_it).filter(|_| name.open) {
+                return Err(in_the_array(path, "a member"));
+            }
+        }
+        Ok(())
+    }
+
+    fn change(
+        &self,
+        joining: Vec<OpenMember>,
+        leaving: Vec<Member>,
+        surrogate: Option<SurrogateConfig>,
+    ) -> Exchange {
+        Exchange {
+            joining,
+            leaving,
+            limits: self.setup.limits(surrogate.as_ref()),
+            surrogate,
+        }
+    }
+
+    /// Stops the engine and starts another, while requests are held.
+    fn exchange(&self, change: Exchange) -> Result<(), Refusal> {
+        self.command(Command::Stop)?;
+        let paces = self
+            .paces
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let exchanged = self.remote.exchange(self.array, change).map_err(ended)?;
+        let mut begun = exchanged.map_err(|error| Refusal::new(error.to_string()));
+        let start = Command::Start(StartMode::default());
+        for command in paces.into_iter().chain([start]) {
+            begun = begun.and_then(|()| self.command(command));
+        }
+        begun.map_err(|why| {
+            // Whoever serves it is told, and ends: nothing of it is served any more.
+            let _ = self.ends.send(End::Stopped(self.array));
+            let what = format!("the array has stopped: {}", why.what);
+            Refusal::new(what).at(why.at).hint("serve it again")
+        })
+    }
+
+    /// Closes the members of what was the surrogate, and takes its superblocks off them. Names those where that fails:
+    /// they are free all the same, to whoever says `--force`.
+    fn dismiss(&self, members: &[Member], surrogate: Uuid) -> Result<Vec<String>, Refusal> {
+        let names = self.remote.member_names(self.array).map_err(ended)?;
+        for member in members {
+            self.remote.close(self.array, *member).map_err(ended)?;
+        }
+        // Answered after they are closed.
+        self.look()?;
+        let of = |member: &Member| names.get(usize::from(member.0)).filter(|name| name.open);
+        let names = members.iter().filter_map(of).map(|name| name.name.clone());
+        Ok(names
+            .filter(|name| wipe(name, surrogate).is_err())
+            .collect())
+    }
+}
+
+fn check_may_have_one(status: &Status, read_only: bool) -> Result<(), Refusal> {
+    if status.has_surrogate.is_some() {
+        let hint = format!("restripe surrogate remove {} takes it off", status.name);
+        return Err(Refusal::new("the array has a surrogate already").hint(hint));
+    }
+    if !status.redirectable {
+        let what = "this array has no room to record what a surrogate holds";
+        return Err(Refusal::new(what));
+    }
+    if read_only || status.read_only {
+        return Err(Refusal::new("nothing is written to this array"));
+    }
+    Ok(())
+}
+
+/// Nothing is there that home has not, and nothing will be.
+fn check_nothing_away(status: &Status, surrogate: &SurrogateStatus) -> Result<(), Refusal> {
+    let away = surrogate.overlay.as_ref().map_or(0, |overlay| {
+        let of = |kind: Kind| overlay.sectors[kind as usize];
+        (of(Kind::Instead) + of(Kind::Also)) * SECTOR_BYTES
+    });
+    let hint = "it goes home when the array's rebuild has ended: restripe surrogate status tells how much is left";
+    if away > 0 {
+        let what = format!("{} of the array are away in its surrogate", Size(away));
+        return Err(Refusal::new(what).hint(hint));
+    }
+    let sends = |task: &TaskStatus| {
+        let kind = task.kind;
+        matches!(
+            kind,
+            TaskKind::Rebuild | TaskKind::Replace | TaskKind::Resync
+        )
+    };
+    match status.tasks.iter().any(sends) {
+        true => Err(
+            Refusal::new("the array is being rebuilt, and writes go to its surrogate").hint(hint),
+        ),
+        false => Ok(()),
+    }
+}
+
+/// Makes the surrogate, and gives its UUID and its devices.
+fn make(
+    status: &Status,
+    members: &[String],
+    level: Option<&str>,
+    force: bool,
+) -> Outcome<(Uuid, Vec<Plain>)> {
+    let level = level.map(|name| SurrogateLevel::from_str(name, false));
+    let level = level.transpose().map_err(Failure::usage)?;
+    let geometry = status
+        .geometry
+        .ok_or_else(|| Failure::new("the array is not serving"))?;
+    let devices = open_all(members)?;
+    refuse_to_overwrite(&devices, force)?;
+    let home = Home {
+        name: &status.name,
+        array: status.uuid,
+        level: geometry.level,
+        logical_block: status.logical_block,
+    };
+    let creation = surrogate_for(&home, members, level, &devices)?;
+    carry_out(&creation, &devices)?;
+    Ok((creation.superblock.array, devices))
+}
+
+/// Takes every superblock of this array off a device.
+fn wipe(name: &str, array: Uuid) -> Outcome {
+    let device = open(name, false)?;
+    for (at, copy) in Copies::read(&device)?.found {
+        if copy.is_ok_and(|superblock| superblock.array == array) {
+            let sectors = SUPERBLOCK_BYTES as u64 / SECTOR_BYTES;
+            device
+                .zero(at, sectors)
+                .map_err(io_failure(&device, "wiping"))?;
+        }
+    }
+    device.flush().map_err(io_failure(&device, "flushing"))
+}

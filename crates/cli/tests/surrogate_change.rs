@@ -1,0 +1,213 @@
+//! An array that is given a surrogate, and goes on without it: served and offline, under load, and with an end in between.
+
+#[allow(dead_code)]
+mod harness;
+
+use harness::paired::{BOTH, HOME, SLOW, come_home, overlay, paired, serve};
+use harness::steps::{
+    Fio, content, good, has, number, read_pattern, refused, status, wait_until, write_pattern,
+};
+use harness::{Place, line_of};
+use std::thread;
+
+const SURROGATE: [&str; 2] = ["s0.img", "s1.img"];
+
+/// An array without a surrogate, and two devices for one.
+fn plain(name: &str) -> Place {
+    let place = Place::new(name);
+    let options = ["--level", "raid5", "--init", "zero", "--spares", "1"];
+    good(place.create(&HOME, &options));
+    for device in SURROGATE {
+        place.write(device, 64 << 20, 0, &[]);
+    }
+    place
+}
+
+/// A verb, and the members to work on directly.
+fn offline(verb: &[&str], members: &[&str]) -> Vec<String> {
+    let words = [verb, &["--offline"], members].concat();
+    words.iter().map(|word| word.to_string()).collect()
+}
+
+fn run(place: &Place, words: &[String]) -> harness::Run {
+    place.run(&words.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+const ADD: [&str; 5] = ["surrogate", "add", "tank", "s0.img", "s1.img"];
+const REMOVE: [&str; 3] = ["surrogate", "remove", "tank"];
+
+/// Given while a member is being rebuilt and users write, and taken away again beneath them.
+#[test]
+fn an_array_is_given_a_surrogate_under_load_and_goes_on_without_it() {
+    let place = plain("change-served");
+    let test = "an_array_is_given_a_surrogate_under_load_and_goes_on_without_it";
+    if !has(&place, test, &["fio", "nbdcopy"]) {
+        return;
+    }
+    let fio = Fio { place: &place };
+    let daemon = serve(&place, &["--rate", SLOW], &HOME);
+    good(place.run(&["fail", "tank", "b.img"]));
+    let load = |options: &str| good(fio.run(&format!("{options} --verify_fatal=1")));
+    thread::scope(|scope| {
+        let load = scope.spawn(|| load("--verify_state_save=1 --rate_iops=1500"));
+        wait_until(&place, |status| number(&status["counters"]["writes"]) > 500);
+        good(place.run(&ADD));
+        let found = wait_until(&place, |status| {
+            number(&overlay(status)["redirected_writes"]) > 100
+        });
+        assert_eq!(found["tasks"][0]["rate_max_bytes"], 2 << 20, "{found}");
+        load.join().expect("no panic there");
+    });
+    let told = refused(place.run(&REMOVE));
+    assert!(
+        told.contains(" of the array are away in its surrogate"),
+        "{told}"
+    );
+    fio.verify(0);
+    let before = content(&place, "before.raw");
+    come_home(&place);
+    thread::scope(|scope| {
+        let load = scope.spawn(|| load("--verify_state_save=1 --rate_iops=1500"));
+        let begun = number(&status(&place)["counters"]["writes"]);
+        wait_until(&place, |status| {
+            number(&status["counters"]["writes"]) > begun + 500
+        });
+        let told = good(place.run(&REMOVE));
+        assert!(told.ends_with("its members are free\n"), "{told}");
+        load.join().expect("no panic there");
+    });
+    assert!(status(&place)["surrogate"].is_null());
+    fio.verify(0);
+    let after = content(&place, "after.raw");
+    assert_eq!(before[24 << 20..], after[24 << 20..], "beside the load");
+    // They are free indeed.
+    good(place.run(&ADD));
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+    let again = good(place.run(&[&["assemble"][..], &BOTH].concat()));
+    assert!(
+        again.contains("  surrogate tank-surrogate: healthy"),
+        "{again}"
+    );
+}
+
+#[test]
+fn offline_it_is_the_same() {
+    let place = plain("change-offline");
+    good(run(&place, &offline(&ADD, &HOME)));
+    let told = refused(run(&place, &offline(&ADD, &HOME)));
+    assert!(told.contains("the array has a surrogate already"), "{told}");
+    let told = good(place.run(&[&["assemble"][..], &BOTH].concat()));
+    assert!(
+        told.contains("  surrogate tank-surrogate: healthy"),
+        "{told}"
+    );
+    good(run(&place, &offline(&REMOVE, &BOTH)));
+    let told = good(place.run(&[&["assemble"][..], &HOME].concat()));
+    assert!(!told.contains("surrogate"), "{told}");
+    let told = refused(run(&place, &offline(&REMOVE, &HOME)));
+    assert!(told.contains("the array has no surrogate"), "{told}");
+    let examined = place.run(&["examine", "s0.img"]);
+    assert!(!examined.stdout.contains("tank"), "{}", examined.stdout);
+}
+
+/// One whose members are gone, with nothing there, is taken off the record, and another comes in its place.
+#[test]
+fn a_surrogate_that_is_gone_makes_room_for_another() {
+    let place = paired("change-gone");
+    let daemon = place.serve(&HOME);
+    let told = good(place.run(&REMOVE));
+    assert!(told.contains("are left as they are"), "{told}");
+    let told = refused(place.run(&ADD));
+    assert!(
+        told.contains("already carries the array \"tank-surrogate\""),
+        "{told}"
+    );
+    good(place.run(&[&ADD[..], &["--force", "--yes"]].concat()));
+    assert_eq!(status(&place)["surrogate"]["state"], "healthy");
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn what_cannot_be_a_surrogate_is_refused_and_untouched() {
+    let place = plain("change-refused");
+    let daemon = place.serve(&HOME);
+    place.write("tiny.img", 64 << 10, 0, &[]);
+    for (members, word) in [
+        (&["s0.img"][..], "a surrogate of one member"),
+        (&["s0.img", "s0.img"], "named twice"),
+        (&["s0.img", "a.img"], "a.img"),
+        (&["s0.img", "tiny.img"], "needs at least"),
+        (&["s0.img", "nowhere.img"], "nowhere.img"),
+    ] {
+        let run = place.run(&[&["surrogate", "add", "tank"][..], members].concat());
+        assert_ne!(run.status, 0, "{members:?}");
+        assert!(run.stderr.contains(word), "{members:?}: {}", run.stderr);
+    }
+    let run = place.run(&[
+        "surrogate",
+        "add",
+        "tank",
+        "s0.img",
+        "d.img",
+        "--force",
+        "--yes",
+    ]);
+    assert!(
+        run.status == 1 && run.stderr.contains("in the array already"),
+        "{}",
+        run.stderr
+    );
+    let empty = place.bytes("s0.img");
+    assert!(empty.iter().all(|byte| *byte == 0), "nothing was written");
+    assert!(status(&place)["surrogate"].is_null());
+    drop(daemon);
+}
+
+/// The power goes between the surrogate's superblocks and the array's. (Among the array's: a script of the engine's,
+/// `a_surrogate_comes_on_record_and_off_it_whole`.)
+#[test]
+fn an_end_in_between_leaves_an_array_that_starts() {
+    let place = plain("change-between");
+    if !has(
+        &place,
+        "an_end_in_between_leaves_an_array_that_starts",
+        &["qemu-io"],
+    ) {
+        return;
+    }
+    let daemon = place.serve(&HOME);
+    write_pattern(&place, 7, "3M", "1M");
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+    let keep = |from: &str, to: &str| {
+        good(place.shell(&format!("for m in a b c d; do cp $m.{from} $m.{to}; done")));
+    };
+    let still = |members: &[&str]| {
+        let daemon = place.serve(members);
+        good(read_pattern(&place, 7, "3M", "1M"));
+        good(place.run(&["stop", "tank"]));
+        assert_eq!(daemon.wait(), 0);
+    };
+    keep("img", "before");
+    good(run(&place, &offline(&ADD, &HOME)));
+    keep("img", "after");
+    // The surrogate is made, and nobody has it on record.
+    keep("before", "img");
+    let told = refused(place.run(&[&["assemble"][..], &BOTH].concat()));
+    assert!(told.contains("leave these members out"), "{told}");
+    still(&HOME);
+    keep("after", "img");
+    still(&BOTH);
+    // All the same on the way out: off the record, and its members not wiped.
+    good(place.shell("cp s0.img s0.keep; cp s1.img s1.keep"));
+    good(run(&place, &offline(&REMOVE, &BOTH)));
+    good(place.shell("cp s0.keep s0.img; cp s1.keep s1.img"));
+    let told = refused(place.run(&[&["assemble"][..], &BOTH].concat()));
+    assert!(
+        line_of(&told, "given up its surrogate").contains("tank"),
+        "{told}"
+    );
+    still(&HOME);
+}

@@ -1,0 +1,84 @@
+//! Another engine for the same devices, while clients stay: an array is given a surrogate, or goes on without one.
+//!
+//! ```text
+//! hold -> the command to stop -> exchange -> the command to start -> let go
+//! ```
+//!
+//! Requests that come meanwhile wait here. The old engine has stopped, and so everything is flushed and on record: what
+//! the new one knows it reads from the members, as after a restart. No operation of the old one may be outstanding, for
+//! its tag would be taken for one of the new.
+
+use super::Host;
+use crate::front::Export;
+use crate::member::OpenMember;
+use crate::memory::PoolMemory;
+use restripe_array::report::{ArrayState, Health, MapExtent};
+use restripe_array::{Engine, Limits, Member, SECTOR_BYTES, SurrogateConfig};
+use std::io;
+
+/// What an array goes on with.
+pub struct Exchange {
+    /// Devices that join those that are there.
+    pub joining: Vec<OpenMember>,
+    /// Devices that are none of this array's any more. They stay open until they are closed.
+    pub leaving: Vec<Member>,
+    pub limits: Limits,
+    /// The last devices are a surrogate.
+    pub surrogate: Option<SurrogateConfig>,
+}
+
+impl Host {
+    /// From now on requests wait, or do so no longer. Who connects meanwhile sees the array as it was.
+    pub fn hold(&mut self, held: bool) {
+        self.held_as = held.then(|| Export {
+            // The new engine may take whole sectors only.
+            minimum_block: SECTOR_BYTES as u32,
+            ..self.export()
+        });
+    }
+
+    /// Nobody is told of holes that another engine may know of.
+    pub(super) fn map_while_held(&self, first: u64, end: u64) -> Option<Vec<MapExtent>> {
+        self.held_as.as_ref()?;
+        Some(vec![MapExtent {
+            lba: first,
+            sectors: end - first,
+            hole: false,
+            health: Health::Healthy,
+        }])
+    }
+
+    /// Gives the devices to another engine, which has yet to be started. Refused, all is as it was.
+    pub fn exchange(&mut self, change: Exchange) -> io::Result<()> {
+        self.check_exchange()?;
+        let pool = PoolMemory::new(change.limits.pool)?;
+        for member in change.joining {
+            self.config.members.push(member.info);
+            self.fleet.arrive(member);
+        }
+        let open: Vec<bool> = self.fleet.names().map(|(_, open)| open).collect();
+        for (number, info) in (0..).zip(&mut self.config.members) {
+            // A device without a sector carries nothing of any array.
+            if !open[usize::from(number)] || change.leaving.contains(&Member(number)) {
+                info.sectors = 0;
+            }
+        }
+        self.config.limits = change.limits;
+        self.config.surrogate = change.surrogate;
+        self.engine = Engine::new(self.config.clone());
+        self.pool = pool;
+        self.inbox.clear();
+        self.wake = None;
+        Ok(())
+    }
+
+    fn check_exchange(&self) -> io::Result<()> {
+        let why = match () {
+            () if self.status().state != ArrayState::Stopped => "the array has not stopped",
+            () if self.fleet.in_flight() > 0 => "operations on a member are still outstanding",
+            () if self.recorder.is_some() => "the run is being recorded, with one engine",
+            () => return Ok(()),
+        };
+        Err(io::Error::other(why))
+    }
+}
