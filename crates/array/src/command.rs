@@ -1,7 +1,7 @@
 //! What operators ask for, checked and carried out.
 
 use crate::contract::{
-    Action, Command, CommandError, CommandTag, Fact, FailCause, MemberInfo, TaskKind,
+    Action, Command, CommandError, CommandTag, Fact, FailCause, LeaseError, MemberInfo, TaskKind,
 };
 use crate::core::Core;
 use crate::device::{Device, Health, Places};
@@ -47,6 +47,7 @@ impl Core {
                 self.set_pace(&command);
                 Ok(())
             }
+            Command::Lease(command) => self.command_lease(command),
         };
         match result {
             Ok(()) => self.answer_when_durable(tag),
@@ -297,6 +298,9 @@ impl Core {
                 return Err(CommandError::Busy("the array has a surrogate on record"));
             }
             (None, None) => return Err(CommandError::Busy("the array has no surrogate")),
+            (Some(_), None) if !self.superblock.lent.is_empty() => {
+                return Err(CommandError::Lease(LeaseError::Lends));
+            }
             (Some(_), None) if !self.redirectable() => {
                 return Err(CommandError::Busy(
                     "the array has no room to record what a surrogate holds",

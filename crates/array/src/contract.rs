@@ -4,6 +4,7 @@
 //! that the engine lends out with an action and gets back with the matching event; in steady state nothing is
 //! allocated.
 
+pub use crate::meta::leases::{LeaseCommand, LeaseError, LeaseName};
 pub use crate::policy::goal::LatencyGoal;
 pub use crate::policy::heat::HeatLimits;
 pub use crate::policy::order::Order;
@@ -410,6 +411,8 @@ pub enum Command {
     Order(Order),
     /// Whether users' reads of what is not rebuilt call the task there, whatever its order.
     OnDemand(bool),
+    /// What of the array is lent to others.
+    Lease(LeaseCommand),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -473,6 +476,8 @@ pub enum CommandError {
     Metadata,
     /// No space is left on a member.
     NoSpace,
+    /// The leases cannot be changed so.
+    Lease(LeaseError),
     /// Of the array's surrogate, not of its own set.
     OfSurrogate(Box<CommandError>),
 }

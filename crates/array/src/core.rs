@@ -533,5 +533,6 @@ fn blank_superblock(geometry: Geometry) -> Superblock {
         placement: Vec::new(),
         tasks: Vec::new(),
         partner: None,
+        lent: Vec::new(),
     }
 }

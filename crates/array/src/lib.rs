@@ -34,6 +34,7 @@ mod heat_pages;
 mod intent;
 mod keeper;
 pub mod layout;
+mod lease;
 mod log;
 mod maps;
 pub mod meta;

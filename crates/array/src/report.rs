@@ -2,6 +2,7 @@
 
 use crate::contract::TaskKind;
 use crate::layout::Geometry;
+pub use crate::meta::leases::{Lease, Parcel};
 use crate::overlay::{Kind, OverlayCounters};
 use crate::pair::Redirect;
 use crate::policy::order::Order;
@@ -48,6 +49,8 @@ pub struct Status {
     pub has_surrogate: Option<Uuid>,
     /// Of an array that is served with one.
     pub surrogate: Option<Box<SurrogateStatus>>,
+    /// What lies behind the users' own bytes, of an array that lends.
+    pub lent: Vec<Parcel>,
 }
 
 /// A surrogate, and what the overlay has of the array there.

@@ -16,11 +16,7 @@ impl Core {
             generation: self.superblock.generation,
             state: self.state,
             geometry: started.then_some(self.superblock.geometry),
-            size_bytes: if started {
-                self.layout.size_sectors() * SECTOR_BYTES
-            } else {
-                0
-            },
+            size_bytes: if started { self.own_bytes() } else { 0 },
             logical_block: self.superblock.logical_block,
             read_only: self.mode.read_only,
             members: (0..self.devices.len())
@@ -37,6 +33,7 @@ impl Core {
             redirectable: self.redirectable(),
             has_surrogate: self.superblock.partner.map(|partner| partner.array),
             surrogate: None,
+            lent: self.superblock.lent.clone(),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::member::{content, open_failure, same_file};
 use crate::tie::{Tie, Whose, tie};
 use crate::units::{Rate, Size, parse_order, parse_throttle};
 use restripe_array::report::{MemberState, MemberStatus, Status};
-use restripe_array::{Command, CommandError, Fact, Member, Nanos, SECTOR_BYTES, Uuid};
+use restripe_array::{Command, CommandError, Fact, LeaseError, Member, Nanos, SECTOR_BYTES, Uuid};
 use restripe_io::control::{
     Answer, FactView, HeatView, Refusal, Reply, Request, StatusView, Telling, member_name,
 };
@@ -721,6 +721,7 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         CommandError::NoSpace => Refusal::new("no space is left on a member")
             .hint("nothing is lost: make room and start again"),
         CommandError::Metadata => Refusal::new("the metadata could not be written to enough members"),
+        CommandError::Lease(error) => lease_refusal(*error),
         CommandError::OfSurrogate(error) => {
             let of_set = refusal(error, names);
             Refusal {
@@ -728,6 +729,24 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
                 ..of_set
             }
         }
+    }
+}
+
+fn lease_refusal(error: LeaseError) -> Refusal {
+    match error {
+        LeaseError::NotLending => Refusal::new("this array has nothing set aside for leases")
+            .hint("create --lend SIZE makes an array that lends"),
+        LeaseError::NoRoom { largest } => {
+            let free = Size(largest * SECTOR_BYTES);
+            Refusal::new(format!("a lease of {free} is the largest that can be had here"))
+                .hint("restripe lease list shows what is free")
+        }
+        LeaseError::Borrowed { name, by } => {
+            Refusal::new(format!("the array {by} has this lease on record"))
+                .at(name.as_str())
+                .hint("it may hold the only copy of what was written there; --force takes it back and loses that")
+        }
+        other => Refusal::new(other.to_string()),
     }
 }
 

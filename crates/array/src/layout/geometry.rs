@@ -32,7 +32,8 @@ impl Level {
     /// The fewest slots, as md has it.
     pub fn slots_min(&self) -> u16 {
         match self {
-            Level::Raid0 | Level::Raid1 | Level::Raid4 | Level::Raid5(_) => 2,
+            Level::Raid0 => 1,
+            Level::Raid1 | Level::Raid4 | Level::Raid5(_) => 2,
             Level::Raid6(_) => 4,
             Level::Raid10 { copies } => u16::from(*copies).max(2),
         }

@@ -8,8 +8,8 @@ use super::pages::{
 };
 use super::superblock::{MEMBERS_MAX, SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_SECTORS};
 use super::{
-    MemberEntry, MemberRole, MetaError, Partner, Placement, Region, RegionKind, Superblock,
-    TaskRecord, WriteHole,
+    MemberEntry, MemberRole, MetaError, Parcel, Partner, Placement, Region, RegionKind, Superblock,
+    TaskRecord, WriteHole, leases,
 };
 use crate::contract::{MemberInfo, Page, TaskKind, zeroed_page};
 use crate::layout::{Geometry, GeometryError, Layout, Level};
@@ -79,6 +79,8 @@ pub struct CreateOptions {
     pub intent_rows: Option<u64>,
     /// The other array, where this one is made as a surrogate or together with its own.
     pub partner: Option<Partner>,
+    /// Sectors of the array's end to set aside for leases; rounded up to whole rows.
+    pub lend_sectors: Option<u64>,
 }
 
 impl CreateOptions {
@@ -102,6 +104,7 @@ impl CreateOptions {
             extent_rows: None,
             intent_rows: None,
             partner: None,
+            lend_sectors: None,
         }
     }
 }
@@ -196,6 +199,11 @@ pub enum CreateError {
         rows: u64,
         needs: u64,
     },
+    /// More is to be lent than an array of so many sectors can, or nothing.
+    Lend {
+        sectors: u64,
+        size: u64,
+    },
 }
 
 impl fmt::Display for CreateError {
@@ -259,6 +267,12 @@ impl fmt::Display for CreateError {
             CreateError::MapRows { rows, needs } => {
                 write!(f, "{rows} rows a map bit are too few: at least {needs}")
             }
+            CreateError::Lend { sectors, size } => {
+                write!(
+                    f,
+                    "{sectors} sectors cannot be set aside for leases of {size}: users keep a row at least"
+                )
+            }
         }
     }
 }
@@ -269,7 +283,8 @@ pub fn create(options: &CreateOptions) -> Result<Creation, CreateError> {
     let logical_block = logical_block(options)?;
     let plan = Plan::of(options)?;
     let geometry = plan.geometry;
-    let superblock = superblock(options, &plan, logical_block);
+    let mut superblock = superblock(options, &plan, logical_block);
+    superblock.lent = lent(options, geometry)?;
     let mut creation = Creation {
         geometry,
         notes: notes(options, &plan),
@@ -612,7 +627,19 @@ fn superblock(options: &CreateOptions, plan: &Plan, logical_block: u32) -> Super
             Vec::new()
         },
         partner: options.partner,
+        lent: Vec::new(),
     }
+}
+
+/// What is set aside for leases, all of it free.
+fn lent(options: &CreateOptions, geometry: Geometry) -> Result<Vec<Parcel>, CreateError> {
+    let Some(sectors) = options.lend_sectors else {
+        return Ok(Vec::new());
+    };
+    let layout = Layout::new(geometry).map_err(CreateError::Geometry)?;
+    let size = layout.size_sectors();
+    let parcel = leases::set_aside(&layout, sectors).ok_or(CreateError::Lend { sectors, size })?;
+    Ok(Vec::from([parcel]))
 }
 
 fn members(options: &CreateOptions) -> Vec<MemberEntry> {

@@ -1,6 +1,6 @@
 //! Compares `docs/format.md` with the codec: every row of its tables names a constant and its offset.
 
-use super::{log, pages, superblock};
+use super::{leases, log, pages, superblock};
 use crate::overlay::format::{EXTENTS_MAX, anchor, record};
 use alloc::format;
 use alloc::vec::Vec;
@@ -101,6 +101,9 @@ fn superblock_header() {
             PARTNER_EPOCH,
             PARTNER_ROLE,
             RESERVED,
+            PARCELS_OFFSET,
+            PARCELS_ENTRY_BYTES,
+            PARCELS_COUNT,
         ]
     );
     assert_eq!(end, superblock::HEADER_BYTES);
@@ -153,6 +156,13 @@ fn superblock_tables() {
         [TASK_KIND, TASK_PAUSED, TASK_SLOT, TASK_RUNS]
     );
     agrees!("run", superblock::at, [RUN_ROW, RUN_ROWS]);
+    let end = agrees!(
+        "parcel",
+        superblock::at,
+        [PARCEL_START, PARCEL_SECTORS, PARCEL_BORROWER, PARCEL_NAME]
+    );
+    assert_eq!(end, leases::PARCEL_BYTES);
+    assert_eq!(size("parcel", "PARCEL_BYTES"), leases::PARCEL_BYTES);
     assert_eq!(size("region", "REGION_BYTES"), superblock::REGION_BYTES);
     assert_eq!(size("member", "MEMBER_BYTES"), superblock::MEMBER_BYTES);
     assert_eq!(
@@ -279,12 +289,13 @@ fn places_and_limits() {
         .join(", ");
     assert!(DOCUMENT.contains(&format!("**{places}**")));
     let limits = format!(
-        "at most {} regions, {} members, {} placements, {} tasks, {} runs",
+        "at most {} regions, {} members, {} placements, {} tasks, {} runs, {} parcels",
         superblock::REGIONS_MAX,
         superblock::MEMBERS_MAX,
         superblock::PLACEMENTS_MAX,
         superblock::TASKS_MAX,
-        superblock::RUNS_MAX
+        superblock::RUNS_MAX,
+        leases::PARCELS_MAX
     );
     assert!(DOCUMENT.contains(&limits));
     assert!(DOCUMENT.contains(&format!("at most {}", pages::EXTENTS_PER_PAGE)));

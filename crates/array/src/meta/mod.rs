@@ -13,6 +13,7 @@ pub mod create;
 #[cfg(test)]
 mod document;
 pub(crate) mod header;
+pub mod leases;
 pub mod log;
 pub mod pages;
 pub(crate) mod rules;
@@ -25,6 +26,7 @@ use core::fmt;
 
 pub use choose::{Candidate, Choice, choose, copies_of};
 pub use create::{Content, CreateError, CreateOptions, Creation, Init, create};
+pub use leases::{Lease, LeaseCommand, LeaseError, LeaseName, Parcel};
 pub use log::LogRecord;
 pub use pages::{MapKind, PageView};
 pub use superblock::{

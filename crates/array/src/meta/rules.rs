@@ -1,12 +1,13 @@
 //! What a sound superblock obeys, whether it is to be written or was read. After [`check`] the engine may index, add
 //! and multiply with its fields: nothing is out of range and no sum of sectors, rows or counters overflows.
 
+use super::leases::PARCELS_MAX;
 use super::superblock::{
     MEMBERS_MAX, MemberRole, NAME_BYTES_MAX, PLACEMENTS_MAX, Placement, REGIONS_MAX, RUNS_MAX,
     Region, RegionKind, SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_SECTORS, Superblock, TASKS_MAX,
     TaskRecord, WriteHole,
 };
-use super::{MetaError, field, pages};
+use super::{MetaError, field, leases, pages};
 use crate::layout::Layout;
 use crate::units::{PAGE_SECTORS, Uuid};
 
@@ -27,7 +28,8 @@ pub fn check(superblock: &Superblock) -> Result<(), MetaError> {
     check_maps(superblock, layout.rows())?;
     check_members(superblock)?;
     check_placement(superblock)?;
-    check_tasks(superblock, layout.rows())
+    check_tasks(superblock, layout.rows())?;
+    leases::check(superblock, &layout)
 }
 
 fn check_counts(superblock: &Superblock) -> Result<(), MetaError> {
@@ -38,6 +40,7 @@ fn check_counts(superblock: &Superblock) -> Result<(), MetaError> {
         ("placements", superblock.placement.len(), PLACEMENTS_MAX),
         ("tasks", superblock.tasks.len(), TASKS_MAX),
         ("task runs", runs, RUNS_MAX),
+        ("leases", superblock.lent.len(), PARCELS_MAX),
     ];
     for (what, count, limit) in counts {
         if count > limit {

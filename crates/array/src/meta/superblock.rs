@@ -6,6 +6,7 @@
 
 use super::bytes::{get, get_u16, get_u32, get_u64, get_uuid, put, put_u16, put_u32, put_u64};
 use super::crc::crc32c_without;
+use super::leases::{PARCEL_BYTES, PARCELS_MAX, Parcel, get_parcel, put_parcel};
 use super::{FORMAT_MAJOR, FORMAT_MINOR, MetaError, field, rules};
 use crate::contract::{Page, TaskKind, zeroed_page};
 use crate::layout::{Geometry, Level, Rotation};
@@ -62,7 +63,9 @@ const FLAGS_KNOWN: u32 = FLAG_WRITTEN_ALL | FLAG_CLEAN | FLAG_RESYNC_PENDING;
 
 /// Features whose bit stands in a superblock and that a reader must know: current copies may lie in another array.
 const INCOMPATIBLE_PARTNER: u64 = 1;
-const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_PARTNER;
+/// And: the end of the array is not its users'.
+const INCOMPATIBLE_LENDS: u64 = 2;
+const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_PARTNER | INCOMPATIBLE_LENDS;
 
 /// Byte offsets in the header and in the entries of each table.
 pub mod at {
@@ -101,6 +104,9 @@ pub mod at {
     pub const PARTNER_EPOCH: usize = 240;
     pub const PARTNER_ROLE: usize = 248;
     pub const RESERVED: usize = 249;
+    pub const PARCELS_OFFSET: usize = 250;
+    pub const PARCELS_ENTRY_BYTES: usize = 252;
+    pub const PARCELS_COUNT: usize = 254;
 
     pub const TABLE_OFFSET: usize = 0;
     pub const TABLE_ENTRY_BYTES: usize = 4;
@@ -131,6 +137,11 @@ pub mod at {
 
     pub const RUN_ROW: usize = 0;
     pub const RUN_ROWS: usize = 8;
+
+    pub const PARCEL_START: usize = 0;
+    pub const PARCEL_SECTORS: usize = 8;
+    pub const PARCEL_BORROWER: usize = 16;
+    pub const PARCEL_NAME: usize = 32;
 }
 
 /// How a write hole is closed, or bounded.
@@ -309,9 +320,16 @@ pub struct Superblock {
     pub placement: Vec<Placement>,
     pub tasks: Vec<TaskRecord>,
     pub partner: Option<Partner>,
+    /// The end of the array, if it lends: ascending and without gaps.
+    pub lent: Vec<Parcel>,
 }
 
 impl Superblock {
+    /// Sectors of the array that are its users' own, of all that its layout has.
+    pub fn own_sectors(&self, all: u64) -> u64 {
+        self.lent.first().map_or(all, |parcel| parcel.start)
+    }
+
     /// The index of a member in the member table.
     pub fn index_of(&self, member: Uuid) -> Option<u16> {
         let index = self.members.iter().position(|entry| entry.uuid == member)?;
@@ -407,9 +425,16 @@ impl Superblock {
         put_u64(bytes, at::EXTENT_ROWS, self.extent_rows);
         put_u64(bytes, at::INTENT_ROWS, self.intent_rows);
         put_u64(bytes, at::LOG_FLOOR, self.log_floor);
+        put_u64(bytes, at::INCOMPATIBLE, self.features());
         if let Some(partner) = &self.partner {
             put_partner(bytes, partner);
         }
+    }
+
+    fn features(&self) -> u64 {
+        let bit = |set: bool, feature: u64| if set { feature } else { 0 };
+        bit(self.partner.is_some(), INCOMPATIBLE_PARTNER)
+            | bit(!self.lent.is_empty(), INCOMPATIBLE_LENDS)
     }
 
     fn put_geometry(&self, bytes: &mut [u8]) {
@@ -446,6 +471,17 @@ impl Superblock {
             .flat_map(|task| task.done.clone())
             .collect();
         append(bytes, at::RUNS, RUN_BYTES, &runs, put_run);
+        if !self.lent.is_empty() {
+            self.put_parcels(bytes);
+        }
+    }
+
+    /// The table with the short descriptor.
+    fn put_parcels(&self, bytes: &mut Vec<u8>) {
+        let offset = append_entries(bytes, PARCEL_BYTES, &self.lent, put_parcel);
+        put_u16(bytes, at::PARCELS_OFFSET, narrow(offset));
+        put_u16(bytes, at::PARCELS_ENTRY_BYTES, narrow(PARCEL_BYTES));
+        put_u16(bytes, at::PARCELS_COUNT, narrow(self.lent.len()));
     }
 
     /// Reads a copy: the first [`SUPERBLOCK_BYTES`] of `bytes`.
@@ -486,6 +522,7 @@ impl Superblock {
             .read(get_placement)?,
             tasks: get_tasks(bytes)?,
             partner: get_partner(bytes)?,
+            lent: get_parcels(bytes)?,
         };
         rules::check(&superblock)?;
         Ok(superblock)
@@ -541,15 +578,7 @@ fn append<T>(
     entries: &[T],
     put_entry: fn(&mut [u8], &T),
 ) {
-    let offset = bytes.len();
-    bytes.resize(offset + entry_bytes * entries.len(), 0);
-    for (entry, place) in entries
-        .iter()
-        .zip(bytes[offset..].chunks_exact_mut(entry_bytes))
-    {
-        put_entry(place, entry);
-    }
-    let narrow = |value: usize| u16::try_from(value).expect("bounded by the rules");
+    let offset = append_entries(bytes, entry_bytes, entries, put_entry);
     put_u32(
         bytes,
         descriptor + at::TABLE_OFFSET,
@@ -563,11 +592,41 @@ fn append<T>(
     put_u16(bytes, descriptor + at::TABLE_COUNT, narrow(entries.len()));
 }
 
+/// Gives the offset of the first.
+fn append_entries<T>(
+    bytes: &mut Vec<u8>,
+    entry_bytes: usize,
+    entries: &[T],
+    put_entry: fn(&mut [u8], &T),
+) -> usize {
+    let offset = bytes.len();
+    bytes.resize(offset + entry_bytes * entries.len(), 0);
+    for (entry, place) in entries
+        .iter()
+        .zip(bytes[offset..].chunks_exact_mut(entry_bytes))
+    {
+        put_entry(place, entry);
+    }
+    offset
+}
+
+fn narrow(value: usize) -> u16 {
+    u16::try_from(value).expect("bounded by the rules")
+}
+
 /// A table whose every entry lies within the used bytes. Entries of a later minor version may be longer than ours;
 /// what we do not know of them is ignored.
 struct Table<'a> {
     bytes: &'a [u8],
     entry_bytes: usize,
+}
+
+/// What a descriptor says of a table.
+#[derive(Clone, Copy)]
+struct TablePlace {
+    offset: u32,
+    entry_bytes: u16,
+    count: u16,
 }
 
 impl<'a> Table<'a> {
@@ -578,9 +637,27 @@ impl<'a> Table<'a> {
         entry_bytes_min: usize,
         limit: usize,
     ) -> Result<Table<'a>, MetaError> {
-        let offset = u64::from(get_u32(bytes, descriptor + at::TABLE_OFFSET));
-        let entry_bytes = get_u16(bytes, descriptor + at::TABLE_ENTRY_BYTES);
-        let count = get_u16(bytes, descriptor + at::TABLE_COUNT);
+        let place = TablePlace {
+            offset: get_u32(bytes, descriptor + at::TABLE_OFFSET),
+            entry_bytes: get_u16(bytes, descriptor + at::TABLE_ENTRY_BYTES),
+            count: get_u16(bytes, descriptor + at::TABLE_COUNT),
+        };
+        Table::at(bytes, what, place, entry_bytes_min, limit)
+    }
+
+    fn at(
+        bytes: &'a [u8],
+        what: &'static str,
+        place: TablePlace,
+        entry_bytes_min: usize,
+        limit: usize,
+    ) -> Result<Table<'a>, MetaError> {
+        let TablePlace {
+            offset,
+            entry_bytes,
+            count,
+        } = place;
+        let offset = u64::from(offset);
         if usize::from(count) > limit {
             return Err(MetaError::TooLarge {
                 what,
@@ -719,7 +796,6 @@ fn get_write_hole(bytes: &[u8]) -> Result<WriteHole, MetaError> {
 }
 
 fn put_partner(bytes: &mut [u8], partner: &Partner) {
-    put_u64(bytes, at::INCOMPATIBLE, INCOMPATIBLE_PARTNER);
     put(bytes, at::PARTNER, partner.array.0);
     put_u64(bytes, at::PARTNER_EPOCH, partner.epoch);
     bytes[at::PARTNER_ROLE] = match partner.role {
@@ -743,6 +819,22 @@ fn get_partner(bytes: &[u8]) -> Result<Option<Partner>, MetaError> {
         array: get_uuid(bytes, at::PARTNER),
         epoch: get_u64(bytes, at::PARTNER_EPOCH),
     }))
+}
+
+/// Without the feature there is no table, whatever the bytes of its descriptor hold. With it there is something in it.
+fn get_parcels(bytes: &[u8]) -> Result<Vec<Parcel>, MetaError> {
+    if get_u64(bytes, at::INCOMPATIBLE) & INCOMPATIBLE_LENDS == 0 {
+        return Ok(Vec::new());
+    }
+    let place = TablePlace {
+        offset: get_u16(bytes, at::PARCELS_OFFSET).into(),
+        entry_bytes: get_u16(bytes, at::PARCELS_ENTRY_BYTES),
+        count: get_u16(bytes, at::PARCELS_COUNT),
+    };
+    if place.count == 0 {
+        return field("leases", 0);
+    }
+    Table::at(bytes, "leases", place, PARCEL_BYTES, PARCELS_MAX)?.read(get_parcel)
 }
 
 // ---------------------------------------------------------------------------------------------------- entries
@@ -938,7 +1030,7 @@ fn get_tasks(bytes: &[u8]) -> Result<Vec<TaskRecord>, MetaError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Random, any_superblock, bytes_of, uuid};
+    use super::super::testing::{Random, any_superblock, bytes_of, parcels, uuid};
     use super::*;
     use alloc::vec;
 
@@ -1019,6 +1111,10 @@ mod tests {
         full.tasks = (0..TASKS_MAX)
             .map(|_| task((RUNS_MAX / TASKS_MAX) as u64))
             .collect();
+        assert_eq!(Superblock::decode(&bytes_of(&full)), Ok(full.clone()));
+
+        full.partner = None;
+        full.lent = parcels(&full, PARCELS_MAX);
         assert_eq!(Superblock::decode(&bytes_of(&full)), Ok(full.clone()));
 
         full.tasks[0].done.push((100, 1));
@@ -1154,8 +1250,8 @@ mod tests {
             })
         );
         assert_eq!(
-            with(at::INCOMPATIBLE, 4),
-            Err(MetaError::Features { unknown: 4 })
+            with(at::INCOMPATIBLE, 8),
+            Err(MetaError::Features { unknown: 8 })
         );
         assert_eq!(with(at::MINOR, 9).as_ref(), Ok(&superblock));
         assert_eq!(with(at::COMPATIBLE, 4).as_ref(), Ok(&superblock));
@@ -1254,6 +1350,7 @@ mod tests {
     fn a_partner_is_a_feature_that_must_be_known() {
         let mut superblock = any_superblock(&mut Random::new(14));
         superblock.partner = None;
+        superblock.lent.clear();
         let alone = bytes_of(&superblock);
         assert_eq!(get_u64(&alone, at::INCOMPATIBLE), 0);
         for role in [PartnerRole::Main, PartnerRole::Surrogate] {
@@ -1267,6 +1364,7 @@ mod tests {
     #[test]
     fn hostile_partners_are_refused() {
         let mut superblock = any_superblock(&mut Random::new(15));
+        superblock.lent.clear();
         partner(&mut superblock);
         let bytes = bytes_of(&superblock);
         let refused = |change: &dyn Fn(&mut [u8])| {
@@ -1290,6 +1388,37 @@ mod tests {
         reseal(&mut reserved);
         let read = Superblock::decode(&reserved).expect("reserved bytes are ignored");
         assert_eq!(read.partner, None);
+    }
+
+    /// A program that does not know of leases must not serve what is lent to users of its own.
+    #[test]
+    fn lending_is_a_feature_that_must_be_known() {
+        let mut superblock = any_superblock(&mut Random::new(16));
+        superblock.partner = None;
+        superblock.lent = parcels(&superblock, 5);
+        let bytes = bytes_of(&superblock);
+        assert_eq!(get_u64(&bytes, at::INCOMPATIBLE), INCOMPATIBLE_LENDS);
+        let mut reserved = bytes.clone();
+        put_u64(&mut reserved, at::INCOMPATIBLE, 0);
+        reseal(&mut reserved);
+        let read = Superblock::decode(&reserved).expect("reserved bytes are ignored");
+        assert!(read.lent.is_empty());
+        for (place, value) in [
+            (at::PARCELS_OFFSET, 0),
+            (at::PARCELS_OFFSET, SUPERBLOCK_BYTES as u16),
+            (at::PARCELS_OFFSET, u16::MAX),
+            (at::PARCELS_ENTRY_BYTES, 0),
+            (at::PARCELS_ENTRY_BYTES, PARCEL_BYTES as u16 - 1),
+            (at::PARCELS_ENTRY_BYTES, u16::MAX),
+            (at::PARCELS_COUNT, 0),
+            (at::PARCELS_COUNT, PARCELS_MAX as u16),
+            (at::PARCELS_COUNT, u16::MAX),
+        ] {
+            let mut hostile = bytes.clone();
+            put_u16(&mut hostile, place, value);
+            reseal(&mut hostile);
+            assert!(Superblock::decode(&hostile).is_err(), "{value} at {place}");
+        }
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! What the tests of this folder share.
 
+use super::leases::PARCELS_MAX;
 use super::{
-    CreateOptions, MemberRole, Partner, PartnerRole, Region, RegionKind, Superblock, TaskRecord,
-    create::create,
+    CreateOptions, Lease, LeaseName, MemberRole, Parcel, Partner, PartnerRole, Region, RegionKind,
+    Superblock, TaskRecord, create::create,
 };
 use crate::contract::{MemberInfo, TaskKind};
 use crate::layout::{Layout, Level, Rotation};
 use crate::units::Uuid;
+use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -118,7 +120,29 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
         superblock.tasks.push(task);
         superblock.tasks.truncate(8);
     }
+    if superblock.partner.is_none() {
+        let most = 1 + random.below(PARCELS_MAX as u64) as usize;
+        superblock.lent = parcels(&superblock, most);
+        superblock.lent.drain(..random.below(most as u64) as usize);
+    }
     superblock
+}
+
+/// A sound table of so many parcels, one row each but for the last; every third is free.
+pub fn parcels(superblock: &Superblock, count: usize) -> Vec<Parcel> {
+    let layout = Layout::new(superblock.geometry).expect("sound");
+    let (row, size) = (layout.row_sectors(), layout.size_sectors());
+    let parcel = |index: usize| {
+        let start = (1 + index as u64) * row;
+        let name = LeaseName::new(&format!("lease{index}")).expect("short");
+        let borrower = index.is_multiple_of(2).then_some(uuid(900 + index as u16));
+        Parcel {
+            start,
+            sectors: if index + 1 < count { row } else { size - start },
+            lease: (index % 3 != 2).then_some(Lease { name, borrower }),
+        }
+    };
+    (0..count).map(parcel).collect()
 }
 
 fn any_role(random: &mut Random) -> MemberRole {

@@ -9,6 +9,7 @@ mod degraded;
 mod flushes;
 mod full;
 mod heats;
+mod leases;
 mod math;
 mod ordering;
 mod orders;

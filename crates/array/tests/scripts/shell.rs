@@ -89,6 +89,12 @@ impl Setup {
         self.info(|info| info.sectors += room)
     }
 
+    /// With so many sectors of the array or more set aside for leases.
+    pub fn lending(mut self, sectors: u64) -> Setup {
+        self.options.lend_sectors = Some(sectors);
+        self
+    }
+
     /// With a read cache of so many blocks.
     pub fn cached(mut self, blocks: u32, rule: Rule) -> Setup {
         self.cache = Some(CacheLimits { blocks, rule });

@@ -3,9 +3,9 @@
 use restripe_array::cache::Rule;
 use restripe_array::{
     Action, Buf, BufRef, CacheLimits, Class, Command, Compute, ComputeOp, Config, DeviceIo, Event,
-    Guilty, HeatLimits, IoError, IoOp, Limits, Member, MemberInfo, Nanos, Order, Page, Pool,
-    Redirect, Request, RequestOp, RequestTag, Segment, StartMode, SurrogateConfig, SurrogateLimits,
-    Tag, Throttle, Uuid, Verdict,
+    Guilty, HeatLimits, IoError, IoOp, LeaseCommand, LeaseName, Limits, Member, MemberInfo, Nanos,
+    Order, Page, Pool, Redirect, Request, RequestOp, RequestTag, Segment, StartMode,
+    SurrogateConfig, SurrogateLimits, Tag, Throttle, Uuid, Verdict,
 };
 use std::io::Write as _;
 
@@ -297,7 +297,37 @@ impl Writer {
                 self.raw(&[14, u8::from(surrogate.is_some())]);
                 self.raw(&surrogate.unwrap_or(Uuid::NIL).0);
             }
+            Command::Lease(command) => {
+                self.byte(15);
+                self.lease(command);
+            }
         }
+    }
+
+    fn lease(&mut self, command: LeaseCommand) {
+        match command {
+            LeaseCommand::Add { name, sectors } => {
+                self.byte(0);
+                self.lease_name(name);
+                self.number(sectors);
+            }
+            LeaseCommand::Remove { name, force } => {
+                self.byte(1);
+                self.lease_name(name);
+                self.flag(force);
+            }
+            LeaseCommand::Bind { name, borrower } => {
+                self.byte(2);
+                self.lease_name(name);
+                self.raw(&borrower.unwrap_or(Uuid::NIL).0);
+            }
+        }
+    }
+
+    fn lease_name(&mut self, name: LeaseName) {
+        let name = name.as_str().as_bytes();
+        self.number(name.len() as u64);
+        self.raw(name);
     }
 
     fn throttle(&mut self, throttle: Throttle) {
@@ -702,8 +732,36 @@ impl<'a> Reader<'a> {
                 let bytes = self.raw(16)?.try_into().map_err(|_| Stop::Bad)?;
                 Command::Surrogate(some.then_some(Uuid(bytes)))
             }
+            15 => Command::Lease(self.lease()?),
             _ => return Err(Stop::Bad),
         })
+    }
+
+    fn lease(&mut self) -> Taken<LeaseCommand> {
+        let kind = self.byte()?;
+        let name = self.lease_name()?;
+        Ok(match kind {
+            0 => LeaseCommand::Add {
+                name,
+                sectors: self.number()?,
+            },
+            1 => LeaseCommand::Remove {
+                name,
+                force: self.flag()?,
+            },
+            2 => {
+                let uuid = self.raw(16)?.first_chunk().ok_or(Stop::Bad)?;
+                let borrower = Some(Uuid(*uuid)).filter(|uuid| *uuid != Uuid::NIL);
+                LeaseCommand::Bind { name, borrower }
+            }
+            _ => return Err(Stop::Bad),
+        })
+    }
+
+    fn lease_name(&mut self) -> Taken<LeaseName> {
+        let length = usize::try_from(self.number()?).map_err(|_| Stop::Bad)?;
+        let name = std::str::from_utf8(self.raw(length)?).map_err(|_| Stop::Bad)?;
+        LeaseName::new(name).map_err(|_| Stop::Bad)
     }
 
     fn throttle(&mut self) -> Taken<Throttle> {
@@ -772,6 +830,7 @@ mod tests {
             trim_zeroes: true,
             fast_zero: false,
         };
+        let name = LeaseName::new("log").expect("a name");
         let commands = [
             Command::Start(mode),
             Command::Stop,
@@ -793,6 +852,16 @@ mod tests {
             Command::AddToSurrogate(Member(3)),
             Command::Surrogate(Some(Uuid([5; 16]))),
             Command::Surrogate(None),
+            Command::Lease(LeaseCommand::Add { name, sectors: 640 }),
+            Command::Lease(LeaseCommand::Remove { name, force: true }),
+            Command::Lease(LeaseCommand::Bind {
+                name,
+                borrower: Some(Uuid([9; 16])),
+            }),
+            Command::Lease(LeaseCommand::Bind {
+                name,
+                borrower: None,
+            }),
         ];
         let mut events = vec![
             Event::Request(request()),

@@ -1,0 +1,36 @@
+//! Leases: parts of the array that it lends to other arrays, changed while it serves.
+//!
+//! The table is part of the superblock (`meta/leases`); a change is on all members in service before it is answered. To
+//! the engine a borrower's requests are requests like others. Who may reach which part is for the shell to see to.
+
+use crate::contract::CommandError;
+use crate::core::Core;
+use crate::meta::leases::{self, LeaseCommand, LeaseError};
+use crate::units::SECTOR_BYTES;
+
+impl Core {
+    /// Bytes that are the users' own.
+    pub(crate) fn own_bytes(&self) -> u64 {
+        self.superblock.own_sectors(self.layout.size_sectors()) * SECTOR_BYTES
+    }
+
+    pub(crate) fn command_lease(&mut self, command: LeaseCommand) -> Result<(), CommandError> {
+        self.change_leases(command).map_err(CommandError::Lease)?;
+        self.keeper.note_change();
+        Ok(())
+    }
+
+    fn change_leases(&mut self, command: LeaseCommand) -> Result<(), LeaseError> {
+        let row = self.layout.row_sectors();
+        let parcels = &mut self.superblock.lent;
+        match command {
+            LeaseCommand::Add { name, sectors } => {
+                // What cannot be rounded up is more than any array has.
+                let rounded = sectors.max(1).checked_next_multiple_of(row);
+                leases::lend(parcels, name, rounded.unwrap_or(u64::MAX))
+            }
+            LeaseCommand::Remove { name, force } => leases::take_back(parcels, name, force),
+            LeaseCommand::Bind { name, borrower } => leases::bind(parcels, name, borrower),
+        }
+    }
+}
