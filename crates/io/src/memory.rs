@@ -296,6 +296,9 @@ fn class_bytes(class: usize) -> u64 {
 ///
 /// What one owner may hold has a bound as well ([`UserMemory::share_taken`]), and a part of the budget is apart for
 /// those who hold little: so peers that hoard, and large requests that wait for them, do not keep the modest waiting.
+///
+/// A borrower's requests, through a lease, have memory of their own beside all this, [`LEASE_BYTES`] for each lease: neither
+/// users nor other borrowers can take it, and it is never lent to them.
 pub struct UserMemory {
     budget: u64,
     /// Bytes of the budget that only modest owners get.
@@ -305,6 +308,9 @@ pub struct UserMemory {
     /// Bytes in use: of what is for all, and of what is apart.
     used: u64,
     used_apart: u64,
+    used_lent: u64,
+    /// Beside the budget: for borrowers.
+    lent: u64,
     /// Bytes in use by owner. Entries stay when they are zero; there are no more than there may be connections.
     owned: BTreeMap<u32, u64>,
     slots: Vec<Option<Owned>>,
@@ -316,14 +322,27 @@ pub struct UserMemory {
 struct Owned {
     memory: Memory,
     owner: u32,
-    /// Of what is apart for the modest.
-    apart: bool,
+    share: Share,
+}
+
+/// What a buffer was taken from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Share {
+    All,
+    /// What is apart for the modest.
+    Modest,
+    /// What is there for borrowers alone.
+    Lent,
 }
 
 /// Owner of what nobody answers for any more, until the engine gives it back.
 const NOBODY: u32 = u32::MAX - 1;
 /// Whoever has no more than this, with what is asked for, is modest.
 const MODEST_BYTES: u64 = 1 << 20;
+/// What a borrower may hold: eight of the longest requests through a lease.
+pub const LEASE_BYTES: u64 = 8 * LEASE_BLOCK_MAX as u64;
+/// The longest read or write through a lease.
+pub const LEASE_BLOCK_MAX: u32 = 1 << 20;
 /// Parts of the budget: one is apart for the modest, and so much may one owner have before it must give back.
 const APART_PARTS: u64 = 8;
 const SHARE_PARTS: u64 = 16;
@@ -337,6 +356,8 @@ impl UserMemory {
             held: 0,
             used: 0,
             used_apart: 0,
+            used_lent: 0,
+            lent: 0,
             owned: BTreeMap::new(),
             slots: Vec::new(),
             free_slots: Vec::new(),
@@ -367,7 +388,7 @@ impl UserMemory {
     pub fn allocate(&mut self, bytes: u32, owner: u32) -> Option<BufRef> {
         let need = class_bytes(class_of(bytes));
         if self.used + need <= self.budget - self.apart {
-            return self.take(bytes, owner, false);
+            return self.take(bytes, owner, Share::All);
         }
         self.allocate_apart(bytes, owner)
     }
@@ -379,10 +400,25 @@ impl UserMemory {
         if !modest || self.used_apart + need > self.apart {
             return None;
         }
-        self.take(bytes, owner, true)
+        self.take(bytes, owner, Share::Modest)
     }
 
-    fn take(&mut self, bytes: u32, owner: u32, apart: bool) -> Option<BufRef> {
+    /// The same of a borrower's own. Who waits here waits for nobody but himself.
+    pub fn allocate_lent(&mut self, bytes: u32, owner: u32) -> Option<BufRef> {
+        let need = class_bytes(class_of(bytes));
+        let within = self.owned_bytes(owner) + need <= LEASE_BYTES;
+        if !within || self.used_lent + need > self.lent {
+            return None;
+        }
+        self.take(bytes, owner, Share::Lent)
+    }
+
+    /// So many leases have memory of their own from now on.
+    pub fn lend_to(&mut self, leases: usize) {
+        self.lent = LEASE_BYTES * leases as u64;
+    }
+
+    fn take(&mut self, bytes: u32, owner: u32, share: Share) -> Option<BufRef> {
         assert!(
             (1..=USER_BYTES_MAX).contains(&bytes),
             "a user buffer has 1 to {USER_BYTES_MAX} bytes, not {bytes}"
@@ -392,21 +428,21 @@ impl UserMemory {
             Some(memory) => memory,
             None => self.grow(class)?,
         };
-        *self.used_of(apart) += class_bytes(class);
+        *self.used_of(share) += class_bytes(class);
         *self.owned.entry(owner).or_default() += class_bytes(class);
         let slot = self.place(Owned {
             memory,
             owner,
-            apart,
+            share,
         });
         Some(BufRef::new(Buf(Buf::USER + slot), 0, bytes))
     }
 
-    fn used_of(&mut self, apart: bool) -> &mut u64 {
-        if apart {
-            &mut self.used_apart
-        } else {
-            &mut self.used
+    fn used_of(&mut self, share: Share) -> &mut u64 {
+        match share {
+            Share::All => &mut self.used,
+            Share::Modest => &mut self.used_apart,
+            Share::Lent => &mut self.used_lent,
         }
     }
 
@@ -423,11 +459,8 @@ impl UserMemory {
 
     fn grow(&mut self, class: usize) -> Option<Memory> {
         let need = class_bytes(class);
-        if need > self.budget {
-            return None;
-        }
         self.make_room(need);
-        if self.held + need > self.budget {
+        if self.held + need > self.budget + self.lent {
             return None;
         }
         self.held += need;
@@ -437,7 +470,7 @@ impl UserMemory {
     /// Frees kept blocks, the largest first, until `need` more bytes fit.
     fn make_room(&mut self, need: u64) {
         for class in (0..CLASSES).rev() {
-            while self.held + need > self.budget && self.kept[class].pop().is_some() {
+            while self.held + need > self.budget + self.lent && self.kept[class].pop().is_some() {
                 self.held -= class_bytes(class);
             }
         }
@@ -449,11 +482,11 @@ impl UserMemory {
         let Owned {
             memory,
             owner,
-            apart,
+            share,
         } = self.slots[slot as usize].take().expect("released once");
         self.free_slots.push(slot);
         let class = class_of(memory.bytes() as u32);
-        *self.used_of(apart) -= class_bytes(class);
+        *self.used_of(share) -= class_bytes(class);
         *self.owned.entry(owner).or_default() -= class_bytes(class);
         if memory.alone() {
             self.kept[class].push(memory);
@@ -625,6 +658,25 @@ mod tests {
         assert!(!users.share_taken(0), "a namesake starts with nothing");
         users.release(orphan);
         assert!(UserMemory::new(32 << 20).allocate(32 << 20, 0).is_some());
+    }
+
+    #[test]
+    fn borrowers_have_memory_of_their_own() {
+        let mut users = UserMemory::new(64 << 20);
+        users.lend_to(2);
+        while users.allocate(4 << 20, 0).is_some() {}
+        while users.allocate_apart(1 << 20, 1).is_some() {}
+        let take = |users: &mut UserMemory, owner| {
+            std::iter::from_fn(|| users.allocate_lent(LEASE_BLOCK_MAX, owner)).collect::<Vec<_>>()
+        };
+        let (first, second) = (take(&mut users, 10), take(&mut users, 11));
+        assert_eq!((first.len(), second.len()), (8, 8), "each has its share");
+        assert!(users.allocate_lent(4096, 12).is_none(), "there are two");
+        assert!(users.allocate(4 << 20, 2).is_none(), "it is not for users");
+        first.into_iter().for_each(|buf| users.release(buf));
+        assert!(users.allocate(4 << 20, 2).is_none(), "nor when it is free");
+        assert_eq!(take(&mut users, 10).len(), 8);
+        assert!(UserMemory::new(64 << 20).allocate_lent(4096, 0).is_none());
     }
 
     #[test]

@@ -6,7 +6,9 @@ use crate::front::listen::{Listener, Wire};
 use crate::host::Exchange;
 use crate::member::OpenMember;
 use restripe_array::report::{HeatMap, Status};
-use restripe_array::{Command, CommandError, Fact, Member, Nanos, RequestError, RequestOp};
+use restripe_array::{
+    Command, CommandError, Fact, LeaseName, Member, Nanos, RequestError, RequestOp,
+};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -59,6 +61,7 @@ pub(crate) enum Call {
     Status(usize, Sender<Option<Status>>),
     Heat(usize, Sender<Option<HeatMap>>),
     Names(usize, Sender<Vec<MemberName>>),
+    LeasesInUse(usize, Sender<Vec<LeaseName>>),
     Command(usize, Command, Sender<Result<(), CommandError>>),
     Arrive(usize, OpenMember, Sender<Option<Member>>),
     Close(usize, Member),
@@ -107,6 +110,11 @@ impl Remote {
     /// The devices of an array, in the order of their [`Member`] numbers.
     pub fn member_names(&self, array: usize) -> Result<Vec<MemberName>, Ended> {
         self.ask(|reply| Call::Names(array, reply))
+    }
+
+    /// The leases of an array that somebody has attached.
+    pub fn leases_in_use(&self, array: usize) -> Result<Vec<LeaseName>, Ended> {
+        self.ask(|reply| Call::LeasesInUse(array, reply))
     }
 
     /// Waits for the engine's answer.

@@ -39,6 +39,14 @@ enum State {
     Dead,
 }
 
+/// What a connection has attached to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attached {
+    pub export: usize,
+    /// It is a lease: its requests have memory of their own.
+    pub lease: bool,
+}
+
 struct Payload {
     buf: BufRef,
     filled: u32,
@@ -64,6 +72,8 @@ pub struct Connection {
     receiving: bool,
     sending: bool,
     pub in_flight: u32,
+    /// The export that it has attached to, and the lease that this is.
+    attached: Option<Attached>,
     /// When the peer last finished something, or we last had nothing to ask of it. Single bytes do not count: a drip
     /// must not hold memory for ever.
     progress: Nanos,
@@ -88,6 +98,7 @@ pub struct Surroundings<'a> {
 pub trait Catalogue {
     fn exports(&self) -> usize;
     fn export(&self, index: usize) -> Option<Export>;
+    fn is_lease(&self, index: usize) -> bool;
     fn map(&self, export: usize, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent>;
 }
 
@@ -105,6 +116,7 @@ impl Connection {
             receiving: false,
             sending: false,
             in_flight: 0,
+            attached: None,
             progress: now,
             moved: now,
         }
@@ -112,6 +124,15 @@ impl Connection {
 
     pub fn wire(&self) -> &Wire {
         &self.wire
+    }
+
+    pub fn attached(&self) -> Option<Attached> {
+        self.attached
+    }
+
+    /// Whether it is a borrower's, who shares nothing with others.
+    pub fn is_borrowers(&self) -> bool {
+        self.attached.is_some_and(|attached| attached.lease)
     }
 
     /// Bytes that the peer has not taken.
@@ -148,11 +169,13 @@ impl Connection {
             protocol,
             outbox,
             in_flight,
+            attached,
             ..
         } = self;
         protocol.opened(&mut Live {
             outbox,
             in_flight,
+            attached,
             around,
         });
     }
@@ -171,6 +194,7 @@ impl Connection {
             protocol,
             outbox,
             in_flight,
+            attached,
             ..
         } = self;
         protocol.replied(
@@ -179,6 +203,7 @@ impl Connection {
             &mut Live {
                 outbox,
                 in_flight,
+                attached,
                 around,
             },
         );
@@ -206,6 +231,7 @@ impl Connection {
                 protocol,
                 outbox,
                 in_flight,
+                attached,
                 ..
             } = self;
             let received = protocol.received(
@@ -213,6 +239,7 @@ impl Connection {
                 &mut Live {
                     outbox,
                     in_flight,
+                    attached,
                     around,
                 },
             );
@@ -272,11 +299,13 @@ impl Connection {
                 protocol,
                 outbox,
                 in_flight,
+                attached,
                 ..
             } = self;
             protocol.filled(&mut Live {
                 outbox,
                 in_flight,
+                attached,
                 around,
             });
         }
@@ -434,7 +463,16 @@ impl Connection {
 struct Live<'a, 'b> {
     outbox: &'a mut Outbox,
     in_flight: &'a mut u32,
+    attached: &'a mut Option<Attached>,
     around: &'a mut Surroundings<'b>,
+}
+
+impl Live<'_, '_> {
+    /// Whether it must give memory back before it asks for more. A borrower's own is its bound.
+    fn share_taken(&self) -> bool {
+        let borrowers = self.attached.is_some_and(|attached| attached.lease);
+        !borrowers && self.around.users.share_taken(self.around.number)
+    }
 }
 
 impl Link for Live<'_, '_> {
@@ -446,12 +484,20 @@ impl Link for Live<'_, '_> {
         self.around.catalogue.export(index)
     }
 
+    fn attach(&mut self, export: usize) {
+        let lease = self.around.catalogue.is_lease(export);
+        *self.attached = Some(Attached { export, lease });
+    }
+
     fn map(&self, export: usize, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent> {
         self.around.catalogue.map(export, offset, bytes, max)
     }
 
     fn buffer(&mut self, bytes: u32) -> Option<BufRef> {
         let (users, number) = (&mut *self.around.users, self.around.number);
+        if self.attached.is_some_and(|attached| attached.lease) {
+            return users.allocate_lent(bytes, number);
+        }
         if self.around.memory_reserved {
             return users.allocate_apart(bytes, number);
         }
@@ -465,7 +511,7 @@ impl Link for Live<'_, '_> {
     fn full(&self) -> bool {
         *self.in_flight >= IN_FLIGHT_MAX
             || self.outbox.small_bytes() > UNSENT_SMALL_MAX
-            || self.around.users.share_taken(self.around.number)
+            || self.share_taken()
     }
 
     fn submit(&mut self, ask: Ask) {

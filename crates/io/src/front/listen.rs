@@ -127,6 +127,12 @@ impl Wire {
         }
     }
 
+    /// The same, of a client.
+    pub fn accepted(fd: OwnedFd) -> Wire {
+        notice_the_gone(&fd);
+        Wire::socket(fd)
+    }
+
     /// Standard input and output, each a socket or a pipe.
     pub fn stdio() -> io::Result<Wire> {
         Ok(Wire::pair(
@@ -187,15 +193,28 @@ fn is_socket(fd: &OwnedFd) -> bool {
 
 /// Replies are sent whole, so waiting for more to send (Nagle) would only delay them. No effect on Unix sockets.
 fn send_at_once(fd: &OwnedFd) {
-    let one: libc::c_int = 1;
+    set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
+}
+
+/// A peer whose machine or network is gone says nothing, and what it holds alone (a lease) would be held for ever: after
+/// 15 seconds without a word the kernel asks, and hangs up when nothing comes for 15 more. No effect on Unix sockets.
+fn notice_the_gone(fd: &OwnedFd) {
+    set(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
+    set(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 15);
+    set(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 5);
+    set(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3);
+}
+
+/// Sets an option where the socket has it.
+fn set(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: libc::c_int) {
     let length = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the option's value is an int of the length told.
     let _ = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_NODELAY,
-            (&raw const one).cast(),
+            level,
+            option,
+            (&raw const value).cast(),
             length,
         )
     };

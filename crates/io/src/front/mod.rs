@@ -75,6 +75,12 @@ pub struct Export {
     pub minimum_block: u32,
     /// Requests of this size and alignment cost the least.
     pub preferred_block: u32,
+    /// Reads and writes are no longer; [`BUFFER_BYTES_MAX`] at most.
+    pub maximum_block: u32,
+    /// For one client at a time, who names it: never the default.
+    pub exclusive: bool,
+    /// Nobody can attach now, since somebody has, or what he asked for is still under way.
+    pub busy: bool,
     pub read_only: bool,
     /// The array serves; otherwise nobody can attach.
     pub serving: bool,
@@ -100,6 +106,9 @@ pub trait Link {
     fn exports(&self) -> usize;
 
     fn export(&self, index: usize) -> Option<Export>;
+
+    /// This connection has attached to an export, which was not busy.
+    fn attach(&mut self, _export: usize) {}
 
     /// What `[offset, offset + bytes)` of an export is like, in order, at most `max` extents; the last may end early.
     fn map(&self, export: usize, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent>;

@@ -10,6 +10,7 @@
 //! [`Outcome`]s for the shell to take.
 
 mod exchange;
+pub mod lanes;
 #[cfg(test)]
 mod tests;
 
@@ -18,10 +19,11 @@ pub use exchange::Exchange;
 use crate::backend::{Backend, Completion};
 use crate::compute;
 use crate::fleet::Fleet;
-use crate::front::Export;
+use crate::front::{BUFFER_BYTES_MAX, Export};
 use crate::member::OpenMember;
 use crate::memory::{Handles, PoolMemory, UserMemory};
 use crate::record::Recorder;
+use lanes::{Lanes, USERS};
 use restripe_array::report::{ArrayState, MapExtent, Status};
 use restripe_array::{
     Action, Actions, Command, CommandError, CommandTag, Config, DeviceIo, Engine, Event, Fact,
@@ -66,7 +68,7 @@ pub struct Host {
     pool: PoolMemory,
     fleet: Fleet,
     inbox: VecDeque<Event>,
-    requests: VecDeque<Request>,
+    requests: Lanes,
     actions: Actions,
     wake: Option<Nanos>,
     delivery: Delivery,
@@ -84,6 +86,7 @@ impl Host {
     /// `config` is the one of these members. An error if there is not the memory that its limits ask for.
     pub fn new(index: u8, members: Vec<OpenMember>, config: Config) -> io::Result<Host> {
         let pool = PoolMemory::new(config.limits.pool)?;
+        let places = config.limits.requests;
         let engine = Engine::new(config.clone());
         Ok(Host {
             config,
@@ -91,7 +94,7 @@ impl Host {
             pool,
             fleet: Fleet::new(index, members),
             inbox: VecDeque::new(),
-            requests: VecDeque::new(),
+            requests: Lanes::new(places),
             actions: Actions::new(),
             wake: None,
             delivery: Delivery::Prompt,
@@ -145,6 +148,9 @@ impl Host {
                 None => 1,
             },
             preferred_block: PREFERRED_BLOCK,
+            maximum_block: BUFFER_BYTES_MAX,
+            exclusive: false,
+            busy: false,
             read_only: status.read_only,
             serving,
         }
@@ -175,8 +181,27 @@ impl Host {
 
     // --------------------------------------------------------------------------------------------------- events in
 
+    /// A request of the array's users.
     pub fn request(&mut self, request: Request) {
-        self.requests.push_back(request);
+        self.request_in(USERS, request);
+    }
+
+    pub fn request_in(&mut self, lane: u32, request: Request) {
+        self.requests.push(lane, request);
+    }
+
+    /// The lanes of requests: for whoever opens and closes those of leases.
+    pub fn lanes(&mut self) -> &mut Lanes {
+        &mut self.requests
+    }
+
+    /// Whether nothing is under way in lanes that were closed.
+    pub fn lanes_closed_are_idle(&self) -> bool {
+        self.requests.closed_are_idle()
+    }
+
+    pub fn lane_is_idle(&self, lane: u32) -> bool {
+        self.requests.idle(lane)
     }
 
     pub fn command(&mut self, tag: CommandTag, command: Command) {
@@ -258,11 +283,11 @@ impl Host {
         if !self.takes_requests() {
             return None;
         }
-        self.requests.pop_front().map(Event::Request)
+        self.requests.take().map(Event::Request)
     }
 
     fn takes_requests(&self) -> bool {
-        self.held_as.is_none() && !self.requests.is_empty() && self.engine.ready()
+        self.held_as.is_none() && self.engine.ready() && self.requests.ready()
     }
 
     fn step(&mut self, now: Nanos, event: Event, world: &mut World<'_>) {
@@ -287,7 +312,10 @@ impl Host {
                 let verdict = compute::perform(&mut compute, &handles(&mut self.pool, world.users));
                 self.finish(Event::Compute(compute, verdict));
             }
-            Action::Reply(tag, result) => self.outcomes.push(Outcome::Reply(tag, result)),
+            Action::Reply(tag, result) => {
+                let tag = self.requests.ended(tag);
+                self.outcomes.push(Outcome::Reply(tag, result));
+            }
             Action::Detach(tag) => self
                 .fleet
                 .detach(tag, &mut handles(&mut self.pool, world.users)),

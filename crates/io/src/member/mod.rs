@@ -121,6 +121,8 @@ pub enum OpenFailure {
     Uri(UriError),
     /// A remote export refused or broke the conversation.
     Remote(String),
+    /// A remote export that its server does not give now, since somebody else has it.
+    Held(String),
     /// A remote export that takes no writes.
     ReadOnly,
 }
@@ -138,6 +140,7 @@ impl fmt::Display for OpenError {
             }
             OpenFailure::Uri(error) => write!(f, "{error}"),
             OpenFailure::Remote(what) => write!(f, "the NBD server: {what}"),
+            OpenFailure::Held(why) => write!(f, "is in use: the NBD server: {why}"),
             OpenFailure::ReadOnly => f.write_str("the NBD export is read-only"),
         }
     }

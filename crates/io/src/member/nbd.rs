@@ -9,7 +9,7 @@
 //! a flush behind it where the server cannot make a write durable by itself. A connection that breaks ends every job
 //! with [`IoError::Gone`], and every later one: what a broken server has written nobody knows.
 
-use super::{OpenFailure, OpenOptions};
+use super::{OpenFailure, OpenOptions, RETRY_AFTER};
 use crate::backend::Stream;
 use crate::front::listen::Wire;
 use crate::front::outbox::Outbox;
@@ -89,8 +89,21 @@ pub struct NbdDevice {
 
 // -------------------------------------------------------------------------------------------------------- opening
 
-/// Connects, and agrees on the export.
+/// Connects, and agrees on the export. One that somebody else has is waited for as a file is: a server, too, lets go of a
+/// killed process's exports a moment after the process is gone.
 pub fn open(uri: &NbdUri, options: OpenOptions) -> Result<(NbdDevice, MemberInfo), OpenFailure> {
+    let begin = Instant::now();
+    loop {
+        match open_once(uri, options) {
+            Err(OpenFailure::Held(_)) if begin.elapsed() < options.patience => {
+                std::thread::sleep(RETRY_AFTER)
+            }
+            other => return other,
+        }
+    }
+}
+
+fn open_once(uri: &NbdUri, options: OpenOptions) -> Result<(NbdDevice, MemberInfo), OpenFailure> {
     match &uri.endpoint {
         Endpoint::Unix(path) => {
             let stream = UnixStream::connect(path).map_err(OpenFailure::Io)?;
@@ -183,7 +196,10 @@ fn agree(
     export: &str,
     deadline: Instant,
 ) -> Result<(Client, Vec<u8>), OpenFailure> {
-    let remote = |error: ClientError| OpenFailure::Remote(error.to_string());
+    let remote = |error: ClientError| match error {
+        ClientError::Held(why) => OpenFailure::Held(why),
+        error => OpenFailure::Remote(error.to_string()),
+    };
     let mut client = Client::new(export, Replies::Structured);
     let (mut bytes, mut out, mut buffer) = (Vec::new(), Vec::new(), [0; 4096]);
     loop {

@@ -36,6 +36,7 @@ pub mod reply {
     /// All kinds with this bit tell of an error.
     pub const ERROR_BIT: u32 = 1 << 31;
     pub const ERR_UNSUP: u32 = ERROR_BIT | 1;
+    pub const ERR_POLICY: u32 = ERROR_BIT | 2;
     pub const ERR_INVALID: u32 = ERROR_BIT | 3;
     pub const ERR_UNKNOWN: u32 = ERROR_BIT | 6;
     pub const ERR_TOO_BIG: u32 = ERROR_BIT | 9;

@@ -11,6 +11,8 @@ enum Asker {
     Thread(Sender<Result<(), CommandError>>),
     /// The reactor itself, which is shutting down.
     Shutdown,
+    /// The reactor itself, which does not depend on the answer.
+    Nobody,
 }
 
 /// How far the reactor's end has come.
@@ -46,6 +48,7 @@ impl Answers {
                 let _ = reply.send(result);
             }
             Asker::Shutdown => self.one_stopped(),
+            Asker::Nobody => {}
         }
     }
 
@@ -82,6 +85,9 @@ impl Shell {
             }
             Call::Names(array, reply) => {
                 let _ = reply.send(self.names(array));
+            }
+            Call::LeasesInUse(array, reply) => {
+                let _ = reply.send(self.leases_in_use(array));
             }
             Call::Command(array, command, reply) => self.command(array, command, reply),
             Call::Arrive(array, member, reply) => {
@@ -128,12 +134,22 @@ impl Shell {
     }
 
     fn command(&mut self, array: usize, command: Command, reply: Sender<Result<(), CommandError>>) {
-        let Some(host) = self.hosts.get_mut(array) else {
+        if self.hosts.get(array).is_none() {
             let _ = reply.send(Err(CommandError::NoArray));
             return;
-        };
+        }
+        if let Some(error) = self.lease_in_the_way(array, &command) {
+            let _ = reply.send(Err(error));
+            return;
+        }
         let index = self.answers.commands.insert(Asker::Thread(reply));
-        host.command(CommandTag(u64::from(index)), command);
+        self.hosts[array].command(CommandTag(u64::from(index)), command);
+    }
+
+    /// Has the reactor's own command carried out.
+    pub(super) fn order(&mut self, array: usize, command: Command) {
+        let index = self.answers.commands.insert(Asker::Nobody);
+        self.hosts[array].command(CommandTag(u64::from(index)), command);
     }
 
     fn shut_down(&mut self) {

@@ -5,12 +5,13 @@
 
 mod calls;
 mod clock;
+mod leases;
 mod requests;
 #[cfg(test)]
 mod tests;
 
 use crate::backend::{self, Backend, BackendChoice, Completion, Op};
-use crate::front::connection::{Catalogue, Connection, Surroundings};
+use crate::front::connection::{Attached, Catalogue, Connection, Surroundings};
 use crate::front::listen::{Listener, Wire};
 use crate::front::{Ask, Export};
 use crate::host::{Host, Outcome, World};
@@ -21,10 +22,12 @@ use crate::remote::{Call, ProtocolMaker, Remote};
 use crate::tokens::Owner;
 use calls::Answers;
 use clock::Clock;
+use leases::Exposed;
+pub use leases::{EXPORT_PREFIX, export_name};
 use requests::{LocalWait, Pending};
 use restripe_array::Slab;
 use restripe_array::report::MapExtent;
-use restripe_array::{BufRef, Config, Limits, Nanos, SurrogateConfig};
+use restripe_array::{BufRef, Config, Limits, Nanos, RequestError, RequestTag, SurrogateConfig};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -93,6 +96,14 @@ pub struct Shell {
     local_waiting: VecDeque<LocalWait>,
     /// Connections that wait for memory, the first first.
     starved: VecDeque<u32>,
+    /// Borrowers that wait for their own.
+    starved_borrowers: Vec<u32>,
+    /// The leases of all arrays.
+    exposed: Vec<Exposed>,
+    /// Leases to be looked at for who borrows them.
+    looks_due: VecDeque<usize>,
+    /// Requests that reached no engine, to be answered.
+    refused: Vec<(RequestTag, RequestError)>,
     /// Connections to look after at the end of the turn.
     dirty: Vec<u32>,
     asks: Vec<Ask>,
@@ -144,6 +155,10 @@ impl Shell {
             pending: Slab::default(),
             local_waiting: VecDeque::new(),
             starved: VecDeque::new(),
+            starved_borrowers: Vec::new(),
+            exposed: Vec::new(),
+            looks_due: VecDeque::new(),
+            refused: Vec::new(),
             dirty: Vec::new(),
             asks: Vec::new(),
             outcomes: Vec::new(),
@@ -200,6 +215,7 @@ impl Shell {
 
     /// Takes an array in and gives its index. It serves once it is told to start.
     pub fn host(&mut self, spec: ArraySpec) -> io::Result<usize> {
+        assert!(self.exposed.is_empty(), "arrays come before any is started");
         let index = self.hosts.len();
         if index >= ARRAYS_MAX {
             return Err(io::Error::other("too many arrays for one reactor"));
@@ -319,8 +335,11 @@ impl Shell {
                 host.settle(self.now, STEPS_A_ROUND, &mut world);
                 outcomes.extend(host.outcomes.drain(..).map(|outcome| (index, outcome)));
             }
-            let fed = self.feed_starved();
-            self.quiet = outcomes.is_empty() && !fed;
+            let mut stirred = self.feed_starved();
+            stirred |= self.feed_borrowers();
+            stirred |= self.answer_refused();
+            stirred |= self.begin_looks();
+            self.quiet = outcomes.is_empty() && !stirred;
             if self.quiet {
                 break;
             }
@@ -334,7 +353,10 @@ impl Shell {
     fn outcome(&mut self, array: usize, outcome: Outcome) {
         match outcome {
             Outcome::Reply(tag, result) => self.reply(tag, result),
-            Outcome::CommandReply(tag, result) => self.answers.command(tag, result),
+            Outcome::CommandReply(tag, result) => {
+                self.follow_leases(array);
+                self.answers.command(tag, result);
+            }
             Outcome::Fact(now, fact) => self.answers.fact(array, now, &fact),
         }
     }
@@ -342,7 +364,8 @@ impl Shell {
     // ------------------------------------------------------------------------------------------------- connections
 
     fn adopt(&mut self, wire: Wire, protocol: &ProtocolMaker) {
-        if self.connections.len() >= CONNECTIONS_MAX || self.answers.stopping() {
+        let most = CONNECTIONS_MAX + self.leases();
+        if self.connections.len() >= most || self.answers.stopping() {
             return;
         }
         let connection = self
@@ -374,18 +397,41 @@ impl Shell {
         let mut around = Surroundings {
             now: self.now,
             users: &mut self.users,
-            catalogue: &Shelf { hosts: &self.hosts },
+            catalogue: &Shelf {
+                hosts: &self.hosts,
+                exposed: &self.exposed,
+            },
             number,
             memory_reserved,
             asks: &mut self.asks,
         };
+        let before = connection.attached();
         let result = call(connection, &mut around);
-        if connection.starved() && !self.starved.contains(&number) {
+        let (after, starved) = (connection.attached(), connection.starved());
+        if starved && connection.is_borrowers() {
+            self.starved_borrowers.push(number);
+        } else if starved && !self.starved.contains(&number) {
             self.starved.push_back(number);
+        }
+        if let Some(attached) = after.filter(|_| before.is_none()) {
+            self.attached(number, attached);
         }
         self.dirty.push(number);
         self.take_asks(number);
         result
+    }
+
+    /// A connection has attached to an export. Users leave those connections alone that are there for borrowers.
+    fn attached(&mut self, number: u32, attached: Attached) {
+        if attached.lease {
+            return self.note_client(number, attached.export);
+        }
+        let users = |(_, one): &(u32, &Connection)| one.attached().is_some_and(|it| !it.lease);
+        if self.connections.iter().filter(users).count() > CONNECTIONS_MAX
+            && let Some(connection) = self.connections.get_mut(number)
+        {
+            connection.kill();
+        }
     }
 
     fn sent(&mut self, number: u32, done: Completion) {
@@ -491,6 +537,7 @@ impl Shell {
             }
         }
         self.users.disown(number);
+        self.forget_client(number);
         self.connections.remove(number);
     }
 
@@ -498,7 +545,7 @@ impl Shell {
         self.next_scan = self.now.after(PATIENCE_SCAN);
         let hurried = !self.starved.is_empty() || !self.local_waiting.is_empty();
         for (number, connection) in self.connections.iter_mut() {
-            connection.check_patience(self.now, hurried);
+            connection.check_patience(self.now, hurried && !connection.is_borrowers());
             if connection.dead() {
                 self.dirty.push(number);
             }
@@ -532,7 +579,7 @@ impl Shell {
         };
         if result >= 0 {
             // SAFETY: the kernel just made it, for us alone.
-            let wire = Wire::socket(unsafe { OwnedFd::from_raw_fd(result) });
+            let wire = Wire::accepted(unsafe { OwnedFd::from_raw_fd(result) });
             let protocol = listening.protocol.clone();
             self.adopt(wire, &protocol);
         }
@@ -584,23 +631,39 @@ impl Shell {
     }
 }
 
-/// The arrays, as connections see them.
+/// The arrays and then the leases, as connections see them.
 struct Shelf<'a> {
     hosts: &'a [Host],
+    exposed: &'a [Exposed],
+}
+
+impl Shelf<'_> {
+    fn lease(&self, index: usize) -> Option<&Exposed> {
+        self.exposed.get(index.checked_sub(self.hosts.len())?)
+    }
 }
 
 impl Catalogue for Shelf<'_> {
     fn exports(&self) -> usize {
-        self.hosts.len()
+        self.hosts.len() + self.exposed.len()
     }
 
     fn export(&self, index: usize) -> Option<Export> {
-        self.hosts.get(index).map(Host::export)
+        match self.hosts.get(index) {
+            Some(host) => Some(host.export()),
+            None => self.lease(index)?.export(self.hosts),
+        }
+    }
+
+    fn is_lease(&self, index: usize) -> bool {
+        self.lease(index).is_some()
     }
 
     fn map(&self, export: usize, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent> {
-        self.hosts
-            .get(export)
-            .map_or_else(Vec::new, |host| host.map(offset, bytes, max))
+        match (self.hosts.get(export), self.lease(export)) {
+            (Some(host), _) => host.map(offset, bytes, max),
+            (None, Some(lease)) => lease.map(self.hosts, offset, bytes, max),
+            (None, None) => Vec::new(),
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! Requests in flight: who asked, and what becomes of the reply.
 
 use super::Shell;
+use super::leases::{Route, Through};
+use crate::front::Ask;
 use crate::memory::USER_BYTES_MAX;
 use crate::remote::{LocalReply, LocalRequest};
 use restripe_array::{Buf, BufRef, Request, RequestError, RequestOp, RequestTag};
@@ -15,6 +17,7 @@ pub(super) enum Pending {
         connection: u32,
         tag: u64,
         buf: Option<BufRef>,
+        through: Option<Through>,
     },
     Local {
         tag: u64,
@@ -23,7 +26,12 @@ pub(super) enum Pending {
         reply: Sender<LocalReply>,
     },
     /// Its connection is gone.
-    Orphan { buf: Option<BufRef> },
+    Orphan {
+        buf: Option<BufRef>,
+        through: Option<Through>,
+    },
+    /// The reactor's own: who borrows a lease.
+    Look { lease: usize, buf: BufRef },
 }
 
 /// A request of this process that waits for memory.
@@ -42,25 +50,42 @@ impl Shell {
     pub(super) fn take_asks(&mut self, connection: u32) {
         let mut asks = std::mem::take(&mut self.asks);
         for ask in asks.drain(..) {
+            let route = self.route(&ask);
             let pending = Pending::Remote {
                 connection,
                 tag: ask.tag,
                 buf: ask.buf,
+                through: route.as_ref().and_then(|route| route.lease),
             };
             let tag = RequestTag(u64::from(self.pending.insert(pending)));
-            let buf = ask.buf.unwrap_or_else(no_buffer);
-            let request = Request {
-                tag,
-                op: ask.op,
-                offset: ask.offset,
-                bytes: ask.bytes,
-                buf,
-                fua: ask.fua,
-            };
-            // Indexes come from the catalogue, which never shrinks.
-            self.hosts[ask.export].request(request);
+            match route {
+                Some(route) => self.hand_in(tag, &ask, &route),
+                None => self.refused.push((tag, RequestError::Unavailable)),
+            }
         }
         self.asks = asks;
+    }
+
+    fn hand_in(&mut self, tag: RequestTag, ask: &Ask, route: &Route) {
+        let request = Request {
+            tag,
+            op: ask.op,
+            offset: route.offset,
+            bytes: ask.bytes,
+            buf: ask.buf.unwrap_or_else(no_buffer),
+            fua: ask.fua,
+        };
+        self.hosts[route.host].request_in(route.lane, request);
+    }
+
+    /// Answers what never reached an engine. Whether there was any.
+    pub(super) fn answer_refused(&mut self) -> bool {
+        let refused = std::mem::take(&mut self.refused);
+        let any = !refused.is_empty();
+        for (tag, error) in refused {
+            self.reply(tag, Err(error));
+        }
+        any
     }
 
     pub(super) fn reply(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
@@ -71,8 +96,12 @@ impl Shell {
             .expect("a request is answered once")
         {
             Pending::Remote {
-                connection, tag, ..
+                connection,
+                tag,
+                through,
+                ..
             } => {
+                let result = self.translated(through, result);
                 self.with(connection, |c, around| c.replied(tag, result, around));
                 self.send_early(connection);
             }
@@ -82,11 +111,25 @@ impl Shell {
                 buf,
                 reply,
             } => self.reply_local(tag, op, buf, &reply, result),
-            Pending::Orphan { buf } => {
+            Pending::Orphan { buf, through } => {
+                // Nobody hears it, but a lease may have another borrower by it.
+                let _ = self.translated(through, result);
                 if let Some(buf) = buf {
                     self.users.release(buf);
                 }
             }
+            Pending::Look { lease, buf } => self.looked(lease, buf, result),
+        }
+    }
+
+    fn translated(
+        &mut self,
+        through: Option<Through>,
+        result: Result<(), RequestError>,
+    ) -> Result<(), RequestError> {
+        match through {
+            Some(through) => self.came_through(through, result),
+            None => result,
         }
     }
 
@@ -95,12 +138,18 @@ impl Shell {
         let mut in_use = Vec::new();
         for (_, pending) in self.pending.iter_mut() {
             if let Pending::Remote {
-                connection, buf, ..
+                connection,
+                buf,
+                through,
+                ..
             } = pending
                 && *connection == gone
             {
                 in_use.extend(buf.map(|buf| buf.buf));
-                *pending = Pending::Orphan { buf: *buf };
+                *pending = Pending::Orphan {
+                    buf: *buf,
+                    through: *through,
+                };
             }
         }
         in_use

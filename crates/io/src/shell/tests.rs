@@ -14,6 +14,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+mod leases;
+
 const MIB: u64 = 1 << 20;
 
 /// Files of an array, removed at the end.
@@ -52,12 +54,16 @@ impl Drop for Images {
 }
 
 fn create(members: &[Plain], level: Level, spares: usize) {
+    create_with(members, level, |options| options.spares = spares);
+}
+
+fn create_with(members: &[Plain], level: Level, change: impl FnOnce(&mut CreateOptions)) {
     let mut options = CreateOptions::new("test", Uuid([7; 16]), level, 128);
     options.members = members.iter().map(Plain::info).collect();
     options.uuids = (0..members.len())
         .map(|i| Uuid([i as u8 + 1; 16]))
         .collect();
-    options.spares = spares;
+    change(&mut options);
     let creation = meta::create(&options).expect("a sound array");
     for (member, at, content) in &creation.writes {
         match content {

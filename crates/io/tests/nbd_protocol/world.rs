@@ -60,6 +60,9 @@ impl World {
             logical_block: 512,
             minimum_block: 1,
             preferred_block: 65536,
+            maximum_block: restripe_io::front::BUFFER_BYTES_MAX,
+            exclusive: false,
+            busy: false,
             read_only: false,
             serving: true,
         };

@@ -3,7 +3,7 @@
 use super::Step;
 use super::block_status::Context;
 use super::transmission::{Attachment, Transmission};
-use crate::front::{BUFFER_BYTES_MAX, Export, Link, Then};
+use crate::front::{Export, Link, Then};
 use crate::nbd_wire::option::{
     ContextQuery, EXPORT_NAME_PADDING_BYTES, InfoQuery, OPTION_BYTES, OptionHeader, code,
     encode_reply, info, name_from, reply,
@@ -171,7 +171,8 @@ impl Handshake {
     /// The old way in: no errors can be told, so whatever is wrong ends the connection.
     fn export_name(&mut self, data: &[u8], used: usize, link: &mut dyn Link) -> Step {
         let found = name_from(data).and_then(|name| find(name, link));
-        let Some((index, export)) = found.filter(|(_, export)| export.serving) else {
+        let Some((index, export)) = found.filter(|(_, export)| export.serving && !export.busy)
+        else {
             return Step::Stop(used, Then::Abort);
         };
         let flags = offered(&export, self.structured);
@@ -180,17 +181,20 @@ impl Handshake {
         if !self.client_has(handshake_flags::CLIENT_NO_ZEROES) {
             self.out.extend_from_slice(&[0; EXPORT_NAME_PADDING_BYTES]);
         }
-        Step::Attached(used, Box::new(self.attach(index, &export)))
+        Step::Attached(used, Box::new(self.attach(index, &export, link)))
     }
 
     fn go(&mut self, data: &[u8], used: usize, link: &mut dyn Link) -> Step {
         match self.info(code::GO, data, link) {
-            Some((index, export)) => Step::Attached(used, Box::new(self.attach(index, &export))),
+            Some((index, export)) => {
+                Step::Attached(used, Box::new(self.attach(index, &export, link)))
+            }
             None => Step::Went(used),
         }
     }
 
-    fn attach(&mut self, index: usize, export: &Export) -> Transmission {
+    fn attach(&mut self, index: usize, export: &Export, link: &mut dyn Link) -> Transmission {
+        link.attach(index);
         let contexts = match self.contexts.take() {
             Some((of, contexts)) if of == index => contexts,
             _ => Vec::new(),
@@ -198,6 +202,7 @@ impl Handshake {
         Transmission::new(Attachment {
             export: index,
             size_bytes: export.size_bytes,
+            maximum_block: export.maximum_block,
             read_only: export.read_only,
             structured: self.structured,
             contexts,
@@ -242,6 +247,10 @@ impl Handshake {
     /// The export of this name if clients can attach to it; otherwise the option is refused.
     fn serving(&mut self, option: u32, name: &str, link: &dyn Link) -> Option<(usize, Export)> {
         let refusal = match find(name, link) {
+            Some((_, export)) if option == code::GO && export.busy => {
+                self.refuse(option, reply::ERR_POLICY, "somebody has it attached");
+                return None;
+            }
             Some((index, export)) if export.serving => return Some((index, export)),
             Some(_) => "the array is not serving",
             None if name.is_empty() => "there is no default export: name one",
@@ -334,22 +343,25 @@ pub(super) fn skip(bytes: &[u8], left: u32) -> (usize, u32) {
     (here as usize, left - here)
 }
 
-/// The export of this name. The empty name means the only export, if there is but one.
+/// The export of this name. The empty name means the only export, if there is but one for all comers.
 fn find(name: &str, link: &dyn Link) -> Option<(usize, Export)> {
-    let named = (0..link.exports())
-        .filter_map(|index| Some((index, link.export(index)?)))
-        .find(|(_, export)| export.name == name);
-    if named.is_none() && name.is_empty() && link.exports() == 1 {
-        return Some((0, link.export(0)?));
+    let exports = || (0..link.exports()).filter_map(|index| Some((index, link.export(index)?)));
+    let named = exports().find(|(_, export)| export.name == name);
+    if named.is_none() && name.is_empty() {
+        let mut for_all = exports().filter(|(_, export)| !export.exclusive);
+        return for_all.next().filter(|_| for_all.next().is_none());
     }
     named
 }
 
 /// What an export offers. All connections go through one engine, whose flush covers every write that was replied to,
-/// on whichever connection: hence `CAN_MULTI_CONN`.
+/// on whichever connection: hence `CAN_MULTI_CONN`, where there may be several.
 fn offered(export: &Export, structured: bool) -> u16 {
     use transmission_flags::*;
-    let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_CACHE | CAN_MULTI_CONN;
+    let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_CACHE;
+    if !export.exclusive {
+        flags |= CAN_MULTI_CONN;
+    }
     if export.read_only {
         flags |= READ_ONLY;
     } else {
@@ -365,9 +377,9 @@ fn offered(export: &Export, structured: bool) -> u16 {
 fn block_sizes(export: &Export) -> [u32; 3] {
     let preferred = export.preferred_block;
     let preferred = if preferred.is_power_of_two() {
-        preferred.clamp(4096, BUFFER_BYTES_MAX)
+        preferred.clamp(4096, export.maximum_block)
     } else {
         4096
     };
-    [export.minimum_block, preferred, BUFFER_BYTES_MAX]
+    [export.minimum_block, preferred, export.maximum_block]
 }

@@ -6,7 +6,7 @@
 use super::Step;
 use super::block_status::{Context, EXTENTS_MAX, MAPPED_BYTES_MAX, descriptors};
 use super::handshake::skip;
-use crate::front::{Ask, BUFFER_BYTES_MAX, Link, Then};
+use crate::front::{Ask, Link, Then};
 use crate::nbd_wire::message::{
     CHUNK_DONE, REQUEST_BYTES, Request, SimpleReply, encode_data_chunk, encode_error_chunk,
     encode_status_chunk,
@@ -18,6 +18,8 @@ use restripe_array::{BufRef, RequestError, RequestOp, SECTOR_BYTES};
 pub(super) struct Attachment {
     pub export: usize,
     pub size_bytes: u64,
+    /// Bytes of a read or write at most.
+    pub maximum_block: u32,
     pub read_only: bool,
     /// Replies are structured.
     pub structured: bool,
@@ -193,7 +195,7 @@ impl Transmission {
             return Err(Refusal(errno, "beyond the end of the export"));
         }
         let with_payload = matches!(command, Command::Read | Command::Write);
-        if with_payload && request.bytes > BUFFER_BYTES_MAX {
+        if with_payload && request.bytes > self.attachment.maximum_block {
             return Err(Refusal(Errno::Invalid, "longer than the largest block"));
         }
         Ok(())

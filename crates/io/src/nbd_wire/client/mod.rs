@@ -137,6 +137,8 @@ pub enum ClientError {
     NotNbd,
     /// The server refused the export, with its reason.
     Refused(String),
+    /// The export is there, and the server does not give it now: somebody else has it.
+    Held(String),
     /// The server broke the protocol.
     Protocol(&'static str),
 }
@@ -145,7 +147,9 @@ impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ClientError::NotNbd => f.write_str("the peer is not a newstyle NBD server"),
-            ClientError::Refused(reason) => write!(f, "the NBD server refused: {reason}"),
+            ClientError::Refused(reason) | ClientError::Held(reason) => {
+                write!(f, "the NBD server refused: {reason}")
+            }
             ClientError::Protocol(what) => {
                 write!(f, "the NBD server broke the protocol: {what}")
             }

@@ -1,0 +1,326 @@
+//! Leases over real sockets: windows of their own, memory of their own, one client each, and who borrows on record.
+
+use super::*;
+use restripe_array::meta::{Partner, PartnerRole};
+use restripe_array::{CommandError, LeaseCommand, LeaseError, LeaseName};
+
+const LENT: u64 = 8 * MIB;
+const LEASE: u64 = 2 * MIB;
+const ENOSPC: u32 = 28;
+
+/// A mirror that lends, its socket, and the leases `a` and `b` of two mebibytes each.
+struct Lender {
+    running: Running,
+    path: PathBuf,
+}
+
+impl Lender {
+    /// In memory.
+    fn new(test: &str, backend: BackendChoice) -> Lender {
+        let members = plain(&["ram:24M".to_owned(), "ram:24M".to_owned()]);
+        make(&members);
+        let members = members.into_iter().map(Plain::into_member).collect();
+        let lender = Lender::serve(test, backend, members);
+        lender.add("a").expect("room");
+        lender.add("b").expect("room");
+        lender
+    }
+
+    fn serve(test: &str, backend: BackendChoice, members: Vec<OpenMember>) -> Lender {
+        let options = ShellOptions {
+            backend,
+            memory: 32 * MIB,
+        };
+        let spec = spec(members, None);
+        let running =
+            Shell::spawn(options, move |shell| shell.host(spec).map(drop)).expect("a reactor");
+        let start = Command::Start(StartMode::default());
+        let started = running.remote.command(0, start).expect("it lives");
+        started.expect("the array starts");
+        let name = format!("restripe-lease-{}-{test}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let listener = Listener::unix(&path).expect("a free path");
+        let maker: ProtocolMaker =
+            std::sync::Arc::new(|| Box::new(crate::front::nbd::Connection::new()));
+        running.remote.listen(listener, maker).expect("it lives");
+        Lender { running, path }
+    }
+
+    fn order(&self, command: LeaseCommand) -> Result<(), CommandError> {
+        let answer = self.running.remote.command(0, Command::Lease(command));
+        answer.expect("it lives")
+    }
+
+    fn add(&self, text: &str) -> Result<(), CommandError> {
+        let sectors = LEASE / 512;
+        let name = name(text);
+        self.order(LeaseCommand::Add { name, sectors })
+    }
+
+    fn remove(&self, text: &str, force: bool) -> Result<(), CommandError> {
+        let name = name(text);
+        self.order(LeaseCommand::Remove { name, force })
+    }
+
+    /// Where a lease starts in the array, and who borrows it.
+    fn find(&self, text: &str) -> Option<(u64, Option<Uuid>)> {
+        let status = self.running.remote.status(0).expect("it lives");
+        let lent = status.expect("array 0").lent;
+        let mut leases = lent
+            .iter()
+            .filter_map(|parcel| Some((parcel.start * 512, parcel.lease?)));
+        let found = leases.find(|(_, lease)| lease.name == name(text));
+        found.map(|(start, lease)| (start, lease.borrower))
+    }
+
+    fn wait_for_borrower(&self, text: &str, borrower: Option<Uuid>) {
+        while self.find(text).expect("it is there").1 != borrower {
+            std::thread::yield_now();
+        }
+    }
+
+    fn attach(&self, export: &str) -> Result<Client, u32> {
+        Client::attach(&self.path, export)
+    }
+
+    /// Attaches when the one before has left.
+    fn attach_next(&self, export: &str) -> Client {
+        loop {
+            if let Ok(client) = self.attach(export) {
+                return client;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn name(text: &str) -> LeaseName {
+    LeaseName::new(text).expect("a name")
+}
+
+fn make(members: &[Plain]) {
+    create_with(members, Level::Raid1, |options| {
+        options.lend_sectors = Some(LENT / 512);
+    });
+}
+
+/// A client that asks for one thing at a time.
+struct Client {
+    stream: UnixStream,
+    size: u64,
+}
+
+impl Client {
+    /// Attaches, or gives the kind of the refusal.
+    fn attach(path: &Path, export: &str) -> Result<Client, u32> {
+        let mut stream = UnixStream::connect(path).expect("it listens");
+        stream.read_exact(&mut [0; 18]).expect("it greets");
+        let mut hello = b"\0\0\0\x03".to_vec();
+        encode_option(7, &[&encode_info_query(export, &[])], &mut hello);
+        stream.write_all(&hello).expect("room");
+        let mut size = 0;
+        loop {
+            let mut header = [0; 20];
+            stream.read_exact(&mut header).expect("it answers");
+            let word = |at: usize| {
+                let word = header[at..].first_chunk().expect("a header has it");
+                u32::from_be_bytes(*word)
+            };
+            let mut data = vec![0; word(16) as usize];
+            stream.read_exact(&mut data).expect("it answers");
+            match word(12) {
+                1 => return Ok(Client { stream, size }),
+                3 if data[..2] == [0, 0] => {
+                    size = u64::from_be_bytes(*data[2..].first_chunk().expect("a size"));
+                }
+                3 => {}
+                refused => return Err(refused),
+            }
+        }
+    }
+
+    fn ask(&mut self, command: u16, offset: u64, bytes: u32, payload: &[u8]) {
+        let request = Request {
+            flags: 0,
+            command,
+            cookie: 1,
+            offset,
+            bytes,
+        };
+        self.stream.write_all(&request.encode()).expect("room");
+        self.stream.write_all(payload).expect("room");
+    }
+
+    /// The error of a simple reply, 0 for none.
+    fn error(&mut self) -> u32 {
+        let mut reply = [0; 16];
+        self.stream.read_exact(&mut reply).expect("it answers");
+        u32::from_be_bytes(*reply[4..].first_chunk().expect("a reply has it"))
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> u32 {
+        self.ask(1, offset, bytes.len() as u32, bytes);
+        self.error()
+    }
+
+    fn read(&mut self, offset: u64, bytes: u32) -> Result<Vec<u8>, u32> {
+        self.ask(0, offset, bytes, &[]);
+        match self.error() {
+            0 => {
+                let mut data = vec![0; bytes as usize];
+                self.stream.read_exact(&mut data).expect("it follows");
+                Ok(data)
+            }
+            error => Err(error),
+        }
+    }
+}
+
+#[test]
+fn a_lease_is_a_window_of_its_own() {
+    for backend in backends() {
+        let lender = Lender::new("window", backend);
+        let mut users = lender.attach("").expect("the array is the default");
+        let (mut a, mut b) = (
+            lender.attach("lease/test/a").expect("it is served"),
+            lender.attach("lease/test/b").expect("it is served"),
+        );
+        assert_eq!((a.size, b.size), (LEASE, LEASE));
+        let start_of = |lease| lender.find(lease).expect("it is there").0;
+        assert!(start_of("a") >= users.size && start_of("b") >= start_of("a") + LEASE);
+        for (client, seed) in [(&mut a, 1), (&mut b, 2)] {
+            assert_eq!(client.write(LEASE - 8192, &pattern(seed, 8192)), 0);
+            assert_eq!(client.write(LEASE - 4096, &pattern(seed, 8192)), ENOSPC);
+            assert!(client.read(LEASE, 512).is_err() && client.read(u64::MAX - 511, 512).is_err());
+        }
+        assert_eq!(users.write(users.size - 4096, &pattern(3, 4096)), 0);
+        assert!(
+            users.read(users.size, 512).is_err(),
+            "what is lent is no user's"
+        );
+        for (client, seed) in [(&mut a, 1), (&mut b, 2)] {
+            assert_eq!(client.read(LEASE - 8192, 8192), Ok(pattern(seed, 8192)));
+        }
+        let mut local = lender.running.remote.client(0);
+        let there = local.read(start_of("b") + LEASE - 8192, 8192);
+        assert!(there.expect("it is read") == pattern(2, 8192));
+        drop((users, a, b));
+        stop(lender.running);
+    }
+}
+
+#[test]
+fn a_lease_has_one_client_at_a_time() {
+    let lender = Lender::new("one-client", BackendChoice::Automatic);
+    let first = lender.attach("lease/test/a").expect("it is free");
+    let policy = (1 << 31) | 2;
+    assert_eq!(lender.attach("lease/test/a").err(), Some(policy));
+    assert!(matches!(
+        lender.remove("a", false),
+        Err(CommandError::Busy(_))
+    ));
+    let in_use = lender.running.remote.leases_in_use(0).expect("it lives");
+    assert_eq!(in_use, [name("a")]);
+    drop(first);
+    let mut next = lender.attach_next("lease/test/a");
+    assert_eq!(next.write(0, &pattern(1, 4096)), 0);
+    lender.remove("a", true).expect("by force");
+    assert!(
+        matches!(next.stream.read(&mut [0; 16]), Ok(0) | Err(_)),
+        "it is hung up on"
+    );
+    let unknown = (1 << 31) | 6;
+    assert_eq!(lender.attach("lease/test/a").err(), Some(unknown));
+    assert!(lender.attach("lease/test/b").is_ok());
+    while matches!(lender.add("a"), Err(CommandError::Busy(_))) {
+        std::thread::yield_now();
+    }
+    assert!(lender.attach("lease/test/a").is_ok());
+    stop(lender.running);
+}
+
+/// Users who have taken all memory there is, and give none back, keep no borrower waiting; nor do borrowers each other.
+#[test]
+fn borrowers_go_on_while_users_have_all_the_memory() {
+    for backend in backends() {
+        let lender = Lender::new("memory", backend);
+        let attach = |export| lender.attach(export).expect("it is served");
+        let mut users: Vec<Client> = (0..17).map(|_| attach("")).collect();
+        for user in &mut users {
+            // The payload never comes; the memory for it is held.
+            user.ask(1, 0, 2 << 20, &[0; 512]);
+        }
+        let mut a = attach("lease/test/a");
+        let mut b = attach("lease/test/b");
+        // It never takes the replies, and so holds all that a borrower may.
+        for _ in 0..100 {
+            a.ask(0, 0, 1 << 20, &[]);
+        }
+        for seed in 0..64 {
+            let data = pattern(seed, 1 << 20);
+            assert_eq!(b.write(0, &data), 0);
+            assert!(b.read(0, 1 << 20).expect("it is read") == data);
+        }
+        let connections = lender.running.remote.connections().expect("it lives");
+        assert_eq!(connections, 19, "nobody had to be hung up on for that");
+        drop((users, a, b));
+        stop(lender.running);
+    }
+}
+
+/// The superblock of a surrogate, as its `create` writes it.
+fn surrogates_head(of: Uuid) -> Vec<u8> {
+    let members = plain(&["ram:8M".to_owned()]);
+    create_with(&members, Level::Raid0, |options| {
+        options.partner = Some(Partner {
+            role: PartnerRole::Surrogate,
+            array: of,
+            epoch: 1,
+        });
+    });
+    let mut head = vec![0; 16384];
+    members[0].read(0, &mut head).expect("it is read");
+    head
+}
+
+#[test]
+fn who_borrows_is_what_lies_at_the_start() {
+    let images = Images::new("borrower", 2, 24 * MIB);
+    make(&plain(&images.names()));
+    let lender = Lender::serve("borrower", BackendChoice::Automatic, open(&images.names()));
+    lender.add("a").expect("room");
+    let (one, other) = (Uuid([1; 16]), Uuid([2; 16]));
+    let mut client = lender.attach("lease/test/a").expect("it is free");
+    // Page by page, as `create` does: half a superblock is nobody's.
+    for (page, bytes) in surrogates_head(one).chunks(4096).enumerate() {
+        assert_eq!(client.write(page as u64 * 4096, bytes), 0);
+    }
+    lender.wait_for_borrower("a", Some(one));
+    assert_eq!(client.write(0, &[0; 4096]), 0);
+    lender.wait_for_borrower("a", None);
+    assert_eq!(client.write(0, &surrogates_head(other)), 0);
+    lender.wait_for_borrower("a", Some(other));
+    client.ask(3, 0, 0, &[]);
+    assert_eq!(client.error(), 0);
+    drop(client);
+    lender.running.remote.abandon().expect("it lives");
+    lender.running.join().expect("it ends");
+    let lender = Lender::serve("borrower", BackendChoice::Automatic, open(&images.names()));
+    lender.wait_for_borrower("a", Some(other));
+    let refused = lender.remove("a", false);
+    let borrowed = matches!(
+        refused,
+        Err(CommandError::Lease(LeaseError::Borrowed { .. }))
+    );
+    assert!(borrowed, "{refused:?}");
+    // A table that says something else is put right when the array starts.
+    let wrong = LeaseCommand::Bind {
+        name: name("a"),
+        borrower: Some(one),
+    };
+    lender.order(wrong).expect("it is there");
+    stop(lender.running);
+    let lender = Lender::serve("borrower", BackendChoice::Automatic, open(&images.names()));
+    lender.wait_for_borrower("a", Some(other));
+    stop(lender.running);
+}
