@@ -43,6 +43,9 @@ _restripe() {
             restripe,lab)
                 cmd="restripe__subcmd__lab"
                 ;;
+            restripe,lease)
+                cmd="restripe__subcmd__lease"
+                ;;
             restripe,metrics)
                 cmd="restripe__subcmd__metrics"
                 ;;
@@ -100,6 +103,15 @@ _restripe() {
             restripe__subcmd__lab,run)
                 cmd="restripe__subcmd__lab__subcmd__run"
                 ;;
+            restripe__subcmd__lease,add)
+                cmd="restripe__subcmd__lease__subcmd__add"
+                ;;
+            restripe__subcmd__lease,list)
+                cmd="restripe__subcmd__lease__subcmd__list"
+                ;;
+            restripe__subcmd__lease,remove)
+                cmd="restripe__subcmd__lease__subcmd__remove"
+                ;;
             restripe__subcmd__surrogate,add)
                 cmd="restripe__subcmd__surrogate__subcmd__add"
                 ;;
@@ -140,7 +152,7 @@ _restripe() {
 
     case "${cmd}" in
         restripe)
-            opts="-h -V --help --version create assemble serve status examine fail remove add replace rebuild scrub stop metrics heat surrogate sim sim-disk lab replay trace cache-sim demo"
+            opts="-h -V --help --version create assemble serve status examine fail remove add replace rebuild scrub stop metrics heat surrogate lease sim sim-disk lab replay trace cache-sim demo"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -292,7 +304,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__create)
-            opts="-h --config --level --chunk --rotation --copies --spares --init --write-hole --size-per-member --data-offset --image-size --surrogate --surrogate-level --force --yes --json --help"
+            opts="-h --config --level --chunk --rotation --copies --spares --init --write-hole --size-per-member --data-offset --image-size --lend --surrogate --surrogate-level --force --yes --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -339,6 +351,10 @@ _restripe() {
                     return 0
                     ;;
                 --image-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lend)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -657,6 +673,78 @@ _restripe() {
                     return 0
                     ;;
                 --threads)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        restripe__subcmd__lease)
+            opts="-h --help add remove list"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        restripe__subcmd__lease__subcmd__add)
+            opts="-h --size --offline --degraded --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --offline)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        restripe__subcmd__lease__subcmd__list)
+            opts="-h --offline --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --offline)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        restripe__subcmd__lease__subcmd__remove)
+            opts="-h --force --yes --offline --degraded --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --offline)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

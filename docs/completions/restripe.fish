@@ -41,6 +41,7 @@ complete -c restripe -n "__fish_restripe_needs_command" -f -a "stop" -d 'Flush, 
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "metrics" -d 'Print the counters in the Prometheus text format'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "heat" -d 'Show what users read, by zones: what `--order ido` rebuilds first'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "surrogate" -d 'The surrogate of an array, which takes users\' writes while a member is rebuilt'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "lease" -d 'Parts of an array lent to others, as room for their surrogates'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim" -d 'Run arrays in the simulator: a seed, many seeds, or a recorded run'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim-disk" -d 'Serve the model of a drive over NBD, as fast as that drive would be'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "lab" -d 'The laboratory: experiments as files, the lives of arrays, models of drives'
@@ -74,8 +75,9 @@ none\t'Nothing: a crash leaves all of it to be resynchronised; one while degrade
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l size-per-member -d 'Use no more than this of each member' -r
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l data-offset -d 'Where data starts on every member' -r
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l image-size -d 'Make members that do not exist as image files of this size' -r
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l surrogate -d 'Further members, as A,B: a set of their own that takes users\' writes while a member of the array is rebuilt' -r
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l surrogate-level -d 'The surrogate\'s level [default: raid1 for two members, raid5 for more]' -r -f -a "raid1\t''
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l lend -d 'Set so much aside at the end, to be lent to other arrays: users see the array smaller by that' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l surrogate -d 'Further members, as A,B: a set of their own that takes users\' writes while a member of the array is rebuilt; or a lease of another array, by its URI' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l surrogate-level -d 'The surrogate\'s level [default: raid1 for two members, raid5 for more; a lease is as safe as its array]' -r -f -a "raid1\t''
 raid5\t''
 raid6\t''
 raid10\t''"
@@ -203,6 +205,22 @@ complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_seen_subcommand_from add remove list" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_seen_subcommand_from add remove list" -f -a "add" -d 'Lend a part of the array; it is served as an export of its own'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_seen_subcommand_from add remove list" -f -a "remove" -d 'Take a lease back and wipe it'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_seen_subcommand_from add remove list" -f -a "list" -d 'Show the leases, who borrows them, and what is free'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -l size -d 'How large it is; rounded up to whole rows of the array' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l force -d 'Also from an array that has it on record or attached; says what will be lost and asks'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l yes -d 'Do not ask'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from list" -l offline -d 'Look at these members directly, with no daemon running; changes nothing' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from list" -l json -d 'Print it as JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l seed -d 'The first seed' -r
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l count -d 'How many seeds to run' -r
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l replay -d 'Replay the events that `serve --record` wrote' -r -F

@@ -74,6 +74,9 @@ pub enum Verb {
     /// The surrogate of an array, which takes users' writes while a member is rebuilt
     #[command(subcommand)]
     Surrogate(Surrogate),
+    /// Parts of an array lent to others, as room for their surrogates
+    #[command(subcommand)]
+    Lease(crate::lease::Lease),
     /// Run arrays in the simulator: a seed, many seeds, or a recorded run
     Sim(Sim),
     /// Serve the model of a drive over NBD, as fast as that drive would be
@@ -261,10 +264,14 @@ pub struct Create {
     /// Make members that do not exist as image files of this size
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub image_size: Option<u64>,
-    /// Further members, as A,B: a set of their own that takes users' writes while a member of the array is rebuilt
+    /// Set so much aside at the end, to be lent to other arrays: users see the array smaller by that
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "surrogate")]
+    pub lend: Option<u64>,
+    /// Further members, as A,B: a set of their own that takes users' writes while a member of the array is rebuilt; or a
+    /// lease of another array, by its URI
     #[arg(long, value_name = "MEMBERS", value_delimiter = ',')]
     pub surrogate: Vec<String>,
-    /// The surrogate's level [default: raid1 for two members, raid5 for more]
+    /// The surrogate's level [default: raid1 for two members, raid5 for more; a lease is as safe as its array]
     #[arg(long, value_name = "LEVEL", value_enum, requires = "surrogate")]
     pub surrogate_level: Option<SurrogateLevel>,
     /// Overwrite what the members carry; says what will be lost and asks
@@ -554,7 +561,7 @@ pub enum Surrogate {
 pub struct AddSurrogate {
     /// The name of the array that is to have it
     pub name: String,
-    /// Its members, two or more: files, block devices or NBD URIs
+    /// Its members, two or more: files, block devices or NBD URIs; or a lease of another array, by its URI
     #[arg(required = true)]
     pub members: Vec<String>,
     /// Its level: raid1 for two members, raid5 for more unless told otherwise

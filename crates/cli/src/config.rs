@@ -60,6 +60,9 @@ pub struct ArrayConfig {
     pub data_offset: Option<u64>,
     #[serde(default, deserialize_with = "size")]
     pub image_size: Option<u64>,
+    /// What is set aside for leases.
+    #[serde(default, deserialize_with = "size")]
+    pub lend: Option<u64>,
     /// The members of a surrogate.
     #[serde(default)]
     pub surrogate: Vec<String>,

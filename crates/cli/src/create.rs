@@ -9,6 +9,7 @@ mod surrogate;
 use crate::command::{Create, InitName, LevelName, RotationName, SurrogateLevel, WriteHoleName};
 use crate::config::{ArrayConfig, Config};
 use crate::failure::{Failure, Outcome};
+use crate::lease::refuse_as_member;
 use crate::member::{Copies, check_distinct, content, io_failure, open, random_uuid};
 use crate::terminal::{Lost, Progress, confirm, percent};
 use crate::units::Size;
@@ -77,6 +78,7 @@ fn wanted(verb: Create) -> Outcome<ArrayConfig> {
         size_per_member: verb.size_per_member.or(file.size_per_member),
         data_offset: verb.data_offset.or(file.data_offset),
         image_size: verb.image_size.or(file.image_size),
+        lend: verb.lend.or(file.lend),
         surrogate: given(verb.surrogate, file.surrogate),
         surrogate_level: verb.surrogate_level.or(file.surrogate_level),
     })
@@ -131,6 +133,7 @@ fn check(wanted: &ArrayConfig) -> Outcome {
             Failure::usage("the array needs members").hint("name files, block devices or NBD URIs")
         );
     }
+    refuse_as_member(&wanted.members)?;
     check_surrogate(wanted)?;
     let all: Vec<String> = wanted
         .members
@@ -398,6 +401,7 @@ fn options(wanted: &ArrayConfig, members: &[Plain]) -> Outcome<CreateOptions> {
     options.spares = wanted.spares.unwrap_or(0);
     options.size_per_member = sectors(wanted.size_per_member, "--size-per-member")?;
     options.data_offset = sectors(wanted.data_offset, "--data-offset")?;
+    options.lend_sectors = sectors(wanted.lend, "--lend")?;
     if let Some(init) = wanted.init {
         options.init = match init {
             InitName::Written => Init::Written,
@@ -523,13 +527,15 @@ fn flush_all(members: &[Plain]) -> Outcome {
 fn report(wanted: &ArrayConfig, plans: &Plans, json: bool) {
     let creation = &plans.array;
     let superblock = &creation.superblock;
-    let size = superblock.geometry.size_bytes_or_zero();
+    let whole = superblock.geometry.size_bytes_or_zero();
+    let size = superblock.own_sectors(whole / SECTOR_BYTES) * SECTOR_BYTES;
     if json {
         let mut value = json!({
             "name": superblock.name,
             "uuid": superblock.array.to_string(),
             "level": superblock.geometry.level.to_string(),
             "size_bytes": size,
+            "lent_bytes": whole - size,
             "chunk_bytes": u64::from(superblock.geometry.chunk_sectors) * SECTOR_BYTES,
             "members": wanted.members,
             "spares": wanted.spares.unwrap_or(0),
@@ -549,6 +555,9 @@ fn report(wanted: &ArrayConfig, plans: &Plans, json: bool) {
         Size(size),
         superblock.array,
     );
+    if whole > size {
+        println!("  {} set aside for leases", Size(whole - size));
+    }
     if let Some(surrogate) = &plans.surrogate {
         println!("{}", surrogate::told(surrogate));
         tell_unused(surrogate, &wanted.surrogate);

@@ -7,8 +7,9 @@ mod surrogate;
 
 use crate::engine::Setup;
 use crate::failure::Failure;
+use crate::lease::refuse_as_member;
 use crate::member::{content, open_failure, same_file};
-use crate::tie::{Tie, Whose, tie};
+use crate::tie::{Tie, Whose, tie, whose_is};
 use crate::units::{Rate, Size, parse_order, parse_throttle};
 use restripe_array::report::{MemberState, MemberStatus, Status};
 use restripe_array::{Command, CommandError, Fact, LeaseError, Member, Nanos, SECTOR_BYTES, Uuid};
@@ -25,6 +26,8 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
+
+mod leases;
 
 /// Entries of the log of facts that are kept for whoever asks.
 const FACTS_KEPT: usize = 4096;
@@ -48,7 +51,7 @@ pub struct Desk {
     open: OpenOptions,
     /// The last word about each pace, for an engine that takes the place of this one.
     paces: Mutex<Vec<Command>>,
-    /// Held while the engine is exchanged.
+    /// Held while the engine is exchanged, or leases are changed.
     changing: Mutex<()>,
     facts: Arc<Mutex<Facts>>,
     /// Fills the log of facts until the reactor has ended.
@@ -179,6 +182,7 @@ impl Desk {
         };
         let mut view = StatusView::new(&status, now, path_of);
         self.tell_replaced(&status, &mut view);
+        self.tell_leases(&mut view)?;
         Ok(view)
     }
 
@@ -262,6 +266,8 @@ impl Desk {
                 let whether = if on { "on" } else { "off" };
                 self.simple(Command::OnDemand(on), &format!("on demand: {whether}"))
             }
+            Request::Lend { lease, bytes } => self.lend(&lease, bytes),
+            Request::TakeBack { lease, force } => self.take_back(&lease, force),
             Request::Stop => self.stop(),
         }
     }
@@ -489,6 +495,9 @@ impl Desk {
             }
             Tie::Stranger => (Whose::Array, content(&device).map_err(refusal_of)?),
         };
+        if old.map_or(whose, |old| whose_is(&status, old)) == Whose::Array {
+            refuse_as_member([&path]).map_err(refusal_of)?;
+        }
         match carried {
             None => Ok((device.into_member(), whose)),
             Some(what) => Err(Refusal::new(format!("this device already carries {what}"))

@@ -7,7 +7,7 @@ use crate::member::{Copies, content, open, was_replaced};
 use crate::units::Size;
 use restripe_array::SECTOR_BYTES;
 use restripe_array::meta::{
-    MemberEntry, MemberRole, MetaError, Partner, PartnerRole, RegionKind, Superblock,
+    Lease, MemberEntry, MemberRole, MetaError, Parcel, Partner, PartnerRole, RegionKind, Superblock,
 };
 use restripe_io::plain::Plain;
 use serde_json::{Value, json};
@@ -120,6 +120,9 @@ fn describe(out: &mut String, superblock: &Superblock) {
     if let Some(partner) = &superblock.partner {
         let _ = writeln!(out, "  {}", partner_words(partner));
     }
+    for parcel in &superblock.lent {
+        let _ = writeln!(out, "  {}", parcel_words(parcel));
+    }
     let _ = writeln!(out, "  this is member {}", superblock.member);
     for entry in &superblock.members {
         let _ = writeln!(
@@ -142,6 +145,17 @@ fn partner_words(partner: &Partner) -> String {
     match partner.role {
         PartnerRole::Main => format!("its surrogate is array {array}, epoch {epoch}"),
         PartnerRole::Surrogate => format!("it is the surrogate of array {array}, epoch {epoch}"),
+    }
+}
+
+fn parcel_words(parcel: &Parcel) -> String {
+    let bytes = Size(parcel.sectors * SECTOR_BYTES);
+    match parcel.lease {
+        None => format!("{bytes} free to be lent"),
+        Some(Lease { name, borrower }) => {
+            let by = borrower.map_or("nobody".into(), |array| format!("array {array}"));
+            format!("{bytes} lent as {name}, borrowed by {by}")
+        }
     }
 }
 
@@ -219,6 +233,7 @@ fn array_value(superblock: &Superblock) -> Value {
         "write_hole": write_hole(superblock),
         "data_sector": superblock.region(RegionKind::Data).map(|region| region.start),
         "partner": superblock.partner.as_ref().map(partner_value),
+        "lent": superblock.lent.iter().map(parcel_value).collect::<Vec<Value>>(),
         "members": members,
     })
 }
@@ -229,6 +244,16 @@ fn partner_value(partner: &Partner) -> Value {
         PartnerRole::Surrogate => "surrogate",
     };
     json!({"role": role, "array": partner.array.to_string(), "epoch": partner.epoch})
+}
+
+fn parcel_value(parcel: &Parcel) -> Value {
+    let lease = parcel.lease;
+    json!({
+        "start_bytes": parcel.start * SECTOR_BYTES,
+        "bytes": parcel.sectors * SECTOR_BYTES,
+        "lease": lease.map(|lease| lease.name.to_string()),
+        "borrower": lease.and_then(|lease| lease.borrower).map(|array| array.to_string()),
+    })
 }
 
 fn member_value(superblock: &Superblock, entry: &MemberEntry) -> Value {

@@ -15,6 +15,7 @@ mod fit_disk;
 mod generated;
 mod heat;
 mod lab;
+mod lease;
 mod member;
 mod operate;
 mod reliability;
@@ -36,6 +37,7 @@ mod units;
 use clap::Parser;
 use command::{Cli, Lab, Surrogate, Verb};
 use failure::Outcome;
+use lease::Lease;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -61,6 +63,7 @@ fn only_prints(verb: &Verb) -> bool {
     match verb {
         Verb::Status(_) | Verb::Metrics(_) | Verb::Examine(_) | Verb::Heat(_) => true,
         Verb::Sim(_) | Verb::Surrogate(Surrogate::Status(_)) => true,
+        Verb::Lease(Lease::List(_)) => true,
         Verb::Lab(_) | Verb::Trace(_) | Verb::CacheSim(_) => true,
         Verb::SimDisk(verb) => verb.preset.is_none(),
         _ => false,
@@ -94,6 +97,7 @@ fn run(verb: Verb) -> Outcome {
         Verb::Surrogate(Surrogate::Status(verb)) => surrogate::run(&verb),
         Verb::Surrogate(Surrogate::Add(verb)) => operate::add_surrogate(&verb),
         Verb::Surrogate(Surrogate::Remove(verb)) => operate::remove_surrogate(&verb),
+        Verb::Lease(verb) => lease::run(&verb),
         Verb::Heat(verb) => heat::run(&verb),
         Verb::Sim(verb) => sim::run(&verb),
         Verb::SimDisk(verb) => sim_disk::run(&verb),

@@ -2,6 +2,7 @@
 
 use crate::command::Status;
 use crate::failure::{Failure, Outcome};
+use crate::lease;
 use crate::session::Session;
 use crate::surrogate;
 use crate::terminal::{aim_line, pacing_line, task_line};
@@ -86,6 +87,9 @@ pub fn text(view: &StatusView) -> String {
         if let Some(aim) = &task.aim {
             let _ = writeln!(out, "    {}", aim_line(aim));
         }
+    }
+    if let Some(lends) = &view.lends {
+        let _ = writeln!(out, "  {}", lease::line(lends));
     }
     if let Some(line) = reads_line(view) {
         let _ = writeln!(out, "  {line}");

@@ -7,12 +7,14 @@
 //! in bytes a line, in connections, and in time, so that a broken client takes nothing from the array's own.
 
 mod client;
+mod lending;
 mod place;
 mod schema;
 mod server;
 mod surrogate;
 
 pub use client::{ClientError, ask, ask_at};
+pub use lending::{LeaseView, LendingView};
 pub use place::{Claim, PlaceError, is_name, running, runtime_folder, socket_path};
 pub use schema::{
     AimView, CountersView, FactView, HeatView, LostView, MemberView, Refusal, Reply, Request,

@@ -4,7 +4,8 @@
 //! the array's name; states are one series a state with the value 0 or 1, so that alerts need no regular expressions.
 
 use crate::control::{
-    CountersView, HeatView, MemberView, OverlayView, StatusView, SurrogateView, TaskView,
+    CountersView, HeatView, LendingView, MemberView, OverlayView, StatusView, SurrogateView,
+    TaskView,
 };
 use std::fmt::{Display, Write};
 
@@ -30,6 +31,9 @@ pub fn render(status: &StatusView, heat: &HeatView) -> String {
     zones(&mut text, heat);
     if let Some(surrogate) = &status.surrogate {
         of_surrogate(&mut text, surrogate);
+    }
+    if let Some(lends) = &status.lends {
+        lent(&mut text, lends);
     }
     text.out
 }
@@ -284,6 +288,33 @@ fn zones(text: &mut Text, heat: &HeatView) {
     );
 }
 
+fn lent(text: &mut Text, lends: &LendingView) {
+    text.gauge(
+        "restripe_lent_bytes",
+        "Bytes set aside for leases.",
+        lends.bytes,
+    );
+    text.gauge(
+        "restripe_lent_free_bytes",
+        "Bytes of these that are lent to nobody.",
+        lends.free_bytes,
+    );
+    text.family("restripe_lease_bytes", "gauge", "Bytes of a lease.");
+    for lease in &lends.leases {
+        text.sample(
+            "restripe_lease_bytes",
+            &[("lease", &lease.name)],
+            lease.bytes,
+        );
+    }
+    let help = "1 if somebody has the lease attached.";
+    text.family("restripe_lease_in_use", "gauge", help);
+    for lease in &lends.leases {
+        let in_use = u8::from(lease.in_use);
+        text.sample("restripe_lease_in_use", &[("lease", &lease.name)], in_use);
+    }
+}
+
 const SURROGATE_STATES: &[&str] = &[
     "starting", "healthy", "degraded", "failed", "stopping", "stopped", "absent",
 ];
@@ -385,6 +416,7 @@ fn ratio(done: u64, total: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::LeaseView;
 
     fn status() -> StatusView {
         let mut status = StatusView {
@@ -415,6 +447,17 @@ mod tests {
             }),
             ..SurrogateView::default()
         }));
+        status.lends = Some(LendingView {
+            bytes: 64,
+            free_bytes: 16,
+            leases: vec![LeaseView {
+                name: "log".into(),
+                bytes: 48,
+                in_use: true,
+                ..LeaseView::default()
+            }],
+            ..LendingView::default()
+        });
         status
     }
 
@@ -456,6 +499,9 @@ mod tests {
             "restripe_surrogate_state{array=\"tank\",state=\"healthy\"} 1",
             "restripe_surrogate_away_bytes{array=\"tank\"} 4096",
             "restripe_surrogate_redirected_writes_total{array=\"tank\"} 7",
+            "restripe_lent_free_bytes{array=\"tank\"} 16",
+            "restripe_lease_bytes{array=\"tank\",lease=\"log\"} 48",
+            "restripe_lease_in_use{array=\"tank\",lease=\"log\"} 1",
             "restripe_heat_read_zones{array=\"tank\"} 4",
             "restripe_heat_hot_share_ratio{array=\"tank\"} 0.75",
         ] {

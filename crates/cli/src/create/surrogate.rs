@@ -4,6 +4,7 @@ use super::GeometrySize;
 use crate::command::{LevelName, SurrogateLevel};
 use crate::config::ArrayConfig;
 use crate::failure::{Failure, Outcome};
+use crate::lease::is_lease;
 use crate::units::Size;
 use restripe_array::Uuid;
 use restripe_array::meta::{CreateOptions, Creation, Partner, PartnerRole, RegionKind};
@@ -23,12 +24,20 @@ pub fn check_surrogate(wanted: &ArrayConfig) -> Outcome {
             "a level for a surrogate, and no members for it",
         )
         .hint("name them: --surrogate A,B")),
-        1 => Err(
-            Failure::usage("a surrogate of one member would lose with it what only it holds")
-                .at(&wanted.surrogate[0])
-                .hint("name two members or more: --surrogate A,B"),
-        ),
-        2.. if wanted.level == Some(LevelName::Raid0) => Err(Failure::usage(
+        1.. if wanted.lend.is_some() => Err(Failure::usage(
+            "an array that lends has no surrogate, so that none waits for another in a ring",
+        )
+        .hint("leave --lend out, or --surrogate")),
+        1 if !is_lease(&wanted.surrogate[0]) => Err(Failure::usage(
+            "a surrogate of one member would lose with it what only it holds",
+        )
+        .at(&wanted.surrogate[0])
+        .hint("name two members or more: --surrogate A,B; or a lease of another array")),
+        1 if wanted.surrogate_level.is_some() => Err(Failure::usage(
+            "a lease alone has the redundancy of the array that lends it, and no level of its own",
+        )
+        .hint("leave --surrogate-level out")),
+        1.. if wanted.level == Some(LevelName::Raid0) => Err(Failure::usage(
             "a raid0 is never rebuilt, and has no use for a surrogate",
         )),
         _ => Ok(()),
@@ -37,21 +46,18 @@ pub fn check_surrogate(wanted: &ArrayConfig) -> Outcome {
 
 /// The surrogate as an array of its own: as large as its members allow, all else by default.
 pub fn surrogate_of(wanted: &ArrayConfig) -> ArrayConfig {
-    let level = wanted
-        .surrogate_level
-        .unwrap_or(match wanted.surrogate.len() {
-            2 => SurrogateLevel::Raid1,
-            _ => SurrogateLevel::Raid5,
-        });
+    let level = match (wanted.surrogate_level, wanted.surrogate.len()) {
+        (Some(SurrogateLevel::Raid1), _) | (None, 2) => LevelName::Raid1,
+        (Some(SurrogateLevel::Raid6), _) => LevelName::Raid6,
+        (Some(SurrogateLevel::Raid10), _) => LevelName::Raid10,
+        // A lease: the lender's redundancy is below.
+        (None, 1) => LevelName::Raid0,
+        (Some(SurrogateLevel::Raid5), _) | (None, _) => LevelName::Raid5,
+    };
     ArrayConfig {
         name: name_of(&wanted.name),
         members: wanted.surrogate.clone(),
-        level: Some(match level {
-            SurrogateLevel::Raid1 => LevelName::Raid1,
-            SurrogateLevel::Raid5 => LevelName::Raid5,
-            SurrogateLevel::Raid6 => LevelName::Raid6,
-            SurrogateLevel::Raid10 => LevelName::Raid10,
-        }),
+        level: Some(level),
         ..ArrayConfig::default()
     }
 }
@@ -167,6 +173,15 @@ mod tests {
             level(&["a", "b", "c", "d"], mirrors),
             Some(LevelName::Raid10)
         );
+        let lease = &["nbd://host/lease/pool/log"];
+        assert_eq!(level(lease, None), Some(LevelName::Raid0));
+        assert!(check_surrogate(&wanted(lease, None)).is_ok());
+        assert!(check_surrogate(&wanted(lease, mirrors)).is_err());
+        let both = ArrayConfig {
+            lend: Some(1 << 30),
+            ..wanted(lease, None)
+        };
+        assert!(check_surrogate(&both).is_err(), "who lends does not borrow");
         assert!(check_surrogate(&wanted(&["a"], None)).is_err());
         assert!(check_surrogate(&wanted(&[], mirrors)).is_err());
         assert!(check_surrogate(&wanted(&[], None)).is_ok());

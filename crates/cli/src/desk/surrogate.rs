@@ -22,7 +22,9 @@ use clap::ValueEnum;
 use restripe_array::meta::superblock::SUPERBLOCK_BYTES;
 use restripe_array::overlay::Kind;
 use restripe_array::report::{Status, SurrogateStatus, TaskStatus};
-use restripe_array::{Command, Member, SECTOR_BYTES, StartMode, SurrogateConfig, TaskKind, Uuid};
+use restripe_array::{
+    Command, LeaseError, Member, SECTOR_BYTES, StartMode, SurrogateConfig, TaskKind, Uuid,
+};
 use restripe_io::control::{Refusal, Reply};
 use restripe_io::host::Exchange;
 use restripe_io::member::OpenMember;
@@ -175,6 +177,9 @@ fn check_may_have_one(status: &Status, read_only: bool) -> Result<(), Refusal> {
     if status.has_surrogate.is_some() {
         let hint = format!("restripe surrogate remove {} takes it off", status.name);
         return Err(Refusal::new("the array has a surrogate already").hint(hint));
+    }
+    if !status.lent.is_empty() {
+        return Err(Refusal::new(LeaseError::Lends.to_string()));
     }
     if !status.redirectable {
         let what = "this array has no room to record what a surrogate holds";

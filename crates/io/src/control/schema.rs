@@ -2,6 +2,7 @@
 //!
 //! Units are in the names. Fields are added, never given a new meaning; [`SCHEMA`] grows when one is taken away.
 
+use super::lending::LendingView;
 use super::surrogate::SurrogateView;
 use restripe_array::layout::{Geometry, Level, Rotation};
 use restripe_array::report::{
@@ -80,6 +81,17 @@ pub enum Request {
     OnDemand {
         on: bool,
     },
+    /// Lend a part of the array to another.
+    Lend {
+        lease: String,
+        bytes: u64,
+    },
+    /// And take it back. `force`: also from an array that has it on record.
+    TakeBack {
+        lease: String,
+        #[serde(default)]
+        force: bool,
+    },
     /// Drain, flush, mark clean, and end the daemon if this was its last array.
     Stop,
     /// The counters in the Prometheus text format.
@@ -115,6 +127,8 @@ impl Request {
             Request::Throttle { .. } => "throttle",
             Request::Order { .. } => "order",
             Request::OnDemand { .. } => "on-demand",
+            Request::Lend { .. } => "lend",
+            Request::TakeBack { .. } => "take-back",
             Request::Stop => "stop",
             Request::Metrics => "metrics",
             Request::Heat { .. } => "heat",
@@ -205,6 +219,9 @@ pub struct StatusView {
     /// Of an array that is served with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surrogate: Option<Box<SurrogateView>>,
+    /// Of an array that lends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lends: Option<LendingView>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -473,6 +490,7 @@ impl StatusView {
                 .collect(),
             counters: counters_view(&status.counters),
             surrogate: SurrogateView::of(status, now, path_of).map(Box::new),
+            lends: LendingView::of(status),
         }
     }
 }

@@ -1,0 +1,81 @@
+//! Leases at the desk: lent, taken back, and wiped, so that nobody finds in one what another left.
+
+use super::{Desk, Said, done, ended};
+use crate::units::Size;
+use restripe_array::meta::superblock::{SUPER_B_PLACES, SUPERBLOCK_SECTORS};
+use restripe_array::report::Parcel;
+use restripe_array::{Command, LeaseCommand, LeaseName, SECTOR_BYTES};
+use restripe_io::control::{Refusal, Reply, StatusView, is_name};
+use std::sync::PoisonError;
+
+/// A lease has room for the places of both copies of a superblock, and for a log behind them.
+const BYTES_MIN: u64 = 8 << 20;
+/// Where superblocks may lie.
+const WIPED_SECTORS: u64 = SUPER_B_PLACES[SUPER_B_PLACES.len() - 1] + SUPERBLOCK_SECTORS;
+
+impl Desk {
+    pub(super) fn lend(&self, name: &str, bytes: u64) -> Result<Reply, Refusal> {
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = lease_name(name)?;
+        if bytes < BYTES_MIN {
+            let what = format!("a lease of {} is too small", Size(bytes));
+            return Err(Refusal::new(what).hint(format!("at least {}", Size(BYTES_MIN))));
+        }
+        let sectors = bytes.div_ceil(SECTOR_BYTES);
+        self.command(Command::Lease(LeaseCommand::Add { name, sectors }))?;
+        let view = self.status()?;
+        let lent = view.lends.iter().flat_map(|lends| &lends.leases);
+        let lent = lent.into_iter().find(|lease| lease.name == name.as_str());
+        let told = lent.map_or(String::new(), |lease| {
+            format!(", {}, served as {}", Size(lease.bytes), lease.export)
+        });
+        Ok(done(&format!("{} lends {name}{told}", view.name)))
+    }
+
+    /// Nobody but the desk lends, so nobody else has the space before it is wiped. A crash between leaves an old superblock
+    /// there, which the next borrower's `create` asks about.
+    pub(super) fn take_back(&self, name: &str, force: bool) -> Result<Reply, Refusal> {
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = lease_name(name)?;
+        let (status, _) = self.look()?;
+        let is_it = |parcel: &&Parcel| parcel.lease.is_some_and(|lease| lease.name == name);
+        let parcel = status.lent.iter().find(is_it).copied();
+        self.command(Command::Lease(LeaseCommand::Remove { name, force }))?;
+        if let Some(parcel) = parcel {
+            self.wipe(&parcel)?;
+        }
+        Ok(done(&format!("{name} is taken back")))
+    }
+
+    fn wipe(&self, parcel: &Parcel) -> Said {
+        let mut client = self.remote.client(self.array);
+        let (start, sectors) = (parcel.start, parcel.sectors.min(WIPED_SECTORS));
+        let wiped = client.zero(start * SECTOR_BYTES, sectors * SECTOR_BYTES, false);
+        wiped.and_then(|()| client.flush()).map_err(|error| {
+            Refusal::new(format!("it is taken back, and could not be wiped: {error}")).hint(
+                "whoever gets this space next finds what was there: create --force overwrites it",
+            )
+        })
+    }
+
+    /// What only the reactor knows of leases.
+    pub(super) fn tell_leases(&self, view: &mut StatusView) -> Said {
+        if let Some(lends) = &mut view.lends {
+            let in_use = self.remote.leases_in_use(self.array).map_err(ended)?;
+            lends.mark_in_use(&in_use);
+        }
+        Ok(())
+    }
+}
+
+/// A lease is called as an array may be: its name is part of a URI.
+fn lease_name(name: &str) -> Result<LeaseName, Refusal> {
+    let wrong = || {
+        Refusal::new(format!("{name:?} is not a name for a lease"))
+            .hint("up to 32 letters, digits, `-`, `_` and `.`, the first a letter or digit")
+    };
+    if !is_name(name) {
+        return Err(wrong());
+    }
+    LeaseName::new(name).map_err(|_| wrong())
+}

@@ -1,0 +1,231 @@
+//! `lease`: parts of an array lent to others, as room for their surrogates; and how a lease is known by its URI.
+
+use crate::command::WithoutDaemon;
+use crate::failure::{Failure, Outcome};
+use crate::session::Session;
+use crate::terminal::{Lost, confirm};
+use crate::units::{Size, parse_size};
+use clap::{Args, Subcommand};
+use restripe_io::control::{LeaseView, LendingView, Request, StatusView};
+use restripe_io::member::MemberSource;
+use restripe_io::shell::EXPORT_PREFIX;
+use std::fmt::Write;
+
+#[derive(Subcommand, Debug)]
+pub enum Lease {
+    /// Lend a part of the array; it is served as an export of its own
+    Add(LeaseAdd),
+    /// Take a lease back and wipe it
+    Remove(LeaseRemove),
+    /// Show the leases, who borrows them, and what is free
+    List(LeaseList),
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "The lease is served over NBD, beside the array, as lease/NAME/LEASE, to one client at a time.
+
+Example: restripe lease add pool tank-log --size 1G
+         restripe create tank --level raid5 --surrogate 'nbd+unix:///lease/pool/tank-log?socket=pool.nbd' a b c"
+)]
+pub struct LeaseAdd {
+    /// The array that lends
+    pub name: String,
+    /// What the lease is called: letters, digits, `-`, `_` and `.`
+    pub lease: String,
+    /// How large it is; rounded up to whole rows of the array
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub size: u64,
+    #[command(flatten)]
+    pub without_daemon: WithoutDaemon,
+}
+
+#[derive(Args, Debug)]
+pub struct LeaseRemove {
+    /// The array that lends
+    pub name: String,
+    /// The lease
+    pub lease: String,
+    /// Also from an array that has it on record or attached; says what will be lost and asks
+    #[arg(long)]
+    pub force: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub without_daemon: WithoutDaemon,
+}
+
+#[derive(Args, Debug)]
+pub struct LeaseList {
+    /// The array that lends
+    pub name: String,
+    /// Look at these members directly, with no daemon running; changes nothing
+    #[arg(long, value_name = "MEMBER", num_args = 1..)]
+    pub offline: Vec<String>,
+    /// Print it as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(verb: &Lease) -> Outcome {
+    match verb {
+        Lease::Add(verb) => add(verb),
+        Lease::Remove(verb) => remove(verb),
+        Lease::List(verb) => list(verb),
+    }
+}
+
+/// Whether a member is a lease: no array is called so.
+pub fn is_lease(member: &str) -> bool {
+    match MemberSource::parse(member) {
+        Ok(MemberSource::Nbd(uri)) => uri.export.starts_with(EXPORT_PREFIX),
+        _ => false,
+    }
+}
+
+/// Refuses leases as members of an array: they are room for surrogates. So chains of them have one link.
+pub fn refuse_as_member<'a>(members: impl IntoIterator<Item = &'a String>) -> Outcome {
+    match members.into_iter().find(|member| is_lease(member)) {
+        Some(lease) => Err(
+            Failure::usage("a lease is room for a surrogate, not a member")
+                .at(lease)
+                .hint("name it with --surrogate"),
+        ),
+        None => Ok(()),
+    }
+}
+
+fn add(verb: &LeaseAdd) -> Outcome {
+    Session::open(&verb.name, &verb.without_daemon)?.end_after(|session| {
+        session.order(&Request::Lend {
+            lease: verb.lease.clone(),
+            bytes: verb.size,
+        })
+    })
+}
+
+fn remove(verb: &LeaseRemove) -> Outcome {
+    Session::open(&verb.name, &verb.without_daemon)?.end_after(|session| {
+        if verb.force {
+            confirm_taking(&session.status()?, &verb.lease, verb.yes)?;
+        }
+        session.order(&Request::TakeBack {
+            lease: verb.lease.clone(),
+            force: verb.force,
+        })
+    })
+}
+
+/// What lies in a lease may be the only copy of what its borrower's users wrote.
+fn confirm_taking(status: &StatusView, lease: &str, yes: bool) -> Outcome {
+    let lent = status.lends.iter().flat_map(|lends| &lends.leases);
+    let found = lent.into_iter().find(|view| view.name == lease);
+    let Some(LeaseView {
+        borrower: Some(borrower),
+        ..
+    }) = found
+    else {
+        return Ok(());
+    };
+    let losses = [Lost {
+        at: lease.into(),
+        what: format!("what the array {borrower} has there, perhaps the only copy"),
+    }];
+    confirm("This lease will be taken back and wiped:", &losses, yes)
+}
+
+fn list(verb: &LeaseList) -> Outcome {
+    let session = Session::open_to_look(&verb.name, &verb.offline)?;
+    let status = session.end_after(Session::status)?;
+    let Some(lends) = status.lends else {
+        let what = format!("{} has nothing set aside for leases", verb.name);
+        return Err(Failure::new(what).hint("create --lend SIZE makes an array that lends"));
+    };
+    if verb.json {
+        let json = serde_json::to_string(&lends);
+        println!("{}", json.map_err(|error| Failure::new(error.to_string()))?);
+    } else {
+        print!("{}", table(&lends));
+    }
+    Ok(())
+}
+
+/// In the status of its array: `lends 4G: 2 leases, 1G free`.
+pub fn line(lends: &LendingView) -> String {
+    let word = if lends.leases.len() == 1 {
+        "lease"
+    } else {
+        "leases"
+    };
+    let (bytes, free) = (Size(lends.bytes), Size(lends.free_bytes));
+    format!("lends {bytes}: {} {word}, {free} free", lends.leases.len())
+}
+
+fn table(lends: &LendingView) -> String {
+    let mut out = line(lends);
+    // Writing to a string cannot fail.
+    let _ = match lends.largest_free_bytes {
+        largest if largest < lends.free_bytes => {
+            writeln!(out, ", {} at once", Size(largest))
+        }
+        _ => writeln!(out),
+    };
+    if lends.leases.is_empty() {
+        return out;
+    }
+    let _ = writeln!(
+        out,
+        "      size  used  export, and the array that borrows it"
+    );
+    for lease in &lends.leases {
+        let size = Size(lease.bytes).to_string();
+        let used = if lease.in_use { "yes" } else { "no" };
+        let borrower = lease.borrower.as_deref().unwrap_or("nobody");
+        let _ = writeln!(out, "  {size:>8}  {used:<4}  {}  {borrower}", lease.export);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_known_by_its_uri() {
+        for (member, lease) in [
+            ("nbd+unix:///lease/pool/log?socket=pool.nbd", true),
+            ("nbd://host/lease/pool/log", true),
+            ("nbd://host/pool", false),
+            ("lease/pool/log", false),
+            ("nbd+unix:///?socket=lease/pool", false),
+        ] {
+            assert_eq!(is_lease(member), lease, "{member}");
+        }
+        let members = ["a.img".to_string(), "nbd://host/lease/pool/log".to_string()];
+        assert!(refuse_as_member(&members[..1]).is_ok());
+        assert!(refuse_as_member(&members).is_err());
+    }
+
+    #[test]
+    fn leases_stand_in_a_table() {
+        let lends = LendingView {
+            bytes: 48 << 20,
+            free_bytes: 16 << 20,
+            largest_free_bytes: 12 << 20,
+            leases: vec![LeaseView {
+                name: "one".into(),
+                bytes: 32 << 20,
+                export: "lease/pool/one".into(),
+                borrower: Some("abcd".into()),
+                in_use: true,
+            }],
+        };
+        let shown = "\
+lends 48M: 1 lease, 16M free, 12M at once
+      size  used  export, and the array that borrows it
+       32M  yes   lease/pool/one  abcd
+";
+        assert_eq!(table(&lends), shown);
+    }
+}

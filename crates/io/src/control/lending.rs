@@ -1,0 +1,70 @@
+//! What a client is told of an array's leases.
+
+use crate::shell::export_name;
+use restripe_array::report::{Lease, Parcel, Status};
+use restripe_array::{LeaseName, SECTOR_BYTES};
+use serde::{Deserialize, Serialize};
+
+/// What an array has set aside for others.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LendingView {
+    pub bytes: u64,
+    pub free_bytes: u64,
+    /// The largest lease that can be had.
+    pub largest_free_bytes: u64,
+    /// In the order of their places.
+    pub leases: Vec<LeaseView>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LeaseView {
+    pub name: String,
+    pub bytes: u64,
+    /// By which name it is served.
+    pub export: String,
+    /// The array that has it on its own record.
+    pub borrower: Option<String>,
+    /// Somebody has it attached.
+    pub in_use: bool,
+}
+
+impl LendingView {
+    /// Of an array that lends.
+    pub(super) fn of(status: &Status) -> Option<LendingView> {
+        if status.lent.is_empty() {
+            return None;
+        }
+        let free = || status.lent.iter().filter(|parcel| parcel.lease.is_none());
+        Some(LendingView {
+            bytes: status.lent.iter().map(bytes).sum(),
+            free_bytes: free().map(bytes).sum(),
+            largest_free_bytes: free().map(bytes).max().unwrap_or(0),
+            leases: status
+                .lent
+                .iter()
+                .filter_map(|parcel| Some(lease_view(status, parcel, &parcel.lease?)))
+                .collect(),
+        })
+    }
+
+    /// Notes what somebody has attached, which only the reactor knows.
+    pub fn mark_in_use(&mut self, names: &[LeaseName]) {
+        for lease in &mut self.leases {
+            lease.in_use = names.iter().any(|name| name.as_str() == lease.name);
+        }
+    }
+}
+
+fn bytes(parcel: &Parcel) -> u64 {
+    parcel.sectors * SECTOR_BYTES
+}
+
+fn lease_view(status: &Status, parcel: &Parcel, lease: &Lease) -> LeaseView {
+    LeaseView {
+        name: lease.name.to_string(),
+        bytes: bytes(parcel),
+        export: export_name(&status.name, lease.name.as_str()),
+        borrower: lease.borrower.map(|array| array.to_string()),
+        in_use: false,
+    }
+}
