@@ -76,7 +76,10 @@ fn an_array_is_given_a_surrogate_under_load_and_goes_on_without_it() {
         assert!(told.ends_with("its members are free\n"), "{told}");
         load.join().expect("no panic there");
     });
-    assert!(status(&place)["surrogate"].is_null());
+    let found = status(&place);
+    assert!(found["surrogate"].is_null());
+    let listed = found["members"].as_array().expect("a list");
+    assert_eq!(listed.len(), HOME.len(), "{found}");
     fio.verify(0);
     let after = content(&place, "after.raw");
     assert_eq!(before[24 << 20..], after[24 << 20..], "beside the load");
@@ -165,6 +168,18 @@ fn what_cannot_be_a_surrogate_is_refused_and_untouched() {
     drop(daemon);
 }
 
+/// It would have stopped, and not have started again.
+#[test]
+fn a_run_that_is_recorded_keeps_its_engine() {
+    let place = plain("change-recorded");
+    let daemon = serve(&place, &["--record", "run.rec"], &HOME);
+    let told = refused(place.run(&ADD));
+    assert!(told.contains("a run that is recorded"), "{told}");
+    assert_eq!(status(&place)["state"], "healthy");
+    assert!(place.bytes("s0.img").iter().all(|byte| *byte == 0));
+    drop(daemon);
+}
+
 /// The power goes between the surrogate's superblocks and the array's. (Among the array's: a script of the engine's,
 /// `a_surrogate_comes_on_record_and_off_it_whole`.)
 #[test]
@@ -210,4 +225,46 @@ fn an_end_in_between_leaves_an_array_that_starts() {
         "{told}"
     );
     still(&HOME);
+}
+
+/// Killed as soon as the surrogate is made: whether the array has it on record by then is a matter of luck, and either is
+/// an array that starts.
+#[test]
+fn killed_in_between_it_has_the_surrogate_or_has_not() {
+    let test = "killed_in_between_it_has_the_surrogate_or_has_not";
+    for round in 0..4 {
+        let place = plain(&format!("change-killed-{round}"));
+        if !has(&place, test, &["qemu-io"]) {
+            return;
+        }
+        let daemon = place.serve(&HOME);
+        write_pattern(&place, 7, "3M", "1M");
+        thread::scope(|scope| {
+            let adding = scope.spawn(|| place.run(&ADD));
+            while !place
+                .run(&["examine", "s0.img"])
+                .stdout
+                .contains("tank-surrogate")
+            {
+                thread::yield_now();
+            }
+            daemon.kill();
+            adding.join().expect("no panic there");
+        });
+        let both = place.run(&[&["assemble"][..], &BOTH].concat());
+        let members = match both.status {
+            0 => &BOTH[..],
+            _ => &HOME,
+        };
+        let left_out = both.stderr.contains("leave these members out");
+        // A superblock of the surrogate's that is not there yet is a member's that carries nothing.
+        assert!(
+            both.status == 0 || left_out || both.stderr.contains("the surrogate"),
+            "{}",
+            both.stderr
+        );
+        let daemon = place.serve(members);
+        good(read_pattern(&place, 7, "3M", "1M"));
+        drop(daemon);
+    }
 }

@@ -66,6 +66,7 @@ pub(crate) enum Call {
     Arrive(usize, OpenMember, Sender<Option<Member>>),
     Close(usize, Member),
     Hold(usize, bool),
+    MayExchange(usize, Sender<io::Result<()>>),
     Exchange(usize, Box<Exchange>, Sender<io::Result<()>>),
     Facts(usize, Sender<(Nanos, Fact)>),
     Submit(LocalRequest, Sender<LocalReply>),
@@ -139,6 +140,11 @@ impl Remote {
     /// Lets an array's requests wait, or go on; see [`Exchange`].
     pub fn hold(&self, array: usize, held: bool) -> Result<(), Ended> {
         self.send(Call::Hold(array, held))
+    }
+
+    /// Whether nothing would be in the way of that.
+    pub fn may_exchange(&self, array: usize) -> Result<io::Result<()>, Ended> {
+        self.ask(|reply| Call::MayExchange(array, reply))
     }
 
     /// Gives the devices of an array that has stopped to another engine, and further ones.

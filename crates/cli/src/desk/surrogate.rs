@@ -21,7 +21,7 @@ use crate::units::Size;
 use clap::ValueEnum;
 use restripe_array::meta::superblock::SUPERBLOCK_BYTES;
 use restripe_array::overlay::Kind;
-use restripe_array::report::{Status, SurrogateStatus, TaskStatus};
+use restripe_array::report::{ArrayState, Status, SurrogateStatus, TaskStatus};
 use restripe_array::{
     Command, LeaseError, Member, SECTOR_BYTES, StartMode, SurrogateConfig, TaskKind, Uuid,
 };
@@ -61,7 +61,8 @@ impl Desk {
     ) -> Result<Reply, Refusal> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let (status, _) = self.look()?;
-        check_may_have_one(&status, self.open.read_only)?;
+        check_may_have_one(&status)?;
+        self.check_may_exchange(&status)?;
         self.check_strangers(members)?;
         let (surrogate, devices) = make(&status, members, level, force).map_err(refusal_of)?;
         self.command(Command::Surrogate(Some(surrogate)))?;
@@ -71,7 +72,10 @@ impl Desk {
         let held = Held::new(&self.remote, self.array)?;
         self.exchange(self.change(joining, Vec::new(), config))?;
         drop(held);
-        Ok(done(&format!("{} has a surrogate", status.name)))
+        Ok(done(&format!(
+            "{} has a surrogate; its members are named to serve with the array's from now on",
+            status.name
+        )))
     }
 
     pub(super) fn remove_surrogate(&self) -> Result<Reply, Refusal> {
@@ -87,6 +91,7 @@ impl Desk {
             ));
         };
         check_nothing_away(&status, surrogate)?;
+        self.check_may_exchange(&status)?;
         let members: Vec<Member> = surrogate.set.members.iter().map(|one| one.member).collect();
         let held = Held::new(&self.remote, self.array)?;
         // What was under way when it was held is over with the stop; the start without the surrogate is refused if that
@@ -102,6 +107,19 @@ impl Desk {
                 unwiped.join(", ")
             ),
         }))
+    }
+
+    /// Whether the array would start again, and the engine can be exchanged.
+    fn check_may_exchange(&self, status: &Status) -> Result<(), Refusal> {
+        if status.read_only {
+            return Err(Refusal::new("nothing is written to this array"));
+        }
+        if !matches!(status.state, ArrayState::Healthy | ArrayState::Degraded) {
+            let what = "the array has lost too many members to be started again";
+            return Err(Refusal::new(what).hint("bring its redundancy back first"));
+        }
+        let may = self.remote.may_exchange(self.array).map_err(ended)?;
+        may.map_err(|why| Refusal::new(format!("not now: {why}")))
     }
 
     /// None of these is in the array, not even by another name.
@@ -136,14 +154,18 @@ impl Desk {
 
     /// Stops the engine and starts another, while requests are held.
     fn exchange(&self, change: Exchange) -> Result<(), Refusal> {
-        self.command(Command::Stop)?;
+        let stopped = self.command(Command::Stop);
+        if stopped.is_err() && self.look()?.0.state != ArrayState::Stopped {
+            return stopped;
+        }
         let paces = self
             .paces
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         let exchanged = self.remote.exchange(self.array, change).map_err(ended)?;
-        let mut begun = exchanged.map_err(|error| Refusal::new(error.to_string()));
+        let exchanged = exchanged.map_err(|error| Refusal::new(error.to_string()));
+        let mut begun = stopped.and(exchanged);
         let start = Command::Start(StartMode::default());
         for command in paces.into_iter().chain([start]) {
             begun = begun.and_then(|()| self.command(command));
@@ -173,7 +195,7 @@ impl Desk {
     }
 }
 
-fn check_may_have_one(status: &Status, read_only: bool) -> Result<(), Refusal> {
+fn check_may_have_one(status: &Status) -> Result<(), Refusal> {
     if status.has_surrogate.is_some() {
         let hint = format!("restripe surrogate remove {} takes it off", status.name);
         return Err(Refusal::new("the array has a surrogate already").hint(hint));
@@ -184,9 +206,6 @@ fn check_may_have_one(status: &Status, read_only: bool) -> Result<(), Refusal> {
     if !status.redirectable {
         let what = "this array has no room to record what a surrogate holds";
         return Err(Refusal::new(what));
-    }
-    if read_only || status.read_only {
-        return Err(Refusal::new("nothing is written to this array"));
     }
     Ok(())
 }

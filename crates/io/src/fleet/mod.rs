@@ -66,6 +66,12 @@ impl Fleet {
         self.flights.len()
     }
 
+    /// Whether operations on a member are in flight.
+    pub fn is_used(&self, member: Member) -> bool {
+        let place = self.places.get(usize::from(member.0));
+        place.is_some_and(|place| place.flights > 0)
+    }
+
     /// Every device ever opened, in the order of their numbers, with whether it is still open: one that hung up is not.
     pub fn names(&self) -> impl Iterator<Item = (&str, bool)> {
         self.places.iter().map(|place| {

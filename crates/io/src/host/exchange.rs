@@ -12,9 +12,12 @@ use super::Host;
 use crate::front::Export;
 use crate::member::OpenMember;
 use crate::memory::PoolMemory;
-use restripe_array::report::{ArrayState, Health, MapExtent};
+use restripe_array::report::{ArrayState, Health, MapExtent, MemberState, MemberStatus};
 use restripe_array::{Engine, Limits, Member, SECTOR_BYTES, SurrogateConfig};
 use std::io;
+
+const OUTSTANDING: &str = "operations on a failed member are still outstanding";
+const RECORDED: &str = "a run that is recorded is one engine's";
 
 /// What an array goes on with.
 pub struct Exchange {
@@ -72,11 +75,28 @@ impl Host {
         Ok(())
     }
 
+    /// Whether nothing would be in the way of an exchange once the engine has stopped: operations that were given up with
+    /// their members do not end with it.
+    pub fn may_exchange(&self) -> io::Result<()> {
+        let status = self.status();
+        let surrogate = status.surrogate.iter().flat_map(|one| &one.set.members);
+        let out = |member: &MemberStatus| {
+            let serves = matches!(member.state, MemberState::Active | MemberState::Rebuilding);
+            !serves && self.fleet.is_used(member.member)
+        };
+        let why = match () {
+            () if self.recorder.is_some() => RECORDED,
+            () if status.members.iter().chain(surrogate).any(out) => OUTSTANDING,
+            () => return Ok(()),
+        };
+        Err(io::Error::other(why))
+    }
+
     fn check_exchange(&self) -> io::Result<()> {
         let why = match () {
             () if self.status().state != ArrayState::Stopped => "the array has not stopped",
-            () if self.fleet.in_flight() > 0 => "operations on a member are still outstanding",
-            () if self.recorder.is_some() => "the run is being recorded, with one engine",
+            () if self.fleet.in_flight() > 0 => OUTSTANDING,
+            () if self.recorder.is_some() => RECORDED,
             () => return Ok(()),
         };
         Err(io::Error::other(why))

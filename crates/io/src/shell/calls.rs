@@ -1,6 +1,7 @@
 //! Calls from other threads, and the answers that engines owe them.
 
 use super::Shell;
+use crate::host::Host;
 use crate::remote::{Call, MemberName};
 use restripe_array::Slab;
 use restripe_array::{Command, CommandError, CommandTag, Fact, Nanos};
@@ -77,10 +78,10 @@ impl Shell {
     pub(super) fn call(&mut self, call: Call) {
         match call {
             Call::Status(array, reply) => {
-                let _ = reply.send(self.hosts.get(array).map(crate::host::Host::status));
+                let _ = reply.send(self.hosts.get(array).map(Host::status));
             }
             Call::Heat(array, reply) => {
-                let heat = |host: &crate::host::Host| host.engine().heat();
+                let heat = |host: &Host| host.engine().heat();
                 let _ = reply.send(self.hosts.get(array).map(heat));
             }
             Call::Names(array, reply) => {
@@ -103,6 +104,10 @@ impl Shell {
                     host.hold(held);
                     self.quiet = false;
                 }
+            }
+            Call::MayExchange(array, reply) => {
+                let may = self.hosts.get(array).map(Host::may_exchange);
+                let _ = reply.send(may.unwrap_or_else(|| Err(io::Error::other("no such array"))));
             }
             Call::Exchange(array, change, reply) => {
                 let exchanged = self.hosts.get_mut(array).map(|host| host.exchange(*change));
