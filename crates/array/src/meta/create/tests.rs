@@ -1,0 +1,410 @@
+//! Arrays made of members of all kinds, and what cannot be made.
+
+use super::super::testing::{Random, any_level, options, uuid};
+use super::*;
+use crate::layout::Rotation;
+use crate::units::PAGE_BYTES;
+use alloc::string::ToString;
+use alloc::vec;
+
+const RAID5: Level = Level::Raid5(Rotation::LeftSymmetric);
+
+/// A member's sectors in memory, scribbled on before.
+fn written(creation: &Creation, member: usize, sectors: u64) -> Vec<u8> {
+    let mut bytes = vec![0xa5; (sectors * SECTOR_BYTES) as usize];
+    for (_, at, content) in creation.writes.iter().filter(|(of, _, _)| *of == member) {
+        let place = &mut bytes[(at * SECTOR_BYTES) as usize..];
+        match content {
+            Content::Page(page) => place[..PAGE_BYTES].copy_from_slice(&page[..]),
+            Content::Zero(sectors) => place[..(sectors * SECTOR_BYTES) as usize].fill(0),
+        }
+    }
+    bytes
+}
+
+fn page_at(bytes: &[u8], at: u64) -> Page {
+    let start = (at * SECTOR_BYTES) as usize;
+    let mut page = zeroed_page();
+    page.copy_from_slice(&bytes[start..start + PAGE_BYTES]);
+    page
+}
+
+fn check_maps(creation: &Creation, bytes: &[u8]) {
+    let superblock = &creation.superblock;
+    for kind in MapKind::ALL {
+        let region = superblock.region(kind.region()).unwrap();
+        for index in 0..pages::pages_in(region.sectors) as u32 {
+            for sequence in 0..2 {
+                let page = page_at(bytes, pages::home(region.start, index, sequence));
+                let view = pages::decode(&page, kind, superblock.array, index).unwrap();
+                assert_eq!(view.sequence, sequence);
+                assert_eq!(view.extents().count(), 0);
+                let set = kind == MapKind::Written && superblock.written_all;
+                let expected = if set { u64::MAX } else { 0 };
+                assert!(view.words().all(|word| word == expected));
+            }
+        }
+    }
+}
+
+fn check_member(creation: &Creation, member: usize, bytes: &[u8]) {
+    let template = &creation.superblock;
+    for (kind, sequence) in [(RegionKind::SuperA, 2), (RegionKind::SuperB, 1)] {
+        let at = template.region(kind).unwrap().start * SECTOR_BYTES;
+        let read = Superblock::decode(&bytes[at as usize..]).unwrap();
+        let expected = Superblock {
+            member: template.members[member].uuid,
+            sequence,
+            ..template.clone()
+        };
+        assert_eq!(read, expected);
+    }
+    if let Some(log) = template.region(RegionKind::Log) {
+        let range = (log.start * SECTOR_BYTES) as usize..(log.end() * SECTOR_BYTES) as usize;
+        assert!(
+            bytes[range].iter().all(|byte| *byte == 0),
+            "the log is blank"
+        );
+    }
+    check_maps(creation, bytes);
+}
+
+#[test]
+fn everything_written_reads_back() {
+    let mut random = Random::new(1);
+    for round in 0..60 {
+        let (level, slots) = any_level(&mut random);
+        let spares = random.below(3) as u16;
+        let sectors = 600 + random.below(if round % 10 == 0 { 60_000 } else { 4000 });
+        let mut options = options(level, slots + spares, sectors);
+        options.spares = usize::from(spares);
+        options.init = [Init::Written, Init::Sync, Init::Zero, Init::Trust][round % 4];
+        let creation = create(&options).unwrap();
+        for member in 0..options.members.len() {
+            check_member(&creation, member, &written(&creation, member, sectors));
+        }
+    }
+}
+
+#[test]
+fn init_decides_what_data_holds() {
+    for init in [Init::Written, Init::Sync, Init::Zero, Init::Trust] {
+        let mut options = options(RAID5, 4, 2000);
+        options.spares = 1;
+        options.init = init;
+        let creation = create(&options).unwrap();
+        let superblock = &creation.superblock;
+        assert_eq!(superblock.written_all, init != Init::Written);
+        assert_eq!(superblock.resync_pending, init == Init::Sync);
+        assert_eq!(superblock.tasks.len(), usize::from(init == Init::Sync));
+        for member in 0..4 {
+            let data = superblock.region(RegionKind::Data).unwrap();
+            let bytes = written(&creation, member, 2000);
+            let data =
+                &bytes[(data.start * SECTOR_BYTES) as usize..(data.end() * SECTOR_BYTES) as usize];
+            let zeroed = init == Init::Zero && member < 3;
+            assert!(
+                data.iter()
+                    .all(|byte| *byte == if zeroed { 0 } else { 0xa5 })
+            );
+        }
+    }
+}
+
+/// A crash between the three phases leaves either no superblock or a whole array.
+#[test]
+fn old_superblocks_go_first_and_new_ones_come_last() {
+    let creation = create(&options(RAID5, 3, 20_000)).unwrap();
+    let (wipes, rest) = creation.writes.split_at(creation.wipes);
+    let (maps, seals) = rest.split_at(creation.seals - creation.wipes);
+    assert_eq!(wipes.len(), 3);
+    assert!(
+        wipes
+            .iter()
+            .all(|write| matches!(write, (_, 0, Content::Zero(_))))
+    );
+    let is_super = |at: u64| {
+        let region = creation
+            .superblock
+            .regions
+            .iter()
+            .find(|r| r.start <= at && at < r.end());
+        matches!(
+            region.map(|r| r.kind),
+            Some(RegionKind::SuperA | RegionKind::SuperB)
+        )
+    };
+    assert!(maps.iter().all(|(_, at, _)| !is_super(*at)));
+    assert_eq!(seals.len(), 3 * 8);
+    assert!(seals.iter().all(|(_, at, _)| is_super(*at)));
+}
+
+#[test]
+fn data_starts_on_a_mebibyte_where_there_is_room() {
+    for (sectors, start) in [
+        (600, 512),
+        (16_384, 1024),
+        (32_768, 2048),
+        (100_000, 4096),
+        (1 << 20, 8192),
+        (1 << 40, 8192),
+    ] {
+        let creation = create(&options(RAID5, 3, sectors)).unwrap();
+        let data = creation.superblock.region(RegionKind::Data).unwrap();
+        assert_eq!(data.start, start, "{sectors}");
+        assert_eq!(data.end(), sectors);
+        assert!(creation.superblock.region(RegionKind::Log).unwrap().sectors >= LOG_SECTORS_MIN);
+    }
+    let unlogged = create(&options(Level::Raid0, 3, 1 << 30))
+        .unwrap()
+        .superblock;
+    assert_eq!(unlogged.region(RegionKind::Data).unwrap().start, 2048);
+    assert_eq!(unlogged.region(RegionKind::Log), None);
+}
+
+#[test]
+fn the_largest_log_and_full_maps_fit() {
+    let bits = (1 + INTENT_BITS + 1) * MAP_PAGES_MAX;
+    let heat = heat::ZONES_MAX.div_ceil(pages::ENTRIES_PER_PAGE as u64);
+    let maps = (bits + LOST_PAGES + heat) * HOMES_SECTORS;
+    let last = SUPER_B_PLACES[SUPER_B_PLACES.len() - 1];
+    assert_eq!(SUPERBLOCK_SECTORS + maps + LOG_SECTORS_MAX, last);
+}
+
+#[test]
+fn maps_have_bits_for_every_row_in_few_pages() {
+    for sectors in [600, 4000, 1 << 20, 1 << 31, 1 << 37, 1 << 44] {
+        for chunk in [8, 128, 8192]
+            .into_iter()
+            .filter(|chunk| sectors > 16 * u64::from(*chunk))
+        {
+            let mut options = options(RAID5, 5, sectors + 8192);
+            options.chunk_sectors = chunk;
+            let creation = create(&options).unwrap();
+            let rows = Layout::new(creation.geometry).unwrap().rows();
+            let superblock = creation.superblock;
+            let maps = [
+                (RegionKind::Written, superblock.extent_rows),
+                (RegionKind::Intent, superblock.intent_rows),
+                (RegionKind::Redirected, superblock.intent_rows),
+            ];
+            for (kind, bit_rows) in maps {
+                let pages = pages::pages_in(superblock.region(kind).unwrap().sectors);
+                assert!((1..=8).contains(&pages));
+                let bits = if kind == RegionKind::Intent {
+                    INTENT_BITS
+                } else {
+                    1
+                };
+                assert!(bits * rows.div_ceil(bit_rows) <= pages * BITS_PER_PAGE);
+                assert!(bit_rows.is_power_of_two());
+            }
+            let heat = superblock.region(RegionKind::Heat).unwrap().sectors;
+            assert!((1..=66).contains(&pages::pages_in(heat)));
+        }
+    }
+}
+
+#[test]
+fn a_small_array_still_has_bits_to_tell_places_apart() {
+    let superblock = create(&options(RAID5, 4, 4000)).unwrap().superblock;
+    let rows = Layout::new(superblock.geometry).unwrap().rows();
+    assert!(
+        rows / superblock.extent_rows >= 32,
+        "{rows} rows, {} each",
+        superblock.extent_rows
+    );
+}
+
+#[test]
+fn unequal_members_use_the_smallest_and_say_so() {
+    let mut options = options(RAID5, 3, 100_000);
+    options.members[1].sectors = 50_003;
+    let creation = create(&options).unwrap();
+    let data = creation.superblock.region(RegionKind::Data).unwrap();
+    assert_eq!(data.end(), 50_000);
+    assert_eq!(
+        creation.notes,
+        [
+            Note::Unused {
+                member: 0,
+                sectors: 50_000
+            },
+            Note::Unused {
+                member: 2,
+                sectors: 50_000
+            }
+        ]
+    );
+    assert!(creation.notes[0].to_string().contains("member 0"));
+}
+
+#[test]
+fn the_largest_logical_block_counts() {
+    let mut options = options(RAID5, 3, 2000);
+    options.members[2].logical_block = 4096;
+    assert_eq!(create(&options).unwrap().superblock.logical_block, 4096);
+    options.logical_block = Some(512);
+    let refused = create(&options).unwrap_err();
+    assert_eq!(
+        refused,
+        CreateError::LogicalBlock {
+            bytes: 512,
+            needs: 4096
+        }
+    );
+}
+
+#[test]
+fn asked_for_places_and_sizes_are_kept() {
+    let mut asked = options(RAID5, 3, 300_000);
+    asked.data_offset = Some(262_144);
+    asked.size_per_member = Some(1001);
+    asked.log_sectors = Some(1604);
+    asked.extent_rows = Some(3);
+    asked.intent_rows = Some(2);
+    let superblock = create(&asked).unwrap().superblock;
+    let data = superblock.region(RegionKind::Data).unwrap();
+    assert_eq!((data.start, data.sectors), (262_144, 1000));
+    assert_eq!(superblock.region(RegionKind::Log).unwrap().sectors, 1600);
+    assert_eq!(superblock.region(RegionKind::SuperB).unwrap().start, 8160);
+    assert_eq!((superblock.extent_rows, superblock.intent_rows), (3, 2));
+    let odd = CreateOptions {
+        data_offset: Some(2056),
+        log_sectors: None,
+        ..asked
+    };
+    let superblock = create(&odd).unwrap().superblock;
+    assert_eq!(superblock.region(RegionKind::SuperB).unwrap().start, 2016);
+}
+
+#[test]
+fn refusals_name_value_and_limit() {
+    let base = || options(RAID5, 3, 2000);
+    let cases: Vec<(&str, CreateOptions)> = vec![
+        (
+            "500 sectors; this array needs at least 520",
+            options(RAID5, 3, 500),
+        ),
+        ("0 members", options(RAID5, 0, 2000)),
+        ("1 members are too few", options(RAID5, 1, 2000)),
+        (
+            "spares",
+            CreateOptions {
+                spares: 4,
+                ..base()
+            },
+        ),
+        (
+            "3 members need as many different",
+            CreateOptions {
+                uuids: vec![uuid(1); 3],
+                ..base()
+            },
+        ),
+        (
+            "name",
+            CreateOptions {
+                name: "n".repeat(40),
+                ..base()
+            },
+        ),
+        (
+            "sector 511",
+            CreateOptions {
+                data_offset: Some(511),
+                ..base()
+            },
+        ),
+        (
+            "at least 512",
+            CreateOptions {
+                data_offset: Some(256),
+                ..base()
+            },
+        ),
+        (
+            "this array needs at least 4104",
+            CreateOptions {
+                data_offset: Some(4096),
+                ..base()
+            },
+        ),
+        (
+            "from one chunk",
+            CreateOptions {
+                size_per_member: Some(7),
+                ..base()
+            },
+        ),
+        (
+            "from one chunk",
+            CreateOptions {
+                size_per_member: Some(u64::MAX),
+                ..base()
+            },
+        ),
+        (
+            "log of 100",
+            CreateOptions {
+                log_sectors: Some(100),
+                ..base()
+            },
+        ),
+        (
+            "log of",
+            CreateOptions {
+                log_sectors: Some(u64::MAX),
+                ..base()
+            },
+        ),
+        (
+            "0 rows",
+            CreateOptions {
+                extent_rows: Some(0),
+                ..base()
+            },
+        ),
+        (
+            "chunk of",
+            CreateOptions {
+                chunk_sectors: 0,
+                ..base()
+            },
+        ),
+        (
+            "chunk of",
+            CreateOptions {
+                chunk_sectors: u32::MAX,
+                ..base()
+            },
+        ),
+        (
+            "Journal",
+            CreateOptions {
+                write_hole: WriteHole::Journal,
+                ..base()
+            },
+        ),
+        (
+            "Ppl is not for RAID-1",
+            CreateOptions {
+                write_hole: WriteHole::Ppl,
+                ..options(Level::Raid1, 2, 2000)
+            },
+        ),
+    ];
+    for (expected, options) in cases {
+        let said = create(&options).map(|_| ()).unwrap_err().to_string();
+        let sound = said.contains(expected) || expected == "0 members" && said.contains("0");
+        assert!(sound, "{expected:?} is not in {said:?}");
+    }
+}
+
+#[test]
+fn absurd_sizes_are_errors() {
+    for sectors in [u64::MAX, 1 << 63, 1 << 60, 1 << 53, 7, 0] {
+        let said = create(&options(RAID5, 5, sectors));
+        assert!(said.is_err(), "{sectors} sectors");
+    }
+}

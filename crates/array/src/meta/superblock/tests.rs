@@ -1,0 +1,452 @@
+//! Superblocks through their codec: round trips, damage, hostile bytes.
+
+use super::super::testing::{Random, any_superblock, bytes_of, parcels, uuid};
+use super::*;
+use alloc::vec;
+
+fn reseal(bytes: &mut [u8]) {
+    let crc = crc32c_without(bytes, at::CRC);
+    put_u32(bytes, at::CRC, crc);
+}
+
+/// The offset of an entry of a table in encoded bytes.
+fn entry(bytes: &[u8], table: usize, index: usize) -> usize {
+    let offset = get_u32(bytes, table + at::TABLE_OFFSET) as usize;
+    offset + index * usize::from(get_u16(bytes, table + at::TABLE_ENTRY_BYTES))
+}
+
+#[test]
+fn round_trip() {
+    let mut random = Random::new(1);
+    for _ in 0..500 {
+        let superblock = any_superblock(&mut random);
+        let bytes = bytes_of(&superblock);
+        assert_eq!(bytes.len(), SUPERBLOCK_BYTES);
+        assert_eq!(Superblock::decode(&bytes), Ok(superblock));
+    }
+}
+
+#[test]
+fn full_tables_fit() {
+    let mut full = any_superblock(&mut Random::new(2));
+    let beyond = full.regions.iter().map(Region::end).max().unwrap();
+    for i in full.regions.len()..REGIONS_MAX {
+        let start = beyond + 8 * i as u64;
+        full.regions.push(Region {
+            kind: RegionKind::Data,
+            start: start * 8,
+            sectors: 8,
+        });
+    }
+    full.regions
+        .retain(|region| region.kind != RegionKind::Data);
+    let data = Region {
+        kind: RegionKind::Data,
+        start: beyond,
+        sectors: 1 << 40,
+    };
+    full.regions.push(data);
+    for i in full.regions.len()..REGIONS_MAX {
+        let start = data.end() + 8 * i as u64;
+        full.regions.push(Region {
+            kind: RegionKind::Other(500),
+            start,
+            sectors: 8,
+        });
+    }
+    let entry = full.members[0];
+    for i in full.members.len()..MEMBERS_MAX {
+        full.members.push(MemberEntry {
+            uuid: uuid(100 + i as u16),
+            ..entry
+        });
+    }
+    let last = full.geometry.slots - 1;
+    for partition in 1..=(PLACEMENTS_MAX - full.placement.len()) as u16 {
+        let placement = Placement {
+            slot: last,
+            partition,
+            member: None,
+            incoming: None,
+            region: 0,
+        };
+        full.placement.push(placement);
+    }
+    let task = |runs: u64| TaskRecord {
+        kind: TaskKind::Check,
+        slot: None,
+        paused: true,
+        done: (0..runs).map(|row| (row, 1)).collect(),
+    };
+    full.tasks = (0..TASKS_MAX)
+        .map(|_| task((RUNS_MAX / TASKS_MAX) as u64))
+        .collect();
+    assert_eq!(Superblock::decode(&bytes_of(&full)), Ok(full.clone()));
+
+    full.partner = None;
+    full.lent = parcels(&full, PARCELS_MAX);
+    assert_eq!(Superblock::decode(&bytes_of(&full)), Ok(full.clone()));
+
+    full.tasks[0].done.push((100, 1));
+    let refused = MetaError::TooLarge {
+        what: "task runs",
+        count: RUNS_MAX as u64 + 1,
+        limit: RUNS_MAX as u64,
+    };
+    assert_eq!(full.encode(), Err(refused));
+}
+
+#[test]
+fn every_bit_flip_is_refused() {
+    let bytes = bytes_of(&any_superblock(&mut Random::new(3)));
+    let used = get_u32(&bytes, at::LENGTH) as usize;
+    let sparse = (used..SUPERBLOCK_BYTES).step_by(61);
+    for byte in (0..used).step_by(3).chain(sparse) {
+        for bit in 0..8 {
+            let mut flipped = bytes.clone();
+            flipped[byte] ^= 1 << bit;
+            assert!(
+                Superblock::decode(&flipped).is_err(),
+                "byte {byte} bit {bit}"
+            );
+        }
+    }
+}
+
+#[test]
+fn truncations_and_torn_writes_are_refused() {
+    let mut random = Random::new(4);
+    let (old, new) = (
+        bytes_of(&any_superblock(&mut random)),
+        bytes_of(&any_superblock(&mut random)),
+    );
+    for length in (0..SUPERBLOCK_BYTES).step_by(509) {
+        let refused = Superblock::decode(&new[..length]);
+        assert!(matches!(refused, Err(MetaError::Truncated { .. })));
+    }
+    for sectors in 1..SUPERBLOCK_BYTES / 512 {
+        let mut torn = new.clone();
+        torn[sectors * 512..].copy_from_slice(&old[sectors * 512..]);
+        assert!(
+            torn == new || Superblock::decode(&torn).is_err(),
+            "{sectors} sectors"
+        );
+    }
+}
+
+#[test]
+fn random_bytes_never_panic() {
+    let mut random = Random::new(5);
+    for _ in 0..300 {
+        let mut bytes: Vec<u8> = (0..SUPERBLOCK_BYTES / 8)
+            .flat_map(|_| random.next().to_le_bytes())
+            .collect();
+        assert!(Superblock::decode(&bytes).is_err());
+        put(&mut bytes, at::MAGIC, MAGIC);
+        put_u16(&mut bytes, at::MAJOR, FORMAT_MAJOR);
+        put_u64(&mut bytes, at::INCOMPATIBLE, 0);
+        reseal(&mut bytes);
+        assert!(Superblock::decode(&bytes).is_err());
+    }
+}
+
+/// Whatever hostile bytes pass, passes the rules, and can be written again.
+#[test]
+fn scribbled_fields_with_a_good_checksum_are_refused_or_sound() {
+    let mut random = Random::new(6);
+    let mut passed = 0;
+    for _ in 0..300 {
+        let bytes = bytes_of(&any_superblock(&mut random));
+        let used = u64::from(get_u32(&bytes, at::LENGTH));
+        for _ in 0..100 {
+            let mut bytes = bytes.clone();
+            for _ in 0..1 + random.below(3) {
+                let byte = 12 + random.below(used - 12) as usize;
+                let edge = [0, 1, 0x7f, 0x80, 0xff, random.next() as u8];
+                bytes[byte] = edge[random.below(6) as usize];
+            }
+            reseal(&mut bytes);
+            if let Ok(superblock) = Superblock::decode(&bytes) {
+                passed += 1;
+                assert_eq!(Superblock::decode(&bytes_of(&superblock)), Ok(superblock));
+            }
+        }
+    }
+    assert!(passed > 0, "some scribbles are harmless");
+}
+
+#[test]
+fn hostile_tables_are_refused() {
+    let bytes = bytes_of(&any_superblock(&mut Random::new(7)));
+    for table in [at::REGIONS, at::MEMBERS, at::PLACEMENT, at::TASKS, at::RUNS] {
+        for offset in [0, 255, SUPERBLOCK_BYTES as u32, u32::MAX] {
+            let mut hostile = bytes.clone();
+            put_u32(&mut hostile, table + at::TABLE_OFFSET, offset);
+            put_u16(&mut hostile, table + at::TABLE_COUNT, 8);
+            reseal(&mut hostile);
+            assert!(
+                Superblock::decode(&hostile).is_err(),
+                "table {table} at {offset}"
+            );
+        }
+        for (width, count) in [(0, 3), (1, 3), (u16::MAX, 8), (u16::MAX, u16::MAX)] {
+            let mut hostile = bytes.clone();
+            put_u16(&mut hostile, table + at::TABLE_ENTRY_BYTES, width);
+            put_u16(&mut hostile, table + at::TABLE_COUNT, count);
+            reseal(&mut hostile);
+            assert!(
+                Superblock::decode(&hostile).is_err(),
+                "table {table} of {width}"
+            );
+        }
+    }
+}
+
+#[test]
+fn versions_and_features() {
+    let superblock = any_superblock(&mut Random::new(8));
+    let bytes = bytes_of(&superblock);
+    let with = |offset: usize, value: u16| {
+        let mut changed = bytes.clone();
+        put_u16(&mut changed, offset, value);
+        reseal(&mut changed);
+        Superblock::decode(&changed)
+    };
+    assert_eq!(
+        with(at::MAJOR, 2),
+        Err(MetaError::Version {
+            major: 2,
+            supported: 1
+        })
+    );
+    assert_eq!(
+        with(at::INCOMPATIBLE, 8),
+        Err(MetaError::Features { unknown: 8 })
+    );
+    assert_eq!(with(at::MINOR, 9).as_ref(), Ok(&superblock));
+    assert_eq!(with(at::COMPATIBLE, 4).as_ref(), Ok(&superblock));
+    assert!(with(at::FLAGS, 8).is_err());
+    assert_eq!(with(at::MAGIC, 0), Err(MetaError::NotFound));
+}
+
+/// A later minor version may lengthen the entries of a table.
+#[test]
+fn longer_entries_are_read_by_their_known_part() {
+    let superblock = any_superblock(&mut Random::new(9));
+    let mut bytes = bytes_of(&superblock);
+    let length = get_u32(&bytes, at::LENGTH) as usize;
+    let wide = MEMBER_BYTES + 16;
+    for i in 0..superblock.members.len() {
+        let old = entry(&bytes, at::MEMBERS, i);
+        bytes.copy_within(old..old + MEMBER_BYTES, length + i * wide);
+        bytes[length + i * wide + MEMBER_BYTES..][..16].fill(0x99);
+    }
+    put_u32(&mut bytes, at::MEMBERS + at::TABLE_OFFSET, length as u32);
+    put_u16(&mut bytes, at::MEMBERS + at::TABLE_ENTRY_BYTES, wide as u16);
+    put_u32(
+        &mut bytes,
+        at::LENGTH,
+        (length + superblock.members.len() * wide) as u32,
+    );
+    reseal(&mut bytes);
+    assert_eq!(Superblock::decode(&bytes), Ok(superblock));
+}
+
+#[test]
+fn unsound_values_are_neither_written_nor_read() {
+    let sound = any_superblock(&mut Random::new(10));
+    type Change = (&'static str, fn(&mut Superblock));
+    let changes: [Change; 28] = [
+        ("nil array", |s| s.array = Uuid::NIL),
+        ("nil member", |s| s.member = Uuid::NIL),
+        ("generation at the limit", |s| s.generation = 1 << 62),
+        ("sequence at the limit", |s| s.sequence = u64::MAX),
+        ("no slots", |s| s.geometry.slots = 0),
+        ("too many slots", |s| s.geometry.slots = 33),
+        ("no chunk", |s| s.geometry.chunk_sectors = 0),
+        ("crooked chunk", |s| s.geometry.chunk_sectors = 24),
+        ("huge slot", |s| s.geometry.slot_sectors = 1 << 60),
+        ("logical block", |s| s.logical_block = 1024),
+        ("extent rows", |s| s.extent_rows = 0),
+        ("intent rows", |s| s.intent_rows = u64::MAX),
+        ("member twice", |s| s.members[1].uuid = s.members[0].uuid),
+        ("slot without place", |s| s.placement.truncate(2)),
+        ("places out of order", |s| s.placement.swap(0, 1)),
+        ("place on nobody", |s| s.placement[0].member = Some(64)),
+        ("two slots on one member", |s| {
+            s.placement[0].member = s.placement[1].member
+        }),
+        ("member comes to itself", |s| {
+            s.placement[0].incoming = s.placement[0].member
+        }),
+        ("region beyond the end", |s| s.regions[1].sectors = u64::MAX),
+        ("regions overlap", |s| s.regions[1].start = 0),
+        ("small data", |s| {
+            s.geometry.slot_sectors += u64::from(s.geometry.chunk_sectors)
+        }),
+        ("no copy B", |s| {
+            s.regions.retain(|region| region.kind != RegionKind::SuperB)
+        }),
+        ("no lost list", |s| {
+            s.regions.retain(|region| region.kind != RegionKind::Lost)
+        }),
+        ("no written map", |s| {
+            s.regions
+                .retain(|region| region.kind != RegionKind::Written)
+        }),
+        ("partner nil", |s| partner(s).array = Uuid::NIL),
+        ("partner of itself", |s| partner(s).array = s.array),
+        ("no epoch", |s| partner(s).epoch = 0),
+        ("epoch at the limit", |s| partner(s).epoch = 1 << 62),
+    ];
+    for (what, change) in changes {
+        let mut unsound = sound.clone();
+        change(&mut unsound);
+        assert!(unsound.encode().is_err(), "{what}");
+    }
+}
+
+fn partner(superblock: &mut Superblock) -> &mut Partner {
+    superblock.partner.insert(Partner {
+        role: PartnerRole::Main,
+        array: uuid(7),
+        epoch: 3,
+    })
+}
+
+/// A program that does not know of partners must not start either set: the one would serve old copies, the other's log
+/// would be written over.
+#[test]
+fn a_partner_is_a_feature_that_must_be_known() {
+    let mut superblock = any_superblock(&mut Random::new(14));
+    superblock.partner = None;
+    superblock.lent.clear();
+    let alone = bytes_of(&superblock);
+    assert_eq!(get_u64(&alone, at::INCOMPATIBLE), 0);
+    for role in [PartnerRole::Main, PartnerRole::Surrogate] {
+        partner(&mut superblock).role = role;
+        let bytes = bytes_of(&superblock);
+        assert_eq!(get_u64(&bytes, at::INCOMPATIBLE), INCOMPATIBLE_PARTNER);
+        assert_eq!(Superblock::decode(&bytes).as_ref(), Ok(&superblock));
+    }
+}
+
+#[test]
+fn hostile_partners_are_refused() {
+    let mut superblock = any_superblock(&mut Random::new(15));
+    superblock.lent.clear();
+    partner(&mut superblock);
+    let bytes = bytes_of(&superblock);
+    let refused = |change: &dyn Fn(&mut [u8])| {
+        let mut hostile = bytes.clone();
+        change(&mut hostile);
+        reseal(&mut hostile);
+        Superblock::decode(&hostile).is_err()
+    };
+    for role in [0, 3, u8::MAX] {
+        assert!(refused(&|bytes| bytes[at::PARTNER_ROLE] = role), "{role}");
+    }
+    for epoch in [0, 1 << 62, u64::MAX] {
+        assert!(refused(&|bytes| put_u64(bytes, at::PARTNER_EPOCH, epoch)));
+    }
+    for array in [Uuid::NIL, superblock.array] {
+        assert!(refused(&|bytes| put(bytes, at::PARTNER, array.0)));
+    }
+    let mut reserved = bytes.clone();
+    put_u64(&mut reserved, at::INCOMPATIBLE, 0);
+    reserved[at::PARTNER_ROLE] = 99;
+    reseal(&mut reserved);
+    let read = Superblock::decode(&reserved).expect("reserved bytes are ignored");
+    assert_eq!(read.partner, None);
+}
+
+/// A program that does not know of leases must not serve what is lent to users of its own.
+#[test]
+fn lending_is_a_feature_that_must_be_known() {
+    let mut superblock = any_superblock(&mut Random::new(16));
+    superblock.partner = None;
+    superblock.lent = parcels(&superblock, 5);
+    let bytes = bytes_of(&superblock);
+    assert_eq!(get_u64(&bytes, at::INCOMPATIBLE), INCOMPATIBLE_LENDS);
+    let mut reserved = bytes.clone();
+    put_u64(&mut reserved, at::INCOMPATIBLE, 0);
+    reseal(&mut reserved);
+    let read = Superblock::decode(&reserved).expect("reserved bytes are ignored");
+    assert!(read.lent.is_empty());
+    for (place, value) in [
+        (at::PARCELS_OFFSET, 0),
+        (at::PARCELS_OFFSET, SUPERBLOCK_BYTES as u16),
+        (at::PARCELS_OFFSET, u16::MAX),
+        (at::PARCELS_ENTRY_BYTES, 0),
+        (at::PARCELS_ENTRY_BYTES, PARCEL_BYTES as u16 - 1),
+        (at::PARCELS_ENTRY_BYTES, u16::MAX),
+        (at::PARCELS_COUNT, 0),
+        (at::PARCELS_COUNT, PARCELS_MAX as u16),
+        (at::PARCELS_COUNT, u16::MAX),
+    ] {
+        let mut hostile = bytes.clone();
+        put_u16(&mut hostile, place, value);
+        reseal(&mut hostile);
+        assert!(Superblock::decode(&hostile).is_err(), "{value} at {place}");
+    }
+}
+
+#[test]
+fn unsound_runs_are_refused() {
+    let mut superblock = any_superblock(&mut Random::new(11));
+    let runs = [
+        vec![(0, 0)],
+        vec![(5, 2), (6, 1)],
+        vec![(5, 1), (2, 1)],
+        vec![(u64::MAX, 2)],
+        vec![(0, 1 << 60)],
+    ];
+    for done in runs {
+        superblock.tasks = vec![TaskRecord {
+            kind: TaskKind::Resync,
+            slot: None,
+            paused: false,
+            done,
+        }];
+        assert!(superblock.encode().is_err());
+    }
+}
+
+#[test]
+fn names_are_short_and_printable() {
+    let mut superblock = any_superblock(&mut Random::new(12));
+    for (name, good) in [
+        ("", true),
+        ("a\u{7}b", false),
+        ("naïve", true),
+        ("a\0b", false),
+    ] {
+        superblock.name = String::from(name);
+        assert_eq!(superblock.encode().is_ok(), good, "{name:?}");
+    }
+    superblock.name = "x".repeat(33);
+    assert!(superblock.encode().is_err());
+    superblock.name = "x".repeat(32);
+    let mut bytes = bytes_of(&superblock);
+    assert_eq!(Superblock::decode(&bytes).unwrap().name, superblock.name);
+    bytes[at::NAME + 31] = 0xc3;
+    reseal(&mut bytes);
+    assert_eq!(
+        Superblock::decode(&bytes),
+        Err(MetaError::Field {
+            name: "name",
+            value: 31
+        })
+    );
+}
+
+#[test]
+fn unknown_regions_are_kept() {
+    let superblock = any_superblock(&mut Random::new(13));
+    let read = Superblock::decode(&bytes_of(&superblock)).unwrap();
+    assert!(
+        read.regions
+            .iter()
+            .any(|region| region.kind == RegionKind::Other(77))
+    );
+}
