@@ -9,7 +9,11 @@ use restripe_lab::replay::stage::{Stage, size_bytes};
 
 /// A point of the scenario on members that are rebuilt in seconds.
 fn point(scheme: &str) -> Point {
-    let text = scenario::named("ido").expect("built in");
+    point_of("ido", scheme)
+}
+
+fn point_of(name: &str, scheme: &str) -> Point {
+    let text = scenario::named(name).expect("built in");
     let mut scenario = scenario::parse(text).expect("sound").shortened();
     let small = [
         ("array.member_mib", 128),
@@ -27,9 +31,13 @@ fn point(scheme: &str) -> Point {
 }
 
 fn logs(schemes: &[&str], threads: usize) -> Vec<Log> {
-    let cell =
-        |scheme: &&str| Cell::new(&point(scheme), 1, &mut Contents::default()).expect("sound");
-    let cells: Vec<Cell> = schemes.iter().map(cell).collect();
+    let points: Vec<Point> = schemes.iter().map(|scheme| point(scheme)).collect();
+    run(&points, threads)
+}
+
+fn run(points: &[Point], threads: usize) -> Vec<Log> {
+    let cell = |point: &Point| Cell::new(point, 1, &mut Contents::default()).expect("sound");
+    let cells: Vec<Cell> = points.iter().map(cell).collect();
     let runner = Runner {
         threads,
         cache: None,
@@ -98,6 +106,53 @@ fn the_common_time_is_as_long_for_every_scheme() {
 #[test]
 fn a_run_with_a_surrogate_is_the_same_every_time() {
     assert!(logs(&["ido", "vdf", "workout"], 1) == logs(&["ido", "vdf", "workout"], 3));
+}
+
+#[test]
+fn an_array_that_resynchronises_moves_its_users_too() {
+    let points = ["pr", "ido"].map(|scheme| point_of("ido-resync", scheme));
+    let found = run(&points, 2);
+    let [pr, ido] = &found[..] else {
+        panic!("a log a scheme")
+    };
+    for log in [pr, ido] {
+        assert!(log.phase("degraded").is_none());
+        let told = log.happened.iter().map(|happened| happened.what.as_str());
+        let told: Vec<&str> = told.collect();
+        assert_eq!(told[..2], ["power was cut", "resynchronisation begins"]);
+        assert_eq!(number(log, "rebuild_share"), 1.0);
+        assert_eq!(number(log, "during.failed"), 0.0);
+    }
+    assert!(number(ido, "rebuild_s") < number(pr, "rebuild_s"));
+    // What was hot is known after the cut: zones were moved, and read where they are.
+    assert!(number(ido, "clean_mib") >= 12.0);
+    assert!(number(ido, "during.hit_share") > 0.1);
+    assert!(number(ido, "reclaim_s") > 0.0);
+    assert!(found == run(&points, 1));
+}
+
+#[test]
+fn a_surrogate_behind_a_link_answers_a_round_trip_later() {
+    let mut far = point("ido");
+    far.insert("array.surrogate_link_mb_s".into(), Value::Real(100.0));
+    far.insert("array.surrogate_round_trip_us".into(), Value::Real(50e3));
+    let found: [Log; 2] = run(&[point("ido"), far], 2)
+        .try_into()
+        .expect("a log a point");
+    let write_ms = |log: &Log| number(log, "during.write_mean_ms");
+    assert!(write_ms(&found[1]) > write_ms(&found[0]) + 50.0);
+    // It is the surrogate that is far: before the failure nobody notices.
+    let before = found.map(|log| number(&log, "before.mean_ms"));
+    assert!((before[0] / before[1] - 1.0).abs() < 0.01, "{before:?}");
+}
+
+#[test]
+fn of_a_zone_as_large_as_the_array_nothing_is_moved() {
+    let mut whole = point_of("ido-migration", "ido");
+    whole.insert("rebuild.zone_mib".into(), Value::Real(65536.0));
+    let log = &run(&[whole], 1)[0];
+    assert_eq!(number(log, "clean_mib"), 0.0);
+    assert!(number(log, "during.redirected_share") > 0.1);
 }
 
 #[test]

@@ -759,6 +759,15 @@ impl<M: Machine> World<M> {
         Site::new(&self.disks, under_way)
     }
 
+    /// Power goes, and comes back to another machine on the same disks. Nothing survives that was not durable.
+    pub fn power_cycle(&mut self, machine: M) {
+        let site = self.site();
+        let disks = site.restart(std::mem::take(&mut self.disks), &site.nothing());
+        let violations = std::mem::take(&mut self.violations);
+        *self = World::at(self.config, self.now, machine, disks);
+        self.violations = violations;
+    }
+
     /// Takes the world apart: its disks as they are.
     pub fn into_disks(self) -> Vec<Disk> {
         self.disks

@@ -6,6 +6,7 @@ use super::scenario::{Point, Value, settings};
 use super::scheme::Scheme;
 use crate::generate::{Generator, Parameters, preset};
 use crate::replay::facts::Log;
+use crate::replay::link::LinkPlan;
 use crate::replay::simulated::replay;
 use crate::replay::source::{Placed, Placing, Survey};
 use crate::replay::stage::{ArrayPlan, Stage, SurrogatePlan, size_bytes};
@@ -58,6 +59,12 @@ pub struct ArraySettings {
     pub surrogate: u16,
     #[serde(default = "mirrored")]
     pub surrogate_level: String,
+    /// They are behind a network that carries so much each way, in 10^6 bytes a second; 0: they are local.
+    #[serde(default)]
+    pub surrogate_link_mb_s: f64,
+    /// A round trip through that network.
+    #[serde(default)]
+    pub surrogate_round_trip_us: f64,
 }
 
 fn mirrored() -> String {
@@ -92,9 +99,22 @@ fn own() -> f64 {
     -1.0
 }
 
+/// What restores redundancy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Restoring {
+    /// A member fails, and a blank drive is filled in its place.
+    #[default]
+    Rebuild,
+    /// Power is cut, and nothing tells which rows were being written. There is no phase `degraded`.
+    Resync,
+}
+
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RebuildSettings {
+    #[serde(default)]
+    pub task: Restoring,
     /// restripe, md-2.6, md-6.1, md-2025, or with a goal, as p99:20ms or finish:2h.
     pub throttle: String,
     /// pr, pro, ido, sor or dor.
@@ -181,6 +201,7 @@ impl Settings {
 
     fn check(&self) -> Result<(), String> {
         self.plan()?;
+        let array = &self.array;
         let bounds = [
             ("workload.load", self.workload.load, -1.0, 4.0),
             ("workload.rate", self.workload.rate, 0.0, 1e7),
@@ -188,6 +209,18 @@ impl Settings {
             ("workload.write_share", self.workload.write_share, -1.0, 1.0),
             ("rebuild.min_mb_s", self.rebuild.min_mb_s, 0.0, 1e6),
             ("rebuild.max_mb_s", self.rebuild.max_mb_s, 0.001, 1e6),
+            (
+                "array.surrogate_link_mb_s",
+                array.surrogate_link_mb_s,
+                0.0,
+                1e6,
+            ),
+            (
+                "array.surrogate_round_trip_us",
+                array.surrogate_round_trip_us,
+                0.0,
+                1e6,
+            ),
         ];
         for (name, value, low, high) in bounds {
             if !(low..=high).contains(&value) {
@@ -267,6 +300,7 @@ impl Settings {
                 members,
                 member_bytes: array.member_mib << 20,
                 redirect,
+                link: link(array),
             })),
         }
     }
@@ -315,6 +349,15 @@ pub fn write_hole(name: &str, level: Level) -> Result<WriteHole, String> {
         "bitmap" => WriteHole::Bitmap,
         "ppl" => WriteHole::Ppl,
         other => return Err(format!("there is no way {other:?} to close the write hole")),
+    })
+}
+
+/// What lies between the array and its surrogate's drives.
+fn link(array: &ArraySettings) -> Option<LinkPlan> {
+    let rate = (array.surrogate_link_mb_s * 1e6) as u64;
+    (rate > 0).then_some(LinkPlan {
+        round_trip: Nanos((array.surrogate_round_trip_us * 1e3) as u64),
+        rate,
     })
 }
 
@@ -580,16 +623,18 @@ fn plans(settings: &Settings) -> Vec<Plan> {
         Plan::new(WARM_UP, Deed::Nothing, passed(phases.warm_up_s)),
         Plan::new(BEFORE, Deed::Nothing, passed(phases.before_s)),
     ];
-    if phases.degraded_s > 0 {
-        plans.push(Plan::new(
-            DEGRADED,
-            fails(settings),
-            passed(phases.degraded_s),
-        ));
-    }
-    if phases.degraded_s > 0 && phases.rebuild_s > 0 {
-        let most = Until::Rebuilt(phases.rebuild_s.saturating_mul(SECOND));
-        plans.push(Plan::new(DURING, Deed::Spare, most));
+    let most = Until::Rebuilt(phases.rebuild_s.saturating_mul(SECOND));
+    let begins = match settings.rebuild.task {
+        Restoring::Resync => Deed::Crash,
+        Restoring::Rebuild if phases.degraded_s == 0 => return plans,
+        Restoring::Rebuild => {
+            let degraded = passed(phases.degraded_s);
+            plans.push(Plan::new(DEGRADED, fails(settings), degraded));
+            Deed::Spare
+        }
+    };
+    if phases.rebuild_s > 0 {
+        plans.push(Plan::new(DURING, begins, most));
         let until = Until::Since {
             before: phases.common_s.saturating_mul(SECOND),
             least: phases.after_s.saturating_mul(SECOND),
@@ -601,8 +646,8 @@ fn plans(settings: &Settings) -> Vec<Plan> {
 
 type Source = Box<dyn Iterator<Item = crate::trace::Item>>;
 
-/// The requests of a cell's workload, placed in an array of `size` bytes.
-fn requests(
+/// The requests of a cell's workload, placed in an array of `size` bytes, at `rate` a second or the workload's own.
+pub fn requests(
     settings: &Settings,
     size: u64,
     seed: u64,

@@ -321,6 +321,26 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
         "ido-parts",
         include_str!("../../../../scenarios/ido-parts.toml"),
     ),
+    (
+        "ido-identifier",
+        include_str!("../../../../scenarios/ido-identifier.toml"),
+    ),
+    (
+        "ido-migration",
+        include_str!("../../../../scenarios/ido-migration.toml"),
+    ),
+    (
+        "ido-own-trace",
+        include_str!("../../../../scenarios/ido-own-trace.toml"),
+    ),
+    (
+        "ido-resync",
+        include_str!("../../../../scenarios/ido-resync.toml"),
+    ),
+    (
+        "ido-remote",
+        include_str!("../../../../scenarios/ido-remote.toml"),
+    ),
     ("energy", include_str!("../../../../scenarios/energy.toml")),
     (
         "vdf-open-loop",

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`source`] | requests as the array takes them: one address space, whole sectors, within its size |
 //! | [`stage`] | the simulated array |
+//! | [`link`] | a network between the array and some of its drives |
 //! | [`meter`] | drives that can be asked how busy they were and what they drew |
 //! | [`simulated`] | replay in virtual time |
 //! | [`real`] | replay on a real array, over NBD or in this process |
@@ -17,6 +18,7 @@
 pub mod answer;
 pub mod facts;
 pub mod histogram;
+pub mod link;
 pub mod meter;
 pub mod real;
 pub mod record;
@@ -45,6 +47,9 @@ pub enum Deed {
     Fail(u16),
     /// A blank drive arrives; the array rebuilds onto it.
     Spare,
+    /// Power goes and comes back; without a record of what was being written the array resynchronises all rows. Requests that
+    /// were under way are gone, and those to come are later by as long as the array takes to start.
+    Crash,
 }
 
 /// What ends a phase.
@@ -52,7 +57,7 @@ pub enum Deed {
 pub enum Until {
     /// So many nanoseconds have passed.
     Passed(u64),
-    /// The rebuild has ended, or so many nanoseconds have passed.
+    /// The rebuild, or the resynchronisation, has ended, or so many nanoseconds have passed.
     Rebuilt(u64),
     /// So many nanoseconds have passed since the phase before this one began, and `least` since this one did.
     Since { before: u64, least: u64 },

@@ -57,6 +57,8 @@ struct Replay<'a> {
     exhausted: bool,
     /// The world's time at which the trace's time `first` is.
     base: Nanos,
+    /// How long the array was away: requests are made by so much later.
+    away: Nanos,
     first: Option<u64>,
     marked: Option<Nanos>,
     phase: usize,
@@ -83,6 +85,7 @@ pub fn replay(stage: &mut Stage, source: Source<'_>, script: &Script) -> Result<
         next: None,
         exhausted: false,
         base,
+        away: Nanos::ZERO,
         first: None,
         marked: None,
         phase: 0,
@@ -133,9 +136,13 @@ impl Replay<'_> {
         let Some(plan) = self.script.plans.get(self.phase) else {
             return Ok(());
         };
+        let (name, deed, until) = (&plan.name, plan.deed, plan.until);
+        if deed == Deed::Crash {
+            self.crash()?;
+        }
         let reading = self.reading();
-        self.recorder.begin(&plan.name, self.elapsed(), reading);
-        let most = match plan.until {
+        self.recorder.begin(name, self.elapsed(), reading);
+        let most = match until {
             Until::Passed(ns) | Until::Rebuilt(ns) => Some(Nanos(ns)),
             Until::Since { before, least } => {
                 let passed = self.recorder.lasted();
@@ -147,8 +154,8 @@ impl Replay<'_> {
         if let Some(end) = self.phase_end {
             self.stage.world.mark(end, PHASE_END);
         }
-        match plan.deed {
-            Deed::Nothing => {}
+        match deed {
+            Deed::Nothing | Deed::Crash => {}
             Deed::Fail(member) => {
                 self.stage.fail(Member(member));
             }
@@ -157,6 +164,40 @@ impl Replay<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Power goes and comes back. Whoever waited for an answer is gone; requests to come wait until the array serves.
+    fn crash(&mut self) -> Result<(), String> {
+        let gone = self.now();
+        self.stage.crash()?;
+        let away = self.now().since(gone);
+        self.away = self.away.after(away);
+        if let Some(next) = &mut self.next {
+            next.due = next.due.after(away);
+        }
+        self.open.fill(None);
+        self.free = (0..self.open.len() as u32).rev().collect();
+        self.marked = None;
+        let at = self.elapsed();
+        self.recorder.happened(at, "power was cut");
+        let tasks = self.stage.world.status().tasks;
+        if !tasks.iter().any(|task| task.kind == TaskKind::Resync) {
+            return Err("after the cut there is nothing to resynchronise".into());
+        }
+        self.begins(at, "resynchronisation begins");
+        self.look();
+        Ok(())
+    }
+
+    /// What restores redundancy has begun.
+    fn begins(&mut self, at_ns: u64, told: &str) {
+        self.recorder.happened(at_ns, told);
+        self.recorder.log().rebuild = Some(Rebuild {
+            from_ns: at_ns,
+            to_ns: None,
+            rows_done: 0,
+            rows_total: 0,
+        });
     }
 
     fn phase_over(&self) -> bool {
@@ -264,6 +305,7 @@ impl Replay<'_> {
         let since = u128::from(request.time.saturating_sub(first));
         let scaled = since * 1000 / u128::from(speed_milli.max(1));
         self.base
+            .after(self.away)
             .after(Nanos(u64::try_from(scaled).unwrap_or(u64::MAX / 2)))
     }
 
@@ -329,17 +371,9 @@ impl Replay<'_> {
             Fact::TaskStarted {
                 kind: TaskKind::Rebuild,
                 ..
-            } => {
-                self.recorder.happened(at, "rebuild begins");
-                self.recorder.log().rebuild = Some(Rebuild {
-                    from_ns: at,
-                    to_ns: None,
-                    rows_done: 0,
-                    rows_total: 0,
-                });
-            }
+            } => self.begins(at, "rebuild begins"),
             Fact::TaskEnded {
-                kind: TaskKind::Rebuild,
+                kind: TaskKind::Rebuild | TaskKind::Resync,
                 outcome,
             } => {
                 self.recorder.happened(at, told(fact));
@@ -365,7 +399,7 @@ impl Replay<'_> {
         let running = status
             .tasks
             .iter()
-            .find(|task| task.kind == TaskKind::Rebuild);
+            .find(|task| matches!(task.kind, TaskKind::Rebuild | TaskKind::Resync));
         let rows = status
             .geometry
             .and_then(|geometry| Layout::new(geometry).ok())

@@ -1,12 +1,13 @@
 //! The simulated array that a trace is replayed on: drives by preset, the real engine, no payload.
 
+use super::link::{Link, LinkPlan, linked};
 use super::meter::{Meter, Model, metered};
 use crate::drives::preset::{self, Preset};
 use restripe_array::layout::{Layout, Level};
 use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
 use restripe_array::{
     Buf, CacheLimits, Command, CommandError, CommandTag, Config, Engine, HeatLimits, Limits,
-    Member, Nanos, Order, Redirect, SECTOR_BYTES, StartMode, SurrogateConfig, SurrogateLimits,
+    Member, MemberInfo, Nanos, Order, Redirect, SECTOR_BYTES, StartMode, SurrogateConfig, SurrogateLimits,
     Throttle,
 };
 use restripe_sim::array::Spec;
@@ -37,6 +38,8 @@ pub struct SurrogatePlan {
     /// Bytes of set data on each member.
     pub member_bytes: u64,
     pub redirect: Redirect,
+    /// What lies between the array and these drives; `None`: they are local.
+    pub link: Option<LinkPlan>,
 }
 
 /// What array to build.
@@ -104,9 +107,12 @@ impl Stage {
         for spec in [Some(&spec), surrogate.as_ref()].into_iter().flatten() {
             fits(&preset, spec)?;
             let images = spec.format(None).map_err(|error| error.to_string())?;
+            let link = link_to(plan, spec);
             for image in images {
-                let (disk, meter) = drive(plan, &preset, spec, meters.len() as u16, image)?;
-                disks.push(disk);
+                let member = meters.len() as u16;
+                let (device, meter) = metered(model(plan, &preset)?);
+                let device = linked(device, link.as_ref());
+                disks.push(spec.disk(member, image, device, 1));
                 meters.push(meter);
             }
         }
@@ -168,14 +174,24 @@ impl Stage {
     pub fn add_spare(&mut self) -> Result<CommandTag, String> {
         let member = self.meters.len() as u16;
         let image = Image::new(Payload::None, self.spec.info(member).sectors);
-        let (disk, meter) = drive(&self.plan, &self.preset, &self.spec, member, image)?;
+        let (device, meter) = metered(model(&self.plan, &self.preset)?);
         self.meters.push(meter);
+        let disk = self.spec.disk(member, image, Box::new(device), 1);
         let member = self.world.arrive(disk);
         Ok(self.command(Command::Add(member)))
     }
 
     pub fn fail(&mut self, member: Member) -> CommandTag {
         self.command(Command::Fail(member))
+    }
+
+    /// Power goes, and comes back at once: the array starts on what its drives have kept.
+    pub fn crash(&mut self) -> Result<(), String> {
+        let members = self.world.members();
+        let members = members.map(|member| self.world.disk(member).info());
+        let (_, engine) = built(members.collect(), &self.plan);
+        self.world.power_cycle(engine);
+        self.begin()
     }
 
     pub fn busy_ns(&self) -> Vec<u64> {
@@ -269,17 +285,6 @@ pub fn member_bytes_max(drive: &str) -> Result<u64, String> {
     Ok(blocks.saturating_sub(METADATA_SECTORS) * SECTOR_BYTES)
 }
 
-fn drive(
-    plan: &ArrayPlan,
-    preset: &Preset,
-    spec: &Spec,
-    member: u16,
-    image: Image,
-) -> Result<(Disk, Meter), String> {
-    let (device, meter) = metered(model(plan, preset)?);
-    Ok((spec.disk(member, image, Box::new(device), 1), meter))
-}
-
 fn model(plan: &ArrayPlan, preset: &Preset) -> Result<Model, String> {
     if let Some(flash) = &preset.flash {
         return Ok(Model::Flash(Box::new(Flash::new(flash.drive()?)?)));
@@ -301,8 +306,29 @@ fn model(plan: &ArrayPlan, preset: &Preset) -> Result<Model, String> {
     ))))
 }
 
+/// The link that all drives of a set share, where there is one.
+fn link_to(plan: &ArrayPlan, spec: &Spec) -> Option<Link> {
+    let link = plan.surrogate?.link?;
+    (spec.identity == SURROGATE_IDENTITY).then(|| Link::new(link))
+}
+
 fn world(seed: u64, disks: Vec<Disk>, plan: &ArrayPlan) -> World<Engine> {
-    let surrogate = plan.surrogate.map(|surrogate| SurrogateConfig {
+    let (limits, engine) = built(disks.iter().map(Disk::info).collect(), plan);
+    let config = WorldConfig {
+        payload: Payload::None,
+        limits,
+        seed,
+        compute_delay: Nanos(0),
+        strict: false,
+        record: false,
+        trace: false,
+    };
+    World::new(config, engine, disks)
+}
+
+/// An engine for these members that knows nothing yet, and what it may have in flight.
+fn built(members: Vec<MemberInfo>, plan: &ArrayPlan) -> (Limits, Engine) {
+    let surrogate = plan.surrogate.as_ref().map(|surrogate| SurrogateConfig {
         members: surrogate.members,
         limits: SurrogateLimits::default(),
         redirect: surrogate.redirect,
@@ -313,23 +339,15 @@ fn world(seed: u64, disks: Vec<Disk>, plan: &ArrayPlan) -> World<Engine> {
             .with_cache(plan.cache)
             .with_surrogate(surrogate.as_ref().map(|one| &one.limits))
     };
-    let config = WorldConfig {
-        payload: Payload::None,
-        limits: Limits {
-            ios: limits.ios + surrogate.map_or(0, |one| one.limits.ios),
-            ..limits
-        },
-        seed,
-        compute_delay: Nanos(0),
-        strict: false,
-        record: false,
-        trace: false,
+    let whole = Limits {
+        ios: limits.ios + surrogate.map_or(0, |one| one.limits.ios),
+        ..limits
     };
     let engine = Engine::new(Config {
-        members: disks.iter().map(Disk::info).collect(),
+        members,
         limits,
         surrogate,
         io_timeout: IO_TIMEOUT,
     });
-    World::new(config, engine, disks)
+    (whole, engine)
 }
