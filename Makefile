@@ -48,11 +48,12 @@ test-deep: build ## The long run of the same suites, and Linux md as judge where
 
 bench: build ## Measurements, side by side with their yardsticks in one run: half an hour
 	@.ci/need cargo
-	@.ci/need --optional nbdkit fio
+	@.ci/need --optional nbdkit fio valgrind
 	$(CARGO) run --release -p restripe-code --example bench_kernels
 	$(CARGO) run --release -p restripe-array --example bench_engine
 	$(CARGO) run --release -p restripe-array --example bench_cache
 	$(CARGO) run --release -p restripe-array --example bench_overlay
+	$(CARGO) run --release -p restripe-array --example heat_cost
 	$(CARGO) run --release -p restripe-sim --example bench_world
 	$(CARGO) bench -p restripe-io --bench served
 	$(CARGO) bench -p restripe-io --bench tasks

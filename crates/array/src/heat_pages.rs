@@ -18,6 +18,7 @@ use crate::report::ArrayState;
 use crate::units::Nanos;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 
 const ENTRIES: u64 = ENTRIES_PER_PAGE as u64;
 /// As many as the largest table needs.
@@ -65,7 +66,12 @@ impl HeatPages {
     }
 
     fn page_of(&self, zone: u64) -> usize {
-        (zone / self.entry_zones / ENTRIES) as usize
+        // Nearly always an entry is a zone, and every read asks for this: a division less.
+        let entry = match self.entry_zones {
+            1 => zone,
+            zones => zone / zones,
+        };
+        (entry / ENTRIES) as usize
     }
 
     /// What a page is to hold.
@@ -161,16 +167,20 @@ impl Core {
         self.heat_pages.recall(&mut self.heat);
     }
 
-    /// Users read these sectors, of which there is at least one: their pages are behind, and are written when the epoch
+    /// Users read these zones: their pages are behind, and are written when the epoch
     /// has ended.
-    pub(crate) fn heat_changed(&mut self, lba: u64, sectors: u64) {
+    pub(crate) fn heat_changed(&mut self, zones: &RangeInclusive<u64>) {
         let held = &mut self.heat_pages;
         if held.pages.is_empty() {
             return;
         }
-        let zones = self.heat.zones_of(lba, sectors);
-        for page in held.page_of(*zones.start())..=held.page_of(*zones.end()) {
-            held.pages[page].dirty = true;
+        let first = held.page_of(*zones.start());
+        let last = match zones.start() == zones.end() {
+            true => first,
+            false => held.page_of(*zones.end()),
+        };
+        for page in &mut held.pages[first..=last] {
+            page.dirty = true;
         }
         if self.wake[Wake::Heat as usize] == NEVER {
             let due = self.heat.epoch_ends().max(held.not_before);
@@ -224,7 +234,9 @@ mod tests {
     }
 
     fn read(heat: &mut Heat, row: u64, times: u64, now: Nanos) {
-        (0..times).for_each(|_| heat.note_read(row * ROW_SECTORS, 8, now));
+        for _ in 0..times {
+            heat.note_read(row * ROW_SECTORS, 8, now);
+        }
     }
 
     /// Takes a page to a member and back.

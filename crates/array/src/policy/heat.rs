@@ -47,6 +47,13 @@ struct Zone {
     epoch: u32,
 }
 
+impl Zone {
+    /// As of an epoch that is not before its own.
+    fn popularity_in(self, epoch: u32) -> u32 {
+        self.popularity.checked_shr(epoch - self.epoch).unwrap_or(0)
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heat {
     zones: Vec<Zone>,
@@ -127,19 +134,25 @@ impl Heat {
 
     /// The zones that these sectors touch.
     pub(crate) fn zones_of(&self, lba: u64, sectors: u64) -> RangeInclusive<u64> {
-        lba / self.zone_sectors..=(lba + sectors - 1) / self.zone_sectors
+        let first = lba / self.zone_sectors;
+        // Most reads lie in one zone, and to see that costs less than a division.
+        let last = match lba + sectors <= (first + 1) * self.zone_sectors {
+            true => first,
+            false => (lba + sectors - 1) / self.zone_sectors,
+        };
+        first..=last
     }
 
-    /// A read of these sectors of the array, of which there is at least one.
-    pub(crate) fn note_read(&mut self, lba: u64, sectors: u64, now: Nanos) {
+    /// A read of these sectors of the array, of which there is at least one. Gives the zones that they touch.
+    pub(crate) fn note_read(&mut self, lba: u64, sectors: u64, now: Nanos) -> RangeInclusive<u64> {
         self.pass(now);
-        for zone in self.zones_of(lba, sectors) {
-            let popularity = self.popularity(zone as usize).saturating_add(READ);
-            self.zones[zone as usize] = Zone {
-                popularity,
-                epoch: self.epoch,
-            };
+        let touched = self.zones_of(lba, sectors);
+        let epoch = self.epoch;
+        for zone in &mut self.zones[*touched.start() as usize..=*touched.end() as usize] {
+            zone.popularity = zone.popularity_in(epoch).saturating_add(READ);
+            zone.epoch = epoch;
         }
+        touched
     }
 
     /// Ends the epochs that are over.
@@ -158,8 +171,7 @@ impl Heat {
 
     /// Reads, those of earlier epochs halved for each since, in parts of a read.
     pub(crate) fn popularity(&self, zone: usize) -> u32 {
-        let Zone { popularity, epoch } = self.zones[zone];
-        popularity.checked_shr(self.epoch - epoch).unwrap_or(0)
+        self.zones[zone].popularity_in(self.epoch)
     }
 
     pub(crate) fn map(&self) -> HeatMap {

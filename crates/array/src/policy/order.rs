@@ -242,7 +242,9 @@ mod tests {
         let mut heat = blank();
         assert_eq!((heat.map().popularity.len(), heat.zone_rows()), (9, 11));
         for &(row, times) in reads {
-            (0..times).for_each(|_| heat.note_read(row * ROW_SECTORS, 8, Nanos::ZERO));
+            for _ in 0..times {
+                heat.note_read(row * ROW_SECTORS, 8, Nanos::ZERO);
+            }
         }
         heat
     }

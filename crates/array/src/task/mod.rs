@@ -364,15 +364,16 @@ impl Core {
         }
     }
 
-    /// A user reads these bytes of the array.
+    /// A user reads these bytes of the array. It stays a function of its own so that its cost can be counted.
+    #[inline(never)]
     pub(crate) fn note_heat(&mut self, offset: u64, bytes: u64) {
         let lba = offset / SECTOR_BYTES;
         let sectors = (offset + bytes).div_ceil(SECTOR_BYTES) - lba;
         if sectors == 0 {
             return;
         }
-        self.heat.note_read(lba, sectors, self.now);
-        self.heat_changed(lba, sectors);
+        let zones = self.heat.note_read(lba, sectors, self.now);
+        self.heat_changed(&zones);
         for task in &mut self.tasks.list {
             task.path.note_read(lba, sectors, self.now);
         }
