@@ -3,6 +3,8 @@
 
 #[allow(dead_code)]
 mod harness;
+#[path = "../../lab/tests/shared/mod.rs"]
+mod shared;
 
 use harness::Place;
 use serde_json::Value;
@@ -230,13 +232,17 @@ fn an_experiment_gives_the_same_bytes_at_any_level_of_optimisation() {
     assert_eq!(made[0].1.len(), made[1].1.len());
 }
 
-/// Minutes: the quick scales of all experiments but the one that the session runs.
+/// Minutes: the quick scales of all experiments but the one that the session runs. What ran before may be kept in a folder
+/// that `RESTRIPE_LAB` names.
 #[test]
 fn the_results_are_those_of_the_experiments() {
     let Some(optimised) = optimised() else {
         return;
     };
     let place = Place::new("lab-results");
+    if let Ok(kept) = std::env::var("RESTRIPE_LAB") {
+        assert_eq!(place.shell(&format!("ln -s '{kept}' lab")).status, 0);
+    }
     for name in [
         "rebuild-cost",
         "levels",
@@ -244,6 +250,16 @@ fn the_results_are_those_of_the_experiments() {
         "chunk",
         "orders",
         "ido",
+        "ido-identifier",
+        "ido-locality",
+        "ido-migration",
+        "ido-raid6",
+        "ido-throttle",
+        "ido-zone",
+        "ido-chunk",
+        "ido-disks",
+        "ido-remote",
+        "ido-resync",
         "ido-surrogate",
         "streams",
         "goals",
@@ -264,16 +280,125 @@ fn the_results_are_those_of_the_experiments() {
             "cost-during-by-load.svg",
         ),
         ("width", "rebuild-by-width.svg", "rebuild-by-width.svg"),
+        (
+            "ido-locality",
+            "redirected-by-source.svg",
+            "redirected-by-source.svg",
+        ),
     ] {
         pictured(&place, &format!("lab/{folder}/{made}"), shown);
     }
     let document = docs().join("results.md");
     let kept = fs::read_to_string(&document).expect("a document");
-    let made = tabled(&kept, &|scenario| {
-        let table = place.bytes(&format!("lab/{scenario}/table.txt"));
-        String::from_utf8(table).expect("text")
+    let (popular, samples) = (popular(&place, &optimised), samples(&place, &optimised));
+    let made = tabled(&kept, &|scenario| match scenario {
+        "popular" => Some(popular.clone()),
+        "samples" => samples.clone(),
+        _ => Some(table_of(&place, scenario)),
     });
     agrees(&document, &kept, &made);
+}
+
+fn table_of(place: &Place, scenario: &str) -> String {
+    let table = place.bytes(&format!("lab/{scenario}/table.txt"));
+    String::from_utf8(table).expect("text")
+}
+
+/// What can be learned of synthetic workloads, as IDO's figure 4 has it of its traces: a row each.
+fn popular(place: &Place, program: &str) -> String {
+    let mut table = String::from("source  hot_zones  zone  zone_meanwhile  request  meanwhile\n");
+    for source in [
+        "fin2-low",
+        "fin2",
+        "fin2-high",
+        "web2-low",
+        "web2",
+        "web2-high",
+        "proj-low",
+        "proj",
+        "proj-high",
+        "noise",
+        "stable",
+    ] {
+        let run = place.shell(&format!(
+            "'{program}' trace generate {source} --requests 200000 --seed 1 -o popular.rtrace > made.txt && \
+             '{program}' trace info popular.rtrace --json"
+        ));
+        assert_eq!(run.status, 0, "{}", run.stderr);
+        let told: Value = serde_json::from_str(&run.stdout).expect("JSON");
+        let found = &told["summary"]["locality"];
+        let shares = [
+            // Of zones of 12 MiB, the hottest fifth.
+            &found["zones"][2]["learned"][1],
+            &found["reactive_as_many"],
+            &found["request_proactive"],
+            &found["request_reactive"],
+        ];
+        table += &format!("{source}  {}", found["hot_zones"]);
+        for share in shares {
+            table += &format!("  {:.1}", share.as_f64().expect("there are reads"));
+        }
+        table.push('\n');
+    }
+    table
+}
+
+/// Schemes under samples of recorded traces: for each its file, the size of members that holds it, the seconds that its
+/// first half takes, and a least rate with which a rebuild ends within the second. `None` where there are none.
+fn samples(place: &Place, program: &str) -> Option<String> {
+    let folder = shared::folder("traces", "README.md", "lab::samples")?;
+    let mut table = String::new();
+    for (name, file, member_mib, before_s, min_mb_s) in [
+        (
+            "Financial1",
+            "umass-financial1.req00001-06000.disksim.zst",
+            64,
+            28,
+            3,
+        ),
+        (
+            "WebSearch",
+            "umass-websearch.req00001-16000.disksim.zst",
+            1200,
+            37,
+            40,
+        ),
+        (
+            "CloudPhysics",
+            "cloudphysics.req00001-80000.vscsi1.zst",
+            832,
+            550,
+            2,
+        ),
+        (
+            "MSR 20/80",
+            "msr-cambridge.cut-rw_20_80.105.txt.zst",
+            304,
+            47,
+            8,
+        ),
+        ("desktop 1", "diskmon-desktop1.txt.zst", 560, 337, 2),
+        ("desktop 2", "diskmon-desktop2.txt.zst", 1344, 499, 3),
+        ("desktop 3", "diskmon-desktop3.txt.zst", 456, 88, 7),
+    ] {
+        let trace = folder.join(file);
+        let run = place.shell(&format!(
+            "'{program}' lab run ido-own-trace --seeds 1 --set 'workload.source=trace:{}' \
+             --set array.member_mib={member_mib} --set phases.before_s={before_s} \
+             --set rebuild.min_mb_s={min_mb_s}",
+            trace.display()
+        ));
+        assert_eq!(run.status, 0, "{}", run.stderr);
+        let told = table_of(place, "ido-own-trace");
+        let (headings, rows) = told.split_once('\n').expect("rows");
+        if table.is_empty() {
+            table = format!("sample  {headings}\n");
+        }
+        for row in rows.lines() {
+            table += &format!("{name}  {row}\n");
+        }
+    }
+    Some(table)
 }
 
 /// A document with the rows of its tables made anew, each by the mark that stands before it: the experiment, which of
@@ -281,7 +406,9 @@ fn the_results_are_those_of_the_experiments() {
 /// value, those with a % are shares.
 ///
 /// `<!-- table width where load=0.5: members rebuild_s -->`
-fn tabled(document: &str, table_of: &dyn Fn(&str) -> String) -> String {
+///
+/// Rows of an experiment that was not run stay.
+fn tabled(document: &str, table_of: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::new();
     let mut lines = document.lines();
     let mut tables = 0;
@@ -294,11 +421,17 @@ fn tabled(document: &str, table_of: &dyn Fn(&str) -> String) -> String {
         let shown = Shown::of(mark.strip_suffix(" -->").expect("a mark ends"));
         let headings = lines.by_ref().take(2);
         headings.for_each(|heading| out += &format!("{heading}\n"));
-        for row in shown.rows(&table_of(shown.scenario)) {
+        let table = table_of(shown.scenario);
+        for row in table.iter().flat_map(|table| shown.rows(table)) {
             out += &format!("| {} |\n", row.join(" | "));
         }
         // The rows that stand there end at an empty line.
-        let after = lines.by_ref().find(|line| !line.starts_with('|'));
+        let after = lines.by_ref().find(|line| {
+            if table.is_none() && line.starts_with('|') {
+                out += &format!("{line}\n");
+            }
+            !line.starts_with('|')
+        });
         out += &format!("{}\n", after.expect("a table is not the end"));
     }
     assert_eq!(
@@ -415,9 +548,10 @@ fn marked_tables_are_made_of_the_experiments_rows() {
                  r6      0.5  x    3.0  0.25\nr6      0.5  y    4.0 sat.  0.25\nr6      0.1  y    5.0  0.25\n";
     let document = "a\n<!-- table t where load=0.5 by way: level b% a_s* -->\n| l | b | x | y |\n|---|---|---|---|\n\
                     | stale |\n\nz\n";
-    let made = tabled(document, &|_| table.into());
+    let made = tabled(document, &|_| Some(table.into()));
     let rows = "| r5 | 12.5% | 1.0 | 2.0 |\n| r6 | 25.0% | 3.0 | 4.0 sat. |\n";
     assert_eq!(made, document.replace("| stale |\n", rows));
+    assert_eq!(tabled(document, &|_| None), document);
 }
 
 // ------------------------------------------------------------------------------------------------------------ refusals

@@ -7,7 +7,7 @@ use super::blocks::{BlockSet, blocks};
 use super::summary::Refused;
 use super::{Features, Op, Request};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Counted at this size and added up for the larger ones.
 const FINEST: u64 = 384 << 10;
@@ -38,9 +38,43 @@ pub struct Gatherer {
     total: u64,
     seen: u64,
     zones: BTreeMap<(u32, u64), Count>,
+    moved: Moved,
     read: [BlockSet; 2],
     proactive: u64,
     reactive: u64,
+}
+
+/// Zones of 12 MiB that are moved in the second half at their second read there, until as many are moved as are a fifth of
+/// those that the first half has read.
+#[derive(Default)]
+struct Moved {
+    first: BTreeSet<(u32, u64)>,
+    /// Read once so far, in the second half, and moved.
+    once: BTreeSet<(u32, u64)>,
+    moved: BTreeSet<(u32, u64)>,
+    hits: u64,
+}
+
+impl Moved {
+    const ZONE_BYTES: u64 = 12 << 20;
+
+    fn add(&mut self, second: bool, device: u32, offset: u64) {
+        let zone = (device, offset / Moved::ZONE_BYTES);
+        if !second {
+            self.first.insert(zone);
+        } else if self.moved.contains(&zone) {
+            self.hits += 1;
+        } else if !self.once.insert(zone) && self.moved.len() < self.most() {
+            self.moved.insert(zone);
+        }
+    }
+
+    fn most(&self) -> usize {
+        match self.first.len() {
+            0 => 0,
+            zones => part(zones, 20),
+        }
+    }
 }
 
 impl Gatherer {
@@ -51,6 +85,7 @@ impl Gatherer {
             total,
             seen: 0,
             zones: BTreeMap::new(),
+            moved: Moved::default(),
             read: [BlockSet::default(), BlockSet::default()],
             proactive: 0,
             reactive: 0,
@@ -69,6 +104,7 @@ impl Gatherer {
         let count = self.zones.entry(zone).or_default();
         count.half[half] += 1;
         count.turn[turn as usize] += 1;
+        self.moved.add(half == 1, request.device, request.offset);
         if self.zones.len() > ZONES_MAX {
             return Err(Refused::Scattered);
         }
@@ -98,6 +134,8 @@ impl Gatherer {
         Locality {
             zones,
             scored_reads: scored,
+            hot_zones: self.moved.most() as u64,
+            reactive_as_many: percent(self.moved.hits, scored),
             request_proactive: percent(self.proactive, scored),
             request_reactive: percent(self.reactive, scored),
         }
@@ -110,6 +148,10 @@ pub struct Locality {
     pub zones: [ByZone; 4],
     /// Reads of the second half.
     pub scored_reads: u64,
+    /// A fifth of the zones of 12 MiB that the first half has read.
+    pub hot_zones: u64,
+    /// Share of the second half's reads in zones that were moved there before, at their second read; so many are moved at most.
+    pub reactive_as_many: Option<f64>,
     /// Share of the second half's reads all of whose blocks were read in the first half.
     pub request_proactive: Option<f64>,
     /// The same, read earlier in the second half.
@@ -308,6 +350,15 @@ mod tests {
         assert!(close(found.learned[1], found.in_sample[1]), "{found:?}");
         assert!(close(found.learned[1], found.alternating), "{found:?}");
         assert!(found.theta > Some(1.0), "{found:?}");
+    }
+
+    #[test]
+    fn no_more_zones_are_moved_than_were_hot_before() {
+        // Ten zones are read at first, so two are moved: zones 20 and 21, at their second read; zone 22 comes too late.
+        let second = [20, 20, 20, 21, 21, 20, 22, 22, 22, 21];
+        let zones: Vec<u64> = (0..10).chain(second).collect();
+        let found = gathered(&zones);
+        assert_eq!((found.hot_zones, found.reactive_as_many), (2, Some(30.0)));
     }
 
     #[test]
