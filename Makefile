@@ -46,7 +46,7 @@ test-deep: build ## The long run of the same suites, and Linux md as judge where
 	RESTRIPE_DEEP=1 .ci/test
 	$(CARGO) run --quiet -p xtask -- md
 
-bench: build ## Measurements, side by side with their yardsticks in one run: half an hour
+bench: build ## Measurements, side by side with their yardsticks in one run: an hour
 	@.ci/need cargo
 	@.ci/need --optional nbdkit fio valgrind
 	$(CARGO) run --release -p restripe-code --example bench_kernels
@@ -55,6 +55,7 @@ bench: build ## Measurements, side by side with their yardsticks in one run: hal
 	$(CARGO) run --release -p restripe-array --example bench_overlay
 	$(CARGO) run --release -p restripe-array --example heat_cost
 	$(CARGO) run --release -p restripe-sim --example bench_world
+	$(CARGO) run --release -p restripe-lab --example real_schemes
 	$(CARGO) bench -p restripe-io --bench served
 	$(CARGO) bench -p restripe-io --bench tasks
 	$(CARGO) run --quiet -p xtask -- md-bench
