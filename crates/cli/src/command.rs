@@ -421,6 +421,9 @@ pub struct Add {
     pub member: String,
     #[command(flatten)]
     pub without_daemon: WithoutDaemon,
+    /// Into the array's surrogate: for a member that is gone, and as its spare otherwise. (One that comes back to it goes there anyway)
+    #[arg(long)]
+    pub to_surrogate: bool,
     /// Overwrite what the device carries; says what will be lost and asks
     #[arg(long)]
     pub force: bool,

@@ -234,7 +234,11 @@ impl Desk {
             Request::Which { member } => Ok(done(&self.resolve(&member)?.1)),
             Request::Fail { member } => self.fail(&member),
             Request::Remove { member } => self.remove(&member),
-            Request::Add { path, force } => self.add(&path, force),
+            Request::Add {
+                path,
+                force,
+                to_surrogate,
+            } => self.add(&path, force, to_surrogate),
             Request::Replace { old, path, force } => self.replace(&old, &path, force),
             Request::AddSurrogate {
                 members,
@@ -313,14 +317,20 @@ impl Desk {
         Ok(done(&format!("{name} is forgotten and closed")))
     }
 
-    fn add(&self, path: &str, force: bool) -> Result<Reply, Refusal> {
+    fn add(&self, path: &str, force: bool, to_surrogate: bool) -> Result<Reply, Refusal> {
+        let into = to_surrogate.then_some(Whose::Surrogate);
         let member = match self.held(path)? {
             Some(failed) => {
+                let whose = whose_is(&self.look()?.0, failed.member);
+                if into.is_some_and(|into| into != whose) {
+                    return Err(in_the_array(path, "failed")
+                        .hint("restripe remove forgets it; then it is free for the surrogate"));
+                }
                 self.command(Command::Add(failed.member))?;
                 self.replaced().forget(&failed);
                 failed.member
             }
-            None => self.add_anew(path, force)?,
+            None => self.add_anew(path, force, into)?,
         };
         let note = match self.state_of(member)? {
             Some(MemberState::Spare) => "is a spare",
@@ -331,9 +341,9 @@ impl Desk {
     }
 
     /// As a device that holds nothing of the array. What it was before, if its server had hung up, is forgotten.
-    fn add_anew(&self, path: &str, force: bool) -> Result<Member, Refusal> {
+    fn add_anew(&self, path: &str, force: bool, into: Option<Whose>) -> Result<Member, Refusal> {
         let before = self.hung_up(path)?;
-        let member = self.take_in(path, force, None, |member, whose| match whose {
+        let member = self.take_in(path, force, into, |member, whose| match whose {
             Whose::Array => Command::Add(member),
             Whose::Surrogate => Command::AddToSurrogate(member),
         })?;
@@ -376,10 +386,10 @@ impl Desk {
                 new
             }
             // Not a spare first: a slot that is vacant would take it.
-            Err(_) => self.take_in(path, force, Some(old), |new, _| Command::Replace {
-                old,
-                new,
-            })?,
+            Err(_) => {
+                let into = Some(whose_is(&self.look()?.0, old));
+                self.take_in(path, force, into, |new, _| Command::Replace { old, new })?
+            }
         };
         self.replaced().by.insert(old, new);
         Ok(done(&format!(
@@ -442,18 +452,18 @@ impl Desk {
         Ok(found.map(|found| found.state))
     }
 
-    /// Opens a device and hands it over by this command, which is told whose it is. In the place of `old` it is of that
-    /// one's set. If the engine does not want it, it is closed again.
+    /// Opens a device and hands it over by this command, which is told whose it is: this set's if one is named, or else
+    /// the one's that its superblocks tell of. If the engine does not want it, it is closed again.
     fn take_in(
         &self,
         path: &str,
         force: bool,
-        old: Option<Member>,
+        into: Option<Whose>,
         command: impl FnOnce(Member, Whose) -> Command,
     ) -> Result<Member, Refusal> {
         let device =
             member::open(path, self.open).map_err(|error| refusal_of(open_failure(error)))?;
-        let (device, whose) = self.checked(device, force, old)?;
+        let (device, whose) = self.checked(device, force, into)?;
         let arrived = self.remote.arrive(self.array, device).map_err(ended)?;
         let member =
             arrived.ok_or_else(|| Refusal::new("the array takes no more devices").at(path))?;
@@ -473,13 +483,13 @@ impl Desk {
         &self,
         device: OpenMember,
         force: bool,
-        old: Option<Member>,
+        into: Option<Whose>,
     ) -> Result<(OpenMember, Whose), Refusal> {
         let path = device.name.clone();
         let device =
             Plain::of(device).map_err(|error| Refusal::new(error.to_string()).at(&path))?;
         let (status, names) = self.look()?;
-        let tie = match tie(&device, &status, old) {
+        let tie = match tie(&device, &status, into) {
             // Who overwrites does not care what it is that cannot be read.
             Err(_) if force => Tie::Stranger,
             tie => tie.map_err(refusal_of)?,
@@ -495,7 +505,8 @@ impl Desk {
             }
             Tie::Stranger => (Whose::Array, content(&device).map_err(refusal_of)?),
         };
-        if old.map_or(whose, |old| whose_is(&status, old)) == Whose::Array {
+        let whose = into.unwrap_or(whose);
+        if whose == Whose::Array {
             refuse_as_member([&path]).map_err(refusal_of)?;
         }
         match carried {
@@ -844,6 +855,17 @@ mod tests {
             .hint
             .contains("--from-minority")
         );
+    }
+
+    #[test]
+    fn an_absent_surrogate_is_told_with_its_reason() {
+        let why = CommandError::Minority {
+            present: 1,
+            current: 2,
+        };
+        let told = absent_text(&why, &[]);
+        let expected = "goes on without the surrogate: only 1 of the 2 current members are here";
+        assert_eq!(told, expected);
     }
 
     #[test]

@@ -68,6 +68,7 @@ pub fn add(verb: &Add) -> Outcome {
         session.order(&Request::Add {
             path,
             force: verb.force,
+            to_surrogate: verb.to_surrogate,
         })
     })
 }

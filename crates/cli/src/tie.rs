@@ -28,8 +28,8 @@ pub enum Tie {
     OfAbsentSurrogate,
 }
 
-/// What it has to do with the set that the member `old` is of, or with both.
-pub fn tie(device: &Plain, status: &Status, old: Option<Member>) -> Outcome<Tie> {
+/// What it has to do with this set, or with both.
+pub fn tie(device: &Plain, status: &Status, into: Option<Whose>) -> Outcome<Tie> {
     let copies = Copies::read(device)?;
     let sound: Vec<&Superblock> = copies
         .found
@@ -37,7 +37,7 @@ pub fn tie(device: &Plain, status: &Status, old: Option<Member>) -> Outcome<Tie>
         .filter_map(|(_, copy)| copy.as_ref().ok())
         .collect();
     for (whose, set) in sets(status) {
-        if old.is_some_and(|old| whose != whose_is(status, old)) {
+        if into.is_some_and(|into| whose != into) {
             continue;
         }
         if let Some(tie) = tie_to(&sound, whose, set) {

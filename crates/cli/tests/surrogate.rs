@@ -227,6 +227,36 @@ fn a_member_that_comes_back_goes_to_the_surrogate() {
     }
 }
 
+/// Its member is gone since before the daemon began, and nothing stands in the list that could be replaced.
+#[test]
+fn a_surrogate_is_given_another_device() {
+    let place = paired("surrogate-given");
+    let daemon = place.serve(&BOTH);
+    good(place.run(&["fail", "tank", "s1.img"]));
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+    let daemon = serve(&place, &["s0.img"], &HOME);
+    for device in ["s2.img", "s3.img"] {
+        place.write(device, 64 << 20, 0, &[]);
+    }
+    let told = good(place.run(&["add", "tank", "s2.img", "--to-surrogate"]));
+    assert!(
+        told.ends_with("s2.img is taken in; its rebuild runs\n"),
+        "{told}"
+    );
+    wait_until(&place, |status| status["surrogate"]["state"] == "healthy");
+    let told = good(place.run(&["add", "tank", "s3.img", "--to-surrogate"]));
+    assert!(told.ends_with("s3.img is a spare\n"), "{told}");
+    good(place.run(&["fail", "tank", "b.img"]));
+    let told = refused(place.run(&["add", "tank", "b.img", "--to-surrogate"]));
+    assert!(told.contains("restripe remove forgets it"), "{told}");
+    good(place.run(&["fail", "tank", "s0.img"]));
+    let found = wait_until(&place, |status| status["surrogate"]["state"] == "healthy");
+    assert_eq!(paths(&found["members"]), HOME);
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+}
+
 #[test]
 fn a_member_of_a_surrogate_that_is_not_served_is_not_taken_in() {
     let place = paired("surrogate-not-served");

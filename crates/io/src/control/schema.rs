@@ -34,11 +34,14 @@ pub enum Request {
     Remove {
         member: String,
     },
-    /// Open a device and take it in: back into its old place, or as a spare. `force` wipes what other software left.
+    /// Open a device and take it in: back into its old place, or as a spare. `force` wipes what other software left;
+    /// `to_surrogate` makes a stranger the surrogate's.
     Add {
         path: String,
         #[serde(default)]
         force: bool,
+        #[serde(default)]
+        to_surrogate: bool,
     },
     /// Copy a serving member onto another device, then retire it.
     Replace {
@@ -789,7 +792,8 @@ mod tests {
             read(r#"{"verb":"add","path":"x"}"#),
             Ok(Request::Add {
                 path: "x".into(),
-                force: false
+                force: false,
+                to_surrogate: false,
             })
         );
         assert_eq!(read(r#"{"verb":"facts"}"#), Ok(Request::Facts { since: 0 }));

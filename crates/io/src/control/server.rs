@@ -440,6 +440,7 @@ mod tests {
             Request::Add {
                 path: "/dev/x".into(),
                 force: true,
+                to_surrogate: true,
             },
             Request::AddSurrogate {
                 members: vec!["e".into(), "f".into()],
