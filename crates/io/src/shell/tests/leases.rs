@@ -7,6 +7,8 @@ use restripe_array::{CommandError, LeaseCommand, LeaseError, LeaseName};
 const LENT: u64 = 8 * MIB;
 const LEASE: u64 = 2 * MIB;
 const ENOSPC: u32 = 28;
+/// An answer that does not come in this time will never come.
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 
 /// A mirror that lends, its socket, and the leases `a` and `b` of two mebibytes each.
 struct Lender {
@@ -114,6 +116,7 @@ impl Client {
     /// Attaches, or gives the kind of the refusal.
     fn attach(path: &Path, export: &str) -> Result<Client, u32> {
         let mut stream = UnixStream::connect(path).expect("it listens");
+        stream.set_read_timeout(PATIENCE).expect("a socket");
         stream.read_exact(&mut [0; 18]).expect("it greets");
         let mut hello = b"\0\0\0\x03".to_vec();
         encode_option(7, &[&encode_info_query(export, &[])], &mut hello);
@@ -266,6 +269,27 @@ fn borrowers_go_on_while_users_have_all_the_memory() {
         drop((users, a, b));
         stop(lender.running);
     }
+}
+
+#[test]
+fn users_leave_borrowers_their_connections() {
+    let lender = Lender::new("connections", BackendChoice::Automatic);
+    let users = |_| lender.attach("").expect("the array is the default");
+    let users: Vec<Client> = (0..CONNECTIONS_MAX).map(users).collect();
+    let mut one_more = UnixStream::connect(&lender.path).expect("it listens");
+    one_more.set_read_timeout(PATIENCE).expect("a socket");
+    let mut hello = b"\0\0\0\x03".to_vec();
+    encode_option(7, &[&encode_info_query("", &[])], &mut hello);
+    one_more.write_all(&hello).expect("room");
+    one_more
+        .read_to_end(&mut Vec::new())
+        .expect("it is hung up on");
+    for lease in ["a", "b"] {
+        let mut borrower = lender.attach_next(&format!("lease/test/{lease}"));
+        assert_eq!(borrower.write(0, &pattern(1, 4096)), 0);
+    }
+    drop(users);
+    stop(lender.running);
 }
 
 /// The superblock of a surrogate, as its `create` writes it.
