@@ -398,6 +398,7 @@ impl Desk {
     }
 
     fn stop(&self) -> Result<Reply, Refusal> {
+        self.no_borrowers()?;
         let answer = self
             .remote
             .command(self.array, Command::Stop)

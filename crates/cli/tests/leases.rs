@@ -474,6 +474,8 @@ fn a_kill_of_either_side_loses_nothing() {
     let daemon = tank.serve();
     let told = refused(place.run(&["lease", "remove", "pool", "tank"]));
     assert!(told.contains("a client has the lease attached"), "{told}");
+    let told = refused(place.run(&["stop", "pool"]));
+    assert!(told.contains("borrowers have leases"), "{told}");
     let all = [
         "read -P 1 0 1M",
         "read -P 2 1M 1M",

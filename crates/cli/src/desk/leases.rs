@@ -7,9 +7,14 @@ use restripe_array::report::Parcel;
 use restripe_array::{Command, LeaseCommand, LeaseName, SECTOR_BYTES};
 use restripe_io::control::{Refusal, Reply, StatusView, is_name};
 use std::sync::PoisonError;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// A lease has room for the places of both copies of a superblock, and for a log behind them.
 const BYTES_MIN: u64 = 8 << 20;
+/// A daemon that has stopped its array is gone soon after, and its connections with it.
+const ENDING: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Where superblocks may lie.
 const WIPED_SECTORS: u64 = SUPER_B_PLACES[SUPER_B_PLACES.len() - 1] + SUPERBLOCK_SECTORS;
 
@@ -56,6 +61,24 @@ impl Desk {
                 "whoever gets this space next finds what was there: create --force overwrites it",
             )
         })
+    }
+
+    /// Refuses while borrowers have their logs here. One that is ending is waited for.
+    pub(super) fn no_borrowers(&self) -> Said {
+        let begin = Instant::now();
+        loop {
+            let in_use = self.remote.leases_in_use(self.array).map_err(ended)?;
+            if in_use.is_empty() {
+                return Ok(());
+            }
+            if begin.elapsed() > ENDING {
+                let names: Vec<&str> = in_use.iter().map(LeaseName::as_str).collect();
+                return Err(Refusal::new("borrowers have leases of this array attached")
+                    .at(names.join(", "))
+                    .hint("stop them first; a signal ends this daemon all the same, and cuts off their logs"));
+            }
+            thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// What only the reactor knows of leases.
