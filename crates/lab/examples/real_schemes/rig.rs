@@ -132,7 +132,8 @@ impl Rig {
         thread::scope(|scope| {
             let begun = Instant::now();
             let pace = Pace::Open { speed_milli: 1000 };
-            let replay = scope.spawn(move || real::replay(world, users, pace, STEP.as_nanos() as u64));
+            let replay =
+                scope.spawn(move || real::replay(world, users, pace, STEP.as_nanos() as u64));
             // Time in which users only ask.
             thread::sleep(learn);
             let window = self.fail_and_wait(&facts, begun);

@@ -322,6 +322,14 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
         include_str!("../../../../scenarios/ido-parts.toml"),
     ),
     (
+        "ido-rate",
+        include_str!("../../../../scenarios/ido-rate.toml"),
+    ),
+    (
+        "ido-combined",
+        include_str!("../../../../scenarios/ido-combined.toml"),
+    ),
+    (
         "ido-identifier",
         include_str!("../../../../scenarios/ido-identifier.toml"),
     ),
