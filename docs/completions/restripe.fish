@@ -127,6 +127,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand serve" -l from-minorit
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l accept-loss -d 'Start although data is lost by it; what is lost is listed and reads as an error; says --degraded too'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l read-only -d 'Take no writes, neither from users nor of our own; after a crash, what only a log tells is not readable'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l on-demand -d 'Where users read what is not rebuilt yet, rebuild next, whatever the order'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l redirect-scrubs -d 'Move users to a surrogate while the array is scrubbed, too'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l buffered -d 'Keep members in the page cache too, rather than bypass it'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c restripe -n "__fish_restripe_using_subcommand status" -l offline -d 'Work on these members directly, with no daemon running; changes nothing' -r

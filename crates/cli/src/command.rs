@@ -364,6 +364,9 @@ pub struct Serve {
     /// what a missing member held and what is read (vdf), or every write and what was read most (ido) [default: ido]
     #[arg(long, value_name = "NAME", value_parser = redirect_parser())]
     pub redirect: Option<Redirect>,
+    /// Move users to a surrogate while the array is scrubbed, too
+    #[arg(long)]
+    pub redirect_scrubs: bool,
     /// How operations reach the kernel
     #[arg(long, value_enum, default_value_t)]
     pub backend: BackendName,

@@ -111,6 +111,8 @@ pub struct ServeConfig {
     #[serde(default, deserialize_with = "redirect")]
     pub redirect: Option<Redirect>,
     #[serde(default)]
+    pub redirect_scrubs: bool,
+    #[serde(default)]
     pub degraded: bool,
 }
 
@@ -267,6 +269,7 @@ mod tests {
         order = "ido"
         on-demand = true
         redirect = "workout"
+        redirect-scrubs = true
     "#;
 
     #[test]
@@ -288,6 +291,7 @@ mod tests {
         assert_eq!(config.serve.order, Some(Order::Ido));
         assert!(config.serve.on_demand);
         assert_eq!(config.serve.redirect, Some(Redirect::WorkOut));
+        assert!(config.serve.redirect_scrubs);
         let array = config.array(Some("tank")).expect("it is there");
         assert_eq!(
             (array.level, array.chunk),

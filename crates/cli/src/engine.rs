@@ -51,6 +51,8 @@ pub struct Setup {
     pub heat: HeatLimits,
     /// What goes to a surrogate, of an array that has one.
     pub redirect: Redirect,
+    /// While a scrub runs, too.
+    pub redirect_scrubs: bool,
     pub record: Option<PathBuf>,
 }
 
@@ -70,6 +72,7 @@ impl Default for Setup {
             on_demand: false,
             heat: HeatLimits::default(),
             redirect: Redirect::default(),
+            redirect_scrubs: false,
             record: None,
         }
     }
@@ -92,6 +95,7 @@ impl Setup {
             members,
             limits: SurrogateLimits::default(),
             redirect: self.redirect,
+            scrubs: self.redirect_scrubs,
         })
     }
 

@@ -133,6 +133,7 @@ fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
         on_demand: verb.on_demand || file.on_demand,
         heat: heat(verb.zone.or(file.zone), verb.epoch.or(file.epoch)),
         redirect: verb.redirect.or(file.redirect).unwrap_or_default(),
+        redirect_scrubs: verb.redirect_scrubs || file.redirect_scrubs,
         record: verb.record.clone(),
     })
 }

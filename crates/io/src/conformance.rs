@@ -124,6 +124,7 @@ fn surrogate(members: u16, redirect: Redirect) -> SurrogateConfig {
         members,
         limits,
         redirect,
+        scrubs: true,
     }
 }
 

@@ -56,6 +56,8 @@ pub struct SurrogateConfig {
     pub members: u16,
     pub limits: SurrogateLimits,
     pub redirect: Redirect,
+    /// Users are moved out of a scrub's way, too, not only of tasks that restore redundancy.
+    pub scrubs: bool,
 }
 
 /// Bounds of the surrogate's engine and of the overlay.
@@ -188,7 +190,7 @@ impl Pair {
             children: Children::default(),
             jobs: Jobs::default(),
             buffers,
-            policy: policy::State::new(surrogate.redirect),
+            policy: policy::State::new(surrogate.redirect, surrogate.scrubs),
             copies: Vec::new(),
             keeping: Keeping::default(),
             absent: None,

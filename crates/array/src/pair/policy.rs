@@ -7,7 +7,7 @@ use crate::overlay::{Kind, Overlay, Pressure};
 use crate::report::ArrayState;
 use crate::units::{Nanos, SECTOR_BYTES};
 
-/// Which requests are moved away while a task restores redundancy.
+/// Which requests are moved away while a task runs that users are to be out of the way of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub enum Redirect {
     /// None: every request goes home.
@@ -55,6 +55,7 @@ const LAST_EXTENTS: u64 = 64;
 
 pub(super) struct State {
     redirect: Redirect,
+    scrubs: bool,
     /// When the last request of a user came.
     last_request: Nanos,
     /// When the next copy may go home although users are busy.
@@ -67,9 +68,10 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(redirect: Redirect) -> State {
+    pub(super) fn new(redirect: Redirect, scrubs: bool) -> State {
         State {
             redirect,
+            scrubs,
             last_request: Nanos::ZERO,
             next_copy: Nanos::ZERO,
             not_before: Nanos::ZERO,
@@ -84,17 +86,21 @@ impl State {
 }
 
 impl Pair {
-    /// Whether a task restores redundancy: the users are to be out of its way.
-    pub(super) fn is_restoring(&self) -> bool {
-        let restores = |kind: TaskKind| !matches!(kind, TaskKind::Check | TaskKind::Repair);
+    /// Whether a task runs that users are to be out of the way of: one that restores redundancy, or a scrub if that is asked
+    /// for.
+    pub(super) fn moves_users(&self) -> bool {
+        let counts = |kind: TaskKind| match kind {
+            TaskKind::Check | TaskKind::Repair => self.policy.scrubs,
+            TaskKind::Rebuild | TaskKind::Replace | TaskKind::Resync => true,
+        };
         let tasks = &self.home().tasks.list;
-        tasks.iter().any(|task| restores(task.kind) && !task.paused)
+        tasks.iter().any(|task| counts(task.kind) && !task.paused)
     }
 
     /// Whether a write is to go to the surrogate.
     pub(super) fn redirects(&mut self, request: &Request) -> bool {
         self.policy.last_request = self.now;
-        if !self.is_restoring() || request.op == RequestOp::Trim {
+        if !self.moves_users() || request.op == RequestOp::Trim {
             return false;
         }
         match self.policy.redirect {
@@ -123,8 +129,8 @@ impl Pair {
         if self.stage != Stage::Serving || self.home().mode.read_only {
             return false;
         }
-        let restoring = self.is_restoring();
-        self.choose(restoring);
+        let moving = self.moves_users();
+        self.choose(moving);
         let log_failed = self.log().state == ArrayState::Failed;
         let overlay = self.overlay.as_mut().expect("a serving pair has one");
         if log_failed && !overlay.is_broken() {
@@ -142,7 +148,7 @@ impl Pair {
         }
         let due = overlay.is_starved()
             || overlay.pressure() >= Pressure::Reclaim
-            || !restoring && overlay.holds_anything();
+            || !moving && overlay.holds_anything();
         if !due || overlay.is_going_home() || overlay.is_broken() {
             return false;
         }
@@ -150,7 +156,7 @@ impl Pair {
             self.route.wake_own(self.policy.not_before);
             return false;
         }
-        if !restoring && overlay.extents_instead() <= LAST_EXTENTS {
+        if !moving && overlay.extents_instead() <= LAST_EXTENTS {
             overlay.go_home_for_good();
         } else {
             overlay.go_home(overlay.next_sequence());

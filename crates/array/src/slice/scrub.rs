@@ -159,7 +159,7 @@ impl Core {
             return self.judge_recovered(id);
         }
         if verdicts.differ == 0 {
-            return self.band_done(id);
+            return self.scrubbed(id);
         }
         let map = self.slices.get(id).map;
         if !self.layout.parity() {
@@ -185,6 +185,15 @@ impl Core {
             self.repair_parity_row(id, &map, guilty)
         } else {
             self.band_done(id)
+        }
+    }
+
+    /// All agree. What the surrogate wants of the band is handed over before the next.
+    fn scrubbed(&mut self, id: u32) {
+        self.set_phase(id, Phase::Writing);
+        self.hand_over(id);
+        if self.slices.get(id).pending == 0 {
+            self.band_done(id);
         }
     }
 

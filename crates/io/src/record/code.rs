@@ -139,6 +139,7 @@ impl Writer {
             members,
             limits,
             redirect,
+            scrubs,
         }) = surrogate
         {
             self.small(u32::from(members));
@@ -155,6 +156,7 @@ impl Writer {
             }
             let place = Redirect::ALL.iter().position(|one| *one == redirect);
             self.byte(place.map_or(0, |place| place as u8));
+            self.flag(scrubs);
         }
     }
 
@@ -601,6 +603,7 @@ impl<'a> Reader<'a> {
             members: of_members,
             limits,
             redirect,
+            scrubs: self.flag()?,
         }))
     }
 

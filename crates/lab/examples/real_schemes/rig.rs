@@ -263,6 +263,7 @@ fn spec(plan: &ArrayPlan, members: Vec<restripe_io::member::OpenMember>) -> Arra
         members: surrogate.members,
         limits: SurrogateLimits::default(),
         redirect: surrogate.redirect,
+        scrubs: false,
     });
     let limits = Limits {
         heat: plan.heat,

@@ -7,8 +7,8 @@ use restripe_array::layout::{Layout, Level};
 use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
 use restripe_array::{
     Buf, CacheLimits, Command, CommandError, CommandTag, Config, Engine, HeatLimits, Limits,
-    Member, MemberInfo, Nanos, Order, Redirect, SECTOR_BYTES, StartMode, SurrogateConfig, SurrogateLimits,
-    Throttle,
+    Member, MemberInfo, Nanos, Order, Redirect, SECTOR_BYTES, StartMode, SurrogateConfig,
+    SurrogateLimits, Throttle,
 };
 use restripe_sim::array::Spec;
 use restripe_sim::disk::Disk;
@@ -332,6 +332,7 @@ fn built(members: Vec<MemberInfo>, plan: &ArrayPlan) -> (Limits, Engine) {
         members: surrogate.members,
         limits: SurrogateLimits::default(),
         redirect: surrogate.redirect,
+        scrubs: false,
     });
     let limits = Limits {
         heat: plan.heat,

@@ -21,7 +21,7 @@ pub enum Phase {
     MakingRoom,
     /// It goes home, and redundancy is whole.
     GoingHome,
-    /// Something lies in the log alone, redundancy is whole, and it does not go home at this moment.
+    /// Something lies in the log alone, redundancy is whole, and it does not go home at this moment: the array is scrubbed, say.
     Waiting,
 }
 

@@ -64,6 +64,8 @@ struct Plan {
     home: Spec,
     log: Spec,
     redirect: Redirect,
+    /// Users are moved out of scrubs' way, too.
+    scrubs: bool,
     lives: u64,
     requests: u64,
     depth: usize,
@@ -112,6 +114,7 @@ impl Plan {
                 Redirect::Vdf,
                 Redirect::None,
             ]),
+            scrubs: rng.chance(1, 2),
             lives: rng.between(1, 4),
             requests: rng.between(20, 160),
             depth: *rng.pick(&[1, 2, 4, 12]),
@@ -281,6 +284,7 @@ impl Run {
             members: log.len() as u16,
             limits: surrogate,
             redirect: self.plan.redirect,
+            scrubs: self.plan.scrubs,
         };
         disks.extend(log);
         let engine = Engine::new(Config {

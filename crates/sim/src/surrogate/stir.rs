@@ -78,6 +78,11 @@ impl Run {
                 life.session.command(Command::Replace { old, new });
                 self.count("members of the surrogate replaced", 1);
             }
+            4 if site == Site::Home && set.whole && set.quiet => {
+                let repair = self.rng.chance(1, 2);
+                life.session.command(Command::Scrub { repair });
+                self.count("scrubs", 1);
+            }
             4 if site == Site::Log && set.whole && set.quiet => self.cut_off(life, &set),
             _ => {}
         }
