@@ -3,6 +3,9 @@
 //! Every subset of the writes whose fate is open, up to ten of them, else a sample, and of each some torn; with every
 //! member here, or as many away as the level bears. The real engine assembles each image and everything is read back
 //! under the oracle. Images are counted by what they hold: the same contents are never assembled twice.
+//!
+//! So with an array and its surrogate ([`enumerate_pair`]), through a whole loss: before it, while users are moved away, and
+//! until everything is home. There more is open at once and more moments pass, and fewer cuts are made at each.
 
 use crate::array::Spec;
 use crate::atlas::Atlas;
@@ -11,19 +14,30 @@ use crate::disk::{Disk, Simple};
 use crate::image::Image;
 use crate::invariant::{Invariant, Violation};
 use crate::oracle::Oracle;
+use crate::payload::Payload;
 use crate::rng::{Rng, mix};
 use crate::session::{News, PATIENCE, Session};
+use crate::surrogate::Phase;
+use crate::swarm::issue;
 use crate::workload::{Ask, Workload};
 use crate::world::{World, WorldConfig};
 use restripe_array::layout::{Layout, Level, Rotation};
-use restripe_array::meta::{Init, WriteHole};
-use restripe_array::{Command, CommandError, Config, Engine, Limits, Nanos, Pool, StartMode};
-use std::collections::BTreeSet;
+use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
+use restripe_array::{
+    Command, CommandError, Config, Engine, Limits, Member, MemberInfo, Nanos, Pool, Redirect,
+    StartMode, SurrogateConfig, SurrogateLimits,
+};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// All subsets of so many open writes; more are sampled.
 const ALL_SUBSETS: usize = 10;
 /// Cuts sampled at a step with more open writes than that.
 const SAMPLES: u64 = 48;
+/// So with a surrogate.
+const ALL_SUBSETS_OF_PAIR: usize = 2;
+const SAMPLES_OF_PAIR: u64 = 3;
+/// Steps of a life with a surrogate at most.
+const STEPS_OF_PAIR: u64 = 20_000;
 
 /// What came of one seed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +52,8 @@ pub struct Report {
     pub repeats: u64,
     /// Images with members away.
     pub reduced: u64,
+    /// With a surrogate: images by where users' data were.
+    pub phases: BTreeMap<Phase, u64>,
     /// The first breach, with the number of the image that showed it.
     pub violation: Option<(u64, Violation)>,
 }
@@ -47,6 +63,8 @@ pub struct Report {
 pub struct Reach {
     /// Stop after so many images.
     pub images: u64,
+    /// Cut power at one moment in so many.
+    pub stride: u64,
     /// Say what happens in the start of this image.
     pub trace: Option<u64>,
     /// The bug that the engine is to have.
@@ -58,6 +76,7 @@ impl Reach {
     pub fn images(images: u64) -> Reach {
         Reach {
             images,
+            stride: 1,
             trace: None,
             #[cfg(feature = "planted")]
             bug: None,
@@ -67,13 +86,43 @@ impl Reach {
 
 /// Runs one seed.
 pub fn enumerate(seed: u64, reach: Reach) -> Report {
-    Enumeration::new(seed, reach).run()
+    let mut rng = Rng::new(mix(seed));
+    let spec = spec(&mut rng);
+    Enumeration::new(rng, reach, spec, None).run()
+}
+
+/// Runs one seed of an array with a surrogate.
+pub fn enumerate_pair(seed: u64, reach: Reach) -> Report {
+    let mut rng = Rng::new(mix(!seed));
+    let (home, log) = pair_specs(&mut rng);
+    let redirect = *rng.pick(&[Redirect::Ido, Redirect::WorkOut, Redirect::Vdf]);
+    Enumeration::new(
+        rng,
+        reach,
+        home,
+        Some(Surrogate {
+            spec: log,
+            redirect,
+        }),
+    )
+    .run_pair()
+}
+
+/// The second set.
+struct Surrogate {
+    spec: Spec,
+    redirect: Redirect,
 }
 
 struct Enumeration {
     rng: Rng,
     reach: Reach,
     spec: Spec,
+    surrogate: Option<Surrogate>,
+    /// A member of the array has been lost.
+    lost: bool,
+    /// Where users' data are at this moment.
+    phase: Phase,
     layout: Layout,
     seen: BTreeSet<u64>,
     report: Report,
@@ -110,16 +159,46 @@ fn spec(rng: &mut Rng) -> Spec {
     }
 }
 
+/// An array with a spare, and a surrogate whose redundancy has no write hole.
+fn pair_specs(rng: &mut Rng) -> (Spec, Spec) {
+    let rotation = Rotation::default();
+    let whole = |level, slots, chunks| Spec {
+        payload: Payload::Bytes,
+        chunks,
+        member_sectors: 4096,
+        init: Init::Zero,
+        ..Spec::small(level, slots)
+    };
+    let (level, slots) = *rng.pick(&[
+        (Level::Raid1, 2),
+        (Level::Raid5(rotation), 3),
+        (Level::Raid6(rotation), 4),
+        (Level::Raid10 { copies: 2 }, 4),
+    ]);
+    let mut home = whole(level, slots, 6);
+    home.spares = 1;
+    let mut log = whole(Level::Raid1, 2, 24);
+    log.identity = 0x1000;
+    let partner = |role, array| {
+        let epoch = 1;
+        Some(Partner { role, array, epoch })
+    };
+    home.partner = partner(PartnerRole::Main, log.uuid());
+    log.partner = partner(PartnerRole::Surrogate, home.uuid());
+    (home, log)
+}
+
 impl Enumeration {
-    fn new(seed: u64, reach: Reach) -> Enumeration {
-        let mut rng = Rng::new(mix(seed));
-        let spec = spec(&mut rng);
+    fn new(rng: Rng, reach: Reach, spec: Spec, surrogate: Option<Surrogate>) -> Enumeration {
         let layout = Layout::new(spec.create().expect("small arrays fit").geometry)
             .expect("a created geometry is sound");
         Enumeration {
             rng,
             reach,
             spec,
+            surrogate,
+            lost: false,
+            phase: Phase::AtHome,
             layout,
             seen: BTreeSet::new(),
             report: Report::default(),
@@ -156,6 +235,56 @@ impl Enumeration {
         self.report
     }
 
+    /// A life with a surrogate: users, a member lost, users while it is rebuilt, and until all is home.
+    fn run_pair(mut self) -> Report {
+        let mut images = self.spec.format(None).expect("small arrays fit");
+        let log = self.surrogate.as_ref().expect("this is a pair");
+        images.extend(log.spec.format(None).expect("small arrays fit"));
+        let oracle = Oracle::new(self.spec.payload, self.layout.size_sectors());
+        let mut session = self.session(images, oracle, false);
+        if let Err(violation) = self.start(&mut session) {
+            self.report.violation = Some((0, violation));
+            return self.report;
+        }
+        let (min, max) = (1 << 20, 1 << 20);
+        session.command(Command::Rate { min, max });
+        let (size, row) = (self.layout.size_sectors(), self.layout.row_sectors());
+        let mut workload =
+            Workload::new(self.rng.fork(1), size, self.layout.chunk_sectors(), row, 1);
+        let before = self.rng.between(4, 12);
+        let requests = before + self.rng.between(8, 24);
+        let mut issued = 0;
+        let first_cut = self.rng.below(self.reach.stride);
+        for step in 0..STEPS_OF_PAIR {
+            if issued == before && !self.lost {
+                self.lost = true;
+                session.command(Command::Fail(Member(0)));
+            }
+            if session.outstanding() < 3 && issued < requests && session.world.ready() {
+                issued += 1;
+                issue(&mut session, workload.draw());
+            }
+            let more = session.step();
+            while session.news().is_some() {}
+            let status = session.world.status();
+            self.phase = Phase::of(&status, true);
+            if step % self.reach.stride == first_cut {
+                self.cut_here(&session);
+            }
+            let done = issued == requests && session.outstanding() == 0;
+            let rests = done && self.phase == Phase::AtHome;
+            if self.over() || rests || done && !more {
+                break;
+            }
+        }
+        if let Err(violation) = first(&session) {
+            self.report
+                .violation
+                .get_or_insert((self.report.images, violation));
+        }
+        self.report
+    }
+
     fn over(&self) -> bool {
         self.report.violation.is_some() || self.report.images >= self.reach.images
     }
@@ -166,27 +295,78 @@ impl Enumeration {
         let disks: Vec<Disk> = images
             .into_iter()
             .enumerate()
-            .map(|(i, image)| self.spec.disk(i as u16, image, device(), seed))
+            .map(|(i, image)| self.disk(i, image, device(), seed))
             .collect();
-        self.session_on(disks, oracle, trace)
+        let log_members = disks.len() - self.homes().min(disks.len());
+        self.session_on(disks, log_members as u16, oracle, trace)
     }
 
-    fn session_on(&mut self, disks: Vec<Disk>, oracle: Oracle, trace: bool) -> Session<Engine> {
+    /// The disk of this number, of the array or behind its disks of the surrogate.
+    fn disk(&self, index: usize, image: Image, device: Box<Simple>, seed: u64) -> Disk {
+        let homes = self.homes();
+        match &self.surrogate {
+            Some(log) if index >= homes => {
+                let index = (index - homes) as u16;
+                log.spec.disk(index, image, device, seed)
+            }
+            _ => self.spec.disk(index as u16, image, device, seed),
+        }
+    }
+
+    /// How many disks the array itself has.
+    fn homes(&self) -> usize {
+        usize::from(self.spec.slots + self.spec.spares)
+    }
+
+    /// Engines' bounds, and the surrogate's part of the configuration if `members` are its own.
+    fn limits(&self, members: u16) -> (Limits, Option<SurrogateConfig>) {
+        let pool = Pool {
+            small: 128,
+            large: 32,
+        };
         let limits = Limits {
-            pool: Pool {
-                small: 128,
-                large: 32,
-            },
+            pool,
             requests: 16,
             slices: 8,
             ios: 256,
             ..Limits::default()
         };
-        let members = disks.iter().map(Disk::info).collect();
+        let Some(log) = &self.surrogate else {
+            return (limits, None);
+        };
+        let surrogate = SurrogateConfig {
+            members,
+            limits: SurrogateLimits {
+                pool,
+                requests: 12,
+                slices: 8,
+                ios: 64,
+                extents: 4096,
+                copies: 2,
+            },
+            redirect: log.redirect,
+            scrubs: false,
+        };
+        (
+            limits.with_surrogate(Some(&surrogate.limits)),
+            Some(surrogate),
+        )
+    }
+
+    /// The last `log_members` of the disks are the surrogate's.
+    fn session_on(
+        &mut self,
+        disks: Vec<Disk>,
+        log_members: u16,
+        oracle: Oracle,
+        trace: bool,
+    ) -> Session<Engine> {
+        let members: Vec<MemberInfo> = disks.iter().map(Disk::info).collect();
+        let (limits, surrogate) = self.limits(log_members);
         let engine = Engine::new(Config {
             members,
             limits,
-            surrogate: None,
+            surrogate,
             io_timeout: Nanos::from_secs(1),
             #[cfg(feature = "planted")]
             bug: self.reach.bug,
@@ -208,7 +388,11 @@ impl Enumeration {
     fn start(&mut self, session: &mut Session<Engine>) -> Result<(), Violation> {
         let mut mode = StartMode::default();
         for _ in 0..3 {
-            match start(session, mode)? {
+            let answer = start(session, mode)?.map_err(|error| match error {
+                CommandError::OfSurrogate(inner) => *inner,
+                own => own,
+            });
+            match answer {
                 Ok(()) => return Ok(()),
                 Err(CommandError::Minority { present, current }) if present * 2 <= current => {
                     mode.from_minority = true
@@ -233,15 +417,22 @@ impl Enumeration {
         let site = session.world.site();
         self.report.moments += 1;
         let open = site.open_count();
-        if open <= ALL_SUBSETS {
+        if self.surrogate.is_some() {
+            self.try_cut(&site, &site.nothing(), &session.oracle);
+        }
+        let (all_subsets, samples) = match self.surrogate {
+            Some(_) => (ALL_SUBSETS_OF_PAIR, SAMPLES_OF_PAIR),
+            None => (ALL_SUBSETS, SAMPLES),
+        };
+        if open <= all_subsets {
             for subset in 0..1 << open {
                 self.try_cut(&site, &site.subset(subset), &session.oracle);
             }
         }
-        for _ in 0..if open <= ALL_SUBSETS {
+        for _ in 0..if open <= all_subsets {
             open as u64
         } else {
-            SAMPLES
+            samples
         } {
             let cut = site.sample(&mut self.rng);
             self.try_cut(&site, &cut, &session.oracle);
@@ -276,6 +467,9 @@ impl Enumeration {
         self.report.hashes.push(hash);
         let number = self.report.images;
         self.report.images += 1;
+        if self.surrogate.is_some() {
+            *self.report.phases.entry(self.phase).or_default() += 1;
+        }
         if let Err(violation) = self.assemble(
             images,
             away,
@@ -297,16 +491,19 @@ impl Enumeration {
         let mut disks = Vec::new();
         for (i, image) in images.iter().enumerate().filter(|(i, _)| *i != away) {
             let device = Box::new(Simple::new(Nanos(1000), 1 << 30, Nanos(3000)));
-            disks.push(self.spec.disk(i as u16, image.clone(), device, 1));
+            disks.push(self.disk(i, image.clone(), device, 1));
         }
-        let atlas = Atlas::of(disks.iter())
+        let homes = self.homes() - usize::from(away < self.homes());
+        let (home, log) = disks.split_at(homes);
+        let atlas = Atlas::of(home.iter())
             .ok_or_else(|| Violation::new(Invariant::StartRefused, "no superblock is left"))?;
         if !atlas.whole(None) {
             return Ok(());
         }
-        self.report.reduced += u64::from(atlas.absent() > 0);
-        atlas.grant_losses(self.spec.write_hole, false, &mut oracle);
-        let mut session = self.session_on(disks, oracle, trace);
+        self.report.reduced += u64::from(atlas.absent() > 0 || away >= self.homes());
+        atlas.grant_losses(self.spec.write_hole, self.lost, &mut oracle);
+        let log_members = log.len() as u16;
+        let mut session = self.session_on(disks, log_members, oracle, trace);
         self.start(&mut session)?;
         session.read_all(self.layout.row_sectors(), PATIENCE);
         first(&session)
@@ -370,5 +567,17 @@ mod tests {
         let first = enumerate(1, reach);
         assert_eq!(first, enumerate(1, reach));
         assert!(first.images >= 100 && first.moments > 10, "{first:?}");
+    }
+
+    #[test]
+    fn a_pair_is_cut_wherever_users_data_are() {
+        let reach = Reach {
+            stride: 5,
+            ..Reach::images(400)
+        };
+        let first = enumerate_pair(1, reach);
+        assert_eq!(first, enumerate_pair(1, reach));
+        assert!(first.violation.is_none(), "{first:?}");
+        assert!(first.phases.len() > 2, "{:?}", first.phases);
     }
 }

@@ -3,6 +3,7 @@
 #![cfg(feature = "planted")]
 
 use restripe_array::Bug;
+use restripe_sim::enumerate::{Reach, enumerate_pair};
 use restripe_sim::invariant::Invariant::{self, *};
 use restripe_sim::surrogate;
 use restripe_sim::swarm::{Family, Options, run};
@@ -118,4 +119,18 @@ fn every_planted_bug_of_a_surrogate_is_found_by_name() {
         println!("{bug:?}: {found:?}");
         assert!(found.is_some(), "not found: {bug:?}");
     }
+}
+
+/// Crash images find what only a crash shows.
+#[test]
+fn crash_images_find_a_log_that_is_void_too_early() {
+    let reach = Reach {
+        bug: Some(Bug::VoidBeforeFlush),
+        stride: 7,
+        ..Reach::images(2_000)
+    };
+    let broken = |seed: &u64| enumerate_pair(*seed, reach).violation.is_some();
+    let found = (0..40).find(broken);
+    println!("{found:?}");
+    assert!(found.is_some(), "not found");
 }

@@ -1,11 +1,12 @@
 //! Arrays with a surrogate, through whole lives from seeds. A failure prints the seed; `surrogates --seed N --trace`
 //! replays it.
 
+use restripe_sim::enumerate::{Reach, enumerate_pair};
 use restripe_sim::surrogate::{Incident, Options, Phase, run};
 use std::collections::BTreeMap;
 
 /// Each of these is met so often at least.
-const MET: [(&str, u64); 9] = [
+const MET: [(&str, u64); 10] = [
     ("runs to the end", 100),
     ("writes redirected", 1000),
     ("reads of the log", 200),
@@ -15,12 +16,13 @@ const MET: [(&str, u64); 9] = [
     ("members come back", 50),
     ("starts without a lost surrogate", 10),
     ("tasks of the surrogate", 20),
+    ("scrubs", 100),
 ];
 
 /// Where users' data are when something happens: each with each of the incidents.
 const PHASES: [Phase; 4] = [Phase::AtHome, Phase::Before, Phase::Away, Phase::GoingHome];
 /// So, but rarer.
-const RARE: [Phase; 2] = [Phase::Copied, Phase::MakingRoom];
+const RARE: [Phase; 3] = [Phase::Copied, Phase::MakingRoom, Phase::Waiting];
 
 const INCIDENTS: [Incident; 6] = [
     Incident::Crash,
@@ -84,6 +86,33 @@ fn nothing_is_lost_on_the_way_away_and_home() {
     met.expect_incidents(&PHASES);
     if deep {
         met.expect_incidents(&RARE);
+    }
+}
+
+/// Power is cut at every write (in a short run at one moment in eleven) of lives through the loss of a member, and what is
+/// left is assembled and read.
+#[test]
+fn crash_images_of_a_pair_are_assembled() {
+    let deep = std::env::var_os("RESTRIPE_DEEP").is_some();
+    let (seeds, stride) = if deep { (60, 1) } else { (24, 11) };
+    let mut images: BTreeMap<Phase, u64> = BTreeMap::new();
+    for seed in 0..seeds {
+        let reach = Reach {
+            stride,
+            ..Reach::images(2_000)
+        };
+        let report = enumerate_pair(seed, reach);
+        if let Some((image, violation)) = report.violation {
+            panic!("crashes --pair --stride {stride} --seed {seed} --trace {image}: {violation}");
+        }
+        for (phase, count) in report.phases {
+            *images.entry(phase).or_default() += count;
+        }
+    }
+    println!("{images:?}");
+    for phase in PHASES.iter().chain(&RARE[..2]) {
+        let count = images.get(phase).copied().unwrap_or(0);
+        assert!(count >= 50, "{phase:?}: {count} images: {images:?}");
     }
 }
 

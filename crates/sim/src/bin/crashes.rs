@@ -1,6 +1,6 @@
 //! Assembles crash images: `crashes --images 100000`, or `crashes --seed N --trace IMAGE` to see one fail.
 
-use restripe_sim::enumerate::{Reach, Report, enumerate};
+use restripe_sim::enumerate::{Reach, Report, enumerate, enumerate_pair};
 use restripe_sim::invariant::{Invariant, Violation};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -16,6 +16,8 @@ crashes: cuts power at every write of small arrays, and assembles what is left
   --trace IMAGE    say what happens when this image of the seed is assembled
   --jobs N         in so many threads (default: all cores)
   --keep-going     do not stop at the first failure
+  --pair           of arrays with a surrogate, through the loss of a member
+  --stride N       at one moment in N (default 1)
 ";
 
 /// Images of one seed, before the next one is taken.
@@ -27,6 +29,8 @@ struct Settings {
     trace: Option<u64>,
     jobs: u64,
     keep_going: bool,
+    pair: bool,
+    stride: u64,
 }
 
 fn main() -> ExitCode {
@@ -52,6 +56,8 @@ fn parse(arguments: &[String]) -> Result<Option<Settings>, String> {
         trace: None,
         jobs,
         keep_going: false,
+        pair: false,
+        stride: 1,
     };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
@@ -66,6 +72,8 @@ fn parse(arguments: &[String]) -> Result<Option<Settings>, String> {
             "--seed" => settings.seed = Some(value()?),
             "--trace" => settings.trace = Some(value()?),
             "--jobs" => settings.jobs = value()?.max(1),
+            "--pair" => settings.pair = true,
+            "--stride" => settings.stride = value()?.max(1),
             "--keep-going" => settings.keep_going = true,
             other => return Err(format!("unknown argument {other}; --help lists them")),
         }
@@ -91,6 +99,9 @@ fn crashes(settings: &Settings) -> ExitCode {
         report.repeats,
         begun.elapsed().as_secs_f64(),
     );
+    for (phase, images) in report.phases {
+        println!("{images:>10}  {phase:?}");
+    }
     if failed == 0 {
         ExitCode::SUCCESS
     } else {
@@ -108,29 +119,34 @@ fn work(settings: &Settings, next: &AtomicU64, total: &Mutex<(Report, u64)>) {
         if done || settings.seed.is_some_and(|only| seed > only) {
             return;
         }
-        let report = caught(
-            seed,
-            Reach {
-                trace: settings.trace,
-                ..Reach::images(IMAGES_A_SEED.min(settings.images))
-            },
-        );
+        let reach = Reach {
+            trace: settings.trace,
+            stride: settings.stride,
+            ..Reach::images(IMAGES_A_SEED.min(settings.images))
+        };
+        let report = caught(settings.pair, seed, reach);
         let mut total = total.lock().expect("no thread panics with the lock");
         total.0.images += report.images;
         total.0.moments += report.moments;
         total.0.repeats += report.repeats;
         total.0.reduced += report.reduced;
+        for (phase, images) in &report.phases {
+            *total.0.phases.entry(*phase).or_default() += images;
+        }
         if let Some((image, violation)) = report.violation {
             total.1 += 1;
             println!(
-                "seed {seed}, image {image}: {violation}\n  replay: crashes --seed {seed} --trace {image}"
+                "seed {seed}, image {image}: {violation}\n  replay: crashes{} --stride {} --seed {seed} --trace {image}",
+                if settings.pair { " --pair" } else { "" },
+                settings.stride,
             );
         }
     }
 }
 
-fn caught(seed: u64, reach: Reach) -> Report {
-    catch_unwind(AssertUnwindSafe(|| enumerate(seed, reach))).unwrap_or_else(|payload| {
+fn caught(pair: bool, seed: u64, reach: Reach) -> Report {
+    let run = if pair { enumerate_pair } else { enumerate };
+    catch_unwind(AssertUnwindSafe(|| run(seed, reach))).unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().cloned();
         let text = text
             .or(payload.downcast_ref::<&str>().map(ToString::to_string))
