@@ -18,7 +18,7 @@ use crate::report::ArrayState;
 use crate::units::Nanos;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::ops::RangeInclusive;
+use core::ops::Range;
 
 const ENTRIES: u64 = ENTRIES_PER_PAGE as u64;
 /// As many as the largest table needs.
@@ -169,17 +169,17 @@ impl Core {
 
     /// Users read these zones: their pages are behind, and are written when the epoch
     /// has ended.
-    pub(crate) fn heat_changed(&mut self, zones: &RangeInclusive<u64>) {
+    pub(crate) fn heat_changed(&mut self, zones: &Range<u64>) {
         let held = &mut self.heat_pages;
         if held.pages.is_empty() {
             return;
         }
-        let first = held.page_of(*zones.start());
-        let last = match zones.start() == zones.end() {
-            true => first,
-            false => held.page_of(*zones.end()),
+        let first = held.page_of(zones.start);
+        let end = match zones.end - zones.start {
+            1 => first + 1,
+            _ => held.page_of(zones.end - 1) + 1,
         };
-        for page in &mut held.pages[first..=last] {
+        for page in &mut held.pages[first..end] {
             page.dirty = true;
         }
         if self.wake[Wake::Heat as usize] == NEVER {

@@ -12,7 +12,7 @@ use crate::runset::RunSet;
 use crate::units::Nanos;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::ops::RangeInclusive;
+use core::ops::Range;
 
 /// Larger arrays have larger zones: the table takes 1 MiB at most.
 pub(crate) const ZONES_MAX: u64 = 1 << 17;
@@ -133,24 +133,27 @@ impl Heat {
     }
 
     /// The zones that these sectors touch.
-    pub(crate) fn zones_of(&self, lba: u64, sectors: u64) -> RangeInclusive<u64> {
+    pub(crate) fn zones_of(&self, lba: u64, sectors: u64) -> Range<u64> {
         let first = lba / self.zone_sectors;
         // Most reads lie in one zone, and to see that costs less than a division.
-        let last = match lba + sectors <= (first + 1) * self.zone_sectors {
-            true => first,
-            false => (lba + sectors - 1) / self.zone_sectors,
+        let end = match lba + sectors <= (first + 1) * self.zone_sectors {
+            true => first + 1,
+            false => (lba + sectors).div_ceil(self.zone_sectors),
         };
-        first..=last
+        first..end
     }
 
     /// A read of these sectors of the array, of which there is at least one. Gives the zones that they touch.
-    pub(crate) fn note_read(&mut self, lba: u64, sectors: u64, now: Nanos) -> RangeInclusive<u64> {
+    pub(crate) fn note_read(&mut self, lba: u64, sectors: u64, now: Nanos) -> Range<u64> {
         self.pass(now);
         let touched = self.zones_of(lba, sectors);
         let epoch = self.epoch;
-        for zone in &mut self.zones[*touched.start() as usize..=*touched.end() as usize] {
-            zone.popularity = zone.popularity_in(epoch).saturating_add(READ);
-            zone.epoch = epoch;
+        for zone in &mut self.zones[touched.start as usize..touched.end as usize] {
+            if zone.epoch != epoch {
+                zone.popularity = zone.popularity_in(epoch);
+                zone.epoch = epoch;
+            }
+            zone.popularity = zone.popularity.saturating_add(READ);
         }
         touched
     }
