@@ -1,5 +1,6 @@
 //! What a device that is to be taken in has to do with an array and its surrogate, as its superblocks tell. A member that
-//! comes back goes to the set that it is of: nobody has to say which, and no `--force` makes it another's.
+//! comes back goes to the set that it is of: nobody has to say which, and `--force` makes it no other's. Only of a surrogate that is
+//! not served, which holds nothing that counts then, does `--force` take a member for the array.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

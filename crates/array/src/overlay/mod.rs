@@ -9,6 +9,8 @@
 mod entry;
 pub mod format;
 mod front;
+#[cfg(test)]
+mod front_tests;
 mod map;
 mod nodes;
 mod space;

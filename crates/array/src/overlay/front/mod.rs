@@ -652,7 +652,12 @@ impl Overlay {
                 self.log_flushed(covers);
                 Ok(())
             }
-            (_, result) => result,
+            // What lies there may be lost, and who asks again at once would ask for ever.
+            (Some(_), Err(error)) => {
+                self.broken = true;
+                Err(error)
+            }
+            (None, result) => result,
         };
         match part.owner {
             Owner::Request(id) => self.request_part_done(id, result),
