@@ -149,7 +149,9 @@ impl Pair {
         let due = overlay.is_starved()
             || overlay.pressure() >= Pressure::Reclaim
             || !moving && overlay.holds_anything();
-        if !due || overlay.is_going_home() || overlay.is_broken() {
+        // One that frees nothing would be begun again at once, and what is awaited would never come.
+        let idle = overlay.is_going_home() || overlay.is_broken() || !overlay.has_a_way_home();
+        if !due || idle {
             return false;
         }
         if self.now < self.policy.not_before {

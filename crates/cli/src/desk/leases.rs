@@ -1,4 +1,4 @@
-//! Leases at the desk: lent, taken back, and wiped, so that nobody finds in one what another left.
+//! Leases at the desk: lent, taken back, and wiped where superblocks lie, so that nobody finds another's array in one.
 
 use super::{Desk, Said, done, ended};
 use crate::units::Size;

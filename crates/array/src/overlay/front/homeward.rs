@@ -12,6 +12,13 @@ impl Overlay {
         oldest.map_or(self.sequence, |record| record.extent.sequence)
     }
 
+    /// Whether anything in the log was told to its user: a way home would free something.
+    pub fn has_a_way_home(&self) -> bool {
+        let below = self.told();
+        let mut extents = self.map.extents_from(0);
+        extents.any(|extent| extent.sequence < below)
+    }
+
     /// Begins to bring home what was written by records below this sequence, as far as they have landed; nothing if that
     /// is under way already.
     pub fn go_home(&mut self, below: u64) {
