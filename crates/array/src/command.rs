@@ -456,7 +456,7 @@ impl Core {
     }
 
     /// A halted array has written nothing down, and one that lost too many members not everything.
-    fn on_record(&self) -> Result<(), CommandError> {
+    pub(crate) fn on_record(&self) -> Result<(), CommandError> {
         if self.halted {
             return Err(CommandError::NoSpace);
         }

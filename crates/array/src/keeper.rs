@@ -14,6 +14,7 @@ use crate::contract::{FailCause, IoError, Page};
 use crate::core::Core;
 use crate::device::Health;
 use crate::maps::{BitMap, PageState};
+use crate::meta::leases::Parcel;
 use crate::meta::pages::{self, MapKind};
 use crate::meta::superblock::MemberRole;
 use crate::ops::Owner;
@@ -32,6 +33,9 @@ pub(crate) struct Keeper {
     /// The version that records the partner as it is now.
     partner: u64,
     outstanding: u32,
+    /// What the array lends: by the version in flight, and as is on record. Who may reach what goes by the latter.
+    lent_in_flight: Vec<Parcel>,
+    lent: Vec<Parcel>,
 }
 
 impl Keeper {
@@ -75,6 +79,10 @@ impl Keeper {
 
     pub(crate) fn is_durable(&self, version: u64) -> bool {
         self.durable >= version
+    }
+
+    pub(crate) fn lent_on_record(&self) -> &[Parcel] {
+        &self.lent
     }
 }
 
@@ -120,6 +128,8 @@ impl Core {
         self.superblock.sequence += 1;
         self.superblock.log_floor = self.logs.floor();
         self.keeper.in_flight = self.keeper.wanted;
+        let lent = &mut self.keeper.lent_in_flight;
+        lent.clone_from(&self.superblock.lent);
         for index in 0..self.devices.len() {
             if self.devices[index].health == Health::Good && self.devices[index].entry.is_some() {
                 self.write_superblock(Member(index as u16));
@@ -127,8 +137,7 @@ impl Core {
         }
         if self.keeper.outstanding == 0 {
             // Nobody is left to tell: the array has failed as a whole.
-            self.keeper.durable = self.keeper.in_flight;
-            self.metadata_moved();
+            self.superblocks_written();
         }
     }
 
@@ -157,10 +166,18 @@ impl Core {
             self.fail_member(member, FailCause::WriteError(error));
         }
         if self.keeper.outstanding == 0 {
-            self.keeper.durable = self.keeper.in_flight;
-            self.metadata_moved();
+            self.superblocks_written();
             self.boot_levelled();
         }
+    }
+
+    fn superblocks_written(&mut self) {
+        self.keeper.durable = self.keeper.in_flight;
+        if self.on_record().is_ok() {
+            let keeper = &mut self.keeper;
+            keeper.lent.clone_from(&keeper.lent_in_flight);
+        }
+        self.metadata_moved();
     }
 
     // ---------------------------------------------------------------------------------------------------- maps

@@ -1,17 +1,27 @@
 //! Leases: parts of the array that it lends to other arrays, changed while it serves.
 //!
-//! The table is part of the superblock (`meta/leases`); a change is on all members in service before it is answered. To
-//! the engine a borrower's requests are requests like others. Who may reach which part is for the shell to see to.
+//! The table is part of the superblock (`meta/leases`); a change is on all members in service before it is answered, or
+//! told to anybody: who wrote to a lease that a crash takes back would have written to nobody's space. To the engine a
+//! borrower's requests are requests like others. Who may reach which part is for the shell to see to.
 
 use crate::contract::CommandError;
 use crate::core::Core;
-use crate::meta::leases::{self, LeaseCommand, LeaseError};
+use crate::meta::leases::{self, LeaseCommand, LeaseError, Parcel};
 use crate::units::SECTOR_BYTES;
 
 impl Core {
     /// Bytes that are the users' own.
     pub(crate) fn own_bytes(&self) -> u64 {
         self.superblock.own_sectors(self.layout.size_sectors()) * SECTOR_BYTES
+    }
+
+    /// What is lent, as far as it is on record.
+    pub(crate) fn lent(&self) -> &[Parcel] {
+        // Read-only, the array is as it was found, and nothing is written.
+        match self.mode.read_only {
+            true => &self.superblock.lent,
+            false => self.keeper.lent_on_record(),
+        }
     }
 
     pub(crate) fn command_lease(&mut self, command: LeaseCommand) -> Result<(), CommandError> {

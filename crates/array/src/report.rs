@@ -49,7 +49,8 @@ pub struct Status {
     pub has_surrogate: Option<Uuid>,
     /// Of an array that is served with one.
     pub surrogate: Option<Box<SurrogateStatus>>,
-    /// What lies behind the users' own bytes, of an array that lends.
+    /// What lies behind the users' own bytes, of an array that lends, as is on record: a change that a crash could still
+    /// take back is not seen here.
     pub lent: Vec<Parcel>,
 }
 

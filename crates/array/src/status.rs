@@ -33,7 +33,7 @@ impl Core {
             redirectable: self.redirectable(),
             has_surrogate: self.superblock.partner.map(|partner| partner.array),
             surrogate: None,
-            lent: self.superblock.lent.clone(),
+            lent: self.lent().to_vec(),
         }
     }
 

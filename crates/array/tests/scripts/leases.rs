@@ -38,6 +38,50 @@ fn a_lease_is_answered_for_once_on_record() {
     assert_eq!(before[0].lease.map(|lease| lease.name), Some(name("log")));
 }
 
+/// A shell serves what the table says. So the table tells of no change before a crash could no longer take it back.
+#[test]
+fn a_change_is_seen_once_on_record() {
+    let mut array = raid1(2).lending(40).start();
+    let name = name("log");
+    let add = LeaseCommand::Add { name, sectors: 1 };
+    let remove = LeaseCommand::Remove { name, force: false };
+    for command in [add, remove] {
+        let before = lent(&array);
+        let order = array.order(Command::Lease(command));
+        array.run_but("write super");
+        assert_eq!((array.answer(order), lent(&array)), (None, before.clone()));
+        array.crash(|_| false);
+        array.start().expect("a whole array starts");
+        assert_eq!(lent(&array), before, "the disks agree");
+        array.command(Command::Lease(command)).expect("it may be");
+        assert_ne!(lent(&array), before);
+    }
+}
+
+/// Of changes in a row each is seen when it is answered.
+#[test]
+fn a_change_is_seen_while_the_next_is_under_way() {
+    let mut array = raid1(2).lending(40).start();
+    let add = |text| LeaseCommand::Add {
+        name: name(text),
+        sectors: 1,
+    };
+    let first = array.order(Command::Lease(add("one")));
+    array.turn();
+    let second = array.order(Command::Lease(add("two")));
+    while array.answer(first).is_none() {
+        array.end_first(Ok(()));
+    }
+    let seen = |array: &Array, text| {
+        let mut names = lent(array).into_iter().filter_map(|one| one.lease);
+        names.any(|lease| lease.name == name(text))
+    };
+    assert!(seen(&array, "one") && !seen(&array, "two"));
+    array.run();
+    assert_eq!(array.answer(second), Some(Ok(())));
+    assert!(seen(&array, "two"));
+}
+
 #[test]
 fn users_see_what_lies_before_the_leases() {
     let whole = raid5(4).start().engine.status().size_bytes;
