@@ -160,7 +160,7 @@ impl Core {
 
     /// Room for what every admitted slice, the metadata and the direct reads may have outstanding.
     pub(crate) fn size_ops(&mut self) {
-        let width = u32::from(self.superblock.geometry.slots);
+        let width = u32::from(self.layout.width());
         self.slices.op_reserve = self.config.limits.slices * (4 * width + 8) + METADATA_OPS;
         self.ops
             .grow(self.slices.op_reserve + self.config.limits.ios);
@@ -507,6 +507,7 @@ fn blank_geometry() -> Geometry {
         slots: 2,
         chunk_sectors: 8,
         slot_sectors: 8,
+        skew: None,
     }
 }
 

@@ -160,7 +160,7 @@ impl Boxes {
 
 /// Room that new operations begin with: enough for most, so that recycled ones need not grow.
 const SEGMENTS: usize = 8;
-const TERMS: usize = 2 * crate::SLOTS_MAX;
+const TERMS: usize = 2 * crate::CELLS_MAX;
 const OUTPUTS: usize = 4;
 
 const NO_MEMBER: Member = Member(u16::MAX);

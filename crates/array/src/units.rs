@@ -14,8 +14,11 @@ pub const PAGE_BYTES: usize = 4096;
 /// Sectors in a metadata page.
 pub const PAGE_SECTORS: u64 = PAGE_BYTES as u64 / SECTOR_BYTES;
 
-/// Most slots (positions in a layout) of one array, and so most cells of a row.
-pub const SLOTS_MAX: usize = 32;
+/// Most cells of a row.
+pub const CELLS_MAX: usize = 32;
+
+/// Most slots (positions in a layout) of one array. Where a row has a cell in every slot, [`CELLS_MAX`] bounds them.
+pub const SLOTS_MAX: usize = 64;
 
 /// A moment, in nanoseconds since the shell's own origin. Never decreases.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]

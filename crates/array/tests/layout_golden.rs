@@ -7,7 +7,7 @@ use restripe_array::layout::Rotation::{
     self, LeftAsymmetric, LeftSymmetric, ParityFirst, ParityLast, RightAsymmetric, RightSymmetric,
 };
 use restripe_array::layout::{Cell, Geometry, Layout, Level, Role, RowMap};
-use restripe_array::{Row, SLOTS_MAX, Slot};
+use restripe_array::{CELLS_MAX, Row, Slot};
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -17,6 +17,7 @@ fn layout(level: Level, slots: u16, slot_chunks: u64) -> Layout {
         slots,
         chunk_sectors: 8,
         slot_sectors: 8 * slot_chunks,
+        skew: None,
     };
     Layout::new(geometry).unwrap()
 }
@@ -299,6 +300,7 @@ fn limits() -> String {
                 slots,
                 chunk_sectors: 8,
                 slot_sectors: 800,
+                skew: None,
             };
             Layout::new(geometry).is_ok()
         };
@@ -308,7 +310,7 @@ fn limits() -> String {
         let most = (0..=u16::MAX)
             .rfind(fits)
             .expect("some number of members fits");
-        assert_eq!(usize::from(most), SLOTS_MAX);
+        assert_eq!(usize::from(most), CELLS_MAX);
         let six = layout(level, 6, 100);
         let (losses, chunks) = (six.tolerance(), six.size_sectors() / six.chunk_sectors());
         let name = match level {

@@ -378,6 +378,7 @@ mod tests {
             slots,
             chunk_sectors: 8,
             slot_sectors: 800,
+            skew: None,
         }
     }
 

@@ -1,12 +1,12 @@
 //! The engine's computations, carried out on the memory behind its handles.
 
 use crate::memory::Handles;
-use restripe_array::{BufRef, Compute, ComputeOp, Guilty, SLOTS_MAX, Verdict};
+use restripe_array::{BufRef, CELLS_MAX, Compute, ComputeOp, Guilty, Verdict};
 use restripe_code::Located;
 
 /// Sources and outputs up to which a computation needs no memory of its own: old and new cells of the widest row.
-const SOURCES_FEW: usize = 2 * SLOTS_MAX + 4;
-const OUTPUTS_FEW: usize = SLOTS_MAX;
+const SOURCES_FEW: usize = 2 * CELLS_MAX + 4;
+const OUTPUTS_FEW: usize = CELLS_MAX;
 
 /// Carries out a computation.
 pub fn perform(compute: &mut Compute, handles: &Handles<'_>) -> Verdict {

@@ -6,7 +6,7 @@
 //! chunks then make up the difference. With at most two parities that is a system of at most two unknowns.
 
 use super::{Role, RowMap, gf};
-use crate::units::SLOTS_MAX;
+use crate::units::CELLS_MAX;
 
 /// A set of cells of one row: bit `i` stands for cell `i`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
@@ -18,8 +18,8 @@ impl CellSet {
     /// The first `width` cells.
     pub fn all(width: u8) -> CellSet {
         assert!(
-            usize::from(width) <= SLOTS_MAX,
-            "a row has at most SLOTS_MAX cells"
+            usize::from(width) <= CELLS_MAX,
+            "a row has at most CELLS_MAX cells"
         );
         CellSet(((1u64 << width) - 1) as u32)
     }
@@ -108,15 +108,15 @@ impl Iterator for CellIter {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Recipe {
     pub count: u8,
-    pub cells: [u8; SLOTS_MAX],
-    pub coefficients: [u8; SLOTS_MAX],
+    pub cells: [u8; CELLS_MAX],
+    pub coefficients: [u8; CELLS_MAX],
 }
 
 impl Recipe {
     const EMPTY: Recipe = Recipe {
         count: 0,
-        cells: [0; SLOTS_MAX],
-        coefficients: [0; SLOTS_MAX],
+        cells: [0; CELLS_MAX],
+        coefficients: [0; CELLS_MAX],
     };
 
     fn copy_of(cell: u8) -> Recipe {
@@ -158,7 +158,7 @@ struct Known {
     /// Data chunks that an available cell holds, as a set of data indices.
     chunks: CellSet,
     /// For each of them, that cell.
-    holder: [u8; SLOTS_MAX],
+    holder: [u8; CELLS_MAX],
 }
 
 /// Up to two parity cells and the weight of each.
@@ -278,7 +278,7 @@ impl RowMap {
     fn known(&self, sources: CellSet) -> Known {
         let mut known = Known {
             chunks: CellSet::EMPTY,
-            holder: [0; SLOTS_MAX],
+            holder: [0; CELLS_MAX],
         };
         for cell in sources {
             if let Role::Data(data) | Role::Copy { of: data } = self.cells[usize::from(cell)].role
@@ -371,6 +371,7 @@ mod tests {
             slots,
             chunk_sectors: 8,
             slot_sectors: 8 * 64,
+            skew: None,
         };
         Layout::new(geometry).unwrap().row(Row(0))
     }

@@ -2,7 +2,8 @@
 //!
 //! Everything that a superblock or an operator says about a layout passes [`Geometry::check`] before it is believed.
 
-use crate::units::{SECTOR_BYTES, SLOTS_MAX};
+use super::skewed::Skew;
+use crate::units::{CELLS_MAX, SECTOR_BYTES, SLOTS_MAX};
 use core::fmt;
 
 /// The smallest and the largest chunk: 4 KiB and 4 MiB.
@@ -140,12 +141,17 @@ pub struct Geometry {
     pub chunk_sectors: u32,
     /// Sectors of set data in each slot; a whole number of chunks.
     pub slot_sectors: u64,
+    /// Sub-arrays over groups of the slots (S2-RAID) instead of one array over all.
+    pub skew: Option<Skew>,
 }
 
 impl Geometry {
     /// Whether a layout can be made of this; if not, the first thing that is wrong.
     pub fn check(&self) -> Result<(), GeometryError> {
-        self.check_slots()?;
+        match self.skew {
+            Some(skew) => self.check_skew(skew)?,
+            None => self.check_slots()?,
+        }
         self.check_chunk()?;
         self.check_size()
     }
@@ -161,11 +167,17 @@ impl Geometry {
         if slots < min {
             return Err(GeometryError::TooFewSlots { slots, min });
         }
-        if usize::from(slots) > SLOTS_MAX {
-            return Err(GeometryError::TooManySlots {
-                slots,
-                max: SLOTS_MAX as u16,
-            });
+        check_most(slots, CELLS_MAX)
+    }
+
+    fn check_skew(&self, skew: Skew) -> Result<(), GeometryError> {
+        skew.check(self.level, self.slots)?;
+        check_most(skew.groups, CELLS_MAX)?;
+        check_most(self.slots, SLOTS_MAX)?;
+        let chunks = self.slot_sectors / u64::from(self.chunk_sectors).max(1);
+        if chunks < u64::from(skew.partitions) {
+            let partitions = skew.partitions;
+            return Err(GeometryError::ThinPartitions { chunks, partitions });
         }
         Ok(())
     }
@@ -198,6 +210,14 @@ impl Geometry {
     }
 }
 
+fn check_most(slots: u16, max: usize) -> Result<(), GeometryError> {
+    if usize::from(slots) > max {
+        let max = max as u16; // both limits are small
+        return Err(GeometryError::TooManySlots { slots, max });
+    }
+    Ok(())
+}
+
 /// Why no layout can be made of a geometry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GeometryError {
@@ -207,6 +227,10 @@ pub enum GeometryError {
     Chunk { sectors: u32 },
     NotWholeChunks { sectors: u64, chunk_sectors: u32 },
     TooLarge { slots: u16, sectors: u64 },
+    NotSkewed { level: Level, groups: u16 },
+    UnevenGroups { slots: u16, groups: u16 },
+    Colliding { skew: Skew, size: u16 },
+    ThinPartitions { chunks: u64, partitions: u16 },
 }
 
 impl fmt::Display for GeometryError {
@@ -248,11 +272,64 @@ impl fmt::Display for GeometryError {
                 write!(f, "{slots} members of {sectors} sectors are too large: ")?;
                 write!(f, "together they must stay below {SECTORS_MAX} sectors")
             }
+            GeometryError::NotSkewed { level, groups } => write_not_skewed(f, *level, *groups),
+            GeometryError::UnevenGroups { slots, groups } => {
+                write!(f, "{slots} members do not make {groups} groups of one size")?;
+                write_nearest(f, *groups, *slots)
+            }
+            GeometryError::Colliding { skew, size } => write_colliding(f, *skew, *size),
+            GeometryError::ThinPartitions { chunks, partitions } => {
+                write!(
+                    f,
+                    "{chunks} chunks a member are too few for {partitions} partitions"
+                )
+            }
         }
     }
 }
 
 impl core::error::Error for GeometryError {}
+
+fn write_not_skewed(f: &mut fmt::Formatter<'_>, level: Level, groups: u16) -> fmt::Result {
+    match level {
+        Level::Raid5(_) | Level::Raid6(_) => {
+            let min = level.slots_min();
+            write!(f, "{groups} groups are too few: a row has a cell in each, ")?;
+            write!(f, "and this level needs {min} or more")
+        }
+        Level::Raid10 { copies } => {
+            write!(f, "{groups} groups for {copies} copies: ")?;
+            f.write_str("a skewed RAID-10 has a group for each copy")
+        }
+        _ => write!(f, "{level} has no groups: levels 5, 6 and 10 have"),
+    }
+}
+
+fn write_colliding(f: &mut fmt::Formatter<'_>, skew: Skew, size: u16) -> fmt::Result {
+    let Skew { groups, partitions } = skew;
+    if partitions == 0 {
+        return f.write_str("a member has 1 or more partitions");
+    }
+    write!(
+        f,
+        "with {partitions} partitions the rebuild streams of {groups} groups of {size} "
+    )?;
+    write!(f, "collide: {} at most", Skew::partitions_max(groups, size))?;
+    write_nearest(f, groups, size * groups)
+}
+
+/// The nearest numbers of members that so many groups rebuild from in parallel.
+fn write_nearest(f: &mut fmt::Formatter<'_>, groups: u16, slots: u16) -> fmt::Result {
+    for (index, (slots, skew)) in Skew::nearest(groups, slots).take(3).enumerate() {
+        f.write_str(if index == 0 { "; these work: " } else { ", " })?;
+        let (size, partitions) = (slots / groups, skew.partitions);
+        write!(
+            f,
+            "{slots} members as {groups} x {size} with up to {partitions} partitions"
+        )?;
+    }
+    Ok(())
+}
 
 #[cfg(test)]
 mod tests {
@@ -264,6 +341,7 @@ mod tests {
         slots: 5,
         chunk_sectors: 128,
         slot_sectors: 1280,
+        skew: None,
     };
 
     fn error(geometry: Geometry) -> GeometryError {

@@ -4,20 +4,26 @@
 //! rows, cells and codes, so a new layout is a table plus the laws in `tests/layout_laws.rs`. Nothing here allocates.
 //!
 //! A row is what one code binds. RAID-0: one chunk of every slot, bound by nothing. RAID-1: one chunk and its copy on
-//! every other slot. RAID-4, 5, 6: a stripe. RAID-10: one chunk and its copies, wherever they stand.
+//! every other slot. RAID-4, 5, 6: a stripe. RAID-10: one chunk and its copies, wherever they stand. A skewed layout
+//! (S2-RAID) has rows of few cells over many slots, and is cut into partitions.
 
 pub mod code;
 mod geometry;
 mod gf;
 mod rotation;
+mod skewed;
 
 pub use code::{CellSet, Recipe};
 pub use geometry::{
     CHUNK_SECTORS_MAX, CHUNK_SECTORS_MIN, Geometry, GeometryError, Level, Rotation, SECTORS_MAX,
 };
 
-use crate::units::{Row, SLOTS_MAX, Slot};
+pub use skewed::Skew;
+
+use crate::units::{CELLS_MAX, Row, Slot};
+use core::ops::Range;
 use rotation::Stripe;
+use skewed::Skewed;
 
 /// What a cell holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -58,9 +64,9 @@ pub struct RowMap {
     pub width: u8,
     /// How many of them hold distinct data.
     pub data: u8,
-    pub cells: [Cell; SLOTS_MAX],
+    pub cells: [Cell; CELLS_MAX],
     /// For each data cell, the power of the generator with which it enters Q. Zeros in a row without Q.
-    pub exponent: [u8; SLOTS_MAX],
+    pub exponent: [u8; CELLS_MAX],
 }
 
 impl RowMap {
@@ -73,8 +79,8 @@ impl RowMap {
             slot: Slot(0),
             role: Role::P,
             at: 0,
-        }; SLOTS_MAX],
-        exponent: [0; SLOTS_MAX],
+        }; CELLS_MAX],
+        exponent: [0; CELLS_MAX],
     };
 
     fn new(row: Row) -> RowMap {
@@ -82,8 +88,8 @@ impl RowMap {
             row,
             width: 0,
             data: 0,
-            cells: [Cell::UNUSED; SLOTS_MAX],
-            exponent: [0; SLOTS_MAX],
+            cells: [Cell::UNUSED; CELLS_MAX],
+            exponent: [0; CELLS_MAX],
         }
     }
 
@@ -139,26 +145,37 @@ pub struct Layout {
     rows: u64,
     /// Distinct data chunks of a row.
     data: u8,
+    /// Slots over which a row and its rotation go: all, or one of each group.
+    lanes: u16,
+    skewed: Option<Skewed>,
 }
 
 impl Layout {
     pub fn new(geometry: Geometry) -> Result<Layout, GeometryError> {
         geometry.check()?;
-        let slots = geometry.slots as u8; // checked: at most SLOTS_MAX
         let chunk_shift = geometry.chunk_sectors.trailing_zeros();
         let slot_chunks = geometry.slot_sectors >> chunk_shift;
-        let (rows, data) = match geometry.level {
-            Level::Raid0 => (slot_chunks, slots),
-            Level::Raid1 => (slot_chunks, 1),
-            Level::Raid4 | Level::Raid5(_) => (slot_chunks, slots - 1),
-            Level::Raid6(_) => (slot_chunks, slots - 2),
-            Level::Raid10 { copies } => (slot_chunks * u64::from(slots) / u64::from(copies), 1),
+        let slots = geometry.slots;
+        let skewed = geometry
+            .skew
+            .map(|skew| Skewed::new(skew, slots, slot_chunks, chunk_shift));
+        let lanes = geometry.skew.map_or(slots, |skew| skew.groups);
+        let rows = match (skewed, geometry.level) {
+            (Some(skewed), _) => skewed.rows(),
+            (None, Level::Raid10 { copies }) => slot_chunks * u64::from(slots) / u64::from(copies),
+            (None, _) => slot_chunks,
+        };
+        let data = match geometry.level {
+            Level::Raid1 | Level::Raid10 { .. } => 1,
+            level => (lanes - level.parities()) as u8, // checked: at most CELLS_MAX
         };
         Ok(Layout {
             geometry,
             chunk_shift,
             rows,
             data,
+            lanes,
+            skewed,
         })
     }
 
@@ -180,6 +197,31 @@ impl Layout {
         1 << self.chunk_shift
     }
 
+    /// Partitions of every slot: 1 unless skewed.
+    pub fn partitions(&self) -> u16 {
+        self.geometry.skew.map_or(1, |skew| skew.partitions)
+    }
+
+    /// In which partition of their slots the row's cells stand.
+    pub fn partition_of(&self, row: Row) -> u16 {
+        self.skewed.map_or(0, |skewed| skewed.site(row).partition)
+    }
+
+    /// The rows that have their cells in this partition.
+    pub fn partition_rows(&self, partition: u16) -> Range<u64> {
+        let each = self.skewed.map_or(self.rows, |one| one.partition_rows());
+        let first = u64::from(partition) * each;
+        first..first + each
+    }
+
+    /// Cells of every row.
+    pub fn width(&self) -> u16 {
+        match self.geometry.level {
+            Level::Raid10 { copies } => u16::from(copies),
+            _ => self.lanes,
+        }
+    }
+
     /// Distinct data chunks of every row.
     pub fn data_cells(&self) -> u64 {
         u64::from(self.data)
@@ -194,7 +236,7 @@ impl Layout {
     pub fn tolerance(&self) -> u8 {
         match self.geometry.level {
             Level::Raid0 => 0,
-            Level::Raid1 => self.geometry.slots as u8 - 1, // checked: at most SLOTS_MAX
+            Level::Raid1 => self.geometry.slots as u8 - 1, // checked: at most CELLS_MAX
             Level::Raid4 | Level::Raid5(_) => 1,
             Level::Raid6(_) => 2,
             Level::Raid10 { copies } => copies - 1,
@@ -237,6 +279,9 @@ impl Layout {
             return None;
         }
         let chunk = at >> self.chunk_shift;
+        if let Some(skewed) = self.skewed {
+            return skewed.row_at(slot, chunk);
+        }
         let row = match self.geometry.level {
             Level::Raid0 | Level::Raid1 | Level::Raid4 | Level::Raid5(_) | Level::Raid6(_) => chunk,
             Level::Raid10 { copies } => {
@@ -249,10 +294,22 @@ impl Layout {
     /// The cells of a row.
     pub fn row(&self, row: Row) -> RowMap {
         assert!(row.0 < self.rows, "a row of the array");
-        let slots = self.geometry.slots;
+        let Some(skewed) = self.skewed else {
+            return self.lane_row(row);
+        };
+        let site = skewed.site(row);
+        let mut map = self.lane_row(Row(site.stripe));
+        map.row = row;
+        skewed.stand_all(site, &mut map);
+        map
+    }
+
+    /// A row as it stands over the lanes.
+    fn lane_row(&self, row: Row) -> RowMap {
+        let lanes = self.lanes;
         match self.geometry.level {
             Level::Raid0 => self.striped(row),
-            Level::Raid1 => self.mirrored(row, slots, row.0 * u64::from(slots)),
+            Level::Raid1 => self.mirrored(row, lanes, row.0 * u64::from(lanes)),
             Level::Raid4 => self.bound(row, Rotation::ParityLast),
             Level::Raid5(rotation) | Level::Raid6(rotation) => self.bound(row, rotation),
             Level::Raid10 { copies } => {
@@ -266,21 +323,28 @@ impl Layout {
         self.turn().all(|map| map.decodable(map.without(&gone)))
     }
 
-    /// How many reads bring a data cell of this slot without the slots that are gone: the same in every row. `None` when
-    /// none can bring it, and of a slot that holds no data.
+    /// How many reads bring a data cell of this slot without the slots that are gone, in the row that takes the most. It
+    /// differs only where partitions do. `None` when no row can bring it, and of a slot that holds no data.
     pub fn reads_without(&self, slot: Slot, gone: impl Fn(Slot) -> bool) -> Option<u16> {
-        let mut of_slot = self.turn().filter_map(|map| {
+        let reads = |map: RowMap| {
             let data = map.cell_on(slot).filter(|&cell| cell < map.data)?;
-            Some((map, data))
-        });
-        let (map, data) = of_slot.next()?;
-        map.reads_for(data, map.without(&gone))
+            map.reads_for(data, map.without(&gone))
+        };
+        self.turn().filter_map(reads).max()
     }
 
-    /// The first rows: all others repeat them, after as many as there are slots.
+    /// Rows that all others repeat.
     fn turn(&self) -> impl Iterator<Item = RowMap> + '_ {
-        let period = u64::from(self.geometry.slots).min(self.rows);
-        (0..period).map(|row| self.row(Row(row)))
+        let plain = self.skewed.is_none().then(|| {
+            let period = u64::from(self.geometry.slots).min(self.rows);
+            (0..period).map(Row)
+        });
+        let skewed = self.skewed.map(|skewed| skewed.turn());
+        let rows = plain
+            .into_iter()
+            .flatten()
+            .chain(skewed.into_iter().flatten());
+        rows.map(|row| self.row(row))
     }
 
     /// One data cell of a row: what a plain read needs, without the rest of the row.
@@ -289,7 +353,17 @@ impl Layout {
             row.0 < self.rows && data < self.data,
             "a data chunk of the array"
         );
-        let slots = self.geometry.slots;
+        let Some(skewed) = self.skewed else {
+            return self.lane_cell(row, data);
+        };
+        let site = skewed.site(row);
+        let mut cell = self.lane_cell(Row(site.stripe), data);
+        skewed.stand(site, &mut cell);
+        cell
+    }
+
+    fn lane_cell(&self, row: Row, data: u8) -> Cell {
+        let slots = self.lanes;
         let (slot, chunk) = match self.geometry.level {
             Level::Raid0 | Level::Raid4 => (u16::from(data), row.0),
             Level::Raid1 => (0, row.0),
@@ -312,16 +386,16 @@ impl Layout {
 
     /// The slot and the chunk at a flat position: positions count through the slots, chunk after chunk.
     fn position(&self, position: u64) -> (u16, u64) {
-        let slots = u64::from(self.geometry.slots);
-        let chunk = position / slots;
-        ((position - chunk * slots) as u16, chunk) // the rest is below `slots`
+        let lanes = u64::from(self.lanes);
+        let chunk = position / lanes;
+        ((position - chunk * lanes) as u16, chunk) // the rest is below `lanes`
     }
 
     /// One chunk of every slot, side by side.
     fn striped(&self, row: Row) -> RowMap {
         let mut map = RowMap::new(row);
-        for slot in 0..self.geometry.slots {
-            let data = slot as u8; // below SLOTS_MAX
+        for slot in 0..self.lanes {
+            let data = slot as u8; // below CELLS_MAX
             map.push(slot, Role::Data(data), row.0 << self.chunk_shift);
         }
         map
@@ -339,7 +413,7 @@ impl Layout {
             };
             map.push(slot, role, chunk << self.chunk_shift);
             slot += 1;
-            if slot == self.geometry.slots {
+            if slot == self.lanes {
                 (slot, chunk) = (0, chunk + 1);
             }
         }
@@ -350,7 +424,7 @@ impl Layout {
     fn bound(&self, row: Row, rotation: Rotation) -> RowMap {
         let at = row.0 << self.chunk_shift;
         let parities = self.geometry.level.parities();
-        let stripe = Stripe::new(rotation, parities, self.geometry.slots, row);
+        let stripe = Stripe::new(rotation, parities, self.lanes, row);
         let mut map = RowMap::new(row);
         for data in 0..self.data {
             let slot = stripe.data(u16::from(data));

@@ -12,7 +12,7 @@ use super::{
     TaskRecord, WriteHole, leases,
 };
 use crate::contract::{MemberInfo, Page, TaskKind, zeroed_page};
-use crate::layout::{Geometry, GeometryError, Layout, Level};
+use crate::layout::{Geometry, GeometryError, Layout, Level, Skew};
 use crate::policy::heat::{self, HeatLimits};
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES, Uuid};
 use alloc::string::String;
@@ -59,6 +59,7 @@ pub struct CreateOptions {
     pub array: Uuid,
     pub created: u64,
     pub level: Level,
+    pub skew: Option<Skew>,
     pub chunk_sectors: u32,
     pub write_hole: WriteHole,
     pub init: Init,
@@ -91,6 +92,7 @@ impl CreateOptions {
             array,
             created: 0,
             level,
+            skew: None,
             chunk_sectors,
             write_hole: WriteHole::default_for(level),
             init: Init::default(),
@@ -390,6 +392,7 @@ impl Plan {
             chunk_sectors: options.chunk_sectors,
             slot_sectors: round_down(sectors, options.chunk_sectors)
                 .max(options.chunk_sectors.into()),
+            skew: options.skew,
         };
         let layout = Layout::new(whole).map_err(CreateError::Geometry)?;
         let extent_rows = map_rows(&layout, options.extent_rows, MAP_PAGES_MAX)?;

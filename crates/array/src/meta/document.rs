@@ -85,6 +85,8 @@ fn superblock_header() {
             COPIES,
             WRITE_HOLE,
             SLOTS,
+            GROUPS,
+            PARTITIONS,
             CHUNK_SECTORS,
             LOGICAL_BLOCK,
             SLOT_SECTORS,

@@ -9,7 +9,7 @@ use super::crc::crc32c_without;
 use super::leases::{PARCEL_BYTES, PARCELS_MAX, Parcel, get_parcel, put_parcel};
 use super::{FORMAT_MAJOR, FORMAT_MINOR, MetaError, field, rules};
 use crate::contract::{Page, TaskKind, zeroed_page};
-use crate::layout::{Geometry, Level, Rotation};
+use crate::layout::{Geometry, Level, Rotation, Skew};
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, Uuid};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -65,7 +65,9 @@ const FLAGS_KNOWN: u32 = FLAG_WRITTEN_ALL | FLAG_CLEAN | FLAG_RESYNC_PENDING;
 const INCOMPATIBLE_PARTNER: u64 = 1;
 /// And: the end of the array is not its users'.
 const INCOMPATIBLE_LENDS: u64 = 2;
-const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_PARTNER | INCOMPATIBLE_LENDS;
+/// And: rows stand over groups of the slots.
+const INCOMPATIBLE_SKEWED: u64 = 4;
+const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_PARTNER | INCOMPATIBLE_LENDS | INCOMPATIBLE_SKEWED;
 
 /// Byte offsets in the header and in the entries of each table.
 pub mod at {
@@ -88,6 +90,8 @@ pub mod at {
     pub const COPIES: usize = 130;
     pub const WRITE_HOLE: usize = 131;
     pub const SLOTS: usize = 132;
+    pub const GROUPS: usize = 134;
+    pub const PARTITIONS: usize = 135;
     pub const CHUNK_SECTORS: usize = 136;
     pub const LOGICAL_BLOCK: usize = 140;
     pub const SLOT_SECTORS: usize = 144;
@@ -435,6 +439,7 @@ impl Superblock {
         let bit = |set: bool, feature: u64| if set { feature } else { 0 };
         bit(self.partner.is_some(), INCOMPATIBLE_PARTNER)
             | bit(!self.lent.is_empty(), INCOMPATIBLE_LENDS)
+            | bit(self.geometry.skew.is_some(), INCOMPATIBLE_SKEWED)
     }
 
     fn put_geometry(&self, bytes: &mut [u8]) {
@@ -445,6 +450,10 @@ impl Superblock {
         put_u16(bytes, at::SLOTS, self.geometry.slots);
         put_u32(bytes, at::CHUNK_SECTORS, self.geometry.chunk_sectors);
         put_u64(bytes, at::SLOT_SECTORS, self.geometry.slot_sectors);
+        if let Some(skew) = self.geometry.skew {
+            bytes[at::GROUPS] = skew.groups as u8; // checked: at most CELLS_MAX
+            bytes[at::PARTITIONS] = skew.partitions as u8; // checked: at most SLOTS_MAX
+        }
     }
 
     fn flags(&self) -> u32 {
@@ -724,7 +733,23 @@ fn get_geometry(bytes: &[u8]) -> Result<Geometry, MetaError> {
         slots: get_u16(bytes, at::SLOTS),
         chunk_sectors: get_u32(bytes, at::CHUNK_SECTORS),
         slot_sectors: get_u64(bytes, at::SLOT_SECTORS),
+        skew: get_skew(bytes)?,
     })
+}
+
+/// Of a superblock whose features say that there is one.
+fn get_skew(bytes: &[u8]) -> Result<Option<Skew>, MetaError> {
+    let skew = Skew {
+        groups: bytes[at::GROUPS].into(),
+        partitions: bytes[at::PARTITIONS].into(),
+    };
+    if get_u64(bytes, at::INCOMPATIBLE) & INCOMPATIBLE_SKEWED != 0 {
+        return Ok(Some(skew));
+    }
+    match (skew.groups, skew.partitions) {
+        (0, 0) => Ok(None),
+        (groups, _) => field("groups", u64::from(groups)),
+    }
 }
 
 fn level_codes(level: Level) -> (u8, u8, u8) {

@@ -138,7 +138,7 @@ impl Core {
                 map.coefficient(q, if cell == 0 { wrong } else { cell })
             })
         };
-        let mut terms = [Term::NONE; 2 * crate::SLOTS_MAX];
+        let mut terms = [Term::NONE; 2 * crate::CELLS_MAX];
         let mut count = 0;
         let mut push = |source: BufRef, coefficients: [u8; 4]| {
             terms[count] = Term {

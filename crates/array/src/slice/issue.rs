@@ -212,7 +212,7 @@ impl Core {
     pub(crate) fn compute_parity(&mut self, id: u32, wanted: CellSet) {
         let slice = &self.slices.list[id as usize];
         let map = slice.map;
-        let mut terms: [Term; crate::SLOTS_MAX] = [Term::NONE; crate::SLOTS_MAX];
+        let mut terms: [Term; crate::CELLS_MAX] = [Term::NONE; crate::CELLS_MAX];
         let mut count = 0;
         for cell in map.data_set().minus(slice.zeroed).iter() {
             let q = map.q().map_or(0, |q| map.coefficient(q, cell));

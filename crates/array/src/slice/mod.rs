@@ -41,7 +41,7 @@ use crate::layout::code::CellSet;
 use crate::ops::SliceOp;
 use crate::planted::Bug;
 use crate::pool::Size;
-use crate::units::{Member, Row, SECTOR_BYTES, SLOTS_MAX, Slot};
+use crate::units::{CELLS_MAX, Member, Row, SECTOR_BYTES, Slot};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -164,7 +164,7 @@ pub(crate) struct Slice {
     pub(crate) todo: CellSet,
     pub(crate) pass: CellSet,
     pub(crate) fragments: Vec<Fragment>,
-    pub(crate) cells: [Option<Buf>; SLOTS_MAX],
+    pub(crate) cells: [Option<Buf>; CELLS_MAX],
     pub(crate) extras: [Option<Buf>; EXTRAS],
     pub(crate) checksums: [u32; 2],
     pub(crate) record: Option<u64>,
@@ -210,7 +210,7 @@ impl Slice {
             todo: CellSet::default(),
             pass: CellSet::default(),
             fragments: Vec::new(),
-            cells: [None; SLOTS_MAX],
+            cells: [None; CELLS_MAX],
             extras: [None; EXTRAS],
             checksums: [0; 2],
             record: None,
@@ -446,7 +446,7 @@ impl Core {
 
     /// The most buffers that one window of a task takes.
     pub(crate) fn task_buffers(&self) -> u32 {
-        u32::from(self.superblock.geometry.slots) + 5
+        u32::from(self.layout.width()) + 5
     }
 
     /// Runs every slice that can go on. Whether any of them ended, which makes room for requests.

@@ -197,7 +197,7 @@ impl Core {
             slice.extras[extra as usize].map(|buf| BufRef::new(buf, offset, slice.band_bytes()))
         });
         let lost = modified.minus(live.minus(slice.bad));
-        let mut terms = [Term::NONE; crate::SLOTS_MAX + 2];
+        let mut terms = [Term::NONE; crate::CELLS_MAX + 2];
         let count = match lost.first() {
             Some(cell) => match self.terms_of_lost(id, &map, cell, partial, &mut terms) {
                 Some(count) => count,

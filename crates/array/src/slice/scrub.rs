@@ -9,7 +9,7 @@ use super::{Extra, Phase};
 use crate::contract::{ComputeOp, Fact, Guilty, Verdict};
 use crate::core::Core;
 use crate::layout::{CellSet, RowMap};
-use crate::units::SLOTS_MAX;
+use crate::units::CELLS_MAX;
 
 /// What the comparisons of a band said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -310,4 +310,4 @@ fn guilty_cell(map: &RowMap, guilty: Guilty) -> Option<u8> {
     }
 }
 
-const _: () = assert!(SLOTS_MAX <= 32, "verdicts are a bit for each cell");
+const _: () = assert!(CELLS_MAX <= 32, "verdicts are a bit for each cell");

@@ -34,7 +34,7 @@ impl Core {
         };
         let buffers = match (band.kind, parity) {
             (_, true) => self.layout.data_cells() as u32 + 7,
-            (BandKind::Merge { .. }, false) => u32::from(self.superblock.geometry.slots) + 1,
+            (BandKind::Merge { .. }, false) => u32::from(self.layout.width()) + 1,
             (_, false) => 0,
         };
         let need = Need {

@@ -812,6 +812,7 @@ mod tests {
                 slots: 3,
                 chunk_sectors: 128,
                 slot_sectors: 1280,
+                skew: None,
             }),
             members: vec![MemberStatus {
                 member: Member(2),
