@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::device::Health as DeviceHealth;
 use crate::meta::superblock::MemberRole;
 use crate::report::{ArrayState, Health, MapExtent, MemberState, MemberStatus, Status, TaskStatus};
-use crate::units::{Member, Row, SECTOR_BYTES, Uuid};
+use crate::units::{Member, Row, Uuid};
 use alloc::vec::Vec;
 
 impl Core {
@@ -71,7 +71,7 @@ impl Core {
             rows_done: done,
             rows_total: total,
             moved: self.tasks.moved_lately(task),
-            left: (total - done) * self.layout.chunk_sectors() * SECTOR_BYTES,
+            left: self.left_of(task),
             pacing: self.tasks.pacing(task.kind),
             aim: self.task_aim(task),
             mismatches: task.mismatches,

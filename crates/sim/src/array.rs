@@ -4,7 +4,7 @@ use crate::disk::{Device, Disk, DiskConfig, read_page};
 use crate::image::Image;
 use crate::payload::Payload;
 use crate::rng::Rng;
-use restripe_array::layout::{Layout, Level, RowMap};
+use restripe_array::layout::{Layout, Level, RowMap, Skew};
 use restripe_array::meta::{
     Content, CreateError, CreateOptions, Creation, Init, MapKind, Partner, RegionKind, Superblock,
     WriteHole, create, pages, superblock,
@@ -15,6 +15,7 @@ use restripe_array::{MemberInfo, Row, SECTOR_BYTES, Uuid};
 #[derive(Clone, Debug)]
 pub struct Spec {
     pub level: Level,
+    pub skew: Option<Skew>,
     pub slots: u16,
     pub spares: u16,
     pub chunk_sectors: u32,
@@ -43,6 +44,7 @@ impl Spec {
     pub fn small(level: Level, slots: u16) -> Spec {
         Spec {
             level,
+            skew: None,
             slots,
             spares: 0,
             chunk_sectors: 16,
@@ -79,6 +81,7 @@ impl Spec {
 
     fn options(&self) -> CreateOptions {
         let mut options = CreateOptions::new("swarm", self.uuid(), self.level, self.chunk_sectors);
+        options.skew = self.skew;
         let members = 0..self.slots + self.spares;
         options.members = members.clone().map(|member| self.info(member)).collect();
         let own = |member: u16| uuid(self.identity + u64::from(member) + 1);

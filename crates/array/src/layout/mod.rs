@@ -318,6 +318,16 @@ impl Layout {
         }
     }
 
+    /// Whether a row has a cell in this slot.
+    pub fn stands_on(&self, row: Row, slot: Slot) -> bool {
+        self.width() == self.geometry.slots || self.row(row).cell_on(slot).is_some()
+    }
+
+    /// How many of so many rows have a cell in one slot, on average.
+    pub fn rows_of_slot(&self, rows: u64) -> u64 {
+        rows * u64::from(self.width()) / u64::from(self.geometry.slots)
+    }
+
     /// Whether every row can be decoded without the slots that are gone.
     pub fn decodable_without(&self, gone: impl Fn(Slot) -> bool) -> bool {
         self.turn().all(|map| map.decodable(map.without(&gone)))

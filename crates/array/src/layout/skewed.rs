@@ -168,7 +168,7 @@ impl Skewed {
             partition, column, ..
         } = site;
         cell.slot = self.skew.slot(self.size, cell.slot.0, partition, column);
-        cell.at += u64::from(partition) * self.stripes << self.chunk_shift;
+        cell.at += (u64::from(partition) * self.stripes) << self.chunk_shift;
     }
 
     /// One row of every sub-array and every turn of its parity: all others repeat them.

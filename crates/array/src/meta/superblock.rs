@@ -733,23 +733,17 @@ fn get_geometry(bytes: &[u8]) -> Result<Geometry, MetaError> {
         slots: get_u16(bytes, at::SLOTS),
         chunk_sectors: get_u32(bytes, at::CHUNK_SECTORS),
         slot_sectors: get_u64(bytes, at::SLOT_SECTORS),
-        skew: get_skew(bytes)?,
+        skew: get_skew(bytes),
     })
 }
 
-/// Of a superblock whose features say that there is one.
-fn get_skew(bytes: &[u8]) -> Result<Option<Skew>, MetaError> {
-    let skew = Skew {
+/// Without the bit that tells of groups, their bytes are reserved.
+fn get_skew(bytes: &[u8]) -> Option<Skew> {
+    let skewed = get_u64(bytes, at::INCOMPATIBLE) & INCOMPATIBLE_SKEWED != 0;
+    skewed.then(|| Skew {
         groups: bytes[at::GROUPS].into(),
         partitions: bytes[at::PARTITIONS].into(),
-    };
-    if get_u64(bytes, at::INCOMPATIBLE) & INCOMPATIBLE_SKEWED != 0 {
-        return Ok(Some(skew));
-    }
-    match (skew.groups, skew.partitions) {
-        (0, 0) => Ok(None),
-        (groups, _) => field("groups", u64::from(groups)),
-    }
+    })
 }
 
 fn level_codes(level: Level) -> (u8, u8, u8) {

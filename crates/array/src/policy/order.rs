@@ -24,6 +24,10 @@
 //! at the next one, where the hottest zone would be that of the heaviest user, read or not. It costs nothing to keep:
 //! [`DEMANDS_MAX`] zones, a move within them for each such read; the zone that was wanted longest ago is forgotten first, and its turn
 //! comes by the order. The zone in progress is brought to its end all the same, or two users would have the task go back and forth.
+//!
+//! A slot of several partitions is filled in as many streams (S2-RAID, section 3): "the first row that is left" is that of the
+//! partition with the fewest windows under way, so that each stream goes through its own partition in sequence, beside the
+//! others and at their depth. What is read for them stands on disjoint slots. Zones go before that, one after the other.
 
 use super::heat::Heat;
 use crate::meta::superblock::RUNS_OF_TASK_MAX;
@@ -92,6 +96,47 @@ const PIECES_MAX: usize = RUNS_OF_TASK_MAX - 8;
 
 /// Zones that are wanted: by users who read in different places at one time.
 const DEMANDS_MAX: usize = 8;
+
+/// The streams of one task: as many equal parts of the rows, each gone through by address.
+#[derive(Clone, Debug)]
+pub(crate) struct Streams {
+    /// Rows of each.
+    each: u64,
+    /// Windows under way in each.
+    in_flight: Vec<u32>,
+}
+
+impl Streams {
+    pub(crate) fn new(rows: u64, count: u16) -> Streams {
+        Streams {
+            each: rows / u64::from(count),
+            in_flight: alloc::vec![0; usize::from(count)],
+        }
+    }
+
+    fn of(&mut self, row: Row) -> &mut u32 {
+        let stream = (row.0 / self.each) as usize; // few
+        &mut self.in_flight[stream]
+    }
+
+    pub(crate) fn begun(&mut self, row: Row) {
+        *self.of(row) += 1;
+    }
+
+    pub(crate) fn ended(&mut self, row: Row) {
+        *self.of(row) -= 1;
+    }
+
+    /// The first row that is left of the least busy stream that has any.
+    fn next(&self, claimed: &RunSet) -> Option<Row> {
+        let left = (0..).zip(&self.in_flight).filter_map(|(stream, busy)| {
+            let first = stream * self.each;
+            let row = claimed.first_gap(first);
+            (row < first + self.each).then_some((*busy, Row(row)))
+        });
+        left.min().map(|(_, row)| row)
+    }
+}
 
 /// The way of one task through the rows.
 #[derive(Clone, Debug)]
@@ -187,7 +232,13 @@ impl Path {
     }
 
     /// The next of so many rows that is not claimed.
-    pub(crate) fn next(&mut self, claimed: &RunSet, zone_rows: u64, rows: u64) -> Option<Row> {
+    pub(crate) fn next(
+        &mut self,
+        claimed: &RunSet,
+        streams: &Streams,
+        zone_rows: u64,
+        rows: u64,
+    ) -> Option<Row> {
         let first_left = |zone: u64| {
             let row = claimed.first_gap(zone * zone_rows);
             (row < rows.min((zone + 1) * zone_rows)).then_some(Row(row))
@@ -199,7 +250,7 @@ impl Path {
         }
         match self.zone {
             Some(zone) => first_left(zone),
-            None => Some(Row(claimed.first_gap(0))).filter(|row| row.0 < rows),
+            None => streams.next(claimed),
         }
     }
 
@@ -249,6 +300,10 @@ mod tests {
         heat
     }
 
+    fn one_stream(rows: u64) -> Streams {
+        Streams::new(rows, 1)
+    }
+
     fn path(order: Order, heat: &Heat) -> Path {
         Path::new(order, heat, blank)
     }
@@ -256,7 +311,7 @@ mod tests {
     /// The zones in the order in which their first rows come, every row being claimed as it comes.
     fn walk(path: &mut Path, claimed: &mut RunSet) -> Vec<u64> {
         let mut zones = Vec::new();
-        while let Some(row) = path.next(claimed, 11, ROWS) {
+        while let Some(row) = path.next(claimed, &one_stream(ROWS), 11, ROWS) {
             assert!(!claimed.contains(row.0), "each row comes once");
             claimed.insert(row.0, 1);
             if zones.last() != Some(&(row.0 / 11)) {
@@ -312,7 +367,7 @@ mod tests {
         }
         let mut path = Path::new(Order::Ido, &heat, blank);
         let (mut claimed, mut most) = (RunSet::default(), 0);
-        while let Some(row) = path.next(&claimed, 11, 11_000) {
+        while let Some(row) = path.next(&claimed, &one_stream(11_000), 11, 11_000) {
             claimed.insert(row.0, 1);
             most = most.max(claimed.runs().len());
         }
@@ -342,7 +397,10 @@ mod tests {
         let mut path = path(Order::Pr, &heat);
         let mut claimed = RunSet::default();
         path.demand(5);
-        assert_eq!(path.next(&claimed, 11, ROWS), Some(Row(55)));
+        assert_eq!(
+            path.next(&claimed, &one_stream(ROWS), 11, ROWS),
+            Some(Row(55))
+        );
         claimed.insert(55, 1);
         path.demand(2);
         assert_eq!(walk(&mut path, &mut claimed), [5, 2, 0, 1, 3, 4, 6, 7, 8]);
@@ -362,17 +420,54 @@ mod tests {
     }
 
     #[test]
+    fn streams_go_side_by_side_each_by_address() {
+        let mut streams = Streams::new(90, 3);
+        let mut path = path(Order::Pr, &heat_of(&[]));
+        let mut claimed = RunSet::default();
+        let mut begin = |streams: &mut Streams| {
+            let row = path.next(&claimed, streams, 11, 90).unwrap();
+            claimed.insert(row.0, 1);
+            streams.begun(row);
+            row.0
+        };
+        let first: Vec<u64> = (0..6).map(|_| begin(&mut streams)).collect();
+        assert_eq!(first, [0, 30, 60, 1, 31, 61]);
+        // One that is slow gets no more than the others.
+        streams.ended(Row(30));
+        streams.ended(Row(60));
+        streams.ended(Row(61));
+        let then: Vec<u64> = (0..4).map(|_| begin(&mut streams)).collect();
+        assert_eq!(then, [62, 32, 63, 2]);
+    }
+
+    /// Whoever has ended leaves the others their turns.
+    #[test]
+    fn a_stream_without_rows_is_passed_by() {
+        let mut streams = Streams::new(90, 3);
+        let claimed = RunSet::from_runs(&[(0, 30), (40, 20)]);
+        let mut path = path(Order::Pr, &heat_of(&[]));
+        assert_eq!(path.next(&claimed, &streams, 11, 90), Some(Row(30)));
+        streams.begun(Row(30));
+        assert_eq!(path.next(&claimed, &streams, 11, 90), Some(Row(60)));
+        let all = RunSet::from_runs(&[(0, 90)]);
+        assert_eq!(path.next(&all, &streams, 11, 90), None);
+    }
+
+    #[test]
     fn pro_follows_what_is_read_meanwhile() {
         let heat = heat_of(&[(50, 9)]);
         let mut path = path(Order::Pro, &heat);
         let mut claimed = RunSet::default();
         assert_eq!(
-            path.next(&claimed, 11, ROWS),
+            path.next(&claimed, &one_stream(ROWS), 11, ROWS),
             Some(Row(0)),
             "nothing was read yet"
         );
         path.note_read(70 * ROW_SECTORS, 8, Nanos::ZERO);
-        assert_eq!(path.next(&claimed, 11, ROWS), Some(Row(66)));
+        assert_eq!(
+            path.next(&claimed, &one_stream(ROWS), 11, ROWS),
+            Some(Row(66))
+        );
         path.note_read(94 * ROW_SECTORS, 8, Nanos::ZERO);
         path.note_read(94 * ROW_SECTORS, 8, Nanos::ZERO);
         assert_eq!(walk(&mut path, &mut claimed), [6, 8, 0, 1, 2, 3, 4, 5, 7]);

@@ -18,7 +18,7 @@ use crate::layout::Place;
 use crate::meta::superblock::{MemberRole, RUNS_OF_TASK_MAX, TaskRecord};
 use crate::planted::Bug;
 use crate::policy::heat::Heat;
-use crate::policy::order::{Order, Path};
+use crate::policy::order::{Order, Path, Streams};
 use crate::policy::throttle::{DEFAULT, Decision, Limits, Pacer, Throttle, View};
 use crate::report::{Aim, ArrayState, Moved, Pacing};
 use crate::runset::RunSet;
@@ -80,6 +80,7 @@ pub(crate) struct Task {
     /// Rows done or in flight.
     claimed: RunSet,
     path: Path,
+    streams: Streams,
     in_flight: u32,
     serial: u64,
     /// Bytes of one member in windows that are done: what was never written is done without moving any.
@@ -316,6 +317,7 @@ impl Core {
             durable: done.clone(),
             done,
             path,
+            streams: self.new_streams(kind),
             checkpoint: None,
             asked: 0,
             next_checkpoint: self.now.after(CHECKPOINT_EVERY),
@@ -344,6 +346,26 @@ impl Core {
         }
         let paced = self.tasks.paced.as_mut().expect("it was there or is new");
         paced.pacer.decide(view, &mut self.traffic)
+    }
+
+    /// What fills a slot goes through all its partitions at once. What goes through whole rows keeps every member busy
+    /// in one stream.
+    fn new_streams(&self, kind: TaskKind) -> Streams {
+        let count = match kind {
+            TaskKind::Rebuild | TaskKind::Replace => self.layout.partitions(),
+            TaskKind::Resync | TaskKind::Check | TaskKind::Repair => 1,
+        };
+        Streams::new(self.layout.rows(), count)
+    }
+
+    /// Bytes of one member that a task has yet to go through.
+    pub(crate) fn left_of(&self, task: &Task) -> u64 {
+        let rows = self.layout.rows() - task.done.len();
+        let on_slot = match task.is_filling() {
+            true => self.layout.rows_of_slot(rows),
+            false => rows,
+        };
+        on_slot * self.layout.chunk_sectors() * SECTOR_BYTES
     }
 
     fn new_path(&self, kind: TaskKind) -> Path {
@@ -413,7 +435,7 @@ impl Core {
             user_sectors: user / SECTOR_BYTES,
             parity: self.layout.parity(),
             depth: self.tasks.order_of(task.kind).depth(),
-            left: (self.layout.rows() - task.done.len()) * window,
+            left: self.left_of(task),
             begun: task.begun,
         }
     }
@@ -558,20 +580,28 @@ impl Core {
         }
     }
 
-    /// The next row that is neither done nor in flight; rows that were never written are done in passing.
+    /// The next row that is neither done nor in flight; rows that were never written, and those that have no cell in the
+    /// slot that is filled, are done in passing.
     fn next_row(&mut self, index: usize) -> Option<Row> {
         loop {
             let task = &mut self.tasks.list[index];
             let (zone_rows, rows) = (self.heat.zone_rows(), self.layout.rows());
-            let row = task.path.next(&task.claimed, zone_rows, rows)?;
-            if self.is_written(row) || self.extent_in_motion(row) {
+            let row = task
+                .path
+                .next(&task.claimed, &task.streams, zone_rows, rows)?;
+            let fills = task.slot.filter(|_| task.is_filling());
+            let apart = fills.is_some_and(|slot| !self.layout.stands_on(row, Slot(slot)));
+            let end = if !self.is_written(row) && !self.extent_in_motion(row) {
+                (self.extent_of(row) + 1) * self.superblock.extent_rows
+            } else if apart {
+                row.0 + 1
+            } else {
                 return Some(row);
-            }
-            let end =
-                ((self.extent_of(row) + 1) * self.superblock.extent_rows).min(self.layout.rows());
+            };
+            let passed = end.min(rows) - row.0;
             let task = &mut self.tasks.list[index];
-            task.claimed.insert(row.0, end - row.0);
-            task.done.insert(row.0, end - row.0);
+            task.claimed.insert(row.0, passed);
+            task.done.insert(row.0, passed);
         }
     }
 
@@ -616,6 +646,7 @@ impl Core {
         let task = &mut self.tasks.list[index];
         task.claimed.insert(row.0, 1);
         task.in_flight += 1;
+        task.streams.begun(row);
         if ahead {
             task.done.insert(row.0, 1);
         }
@@ -637,6 +668,7 @@ impl Core {
             return;
         };
         task.in_flight -= 1;
+        task.streams.ended(row);
         task.moved += window;
         task.done.insert(row.0, 1);
         self.slices_wake_waiting();

@@ -4,7 +4,7 @@ use crate::array::Spec;
 use crate::payload::Payload;
 use crate::rng::Rng;
 use restripe_array::cache::Rule;
-use restripe_array::layout::{Geometry, Level, Rotation};
+use restripe_array::layout::{Geometry, Level, Rotation, Skew};
 use restripe_array::meta::{Creation, Init, RegionKind, WriteHole};
 use restripe_array::{CacheLimits, HeatLimits, Limits, Nanos, Pool};
 
@@ -28,16 +28,25 @@ pub enum Family {
     Raid5,
     Raid6,
     Raid10,
+    /// Sub-arrays over groups of the slots.
+    S2Raid5,
+    S2Raid6,
+    S2Raid10,
 }
 
-pub const FAMILIES: [(&str, Family); 6] = [
+pub const FAMILIES: [(&str, Family); 9] = [
     ("raid0", Family::Raid0),
     ("raid1", Family::Raid1),
     ("raid4", Family::Raid4),
     ("raid5", Family::Raid5),
     ("raid6", Family::Raid6),
     ("raid10", Family::Raid10),
+    ("s2-raid5", Family::S2Raid5),
+    ("s2-raid6", Family::S2Raid6),
+    ("s2-raid10", Family::S2Raid10),
 ];
+/// How many of them are plain.
+const PLAIN: usize = 6;
 
 /// What is not left to the seed.
 #[derive(Clone, Copy, Debug)]
@@ -99,14 +108,15 @@ const CACHED: u64 = 0xcac4e;
 const HEAT: u64 = 0x4ea7;
 /// And that of how many rows there are.
 const MANY_ROWS: u64 = 0x2035;
+/// And that of whether slots are grouped, and how.
+const SKEWED: u64 = 0x52;
 
 impl Plan {
     pub fn draw(rng: &mut Rng, options: &Options) -> Plan {
         let cached = cached(&mut rng.clone().fork(CACHED));
         let heat = heat(&mut rng.clone().fork(HEAT));
-        let family = options.family.unwrap_or_else(|| rng.pick(&FAMILIES).1);
-        let (level, slots) = level(rng, family);
-        let (spec, creation) = spec(rng, options, level, slots);
+        let shape = shape(rng, options.family);
+        let (spec, creation) = spec(rng, options, shape);
         let data = creation.superblock.region(RegionKind::Data);
         let foreign = matches!(spec.init, Init::Written | Init::Zero);
         let calm = options.roughness == Roughness::Calm;
@@ -128,6 +138,44 @@ impl Plan {
     }
 }
 
+/// Level, slots and how they are grouped.
+type Shape = (Level, u16, Option<Skew>);
+
+/// One array in six is skewed, unless a family is asked for.
+fn shape(rng: &mut Rng, asked: Option<Family>) -> Shape {
+    let mut own = rng.clone().fork(SKEWED);
+    let skewed = own.chance(1, 6).then(|| own.pick(&FAMILIES[PLAIN..]).1);
+    let family = asked.unwrap_or_else(|| rng.pick(&FAMILIES[..PLAIN]).1);
+    let (level, slots) = level(rng, family);
+    let grouped = grouped_shape(&mut own, asked.or(skewed).unwrap_or(family));
+    grouped.unwrap_or((level, slots, None))
+}
+
+/// Of a family that has groups.
+fn grouped_shape(rng: &mut Rng, family: Family) -> Option<Shape> {
+    let rotation = *rng.pick(&Rotation::ALL);
+    let (level, shapes): (Level, &[(u16, u16)]) = match family {
+        Family::S2Raid6 => (Level::Raid6(rotation), &[(8, 4), (16, 4), (20, 4)]),
+        Family::S2Raid10 => {
+            let copies = *rng.pick(&[2, 2, 3]);
+            let shapes: &[(u16, u16)] = match copies {
+                2 => &[(4, 2), (6, 2), (8, 2)],
+                _ => &[(9, 3), (12, 3)],
+            };
+            (Level::Raid10 { copies }, shapes)
+        }
+        Family::S2Raid5 => (
+            Level::Raid5(rotation),
+            &[(6, 3), (9, 3), (9, 3), (12, 3), (16, 4)],
+        ),
+        _ => return None,
+    };
+    let (slots, groups) = *rng.pick(shapes);
+    let most = Skew::partitions_max(groups, slots / groups);
+    let partitions = rng.between(1, u64::from(most)) as u16;
+    Some((level, slots, Some(Skew { groups, partitions })))
+}
+
 fn level(rng: &mut Rng, family: Family) -> (Level, u16) {
     let rotations = [
         Rotation::LeftSymmetric,
@@ -144,21 +192,24 @@ fn level(rng: &mut Rng, family: Family) -> (Level, u16) {
         Family::Raid0 => (Level::Raid0, slots(2, 4)),
         Family::Raid1 => (Level::Raid1, slots(2, 3)),
         Family::Raid4 => (Level::Raid4, slots(3, 5)),
-        Family::Raid5 => (Level::Raid5(rotation), slots(3, 6)),
-        Family::Raid6 => (Level::Raid6(rotation), slots(4, 7)),
-        Family::Raid10 => {
+        Family::Raid5 | Family::S2Raid5 => (Level::Raid5(rotation), slots(3, 6)),
+        Family::Raid6 | Family::S2Raid6 => (Level::Raid6(rotation), slots(4, 7)),
+        Family::Raid10 | Family::S2Raid10 => {
             let copies = slots(2, 3) as u8;
             (Level::Raid10 { copies }, slots(u64::from(copies), 6))
         }
     }
 }
 
-fn spec(rng: &mut Rng, options: &Options, level: Level, slots: u16) -> (Spec, Creation) {
+fn spec(rng: &mut Rng, options: &Options, shape: Shape) -> (Spec, Creation) {
+    let (level, slots, skew) = shape;
     let chunk_sectors = *rng.pick(&[8, 16, 16, 32, 128, 256]);
     let few = (1024 / u64::from(chunk_sectors)).clamp(3, 24) + rng.below(4);
     // More rows than a task's done-set may have pieces on record.
     let many = chunk_sectors == 8 && rng.clone().fork(MANY_ROWS).chance(1, 24);
     let chunks = if many { 150 } else { few };
+    // A chunk or more for each partition.
+    let chunks = chunks.max(skew.map_or(0, |skew| skew.partitions.into()));
     let logical_block = if rng.chance(1, 3) { 4096 } else { 512 };
     let spares = if options.roughness == Roughness::Faults {
         rng.below(3) as u16
@@ -185,6 +236,7 @@ fn spec(rng: &mut Rng, options: &Options, level: Level, slots: u16) -> (Spec, Cr
         intent_rows: rng.chance(1, 2).then(|| *rng.pick(&[1, 2, 5])),
         identity: 0,
         partner: None,
+        skew,
         ..Spec::small(level, slots)
     };
     spec.member_sectors = (chunks * u64::from(chunk_sectors) + 1024).next_multiple_of(8);

@@ -1,7 +1,9 @@
 //! Superblocks through their codec: round trips, damage, hostile bytes.
 
-use super::super::testing::{Random, any_superblock, bytes_of, parcels, uuid};
+use super::super::create::create;
+use super::super::testing::{Random, any_superblock, bytes_of, options, parcels, uuid};
 use super::*;
+use crate::layout::GeometryError;
 use alloc::vec;
 
 fn reseal(bytes: &mut [u8]) {
@@ -358,6 +360,36 @@ fn hostile_partners_are_refused() {
     reseal(&mut reserved);
     let read = Superblock::decode(&reserved).expect("reserved bytes are ignored");
     assert_eq!(read.partner, None);
+}
+
+/// A program that does not know of groups would look for every row in the wrong place.
+#[test]
+fn a_skew_is_a_feature_that_must_be_known() {
+    let mut options = options(Level::Raid5(Default::default()), 49, 40_000);
+    let skew = Skew {
+        groups: 7,
+        partitions: 7,
+    };
+    options.skew = Some(skew);
+    let superblock = create(&options).expect("sound options").superblock;
+    let mut bytes = bytes_of(&superblock);
+    assert_eq!(get_u64(&bytes, at::INCOMPATIBLE), INCOMPATIBLE_SKEWED);
+    let read = Superblock::decode(&bytes).expect("it is sound");
+    assert_eq!(read.geometry.skew, Some(skew));
+
+    let mut reserved = bytes.clone();
+    put_u64(&mut reserved, at::INCOMPATIBLE, 0);
+    reseal(&mut reserved);
+    assert!(
+        Superblock::decode(&reserved).is_err(),
+        "49 slots are too many for a row"
+    );
+    bytes[at::PARTITIONS] = 8;
+    reseal(&mut bytes);
+    assert!(matches!(
+        Superblock::decode(&bytes),
+        Err(MetaError::Geometry(GeometryError::Colliding { .. }))
+    ));
 }
 
 /// A program that does not know of leases must not serve what is lent to users of its own.
