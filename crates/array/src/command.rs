@@ -10,6 +10,7 @@ use crate::meta::superblock::{MEMBERS_MAX, MemberEntry, MemberRole, Partner, Par
 use crate::policy::throttle::Limits;
 use crate::report::ArrayState;
 use crate::runset::RunSet;
+use crate::standing::Standing;
 use crate::units::{Member, Uuid};
 
 impl Core {
@@ -212,9 +213,10 @@ impl Core {
             .placement
             .iter()
             .find(|placement| placement.member == Some(entry))?;
-        let standing = self.standing[placement.slot as usize];
-        (standing.member.is_none() && standing.incoming.is_none())
-            .then_some(placement.slot as usize)
+        let slot = usize::from(placement.slot);
+        let empty = |standing: &Standing| standing.members().next().is_none();
+        let vacant = self.standing.of_slot(slot).iter().all(empty);
+        vacant.then_some(slot)
     }
 
     /// What a member that left holds still: the rows that it is not owed.
@@ -327,14 +329,10 @@ impl Core {
     fn command_replace(&mut self, old: Member, new: Member) -> Result<(), CommandError> {
         self.known(old)?;
         let index = self.known(new)?;
-        let Some(slot) = self
-            .standing
-            .iter()
-            .position(|standing| standing.member == Some(old))
-        else {
+        let Some(slot) = self.standing.slot_where(|one| one.serves(old)) else {
             return Err(CommandError::NoSuchMember(old));
         };
-        if self.standing[slot].incoming.is_some() {
+        if self.standing.is_filled(slot) {
             return Err(CommandError::Busy("the member is being replaced already"));
         }
         if self.slot_of(new).is_some() || self.ops.busy(new) {
@@ -461,11 +459,8 @@ impl Core {
             return Err(CommandError::NoSpace);
         }
         if self.out_of_reach {
-            let slots = self.standing.iter().enumerate();
-            let missing = slots.filter(|(_, standing)| standing.member.is_none());
-            return Err(CommandError::TooFew {
-                missing: missing.map(|(slot, _)| slot as u16).collect(),
-            });
+            let missing = self.standing.missing().collect();
+            return Err(CommandError::TooFew { missing });
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use crate::contract::{
     Action, Actions, BufRef, Class, CommandTag, ComputeOp, DeviceIo, Fact, FailCause, IoOp,
     LinearOutput, RequestError, RequestTag, Segment, StartMode,
 };
-use crate::device::{Device, Health, Homes, Standing};
+use crate::device::{Device, Health};
 use crate::engine::Config;
 use crate::flush::Flusher;
 use crate::handover::Handover;
@@ -24,6 +24,7 @@ use crate::read_cache::ReadCache;
 use crate::report::{ArrayState, Counters};
 use crate::request::Requests;
 use crate::slice::Slices;
+use crate::standing::{Home, Homes, Standing, Standings};
 use crate::task::Tasks;
 use crate::units::{Member, Nanos, Row, Slot, Uuid};
 use crate::written::Inits;
@@ -41,7 +42,7 @@ pub(crate) struct Core {
     /// The superblock as it should be; `keeper` sees to it that members agree.
     pub(crate) superblock: Superblock,
     pub(crate) devices: Vec<Device>,
-    pub(crate) standing: Vec<Standing>,
+    pub(crate) standing: Standings,
     pub(crate) ops: Ops,
     pub(crate) buffers: Buffers,
     pub(crate) requests: Requests,
@@ -118,7 +119,7 @@ impl Core {
             layout: Layout::new(blank).expect("the blank geometry is sound"),
             superblock: blank_superblock(blank),
             devices: config.members.iter().copied().map(Device::new).collect(),
-            standing: Vec::new(),
+            standing: Standings::default(),
             ops: Ops::new(BOOT_OPS),
             buffers: Buffers::new(share),
             requests: Requests::new(limits.requests),
@@ -385,13 +386,18 @@ impl Core {
 
     // ------------------------------------------------------------------------------------------------ standing
 
+    /// Who stands in the partition of a slot that a row's cell lies in.
+    pub(crate) fn standing_at(&self, slot: Slot, row: Row) -> &Standing {
+        self.standing.at(slot, self.layout.partition_of(row))
+    }
+
     /// Who can read and who must write a slot's part of a row.
     pub(crate) fn homes(&self, slot: Slot, row: Row) -> Homes {
-        let standing = self.standing[slot.0 as usize];
+        let standing = self.standing_at(slot, row);
         let filled = standing.incoming.filter(|_| self.tasks.filled(slot, row));
         Homes {
-            read: standing.member.or(filled),
-            write: [standing.member, filled],
+            read: standing.home.or(filled),
+            write: [standing.home, filled],
         }
     }
 
@@ -416,20 +422,15 @@ impl Core {
         let mut set = crate::layout::code::CellSet::default();
         for cell in 0..map.width {
             let slot = map.cells[cell as usize].slot;
-            let standing = self.standing[slot.0 as usize];
+            let standing = self.standing_at(slot, map.row);
             let filled = standing.incoming.is_some()
                 && self.keeper.all_durable()
                 && self.tasks.filled_durably(slot, map.row);
-            if standing.member.is_some() || filled {
+            if standing.home.is_some() || filled {
                 set = set.with(cell);
             }
         }
         set
-    }
-
-    /// The sector of `member` at which a cell's chunk begins.
-    pub(crate) fn device_at(&self, member: Member, cell_at: u64) -> u64 {
-        self.devices[member.0 as usize].places.data + cell_at
     }
 
     pub(crate) fn good(&self, member: Member) -> bool {
@@ -438,11 +439,9 @@ impl Core {
             .is_some_and(|device| device.health == Health::Good)
     }
 
-    /// Every slot has a serving member.
+    /// Every partition of every slot is served.
     pub(crate) fn complete(&self) -> bool {
-        self.standing
-            .iter()
-            .all(|standing| standing.member.is_some())
+        self.standing.iter().all(|standing| standing.home.is_some())
     }
 
     pub(crate) fn logged(&self) -> bool {
@@ -484,19 +483,23 @@ impl Core {
         self.price_misses();
     }
 
-    /// Whether every row could be decoded if, besides what is missing now, the slots that `without` names were gone.
-    pub(crate) fn all_decodable(&self, without: impl Fn(usize) -> bool) -> bool {
-        self.layout.decodable_without(|slot| {
-            let slot = usize::from(slot.0);
-            self.standing[slot].member.is_none() || without(slot)
+    /// Whether every row could be decoded if, besides what is missing now, what stands so were gone.
+    pub(crate) fn all_decodable(&self, without: impl Fn(&Standing) -> bool) -> bool {
+        self.layout.decodable_without_parts(|slot, partition| {
+            let standing = self.standing.at(slot, partition);
+            standing.home.is_none() || without(standing)
         })
     }
 
     /// The slot in which a member serves, or into which it is filled.
     pub(crate) fn slot_of(&self, member: Member) -> Option<usize> {
-        self.standing
-            .iter()
-            .position(|s| s.member == Some(member) || s.incoming == Some(member))
+        let there = |standing: &Standing| standing.serves(member) || standing.takes(member);
+        self.standing.slot_where(there)
+    }
+
+    /// Where the set data of a slot lie on a member.
+    pub(crate) fn home_on(&self, member: Member) -> Home {
+        self.devices[member.0 as usize].places.home(member)
     }
 }
 

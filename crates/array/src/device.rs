@@ -3,6 +3,7 @@
 use crate::contract::MemberInfo;
 use crate::meta::pages::{self, MapKind};
 use crate::meta::superblock::{Region, RegionKind};
+use crate::standing::Home;
 use crate::units::{Member, Nanos};
 use alloc::vec::Vec;
 
@@ -41,6 +42,15 @@ impl Places {
             }
         }
         places
+    }
+
+    /// Where the set data of a slot lie, as far as they lie together.
+    pub(crate) fn home(&self, member: Member) -> Home {
+        Home {
+            member,
+            start: self.data,
+            from: 0,
+        }
     }
 
     /// The sector at which a page of a map lies under this sequence, if the member has room for it.
@@ -89,20 +99,4 @@ impl Device {
             progress: Nanos(0),
         }
     }
-}
-
-/// Who stands in a slot of the layout.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Standing {
-    /// The member that serves it.
-    pub(crate) member: Option<Member>,
-    /// The member that is being filled for it. Rows in its task's done-set are as good as a serving member's.
-    pub(crate) incoming: Option<Member>,
-}
-
-/// Where a cell can be read and where it must be written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Homes {
-    pub(crate) read: Option<Member>,
-    pub(crate) write: [Option<Member>; 2],
 }

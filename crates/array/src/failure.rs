@@ -17,7 +17,7 @@ impl Core {
     /// Takes a member out of service, whatever it was doing. Writes and flushes are not acknowledged again before the
     /// members that remain say so in their superblocks.
     pub(crate) fn fail_member(&mut self, member: Member, cause: FailCause) {
-        let serves = self.standing.iter().any(|s| s.member == Some(member));
+        let serves = self.standing.iter().any(|one| one.serves(member));
         if cause.is_no_space() && (self.halted || serves) {
             return self.halt();
         }
@@ -28,25 +28,19 @@ impl Core {
         device.health = Health::Failed;
         device.unflushed = false;
         self.fact(Fact::MemberFailed { member, why: cause });
-        let serving = self.standing.iter().position(|s| s.member == Some(member));
-        let filling = self
-            .standing
-            .iter()
-            .position(|s| s.incoming == Some(member));
-        if let Some(slot) = serving {
-            self.lose_slot(slot);
+        let filling = self.standing.slots_where(|one| one.takes(member));
+        if serves {
+            self.lose_homes(member);
         }
-        if let Some(slot) = filling {
-            self.standing[slot].incoming = None;
-            self.tasks.target_failed(slot);
-            self.cache_unrebuilt(slot);
+        for slot in filling {
+            self.drop_incoming(slot);
         }
         let stale_since = self.superblock.generation + 1;
         self.superblock.generation = stale_since;
         if let Some(entry) = self.devices[member.0 as usize].entry {
             self.superblock.members[entry as usize].role = MemberRole::Failed {
                 stale_since,
-                partial: serving.is_some(),
+                partial: serves,
             };
         }
         self.keeper.note_failure();
@@ -57,7 +51,7 @@ impl Core {
         }
         self.logs.forget(member);
         self.assess();
-        self.out_of_reach |= serving.is_some() && !self.all_decodable(|_| false);
+        self.out_of_reach |= serves && !self.all_decodable(|_| false);
         self.abandon(member);
     }
 
@@ -80,11 +74,8 @@ impl Core {
         for row in self.slices.rows_at_work() {
             known.remove(row, 1);
         }
-        for slot in 0..self.standing.len() {
-            if self.standing[slot].incoming.take().is_some() {
-                self.tasks.target_failed(slot);
-                self.cache_unrebuilt(slot);
-            }
+        for slot in self.standing.slots_where(|one| one.incoming.is_some()) {
+            self.drop_incoming(slot);
         }
         self.tasks.list.retain(|task| task.kind != TaskKind::Resync);
         if known.len() < self.layout.rows() {
@@ -109,30 +100,49 @@ impl Core {
         }
     }
 
-    /// A slot loses its serving member: what it may lack from now on goes into the intent map, what nobody can tell
-    /// any more into the list of the lost.
-    fn lose_slot(&mut self, slot: usize) {
-        self.standing[slot].member = None;
-        if self.standing[slot].incoming.is_some() {
-            self.tasks.source_failed(slot);
+    /// What filled a slot is at an end: its target is gone, or nothing is written any more.
+    fn drop_incoming(&mut self, slot: usize) {
+        for standing in self.standing.of_slot_mut(slot) {
+            standing.incoming = None;
+        }
+        self.tasks.target_failed(slot);
+        self.cache_unrebuilt(slot);
+    }
+
+    /// What a member served is served by nobody: what it may lack from now on goes into the intent map, what nobody can
+    /// tell any more into the list of the lost.
+    fn lose_homes(&mut self, member: Member) {
+        let mut lost = Vec::new();
+        for slot in self.standing.slots_where(|one| one.serves(member)) {
+            for (partition, standing) in (0..).zip(self.standing.of_slot_mut(slot)) {
+                if standing.serves(member) {
+                    standing.home = None;
+                    lost.push((slot, partition));
+                }
+            }
+            if self.standing.is_filled(slot) {
+                self.tasks.source_failed(slot);
+            }
         }
         self.owe_unflushed_rows();
-        self.lose_unsynced(slot);
+        for (slot, partition) in lost {
+            self.lose_unsynced(slot, partition);
+        }
         self.cache_loses_copies();
     }
 
     /// Cells of rows whose parity was never brought in step cannot be recovered.
-    pub(crate) fn lose_unsynced(&mut self, slot: usize) {
+    pub(crate) fn lose_unsynced(&mut self, slot: usize, partition: u16) {
         if self.halted {
             return;
         }
-        for lba in self.unsynced_cells(slot) {
+        for lba in self.unsynced_cells(slot, partition) {
             self.lose(lba, self.layout.chunk_sectors());
         }
     }
 
-    /// The data cells of a slot, by their first lba, that lie in written rows whose parity is not in step.
-    pub(crate) fn unsynced_cells(&self, slot: usize) -> Vec<u64> {
+    /// The data cells in a partition of a slot, by their first lba, that lie in written rows whose parity is not in step.
+    pub(crate) fn unsynced_cells(&self, slot: usize, partition: u16) -> Vec<u64> {
         let owed = self.tasks.resync_owes().filter(|_| self.layout.parity());
         let rows = owed.into_iter().flatten();
         let rows = rows.flat_map(|(first, count)| (first..first + count).map(Row));
@@ -142,7 +152,8 @@ impl Core {
             let data = (0..map.data).find(of_slot)?;
             Some(self.layout.lba(row, data, 0))
         };
-        rows.filter(|&row| self.is_written(row))
+        rows.filter(|&row| self.layout.partition_of(row) == partition)
+            .filter(|&row| self.is_written(row))
             .filter_map(cell)
             .collect()
     }

@@ -51,6 +51,7 @@ mod request;
 mod runset;
 mod slab;
 mod slice;
+mod standing;
 mod status;
 mod task;
 mod units;

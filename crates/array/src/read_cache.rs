@@ -10,12 +10,12 @@
 use crate::cache::{Cache, CacheConfig, Rule, Ties};
 use crate::contract::{Buf, BufRef, SMALL_BYTES};
 use crate::core::Core;
-use crate::device::Standing;
 use crate::layout::{CellSet, Layout, Role};
 use crate::ops::{BlockCopy, Owner};
 use crate::planted::Bug;
 use crate::request::Pending;
 use crate::slice::Kind;
+use crate::standing::Standings;
 use crate::units::{Row, SECTOR_BYTES, Slot};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -188,11 +188,11 @@ fn touched(offset: u64, bytes: u64) -> (u64, u64) {
 }
 
 /// Sets what a miss of each slot's blocks costs.
-pub(crate) fn price(cache: &mut Cache, layout: &Layout, standing: &[Standing]) {
-    let gone = |slot: Slot| standing[usize::from(slot.0)].member.is_none();
-    for slot in (0..standing.len() as u16).map(Slot) {
+pub(crate) fn price(cache: &mut Cache, layout: &Layout, standing: &Standings) {
+    let gone = |slot: Slot, partition| standing.at(slot, partition).home.is_none();
+    for slot in (0..standing.slots() as u16).map(Slot) {
         // Data that cannot be had at all, and a slot without data, are not dear.
-        let reads = layout.reads_without(slot, gone).unwrap_or(1);
+        let reads = layout.reads_without_parts(slot, gone).unwrap_or(1);
         cache.set_penalty(slot.0, reads);
     }
 }

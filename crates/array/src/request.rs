@@ -11,6 +11,7 @@ use crate::ops::Owner;
 use crate::read_cache::blocks_in;
 use crate::report::ArrayState;
 use crate::slice::gather::Gather;
+use crate::standing::Home;
 use crate::units::{Member, Nanos, SECTOR_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -339,10 +340,10 @@ impl Core {
         target: BufRef,
     ) -> Option<u64> {
         match self.read_home(place.row, place.data) {
-            Some((member, cell_at)) => {
+            Some((home, cell_at)) => {
                 let sectors = self.uncached(lba, sectors);
                 let target = target.part(0, (sectors * SECTOR_BYTES) as u32);
-                let at = self.device_at(member, cell_at) + place.offset;
+                let (member, at) = (home.member, home.at(cell_at) + place.offset);
                 self.requests.begin_part(id);
                 self.count_asked(lba, sectors);
                 self.counters.blocks_fetched += blocks_in(lba, sectors);
@@ -402,28 +403,25 @@ impl Core {
 
     /// The member that reads a data cell without computing: its own, or the least busy that holds a copy. While
     /// copies may differ, always the same one.
-    pub(crate) fn read_home(&self, row: crate::Row, data: u8) -> Option<(Member, u64)> {
+    pub(crate) fn read_home(&self, row: crate::Row, data: u8) -> Option<(Home, u64)> {
         let map = self.layout.row(row);
         if map.data == map.width || self.layout.parity() {
             let cell = map.cells[data as usize];
-            return self
-                .homes(cell.slot, row)
-                .read
-                .map(|member| (member, cell.at));
+            return self.homes(cell.slot, row).read.map(|home| (home, cell.at));
         }
         let settled = self.in_sync(row);
-        let mut best: Option<(Member, u64)> = None;
+        let mut best: Option<(Home, u64)> = None;
         for cell in map
             .copies_of(data)
             .iter()
             .map(|cell| map.cells[cell as usize])
         {
-            let Some(member) = self.homes(cell.slot, row).read else {
+            let Some(home) = self.homes(cell.slot, row).read else {
                 continue;
             };
-            let load = |member: Member| self.devices[member.0 as usize].in_flight;
-            if best.is_none_or(|(held, _)| settled && load(member) < load(held)) {
-                best = Some((member, cell.at));
+            let load = |home: Home| self.devices[home.member.0 as usize].in_flight;
+            if best.is_none_or(|(held, _)| settled && load(home) < load(held)) {
+                best = Some((home, cell.at));
             }
         }
         best

@@ -146,8 +146,7 @@ impl Core {
                 Health::Lost
             };
         }
-        let serving =
-            |cell: &crate::layout::Cell| self.standing[cell.slot.0 as usize].member.is_some();
+        let serving = |cell: &crate::layout::Cell| self.standing_at(cell.slot, row).home.is_some();
         if map.cells().iter().all(serving) {
             Health::Healthy
         } else {

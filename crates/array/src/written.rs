@@ -13,7 +13,8 @@ use crate::core::Core;
 use crate::ops::Owner;
 use crate::planted::Bug;
 use crate::report::ArrayState;
-use crate::units::{Member, Row};
+use crate::standing::Home;
+use crate::units::{Member, Row, Slot};
 use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +57,26 @@ impl Inits {
 
 /// Most operations that zeroing one extent takes.
 const INIT_OPS: u32 = 2 * crate::SLOTS_MAX as u32;
+
+/// Sectors of one partition of a slot.
+struct Part {
+    slot: Slot,
+    partition: u16,
+    from: u64,
+    to: u64,
+}
+
+impl Part {
+    /// Takes in a chunk that lies beside what is there.
+    fn cover(&mut self, at: u64, chunk: u64) {
+        assert!(
+            at <= self.to,
+            "a slot's chunks of neighbouring rows are neighbours"
+        );
+        self.from = self.from.min(at);
+        self.to = self.to.max(at + chunk);
+    }
+}
 
 impl Core {
     /// Whether a row's extent can be written; starts to make it real if need be. False: wait for metadata to move.
@@ -119,11 +140,15 @@ impl Core {
         let end = (first + self.superblock.extent_rows).min(self.layout.rows());
         let mut started = 0;
         let zeroes = !self.planted(Bug::ExtentNotZeroed);
-        for (slot, range) in self.slot_ranges(first, end).into_iter().enumerate() {
-            let Some((from, to)) = range else { continue };
-            let homes = self.extent_homes(slot);
-            for member in homes.into_iter().flatten().filter(|_| zeroes) {
-                let at = self.device_at(member, from);
+        for part in self.parts(first, end) {
+            let (from, to) = (part.from, part.to);
+            for home in self
+                .extent_homes(&part)
+                .into_iter()
+                .flatten()
+                .filter(|_| zeroes)
+            {
+                let (member, at) = (home.member, home.at(from));
                 let owner = Owner::ExtentInit { init: index as u32 };
                 self.device_io(
                     owner,
@@ -144,27 +169,32 @@ impl Core {
     }
 
     /// Zeros go to whoever serves a slot, and to whoever is being filled for it: no later pass skips them wrongly.
-    fn extent_homes(&self, slot: usize) -> [Option<Member>; 2] {
-        [self.standing[slot].member, self.standing[slot].incoming]
+    fn extent_homes(&self, part: &Part) -> [Option<Home>; 2] {
+        let standing = self.standing.at(part.slot, part.partition);
+        [standing.home, standing.incoming]
     }
 
-    /// The part of each slot, in sectors of its set data, that rows `first..end` cover.
-    fn slot_ranges(&self, first: u64, end: u64) -> Vec<Option<(u64, u64)>> {
-        let mut ranges: Vec<Option<(u64, u64)>> = alloc::vec![None; self.standing.len()];
+    /// What rows `first..end` cover of each slot's partitions.
+    fn parts(&self, first: u64, end: u64) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::new();
         let chunk = self.layout.chunk_sectors();
-        for row in first..end {
-            let map = self.layout.row(Row(row));
-            for cell in &map.cells[..map.width as usize] {
-                let range = &mut ranges[cell.slot.0 as usize];
-                let (from, to) = range.unwrap_or((cell.at, cell.at));
-                assert!(
-                    cell.at <= to,
-                    "a slot's chunks of neighbouring rows are neighbours"
-                );
-                *range = Some((from.min(cell.at), to.max(cell.at + chunk)));
+        for row in (first..end).map(Row) {
+            let (map, partition) = (self.layout.row(row), self.layout.partition_of(row));
+            for cell in map.cells() {
+                let known =
+                    |part: &&mut Part| (part.slot, part.partition) == (cell.slot, partition);
+                match parts.iter_mut().find(known) {
+                    Some(part) => part.cover(cell.at, chunk),
+                    None => parts.push(Part {
+                        slot: cell.slot,
+                        partition,
+                        from: cell.at,
+                        to: cell.at + chunk,
+                    }),
+                }
             }
         }
-        ranges
+        parts
     }
 
     fn init_mut(&mut self, index: usize) -> &mut Init {

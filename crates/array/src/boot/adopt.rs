@@ -2,7 +2,7 @@
 
 use crate::contract::{CommandError, StartMode};
 use crate::core::Core;
-use crate::device::{Device, Health, Places, Standing};
+use crate::device::{Device, Health, Places};
 use crate::layout::Layout;
 use crate::maps::{BitMap, LostMap};
 use crate::meta::RegionKind;
@@ -10,6 +10,7 @@ use crate::meta::pages::{self, INTENT_BITS};
 use crate::meta::superblock::MemberRole;
 use crate::meta::{Choice, choose, copies_of};
 use crate::planted::Bug;
+use crate::standing::{Standing, Standings};
 use crate::units::Member;
 use alloc::vec;
 
@@ -110,18 +111,22 @@ impl Core {
 
     fn stand(&mut self) {
         let members = self.entry_members();
-        self.standing = vec![Standing::default(); self.superblock.geometry.slots as usize];
+        self.standing = Standings::new(self.superblock.geometry.slots, self.layout.partitions());
         for placement in &self.superblock.placement {
             let of_role = |entry: Option<u16>, role: MemberRole| {
                 entry
                     .filter(|&entry| self.superblock.members[entry as usize].role == role)
                     .and_then(|entry| members[entry as usize])
                     .filter(|&member| self.good(member))
+                    .map(|member| self.home_on(member))
             };
-            self.standing[placement.slot as usize] = Standing {
-                member: of_role(placement.member, MemberRole::Active),
+            let standing = Standing {
+                home: of_role(placement.member, MemberRole::Active),
                 incoming: of_role(placement.incoming, MemberRole::Rebuilding),
             };
+            self.standing
+                .of_slot_mut(placement.slot.into())
+                .fill(standing);
         }
     }
 
@@ -131,11 +136,7 @@ impl Core {
             return Ok(());
         }
         if !mode.accept_loss {
-            let gone = |slot: &usize| self.standing[*slot].member.is_none();
-            let missing = (0..self.standing.len())
-                .filter(gone)
-                .map(|slot| slot as u16)
-                .collect();
+            let missing = self.standing.missing().collect();
             return Err(CommandError::TooFew { missing });
         }
         self.mode.read_only = true;

@@ -3,7 +3,6 @@
 use super::{Boot, LOG_PAGES, MapVersion, Read, Stage};
 use crate::contract::{CommandError, DeviceIo, Segment, TaskKind};
 use crate::core::Core;
-use crate::device::Standing;
 use crate::maps::BitMap;
 use crate::meta::MetaError;
 use crate::meta::log::{self, DoneList};
@@ -46,10 +45,7 @@ impl Core {
     }
 
     fn current_members(&self) -> Vec<Member> {
-        self.standing
-            .iter()
-            .filter_map(|standing| standing.member)
-            .collect()
+        self.standing.serving()
     }
 
     pub(super) fn boot_maps(&mut self) -> bool {
@@ -126,10 +122,16 @@ impl Core {
         let records = core::mem::take(&mut self.superblock.tasks);
         for record in records {
             let filling = matches!(record.kind, TaskKind::Rebuild | TaskKind::Replace);
-            let target = record
-                .slot
-                .and_then(|slot| self.standing.get(slot as usize))
-                .and_then(|s| s.incoming);
+            let slot = record.slot.map(usize::from);
+            let target = slot
+                .filter(|slot| *slot < self.standing.slots())
+                .and_then(|slot| {
+                    self.standing
+                        .of_slot(slot)
+                        .iter()
+                        .find_map(|one| one.incoming)
+                })
+                .map(|home| home.member);
             if filling && target.is_none() {
                 continue;
             }
@@ -149,8 +151,7 @@ impl Core {
 
     /// Members that may hold records: those that serve, and those being filled, in rows that are.
     fn log_keepers(&self) -> Vec<Member> {
-        let both = |standing: &Standing| [standing.member, standing.incoming];
-        self.standing.iter().flat_map(both).flatten().collect()
+        self.standing.members()
     }
 
     /// Members that failed and are here, and whose rebuild may be a partial one.

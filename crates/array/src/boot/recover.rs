@@ -242,7 +242,7 @@ impl Core {
         .all(|(cell, bit, kind)| {
             let wanted = found.record.copies & bit != 0;
             let holder =
-                cell.and_then(|cell| self.homes(map.cells[cell as usize].slot, map.row).read);
+                cell.and_then(|cell| self.homes(map.cells[cell as usize].slot, map.row).reader());
             match holder {
                 Some(member) if wanted => found
                     .copies

@@ -8,7 +8,7 @@ use crate::meta::log::LogRecord;
 use crate::meta::superblock::MemberRole;
 use crate::report::ArrayState;
 use crate::runset::RunSet;
-use crate::units::{Member, Row};
+use crate::units::{Member, Row, Slot};
 use alloc::vec::Vec;
 
 impl Core {
@@ -53,15 +53,12 @@ impl Core {
             return true;
         }
         self.note_missing();
-        for slot in 0..self.standing.len() {
-            let standing = self.standing[slot];
-            for member in [standing.member, standing.incoming].into_iter().flatten() {
-                let sectors = self.devices[member.0 as usize].places.log_sectors;
-                if self.logged() {
-                    self.logs.open(member, sectors);
-                    let version = self.boot_mut().done_version(member);
-                    self.logs.found_done_list(member, version);
-                }
+        for member in self.standing.members() {
+            let sectors = self.devices[member.0 as usize].places.log_sectors;
+            if self.logged() {
+                self.logs.open(member, sectors);
+                let version = self.boot_mut().done_version(member);
+                self.logs.found_done_list(member, version);
             }
         }
         if !self.superblock.clean {
@@ -128,19 +125,24 @@ impl Core {
 
     /// With members missing and parity untrusted, what only parity held is lost: not without being told so.
     fn lose_unsynced_slots(&mut self) -> Result<(), CommandError> {
-        for slot in 0..self.standing.len() {
-            if self.standing[slot].member.is_some() {
-                continue;
-            }
-            if self.mode.accept_loss {
-                self.lose_unsynced(slot);
-                continue;
-            }
-            for lba in self.unsynced_cells(slot) {
-                self.would_lose(lba, self.layout.chunk_sectors());
+        for slot in 0..self.standing.slots() {
+            for partition in 0..self.layout.partitions() {
+                let standing = self.standing.at(Slot(slot as u16), partition);
+                if standing.home.is_none() {
+                    self.lose_unsynced_part(slot, partition);
+                }
             }
         }
         self.check_accepted()
+    }
+
+    fn lose_unsynced_part(&mut self, slot: usize, partition: u16) {
+        if self.mode.accept_loss {
+            return self.lose_unsynced(slot, partition);
+        }
+        for lba in self.unsynced_cells(slot, partition) {
+            self.would_lose(lba, self.layout.chunk_sectors());
+        }
     }
 
     /// A loss that nobody has accepted yet: the start goes on to find them all, and then ends.

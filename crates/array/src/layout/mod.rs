@@ -330,15 +330,29 @@ impl Layout {
 
     /// Whether every row can be decoded without the slots that are gone.
     pub fn decodable_without(&self, gone: impl Fn(Slot) -> bool) -> bool {
-        self.turn().all(|map| map.decodable(map.without(&gone)))
+        self.decodable_without_parts(|slot, _| gone(slot))
+    }
+
+    /// As [`Layout::decodable_without`], where some partitions of a slot may be gone and others not.
+    pub fn decodable_without_parts(&self, gone: impl Fn(Slot, u16) -> bool) -> bool {
+        self.turn().all(|map| {
+            let partition = self.partition_of(map.row);
+            map.decodable(map.without(|slot| gone(slot, partition)))
+        })
     }
 
     /// How many reads bring a data cell of this slot without the slots that are gone, in the row that takes the most. It
     /// differs only where partitions do. `None` when no row can bring it, and of a slot that holds no data.
     pub fn reads_without(&self, slot: Slot, gone: impl Fn(Slot) -> bool) -> Option<u16> {
+        self.reads_without_parts(slot, |slot, _| gone(slot))
+    }
+
+    /// As [`Layout::reads_without`], where some partitions of a slot may be gone and others not.
+    pub fn reads_without_parts(&self, slot: Slot, gone: impl Fn(Slot, u16) -> bool) -> Option<u16> {
         let reads = |map: RowMap| {
             let data = map.cell_on(slot).filter(|&cell| cell < map.data)?;
-            map.reads_for(data, map.without(&gone))
+            let partition = self.partition_of(map.row);
+            map.reads_for(data, map.without(|slot| gone(slot, partition)))
         };
         self.turn().filter_map(reads).max()
     }

@@ -6,6 +6,7 @@
 use crate::contract::{BAND_SECTORS_MAX, BufRef, IoOp, RequestOp};
 use crate::core::Core;
 use crate::layout::code::CellSet;
+use crate::standing::Home;
 use crate::units::{Member, Row, SECTOR_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -515,13 +516,9 @@ impl Core {
     }
 
     fn trim_reads_zero(&self) -> bool {
-        self.standing.iter().all(|standing| {
-            let members = [standing.member, standing.incoming];
-            members
-                .into_iter()
-                .flatten()
-                .all(|member| self.devices[member.0 as usize].info.trim_zeroes)
-        })
+        let zeroes = |member: Member| self.devices[member.0 as usize].info.trim_zeroes;
+        let mut standings = self.standing.iter();
+        standings.all(|standing| standing.members().all(zeroes))
     }
 
     /// Whether a write of zeros to this range needs nothing but fast zeroing of whole cells.
@@ -533,9 +530,9 @@ impl Core {
             u64::from(self.superblock.logical_block)
         };
         let whole = request.offset.is_multiple_of(unit) && request.bytes.is_multiple_of(unit);
-        let fast = |member: Option<Member>| {
-            member.is_some_and(|m| self.devices[m.0 as usize].info.fast_zero)
+        let fast = |home: Option<Home>| {
+            home.is_some_and(|home| self.devices[home.member.0 as usize].info.fast_zero)
         };
-        whole && self.standing.iter().all(|standing| fast(standing.member))
+        whole && self.standing.iter().all(|standing| fast(standing.home))
     }
 }

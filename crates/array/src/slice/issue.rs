@@ -6,7 +6,8 @@ use crate::contract::{Action, BufRef, Class, ComputeOp, IoOp, LinearOutput, Segm
 use crate::core::Core;
 use crate::layout::{CellSet, Recipe};
 use crate::ops::{Owner, SliceOp};
-use crate::units::{Member, SECTOR_BYTES};
+use crate::standing::Home;
+use crate::units::SECTOR_BYTES;
 
 /// One term of a linear combination: a source, and its coefficient in each of up to four outputs.
 #[derive(Clone, Copy, Debug)]
@@ -42,11 +43,11 @@ impl Core {
                 slice.band_sectors,
             );
             let row = slice.map.row;
-            let member = self
+            let home = self
                 .homes(place.slot, row)
                 .read
                 .expect("only readable cells are read");
-            let at = self.device_at(member, place.at) + at;
+            let (member, at) = (home.member, home.at(place.at) + at);
             let (owner, class) = (
                 Owner::Slice {
                     slice: id,
@@ -63,8 +64,8 @@ impl Core {
         }
     }
 
-    /// Writes a buffer over the band of a cell, on every member that keeps it. `only`: on that member alone.
-    pub(crate) fn write_cell(&mut self, id: u32, cell: u8, source: Source, only: Option<Member>) {
+    /// Writes a buffer over the band of a cell, on every member that keeps it. `only`: there alone.
+    pub(crate) fn write_cell(&mut self, id: u32, cell: u8, source: Source, only: Option<Home>) {
         let slice = &self.slices.list[id as usize];
         let (start, sectors) = (slice.band, slice.band_sectors);
         let fragment = Fragment {
@@ -84,7 +85,7 @@ impl Core {
         cell: u8,
         fragments: &[Fragment],
         op: IoOp,
-        only: Option<Member>,
+        only: Option<Home>,
     ) {
         self.cache_repair_begins(id, cell);
         let slice = &self.slices.list[id as usize];
@@ -99,12 +100,12 @@ impl Core {
             what: SliceOp::Write { cell },
         };
         let homes = match only {
-            Some(member) => [Some(member), None],
+            Some(home) => [Some(home), None],
             None => self.homes(place.slot, row).write,
         };
-        for member in homes.into_iter().flatten() {
+        for home in homes.into_iter().flatten() {
             self.slices.get(id).pending += 1;
-            let at = self.device_at(member, place.at) + start;
+            let (member, at) = (home.member, home.at(place.at) + start);
             self.device_io(owner, member, op, at, sectors, class, |io| {
                 io.durable = durable;
                 if op == IoOp::Write {

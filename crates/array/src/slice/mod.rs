@@ -41,6 +41,7 @@ use crate::layout::code::CellSet;
 use crate::ops::SliceOp;
 use crate::planted::Bug;
 use crate::pool::Size;
+use crate::standing::Standing;
 use crate::units::{CELLS_MAX, Member, Row, SECTOR_BYTES, Slot};
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -683,21 +684,16 @@ impl Core {
 
     /// Whether some row could not be decoded without this member.
     pub(crate) fn indispensable(&self, member: Member) -> bool {
-        match self
-            .standing
-            .iter()
-            .position(|standing| standing.member == Some(member))
-        {
-            Some(slot) => !self.all_decodable(|other| other == slot),
-            None => false,
-        }
+        let serves = |standing: &Standing| standing.serves(member);
+        self.standing.iter().any(serves) && !self.all_decodable(serves)
     }
 
     fn write_failed(&mut self, id: u32, cell: u8, member: Option<Member>, error: IoError) {
         let member = member.expect("a write has a member");
-        let slot = self.slices.get(id).map.cells[usize::from(cell)].slot;
-        let serving = self.standing[usize::from(slot.0)].member;
-        if serving.is_some_and(|serving| serving != member) {
+        let map = &self.slices.get(id).map;
+        let (slot, row) = (map.cells[usize::from(cell)].slot, map.row);
+        let serving = self.standing_at(slot, row).home;
+        if serving.is_some_and(|serving| serving.member != member) {
             // It was being filled: the member that serves has the bytes as well.
             return self.fail_member(member, FailCause::WriteError(error));
         }

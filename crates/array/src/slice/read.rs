@@ -45,7 +45,7 @@ impl Core {
             let cells = map
                 .cells()
                 .iter()
-                .position(|cell| self.homes(cell.slot, place.row).read == Some(member));
+                .position(|cell| self.homes(cell.slot, place.row).reader() == Some(member));
             if let Some(cell) = cells {
                 let slice = self.slices.get(id);
                 slice.bad = slice.bad.with(cell as u8);
@@ -175,11 +175,11 @@ impl Core {
         let slice = self.slices.get(id);
         let (place, row) = (slice.map.cells[cell as usize], slice.map.row);
         let (band, sectors) = (slice.band, slice.band_sectors);
-        let Some(member) = self.homes(place.slot, row).read else {
+        let Some(home) = self.homes(place.slot, row).read else {
             return;
         };
         self.counters.repaired_sectors += sectors;
-        let at = self.device_at(member, place.at) + band;
+        let (member, at) = (home.member, home.at(place.at) + band);
         self.fact(Fact::Repaired {
             member,
             at,

@@ -97,7 +97,8 @@ impl Core {
         for (index, parity) in [map.p(), map.q()].into_iter().enumerate() {
             if let Some(parity) = parity {
                 let homes = self.homes(map.cells[parity as usize].slot, map.row);
-                [holders[2 * index], holders[2 * index + 1]] = homes.write;
+                [holders[2 * index], holders[2 * index + 1]] =
+                    homes.write.map(|home| home.map(|home| home.member));
             }
         }
         holders

@@ -10,7 +10,7 @@ use crate::layout::{CellSet, RowMap};
 use crate::meta::superblock::MemberRole;
 use crate::ops::{Owner, SliceOp};
 use crate::task::Cut;
-use crate::units::{SECTOR_BYTES, Slot};
+use crate::units::{Row, SECTOR_BYTES, Slot};
 
 const PARTIALS: [Extra; 2] = [Extra::PartialP, Extra::PartialQ];
 
@@ -66,7 +66,7 @@ impl Core {
     fn lose_replayed(&mut self, id: u32, cells: CellSet) {
         let slice = self.slices.get(id);
         let (map, band, sectors) = (slice.map, slice.band, slice.band_sectors);
-        let absent = |cell: &u8| self.merely_absent(map.cells[*cell as usize].slot);
+        let absent = |cell: &u8| self.merely_absent(map.cells[*cell as usize].slot, map.row);
         if self.mode.accept_loss || !cells.iter().any(|cell| absent(&cell)) {
             return self.declare_lost(id, cells);
         }
@@ -77,7 +77,7 @@ impl Core {
     }
 
     /// Whether the slot's member is current, and only not here.
-    fn merely_absent(&self, slot: Slot) -> bool {
+    fn merely_absent(&self, slot: Slot, row: Row) -> bool {
         let placement = self
             .superblock
             .placement
@@ -86,7 +86,7 @@ impl Core {
         let entry = placement.and_then(|placement| placement.member);
         let line = entry.map(|entry| &self.superblock.members[entry as usize]);
         let current = line.is_some_and(|line| line.role == MemberRole::Active);
-        current && self.standing[slot.0 as usize].member.is_none()
+        current && self.standing_at(slot, row).home.is_none()
     }
 
     /// Whether the partial parities of this record are in their buffers and were found whole.

@@ -291,7 +291,7 @@ impl Core {
         let slice = self.slices.get(id);
         let (row, at, sectors) = (slice.map.row, slice.band, slice.band_sectors);
         let slot = guilty.map(|cell| slice.map.cells[cell as usize].slot);
-        let guilty = slot.and_then(|slot| self.homes(slot, row).read);
+        let guilty = slot.and_then(|slot| self.homes(slot, row).reader());
         self.fact(Fact::Mismatch {
             row: row.0,
             at,

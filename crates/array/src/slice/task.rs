@@ -4,7 +4,8 @@ use super::gather::Source;
 use super::{Extra, Phase};
 use crate::core::Core;
 use crate::layout::{CellSet, Role, RowMap};
-use crate::units::Member;
+use crate::standing::Home;
+use crate::units::Slot;
 
 impl Core {
     // ---------------------------------------------------------------------------------------------------- filling
@@ -26,7 +27,7 @@ impl Core {
         {
             return self.await_metadata(id);
         }
-        if !self.is_written(row) || self.standing[slot as usize].incoming.is_none() {
+        if !self.is_written(row) || self.standing_at(Slot(slot), row).incoming.is_none() {
             return self.finish_slice(id);
         }
         self.plan_fill(id, slot);
@@ -34,10 +35,10 @@ impl Core {
 
     fn plan_fill(&mut self, id: u32, slot: u16) {
         let map = self.slices.get(id).map;
-        let Some(target) = self.standing[slot as usize].incoming else {
+        let Some(target) = self.standing_at(Slot(slot), map.row).incoming else {
             return self.finish_slice(id);
         };
-        let Some(cell) = map.cell_on(crate::Slot(slot)) else {
+        let Some(cell) = map.cell_on(Slot(slot)) else {
             return self.finish_slice(id);
         };
         let have = self.slices.get(id).have;
@@ -71,7 +72,7 @@ impl Core {
         }
     }
 
-    fn write_fill(&mut self, id: u32, cell: u8, target: Member) {
+    fn write_fill(&mut self, id: u32, cell: u8, target: Home) {
         self.set_phase(id, Phase::Writing);
         let content = self.slices.get(id).cell_ref(cell);
         self.write_cell(id, cell, Source::Buf(content), Some(target));
@@ -110,22 +111,18 @@ impl Core {
         }
         self.write_parity(id, &map, live);
         self.hand_over(id);
-        let target = slot.and_then(|slot| {
-            self.standing[slot as usize]
-                .incoming
-                .map(|member| (slot, member))
-        });
-        if let Some((slot, member)) = target
-            && let Some(cell) = map.cell_on(crate::Slot(slot))
+        if let Some(slot) = slot.map(Slot)
+            && let Some(target) = self.standing_at(slot, map.row).incoming
+            && let Some(cell) = map.cell_on(slot)
         {
-            self.write_reset_target(id, &map, cell, member);
+            self.write_reset_target(id, &map, cell, target);
         }
         if self.slices.get(id).pending == 0 {
             self.slices.requeue(id);
         }
     }
 
-    fn write_reset_target(&mut self, id: u32, map: &RowMap, cell: u8, member: Member) {
+    fn write_reset_target(&mut self, id: u32, map: &RowMap, cell: u8, target: Home) {
         let slice = self.slices.get(id);
         let extra = if map.p() == Some(cell) {
             Extra::NewP
@@ -140,7 +137,7 @@ impl Core {
             Some(Source::Buf(slice.cell_ref(cell)))
         };
         if let Some(source) = source {
-            self.write_cell(id, cell, source, Some(member));
+            self.write_cell(id, cell, source, Some(target));
         }
     }
 

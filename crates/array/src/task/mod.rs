@@ -23,6 +23,7 @@ use crate::policy::throttle::{DEFAULT, Decision, Limits, Pacer, Throttle, View};
 use crate::report::{Aim, ArrayState, Moved, Pacing};
 use crate::runset::RunSet;
 use crate::slice::{Kind, Need};
+use crate::standing::Home;
 use crate::units::{Member, Nanos, Row, SECTOR_BYTES, Slot};
 use alloc::vec::Vec;
 
@@ -479,8 +480,8 @@ impl Core {
         if self.state != ArrayState::Degraded {
             return;
         }
-        for slot in 0..self.standing.len() {
-            if self.standing[slot].member.is_some() || self.standing[slot].incoming.is_some() {
+        for slot in 0..self.standing.slots() {
+            if !self.standing.is_short(slot) || self.standing.is_filled(slot) {
                 continue;
             }
             let Some(spare) = self.find_spare() else {
@@ -517,7 +518,10 @@ impl Core {
         line.role = MemberRole::Rebuilding;
         line.log_floor = self.logs.next_sequence();
         line.read_errors = 0;
-        self.standing[slot].incoming = Some(member);
+        let home = self.home_on(member);
+        for standing in self.standing.of_slot_mut(slot) {
+            standing.incoming = Some(home);
+        }
         let places = self.devices[member.0 as usize].places;
         if self.logged() {
             self.logs.open(member, places.log_sectors);
@@ -753,14 +757,17 @@ impl Core {
 
     /// The incoming member takes its slot; the one it replaces, if any, becomes a failed one that may be removed.
     fn install(&mut self, slot: usize) {
-        let incoming = self.standing[slot]
-            .incoming
-            .take()
-            .expect("a filled slot has an incoming member");
-        let old = self.standing[slot].member.replace(incoming);
+        let (mut fresh, mut replaced) = (None, None);
+        for standing in self.standing.of_slot_mut(slot) {
+            if let Some(incoming) = standing.incoming.take() {
+                replaced = standing.home.replace(incoming).or(replaced);
+                fresh = Some(incoming.member);
+            }
+        }
+        let incoming = fresh.expect("a filled slot has an incoming member");
         self.superblock.generation += 1;
         let generation = self.superblock.generation;
-        if let Some(old) = old {
+        if let Some(old) = replaced.map(|home| home.member) {
             self.retire(
                 old,
                 MemberRole::Failed {
@@ -792,17 +799,17 @@ impl Core {
 
     /// The placement table, from who stands where.
     pub(crate) fn place_entries(&mut self) {
-        let entry = |devices: &[crate::device::Device], member: Option<Member>| {
-            member.and_then(|member| devices[member.0 as usize].entry)
+        let entry = |devices: &[crate::device::Device], home: Option<Home>| {
+            home.and_then(|home| devices[home.member.0 as usize].entry)
         };
         for placement in &mut self.superblock.placement {
-            let standing = self.standing[placement.slot as usize];
+            let standing = self.standing.at(Slot(placement.slot), placement.partition);
             placement.incoming = entry(&self.devices, standing.incoming);
             // A vacant slot remembers who was in it, until that one comes back or another takes its place.
             let former = placement
                 .member
                 .filter(|_| placement.incoming != placement.member);
-            placement.member = entry(&self.devices, standing.member).or(former);
+            placement.member = entry(&self.devices, standing.home).or(former);
         }
     }
 

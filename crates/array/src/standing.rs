@@ -1,0 +1,169 @@
+//! Who stands where: for each partition of each slot, the member that serves it and the one that is being filled for it.
+//!
+//! A slot of an unskewed layout is one partition, and a partition mostly lies where its slot's others do: in the set data
+//! of one member.
+
+use crate::units::{Member, Slot};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Where a partition lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Home {
+    pub(crate) member: Member,
+    /// The sector of the member at which sector `from` of the slot lies.
+    pub(crate) start: u64,
+    pub(crate) from: u64,
+}
+
+impl Home {
+    /// The sector of the member at which this sector of the slot lies.
+    pub(crate) fn at(&self, slot_sector: u64) -> u64 {
+        self.start + (slot_sector - self.from)
+    }
+}
+
+/// Who stands in a partition of a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Standing {
+    /// Where it is served.
+    pub(crate) home: Option<Home>,
+    /// Where it is being filled. Rows in the task's done-set are as good as at a serving home.
+    pub(crate) incoming: Option<Home>,
+}
+
+impl Standing {
+    pub(crate) fn serves(&self, member: Member) -> bool {
+        self.home.is_some_and(|home| home.member == member)
+    }
+
+    pub(crate) fn takes(&self, member: Member) -> bool {
+        self.incoming.is_some_and(|home| home.member == member)
+    }
+
+    /// Both, who serves before who is filled.
+    pub(crate) fn members(&self) -> impl Iterator<Item = Member> + use<> {
+        let homes = [self.home, self.incoming].into_iter().flatten();
+        homes.map(|home| home.member)
+    }
+}
+
+/// Where a cell can be read and where it must be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Homes {
+    pub(crate) read: Option<Home>,
+    pub(crate) write: [Option<Home>; 2],
+}
+
+impl Homes {
+    /// Who is read.
+    pub(crate) fn reader(&self) -> Option<Member> {
+        self.read.map(|home| home.member)
+    }
+}
+
+/// All slots' partitions: slot by slot, each from its first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Standings {
+    list: Vec<Standing>,
+    partitions: usize,
+}
+
+impl Standings {
+    pub(crate) fn new(slots: u16, partitions: u16) -> Standings {
+        Standings {
+            list: vec![Standing::default(); usize::from(slots) * usize::from(partitions)],
+            partitions: partitions.into(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Forgets everybody.
+    pub(crate) fn clear(&mut self) {
+        self.list.clear();
+    }
+
+    pub(crate) fn slots(&self) -> usize {
+        self.list.len().checked_div(self.partitions).unwrap_or(0)
+    }
+
+    pub(crate) fn at(&self, slot: Slot, partition: u16) -> &Standing {
+        &self.list[usize::from(slot.0) * self.partitions + usize::from(partition)]
+    }
+
+    fn range(&self, slot: usize) -> Range<usize> {
+        slot * self.partitions..(slot + 1) * self.partitions
+    }
+
+    pub(crate) fn of_slot(&self, slot: usize) -> &[Standing] {
+        &self.list[self.range(slot)]
+    }
+
+    pub(crate) fn of_slot_mut(&mut self, slot: usize) -> &mut [Standing] {
+        let range = self.range(slot);
+        &mut self.list[range]
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Standing> {
+        self.list.iter()
+    }
+
+    /// Those who serve, each once.
+    pub(crate) fn serving(&self) -> Vec<Member> {
+        distinct(
+            self.list
+                .iter()
+                .filter_map(|standing| standing.home)
+                .map(|home| home.member),
+        )
+    }
+
+    /// Those who serve or are being filled, each once.
+    pub(crate) fn members(&self) -> Vec<Member> {
+        distinct(self.list.iter().flat_map(Standing::members))
+    }
+
+    /// Whether some partition of a slot is served by nobody.
+    pub(crate) fn is_short(&self, slot: usize) -> bool {
+        let mut standings = self.of_slot(slot).iter();
+        standings.any(|standing| standing.home.is_none())
+    }
+
+    /// Whether some partition of a slot is being filled.
+    pub(crate) fn is_filled(&self, slot: usize) -> bool {
+        let mut standings = self.of_slot(slot).iter();
+        standings.any(|standing| standing.incoming.is_some())
+    }
+
+    /// The slots that lack somebody.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = u16> + '_ {
+        let short = (0..self.slots()).filter(|slot| self.is_short(*slot));
+        short.map(|slot| slot as u16) // at most SLOTS_MAX
+    }
+
+    /// The first slot with a partition that is so.
+    pub(crate) fn slot_where(&self, is_so: impl Fn(&Standing) -> bool) -> Option<usize> {
+        (0..self.slots()).find(|slot| self.of_slot(*slot).iter().any(&is_so))
+    }
+
+    /// The slots with a partition that is so.
+    pub(crate) fn slots_where(&self, is_so: impl Fn(&Standing) -> bool) -> Vec<usize> {
+        let slots = (0..self.slots()).filter(|slot| self.of_slot(*slot).iter().any(&is_so));
+        slots.collect()
+    }
+}
+
+/// In the order in which they come first.
+fn distinct(members: impl Iterator<Item = Member>) -> Vec<Member> {
+    let mut known = Vec::new();
+    for member in members {
+        if !known.contains(&member) {
+            known.push(member);
+        }
+    }
+    known
+}
