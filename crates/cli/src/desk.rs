@@ -753,19 +753,28 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
     }
 }
 
+const BORROWED_HINT: &str =
+    "it may hold the only copy of what was written there; --force takes it back and loses that";
+
 fn lease_refusal(error: LeaseError) -> Refusal {
     match error {
         LeaseError::NotLending => Refusal::new("this array has nothing set aside for leases")
             .hint("create --lend SIZE makes an array that lends"),
         LeaseError::NoRoom { largest } => {
             let free = Size(largest * SECTOR_BYTES);
-            Refusal::new(format!("a lease of {free} is the largest that can be had here"))
-                .hint("restripe lease list shows what is free")
+            Refusal::new(format!(
+                "a lease of {free} is the largest that can be had here"
+            ))
+            .hint("restripe lease list shows what is free")
         }
         LeaseError::Borrowed { name, by } => {
             Refusal::new(format!("the array {by} has this lease on record"))
                 .at(name.as_str())
-                .hint("it may hold the only copy of what was written there; --force takes it back and loses that")
+                .hint(BORROWED_HINT)
+        }
+        LeaseError::BorrowerUnknown(name) => {
+            let what = "it cannot be told who borrows this lease: what lies there is damaged, or could not be read or noted";
+            Refusal::new(what).at(name.as_str()).hint(BORROWED_HINT)
         }
         other => Refusal::new(other.to_string()),
     }

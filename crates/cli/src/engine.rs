@@ -4,12 +4,13 @@
 
 use crate::desk::{Desk, End};
 use crate::failure::{Failure, Outcome};
-use crate::member::{check_distinct, newest_of, open_failure, readable_copies};
+use crate::member::{check_distinct, open_failure, readable_copies};
 use crate::roster::{Prospect, Roster, refuse_to_lose, warn_of_mute};
 use crate::sets::{Sets, home_of};
 use crate::terminal::say;
 use crate::units::{Rate, Size};
 use restripe_array::cache::Rule;
+use restripe_array::meta::newest_of;
 use restripe_array::{
     CacheLimits, Command, HeatLimits, Limits, Nanos, Order, Redirect, SECTOR_BYTES, SMALL_BYTES,
     StartMode, SurrogateConfig, SurrogateLimits, Throttle, Uuid,

@@ -121,16 +121,17 @@ fn remove(verb: &LeaseRemove) -> Outcome {
 fn confirm_taking(status: &StatusView, lease: &str, yes: bool) -> Outcome {
     let lent = status.lends.iter().flat_map(|lends| &lends.leases);
     let found = lent.into_iter().find(|view| view.name == lease);
-    let Some(LeaseView {
-        borrower: Some(borrower),
-        ..
-    }) = found
-    else {
-        return Ok(());
+    let whose = match found {
+        Some(view) if view.borrower_unknown => "whoever borrows it".to_string(),
+        Some(LeaseView {
+            borrower: Some(borrower),
+            ..
+        }) => format!("the array {borrower}"),
+        _ => return Ok(()),
     };
     let losses = [Lost {
         at: lease.into(),
-        what: format!("what the array {borrower} has there, perhaps the only copy"),
+        what: format!("what {whose} has there, perhaps the only copy"),
     }];
     confirm("This lease will be taken back and wiped:", &losses, yes)
 }
@@ -181,7 +182,12 @@ fn table(lends: &LendingView) -> String {
     for lease in &lends.leases {
         let size = Size(lease.bytes).to_string();
         let used = if lease.in_use { "yes" } else { "no" };
-        let borrower = lease.borrower.as_deref().unwrap_or("nobody");
+        let borrower = match (&lease.borrower, lease.borrower_unknown) {
+            (None, false) => "nobody".to_string(),
+            (None, true) => "unknown".to_string(),
+            (Some(array), false) => array.clone(),
+            (Some(array), true) => format!("unknown, {array} on record"),
+        };
         let _ = writeln!(out, "  {size:>8}  {used:<4}  {}  {borrower}", lease.export);
     }
     out
@@ -218,6 +224,7 @@ mod tests {
                 bytes: 32 << 20,
                 export: "lease/pool/one".into(),
                 borrower: Some("abcd".into()),
+                borrower_unknown: false,
                 in_use: true,
             }],
         };
@@ -227,5 +234,14 @@ lends 48M: 1 lease, 16M free, 12M at once
        32M  yes   lease/pool/one  abcd
 ";
         assert_eq!(table(&lends), shown);
+        let mut doubtful = lends;
+        for (borrower, told) in [
+            (Some("abcd".into()), "unknown, abcd on record"),
+            (None, "unknown"),
+        ] {
+            doubtful.leases[0].borrower = borrower;
+            doubtful.leases[0].borrower_unknown = true;
+            assert!(table(&doubtful).ends_with(&format!("/one  {told}\n")));
+        }
     }
 }

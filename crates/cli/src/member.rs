@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::signature::{HEAD_BYTES, TAIL_BYTES, found_in_head, found_in_tail};
 use restripe_array::meta::superblock::{SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_BYTES, Superblock};
-use restripe_array::meta::{MemberEntry, MemberRole, MetaError, RegionKind, copies_of};
+use restripe_array::meta::{MemberEntry, MemberRole, MetaError, RegionKind, copies_of, newest_of};
 use restripe_array::{SECTOR_BYTES, Uuid};
 use restripe_io::member::{MemberSource, OpenError, OpenFailure};
 use restripe_io::plain::Plain;
@@ -124,14 +124,6 @@ pub fn superblock_at(
     let mut bytes = vec![0; SUPERBLOCK_BYTES];
     member.read(sector, &mut bytes)?;
     Ok(Some(Superblock::decode(&bytes)))
-}
-
-/// The newest sound one of several copies.
-pub fn newest_of<'a>(
-    copies: impl Iterator<Item = &'a Result<Superblock, MetaError>>,
-) -> Option<&'a Superblock> {
-    let sound = copies.filter_map(|copy| copy.as_ref().ok());
-    sound.max_by_key(|copy| (copy.created, copy.generation, copy.sequence))
 }
 
 /// Whether a member that serves no longer was replaced, rather than failed: the one that took its place became current

@@ -12,10 +12,12 @@
 use crate::desk::refusal;
 use crate::engine::Setup;
 use crate::failure::{Failure, Outcome};
-use crate::member::{newest_of, readable_copies, was_replaced};
+use crate::member::{readable_copies, was_replaced};
 use crate::terminal::say;
 use restripe_array::layout::{Geometry, Layout};
-use restripe_array::meta::{Candidate, Choice, MemberRole, MetaError, Partner, Superblock, choose};
+use restripe_array::meta::{
+    Candidate, Choice, MemberRole, MetaError, Partner, Superblock, choose, newest_of,
+};
 use restripe_array::{CommandError, Member, StartMode, Uuid};
 use restripe_io::member::{MemberSource, OpenMember};
 use restripe_io::plain::Plain;

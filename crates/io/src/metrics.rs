@@ -453,6 +453,7 @@ mod tests {
             leases: vec![LeaseView {
                 name: "log".into(),
                 bytes: 48,
+                borrower_unknown: false,
                 in_use: true,
                 ..LeaseView::default()
             }],

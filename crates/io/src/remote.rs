@@ -5,10 +5,9 @@ use crate::front::Protocol;
 use crate::front::listen::{Listener, Wire};
 use crate::host::Exchange;
 use crate::member::OpenMember;
+use crate::shell::LeaseUse;
 use restripe_array::report::{HeatMap, Status};
-use restripe_array::{
-    Command, CommandError, Fact, LeaseName, Member, Nanos, RequestError, RequestOp,
-};
+use restripe_array::{Command, CommandError, Fact, Member, Nanos, RequestError, RequestOp};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -61,7 +60,7 @@ pub(crate) enum Call {
     Status(usize, Sender<Option<Status>>),
     Heat(usize, Sender<Option<HeatMap>>),
     Names(usize, Sender<Vec<MemberName>>),
-    LeasesInUse(usize, Sender<Vec<LeaseName>>),
+    LeaseUses(usize, Sender<Vec<LeaseUse>>),
     Command(usize, Command, Sender<Result<(), CommandError>>),
     Arrive(usize, OpenMember, Sender<Option<Member>>),
     Close(usize, Member),
@@ -113,9 +112,9 @@ impl Remote {
         self.ask(|reply| Call::Names(array, reply))
     }
 
-    /// The leases of an array that somebody has attached.
-    pub fn leases_in_use(&self, array: usize) -> Result<Vec<LeaseName>, Ended> {
-        self.ask(|reply| Call::LeasesInUse(array, reply))
+    /// The leases of an array, who has them attached, and whether it is known who borrows them.
+    pub fn lease_uses(&self, array: usize) -> Result<Vec<LeaseUse>, Ended> {
+        self.ask(|reply| Call::LeaseUses(array, reply))
     }
 
     /// Waits for the engine's answer.

@@ -139,12 +139,21 @@ fn drop_planted(claims: &mut Vec<Claim>) {
     });
 }
 
-/// The newest sound copy that can be meant for this device. Of two arrays' copies (the device was used anew, and the
-/// first write tore) the younger array's.
+/// The newest sound copy. Of two arrays' copies (the device was used anew, and the first write tore) the younger array's.
+pub fn newest_of<'a>(
+    copies: impl Iterator<Item = &'a Result<Superblock, MetaError>>,
+) -> Option<&'a Superblock> {
+    newest(copies.flatten())
+}
+
+/// The newest sound copy that can be meant for this device.
 fn newest_copy(candidate: &Candidate) -> Option<&Superblock> {
     let sound = candidate.copies.iter().flatten().flatten();
-    let usable = sound.filter(|superblock| usable(superblock, &candidate.info));
-    usable.max_by_key(|superblock| (superblock.created, age(superblock)))
+    newest(sound.filter(|superblock| usable(superblock, &candidate.info)))
+}
+
+fn newest<'a>(copies: impl Iterator<Item = &'a Superblock>) -> Option<&'a Superblock> {
+    copies.max_by_key(|superblock| (superblock.created, age(superblock)))
 }
 
 /// A copy that names its own bearer, on a device that still has all its regions and takes the array's blocks.

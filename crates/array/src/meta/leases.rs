@@ -96,6 +96,8 @@ pub enum LeaseError {
         name: LeaseName,
         by: Uuid,
     },
+    /// Somebody may have it on record: it cannot be told who.
+    BorrowerUnknown(LeaseName),
 }
 
 impl fmt::Display for LeaseError {
@@ -117,6 +119,9 @@ impl fmt::Display for LeaseError {
                 )
             }
             LeaseError::Borrowed { name, by } => write!(f, "the array {by} uses the lease {name}"),
+            LeaseError::BorrowerUnknown(name) => {
+                write!(f, "it cannot be told who borrows the lease {name}")
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use restripe_array::meta::superblock::{SUPER_B_PLACES, SUPERBLOCK_SECTORS};
 use restripe_array::report::Parcel;
 use restripe_array::{Command, LeaseCommand, LeaseName, SECTOR_BYTES};
 use restripe_io::control::{Refusal, Reply, StatusView, is_name};
+use restripe_io::shell::{BorrowerIs, LeaseUse};
 use std::sync::PoisonError;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 const BYTES_MIN: u64 = 8 << 20;
 /// A daemon that has stopped its array is gone soon after, and its connections with it.
 const ENDING: Duration = Duration::from_secs(2);
+/// Who borrows a lease is looked up in moments.
+const LOOKING_UP: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Where superblocks may lie.
 const WIPED_SECTORS: u64 = SUPER_B_PLACES[SUPER_B_PLACES.len() - 1] + SUPERBLOCK_SECTORS;
@@ -37,19 +40,33 @@ impl Desk {
         Ok(done(&format!("{} lends {name}{told}", view.name)))
     }
 
-    /// Nobody but the desk lends, so nobody else has the space before it is wiped. A crash between leaves an old superblock
-    /// there, which the next borrower's `create` asks about.
+    /// Nobody but the desk lends, so nobody else has the space before it is wiped; and when it is told that the lease is
+    /// taken back, no request of the borrower's is under way that could write there after it. A crash between leaves an old
+    /// superblock there, which the next borrower's `create` asks about.
     pub(super) fn take_back(&self, name: &str, force: bool) -> Result<Reply, Refusal> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let name = lease_name(name)?;
         let (status, _) = self.look()?;
         let is_it = |parcel: &&Parcel| parcel.lease.is_some_and(|lease| lease.name == name);
         let parcel = status.lent.iter().find(is_it).copied();
+        if !force {
+            self.wait_for_look(name)?;
+        }
         self.command(Command::Lease(LeaseCommand::Remove { name, force }))?;
         if let Some(parcel) = parcel {
             self.wipe(&parcel)?;
         }
         Ok(done(&format!("{name} is taken back")))
+    }
+
+    /// Waits until it is known who borrows a lease, for as long as that may take.
+    fn wait_for_look(&self, name: LeaseName) -> Said {
+        let looked_up = |one: &LeaseUse| one.name == name && one.borrower == BorrowerIs::LookedUp;
+        let begin = Instant::now();
+        while begin.elapsed() < LOOKING_UP && self.lease_uses()?.iter().any(looked_up) {
+            thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
     }
 
     fn wipe(&self, parcel: &Parcel) -> Said {
@@ -67,12 +84,13 @@ impl Desk {
     pub(super) fn no_borrowers(&self) -> Said {
         let begin = Instant::now();
         loop {
-            let in_use = self.remote.leases_in_use(self.array).map_err(ended)?;
-            if in_use.is_empty() {
+            let uses = self.lease_uses()?;
+            let attached = uses.iter().filter(|one| one.attached);
+            let names: Vec<&str> = attached.map(|one| one.name.as_str()).collect();
+            if names.is_empty() {
                 return Ok(());
             }
             if begin.elapsed() > ENDING {
-                let names: Vec<&str> = in_use.iter().map(LeaseName::as_str).collect();
                 return Err(Refusal::new("borrowers have leases of this array attached")
                     .at(names.join(", "))
                     .hint("stop them first; a signal ends this daemon all the same, and cuts off their logs"));
@@ -84,10 +102,13 @@ impl Desk {
     /// What only the reactor knows of leases.
     pub(super) fn tell_leases(&self, view: &mut StatusView) -> Said {
         if let Some(lends) = &mut view.lends {
-            let in_use = self.remote.leases_in_use(self.array).map_err(ended)?;
-            lends.mark_in_use(&in_use);
+            lends.note_uses(&self.lease_uses()?);
         }
         Ok(())
+    }
+
+    fn lease_uses(&self) -> Result<Vec<LeaseUse>, Refusal> {
+        self.remote.lease_uses(self.array).map_err(ended)
     }
 }
 

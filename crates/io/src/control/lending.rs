@@ -1,8 +1,8 @@
 //! What a client is told of an array's leases.
 
-use crate::shell::export_name;
+use crate::shell::{BorrowerIs, LeaseUse, export_name};
+use restripe_array::SECTOR_BYTES;
 use restripe_array::report::{Lease, Parcel, Status};
-use restripe_array::{LeaseName, SECTOR_BYTES};
 use serde::{Deserialize, Serialize};
 
 /// What an array has set aside for others.
@@ -24,6 +24,9 @@ pub struct LeaseView {
     pub export: String,
     /// The array that has it on its own record.
     pub borrower: Option<String>,
+    /// It cannot be told who has: the record may be wrong.
+    #[serde(default)]
+    pub borrower_unknown: bool,
     /// Somebody has it attached.
     pub in_use: bool,
 }
@@ -47,10 +50,12 @@ impl LendingView {
         })
     }
 
-    /// Notes what somebody has attached, which only the reactor knows.
-    pub fn mark_in_use(&mut self, names: &[LeaseName]) {
+    /// Notes what only the reactor knows.
+    pub fn note_uses(&mut self, uses: &[LeaseUse]) {
         for lease in &mut self.leases {
-            lease.in_use = names.iter().any(|name| name.as_str() == lease.name);
+            let of_it = uses.iter().find(|one| one.name.as_str() == lease.name);
+            lease.in_use = of_it.is_some_and(|one| one.attached);
+            lease.borrower_unknown = of_it.is_some_and(|one| one.borrower == BorrowerIs::Unknown);
         }
     }
 }
@@ -65,6 +70,7 @@ fn lease_view(status: &Status, parcel: &Parcel, lease: &Lease) -> LeaseView {
         bytes: bytes(parcel),
         export: export_name(&status.name, lease.name.as_str()),
         borrower: lease.borrower.map(|array| array.to_string()),
+        borrower_unknown: false,
         in_use: false,
     }
 }

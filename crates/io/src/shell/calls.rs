@@ -10,10 +10,17 @@ use std::sync::mpsc::Sender;
 
 enum Asker {
     Thread(Sender<Result<(), CommandError>>),
+    /// One that takes a lease back.
+    Lender {
+        lease: usize,
+        reply: Sender<Result<(), CommandError>>,
+    },
     /// The reactor itself, which is shutting down.
     Shutdown,
-    /// The reactor itself, which does not depend on the answer.
-    Nobody,
+    /// The reactor itself, which notes who borrows a lease.
+    Note {
+        lease: usize,
+    },
 }
 
 /// How far the reactor's end has come.
@@ -37,20 +44,10 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    pub fn command(&mut self, tag: CommandTag, result: Result<(), CommandError>) {
+    fn asker(&mut self, tag: CommandTag) -> Asker {
         let index = u32::try_from(tag.0).expect("tags are indexes of the list");
-        match self
-            .commands
-            .remove(index)
-            .expect("a command is answered once")
-        {
-            // Whoever asked may have gone; that is their affair.
-            Asker::Thread(reply) => {
-                let _ = reply.send(result);
-            }
-            Asker::Shutdown => self.one_stopped(),
-            Asker::Nobody => {}
-        }
+        let asker = self.commands.remove(index);
+        asker.expect("a command is answered once")
     }
 
     fn one_stopped(&mut self) {
@@ -87,8 +84,8 @@ impl Shell {
             Call::Names(array, reply) => {
                 let _ = reply.send(self.names(array));
             }
-            Call::LeasesInUse(array, reply) => {
-                let _ = reply.send(self.leases_in_use(array));
+            Call::LeaseUses(array, reply) => {
+                let _ = reply.send(self.lease_uses(array));
             }
             Call::Command(array, command, reply) => self.command(array, command, reply),
             Call::Arrive(array, member, reply) => {
@@ -143,18 +140,40 @@ impl Shell {
             let _ = reply.send(Err(CommandError::NoArray));
             return;
         }
-        if let Some(error) = self.lease_in_the_way(array, &command) {
+        if let Err(error) = self.lease_in_the_way(array, &command) {
             let _ = reply.send(Err(error));
             return;
         }
-        let index = self.answers.commands.insert(Asker::Thread(reply));
+        let asker = match self.lease_to_take_back(array, &command) {
+            Some(lease) => {
+                self.note_leaving(lease, true);
+                Asker::Lender { lease, reply }
+            }
+            None => Asker::Thread(reply),
+        };
+        self.order(array, asker, command);
+    }
+
+    fn order(&mut self, array: usize, asker: Asker, command: Command) {
+        let index = self.answers.commands.insert(asker);
         self.hosts[array].command(CommandTag(u64::from(index)), command);
     }
 
-    /// Has the reactor's own command carried out.
-    pub(super) fn order(&mut self, array: usize, command: Command) {
-        let index = self.answers.commands.insert(Asker::Nobody);
-        self.hosts[array].command(CommandTag(u64::from(index)), command);
+    /// Has an array's table say who borrows a lease.
+    pub(super) fn note_borrower(&mut self, array: usize, lease: usize, command: Command) {
+        self.order(array, Asker::Note { lease }, command);
+    }
+
+    pub(super) fn command_answered(&mut self, tag: CommandTag, result: Result<(), CommandError>) {
+        match self.answers.asker(tag) {
+            // Whoever asked may have gone; that is their affair.
+            Asker::Thread(reply) => {
+                let _ = reply.send(result);
+            }
+            Asker::Lender { lease, reply } => self.taken_back(lease, result, reply),
+            Asker::Shutdown => self.answers.one_stopped(),
+            Asker::Note { lease } => self.noted(lease, result.is_ok()),
+        }
     }
 
     fn shut_down(&mut self) {

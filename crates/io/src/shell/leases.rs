@@ -7,29 +7,26 @@
 //! | its memory | an account of its own (`memory`), apart from the users' |
 //! | its client | one at a time; the next is let in when what this one asked for is done |
 //!
-//! Who borrows is told by the borrower's own superblock, which lies at the start of the lease: when something was written
-//! there, and when a lease is first seen, it is looked at, and the array's table is made to say the same. So the table
-//! is right soon after whatever happened, crashes included.
+//! Who borrows is told by the borrower's own superblocks, which lie in the lease: when something was written there, and when
+//! a lease is first seen, it is looked at (`borrowers`), and the array's table is made to say the same. So the table is
+//! right soon after whatever happened, crashes included. While it may be wrong the lease is taken back by force only.
 //!
 //! The table is the engine's (`array/src/lease.rs`); after each command it is compared with what is exported.
 
 use super::Shell;
-use super::requests::Pending;
+use super::borrowers::{Look, touches_superblocks};
 use crate::front::Export;
 use crate::host::Host;
 use crate::memory::LEASE_BLOCK_MAX;
-use restripe_array::meta::superblock::SUPERBLOCK_BYTES;
-use restripe_array::meta::{MetaError, PartnerRole, Superblock};
 use restripe_array::report::{Lease, MapExtent, Parcel};
 use restripe_array::{
-    BufRef, Command, CommandError, LeaseCommand, LeaseName, Request, RequestError, RequestOp,
-    RequestTag, SECTOR_BYTES, Uuid,
+    Command, CommandError, LeaseCommand, LeaseError, LeaseName, RequestError, RequestOp,
+    SECTOR_BYTES,
 };
+use std::sync::mpsc::Sender;
 
 /// What every lease's export begins with, and no array's can: it has a slash.
 pub const EXPORT_PREFIX: &str = "lease/";
-/// Owner of memory for looks.
-const LOOK_OWNER: u32 = u32::MAX - 2;
 /// Leases have memory as if there were one more: for looks.
 const LOOKS: usize = 1;
 
@@ -54,7 +51,7 @@ impl Window {
     }
 
     /// Where in the array a range of the lease lies, if it lies within.
-    fn place(self, offset: u64, bytes: u64) -> Option<u64> {
+    pub(super) fn place(self, offset: u64, bytes: u64) -> Option<u64> {
         let end = offset.checked_add(bytes)?;
         (end <= self.bytes).then_some(self.start + offset)
     }
@@ -62,24 +59,38 @@ impl Window {
 
 /// A lease, from when it is first seen to the end of the reactor: exports keep their indexes.
 pub(super) struct Exposed {
-    host: usize,
-    name: LeaseName,
-    window: Window,
+    pub(super) host: usize,
+    pub(super) name: LeaseName,
+    pub(super) window: Window,
     lane: u32,
     /// The connection that has it.
     client: Option<u32>,
+    /// It is being taken back: nobody new attaches.
+    leaving: bool,
     /// It is a lease no more.
-    gone: bool,
-    look: Look,
+    pub(super) gone: bool,
+    pub(super) look: Look,
+    /// To be looked at again when this look is done: it has changed meanwhile.
+    pub(super) again: bool,
 }
 
-/// Whether the start of a lease is looked at for who borrows it.
+/// A lease as only the reactor knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Look {
-    Rests,
-    UnderWay,
-    /// And again when it is done: it has changed meanwhile.
-    Again,
+pub struct LeaseUse {
+    pub name: LeaseName,
+    /// A client has it.
+    pub attached: bool,
+    pub borrower: BorrowerIs,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BorrowerIs {
+    /// As the array's table has it.
+    OnRecord,
+    /// Being looked up.
+    LookedUp,
+    /// It cannot be told: what lies in the lease is damaged, or could not be read, or could not be put on record.
+    Unknown,
 }
 
 /// Where a connection's request goes.
@@ -96,7 +107,7 @@ pub(super) struct Route {
 pub(super) struct Through {
     lease: usize,
     /// It may have changed who borrows.
-    changes_head: bool,
+    changes_borrower: bool,
 }
 
 impl Exposed {
@@ -106,7 +117,25 @@ impl Exposed {
     }
 
     fn busy(&self, hosts: &[Host]) -> bool {
-        self.client.is_some() || !hosts[self.host].lane_is_idle(self.lane)
+        self.client.is_some() || self.leaving || !self.idle(hosts)
+    }
+
+    /// No request through it is under way.
+    fn idle(&self, hosts: &[Host]) -> bool {
+        hosts[self.host].lane_is_idle(self.lane)
+    }
+
+    fn usage(&self) -> LeaseUse {
+        let borrower = match self.look {
+            Look::Known => BorrowerIs::OnRecord,
+            Look::Unknown => BorrowerIs::Unknown,
+            Look::Due | Look::Reading | Look::Noting => BorrowerIs::LookedUp,
+        };
+        LeaseUse {
+            name: self.name,
+            attached: self.client.is_some(),
+            borrower,
+        }
     }
 
     /// As clients may attach to it.
@@ -148,6 +177,7 @@ impl Shell {
 
     /// Makes the exports follow an array's table of leases.
     pub(super) fn follow_leases(&mut self, host: usize) {
+        self.answer_taken_back();
         let lent = self.hosts[host].status().lent;
         for place in 0..self.exposed.len() {
             let exposed = &self.exposed[place];
@@ -176,10 +206,12 @@ impl Shell {
             window: Window::of(parcel),
             lane,
             client: None,
+            leaving: false,
             gone: false,
-            look: Look::Rests,
+            look: Look::Unknown,
+            again: false,
         });
-        self.looks_due.push_back(self.exposed.len() - 1);
+        self.look_at(self.exposed.len() - 1);
     }
 
     fn withdraw(&mut self, place: usize) {
@@ -199,31 +231,96 @@ impl Shell {
         self.exposed.iter().filter(|exposed| !exposed.gone).count()
     }
 
-    /// The leases of an array that somebody has attached.
-    pub(super) fn leases_in_use(&self, host: usize) -> Vec<LeaseName> {
-        let of_host = self
-            .exposed
-            .iter()
-            .filter(|one| one.host == host && !one.gone);
-        let busy = of_host.filter(|one| one.client.is_some());
-        busy.map(|one| one.name).collect()
+    /// What only the reactor knows of an array's leases.
+    pub(super) fn lease_uses(&self, host: usize) -> Vec<LeaseUse> {
+        let of_host = |one: &&Exposed| one.host == host && !one.gone;
+        let uses = self.exposed.iter().filter(of_host).map(Exposed::usage);
+        uses.collect()
     }
 
-    /// Why a command about leases has to wait, for what only the reactor knows.
-    pub(super) fn lease_in_the_way(&self, host: usize, command: &Command) -> Option<CommandError> {
+    // ------------------------------------------------------------------------------------------------- taking back
+
+    /// The lease that a command is to take back.
+    pub(super) fn lease_to_take_back(&self, host: usize, command: &Command) -> Option<usize> {
+        let Command::Lease(LeaseCommand::Remove { name, .. }) = command else {
+            return None;
+        };
+        let is_it = |one: &Exposed| one.host == host && !one.gone && one.name == *name;
+        self.exposed.iter().position(is_it)
+    }
+
+    /// Why a command about leases is not carried out, for what only the reactor knows.
+    pub(super) fn lease_in_the_way(
+        &mut self,
+        host: usize,
+        command: &Command,
+    ) -> Result<(), CommandError> {
         match command {
-            Command::Lease(LeaseCommand::Remove { name, force: false }) => {
-                let in_use = self.leases_in_use(host).contains(name);
-                in_use.then_some(CommandError::Busy("a client has the lease attached"))
+            Command::Lease(LeaseCommand::Remove { force: false, .. }) => {
+                match self.lease_to_take_back(host, command) {
+                    Some(lease) => self.known_to_be_left(lease),
+                    None => Ok(()),
+                }
             }
             // Its requests may still write where the new lease would lie.
             Command::Lease(LeaseCommand::Add { .. }) => {
                 let idle = self.hosts[host].lanes_closed_are_idle();
                 let why = "requests through a lease that was removed are still under way";
-                (!idle).then_some(CommandError::Busy(why))
+                idle.then_some(()).ok_or(CommandError::Busy(why))
             }
-            _ => None,
+            _ => Ok(()),
         }
+    }
+
+    /// Whether the table tells all there is to know of a lease that is to be taken back without force.
+    fn known_to_be_left(&mut self, lease: usize) -> Result<(), CommandError> {
+        let exposed = &self.exposed[lease];
+        let busy = match exposed.look {
+            _ if exposed.client.is_some() => "a client has the lease attached",
+            _ if exposed.leaving => "the lease is being taken back",
+            _ if !exposed.idle(&self.hosts) => "requests through the lease are still under way",
+            Look::Known => return Ok(()),
+            Look::Unknown => {
+                let name = exposed.name;
+                self.look_at(lease);
+                return Err(CommandError::Lease(LeaseError::BorrowerUnknown(name)));
+            }
+            Look::Due | Look::Reading | Look::Noting => "who borrows the lease is being looked up",
+        };
+        Err(CommandError::Busy(busy))
+    }
+
+    /// A lease is taken back, or not, from when this is said to its answer.
+    pub(super) fn note_leaving(&mut self, lease: usize, leaving: bool) {
+        self.exposed[lease].leaving = leaving;
+    }
+
+    /// A lease is no more. Whoever took it back is told when nothing can write there any more: he wipes it.
+    pub(super) fn taken_back(
+        &mut self,
+        lease: usize,
+        result: Result<(), CommandError>,
+        reply: Sender<Result<(), CommandError>>,
+    ) {
+        self.note_leaving(lease, false);
+        if result.is_ok() {
+            self.taken_back.push((lease, reply));
+        } else {
+            // Whoever asked may have gone; that is their affair.
+            let _ = reply.send(result);
+        }
+    }
+
+    /// Answers those who took back what nobody writes to any more.
+    pub(super) fn answer_taken_back(&mut self) {
+        let (exposed, hosts) = (&self.exposed, &self.hosts);
+        self.taken_back.retain(|(lease, reply)| {
+            let idle = exposed[*lease].idle(hosts);
+            if idle {
+                let _ = reply.send(Ok(()));
+            }
+            !idle
+        });
     }
 
     // -------------------------------------------------------------------------------------------------- connections
@@ -268,14 +365,14 @@ impl Shell {
         };
         let exposed = self.exposed.get(lease).filter(|exposed| !exposed.gone)?;
         let writes = !matches!(ask.op, RequestOp::Read | RequestOp::Flush);
-        let changes_head = writes && ask.offset < SUPERBLOCK_BYTES as u64;
+        let changes_borrower = writes && touches_superblocks(ask.offset, ask.bytes);
         Some(Route {
             host: exposed.host,
             lane: exposed.lane,
             offset: exposed.window.place(ask.offset, ask.bytes)?,
             lease: Some(Through {
                 lease,
-                changes_head,
+                changes_borrower,
             }),
         })
     }
@@ -286,8 +383,8 @@ impl Shell {
         through: Through,
         result: Result<(), RequestError>,
     ) -> Result<(), RequestError> {
-        if through.changes_head {
-            self.looks_due.push_back(through.lease);
+        if through.changes_borrower && !self.exposed[through.lease].gone {
+            self.look_at(through.lease);
         }
         result.map_err(|error| match error {
             RequestError::Lost { lba, sectors } => {
@@ -298,100 +395,11 @@ impl Shell {
             other => other,
         })
     }
-
-    // -------------------------------------------------------------------------------------------------- who borrows
-
-    /// Begins the looks that are due. Whether any was begun.
-    pub(super) fn begin_looks(&mut self) -> bool {
-        let mut begun = false;
-        while let Some(place) = self.looks_due.pop_front() {
-            let exposed = &mut self.exposed[place];
-            if exposed.look != Look::Rests {
-                exposed.look = Look::Again;
-                continue;
-            }
-            if exposed.gone {
-                continue;
-            }
-            let bytes = SUPERBLOCK_BYTES as u32;
-            let Some(buf) = self.users.allocate_lent(bytes, LOOK_OWNER) else {
-                // The end of another look gives memory back.
-                self.looks_due.push_front(place);
-                break;
-            };
-            exposed.look = Look::UnderWay;
-            self.look(place, buf);
-            begun = true;
-        }
-        begun
-    }
-
-    fn look(&mut self, place: usize, buf: BufRef) {
-        let pending = Pending::Look { lease: place, buf };
-        let tag = RequestTag(u64::from(self.pending.insert(pending)));
-        let Exposed {
-            host, lane, window, ..
-        } = self.exposed[place];
-        self.hosts[host].request_in(
-            lane,
-            Request {
-                tag,
-                op: RequestOp::Read,
-                offset: window.start,
-                bytes: SUPERBLOCK_BYTES as u64,
-                buf,
-                fua: false,
-            },
-        );
-    }
-
-    pub(super) fn looked(&mut self, place: usize, buf: BufRef, result: Result<(), RequestError>) {
-        let memory = self.users.memory(buf.buf);
-        let found = result
-            .ok()
-            .and_then(|()| borrower(memory.slice(0, SUPERBLOCK_BYTES)));
-        self.users.release(buf);
-        let exposed = &mut self.exposed[place];
-        let again = exposed.look == Look::Again;
-        exposed.look = Look::Rests;
-        if again {
-            self.looks_due.push_back(place);
-        } else if let Some(borrower) = found {
-            self.bind(place, borrower);
-        }
-    }
-
-    /// Has the array's table say who borrows.
-    fn bind(&mut self, place: usize, borrower: Option<Uuid>) {
-        let Exposed {
-            host, name, gone, ..
-        } = self.exposed[place];
-        let status = self.hosts[host].status();
-        let known = leases_of(&status.lent).find(|(_, lease)| lease.name == name);
-        let differs = known.is_some_and(|(_, lease)| lease.borrower != borrower);
-        if differs && !gone && !status.read_only {
-            self.order(host, Command::Lease(LeaseCommand::Bind { name, borrower }));
-        }
-    }
 }
 
 fn leases_of(lent: &[Parcel]) -> impl Iterator<Item = (&Parcel, Lease)> {
     lent.iter()
         .filter_map(|parcel| Some((parcel, parcel.lease?)))
-}
-
-/// Who has the lease on record that begins with these bytes: the array whose surrogate it is, or the one whose member.
-/// `Some(None)`: nobody. `None`: they are half a superblock, and say nothing.
-fn borrower(bytes: &[u8]) -> Option<Option<Uuid>> {
-    match Superblock::decode(bytes) {
-        Ok(superblock) => {
-            let partner = superblock.partner;
-            let main = partner.filter(|partner| partner.role == PartnerRole::Surrogate);
-            Some(Some(main.map_or(superblock.array, |main| main.array)))
-        }
-        Err(MetaError::NotFound) => Some(None),
-        Err(_) => None,
-    }
 }
 
 #[cfg(test)]
@@ -410,13 +418,5 @@ mod tests {
         for (offset, bytes) in [(0, 101), (100, 1), (99, 2), (u64::MAX, 1), (1, u64::MAX)] {
             assert_eq!(window.place(offset, bytes), None, "{offset} {bytes}");
         }
-    }
-
-    #[test]
-    fn bytes_that_are_no_superblock_tell_of_nobody() {
-        assert_eq!(borrower(&[0; SUPERBLOCK_BYTES]), Some(None));
-        let mut torn = vec![0; SUPERBLOCK_BYTES];
-        torn[..8].copy_from_slice(b"Restripe");
-        assert_eq!(borrower(&torn), None);
     }
 }

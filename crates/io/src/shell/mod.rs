@@ -3,6 +3,7 @@
 //! A turn: take what the kernel gave back and what other threads ask for; tell the engines; carry out what they want
 //! until all are quiet; send and receive; sleep until the next completion, call or timer. The clock is read once a turn.
 
+mod borrowers;
 mod calls;
 mod clock;
 mod leases;
@@ -23,16 +24,18 @@ use crate::tokens::Owner;
 use calls::Answers;
 use clock::Clock;
 use leases::Exposed;
-pub use leases::{EXPORT_PREFIX, export_name};
+pub use leases::{BorrowerIs, EXPORT_PREFIX, LeaseUse, export_name};
 use requests::{LocalWait, Pending};
 use restripe_array::Slab;
 use restripe_array::report::MapExtent;
-use restripe_array::{BufRef, Config, Limits, Nanos, RequestError, RequestTag, SurrogateConfig};
+use restripe_array::{
+    BufRef, CommandError, Config, Limits, Nanos, RequestError, RequestTag, SurrogateConfig,
+};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -102,6 +105,8 @@ pub struct Shell {
     exposed: Vec<Exposed>,
     /// Leases to be looked at for who borrows them.
     looks_due: VecDeque<usize>,
+    /// Who has taken a lease back to which requests are still under way.
+    taken_back: Vec<(usize, Sender<Result<(), CommandError>>)>,
     /// Requests that reached no engine, to be answered.
     refused: Vec<(RequestTag, RequestError)>,
     /// Connections to look after at the end of the turn.
@@ -158,6 +163,7 @@ impl Shell {
             starved_borrowers: Vec::new(),
             exposed: Vec::new(),
             looks_due: VecDeque::new(),
+            taken_back: Vec::new(),
             refused: Vec::new(),
             dirty: Vec::new(),
             asks: Vec::new(),
@@ -339,6 +345,7 @@ impl Shell {
             stirred |= self.feed_borrowers();
             stirred |= self.answer_refused();
             stirred |= self.begin_looks();
+            self.answer_taken_back();
             self.quiet = outcomes.is_empty() && !stirred;
             if self.quiet {
                 break;
@@ -355,7 +362,7 @@ impl Shell {
             Outcome::Reply(tag, result) => self.reply(tag, result),
             Outcome::CommandReply(tag, result) => {
                 self.follow_leases(array);
-                self.answers.command(tag, result);
+                self.command_answered(tag, result);
             }
             Outcome::Fact(now, fact) => self.answers.fact(array, now, &fact),
         }

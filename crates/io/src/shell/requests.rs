@@ -1,6 +1,7 @@
 //! Requests in flight: who asked, and what becomes of the reply.
 
 use super::Shell;
+use super::borrowers::Reading;
 use super::leases::{Route, Through};
 use crate::front::Ask;
 use crate::memory::USER_BYTES_MAX;
@@ -31,7 +32,7 @@ pub(super) enum Pending {
         through: Option<Through>,
     },
     /// The reactor's own: who borrows a lease.
-    Look { lease: usize, buf: BufRef },
+    Look(Box<Reading>),
 }
 
 /// A request of this process that waits for memory.
@@ -118,7 +119,7 @@ impl Shell {
                     self.users.release(buf);
                 }
             }
-            Pending::Look { lease, buf } => self.looked(lease, buf, result),
+            Pending::Look(reading) => self.looked(reading, result),
         }
     }
 

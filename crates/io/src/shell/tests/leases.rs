@@ -1,8 +1,9 @@
 //! Leases over real sockets: windows of their own, memory of their own, one client each, and who borrows on record.
 
 use super::*;
+use crate::host::Delivery;
 use restripe_array::meta::{Partner, PartnerRole};
-use restripe_array::{CommandError, LeaseCommand, LeaseError, LeaseName};
+use restripe_array::{Class, CommandError, Event, LeaseCommand, LeaseError, LeaseName};
 
 const LENT: u64 = 8 * MIB;
 const LEASE: u64 = 2 * MIB;
@@ -62,6 +63,15 @@ impl Lender {
     fn remove(&self, text: &str, force: bool) -> Result<(), CommandError> {
         let name = name(text);
         self.order(LeaseCommand::Remove { name, force })
+    }
+
+    fn remove_when_looked_up(&self, text: &str) -> Result<(), CommandError> {
+        loop {
+            match self.remove(text, false) {
+                Err(CommandError::Busy(_)) => std::thread::yield_now(),
+                other => return other,
+            }
+        }
     }
 
     /// Where a lease starts in the array, and who borrows it.
@@ -222,8 +232,9 @@ fn a_lease_has_one_client_at_a_time() {
         lender.remove("a", false),
         Err(CommandError::Busy(_))
     ));
-    let in_use = lender.running.remote.leases_in_use(0).expect("it lives");
-    assert_eq!(in_use, [name("a")]);
+    let uses = lender.running.remote.lease_uses(0).expect("it lives");
+    let attached = |one: &LeaseUse| one.attached.then_some(one.name);
+    assert!(uses.iter().filter_map(attached).eq([name("a")]));
     drop(first);
     let mut next = lender.attach_next("lease/test/a");
     assert_eq!(next.write(0, &pattern(1, 4096)), 0);
@@ -331,7 +342,7 @@ fn who_borrows_is_what_lies_at_the_start() {
     lender.running.join().expect("it ends");
     let lender = Lender::serve("borrower", BackendChoice::Automatic, open(&images.names()));
     lender.wait_for_borrower("a", Some(other));
-    let refused = lender.remove("a", false);
+    let refused = lender.remove_when_looked_up("a");
     let borrowed = matches!(
         refused,
         Err(CommandError::Lease(LeaseError::Borrowed { .. }))
@@ -346,5 +357,300 @@ fn who_borrows_is_what_lies_at_the_start() {
     stop(lender.running);
     let lender = Lender::serve("borrower", BackendChoice::Automatic, open(&images.names()));
     lender.wait_for_borrower("a", Some(other));
+    stop(lender.running);
+}
+
+/// A reactor that the test turns by hand, with an array that lends; completions of its members come when it says so.
+struct Bench {
+    shell: Shell,
+    path: PathBuf,
+}
+
+impl Bench {
+    fn new(test: &str) -> Bench {
+        let members = plain(&["ram:24M".to_owned(), "ram:24M".to_owned()]);
+        make(&members);
+        let members = members.into_iter().map(Plain::into_member).collect();
+        let mut shell = Shell::new(ShellOptions::default()).expect("a reactor");
+        shell.host(spec(members, None)).expect("it is taken in");
+        let path =
+            std::env::temp_dir().join(format!("restripe-bench-{}-{test}", std::process::id()));
+        let maker: ProtocolMaker =
+            std::sync::Arc::new(|| Box::new(crate::front::nbd::Connection::new()));
+        shell.listen(Listener::unix(&path).expect("a free path"), maker);
+        let mut bench = Bench { shell, path };
+        bench
+            .done(Command::Start(StartMode::default()))
+            .expect("it starts");
+        let (name, sectors) = (name("a"), LEASE / 512);
+        bench
+            .lease(LeaseCommand::Add { name, sectors })
+            .expect("room");
+        bench.turn_until(|bench| bench.borrower() != BorrowerIs::LookedUp);
+        bench
+    }
+
+    fn turn(&mut self) {
+        let shell = &mut self.shell;
+        shell.turn().expect("it turns");
+        let moment = Some(Duration::from_millis(1));
+        shell
+            .backend
+            .wait(moment, &mut shell.done)
+            .expect("it waits");
+    }
+
+    fn turn_until(&mut self, wanted: impl Fn(&Bench) -> bool) {
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while !wanted(self) {
+            assert!(std::time::Instant::now() < deadline, "it never comes");
+            self.turn();
+        }
+    }
+
+    /// Turns while something else goes on, on a thread of its own.
+    fn during<T: Send + 'static>(&mut self, other: impl FnOnce() -> T + Send + 'static) -> T {
+        let other = std::thread::spawn(other);
+        self.turn_until(|_| other.is_finished());
+        other.join().expect("it went well")
+    }
+
+    fn order(&mut self, command: Command) -> mpsc::Receiver<Result<(), CommandError>> {
+        let (reply, answer) = mpsc::channel();
+        self.shell.call(Call::Command(0, command, reply));
+        answer
+    }
+
+    fn done(&mut self, command: Command) -> Result<(), CommandError> {
+        let answer = self.order(command);
+        loop {
+            if let Ok(answer) = answer.try_recv() {
+                return answer;
+            }
+            self.turn();
+        }
+    }
+
+    fn lease(&mut self, command: LeaseCommand) -> Result<(), CommandError> {
+        self.done(Command::Lease(command))
+    }
+
+    fn take_back(&mut self, force: bool) -> Result<(), CommandError> {
+        let name = name("a");
+        self.lease(LeaseCommand::Remove { name, force })
+    }
+
+    fn borrower(&self) -> BorrowerIs {
+        self.shell.lease_uses(0)[0].borrower
+    }
+
+    /// Where the lease starts in the array, in bytes.
+    fn start(&self) -> u64 {
+        self.shell.hosts[0].status().lent[0].start * 512
+    }
+
+    /// What is done to the members from now on waits, or does so no longer.
+    fn hold(&mut self, held: bool) {
+        let host = &mut self.shell.hosts[0];
+        host.deliver(if held {
+            Delivery::Held
+        } else {
+            Delivery::Prompt
+        });
+        while !held && !host.held().is_empty() {
+            host.release(0);
+        }
+        self.shell.quiet = false;
+    }
+
+    /// A client writes to the lease, and is cut off while that is under way.
+    fn writes_and_is_cut(&mut self, offset: u64, bytes: Vec<u8>) {
+        self.hold(true);
+        let path = self.path.clone();
+        let client = self.during(move || {
+            let mut client = Client::attach(&path, "lease/test/a").expect("it is free");
+            client.ask(1, offset, bytes.len() as u32, &bytes);
+            client
+        });
+        self.turn_until(|bench| !bench.shell.hosts[0].held().is_empty());
+        let (number, connection) = self
+            .shell
+            .connections
+            .iter_mut()
+            .next()
+            .expect("it is here");
+        connection.kill();
+        self.shell.dirty.push(number);
+        drop(client);
+        self.turn_until(|bench| !bench.shell.lease_uses(0)[0].attached);
+    }
+}
+
+/// From the write that changes who borrows to the table that says so.
+#[test]
+fn a_lease_is_not_taken_back_while_it_is_looked_up_who_borrows_it() {
+    let mut bench = Bench::new("pending");
+    let by = Uuid([1; 16]);
+    bench.writes_and_is_cut(0, surrogates_head(by));
+    let name = name("a");
+    let remove = Command::Lease(LeaseCommand::Remove { name, force: false });
+    let mut why = Vec::new();
+    let noted = |bench: &Bench| {
+        let status = bench.shell.hosts[0].status();
+        let lease = status.lent[0].lease.expect("it is lent");
+        lease.borrower == Some(by)
+    };
+    while !noted(&bench) {
+        match bench.order(remove).try_recv() {
+            Ok(Err(CommandError::Busy(busy))) => why.push(busy),
+            other => panic!("{other:?} after {why:?}"),
+        }
+        if !bench.shell.hosts[0].held().is_empty() {
+            bench.shell.hosts[0].release(0);
+        }
+        bench.turn();
+    }
+    why.dedup();
+    let write = "requests through the lease are still under way";
+    assert_eq!(why, [write, "who borrows the lease is being looked up"]);
+    bench.hold(false);
+    let borrowed = LeaseError::Borrowed { name, by };
+    assert_eq!(bench.take_back(false), Err(CommandError::Lease(borrowed)));
+}
+
+#[test]
+fn a_lease_with_a_write_under_way_is_not_taken_back() {
+    let mut bench = Bench::new("under-way");
+    bench.writes_and_is_cut(1 << 19, pattern(1, 4096));
+    let busy = Err(CommandError::Busy(
+        "requests through the lease are still under way",
+    ));
+    assert_eq!(bench.take_back(false), busy);
+    bench.hold(false);
+    bench.turn_until(|bench| !bench.shell.hosts[0].busy() && bench.shell.hosts[0].in_flight() == 0);
+    assert_eq!(bench.take_back(false), Ok(()));
+}
+
+/// Who takes a lease back wipes it: a write that was under way must not land behind that.
+#[test]
+fn a_lease_is_taken_back_when_its_last_write_is_over() {
+    let mut bench = Bench::new("late-write");
+    let start = bench.start();
+    bench.writes_and_is_cut(0, pattern(1, 4096));
+    let name = name("a");
+    let answer = bench.order(Command::Lease(LeaseCommand::Remove { name, force: true }));
+    // All that is done to the members for the command itself is let go, and the write is not.
+    while bench.shell.exposed.iter().any(|one| !one.gone) {
+        bench.turn();
+        let host = &mut bench.shell.hosts[0];
+        let of_write = |event: &Event| match event {
+            Event::Device(io, _) => io.class != Class::Metadata,
+            _ => false,
+        };
+        let command = host.held().iter().position(|event| !of_write(event));
+        if let Some(index) = command {
+            host.release(index);
+        }
+    }
+    bench.turn();
+    assert_eq!(answer.try_recv(), Err(mpsc::TryRecvError::Empty));
+    assert!(!bench.shell.hosts[0].held().is_empty(), "the write");
+    bench.hold(false);
+    bench.turn_until(|bench| bench.shell.taken_back.is_empty());
+    assert_eq!(answer.try_recv(), Ok(Ok(())));
+    let remote = bench.shell.remote();
+    bench.during(move || {
+        let mut client = remote.client(0);
+        client.zero(start, 16384, false).expect("it is wiped");
+        let there = client.read(start, 4096).expect("it is read");
+        assert!(there.iter().all(|byte| *byte == 0));
+    });
+}
+
+#[test]
+fn a_borrower_that_cannot_be_told_keeps_its_lease() {
+    let images = Images::new("unknown", 2, 24 * MIB);
+    make(&plain(&images.names()));
+    let lender = Lender::serve("unknown", BackendChoice::Automatic, open(&images.names()));
+    lender.add("a").expect("room");
+    let borrower = |lender: &Lender| {
+        let uses = lender.running.remote.lease_uses(0).expect("it lives");
+        uses[0].borrower
+    };
+    let wait_for = |lender: &Lender, wanted| {
+        while borrower(lender) != wanted {
+            std::thread::yield_now();
+        }
+    };
+    wait_for(&lender, BorrowerIs::OnRecord);
+    // A damaged superblock says that somebody is here, and not who.
+    let mut client = lender.attach("lease/test/a").expect("it is free");
+    let mut damaged = surrogates_head(Uuid([1; 16]));
+    damaged[100] ^= 1;
+    assert_eq!(client.write(0, &damaged), 0);
+    drop(client);
+    wait_for(&lender, BorrowerIs::Unknown);
+    assert_eq!(lender.find("a").expect("it is there").1, None);
+    let doubtful = || Err(CommandError::Lease(LeaseError::BorrowerUnknown(name("a"))));
+    assert_eq!(lender.remove_when_looked_up("a"), doubtful());
+    // It is looked up again whenever somebody asks for the lease.
+    wait_for(&lender, BorrowerIs::Unknown);
+    lender.remove("a", true).expect("by force");
+    stop(lender.running);
+}
+
+/// What could not be put on record is not known to be nobody's.
+#[test]
+fn a_borrower_that_could_not_be_noted_keeps_its_lease() {
+    let mut bench = Bench::new("not-noted");
+    bench.shell.exposed[0].look = super::super::borrowers::Look::Noting;
+    bench.shell.noted(0, false);
+    assert_eq!(bench.borrower(), BorrowerIs::Unknown);
+    let doubtful = Err(CommandError::Lease(LeaseError::BorrowerUnknown(name("a"))));
+    assert_eq!(bench.take_back(false), doubtful);
+    bench.turn_until(|bench| bench.borrower() == BorrowerIs::OnRecord);
+    assert_eq!(bench.take_back(false), Ok(()));
+}
+
+/// A member of an array as `create` makes it, up to the end of its second superblock.
+fn surrogates_heads(of: Uuid) -> Vec<u8> {
+    let members = plain(&["ram:8M".to_owned()]);
+    create_with(&members, Level::Raid0, |options| {
+        options.partner = Some(Partner {
+            role: PartnerRole::Surrogate,
+            array: of,
+            epoch: 1,
+        });
+    });
+    let mut heads = vec![0; 1 << 20];
+    members[0].read(0, &mut heads).expect("it is read");
+    heads
+}
+
+#[test]
+fn the_second_superblock_tells_who_borrows_when_the_first_is_damaged() {
+    let lender = Lender::new("second-copy", BackendChoice::Automatic);
+    let one = Uuid([1; 16]);
+    let mut client = lender.attach("lease/test/a").expect("it is free");
+    assert_eq!(client.write(0, &surrogates_heads(one)), 0);
+    lender.wait_for_borrower("a", Some(one));
+    // Its first copy does not count any more, then says nothing at all.
+    let mut damaged = surrogates_head(one);
+    damaged[100] ^= 1;
+    for first in [damaged, vec![0; 16384]] {
+        assert_eq!(client.write(0, &first), 0);
+        drop(client);
+        let refused = lender.remove_when_looked_up("a");
+        let by = LeaseError::Borrowed {
+            name: name("a"),
+            by: one,
+        };
+        assert_eq!(refused, Err(CommandError::Lease(by)));
+        client = lender.attach_next("lease/test/a");
+    }
+    // Both gone, it is nobody's.
+    assert_eq!(client.write(0, &vec![0; 1 << 20]), 0);
+    lender.wait_for_borrower("a", None);
+    drop(client);
     stop(lender.running);
 }
