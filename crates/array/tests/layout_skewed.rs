@@ -270,6 +270,11 @@ fn impossible_geometries_are_refused_with_the_nearest_that_work() {
         let error = error(geometry(level, slots, groups, 1));
         assert!(matches!(error, GeometryError::NotSkewed { .. }), "{error}");
     }
+    // A mirror of one copy is none, in one group as over all members.
+    assert!(matches!(
+        error(geometry(Level::Raid10 { copies: 1 }, 4, 1, 300)),
+        GeometryError::TooFewCopies { copies: 1 }
+    ));
     assert!(matches!(
         error(geometry(RAID5, 9, 3, 0)),
         GeometryError::Colliding { .. }

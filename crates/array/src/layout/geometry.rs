@@ -148,6 +148,7 @@ pub struct Geometry {
 impl Geometry {
     /// Whether a layout can be made of this; if not, the first thing that is wrong.
     pub fn check(&self) -> Result<(), GeometryError> {
+        self.check_copies()?;
         match self.skew {
             Some(skew) => self.check_skew(skew)?,
             None => self.check_slots()?,
@@ -156,14 +157,17 @@ impl Geometry {
         self.check_size()
     }
 
+    fn check_copies(&self) -> Result<(), GeometryError> {
+        match self.level {
+            Level::Raid10 {
+                copies: copies @ (0 | 1),
+            } => Err(GeometryError::TooFewCopies { copies }),
+            _ => Ok(()),
+        }
+    }
+
     fn check_slots(&self) -> Result<(), GeometryError> {
         let (slots, min) = (self.slots, self.level.slots_min());
-        if let Level::Raid10 {
-            copies: copies @ (0 | 1),
-        } = self.level
-        {
-            return Err(GeometryError::TooFewCopies { copies });
-        }
         if slots < min {
             return Err(GeometryError::TooFewSlots { slots, min });
         }
