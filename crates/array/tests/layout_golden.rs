@@ -6,7 +6,7 @@
 use restripe_array::layout::Rotation::{
     self, LeftAsymmetric, LeftSymmetric, ParityFirst, ParityLast, RightAsymmetric, RightSymmetric,
 };
-use restripe_array::layout::{Cell, Geometry, Layout, Level, Role, RowMap};
+use restripe_array::layout::{Cell, Geometry, Layout, Level, Role, RowMap, Skew};
 use restripe_array::{CELLS_MAX, Row, Slot};
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -47,6 +47,8 @@ fn by_number(layout: &Layout) -> Vec<Vec<String>> {
         Role::Data(data) | Role::Copy { of: data } => {
             (cells.row.0 * layout.data_cells() + u64::from(data)).to_string()
         }
+        // Where a line has several rows, parity is told by the row.
+        Role::P if layout.width() < layout.geometry().slots => format!("P{}", cells.row.0),
         Role::P => "P".to_string(),
         Role::Q => "Q".to_string(),
     })
@@ -236,7 +238,30 @@ fn drawings() -> Vec<(String, String)> {
     add(Level::Raid10 { copies: 2 }, 4, 3);
     add(Level::Raid10 { copies: 2 }, 5, 3);
     add(Level::Raid10 { copies: 3 }, 4, 4);
+    drawings.extend(skewed_drawings());
     drawings
+}
+
+/// Two chunks a partition of a RAID-5, for its parity to be seen to move, and one of mirrors.
+fn skewed_drawings() -> [(String, String); 2] {
+    let drawing = |level: Level, slots: u16, skew: Skew, chunks: u64| {
+        let layout = Layout::new(Geometry {
+            level,
+            slots,
+            chunk_sectors: 8,
+            slot_sectors: 8 * chunks,
+            skew: Some(skew),
+        });
+        let Skew { groups, partitions } = skew;
+        let size = slots / groups;
+        let title = format!("S2-{level}, {groups} groups of {size}, {partitions} partitions");
+        (title, picture(&layout.unwrap()))
+    };
+    let skew = |groups, partitions| Skew { groups, partitions };
+    [
+        drawing(Level::Raid5(LeftSymmetric), 9, skew(3, 3), 6),
+        drawing(Level::Raid10 { copies: 2 }, 8, skew(2, 4), 4),
+    ]
 }
 
 /// The chunks of each member, a line a chunk; beside stripes with Q, how it is made.

@@ -246,6 +246,14 @@ pub struct Create {
     /// Copies of each chunk, for raid10 [default: 2]
     #[arg(long, value_name = "N")]
     pub copies: Option<u8>,
+    /// S2-RAID, for raid5, raid6, raid10: rows over one member of each of so many groups, skewed. A lost member is rebuilt
+    /// in several streams; parity is 1 (raid6: 2) in N, and a second loss hurts sooner (docs/layouts.md)
+    #[arg(long, value_name = "N")]
+    pub groups: Option<u16>,
+    /// With --groups: partitions of a member, and so rebuild streams; 1 only stripes over the groups [default: the most
+    /// whose streams read from different members]
+    #[arg(long, value_name = "N")]
+    pub partitions: Option<u16>,
     /// How many of the members are spares [default: 0]
     #[arg(long, value_name = "N")]
     pub spares: Option<usize>,

@@ -49,6 +49,8 @@ pub struct ArrayConfig {
     #[serde(default, deserialize_with = "choice")]
     pub rotation: Option<RotationName>,
     pub copies: Option<u8>,
+    pub groups: Option<u16>,
+    pub partitions: Option<u16>,
     pub spares: Option<usize>,
     #[serde(default, deserialize_with = "choice")]
     pub init: Option<InitName>,

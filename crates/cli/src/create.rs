@@ -4,7 +4,10 @@
 //! plan of writes is carried out, with a flush at each of its boundaries. With a surrogate there are two plans, and the
 //! surrogate's comes first: an array never names one that was not made.
 
+mod skew;
 mod surrogate;
+
+pub use skew::words_before as skew_words_before;
 
 use crate::command::{Create, InitName, LevelName, RotationName, SurrogateLevel, WriteHoleName};
 use crate::config::{ArrayConfig, Config};
@@ -72,6 +75,8 @@ fn wanted(verb: Create) -> Outcome<ArrayConfig> {
         chunk: verb.chunk.or(file.chunk),
         rotation: verb.rotation.or(file.rotation),
         copies: verb.copies.or(file.copies),
+        groups: verb.groups.or(file.groups),
+        partitions: verb.partitions.or(file.partitions),
         spares: verb.spares.or(file.spares),
         init: verb.init.or(file.init),
         write_hole: verb.write_hole.or(file.write_hole),
@@ -399,6 +404,7 @@ fn options(wanted: &ArrayConfig, members: &[Plain]) -> Outcome<CreateOptions> {
         .map(|_| random_uuid())
         .collect::<Outcome<Vec<Uuid>>>()?;
     options.spares = wanted.spares.unwrap_or(0);
+    options.skew = skew::skew(wanted)?;
     options.size_per_member = sectors(wanted.size_per_member, "--size-per-member")?;
     options.data_offset = sectors(wanted.data_offset, "--data-offset")?;
     options.lend_sectors = sectors(wanted.lend, "--lend")?;
@@ -478,6 +484,7 @@ fn create_failure(error: &CreateError, members: &[String]) -> Failure {
                 .at(at)
                 .hint(format!("it needs at least {} bytes", needs * SECTOR_BYTES))
         }
+        CreateError::Geometry(error) => skew::hint_at(error, failure),
         _ => failure,
     }
 }
@@ -540,6 +547,10 @@ fn report(wanted: &ArrayConfig, plans: &Plans, json: bool) {
             "members": wanted.members,
             "spares": wanted.spares.unwrap_or(0),
         });
+        if let Some(skew) = superblock.geometry.skew {
+            value["groups"] = json!(skew.groups);
+            value["partitions"] = json!(skew.partitions);
+        }
         if let Some(surrogate) = &plans.surrogate {
             value["surrogate"] = surrogate::told_as_json(surrogate, &wanted.surrogate);
         }
@@ -547,10 +558,11 @@ fn report(wanted: &ArrayConfig, plans: &Plans, json: bool) {
         return;
     }
     println!(
-        "created {}: {}, {} members, chunk {}, {} usable ({})",
+        "created {}: {}, {} members, {}chunk {}, {} usable ({})",
         superblock.name,
         superblock.geometry.level,
         wanted.members.len(),
+        skew_words_before(superblock.geometry.slots, superblock.geometry.skew),
         Size(u64::from(superblock.geometry.chunk_sectors) * SECTOR_BYTES),
         Size(size),
         superblock.array,

@@ -2,6 +2,7 @@
 
 use crate::command::Examine;
 use crate::config::members_from;
+use crate::create::skew_words_before;
 use crate::failure::{Failure, Outcome};
 use crate::member::{Copies, content, open, was_replaced};
 use crate::units::Size;
@@ -97,9 +98,10 @@ fn describe(out: &mut String, superblock: &Superblock) {
     );
     let _ = writeln!(
         out,
-        "  {}, {} slots, chunk {}, {} of each member, logical block {}",
+        "  {}, {} slots, {}chunk {}, {} of each member, logical block {}",
         geometry.level,
         geometry.slots,
+        skew_words_before(geometry.slots, geometry.skew),
         Size(u64::from(geometry.chunk_sectors) * SECTOR_BYTES),
         Size(geometry.slot_sectors * SECTOR_BYTES),
         superblock.logical_block
@@ -225,6 +227,8 @@ fn array_value(superblock: &Superblock) -> Value {
         "member_uuid": superblock.member.to_string(),
         "level": superblock.geometry.level.to_string(),
         "slots": superblock.geometry.slots,
+        "groups": superblock.geometry.skew.map(|skew| skew.groups),
+        "partitions": superblock.geometry.skew.map(|skew| skew.partitions),
         "chunk_bytes": u64::from(superblock.geometry.chunk_sectors) * SECTOR_BYTES,
         "slot_bytes": superblock.geometry.slot_sectors * SECTOR_BYTES,
         "logical_block_bytes": superblock.logical_block,

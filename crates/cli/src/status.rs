@@ -1,12 +1,14 @@
 //! `status`: how an array is, on one screen.
 
 use crate::command::Status;
+use crate::create::skew_words_before;
 use crate::failure::{Failure, Outcome};
 use crate::lease;
 use crate::session::Session;
 use crate::surrogate;
 use crate::terminal::{aim_line, pacing_line, task_line};
 use crate::units::Size;
+use restripe_array::layout::Skew;
 use restripe_io::control::{
     ClientError, LostView, MemberView, Reply, Request, StatusView, ask, running,
 };
@@ -180,11 +182,17 @@ fn shape(view: &StatusView) -> String {
     };
     let chunk = Size(view.chunk_bytes);
     format!(
-        "{}{rotation}, {} slots, chunk {chunk}, {} usable",
+        "{}{rotation}, {} slots, {}chunk {chunk}, {} usable",
         view.level,
         view.slots,
+        skew_words_before(view.slots, skew_of(view)),
         Size(view.size_bytes)
     )
+}
+
+fn skew_of(view: &StatusView) -> Option<Skew> {
+    let (groups, partitions) = (view.groups?, view.partitions?);
+    Some(Skew { groups, partitions })
 }
 
 #[cfg(test)]

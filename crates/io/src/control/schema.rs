@@ -205,6 +205,11 @@ pub struct StatusView {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub rotation: String,
     pub slots: u16,
+    /// Groups of the slots and partitions of each, of a skewed array.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partitions: Option<u16>,
     pub chunk_bytes: u64,
     pub size_bytes: u64,
     pub logical_block_bytes: u32,
@@ -456,6 +461,7 @@ impl StatusView {
     pub fn new(status: &Status, now: Nanos, path_of: impl Fn(u16) -> String) -> StatusView {
         let path_of: &dyn Fn(u16) -> String = &path_of;
         let geometry = status.geometry;
+        let skew = geometry.and_then(|g| g.skew);
         StatusView {
             schema: SCHEMA,
             name: status.name.clone(),
@@ -465,6 +471,8 @@ impl StatusView {
             level: geometry.map_or("", |g| level_word(g.level)).into(),
             rotation: geometry.map_or("", |g| rotation_word(g.level)).into(),
             slots: geometry.map_or(0, |g| g.slots),
+            groups: skew.map(|skew| skew.groups),
+            partitions: skew.map(|skew| skew.partitions),
             chunk_bytes: geometry.map_or(0, |g| chunk_bytes(&g)),
             size_bytes: status.size_bytes,
             logical_block_bytes: status.logical_block,

@@ -1,0 +1,51 @@
+//! Groups and partitions of a new array (S2-RAID): what is asked for, what is filled in, and how they are told.
+
+use crate::config::ArrayConfig;
+use crate::failure::{Failure, Outcome};
+use restripe_array::layout::{GeometryError, Skew};
+
+/// What is asked for, with the most partitions if none are. Whether it is sound is the engine's to say.
+pub fn skew(wanted: &ArrayConfig) -> Outcome<Option<Skew>> {
+    let Some(groups) = wanted.groups else {
+        return match wanted.partitions {
+            None => Ok(None),
+            Some(_) => Err(Failure::usage("partitions are those of members in groups")
+                .hint("say --groups too, or leave --partitions out")),
+        };
+    };
+    let spares = wanted.spares.unwrap_or(0);
+    let slots = wanted.members.len().saturating_sub(spares);
+    let partitions = wanted.partitions.unwrap_or(most(groups, slots));
+    Ok(Some(Skew { groups, partitions }))
+}
+
+/// The most partitions, but two at least: who gains no second stream is refused unless one partition was asked for.
+fn most(groups: u16, slots: usize) -> u16 {
+    let size = u16::try_from(slots)
+        .ok()
+        .and_then(|slots| slots.checked_div(groups));
+    size.map_or(0, |size| Skew::partitions_max(groups, size))
+        .max(2)
+}
+
+/// Where two partitions are too many, one is left.
+pub fn hint_at(error: &GeometryError, failure: Failure) -> Failure {
+    match error {
+        GeometryError::Colliding { skew, size }
+            if Skew::partitions_max(skew.groups, *size) == 1 && skew.partitions > 1 =>
+        {
+            failure.hint("--partitions 1 stripes over the groups, and rebuilds in one stream")
+        }
+        _ => failure,
+    }
+}
+
+/// As `3 groups of 3, 3 partitions, `, in front of more about the same array; nothing where nothing is skewed.
+pub fn words_before(slots: u16, skew: Option<Skew>) -> String {
+    let Some(Skew { groups, partitions }) = skew else {
+        return String::new();
+    };
+    let size = slots.checked_div(groups).unwrap_or(0);
+    let plural = if partitions == 1 { "" } else { "s" };
+    format!("{groups} groups of {size}, {partitions} partition{plural}, ")
+}
