@@ -102,6 +102,7 @@ impl Core {
         }
         self.owing = true;
         self.owe_inits();
+        self.owe_unsynced_rows();
         let mut rows = Vec::new();
         self.logs.live_rows(&mut rows);
         for row in rows {
@@ -112,6 +113,14 @@ impl Core {
             if writing || self.in_doubt(region) {
                 self.intent.put(self.owed_bit(region), true);
             }
+        }
+    }
+
+    /// A missing member lacks what a resynchronisation writes from now on, and what it wrote there that no checkpoint's
+    /// flush has covered.
+    pub(crate) fn owe_unsynced_rows(&mut self) {
+        for (first, count) in self.tasks.resync_not_durable() {
+            self.owe_rows(Row(first), Row(first + count - 1));
         }
     }
 

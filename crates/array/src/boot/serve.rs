@@ -185,6 +185,9 @@ impl Core {
         if any {
             self.superblock.generation = stale_since;
         }
+        if self.layout.tolerance() > 0 && !self.complete() {
+            self.owe_unsynced_rows();
+        }
         // A failure may be on record without what it left owing.
         if !self.superblock.clean && self.layout.tolerance() > 0 && !self.complete() {
             let rows = self.boot_mut().rows();

@@ -172,13 +172,22 @@ impl Tasks {
 
     /// The rows that a resynchronisation still owes, as runs; `None` if there is none.
     pub(crate) fn resync_owes(&self) -> Option<Vec<(u64, u64)>> {
-        let task = self.resync()?;
-        let mut owed = RunSet::default();
-        owed.insert(0, self.rows);
-        for &(first, count) in task.done.runs() {
-            owed.remove(first, count);
+        Some(self.rows_but(&self.resync()?.done))
+    }
+
+    /// The rows that a resynchronisation would do again after a crash, as runs.
+    pub(crate) fn resync_not_durable(&self) -> Vec<(u64, u64)> {
+        let rows_but = |task: &Task| self.rows_but(&task.durable);
+        self.resync().map(rows_but).unwrap_or_default()
+    }
+
+    fn rows_but(&self, done: &RunSet) -> Vec<(u64, u64)> {
+        let mut left = RunSet::default();
+        left.insert(0, self.rows);
+        for &(first, count) in done.runs() {
+            left.remove(first, count);
         }
-        Some(owed.runs().to_vec())
+        left.runs().to_vec()
     }
 
     pub(crate) fn replay(&self, record: u32) -> &Replay {

@@ -760,6 +760,16 @@ impl Array {
         }
     }
 
+    /// A blank disk takes a member's place, before a start; gives what was there.
+    pub fn take_out(&mut self, member: usize) -> Disk {
+        let blank = Disk::new(self.config.members[member].sectors);
+        std::mem::replace(&mut self.disks[member], blank)
+    }
+
+    pub fn put_back(&mut self, member: usize, disk: Disk) {
+        self.disks[member] = disk;
+    }
+
     // -------------------------------------------------------------------------------------------------- looking
 
     fn label(&self, io: &DeviceIo) -> String {

@@ -4,7 +4,7 @@ use crate::shell::{Array, CHUNK, raid1, raid5};
 use restripe_array::meta::{Init, WriteHole};
 use restripe_array::report::{ArrayState, MemberState};
 use restripe_array::{
-    Command, CommandError, Member, Nanos, RequestOp, StartMode, TaskKind, TaskOutcome,
+    Command, CommandError, IoError, Member, Nanos, RequestOp, StartMode, TaskKind, TaskOutcome,
 };
 
 /// Enough for a rebuild of eight rows a second to last.
@@ -296,4 +296,66 @@ fn what_is_written_ahead_of_a_resynchronisation_survives_a_failure() {
     let read = array.request(RequestOp::Read, lba, 8);
     array.run_only(&place);
     assert_eq!(array.reply(read), Some(Ok(())));
+}
+
+/// A parity array whose members hold what they happened to, to be brought in step as it serves.
+fn out_of_step(hole: WriteHole) -> Array {
+    let mut setup = raid5(4).hole(hole);
+    setup.options.init = Init::Sync;
+    let mut array = setup.made();
+    let data = array.data_start();
+    for (member, disk) in array.disks.iter_mut().enumerate() {
+        for sector in 0..8 * CHUNK {
+            let seed = (sector as usize * 7 + member * 31) as u8;
+            disk.forge(data + sector, &[seed; 512]);
+        }
+    }
+    array
+}
+
+const HOLES: [WriteHole; 3] = [WriteHole::Ppl, WriteHole::Bitmap, WriteHole::None];
+
+/// What a resynchronisation wrote to a member that then fails the flush is not there when the member comes back.
+#[test]
+fn a_member_that_failed_a_checkpoint_lacks_what_was_resynchronised() {
+    for hole in HOLES {
+        let mut array = out_of_step(hole);
+        let start = array.order(Command::Start(StartMode::default()));
+        array.run_but("m3 flush");
+        array.wait(Nanos::from_secs(20));
+        array.run_but("m3 flush");
+        assert_eq!(array.answer(start), Some(Ok(())), "{:?}", array.labels());
+        array.fail("m3 flush", IoError::Other(5));
+        array.run_tasks();
+        array.command(Command::Stop).expect("it stops");
+        array.crash(|_| false);
+        array.start().expect("one may be missing");
+        array.command(Command::Add(Member(3))).expect("it is back");
+        array.run_tasks();
+        array.consistent();
+    }
+}
+
+/// Nor is what was resynchronised while it was away.
+#[test]
+fn a_member_that_was_away_lacks_what_was_resynchronised() {
+    for hole in HOLES {
+        let mut array = out_of_step(hole);
+        let away = array.take_out(3);
+        let forced = StartMode {
+            accept_loss: true,
+            ..StartMode::default()
+        };
+        array
+            .command(Command::Start(forced))
+            .expect("one may be missing");
+        array.run_tasks();
+        array.command(Command::Stop).expect("it stops");
+        array.crash(|_| false);
+        array.put_back(3, away);
+        array.start().expect("a whole array starts");
+        array.command(Command::Add(Member(3))).expect("it is back");
+        array.run_tasks();
+        array.consistent();
+    }
 }
