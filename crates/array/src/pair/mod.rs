@@ -268,12 +268,12 @@ impl Pair {
         match action {
             Action::Reply(tag, result) => self.children.ended(tag, result),
             Action::Wake(at) => self.route.wake(site, at),
-            Action::CommandReply(tag, result) if tag == child_command(site) => {
-                self.answered(site, result);
-            }
             Action::CommandReply(tag, result) => {
                 let result = result.map_err(|error| self.route.error_of(site, error));
-                self.out.push(Action::CommandReply(tag, result));
+                match tag == child_command(site) {
+                    true => self.answered(site, result),
+                    false => self.out.push(Action::CommandReply(tag, result)),
+                }
             }
             // Told by the pair, when both are ready.
             Action::Fact(Fact::Started { .. } | Fact::Stopped) => {}
@@ -495,7 +495,7 @@ impl Pair {
         self.tell(site, Event::Command(child_command(site), Command::Stop));
     }
 
-    /// A set has answered a command of the pair's own.
+    /// A set has answered a command of the pair's own; errors name members as the pair does.
     fn answered(&mut self, site: Site, result: Result<(), CommandError>) {
         match self.stage {
             Stage::Stopping(Stopping::Set(Site::Home)) if self.started[Site::Log as usize] => {
@@ -506,7 +506,6 @@ impl Pair {
                 // A surrogate that holds nothing, and cannot be marked clean, is found out at its next start.
                 let holds = self.overlay.as_ref();
                 if site == Site::Home || holds.is_some_and(|one| !one.holds_nothing_instead()) {
-                    let result = result.map_err(|error| self.route.error_of(site, error));
                     self.note_stop(result);
                 }
                 self.stopped();

@@ -187,7 +187,6 @@ impl Pair {
                 self.start_home();
             }
             (Site::Log, Err(error)) => {
-                let error = self.route.error_of(Site::Log, error);
                 if let CommandError::OfSurrogate(why) = &error {
                     let why = why.clone();
                     self.out.push(Action::Fact(Fact::SurrogateAbsent { why }));
@@ -223,7 +222,7 @@ impl Pair {
         let missing = matches!(error, CommandError::SurrogateMissing { .. });
         let CommandError::OfSurrogate(why) = self.absent.clone().unwrap_or(CommandError::NoArray)
         else {
-            return self.route.error_of(Site::Home, error);
+            return error;
         };
         let mode = self.start_mut().mode;
         let could_start = match *why {
@@ -233,7 +232,7 @@ impl Pair {
         };
         match missing && could_start {
             true => CommandError::OfSurrogate(why),
-            false => self.route.error_of(Site::Home, error),
+            false => error,
         }
     }
 
