@@ -90,14 +90,22 @@ impl Desk {
                 "the array has no surrogate any more; its members were not here, and are left as they are",
             ));
         };
-        check_nothing_away(&status, surrogate)?;
-        self.check_may_exchange(&status)?;
-        let members: Vec<Member> = surrogate.set.members.iter().map(|one| one.member).collect();
+        self.check_may_leave(&status, surrogate)?;
         let held = Held::new(&self.remote, self.array)?;
+        // A member may have failed since, and users' writes gone there.
+        let (status, _) = self.look()?;
+        let Some(surrogate) = &status.surrogate else {
+            return Err(Refusal::new(
+                "the array is not served with its surrogate any more",
+            ));
+        };
+        self.check_may_leave(&status, surrogate)?;
+        let members: Vec<Member> = surrogate.set.members.iter().map(|one| one.member).collect();
         // What was under way when it was held is over with the stop; the start without the surrogate is refused if that
         // sent anything there after all.
         self.exchange(self.change(Vec::new(), members.clone(), None))?;
-        self.command(Command::Surrogate(None))?;
+        let off_record = self.command(Command::Surrogate(None));
+        off_record.map_err(|why| still_on_record(&status.name, why))?;
         drop(held);
         let unwiped = self.dismiss(&members, uuid)?;
         Ok(done(&match unwiped.is_empty() {
@@ -107,6 +115,11 @@ impl Desk {
                 unwiped.join(", ")
             ),
         }))
+    }
+
+    fn check_may_leave(&self, status: &Status, surrogate: &SurrogateStatus) -> Result<(), Refusal> {
+        check_nothing_away(status, surrogate)?;
+        self.check_may_exchange(status)
     }
 
     /// Whether the array would start again, and the engine can be exchanged.
@@ -210,6 +223,19 @@ fn check_may_have_one(status: &Status) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// The engine has been exchanged already, and goes on.
+fn still_on_record(array: &str, why: Refusal) -> Refusal {
+    let what = format!(
+        "the array goes on without its surrogate, which is still on its record: {}",
+        why.what
+    );
+    let hint = format!(
+        "nothing is away; restripe surrogate remove {array}, once more, takes it off the record. \
+         Its members keep their superblocks: they are free when this daemon ends, to whoever says --force"
+    );
+    Refusal::new(what).at(why.at).hint(hint)
+}
+
 /// Nothing is there that home has not, and nothing will be.
 fn check_nothing_away(status: &Status, surrogate: &SurrogateStatus) -> Result<(), Refusal> {
     let away = surrogate.overlay.as_ref().map_or(0, |overlay| {
@@ -273,4 +299,26 @@ fn wipe(name: &str, array: Uuid) -> Outcome {
         }
     }
     device.flush().map_err(io_failure(&device, "flushing"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_removal_that_is_half_done_says_what_is_left() {
+        let told = still_on_record("tank", Refusal::new("no space is left on a member"));
+        assert!(
+            told.what.contains("goes on without its surrogate"),
+            "{told:?}"
+        );
+        assert!(
+            told.what.ends_with("no space is left on a member"),
+            "{told:?}"
+        );
+        assert!(
+            told.hint.contains("restripe surrogate remove tank"),
+            "{told:?}"
+        );
+    }
 }
