@@ -79,7 +79,9 @@ impl Shell {
     pub(super) fn begin_looks(&mut self) -> bool {
         let mut begun = false;
         while let Some(&lease) = self.looks_due.front() {
-            if !self.exposed[lease].gone {
+            if self.exposed[lease].gone {
+                self.exposed[lease].look = Look::Unknown;
+            } else {
                 let bytes = SUPERBLOCK_BYTES as u32;
                 let Some(buf) = self.users.allocate_lent(bytes, LOOK_OWNER) else {
                     // The end of another look gives memory back.

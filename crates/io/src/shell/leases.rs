@@ -57,7 +57,8 @@ impl Window {
     }
 }
 
-/// A lease, from when it is first seen to the end of the reactor: exports keep their indexes.
+/// A lease, from when it is first seen until nothing knows its index any more, which is its export's: then another lease
+/// may have its place.
 pub(super) struct Exposed {
     pub(super) host: usize,
     pub(super) name: LeaseName,
@@ -123,6 +124,11 @@ impl Exposed {
     /// No request through it is under way.
     fn idle(&self, hosts: &[Host]) -> bool {
         hosts[self.host].lane_is_idle(self.lane)
+    }
+
+    /// Neither a connection, nor a request, a command or a look is about it any more.
+    fn is_forgotten(&self, hosts: &[Host]) -> bool {
+        self.gone && !self.busy(hosts) && matches!(self.look, Look::Known | Look::Unknown)
     }
 
     fn usage(&self) -> LeaseUse {
@@ -199,8 +205,10 @@ impl Shell {
     }
 
     fn expose(&mut self, host: usize, parcel: &Parcel, name: LeaseName) {
+        let forgotten = |one: &Exposed| one.is_forgotten(&self.hosts);
+        let free = self.exposed.iter().position(forgotten);
         let lane = self.hosts[host].lanes().open();
-        self.exposed.push(Exposed {
+        let exposed = Exposed {
             host,
             name,
             window: Window::of(parcel),
@@ -210,8 +218,13 @@ impl Shell {
             gone: false,
             look: Look::Unknown,
             again: false,
-        });
-        self.look_at(self.exposed.len() - 1);
+        };
+        let free = free.unwrap_or(self.exposed.len());
+        match self.exposed.get_mut(free) {
+            Some(place) => *place = exposed,
+            None => self.exposed.push(exposed),
+        }
+        self.look_at(free);
     }
 
     fn withdraw(&mut self, place: usize) {

@@ -531,6 +531,36 @@ fn a_lease_with_a_write_under_way_is_not_taken_back() {
     assert_eq!(bench.take_back(false), Ok(()));
 }
 
+/// However often space is lent and taken back, what is kept of it has a bound.
+#[test]
+fn a_lease_leaves_its_place_to_the_next() {
+    let mut bench = Bench::new("places");
+    let path = bench.path.clone();
+    for _ in 0..20 {
+        // Taken back with a client attached, who goes on for a while, and while it is looked at.
+        let path = path.clone();
+        let client = bench.during(move || {
+            loop {
+                if let Ok(client) = Client::attach(&path, "lease/test/a") {
+                    return client;
+                }
+            }
+        });
+        bench.shell.look_at(bench.shell.exposed.len() - 1);
+        bench.take_back(true).expect("by force");
+        drop(client);
+        let (name, sectors) = (name("a"), LEASE / 512);
+        bench
+            .lease(LeaseCommand::Add { name, sectors })
+            .expect("room");
+    }
+    assert!(
+        bench.shell.exposed.len() <= 3,
+        "{}",
+        bench.shell.exposed.len()
+    );
+}
+
 /// Who takes a lease back wipes it: a write that was under way must not land behind that.
 #[test]
 fn a_lease_is_taken_back_when_its_last_write_is_over() {
