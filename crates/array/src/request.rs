@@ -293,10 +293,8 @@ impl Core {
             let chunk_left =
                 (self.layout.chunk_sectors() - place.offset) * SECTOR_BYTES - offset % SECTOR_BYTES;
             let bytes = left.min(chunk_left);
-            self.start_zero_part(
-                id,
-                pending.request.buf.part(pending.cut as u32, bytes as u32),
-            );
+            let target = pending.request.buf.part(pending.cut as u32, bytes as u32);
+            self.start_unwritten_part(id, offset, bytes, target);
             return Some(bytes);
         }
         if let Some(bytes) = self.start_cached_part(id, pending) {
@@ -317,14 +315,7 @@ impl Core {
             .buf
             .part(pending.cut as u32, (sectors * SECTOR_BYTES) as u32);
         if let Some(first) = self.lost.first_in(lba, sectors) {
-            self.requests.begin_part(id);
-            self.request_part_done(
-                id,
-                Err(RequestError::Lost {
-                    lba: first,
-                    sectors: 1,
-                }),
-            );
+            self.lose_part(id, first);
             return Some(sectors * SECTOR_BYTES);
         }
         self.start_whole_part(id, place, lba, sectors, target)
@@ -388,6 +379,23 @@ impl Core {
             (offset % block) as u32,
             None,
         )
+    }
+
+    /// What was never written is zeros, but for what a surrogate took away with it.
+    fn start_unwritten_part(&mut self, id: u32, offset: u64, bytes: u64, target: BufRef) {
+        let lba = offset / SECTOR_BYTES;
+        let end = (offset + bytes).div_ceil(SECTOR_BYTES);
+        match self.lost.first_in(lba, end - lba) {
+            Some(first) => self.lose_part(id, first),
+            None => self.start_zero_part(id, target),
+        }
+    }
+
+    /// A part of a read has a lost sector in it.
+    fn lose_part(&mut self, id: u32, lba: u64) {
+        self.requests.begin_part(id);
+        let error = RequestError::Lost { lba, sectors: 1 };
+        self.request_part_done(id, Err(error));
     }
 
     fn start_zero_part(&mut self, id: u32, target: BufRef) {

@@ -492,7 +492,13 @@ impl Core {
         data: Piece,
     ) -> Piece {
         if !self.is_written(row) && !self.extent_in_motion(row) {
-            return Piece::Nothing;
+            // Zeros are there already, but where a sector is called lost until it is written.
+            let first = self.layout.lba(row, 0, 0) + offset;
+            let lost = self.lost.first_in(first, sectors).is_some();
+            return match op {
+                RequestOp::WriteZeroes { .. } if lost => data,
+                _ => Piece::Nothing,
+            };
         }
         let whole = !self.layout.parity() || sectors == self.layout.row_sectors();
         let map = self.layout.row(row);
