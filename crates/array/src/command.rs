@@ -11,7 +11,7 @@ use crate::policy::throttle::Limits;
 use crate::report::ArrayState;
 use crate::runset::RunSet;
 use crate::standing::Standing;
-use crate::units::{Member, Uuid};
+use crate::units::{Member, Slot, Uuid};
 
 impl Core {
     pub(crate) fn command(&mut self, tag: CommandTag, command: Command) {
@@ -178,6 +178,11 @@ impl Core {
         let slot = self.devices[index]
             .entry
             .and_then(|entry| self.vacant_slot_of(entry));
+        if slot.is_some_and(|slot| !self.can_fill(Slot(slot as u16))) {
+            return Err(CommandError::Busy(
+                "too many members are gone to fill its slot: stop the array, and start it with all that are back",
+            ));
+        }
         match (former, slot) {
             (Some(MemberRole::Failed { partial: true, .. }), Some(slot)) => {
                 self.devices[index].health = Health::Good;

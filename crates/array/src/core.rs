@@ -480,6 +480,7 @@ impl Core {
         } else {
             ArrayState::Failed
         };
+        self.hold_fills();
         self.price_misses();
     }
 

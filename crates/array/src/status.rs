@@ -66,7 +66,7 @@ impl Core {
         TaskStatus {
             kind: task.kind,
             slot: task.slot,
-            paused: task.paused,
+            paused: task.is_paused(),
             first: self.tasks.goes_first(task),
             rows_done: done,
             rows_total: total,
@@ -99,12 +99,14 @@ impl Core {
 
     fn extent_at(&self, lba: u64, end: u64) -> MapExtent {
         let place = self.layout.place(lba);
-        if !self.is_written(place.row) {
+        let unwritten = !self.is_written(place.row);
+        if unwritten && !self.lost.extents.contains(lba) {
             let next = (self.extent_of(place.row) + 1) * self.superblock.extent_rows;
             let sectors = next.min(self.layout.rows()) * self.layout.row_sectors() - lba;
+            let lost = self.lost.first_in(lba, sectors);
             return MapExtent {
                 lba,
-                sectors,
+                sectors: lost.map_or(sectors, |first| first - lba),
                 hole: true,
                 health: Health::Healthy,
             };

@@ -70,6 +70,8 @@ pub(crate) struct Task {
     pub(crate) kind: TaskKind,
     pub(crate) slot: Option<u16>,
     pub(crate) paused: bool,
+    /// Too many members are gone for what it is to fill: they may come back, and nothing is called lost for want of them.
+    held: bool,
     pub(crate) done: RunSet,
     durable: RunSet,
     checkpoint: Option<RunSet>,
@@ -323,6 +325,7 @@ impl Core {
             kind,
             slot,
             paused: false,
+            held: false,
             claimed: done.clone(),
             durable: done.clone(),
             done,
@@ -338,8 +341,26 @@ impl Core {
             moved: 0,
             mismatches: 0,
         });
+        self.hold_fills();
         self.keeper.note_change();
         self.fact(Fact::TaskStarted { kind, slot });
+    }
+
+    /// What fills a slot stands while the slot cannot be told from who is left.
+    pub(crate) fn hold_fills(&mut self) {
+        for index in 0..self.tasks.list.len() {
+            let task = &self.tasks.list[index];
+            let slot = task.slot.filter(|_| task.is_filling());
+            let held = slot.is_some_and(|slot| !self.can_fill(Slot(slot)));
+            self.tasks.list[index].held = held;
+        }
+    }
+
+    /// Whether all that a slot holds is served, or can be made from the others.
+    pub(crate) fn can_fill(&self, slot: Slot) -> bool {
+        let gone = |other: Slot, partition| self.standing.at(other, partition).home.is_none();
+        let served = !self.standing.is_short(slot.0.into());
+        served || self.layout.recoverable(slot, gone)
     }
 
     /// How much the task that goes first may have in flight now.
@@ -847,7 +868,12 @@ impl Task {
 
     /// It does not go on for now, whatever the throttle says.
     fn stands(&self) -> bool {
-        self.paused || self.is_orphaned()
+        self.is_paused() || self.is_orphaned()
+    }
+
+    /// By command, or for want of members.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused || self.held
     }
 
     /// The member that it filled has failed: it ends as soon as none of its windows is out.

@@ -3,7 +3,7 @@
 use crate::shell::{CHUNK, Setup, raid1, raid5, raid6};
 use restripe_array::meta::WriteHole;
 use restripe_array::report::{ArrayState, MemberState};
-use restripe_array::{Command, Fact, Member, Nanos, TaskKind, TaskOutcome};
+use restripe_array::{Command, CommandError, Fact, Member, Nanos, TaskKind, TaskOutcome};
 
 /// Log records in a listing; done-lists stand in the first 16 sectors.
 fn records(listing: &str) -> usize {
@@ -290,4 +290,42 @@ fn what_a_pass_wrote_is_not_taken_for_unreadable_by_the_next() {
     array.written(0, 3 * CHUNK).expect("written");
     assert!(array.engine.status().lost.is_empty());
     array.verify();
+}
+
+/// What a second member took away may come back with it: a rebuild that cannot go on calls nothing lost.
+#[test]
+fn a_rebuild_stands_when_too_many_members_are_gone() {
+    let mut array = raid5(4).spares(1).start();
+    array.written(0, 100).expect("written");
+    array.depart(2);
+    array.run_but("m4 write data");
+    array.depart(1);
+    array.run();
+    for _ in 0..20 {
+        array.pass(Nanos::from_millis(200));
+        array.run();
+    }
+    assert!(!array.has_fact(|fact| matches!(fact, Fact::Lost { .. })));
+    let status = array.engine.status();
+    assert_eq!(status.state, ArrayState::Failed);
+    assert!(status.tasks[0].paused, "{:?}", status.tasks);
+}
+
+#[test]
+fn a_member_that_cannot_be_filled_is_not_added() {
+    let mut array = raid5(4).start();
+    array.written(0, 100).expect("written");
+    array.depart(2);
+    array.run();
+    array.written(20, 40).expect("written");
+    array.depart(1);
+    array.run();
+    for member in [1, 2] {
+        let answer = array.command(Command::Add(Member(member)));
+        assert!(
+            matches!(answer, Err(CommandError::Busy(why)) if why.contains("start it with all")),
+            "{answer:?}"
+        );
+    }
+    assert!(!array.has_fact(|fact| matches!(fact, Fact::Lost { .. })));
 }

@@ -17,6 +17,7 @@ use crate::session::{News, PATIENCE, Session};
 use crate::workload::{Ask, Workload};
 use crate::world::{World, WorldConfig};
 use restripe_array::layout::Layout;
+use restripe_array::report::TaskStatus;
 use restripe_array::{
     Command, CommandError, CommandTag, Config, Engine, Fact, FailCause, IoError, Nanos, StartMode,
     TaskKind, TaskOutcome,
@@ -845,7 +846,11 @@ impl Run {
             while let Some(news) = life.session.news() {
                 self.hear(life, news);
             }
-            if life.session.world.quiescent() && life.session.world.status().tasks.is_empty() {
+            // Beyond redundancy, what fills a slot may stand for want of members, and what goes after it waits.
+            let stands = |task: &TaskStatus| task.first && task.paused && self.ruin.is_some();
+            let tasks = life.session.world.status().tasks;
+            let ended = tasks.is_empty() || tasks.iter().any(stands);
+            if life.session.world.quiescent() && ended {
                 return None;
             }
             if let Some(end) = self.step(life) {
