@@ -156,6 +156,17 @@ impl LostMap {
         true
     }
 
+    /// Nothing that was lost is asked for any more.
+    pub(crate) fn forget(&mut self) {
+        let lost = core::mem::take(&mut self.extents);
+        let regained = core::mem::take(&mut self.regained);
+        for runs in [&lost].into_iter().chain(&regained) {
+            for &(first, count) in runs.runs() {
+                self.touch(first, count);
+            }
+        }
+    }
+
     /// A flush begins: it covers what was regained so far.
     pub(crate) fn flush_begun(&mut self) {
         let [fresh, covered] = &mut self.regained;

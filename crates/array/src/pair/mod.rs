@@ -369,11 +369,16 @@ impl Pair {
 
     /// Changes something in the home set beside its events. Its turn follows.
     fn at_home<T>(&mut self, change: impl FnOnce(&mut Core) -> T) -> T {
+        self.at(Site::Home, change)
+    }
+
+    /// The same in either set.
+    fn at<T>(&mut self, site: Site, change: impl FnOnce(&mut Core) -> T) -> T {
         self.children.delivered = true;
-        let home = &mut self.sets[Site::Home as usize];
-        let outcome = change(home);
-        for action in core::mem::take(&mut home.out) {
-            self.take_up(Site::Home, action);
+        let set = &mut self.sets[site as usize];
+        let outcome = change(set);
+        for action in core::mem::take(&mut set.out) {
+            self.take_up(site, action);
         }
         outcome
     }

@@ -371,6 +371,8 @@ impl Pair {
         if self.start_mut().mode.read_only {
             return self.end_start(Ok(()), Stage::Alone);
         }
+        // What a member took of the log counts no more than the rest of it, and must not look like damage to later starts.
+        self.at(Site::Log, |log| log.lost.forget());
         let before = self.home().superblock.partner.expect("it was compared");
         let epoch = before.epoch + 1;
         self.at_home(|home| home.set_partner(Some(Partner { epoch, ..before })));
@@ -678,8 +680,8 @@ impl Pair {
     }
 
     fn write_anchors(&mut self) -> bool {
-        if self.home().lost.dirty() {
-            // What is cut off is on record as lost first.
+        if self.home().lost.dirty() || self.log().lost.dirty() {
+            // What is cut off is on record as lost first, and what is forgotten as found.
             return false;
         }
         let mut any = false;
