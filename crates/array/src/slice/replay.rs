@@ -49,6 +49,9 @@ impl Core {
             // Lost only if the record proves whole: else nothing was in flight.
             if !self.partials_verified(id, &cut) {
                 self.load_replay(id, &cut, CellSet::EMPTY);
+            } else if self.serves_as_surrogate {
+                self.zero_replayed(id, lost);
+                self.plan_replay(id, record);
             } else if !self.narrow(id) {
                 self.lose_replayed(id, lost);
             }
@@ -60,6 +63,13 @@ impl Core {
             map.parity_set().intersection(here)
         };
         self.load_replay(id, &cut, modified.minus(lost).union(parities));
+    }
+
+    /// These cells cannot be told, and need not be: a log bears a torn record at its end, and all told of those behind it is
+    /// that they were not. As zeros they are no record.
+    fn zero_replayed(&mut self, id: u32, cells: CellSet) {
+        let slice = self.slices.get(id);
+        slice.zeroed = slice.zeroed.union(cells);
     }
 
     /// These cells cannot be told. If the member of one could be brought, that is not decided without being asked.
