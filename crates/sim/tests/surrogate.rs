@@ -89,6 +89,18 @@ fn nothing_is_lost_on_the_way_away_and_home() {
     }
 }
 
+/// Lives that once broke a promise: zeros in place of what a lost surrogate took with it, sectors called lost for want of
+/// members that came back, a log that was begun anew and looked damaged, records in flight that took the whole log along.
+#[test]
+fn what_once_went_wrong_does_not() {
+    for seed in [
+        1839, 4063, 6393, 7270, 10_178, 13_645, 13_810, 16_747, 16_938, 17_141, 17_472,
+    ] {
+        let outcome = run(seed, Options::default());
+        assert_eq!(outcome.violations, [], "surrogates --seed {seed}");
+    }
+}
+
 /// Power is cut at every write (in a short run at one moment in eleven) of lives through the loss of a member, and what is
 /// left is assembled and read.
 #[test]

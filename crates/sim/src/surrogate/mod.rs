@@ -6,7 +6,7 @@
 mod coverage;
 mod stir;
 
-use crate::array::Spec;
+use crate::array::{Spec, superblock_of};
 use crate::atlas::Atlas;
 use crate::disk::{Disk, Simple};
 use crate::fault::Fault;
@@ -169,6 +169,10 @@ enum End {
     Crash,
     Stop,
     Broken,
+    /// Refused for good: an operator goes on without the surrogate that is here.
+    Forgo,
+    /// What is left of home holds what was replaced long ago.
+    Beyond,
 }
 
 struct Run {
@@ -185,6 +189,10 @@ struct Run {
     lost_lately: [bool; 2],
     /// The surrogate is lost as a whole.
     log_gone: bool,
+    /// That loss was accepted: whatever comes back of it is a stranger.
+    forgone: bool,
+    /// Generation and sequence of the newest superblock that a disk of each set has taken away for good.
+    taken: [(u64, u64); 2],
     outcome: Outcome,
 }
 
@@ -226,6 +234,8 @@ impl Run {
             now: Nanos::ZERO,
             lost_lately: [false; 2],
             log_gone: false,
+            forgone: false,
+            taken: [(0, 0); 2],
             outcome: Outcome::default(),
             plan,
         };
@@ -333,6 +343,7 @@ impl Run {
                 match answered {
                     Some(Ok(())) => {
                         life.serving = true;
+                        self.forgone |= mode.accept_loss && !life.sites.contains(&Site::Log);
                         return None;
                     }
                     Some(Err(error)) => break error,
@@ -343,11 +354,22 @@ impl Run {
                 }
             };
             self.say(|| format!("  start refused: {error:?}"));
-            let inner = match &error {
-                CommandError::OfSurrogate(inner) => inner,
-                own => own,
+            let (site, inner) = match &error {
+                CommandError::OfSurrogate(inner) => (Site::Log, &**inner),
+                own => (Site::Home, own),
             };
             match inner {
+                CommandError::Foreign(_) if site == Site::Log && self.forgone => {
+                    self.count("surrogates that were given up refused", 1);
+                    return Some(End::Forgo);
+                }
+                CommandError::Minority { .. } if self.outdated(life, site) => {
+                    self.count("outdated minorities refused", 1);
+                    return Some(match site {
+                        Site::Home => End::Beyond,
+                        Site::Log => End::Forgo,
+                    });
+                }
                 CommandError::Minority { .. } if !mode.from_minority => mode.from_minority = true,
                 CommandError::SurrogateMissing { .. } if self.may_miss() && !mode.accept_loss => {
                     life.session.oracle.allow_all_losses();
@@ -371,6 +393,16 @@ impl Run {
             Invariant::StartRefused,
             format!("{mode:?}, over and over"),
         )
+    }
+
+    /// Whether a disk that is gone for good knew more than those of this set that are here: an operator would not start it
+    /// from these, since they hold what was replaced long ago.
+    fn outdated(&self, life: &Life, site: Site) -> bool {
+        let world = &life.session.world;
+        let of_site = life.sites.iter().enumerate().filter(|(_, of)| **of == site);
+        let disks = of_site.map(|(member, _)| world.disk(Member(member as u16)));
+        let here = disks.map(age).max().unwrap_or_default();
+        here.0 < self.taken[site as usize].0
     }
 
     /// Whether what the surrogate held may be lost: with it, or with a member of it and a crash.
@@ -601,11 +633,11 @@ impl Run {
         if !self.outcome.violations.is_empty() {
             return false;
         }
-        self.cut(life)
+        self.cut(life, end)
     }
 
     /// Power goes, also after an orderly stop.
-    fn cut(&mut self, life: Life) -> bool {
+    fn cut(&mut self, life: Life, end: End) -> bool {
         let Life {
             session,
             sites,
@@ -636,19 +668,26 @@ impl Run {
         };
         let disks = site.restart(world.into_disks(), &cut);
         for (disk, site) in disks.into_iter().zip(sites) {
-            if !disk.faults.doomed() {
-                match site {
-                    Site::Home => self.home.push(disk),
-                    Site::Log => self.log.push(disk),
+            match site {
+                _ if disk.faults.doomed() => {
+                    let taken = &mut self.taken[site as usize];
+                    *taken = age(&disk).max(*taken);
                 }
+                Site::Home => self.home.push(disk),
+                Site::Log => self.log.push(disk),
             }
+        }
+        if end == End::Forgo {
+            self.log.clear();
+            self.log_gone = true;
+            oracle.allow_all_losses();
         }
         let whole = |disks: &[Disk]| Atlas::of(disks.iter()).is_some_and(|atlas| atlas.whole(None));
         if !whole(&self.log) {
             self.log_gone = true;
             oracle.allow_all_losses();
         }
-        if !whole(&self.home) {
+        if !whole(&self.home) || end == End::Beyond {
             self.count("runs beyond redundancy", 1);
             return false;
         }
@@ -684,6 +723,12 @@ impl Run {
             self.count("runs to the end", 1);
         }
     }
+}
+
+/// Generation and sequence of what a disk says.
+fn age(disk: &Disk) -> (u64, u64) {
+    let found = superblock_of(disk.live());
+    found.map_or((0, 0), |found| (found.generation, found.sequence))
 }
 
 fn spec_of(plan: &Plan, site: Site) -> &Spec {
