@@ -212,10 +212,8 @@ impl fmt::Display for CreateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CreateError::Identifiers { members, distinct } => {
-                write!(
-                    f,
-                    "{members} members need as many different identifiers, not {distinct}"
-                )
+                write!(f, "{members} members need as many different identifiers, ")?;
+                write!(f, "not {distinct}")
             }
             CreateError::Members {
                 members,
