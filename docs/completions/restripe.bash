@@ -852,7 +852,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__replay)
-            opts="-h --workload --seed --requests --speed --depth --nbd --reads-only --overwrite --level --members --chunk --drive --member-size --write-hole --schedule --no-write-cache --cache --cache-policy --fail-after --rebuild-after --repeat --rebuild-rate --throttle --order --on-demand --zone --epoch --json --report --figures --help"
+            opts="-h --workload --seed --requests --speed --depth --nbd --reads-only --overwrite --level --members --groups --partitions --chunk --drive --member-size --write-hole --schedule --no-write-cache --cache --cache-policy --fail-after --rebuild-after --repeat --rebuild-rate --throttle --order --on-demand --zone --epoch --json --report --figures --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -887,6 +887,14 @@ _restripe() {
                     return 0
                     ;;
                 --members)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --groups)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --partitions)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

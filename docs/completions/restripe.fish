@@ -309,6 +309,8 @@ complete -c restripe -n "__fish_restripe_using_subcommand replay" -l depth -d 'C
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l nbd -d 'A served array, by its NBD URI, in place of a simulated one' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l level -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l members -d 'Members of the simulated array' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l groups -d 'Skew it over so many groups of the members, as `create` does (raid5, raid6, raid10)' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l partitions -d 'With --groups: partitions of a member [default: the most that rebuild in parallel]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l chunk -d 'Its chunk' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l drive -d 'The drive model; `restripe sim-disk` lists them' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l member-size -d 'Used of each member [default: what the trace needs]' -r

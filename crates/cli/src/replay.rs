@@ -1,5 +1,6 @@
 //! `replay`: a trace or a synthetic workload against an array, simulated or served over NBD.
 
+use crate::create::skew_words_before;
 use crate::engine::{heat, read_cache};
 use crate::failure::{Failure, Outcome};
 use crate::units::{
@@ -8,9 +9,10 @@ use crate::units::{
 };
 use clap::Args;
 use restripe_array::cache::Rule;
+use restripe_array::layout::{Level, Skew};
 use restripe_array::{Order, Throttle};
 use restripe_io::nbd_wire::uri::{Endpoint, NbdUri};
-use restripe_lab::experiment::cell::{generated, level, onto, schedule, write_hole};
+use restripe_lab::experiment::cell::{check_skew, generated, level, onto, schedule, write_hole};
 use restripe_lab::experiment::{figure, page};
 use restripe_lab::generate::{Parameters, preset};
 use restripe_lab::nbd::Address;
@@ -77,6 +79,12 @@ pub struct Replay {
     /// Members of the simulated array
     #[arg(long, default_value_t = 6)]
     pub members: u16,
+    /// Skew it over so many groups of the members, as `create` does (raid5, raid6, raid10)
+    #[arg(long, value_name = "N", conflicts_with = "nbd")]
+    pub groups: Option<u16>,
+    /// With --groups: partitions of a member [default: the most that rebuild in parallel]
+    #[arg(long, value_name = "N", requires = "groups")]
+    pub partitions: Option<u16>,
     /// Its chunk
     #[arg(long, default_value = "64K", value_parser = parse_size)]
     pub chunk: u64,
@@ -329,10 +337,11 @@ fn on_stage(verb: &Replay) -> Outcome<Replayed> {
 
 fn simulated(verb: &Replay, plan: &ArrayPlan) -> String {
     format!(
-        "Simulated: {}, {} members, {} MiB used of each, chunk {} KiB, drives {}, write cache {}, schedule {}, \
+        "Simulated: {}, {} members, {}{} MiB used of each, chunk {} KiB, drives {}, write cache {}, schedule {}, \
          rebuild at {} to {} MB/s.",
         verb.level,
         plan.members,
+        skew_words_before(plan.members, plan.skew),
         plan.member_bytes >> 20,
         plan.chunk_sectors / 2,
         plan.drive,
@@ -345,13 +354,8 @@ fn simulated(verb: &Replay, plan: &ArrayPlan) -> String {
 
 fn plan(verb: &Replay, needed: u64) -> Outcome<ArrayPlan> {
     let level = level(&verb.level).map_err(Failure::usage)?;
-    let data = match verb.level.as_str() {
-        "raid0" => u64::from(verb.members),
-        "raid1" => 1,
-        "raid10" => u64::from(verb.members / 2),
-        _ => u64::from(verb.members.saturating_sub(level.parities())),
-    };
-    let own = (needed.div_ceil(data.max(1)) + (4 << 20)).max(MEMBER_BYTES_MIN);
+    let skew = skew(verb);
+    let own = needed_of_each(verb, level, skew, needed).max(MEMBER_BYTES_MIN);
     // A trace that reaches further than the drives do is placed without what it does not touch.
     let own = own.min(member_bytes_max(&verb.drive).map_err(Failure::usage)?);
     let chunk =
@@ -359,8 +363,9 @@ fn plan(verb: &Replay, needed: u64) -> Outcome<ArrayPlan> {
     if chunk == 0 {
         return Err(Failure::usage("a chunk has at least 512 bytes"));
     }
-    Ok(ArrayPlan {
+    let plan = ArrayPlan {
         level,
+        skew,
         members: verb.members,
         chunk_sectors: chunk,
         member_bytes: verb.member_size.unwrap_or(own),
@@ -377,7 +382,34 @@ fn plan(verb: &Replay, needed: u64) -> Outcome<ArrayPlan> {
         rebuild_min: verb.rebuild_rate.min,
         rebuild_max: verb.rebuild_rate.max,
         surrogate: None,
-    })
+    };
+    check_skew(&plan).map_err(Failure::usage)?;
+    Ok(plan)
+}
+
+fn skew(verb: &Replay) -> Option<Skew> {
+    let groups = verb.groups?;
+    let most = Skew::with_most_partitions(groups, verb.members);
+    let partitions = verb.partitions.unwrap_or(most.partitions);
+    Some(Skew { groups, partitions })
+}
+
+/// Bytes of each member for so many of the array, and what rounding to chunks and partitions may leave unused.
+fn needed_of_each(verb: &Replay, level: Level, skew: Option<Skew>, needed: u64) -> u64 {
+    // Cells of a row, and how many of them hold distinct data.
+    let cells = skew.map_or(verb.members, |skew| skew.groups);
+    let (data, cells) = match level {
+        Level::Raid0 => (cells, cells),
+        Level::Raid1 => (1, cells),
+        Level::Raid10 { copies } => (1, u16::from(copies)),
+        _ => (cells.saturating_sub(level.parities()), cells),
+    };
+    let cut = skew.map_or(0, |skew| skew.partitions.saturating_sub(1));
+    let rounding = (4 << 20) + verb.chunk.saturating_mul(u64::from(cut));
+    let rows = needed.div_ceil(u64::from(data.max(1)));
+    let of_all = rows.saturating_mul(u64::from(cells));
+    let of_each = of_all.div_ceil(u64::from(verb.members.max(1)));
+    of_each.saturating_add(rounding)
 }
 
 fn plans(verb: &Replay) -> Vec<Plan> {

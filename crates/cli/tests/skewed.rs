@@ -207,3 +207,29 @@ fn skewed_mirrors_of_eight_members_are_rebuilt_whole() {
     let shape = "8 slots, 2 groups of 4, 4 partitions";
     lives_through_a_loss("skewed-mirrors", &options, 8, shape);
 }
+
+// ---------------------------------------------------------------------------------------------------- in simulation
+
+#[test]
+fn a_replay_runs_a_skewed_array_through_its_rebuild() {
+    let place = Place::new("skewed-replay");
+    let line = "replay --workload noise --requests 3000 --members 9 --groups 3 --member-size 64M \
+                --fail-after 1s --rebuild-after 1s --json log.json";
+    let told = good(place.run(&line.split_whitespace().collect::<Vec<_>>()));
+    assert!(
+        told.contains("raid5, 9 members, 3 groups of 3, 3 partitions, 64 MiB used"),
+        "{told}"
+    );
+    let log = json(&good(place.shell("cat log.json")));
+    let phases = log["phases"].as_array().expect("phases");
+    let whole = phases.iter().all(|phase| phase["failed"] == 0);
+    assert!(phases.len() == 4 && whole, "{:?}", log["happened"]);
+    let (done, all) = (&log["rebuild"]["rows_done"], &log["rebuild"]["rows_total"]);
+    assert_eq!(done, all);
+    // 1024 chunks are three partitions of 341, each of three sub-arrays with as many stripes.
+    assert_eq!(all, 3 * 3 * 341);
+    let line = "replay --workload noise --members 8 --groups 3";
+    let run = place.run(&line.split(' ').collect::<Vec<_>>());
+    assert_eq!(run.status, 2, "{}", run.stderr);
+    assert!(run.stderr.contains("9 members as 3 x 3"), "{}", run.stderr);
+}

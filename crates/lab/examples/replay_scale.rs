@@ -40,6 +40,7 @@ fn main() {
 fn one(requests: usize) {
     let plan = ArrayPlan {
         level: Level::Raid5(Rotation::default()),
+        skew: None,
         members: 9,
         chunk_sectors: 128,
         member_bytes: 8 << 30,

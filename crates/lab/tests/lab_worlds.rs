@@ -1,6 +1,6 @@
 //! One replay in two worlds: what the simulator counts is what a real array counts.
 
-use restripe_array::layout::{Level, Rotation};
+use restripe_array::layout::{Level, Rotation, Skew};
 use restripe_array::meta::{Content, CreateOptions, Init, WriteHole, create};
 use restripe_array::report::Counters;
 use restripe_array::{
@@ -34,6 +34,7 @@ const REBUILD: usize = 2;
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     level: Level,
+    skew: Option<Skew>,
     write_hole: WriteHole,
     degraded: bool,
 }
@@ -41,28 +42,43 @@ struct Kind {
 const RAID5: Level = Level::Raid5(Rotation::LeftSymmetric);
 const RAID6: Level = Level::Raid6(Rotation::LeftSymmetric);
 
-const KINDS: [Kind; 7] = [
+const RAID10: Level = Level::Raid10 { copies: 2 };
+
+const KINDS: [Kind; 9] = [
     kind(RAID5, WriteHole::None, false),
     kind(RAID5, WriteHole::Bitmap, true),
     kind(RAID5, WriteHole::Ppl, false),
     kind(RAID5, WriteHole::Ppl, true),
     kind(RAID6, WriteHole::Bitmap, false),
     kind(RAID6, WriteHole::Ppl, true),
-    kind(Level::Raid10 { copies: 2 }, WriteHole::Bitmap, true),
+    kind(RAID10, WriteHole::Bitmap, true),
+    skewed(kind(RAID5, WriteHole::Ppl, true)),
+    skewed(kind(RAID10, WriteHole::Bitmap, true)),
 ];
 
 const fn kind(level: Level, write_hole: WriteHole, degraded: bool) -> Kind {
     Kind {
         level,
+        skew: None,
         write_hole,
         degraded,
     }
+}
+
+/// As two groups of three, which are rebuilt in three streams.
+const fn skewed(kind: Kind) -> Kind {
+    let skew = Some(Skew {
+        groups: 2,
+        partitions: 3,
+    });
+    Kind { skew, ..kind }
 }
 
 /// The array, simulated.
 fn stage(kind: Kind) -> Stage {
     let plan = ArrayPlan {
         level: kind.level,
+        skew: kind.skew,
         members: MEMBERS,
         chunk_sectors: CHUNK_SECTORS,
         member_bytes: MEMBER_BYTES,
@@ -94,6 +110,7 @@ fn reactor(kind: Kind, record: Option<PathBuf>) -> Running {
     let mut options = CreateOptions::new("real", Uuid([9; 16]), kind.level, CHUNK_SECTORS);
     options.members = plain.iter().map(Plain::info).collect();
     options.uuids = (1..=MEMBERS).map(|n| Uuid([n as u8; 16])).collect();
+    options.skew = kind.skew;
     options.write_hole = kind.write_hole;
     options.init = Init::Trust;
     options.size_per_member = Some(MEMBER_BYTES / 512);
@@ -233,7 +250,9 @@ fn one_at_a_time_both_worlds_do_the_same_member_operations() {
         if kind.degraded {
             let theirs = rebuilt.ios[REBUILD];
             assert_eq!(simulated.phases[1].ios[REBUILD], theirs, "{kind:?}");
-            assert!(theirs >= 2 * MEMBER_BYTES / (512 * u64::from(CHUNK_SECTORS)));
+            let partitions = kind.skew.map_or(1, |skew| u64::from(skew.partitions));
+            let chunks = MEMBER_BYTES / (512 * u64::from(CHUNK_SECTORS));
+            assert!(theirs >= 2 * (chunks / partitions * partitions));
         }
     }
 }

@@ -35,6 +35,14 @@ impl Skew {
         widest.map_or(u16::MAX, |widest| size / widest)
     }
 
+    /// Groups of so many slots with the most partitions. Two where only one would do: that is refused, with what works, and
+    /// who wants groups that rebuild in one stream has to say one.
+    pub fn with_most_partitions(groups: u16, slots: u16) -> Skew {
+        let size = slots.checked_div(groups).unwrap_or(0);
+        let partitions = Skew::partitions_max(groups, size).max(2);
+        Skew { groups, partitions }
+    }
+
     /// Whether the streams of any lost slot read disjoint slots.
     pub fn is_free_of_conflict(&self, size: u16) -> bool {
         self.partitions <= Skew::partitions_max(self.groups, size)

@@ -15,17 +15,10 @@ pub fn skew(wanted: &ArrayConfig) -> Outcome<Option<Skew>> {
     };
     let spares = wanted.spares.unwrap_or(0);
     let slots = wanted.members.len().saturating_sub(spares);
-    let partitions = wanted.partitions.unwrap_or(most(groups, slots));
+    let slots = u16::try_from(slots).unwrap_or(u16::MAX);
+    let most = Skew::with_most_partitions(groups, slots).partitions;
+    let partitions = wanted.partitions.unwrap_or(most);
     Ok(Some(Skew { groups, partitions }))
-}
-
-/// The most partitions, but two at least: who gains no second stream is refused unless one partition was asked for.
-fn most(groups: u16, slots: usize) -> u16 {
-    let size = u16::try_from(slots)
-        .ok()
-        .and_then(|slots| slots.checked_div(groups));
-    size.map_or(0, |size| Skew::partitions_max(groups, size))
-        .max(2)
 }
 
 /// Where two partitions are too many, one is left.

@@ -13,9 +13,11 @@ use crate::replay::stage::{ArrayPlan, Stage, SurrogatePlan, size_bytes};
 use crate::replay::{Deed, OUTSTANDING_MAX, Pace, Plan, Script, Until};
 use crate::trace::{Options, Requests, TraceError, files, open, read_twice, shape};
 use restripe_array::cache::Rule;
-use restripe_array::layout::{Level, Rotation};
+use restripe_array::layout::{Geometry, Level, Rotation, Skew};
 use restripe_array::meta::WriteHole;
-use restripe_array::{CacheLimits, HeatLimits, Nanos, Order, Redirect, SMALL_BYTES, Throttle};
+use restripe_array::{
+    CacheLimits, HeatLimits, Nanos, Order, Redirect, SECTOR_BYTES, SMALL_BYTES, Throttle,
+};
 use restripe_sim::disk::queue::Policy;
 use restripe_sim::rng::mix;
 use serde::Deserialize;
@@ -37,6 +39,12 @@ pub struct ArraySettings {
     /// raid0, raid1, raid4, raid5, raid6, raid10.
     pub level: String,
     pub members: u16,
+    /// Groups of the members, of a skewed array; 0: it is not skewed.
+    #[serde(default)]
+    pub groups: u16,
+    /// Partitions of a member of a skewed array; 0: the most that rebuild in parallel.
+    #[serde(default)]
+    pub partitions: u16,
     pub chunk_kib: u32,
     pub member_mib: u64,
     /// none, bitmap, ppl or default.
@@ -254,18 +262,24 @@ impl Settings {
     }
 
     pub fn plan(&self) -> Result<ArrayPlan, String> {
+        let wide = self.scheme()?.wide;
+        self.planned(self.array.members + if wide { self.array.surrogate } else { 0 })
+    }
+
+    /// The array of so many members.
+    fn planned(&self, members: u16) -> Result<ArrayPlan, String> {
         let array = &self.array;
         let set_level = level(&array.level)?;
         let scheme = self.scheme()?;
         if array.member_mib == 0 || array.member_mib > 1 << 30 {
             return Err(format!("members of {} MiB", array.member_mib));
         }
-        Ok(ArrayPlan {
+        let chunk_sectors = array.chunk_kib.checked_mul(2);
+        let plan = ArrayPlan {
             level: set_level,
-            members: array.members + if scheme.wide { array.surrogate } else { 0 },
-            chunk_sectors: array
-                .chunk_kib
-                .checked_mul(2)
+            skew: skew(array, members)?,
+            members,
+            chunk_sectors: chunk_sectors
                 .filter(|sectors| *sectors > 0)
                 .ok_or("array.chunk_kib is out of range")?,
             member_bytes: array.member_mib << 20,
@@ -285,7 +299,9 @@ impl Settings {
             rebuild_min: (self.rebuild.min_mb_s * 1e6) as u64,
             rebuild_max: (self.rebuild.max_mb_s * 1e6) as u64,
             surrogate: self.surrogate(scheme.redirect)?,
-        })
+        };
+        check_skew(&plan)?;
+        Ok(plan)
     }
 
     /// The surrogate of a scheme that moves users to one.
@@ -323,9 +339,8 @@ impl Settings {
     /// The array without a surrogate, whatever the scheme: what a capacity is of, and what requests are placed in.
     fn bare(&self) -> Result<ArrayPlan, String> {
         Ok(ArrayPlan {
-            members: self.array.members,
             surrogate: None,
-            ..self.plan()?
+            ..self.planned(self.array.members)?
         })
     }
 }
@@ -340,6 +355,38 @@ pub fn level(name: &str) -> Result<Level, String> {
         "raid10" => Level::Raid10 { copies: 2 },
         other => return Err(format!("there is no level {other:?}")),
     })
+}
+
+/// The grouping of an array, if it is skewed.
+fn skew(array: &ArraySettings, members: u16) -> Result<Option<Skew>, String> {
+    let ArraySettings {
+        groups, partitions, ..
+    } = *array;
+    match (groups, partitions) {
+        (0, 0) => Ok(None),
+        (0, _) => {
+            Err("array.partitions are of members in groups, and array.groups has none".into())
+        }
+        (_, 0) => Ok(Some(Skew::with_most_partitions(groups, members))),
+        _ => Ok(Some(Skew { groups, partitions })),
+    }
+}
+
+/// A grouping that cannot be is refused by name, before anything is built.
+pub fn check_skew(plan: &ArrayPlan) -> Result<(), String> {
+    if plan.skew.is_none() {
+        return Ok(());
+    }
+    let chunk_bytes = u64::from(plan.chunk_sectors) * SECTOR_BYTES;
+    let geometry = Geometry {
+        level: plan.level,
+        slots: plan.members,
+        chunk_sectors: plan.chunk_sectors,
+        slot_sectors: plan.member_bytes / chunk_bytes * u64::from(plan.chunk_sectors),
+        skew: plan.skew,
+    };
+    let unsound = |error| format!("the groups of the array: {error}");
+    geometry.check().map_err(unsound)
 }
 
 pub fn write_hole(name: &str, level: Level) -> Result<WriteHole, String> {
@@ -821,6 +868,34 @@ mod tests {
         assert_eq!(with(0.0, "lru"), Ok(None));
         assert!(with(1e9, "lru").is_err_and(|told| told.contains("array.cache_mib")));
         assert!(with(1.0, "mru").is_err_and(|told| told.contains("vdf-lfu")));
+    }
+
+    #[test]
+    fn an_array_is_skewed_by_groups_and_partitions() {
+        let with = |members: i64, groups: i64, partitions: i64| {
+            let mut point = point();
+            point.insert("array.members".into(), Value::Whole(members));
+            point.insert("array.groups".into(), Value::Whole(groups));
+            point.insert("array.partitions".into(), Value::Whole(partitions));
+            Ok::<_, String>(cell(&point, 1)?.settings.plan()?.skew)
+        };
+        let of_three = |partitions| {
+            Ok(Some(Skew {
+                groups: 3,
+                partitions,
+            }))
+        };
+        assert_eq!(with(9, 0, 0), Ok(None));
+        assert_eq!(with(9, 3, 0), of_three(3));
+        assert_eq!(with(9, 3, 1), of_three(1));
+        let refused = |members, groups, partitions: i64| {
+            with(members, groups, partitions).expect_err("it cannot be")
+        };
+        assert!(refused(9, 0, 3).contains("array.groups"));
+        assert!(refused(8, 3, 0).contains("9 members as 3 x 3"));
+        assert!(refused(9, 3, 4).contains("3 at most"));
+        // The default is no single stream.
+        assert!(refused(8, 4, 0).contains("1 at most"));
     }
 
     #[test]

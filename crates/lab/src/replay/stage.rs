@@ -3,7 +3,7 @@
 use super::link::{Link, LinkPlan, linked};
 use super::meter::{Meter, Model, metered};
 use crate::drives::preset::{self, Preset};
-use restripe_array::layout::{Layout, Level};
+use restripe_array::layout::{Layout, Level, Skew};
 use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
 use restripe_array::{
     Buf, CacheLimits, Command, CommandError, CommandTag, Config, Engine, HeatLimits, Limits,
@@ -46,6 +46,8 @@ pub struct SurrogatePlan {
 #[derive(Clone, Debug)]
 pub struct ArrayPlan {
     pub level: Level,
+    /// Sub-arrays over groups of the members (S2-RAID).
+    pub skew: Option<Skew>,
     pub members: u16,
     pub chunk_sectors: u32,
     /// Bytes of set data on each member.
@@ -77,6 +79,7 @@ impl ArrayPlan {
     fn of_surrogate(&self, surrogate: &SurrogatePlan) -> ArrayPlan {
         ArrayPlan {
             level: surrogate.level,
+            skew: None,
             members: surrogate.members,
             member_bytes: surrogate.member_bytes,
             write_hole: WriteHole::default_for(surrogate.level),
@@ -243,6 +246,7 @@ fn spec(plan: &ArrayPlan) -> Spec {
     let chunk_bytes = u64::from(plan.chunk_sectors) * SECTOR_BYTES;
     let chunks = plan.member_bytes / chunk_bytes;
     Spec {
+        skew: plan.skew,
         chunk_sectors: plan.chunk_sectors,
         chunks,
         write_hole: plan.write_hole,
