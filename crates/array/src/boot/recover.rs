@@ -15,7 +15,8 @@
 //!   not here, the start has to be told to accept that, since with the member there would be no loss; what was replayed
 //!   until then can be replayed again.
 //!
-//! A record that is not on every log it was meant for was never complete, so nothing was written in place for it.
+//! A record that is not on every log it was meant for was never complete, so nothing was written in place for it. Where all
+//! data cells are here it still has their parity recomputed; should one of them not be readable, it tells nothing.
 
 use super::Stage;
 use crate::contract::{FailCause, TaskKind};
@@ -228,6 +229,7 @@ impl Core {
             start,
             sectors: end - start,
             modified: found.record.modified,
+            complete: self.record_complete(found),
             payloads,
         }
     }

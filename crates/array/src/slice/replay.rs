@@ -32,6 +32,14 @@ impl Core {
         replay.cuts.get(replay.current).copied()
     }
 
+    /// The newest that is on every log it was meant for, from the one in question on.
+    fn complete_cut(&mut self, record: u32) -> Option<Cut> {
+        let replay = &mut self.tasks.replays[record as usize];
+        let left = replay.cuts.get(replay.current..)?;
+        replay.current += left.iter().position(|cut| cut.complete)?;
+        replay.cuts.get(replay.current).copied()
+    }
+
     fn plan_replay(&mut self, id: u32, record: u32) {
         let map = self.slices.get(id).map;
         let here = self.readable(id);
@@ -40,7 +48,7 @@ impl Core {
             return self.reset_band(id, &map);
         }
         // Without a record that proves durable nothing was written in place, and the row is as it was.
-        let Some(cut) = self.cut(record) else {
+        let Some(cut) = self.complete_cut(record) else {
             return self.band_done(id);
         };
         let modified = CellSet(cut.modified).intersection(data);

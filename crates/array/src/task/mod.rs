@@ -45,6 +45,8 @@ pub(crate) struct Cut {
     pub(crate) start: u64,
     pub(crate) sectors: u64,
     pub(crate) modified: u32,
+    /// It is on every log that it was meant for. Otherwise nothing was written in place for it, and it tells nothing.
+    pub(crate) complete: bool,
     /// Partial P and partial Q, unless every data cell was being written.
     pub(crate) payloads: [Option<Payload>; 2],
 }
