@@ -42,7 +42,7 @@ test: ## Every test that needs no minutes: units, laws, swarm, conformance, comm
 
 test-deep: build ## The long run of the same suites, and Linux md as judge where the rig is there
 	@.ci/need cargo
-	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh nbdfuse qemu-io qemu-img fio
+	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh nbdfuse fusermount3 qemu-io qemu-img fio
 	RESTRIPE_DEEP=1 .ci/test
 	$(CARGO) run --quiet -p xtask -- md
 
