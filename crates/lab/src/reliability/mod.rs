@@ -10,6 +10,7 @@
 //! | [`mission`] | the probability of loss, and the number of losses, within a time |
 //! | [`conditions`] | lifetimes, repairs, spares, unreadable sectors |
 //! | [`model`] | the models by name, and their chains by counting |
+//! | [`even`] | chains by counting where sets are too many to be states: which disks failed is taken as even |
 //! | [`sets`] | chains over sets of failed disks, for layouts in which it matters which disks failed |
 //! | [`papers`] | the systems of the papers, as groups, and the formulas that they print |
 //! | [`simulate`] | lives of single disks, from seeds |
@@ -17,6 +18,7 @@
 
 pub mod chain;
 pub mod conditions;
+pub mod even;
 pub mod mission;
 pub mod model;
 pub mod papers;

@@ -199,18 +199,18 @@ impl Model {
             Shape::Sets => sets::chain(self, conditions),
             Shape::Threshold { tolerates } => Count {
                 fresh: Box::new(move |failed, disks| {
-                    if failed < tolerates {
+                    whole(if failed < tolerates {
                         disks - failed
                     } else {
                         0
-                    }
+                    })
                 }),
                 fatal: Box::new(move |failed, disks| {
-                    if failed == tolerates {
+                    whole(if failed == tolerates {
                         disks - failed
                     } else {
                         0
-                    }
+                    })
                 }),
                 bare: Box::new(move |failed| failed == tolerates),
                 disks: self.disks,
@@ -218,8 +218,8 @@ impl Model {
             }
             .chain(conditions),
             Shape::Pairs => Count {
-                fresh: Box::new(|failed, disks| disks - 2 * failed),
-                fatal: Box::new(|failed, _| failed),
+                fresh: Box::new(|failed, disks| whole(disks - 2 * failed)),
+                fatal: Box::new(|failed, _| whole(failed)),
                 bare: Box::new(|failed| failed > 0),
                 disks: self.disks,
                 most: self.disks / 2,
@@ -235,23 +235,23 @@ impl Model {
 }
 
 /// An array whose state is a number of failed disks, of which some wait for a spare.
-struct Count {
-    /// Of so many failed disks and disks in all: disks whose failure loses nothing.
-    fresh: Box<dyn Fn(usize, usize) -> usize>,
+pub(super) struct Count {
+    /// Of so many failed disks and disks in all: disks whose failure loses nothing, on average.
+    pub(super) fresh: Box<dyn Fn(usize, usize) -> Exact>,
     /// Disks whose failure loses data.
-    fatal: Box<dyn Fn(usize, usize) -> usize>,
+    pub(super) fatal: Box<dyn Fn(usize, usize) -> Exact>,
     /// Whether a repair has no redundancy left to spare.
-    bare: Box<dyn Fn(usize) -> bool>,
-    disks: usize,
+    pub(super) bare: Box<dyn Fn(usize) -> bool>,
+    pub(super) disks: usize,
     /// Most failures without loss.
-    most: usize,
+    pub(super) most: usize,
 }
 
 /// Failed disks that wait for a spare, and those in repair.
 type Failed = (usize, usize);
 
 impl Count {
-    fn chain(&self, conditions: &Conditions) -> Result<Chain, String> {
+    pub(super) fn chain(&self, conditions: &Conditions) -> Result<Chain, String> {
         let waits = conditions.spare_rate().is_some();
         let mut chain = Chain::default();
         let mut states = BTreeMap::new();
@@ -304,12 +304,12 @@ impl Count {
         let failures = conditions.failure_rate();
         add(
             to(next),
-            whole((self.fresh)(failed, self.disks)) * &failures,
+            (self.fresh)(failed, self.disks) * &failures,
             Cause::Failure,
         );
         add(
             Target::Loss,
-            whole((self.fatal)(failed, self.disks)) * &failures,
+            (self.fatal)(failed, self.disks) * &failures,
             Cause::Failure,
         );
         if let (Some(rate), 1..) = (spares, waiting) {

@@ -8,12 +8,12 @@ use num_traits::{One, Zero};
 use std::collections::BTreeMap;
 
 /// Most disks: a set is a word.
-const DISKS_MAX: usize = 64;
+pub(super) const DISKS_MAX: usize = 64;
 /// Most states: the elimination of a chain of this kind takes time with their cube.
 const STATES_MAX: usize = 2000;
 
 /// Bit i is disk i.
-type Set = u64;
+pub(super) type Set = u64;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct State {
@@ -140,10 +140,10 @@ fn leave(from: usize, model: &Model, conditions: &Conditions, guards: &Guards, f
 }
 
 /// The groups as sets.
-struct Guards(Vec<(Set, u32)>);
+pub(super) struct Guards(Vec<(Set, u32)>);
 
 impl Guards {
-    fn of(model: &Model) -> Guards {
+    pub(super) fn of(model: &Model) -> Guards {
         let set = |disks: &[usize]| disks.iter().fold(0, |set, disk| set | 1 << disk);
         let most = |tolerates| u32::try_from(tolerates).unwrap_or(u32::MAX);
         Guards(
@@ -155,7 +155,7 @@ impl Guards {
         )
     }
 
-    fn lost(&self, failed: Set) -> bool {
+    pub(super) fn lost(&self, failed: Set) -> bool {
         self.0
             .iter()
             .any(|(group, tolerates)| (group & failed).count_ones() > *tolerates)

@@ -1,0 +1,151 @@
+//! Chains for layouts in which it matters which disks failed, and in which the sets of them are too many to be states.
+//!
+//! A state is a number of failed disks, and all sets of so many that lost nothing are taken as equally likely. For one
+//! failed disk nothing is assumed where every disk is as exposed as any other. Beyond that, sets that lose more easily are
+//! left a little earlier than others: an error of the order of the number of disks times repair time over lifetime. More
+//! failures at once than the fewest that can lose data, and one, count as loss, so the mean time is not made longer by
+//! what is left out.
+
+use super::chain::Chain;
+use super::conditions::Conditions;
+use super::model::{Count, Model};
+use super::quantity::{Exact, whole};
+use super::sets::{DISKS_MAX, Guards, Set};
+use num_traits::One;
+
+/// Beyond, the sets are too many to be looked at.
+const TOLERATED_MAX: usize = 2;
+
+pub fn chain(model: &Model, conditions: &Conditions) -> Result<Chain, String> {
+    conditions.check()?;
+    let tolerated = model.groups.iter().map(|group| group.tolerates).min();
+    let tolerated = tolerated.filter(|most| *most <= TOLERATED_MAX);
+    let tolerated = tolerated.ok_or_else(|| {
+        format!("sets are counted of groups that bear {TOLERATED_MAX} losses at most")
+    })?;
+    if model.disks > DISKS_MAX || model.wear.iter().any(|wear| *wear != Exact::one()) {
+        return Err(format!(
+            "sets are counted of up to {DISKS_MAX} disks, all of them awake"
+        ));
+    }
+    let most = (tolerated + 1).min(model.disks - 1);
+    let guards = Guards::of(model);
+    let fatal: Vec<Exact> = (0..=most)
+        .map(|failed| fatal(&guards, model.disks, failed))
+        .collect();
+    let all = |failed, disks: usize| whole(disks - failed);
+    let safe = fatal.clone();
+    let count = Count {
+        fresh: Box::new(move |failed, disks| all(failed, disks) * (Exact::one() - &safe[failed])),
+        fatal: Box::new(move |failed, disks| all(failed, disks) * &fatal[failed]),
+        bare: Box::new(move |failed| failed >= tolerated),
+        disks: model.disks,
+        most,
+    };
+    count.chain(conditions)
+}
+
+/// Of the sets of so many disks without loss, each with one disk more: the share that loses data.
+fn fatal(guards: &Guards, disks: usize, failed: usize) -> Exact {
+    let (mut lost, mut all) = (0, 0);
+    safe_sets(guards, disks, failed, 0, 0, &mut |set| {
+        for disk in (0..disks).filter(|disk| set & 1 << disk == 0) {
+            all += 1;
+            lost += usize::from(guards.lost(set | 1 << disk));
+        }
+    });
+    whole(lost) / whole(all.max(1))
+}
+
+/// The set, with so many more disks from `from` on, each time that nothing is lost by it.
+fn safe_sets(
+    guards: &Guards,
+    disks: usize,
+    more: usize,
+    from: usize,
+    set: Set,
+    each: &mut impl FnMut(Set),
+) {
+    if guards.lost(set) {
+        return;
+    }
+    if more == 0 {
+        return each(set);
+    }
+    for disk in from..disks {
+        safe_sets(guards, disks, more - 1, disk + 1, set | 1 << disk, each);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::model::{Group, Parameters, named};
+    use super::super::papers::{s2_raid5, s2_raid10};
+    use super::*;
+
+    /// By sets over by counts.
+    fn ratio(model: &Model, conditions: &Conditions) -> f64 {
+        let solved = |chain: Chain| chain.expect::<f64>().expect("it ends").hours;
+        let sets = model
+            .clone()
+            .by_sets()
+            .chain(conditions)
+            .expect("few states");
+        solved(sets) / solved(chain(model, conditions).expect("sets"))
+    }
+
+    fn skewed(disks: usize, row: usize) -> Model {
+        let parameters = Parameters {
+            row,
+            ..Parameters::new(disks)
+        };
+        s2_raid5(&parameters).expect("free of conflict")
+    }
+
+    #[test]
+    fn counts_are_close_to_sets_and_never_longer() {
+        let conditions = Conditions::new(whole(1_000_000), whole(100));
+        let doubled = |at: usize| Group {
+            disks: (at..at + 4).collect(),
+            tolerates: 2,
+        };
+        let models = [
+            skewed(9, 3),
+            skewed(25, 5),
+            skewed(15, 3),
+            s2_raid10(&Parameters::new(8)).expect("4 + 4"),
+            named("raid10", &Parameters::new(8)).expect("four pairs"),
+            Model::of_groups("two codes", 8, vec![doubled(0), doubled(4)]),
+        ];
+        for model in models {
+            let ratio = ratio(&model, &conditions);
+            let (name, disks) = (model.name, model.disks);
+            assert!(
+                (0.999_999..1.01).contains(&ratio),
+                "{name} of {disks}: {ratio}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_share_that_loses_is_counted() {
+        let guards = Guards::of(&skewed(9, 3));
+        assert_eq!(fatal(&guards, 9, 0), whole(0));
+        assert_eq!(fatal(&guards, 9, 1), whole(6) / whole(8));
+        // Two that lost nothing are in one group: any of the other six loses, and the third of their own does not.
+        assert_eq!(fatal(&guards, 9, 2), whole(6) / whole(7));
+    }
+
+    #[test]
+    fn what_is_not_even_is_refused() {
+        let conditions = Conditions::new(whole(1000), whole(1));
+        let asleep = Parameters {
+            asleep: whole(2),
+            ..Parameters::new(8)
+        };
+        let sleepers = named("reraid", &asleep).expect("4 + 4");
+        assert!(chain(&sleepers, &conditions).is_err());
+        let copies = named("raid1", &Parameters::new(5)).expect("five copies");
+        assert!(chain(&copies, &conditions).is_err());
+    }
+}
