@@ -49,6 +49,9 @@ _restripe() {
             restripe,metrics)
                 cmd="restripe__subcmd__metrics"
                 ;;
+            restripe,plan)
+                cmd="restripe__subcmd__plan"
+                ;;
             restripe,rebuild)
                 cmd="restripe__subcmd__rebuild"
                 ;;
@@ -152,7 +155,7 @@ _restripe() {
 
     case "${cmd}" in
         restripe)
-            opts="-h -V --help --version create assemble serve status examine fail remove add replace rebuild scrub stop metrics heat surrogate lease sim sim-disk lab replay trace cache-sim demo"
+            opts="-h -V --help --version plan create assemble serve status examine fail remove add replace rebuild scrub stop metrics heat surrogate lease sim sim-disk lab replay trace cache-sim demo"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -771,6 +774,44 @@ _restripe() {
             fi
             case "${prev}" in
                 --offline)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        restripe__subcmd__plan)
+            opts="-h --disks --disk-size --disk --speed --mttf --repair --flat --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --disks)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --disk-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --disk)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --speed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mttf)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --repair)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -26,6 +26,7 @@ end
 
 complete -c restripe -n "__fish_restripe_needs_command" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_needs_command" -s V -l version -d 'Print version'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "plan" -d 'Compare layouts for given disks, before anything is written'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "create" -d 'Make a new array on empty members'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "assemble" -d 'Check members, recover their logs, report, and exit: what serve does before it serves'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "serve" -d 'Serve arrays over NBD until told to stop'
@@ -49,6 +50,15 @@ complete -c restripe -n "__fish_restripe_needs_command" -f -a "replay" -d 'Repla
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "trace" -d 'Look at block traces, and shape them for a replay'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "cache-sim" -d 'Simulate caches alone on a trace: what they spare the disks of an array, whole or degraded'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "demo" -d 'Show it all on disk images: a RAID-5 loses two disks and its daemon under load'
+complete -c restripe -n "__fish_restripe_using_subcommand plan" -l disks -d 'How many disks, without the spare' -r
+complete -c restripe -n "__fish_restripe_using_subcommand plan" -l disk-size -d 'Used of each disk [default: all that --disk has]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand plan" -l disk -d 'As fast as this drive model; `restripe sim-disk` lists them' -r
+complete -c restripe -n "__fish_restripe_using_subcommand plan" -l speed -d 'As fast as this, in bytes a second, reading and writing' -r
+complete -c restripe -n "__fish_restripe_using_subcommand plan" -l mttf -d 'Mean time to failure of a disk' -r
+complete -c restripe -n "__fish_restripe_using_subcommand plan" -l repair -d 'Mean time to repair one, of every layout alike [default: each layout\'s rebuild]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand plan" -l flat -d 'Show groups that are not skewed, too (RAID-50, RAID-60)'
+complete -c restripe -n "__fish_restripe_using_subcommand plan" -l json -d 'Print it as JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand plan" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l config -d 'Take name, level, members and options from this file' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l level -d 'The RAID level; its number alone will do' -r -f -a "raid0\t''
 raid1\t''

@@ -33,6 +33,8 @@ pub struct Cli {
 
 #[derive(Subcommand, Debug)]
 pub enum Verb {
+    /// Compare layouts for given disks, before anything is written
+    Plan(crate::plan::Wanted),
     /// Make a new array on empty members
     Create(Create),
     /// Check members, recover their logs, report, and exit: what serve does before it serves

@@ -18,6 +18,7 @@ mod lab;
 mod lease;
 mod member;
 mod operate;
+mod plan;
 mod reliability;
 mod replay;
 mod roster;
@@ -64,7 +65,7 @@ fn only_prints(verb: &Verb) -> bool {
         Verb::Status(_) | Verb::Metrics(_) | Verb::Examine(_) | Verb::Heat(_) => true,
         Verb::Sim(_) | Verb::Surrogate(Surrogate::Status(_)) => true,
         Verb::Lease(Lease::List(_)) => true,
-        Verb::Lab(_) | Verb::Trace(_) | Verb::CacheSim(_) => true,
+        Verb::Plan(_) | Verb::Lab(_) | Verb::Trace(_) | Verb::CacheSim(_) => true,
         Verb::SimDisk(verb) => verb.preset.is_none(),
         _ => false,
     }
@@ -81,6 +82,7 @@ fn without_help_verb(mut words: Vec<OsString>) -> Vec<OsString> {
 
 fn run(verb: Verb) -> Outcome {
     match verb {
+        Verb::Plan(verb) => plan::run(&verb),
         Verb::Create(verb) => create::run(verb),
         Verb::Assemble(verb) => serve::assemble(verb),
         Verb::Serve(verb) => serve::serve(verb),

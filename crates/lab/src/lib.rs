@@ -9,6 +9,7 @@
 //! | [`nbd`] | a small blocking NBD client |
 //! | [`nearest`] | what a mistyped name may have meant |
 //! | [`pattern`] | what a block holds, as a function of its place and version |
+//! | [`plan`] | layouts for given disks, compared before anything is written |
 //! | [`load`] | verified mixed load: every byte read is checked against the load's own record |
 //! | [`latency`] | samples, quantiles by phase, the course over time |
 //! | [`chart`] | the course over time as SVG |
@@ -28,6 +29,7 @@ pub mod load;
 pub mod nbd;
 pub mod nearest;
 pub mod pattern;
+pub mod plan;
 pub mod reliability;
 pub mod replay;
 pub mod report;
