@@ -371,6 +371,7 @@ fn plan(verb: &Replay, needed: u64) -> Outcome<ArrayPlan> {
         member_bytes: verb.member_size.unwrap_or(own),
         write_hole: write_hole(&verb.write_hole, level).map_err(Failure::usage)?,
         drive: verb.drive.clone(),
+        spare_drive: None,
         schedule: schedule(&verb.schedule).map_err(Failure::usage)?,
         write_cache: !verb.no_write_cache,
         standby_ns: None,

@@ -264,6 +264,7 @@ fn the_results_are_those_of_the_experiments() {
         "ido-resync",
         "ido-surrogate",
         "streams",
+        "s2-offline",
         "goals",
         "energy",
     ] {

@@ -46,6 +46,7 @@ fn one(requests: usize) {
         member_bytes: 8 << 30,
         write_hole: WriteHole::Bitmap,
         drive: "wd1600aajs".into(),
+        spare_drive: None,
         schedule: Policy::Sptf {
             patience_ns: 500_000_000,
         },

@@ -84,6 +84,7 @@ fn stage(kind: Kind) -> Stage {
         member_bytes: MEMBER_BYTES,
         write_hole: kind.write_hole,
         drive: "wd1600aajs".into(),
+        spare_drive: None,
         schedule: Policy::Fcfs,
         write_cache: true,
         standby_ns: None,

@@ -14,7 +14,7 @@ use restripe_sim::disk::seek::SeekCurve;
 use serde::Deserialize;
 
 /// What the command is built with, by name.
-const PRESETS: [(&str, &str); 7] = [
+const PRESETS: [(&str, &str); 8] = [
     (
         "st500nm0001",
         include_str!("../../presets/st500nm0001.toml"),
@@ -28,6 +28,7 @@ const PRESETS: [(&str, &str); 7] = [
     ("wd1003fbyx", include_str!("../../presets/wd1003fbyx.toml")),
     ("wd4t7200", include_str!("../../presets/wd4t7200.toml")),
     ("ssd-sata", include_str!("../../presets/ssd-sata.toml")),
+    ("unbounded", include_str!("../../presets/unbounded.toml")),
 ];
 
 /// Where a number comes from.

@@ -50,6 +50,9 @@ pub struct ArraySettings {
     /// none, bitmap, ppl or default.
     pub write_hole: String,
     pub drive: String,
+    /// What a failed member is rebuilt onto; empty: a drive of the members' kind.
+    #[serde(default)]
+    pub spare_drive: String,
     /// fcfs, look or sptf.
     pub schedule: String,
     pub write_cache: bool,
@@ -285,6 +288,7 @@ impl Settings {
             member_bytes: array.member_mib << 20,
             write_hole: write_hole(&array.write_hole, set_level)?,
             drive: array.drive.clone(),
+            spare_drive: Some(array.spare_drive.clone()).filter(|name| !name.is_empty()),
             schedule: schedule(&array.schedule)?,
             write_cache: array.write_cache,
             standby_ns: (array.standby_s > 0).then_some(array.standby_s.saturating_mul(SECOND)),

@@ -349,6 +349,10 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
         "ido-remote",
         include_str!("../../../../scenarios/ido-remote.toml"),
     ),
+    (
+        "s2-offline",
+        include_str!("../../../../scenarios/s2-offline.toml"),
+    ),
     ("energy", include_str!("../../../../scenarios/energy.toml")),
     (
         "vdf-open-loop",

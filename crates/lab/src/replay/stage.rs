@@ -55,6 +55,8 @@ pub struct ArrayPlan {
     pub write_hole: WriteHole,
     /// A name that [`preset::named`] knows.
     pub drive: String,
+    /// As `drive`, of what a failed member is rebuilt onto, if it is of another kind.
+    pub spare_drive: Option<String>,
     pub schedule: Policy,
     pub write_cache: bool,
     /// Drives stop their spindles after so long without a command.
@@ -96,7 +98,8 @@ pub struct Stage {
     pub size_bytes: u64,
     plan: ArrayPlan,
     spec: Spec,
-    preset: Preset,
+    /// Of what a failed member is rebuilt onto.
+    spare: Preset,
     commands: u64,
 }
 
@@ -104,9 +107,11 @@ impl Stage {
     /// Builds the array and starts it.
     pub fn new(plan: &ArrayPlan, seed: u64) -> Result<Stage, String> {
         let preset = preset::named(&plan.drive)?;
+        let spare = preset::named(plan.spare_drive.as_ref().unwrap_or(&plan.drive))?;
         let (spec, surrogate) = specs(plan, &preset);
         let mut meters = Vec::new();
         let mut disks = Vec::new();
+        fits(&spare, &spec)?;
         for spec in [Some(&spec), surrogate.as_ref()].into_iter().flatten() {
             fits(&preset, spec)?;
             let images = spec.format(None).map_err(|error| error.to_string())?;
@@ -127,7 +132,7 @@ impl Stage {
             size_bytes: 0,
             plan: plan.clone(),
             spec,
-            preset,
+            spare,
             commands: 0,
         };
         stage.begin()?;
@@ -173,13 +178,17 @@ impl Stage {
         }
     }
 
-    /// A blank drive of the array's kind arrives and is added.
+    /// A blank drive arrives and is added.
     pub fn add_spare(&mut self) -> Result<CommandTag, String> {
         let member = self.meters.len() as u16;
         let image = Image::new(Payload::None, self.spec.info(member).sectors);
-        let (device, meter) = metered(model(&self.plan, &self.preset)?);
+        let (device, meter) = metered(model(&self.plan, &self.spare)?);
         self.meters.push(meter);
-        let disk = self.spec.disk(member, image, Box::new(device), 1);
+        let spec = Spec {
+            depth: depth(&self.spare),
+            ..self.spec.clone()
+        };
+        let disk = spec.disk(member, image, Box::new(device), 1);
         let member = self.world.arrive(disk);
         Ok(self.command(Command::Add(member)))
     }
