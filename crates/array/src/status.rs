@@ -66,7 +66,8 @@ impl Core {
         TaskStatus {
             kind: task.kind,
             slot: task.slot,
-            paused: task.is_paused(),
+            paused: task.paused,
+            held: task.held,
             first: self.tasks.goes_first(task),
             rows_done: done,
             rows_total: total,

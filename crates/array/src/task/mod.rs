@@ -73,7 +73,7 @@ pub(crate) struct Task {
     pub(crate) slot: Option<u16>,
     pub(crate) paused: bool,
     /// Too many members are gone for what it is to fill: they may come back, and nothing is called lost for want of them.
-    held: bool,
+    pub(crate) held: bool,
     pub(crate) done: RunSet,
     durable: RunSet,
     checkpoint: Option<RunSet>,
@@ -870,12 +870,7 @@ impl Task {
 
     /// It does not go on for now, whatever the throttle says.
     fn stands(&self) -> bool {
-        self.is_paused() || self.is_orphaned()
-    }
-
-    /// By command, or for want of members.
-    pub(crate) fn is_paused(&self) -> bool {
-        self.paused || self.held
+        self.paused || self.held || self.is_orphaned()
     }
 
     /// The member that it filled has failed: it ends as soon as none of its windows is out.

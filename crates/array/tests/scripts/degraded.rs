@@ -308,7 +308,7 @@ fn a_rebuild_stands_when_too_many_members_are_gone() {
     assert!(!array.has_fact(|fact| matches!(fact, Fact::Lost { .. })));
     let status = array.engine.status();
     assert_eq!(status.state, ArrayState::Failed);
-    assert!(status.tasks[0].paused, "{:?}", status.tasks);
+    assert!(status.tasks[0].held, "{:?}", status.tasks);
 }
 
 #[test]

@@ -251,7 +251,8 @@ pub struct TaskView {
     pub paused: bool,
     pub rows_done: u64,
     pub rows_total: u64,
-    /// Why it does not go though nobody paused it: `read-only` or `another-task`. Empty if it goes.
+    /// Why it does not go though nobody paused it: `read-only`, `members` (too many are gone) or `another-task`.
+    /// Empty if it goes.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub waits: String,
     /// Bytes of one member a second.
@@ -544,6 +545,7 @@ fn wait_of(task: &TaskStatus, status: &Status) -> &'static str {
     match status.read_only {
         _ if task.paused => "",
         true => "read-only",
+        false if task.held => "members",
         false if !task.first => "another-task",
         false => "",
     }
@@ -833,6 +835,7 @@ mod tests {
                 kind: TaskKind::Rebuild,
                 slot: Some(1),
                 paused: false,
+                held: false,
                 first: true,
                 rows_done: 5,
                 rows_total: 10,

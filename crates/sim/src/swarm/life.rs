@@ -847,7 +847,7 @@ impl Run {
                 self.hear(life, news);
             }
             // Beyond redundancy, what fills a slot may stand for want of members, and what goes after it waits.
-            let stands = |task: &TaskStatus| task.first && task.paused && self.ruin.is_some();
+            let stands = |task: &TaskStatus| task.first && task.held && self.ruin.is_some();
             let tasks = life.session.world.status().tasks;
             let ended = tasks.is_empty() || tasks.iter().any(stands);
             if life.session.world.quiescent() && ended {
