@@ -324,7 +324,7 @@ fn popular(place: &Place, program: &str) -> String {
         "stable",
     ] {
         let run = place.shell(&format!(
-            "'{program}' trace generate {source} --requests 200000 --seed 1 -o popular.rtrace > made.txt && \
+            "'{program}' trace generate {source} --requests 200000 --seed 1 --force -o popular.rtrace > made.txt && \
              '{program}' trace info popular.rtrace --json"
         ));
         assert_eq!(run.status, 0, "{}", run.stderr);
@@ -510,7 +510,7 @@ impl Shown<'_> {
         let cells = |name: &&str| match name.strip_suffix('*') {
             Some(name) => values
                 .iter()
-                .map(|value| fellow(value)[name].clone())
+                .map(|value| shown(fellow(value), name))
                 .collect(),
             None => vec![shown(first, name)],
         };
