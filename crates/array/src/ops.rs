@@ -101,6 +101,9 @@ pub(crate) struct Ops {
     in_flight: u32,
 }
 
+/// Pages that wait to be used again: 4 MiB.
+const PAGES_KEPT: usize = 1024;
+
 /// What computations and pages travel in, recycled.
 #[derive(Default)]
 #[allow(clippy::vec_box)]
@@ -144,8 +147,11 @@ impl Boxes {
         }
     }
 
+    /// Superblocks come in pages of their own: what nobody takes again is not kept for ever.
     pub(crate) fn recycle_page(&mut self, page: Page) {
-        self.pages.push(page);
+        if self.pages.len() < PAGES_KEPT {
+            self.pages.push(page);
+        }
     }
 
     pub(crate) fn recycle_compute(&mut self, mut compute: Box<Compute>) {
