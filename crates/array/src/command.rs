@@ -11,7 +11,7 @@ use crate::policy::throttle::Limits;
 use crate::report::ArrayState;
 use crate::runset::RunSet;
 use crate::standing::Standing;
-use crate::units::{Member, Slot, Uuid};
+use crate::units::{Member, Uuid};
 
 impl Core {
     pub(crate) fn command(&mut self, tag: CommandTag, command: Command) {
@@ -22,7 +22,8 @@ impl Core {
                 return self.out.push(Action::CommandReply(tag, Ok(())));
             }
             _ if !self.serving() => Err(CommandError::Busy("the array is not serving")),
-            _ if self.halted => Err(CommandError::NoSpace),
+            // Before anything is changed: what is refused must not have been done.
+            _ if self.halted || self.out_of_reach => self.on_record(),
             _ if self.mode.read_only => Err(CommandError::Busy("the array was started read-only")),
             Command::Fail(member) => self.command_fail(member),
             Command::Remove(member) => self.command_remove(member),
@@ -178,11 +179,6 @@ impl Core {
         let slot = self.devices[index]
             .entry
             .and_then(|entry| self.vacant_slot_of(entry));
-        if slot.is_some_and(|slot| !self.can_fill(Slot(slot as u16))) {
-            return Err(CommandError::Busy(
-                "too many members are gone to fill its slot: stop the array, and start it with all that are back",
-            ));
-        }
         match (former, slot) {
             (Some(MemberRole::Failed { partial: true, .. }), Some(slot)) => {
                 self.devices[index].health = Health::Good;

@@ -787,7 +787,7 @@ fn too_few(missing: &[u16]) -> Refusal {
         "too many members are missing: nothing current stands in {word} {}",
         slots.join(", ")
     ))
-    .hint("bring one of them, or say --accept-loss to read what is left")
+    .hint("start it with one that was current, or with --accept-loss to read what is left")
 }
 
 fn would_lose(extents: &[(u64, u64)]) -> Refusal {
