@@ -5,8 +5,9 @@
 //! much that both balance where three quarters of the allowed share take too long (for p99: 0.75 of a hundred). While the
 //! rate stays off its limits, the sum of all steps is bounded, so the share of those that took too long tends to that,
 //! whatever the drives and the load are like: nothing is assumed of how latency follows from rate. The quarter
-//! is room for the way there. The rate begins at the minimum; at 200 requests a second it doubles in eight seconds. It
-//! does not rise beyond twice the speed that is reached: what drives cannot give says nothing about users.
+//! is room for the way there. The rate begins at the minimum, and until the first request takes too long each adds a sixty-fourth:
+//! at 200 requests a second it doubles in a quarter of a second, and from then on, for p99, in eight seconds. It
+//! rises only while it is what holds the task back: what drives cannot give says nothing about users.
 //!
 //! **Finish** (`finish:2h`: done two hours after it began): what is left over the time that is left, but for its last
 //! thirty-second, in which what is still left goes at the maximum. A task begins anew when the array is started again.
@@ -17,12 +18,13 @@
 //! | beside users | they moved nothing for ten seconds | alone |
 //!
 //! Beside users windows go evenly, sixteen steps a second if the rate is high enough, a window at a time if not: to users a
-//! step is a disturbance, and long ones make the tail. Alone a task goes as fast as its maximum lets. Ten seconds, since
+//! step is a disturbance, and long ones make the tail. So no step is above a batch of [`super::own`], nor is more in flight: a
+//! higher rate is more steps a second, and where drives are too slow for it, users do not queue behind it. Alone a task goes as fast as its maximum lets. Ten seconds, since
 //! users who ask for little would otherwise meet full speed with each request.
 
 use super::marks::Marks;
 use super::order::Depth;
-use super::own::FULL_SPEED;
+use super::own::{BATCH, FULL_SPEED};
 use super::throttle::{Decision, Limits, View};
 use crate::report::Aim;
 use crate::units::Nanos;
@@ -86,9 +88,9 @@ pub(super) struct Goal {
     limits: Limits,
     /// Bytes of one member a second beside users.
     rate: u64,
+    /// No request has taken too long yet.
+    probing: bool,
     marks: Marks,
-    /// Of the members, lately.
-    speed: u64,
     users: Users,
     steady: Steady,
 }
@@ -97,6 +99,8 @@ pub(super) struct Goal {
 const RATE_LEAST: u64 = 64 << 10;
 /// A request that took too long takes this part off.
 const PART: u64 = 16;
+/// Before the first of these, one that did not adds this part.
+const PROBING_PART: u64 = 64;
 /// A task is to be done this part of its time before it is up: flushes follow, and what it goes by is a speed that it
 /// reaches only nearly.
 const EARLY_PART: u64 = 32;
@@ -121,8 +125,8 @@ impl Goal {
             kind,
             limits,
             rate: limits.min,
+            probing: true,
             marks: Marks::new(MARKS, MARK_EVERY, view.now, view.let_go()),
-            speed: 0,
             users: Users::new(view),
             steady: Steady::new(view),
         }
@@ -134,16 +138,16 @@ impl Goal {
 
     pub(super) fn decide(&mut self, view: &View) -> Decision {
         self.marks.pass(view.now, view.moved);
-        self.speed = self.marks.rate(view.now, view.moved);
         if let Kind::Finish(within) = self.kind {
             let early = Nanos(within.0 - within.0 / EARLY_PART);
             let needs = needed(view.begun.after(early), view.now, view.left);
             self.rate = needs.clamp(self.limits.min, self.limits.max);
         }
         match self.users.active(view) {
-            true => self
-                .steady
-                .decide(self.rate, self.rate / STEPS_A_SECOND, view),
+            true => {
+                let step = BATCH.min(self.rate / STEPS_A_SECOND);
+                self.steady.decide(self.rate, step, view)
+            }
             false => self.steady.decide(self.limits.max, FULL_SPEED, view),
         }
     }
@@ -157,12 +161,13 @@ impl Goal {
         let Kind::Latency(goal) = self.kind else {
             return;
         };
-        let rate = if latency > goal.at_most {
-            self.rate - self.rate / PART
-        } else if self.rate <= self.speed.saturating_mul(2).max(self.limits.min) {
-            self.rate.saturating_add(gain(self.rate, goal.percentile))
-        } else {
-            self.rate
+        let late = latency > goal.at_most;
+        self.probing &= !late;
+        let rate = match (late, self.probing) {
+            (true, _) => self.rate - self.rate / PART,
+            (false, _) if self.steady.lags => self.rate,
+            (false, true) => self.rate.saturating_add(self.rate / PROBING_PART),
+            (false, false) => self.rate.saturating_add(gain(self.rate, goal.percentile)),
         };
         self.rate = rate.clamp(self.limits.min, self.limits.max);
     }
@@ -256,6 +261,8 @@ struct Steady {
     now: Nanos,
     /// When the next may go. What could have gone and did not is made up for by one step.
     due: Nanos,
+    /// More than a step could have gone and did not: it is not the rate that holds the task back.
+    lags: bool,
 }
 
 impl Steady {
@@ -264,12 +271,15 @@ impl Steady {
             rate: 0,
             now: view.now,
             due: view.now,
+            lags: false,
         }
     }
 
     fn decide(&mut self, rate: u64, step: u64, view: &View) -> Decision {
         (self.rate, self.now) = (rate, view.now);
-        self.due = self.due.max(Nanos(view.now.0.saturating_sub(STEP.0)));
+        let earliest = Nanos(view.now.0.saturating_sub(STEP.0));
+        self.lags = self.due < earliest;
+        self.due = self.due.max(earliest);
         if view.now < self.due {
             return Decision::Wait(self.due);
         }
@@ -313,6 +323,7 @@ mod tests {
         seed: u64,
         requests: u64,
         late: u64,
+        most_in_flight: u64,
     }
 
     impl Plant {
@@ -334,6 +345,7 @@ mod tests {
                 seed: 1,
                 requests: 0,
                 late: 0,
+                most_in_flight: 0,
             }
         }
 
@@ -353,6 +365,7 @@ mod tests {
                         let windows = bytes / WINDOW;
                         (0..windows).for_each(|_| self.goal.issued(WINDOW));
                         self.view.in_flight += windows * WINDOW;
+                        self.most_in_flight = self.most_in_flight.max(self.view.in_flight);
                     }
                     Decision::Hold => assert!(self.view.in_flight > 0),
                     Decision::Wait(until) => assert!(until > self.view.now),
@@ -377,7 +390,8 @@ mod tests {
 
         fn request(&mut self, breaks: u64) {
             self.view.user_sectors += 8;
-            let percent = self.goal.speed * 100 / breaks;
+            let speed = self.goal.marks.rate(self.view.now, self.view.moved);
+            let percent = speed * 100 / breaks;
             let late = self.drawn(1_000_000) < percent * percent;
             let latency = if late { 50 } else { 5 };
             self.goal.note_latency(Nanos::from_millis(latency));
@@ -422,6 +436,28 @@ mod tests {
                 "{per_second}"
             );
         }
+    }
+
+    #[test]
+    fn until_somebody_waits_too_long_the_rate_rises_fast() {
+        let mut plant = Plant::new(LONG, |view| Goal::latency(GOAL, DEFAULT, view));
+        plant.until(Nanos::from_secs(2), Some(1 << 40));
+        assert!(plant.goal.rate > 32 * DEFAULT.min, "{}", plant.goal.rate);
+        let mut plant = Plant::new(LONG, |view| Goal::latency(GOAL, DEFAULT, view));
+        plant.goal.note_latency(GOAL.at_most.after(MILLISECOND));
+        plant.until(Nanos::from_secs(2), Some(1 << 40));
+        assert!(plant.goal.rate < 2 * DEFAULT.min, "{}", plant.goal.rate);
+    }
+
+    #[test]
+    fn what_members_cannot_give_neither_raises_the_rate_nor_fills_their_queues() {
+        let mut plant = Plant::new(LONG, |view| Goal::latency(GOAL, DEFAULT, view));
+        plant.goal.note_latency(GOAL.at_most.after(MILLISECOND));
+        plant.until(Nanos::from_secs(120), Some(1 << 40));
+        let members = WINDOW * 1000;
+        assert!(plant.goal.rate < members * 5 / 4, "{}", plant.goal.rate);
+        assert!(plant.view.moved > 60 * members, "{}", plant.view.moved);
+        assert_eq!(plant.most_in_flight, BATCH);
     }
 
     #[test]

@@ -23,7 +23,7 @@ const WINDOWS_MIN: u64 = 4;
 /// A low maximum is reached in steps so small: not all at once, with a long wait after it.
 const STEPS_A_SECOND: u64 = 4;
 /// A batch between users' requests: as much as a disk transfers in about a seek.
-const BATCH: u64 = 1 << 20;
+pub(super) const BATCH: u64 = 1 << 20;
 
 #[derive(Clone, Debug)]
 pub(super) struct Own {
