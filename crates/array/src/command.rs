@@ -23,7 +23,7 @@ impl Core {
             }
             _ if !self.serving() => Err(CommandError::Busy("the array is not serving")),
             // Before anything is changed: what is refused must not have been done.
-            _ if self.halted || self.out_of_reach => self.on_record(),
+            _ if self.halted() => self.on_record(),
             _ if self.mode.read_only => Err(CommandError::Busy("the array was started read-only")),
             Command::Fail(member) => self.command_fail(member),
             Command::Remove(member) => self.command_remove(member),
@@ -454,16 +454,12 @@ impl Core {
         }
     }
 
-    /// A halted array has written nothing down, and one that lost too many members not everything.
+    /// A halted array has written nothing down.
     pub(crate) fn on_record(&self) -> Result<(), CommandError> {
-        if self.halted {
-            return Err(CommandError::NoSpace);
+        match self.halt {
+            None => Ok(()),
+            Some(halt) => Err(self.halt_error(halt)),
         }
-        if self.out_of_reach {
-            let missing = self.standing.missing().collect();
-            return Err(CommandError::TooFew { missing });
-        }
-        Ok(())
     }
 }
 

@@ -482,6 +482,15 @@ pub enum CommandError {
     OfSurrogate(Box<CommandError>),
 }
 
+/// Why an array writes nothing any more, as if the power had gone. What was acknowledged is there at the next start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Halt {
+    /// No space is left on a member that serves.
+    NoSpace,
+    /// A member more has failed than redundancy bears.
+    TooFew,
+}
+
 /// One entry of the log of facts. Levelled by kind; never needed for correctness.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fact {
@@ -491,8 +500,8 @@ pub enum Fact {
         recovered_rows: u64,
     },
     Stopped,
-    /// No space is left on a member: nothing is written any more.
-    Halted,
+    /// Nothing is written any more until the array is started anew.
+    Halted(Halt),
     MemberFailed {
         member: Member,
         why: FailCause,

@@ -2,7 +2,7 @@
 
 use crate::boot::Boot;
 use crate::contract::{
-    Action, Actions, BufRef, Class, CommandTag, ComputeOp, DeviceIo, Fact, FailCause, IoOp,
+    Action, Actions, BufRef, Class, CommandTag, ComputeOp, DeviceIo, Fact, FailCause, Halt, IoOp,
     LinearOutput, RequestError, RequestTag, Segment, StartMode,
 };
 use crate::device::{Device, Health};
@@ -80,9 +80,7 @@ pub(crate) struct Core {
     /// What a failed member lacks is not on record yet.
     pub(crate) owing: bool,
     /// Nothing is written any more.
-    pub(crate) halted: bool,
-    /// More members have failed since the start than redundancy bears: something acknowledged may be on none that is left.
-    pub(crate) out_of_reach: bool,
+    pub(crate) halt: Option<Halt>,
     pub(crate) stop_flush: bool,
     pub(crate) stop_version: u64,
     /// Earliest moment at which each kind of timed work is due.
@@ -149,8 +147,7 @@ impl Core {
             answers: Vec::new(),
             stopping: None,
             owing: false,
-            halted: false,
-            out_of_reach: false,
+            halt: None,
             stop_flush: false,
             stop_version: 0,
             wake: [NEVER; WAKES],
@@ -480,7 +477,6 @@ impl Core {
         } else {
             ArrayState::Failed
         };
-        self.hold_fills();
         self.price_misses();
     }
 

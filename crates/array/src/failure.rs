@@ -1,9 +1,11 @@
 //! What goes wrong for good: members that fail, an array without space, and what is lost with them.
 //!
 //! A failure takes effect here at once; it is on record when the superblocks that say so are durable, and until then
-//! nothing is acknowledged.
+//! nothing is acknowledged. The one that redundancy does not bear is never put on record: the array halts.
 
-use crate::contract::{Action, CommandError, DeviceIo, Fact, FailCause, IoOp, TaskKind};
+use crate::contract::{
+    Action, CommandError, DeviceIo, Fact, FailCause, Halt, IoOp, RequestError, RequestOp, TaskKind,
+};
 use crate::core::Core;
 use crate::device::Health;
 use crate::flush::Waiter;
@@ -15,11 +17,15 @@ use alloc::vec::Vec;
 
 impl Core {
     /// Takes a member out of service, whatever it was doing. Writes and flushes are not acknowledged again before the
-    /// members that remain say so in their superblocks.
+    /// members that remain say so in their superblocks; where too few remain, never.
     pub(crate) fn fail_member(&mut self, member: Member, cause: FailCause) {
         let serves = self.standing.iter().any(|one| one.serves(member));
-        if cause.is_no_space() && (self.halted || serves) {
-            return self.halt();
+        if cause.is_no_space() && (self.halted() || serves) {
+            if !self.halted() {
+                self.halt = Some(Halt::NoSpace);
+                self.come_to_a_halt(Halt::NoSpace);
+            }
+            return;
         }
         let device = &mut self.devices[member.0 as usize];
         if device.health != Health::Good {
@@ -28,6 +34,10 @@ impl Core {
         device.health = Health::Failed;
         device.unflushed = false;
         self.fact(Fact::MemberFailed { member, why: cause });
+        let one_too_many = serves && self.is_one_too_many(member);
+        if one_too_many {
+            self.halt = Some(Halt::TooFew);
+        }
         let filling = self.standing.slots_where(|one| one.takes(member));
         if serves {
             self.lose_homes(member);
@@ -35,12 +45,28 @@ impl Core {
         for slot in filling {
             self.drop_incoming(slot);
         }
+        if !self.halted() {
+            self.record_failure(member, serves);
+        }
+        self.logs.forget(member);
+        self.assess();
+        if one_too_many {
+            self.come_to_a_halt(Halt::TooFew);
+        }
+        self.abandon(member);
+        if self.halted() {
+            // Nobody waits any longer for what becomes durable no more.
+            self.metadata_moved();
+        }
+    }
+
+    fn record_failure(&mut self, member: Member, served: bool) {
         let stale_since = self.superblock.generation + 1;
         self.superblock.generation = stale_since;
         if let Some(entry) = self.devices[member.0 as usize].entry {
             self.superblock.members[entry as usize].role = MemberRole::Failed {
                 stale_since,
-                partial: serves,
+                partial: served,
             };
         }
         self.keeper.note_failure();
@@ -49,25 +75,35 @@ impl Core {
             // lost.
             self.flush_for(Waiter::Log);
         }
-        self.logs.forget(member);
-        self.assess();
-        self.out_of_reach |= serves && !self.all_decodable(|_| false);
-        self.abandon(member);
     }
 
-    /// No space is left on a member that serves: it has not failed, and perhaps the others lie on the same full file
-    /// system. Nothing is written any more, as if the power had gone, so that the next start recovers what was being
-    /// written; until then that is in doubt where parity would have to tell it.
-    /// Copies of one cell may differ, too, as they may after a crash: what was being written is not acknowledged.
-    fn halt(&mut self) {
-        if self.halted {
-            return;
-        }
-        self.halted = true;
+    // ------------------------------------------------------------------------------------------------- halting
+
+    pub(crate) fn halted(&self) -> bool {
+        self.halt.is_some()
+    }
+
+    /// Whether redundancy bears what has failed, and this member not. A start looks for itself while it reads.
+    fn is_one_too_many(&self, member: Member) -> bool {
+        let may_write = !self.mode.read_only && !self.undecided();
+        let borne = self.all_decodable(|one| one.serves(member));
+        may_write && !borne && !self.planted(Bug::OneTooManyRecorded)
+    }
+
+    /// Nothing is written any more, as if the power had gone: the next start recovers what was being written, and until
+    /// then that is in doubt where parity would have to tell it. Copies of one cell may differ, too, as they may after a
+    /// crash: what was being written is not acknowledged.
+    ///
+    /// - No space is left on a member that serves. It has not failed, and perhaps the others lie on the same full file
+    ///   system.
+    /// - A member has failed that is one too many. Its failure is not put on record: whoever is current by the members'
+    ///   superblocks has all that was acknowledged, and the array starts again when they are back.
+    fn come_to_a_halt(&mut self, why: Halt) {
         self.mode.read_only = true;
         if self.boot.is_some() {
             self.flusher.forget_waiters();
-            self.boot_fail(CommandError::NoSpace);
+            let error = self.halt_error(why);
+            self.boot_fail(error);
             return;
         }
         let mut known = self.resynced_before();
@@ -84,12 +120,30 @@ impl Core {
         self.inits_settle();
         self.slices_wake_waiting();
         self.flush_resume();
-        self.fact(Fact::Halted);
+        self.fact(Fact::Halted(why));
+    }
+
+    pub(crate) fn halt_error(&self, halt: Halt) -> CommandError {
+        match halt {
+            Halt::NoSpace => CommandError::NoSpace,
+            Halt::TooFew => CommandError::TooFew {
+                missing: self.standing.missing().collect(),
+            },
+        }
+    }
+
+    /// How a halted array answers what it may not do.
+    pub(crate) fn refusal(&self, op: RequestOp) -> RequestError {
+        match op {
+            _ if self.halt == Some(Halt::NoSpace) => RequestError::NoSpace,
+            RequestOp::Flush => RequestError::Unavailable,
+            _ => RequestError::ReadOnly,
+        }
     }
 
     /// Takes the next operation that a halted array may not start out of the actions.
     pub(crate) fn refused(&mut self) -> Option<Box<DeviceIo>> {
-        if !self.halted {
+        if !self.halted() {
             return None;
         }
         let writes = |action: &Action| matches!(action, Action::Device(io) if io.op != IoOp::Read);
@@ -133,7 +187,7 @@ impl Core {
 
     /// Cells of rows whose parity was never brought in step cannot be recovered.
     pub(crate) fn lose_unsynced(&mut self, slot: usize, partition: u16) {
-        if self.halted {
+        if self.halted() {
             return;
         }
         for lba in self.unsynced_cells(slot, partition) {

@@ -7,10 +7,10 @@
 //! | listing | done-lists of the logs written          | settling |
 //! | settling| failures and lost-map pages are durable | idle     |
 //!
-//! A member that fails a flush is failed; the flush is never tried again on it. Once more members have failed than
-//! redundancy bears, no flush succeeds until the array is started anew: what was written may be on none that is left.
+//! A member that fails a flush is failed; the flush is never tried again on it. No
+//! flush of a halted array succeeds.
 
-use crate::contract::{Class, FailCause, IoError, IoOp, RequestError};
+use crate::contract::{Class, FailCause, IoError, IoOp};
 use crate::core::Core;
 use crate::device::Health;
 use crate::ops::Owner;
@@ -117,7 +117,7 @@ impl Core {
     fn flush_ended(&mut self) {
         let ended = self.flusher.begun;
         self.flusher.answered = false;
-        if self.halted {
+        if self.halted() {
             // Nothing was made durable, and no record is over.
             return self.listing_ended();
         }
@@ -183,12 +183,7 @@ impl Core {
     fn flush_done(&mut self, waiter: Waiter, flush: u64) {
         match waiter {
             Waiter::Request(request) => {
-                let kept = if self.out_of_reach {
-                    Err(RequestError::Unavailable)
-                } else {
-                    Ok(())
-                };
-                self.request_part_done(request, kept);
+                self.request_part_done(request, Ok(()));
             }
             Waiter::Log | Waiter::Intent => {}
             Waiter::Checkpoint => self.checkpoint_flushed(flush),

@@ -366,7 +366,7 @@ impl Core {
 
     fn map_page_durable(&mut self, kind: MapKind, page: usize) {
         match kind {
-            _ if self.halted => {}
+            _ if self.halted() => {}
             MapKind::Lost | MapKind::Heat => {}
             _ => self.bit_map(kind).written(page),
         }

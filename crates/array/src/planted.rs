@@ -25,6 +25,8 @@ pub enum Bug {
     ExtentNotZeroed,
     /// Writes are acknowledged before a failure is on the other members' record.
     FailureNotRecorded,
+    /// The failure of a member too many is put on record like any other.
+    OneTooManyRecorded,
     /// What is lost is told but not remembered.
     LossForgotten,
     /// A rebuild counts a row as done when it begins with it.
@@ -43,7 +45,7 @@ pub enum Bug {
 
 impl Bug {
     #[cfg(feature = "planted")]
-    pub const ALL: [Bug; 13] = [
+    pub const ALL: [Bug; 14] = [
         Bug::FlushSkipsMember,
         Bug::WrongQCoefficient,
         Bug::StaleMemberAccepted,
@@ -52,6 +54,7 @@ impl Bug {
         Bug::LogReusedEarly,
         Bug::ExtentNotZeroed,
         Bug::FailureNotRecorded,
+        Bug::OneTooManyRecorded,
         Bug::LossForgotten,
         Bug::RebuildRunsAhead,
         Bug::DegradedInOneStep,

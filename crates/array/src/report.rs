@@ -136,8 +136,6 @@ pub struct TaskStatus {
     pub kind: TaskKind,
     pub slot: Option<u16>,
     pub paused: bool,
-    /// Too many members are gone for what it is to fill: it goes on when they are back.
-    pub held: bool,
     /// Windows are given to it, or would be if it were not paused: to one task at a time.
     pub first: bool,
     pub rows_done: u64,

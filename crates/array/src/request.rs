@@ -145,8 +145,8 @@ impl Core {
             return Err(RequestError::OutOfRange { end, size });
         }
         let writes = request.op.changes();
-        if writes && self.halted {
-            return Err(RequestError::NoSpace);
+        if writes && self.halted() {
+            return Err(self.refusal(request.op));
         }
         if writes && self.mode.read_only {
             return Err(RequestError::ReadOnly);
@@ -235,7 +235,7 @@ impl Core {
         }
         let reads = pending.request.op == RequestOp::Read;
         let result = match pending.error {
-            _ if self.halted && !reads => Err(RequestError::NoSpace),
+            _ if self.halted() && !reads => Err(self.refusal(pending.request.op)),
             Some(error) => Err(error),
             None => Ok(()),
         };

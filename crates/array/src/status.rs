@@ -67,7 +67,6 @@ impl Core {
             kind: task.kind,
             slot: task.slot,
             paused: task.paused,
-            held: task.held,
             first: self.tasks.goes_first(task),
             rows_done: done,
             rows_total: total,

@@ -12,7 +12,6 @@ use crate::contract::{Class, FailCause, IoError, IoOp};
 use crate::core::Core;
 use crate::ops::Owner;
 use crate::planted::Bug;
-use crate::report::ArrayState;
 use crate::standing::Home;
 use crate::units::{Member, Row, Slot};
 use alloc::vec::Vec;
@@ -93,11 +92,6 @@ impl Core {
             self.begin_init(extent);
         }
         false
-    }
-
-    /// What was never written reads as zeros without any member; made real, it would be lost with those that are gone.
-    pub(crate) fn beyond_redundancy(&self) -> bool {
-        self.state == ArrayState::Failed
     }
 
     /// While a member is missing, a whole extent that becomes real is something it lacks: that is on record first.
@@ -222,7 +216,7 @@ impl Core {
 
     pub(crate) fn inits_settle(&mut self) {
         for index in 0..self.inits.list.len() {
-            if self.beyond_redundancy() || self.halted {
+            if self.halted() {
                 // Its zeros are nowhere but in its being unwritten.
                 self.inits.list[index] = self.inits.list[index].filter(|init| !init.zeroed);
             }

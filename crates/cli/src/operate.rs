@@ -429,25 +429,11 @@ fn check_moves(status: &StatusView) -> Outcome {
     }
     let what = "nothing is written to this array: its tasks wait";
     Err(Failure::new(what)
-        .hint("it was started read-only, or has halted for want of space: its journal says which"))
-}
-
-/// Nor for what cannot go on before members are back that are gone.
-fn check_members(task: &TaskView, tasks: &[TaskView], name: &str) -> Outcome {
-    let held = |other: &TaskView| other.waits == "members";
-    let behind = task.waits == "another-task" && tasks.first().is_some_and(held);
-    if !held(task) && !behind {
-        return Ok(());
-    }
-    let what = format!("the {} waits for members: too many are gone", task.kind);
-    Err(Failure::new(what).hint(format!(
-        "restripe stop {name}, and start it with all that are back"
-    )))
+        .hint("it was started read-only, or has halted for want of space or of members: its journal says which"))
 }
 
 /// Nor for a task behind one that is paused: who waits here may be the only one who could let that go on.
 fn check_its_turn_comes(task: &TaskView, tasks: &[TaskView], name: &str) -> Outcome {
-    check_members(task, tasks, name)?;
     let goes = |other: &TaskView| !other.paused && other.waits.is_empty();
     if task.waits != "another-task" || tasks.iter().any(goes) {
         return Ok(());

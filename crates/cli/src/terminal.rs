@@ -100,7 +100,6 @@ pub fn task_line(task: &TaskView) -> String {
         _ if task.paused => line.push_str(", paused"),
         "" => line.push_str(&speed(task)),
         "read-only" => line.push_str(", waits for a start that writes"),
-        "members" => line.push_str(", waits for members that are gone"),
         _ => line.push_str(", waits until another task is done"),
     }
     if task.mismatches > 0 {
@@ -233,7 +232,6 @@ mod tests {
         assert_eq!(task_line(&task), "rebuild 41.6%, 48M/s, 1m 15s left");
         for (waits, told) in [
             ("read-only", "rebuild 41.6%, waits for a start that writes"),
-            ("members", "rebuild 41.6%, waits for members that are gone"),
             (
                 "another-task",
                 "rebuild 41.6%, waits until another task is done",

@@ -139,6 +139,12 @@ impl<'a> Atlas<'a> {
             .all(|(row, offset)| self.decodable(Row(row), offset, without))
     }
 
+    /// Whether enough members are current and here, whatever they cannot read.
+    pub fn stands(&self) -> bool {
+        let absent = |slot: restripe_array::Slot| self.slot(slot.0).is_none();
+        self.layout.decodable_without(absent)
+    }
+
     /// Rows and offsets that a disk cannot read.
     fn latent(&self, slot: u16, place: &Place) -> Vec<(u64, u64)> {
         let end = place.data_start + self.layout.geometry().slot_sectors;

@@ -25,12 +25,14 @@ pub enum Invariant {
     StuckRequest,
     /// A request was refused that should have been served.
     RequestRefused,
-    /// An array that had halted for want of space acknowledged something, or one halted that had space.
+    /// An array that had halted acknowledged something, or one halted without need.
     HaltBroken,
     /// A member was failed without a fault of its own.
     MemberFailedWrongly,
     /// An array that should start does not.
     StartRefused,
+    /// Members that were all back did not make up the array.
+    NotWholeAgain,
     /// A task ended badly, or not at all, without a fault to blame.
     TaskFailed,
     /// The engine broke a rule of its contract with the shell.
@@ -63,6 +65,7 @@ impl Invariant {
             Invariant::HaltBroken => "halt-broken",
             Invariant::MemberFailedWrongly => "member-failed-wrongly",
             Invariant::StartRefused => "start-refused",
+            Invariant::NotWholeAgain => "not-whole-again",
             Invariant::TaskFailed => "task-failed",
             Invariant::Contract => "contract",
             Invariant::OverlappingMemberWrites => "overlapping-member-writes",

@@ -5,8 +5,8 @@ use crate::oracle::{FlushTicket, Oracle, ReadTicket, WriteId, WriteKind};
 use crate::world::{Happening, Machine, World};
 use restripe_array::report::ArrayState;
 use restripe_array::{
-    Buf, BufRef, Command, CommandError, CommandTag, Fact, FailCause, Nanos, Request, RequestError,
-    RequestOp, RequestTag, SECTOR_BYTES,
+    Buf, BufRef, Command, CommandError, CommandTag, Fact, FailCause, Halt, Nanos, Request,
+    RequestError, RequestOp, RequestTag, SECTOR_BYTES,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -54,8 +54,10 @@ pub struct Session<M> {
     pub refusals_expected: bool,
     /// Some member may be without space: requests may be refused for that.
     pub space_is_short: bool,
-    /// The array has halted for want of space: it promises nothing any more.
-    pub halted: bool,
+    /// The array writes nothing any more, and promises nothing.
+    pub halted: Option<Halt>,
+    /// Something may have been under way when it halted.
+    cut_short: bool,
     /// Requests that were refused, by [`Session::refusals_expected`].
     pub refused: u64,
     /// Replies in all.
@@ -83,7 +85,8 @@ impl<M: Machine> Session<M> {
             violations: Vec::new(),
             refusals_expected: false,
             space_is_short: false,
-            halted: false,
+            halted: None,
+            cut_short: false,
             refused: 0,
             replies: 0,
             durable_replies: 0,
@@ -233,7 +236,7 @@ impl<M: Machine> Session<M> {
         self.news.pop_front()
     }
 
-    fn listen(&mut self) {
+    pub fn listen(&mut self) {
         while let Some(happening) = self.world.happening() {
             match happening {
                 Happening::Reply(tag, result) => self.replied(tag, result),
@@ -242,7 +245,12 @@ impl<M: Machine> Session<M> {
                 }
                 Happening::Fact(fact) => {
                     self.ruin_further(&fact);
-                    self.halted |= fact == Fact::Halted;
+                    if let Fact::Halted(why) = fact {
+                        self.halted = Some(why);
+                        let writes = |open: &Open| matches!(open.what, Asked::Write(_));
+                        let at_rest = self.unreadable.is_some();
+                        self.cut_short |= !at_rest || self.open.values().any(writes);
+                    }
                     self.news.push_back(News::Fact(fact));
                 }
                 Happening::Mark(mark) => self.news.push_back(News::Mark(mark)),
@@ -288,10 +296,16 @@ impl<M: Machine> Session<M> {
         }
     }
 
-    /// Without space there is one answer to everything but reads.
+    /// What is halted acknowledges nothing but reads; without space there is one answer to everything else.
     fn hold_to_halt(&mut self, open: &Open, result: Result<(), RequestError>) {
-        let right = matches!(result, Err(RequestError::NoSpace | RequestError::NotFast));
-        if self.halted && !right && !matches!(open.what, Asked::Read(_)) {
+        let right = match self.halted {
+            None => true,
+            Some(Halt::NoSpace) => {
+                matches!(result, Err(RequestError::NoSpace | RequestError::NotFast))
+            }
+            Some(Halt::TooFew) => result.is_err(),
+        };
+        if !right && !matches!(open.what, Asked::Read(_)) {
             let asked = format!("{:?} {} +{}", open.what, open.lba, open.sectors);
             self.violation(Invariant::HaltBroken, format!("{asked}: {result:?}"));
         }
@@ -304,7 +318,7 @@ impl<M: Machine> Session<M> {
         if let Err(violation) = self.oracle.read_ended(ticket, contents) {
             // Copies that a halt left different cannot be made one before the next start.
             let wavers = violation.invariant == Invariant::UnstableRead;
-            if wavers && self.halted && self.doubtful() {
+            if wavers && self.doubtful() {
                 return;
             }
             self.violations.push(violation);
@@ -326,16 +340,16 @@ impl<M: Machine> Session<M> {
 
     /// Sectors were called lost. That must be allowed for, and the rest of the request must still be readable.
     fn lost(&mut self, open: &Open, lba: u64, sectors: u64) {
-        if self.halted && self.doubtful() {
-            return;
-        }
         let oracle = &self.oracle;
         let allowed = |lba: &u64| match open.what {
             Asked::Read(ticket) => oracle.may_be_lost(*lba, Some(ticket)),
             Asked::Write(id) => oracle.may_be_lost_to_write(*lba, id),
             Asked::Flush(_) => false,
         };
-        let wrongly: Vec<u64> = (lba..lba + sectors).filter(|lba| !allowed(lba)).collect();
+        let wrongly: Vec<u64> = match self.doubtful() {
+            true => Vec::new(),
+            false => (lba..lba + sectors).filter(|lba| !allowed(lba)).collect(),
+        };
         let block = u64::from(self.world.status().logical_block.max(512)) / SECTOR_BYTES;
         let (from, end) = (open.lba / block * block, open.lba + open.sectors);
         let outside = lba < from || lba + sectors > end.next_multiple_of(block) || sectors == 0;
@@ -348,13 +362,18 @@ impl<M: Machine> Session<M> {
         }
         if matches!(open.what, Asked::Read(_)) {
             self.told_lost.extend(lba..lba + sectors);
-            self.reread(open);
+            if !self.doubtful() {
+                self.reread(open);
+            }
         }
     }
 
     /// Whether something can only be had from redundancy: where a halt cut writes short, that is in doubt until the next
     /// start.
     fn doubtful(&self) -> bool {
+        if !self.cut_short {
+            return false;
+        }
         let unreadable = |member| self.world.disk(member).faults.latent().next().is_some();
         let healthy = self.world.status().state == ArrayState::Healthy;
         !healthy || self.world.members().any(unreadable)

@@ -20,6 +20,7 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
         Bug::LogReusedEarly => (None, &[ParityMismatch, MadeUpBytes, FlushedWriteLost]),
         Bug::ExtentNotZeroed => (None, &[MadeUpBytes]),
         Bug::FailureNotRecorded => (None, &[FlushedWriteLost, MadeUpBytes]),
+        Bug::OneTooManyRecorded => (None, &[NotWholeAgain]),
         Bug::LossForgotten => (None, &[StuckRequest, FlushedWriteLost, MadeUpBytes]),
         Bug::RebuildRunsAhead => (
             None,

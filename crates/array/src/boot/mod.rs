@@ -122,6 +122,7 @@ impl Core {
             return;
         }
         self.mode = mode;
+        self.halt = None;
         self.forget_attempt();
         let candidates = self
             .devices

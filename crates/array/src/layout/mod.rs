@@ -341,16 +341,6 @@ impl Layout {
         })
     }
 
-    /// Whether every cell of this slot can be made from others, without the partitions of slots that are gone.
-    pub fn recoverable(&self, slot: Slot, gone: impl Fn(Slot, u16) -> bool) -> bool {
-        self.turn().all(|map| {
-            let partition = self.partition_of(map.row);
-            let left = map.without(|other| other == slot || gone(other, partition));
-            let cell = map.cell_on(slot);
-            cell.is_none_or(|cell| map.recover(cell, left).is_some())
-        })
-    }
-
     /// How many reads bring a data cell of this slot without the slots that are gone, in the row that takes the most. It
     /// differs only where partitions do. `None` when no row can bring it, and of a slot that holds no data.
     pub fn reads_without(&self, slot: Slot, gone: impl Fn(Slot) -> bool) -> Option<u16> {

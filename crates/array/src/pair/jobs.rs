@@ -245,9 +245,10 @@ impl Pair {
         };
         let extent = append.extent;
         if extent.kind != Kind::Clean && !self.is_announced(&extent) {
-            if self.home().halted {
+            if self.home().halted() {
                 self.jobs.appends.pop_front();
-                self.appended(extent.sequence, Err(RequestError::NoSpace));
+                let error = self.home().refusal(RequestOp::Write);
+                self.appended(extent.sequence, Err(error));
                 return true;
             }
             return false;

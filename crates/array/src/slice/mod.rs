@@ -292,9 +292,17 @@ impl Slices {
 
     /// The rows of all slices that may change something.
     pub(crate) fn rows_at_work(&self) -> impl Iterator<Item = u64> + '_ {
-        let changes = |slice: &&Slice| slice.live && !matches!(slice.kind, Kind::Read { .. });
+        let changes = |slice: &&Slice| match slice.kind {
+            Kind::Write(_) | Kind::Resync | Kind::Scrub { repair: true } | Kind::Replay { .. } => {
+                true
+            }
+            // A reset makes parity fit what is lost.
+            Kind::Fill { .. } => !slice.zeroed.is_empty(),
+            Kind::Read { .. } | Kind::Scrub { repair: false } => false,
+        };
         self.list
             .iter()
+            .filter(|slice| slice.live)
             .filter(changes)
             .map(|slice| slice.map.row.0)
     }
@@ -471,7 +479,7 @@ impl Core {
 
     fn step_slice(&mut self, id: u32) {
         let slice = &self.slices.list[id as usize];
-        if self.halted && slice.phase == Phase::Preparing && slice.kind.is_window() {
+        if self.halted() && slice.phase == Phase::Preparing && slice.kind.is_window() {
             // What it would wait for becomes durable no more.
             return self.finish_slice(id);
         }

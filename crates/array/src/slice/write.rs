@@ -6,7 +6,7 @@
 
 use super::gather::{BandKind, Fragment, Source};
 use super::{Extra, Kind, Need, Phase};
-use crate::contract::{BAND_SECTORS_MAX, IoOp, RequestError};
+use crate::contract::{BAND_SECTORS_MAX, IoOp, RequestError, RequestOp};
 use crate::core::Core;
 use crate::flush::Waiter;
 use crate::layout::{CellSet, RowMap};
@@ -65,8 +65,8 @@ impl Core {
     }
 
     pub(crate) fn step_write(&mut self, id: u32, kind: BandKind) {
-        if self.halted {
-            self.slices.get(id).error = Some(RequestError::NoSpace);
+        if self.halted() {
+            self.slices.get(id).error = Some(self.refusal(RequestOp::Write));
         }
         if self.slices.get(id).error.is_some() {
             self.write_aborted(id);
@@ -94,9 +94,6 @@ impl Core {
         if !self.slices.get(id).intent_held {
             self.intent_acquire(row);
             self.slices.get(id).intent_held = true;
-        }
-        if !self.is_written(row) && self.beyond_redundancy() {
-            return self.fail_write(id, RequestError::ReadOnly);
         }
         let extent = self.extent_ready(row);
         let intent = self.intent_ready(row);

@@ -72,8 +72,6 @@ pub(crate) struct Task {
     pub(crate) kind: TaskKind,
     pub(crate) slot: Option<u16>,
     pub(crate) paused: bool,
-    /// Too many members are gone for what it is to fill: they may come back, and nothing is called lost for want of them.
-    pub(crate) held: bool,
     pub(crate) done: RunSet,
     durable: RunSet,
     checkpoint: Option<RunSet>,
@@ -327,7 +325,6 @@ impl Core {
             kind,
             slot,
             paused: false,
-            held: false,
             claimed: done.clone(),
             durable: done.clone(),
             done,
@@ -343,26 +340,8 @@ impl Core {
             moved: 0,
             mismatches: 0,
         });
-        self.hold_fills();
         self.keeper.note_change();
         self.fact(Fact::TaskStarted { kind, slot });
-    }
-
-    /// What fills a slot stands while the slot cannot be told from who is left.
-    pub(crate) fn hold_fills(&mut self) {
-        for index in 0..self.tasks.list.len() {
-            let task = &self.tasks.list[index];
-            let slot = task.slot.filter(|_| task.is_filling());
-            let held = slot.is_some_and(|slot| !self.can_fill(Slot(slot)));
-            self.tasks.list[index].held = held;
-        }
-    }
-
-    /// Whether all that a slot holds is served, or can be made from the others.
-    pub(crate) fn can_fill(&self, slot: Slot) -> bool {
-        let gone = |other: Slot, partition| self.standing.at(other, partition).home.is_none();
-        let served = !self.standing.is_short(slot.0.into());
-        served || self.layout.recoverable(slot, gone)
     }
 
     /// How much the task that goes first may have in flight now.
@@ -706,7 +685,9 @@ impl Core {
         task.in_flight -= 1;
         task.streams.ended(row);
         task.moved += window;
-        task.done.insert(row.0, 1);
+        if self.halt.is_none() {
+            task.done.insert(row.0, 1);
+        }
         self.slices_wake_waiting();
         let Some(task) = self
             .tasks
@@ -870,7 +851,7 @@ impl Task {
 
     /// It does not go on for now, whatever the throttle says.
     fn stands(&self) -> bool {
-        self.paused || self.held || self.is_orphaned()
+        self.paused || self.is_orphaned()
     }
 
     /// The member that it filled has failed: it ends as soon as none of its windows is out.

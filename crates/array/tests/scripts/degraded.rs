@@ -292,25 +292,6 @@ fn what_a_pass_wrote_is_not_taken_for_unreadable_by_the_next() {
     array.verify();
 }
 
-/// What a second member took away may come back with it: a rebuild that cannot go on calls nothing lost.
-#[test]
-fn a_rebuild_stands_when_too_many_members_are_gone() {
-    let mut array = raid5(4).spares(1).start();
-    array.written(0, 100).expect("written");
-    array.depart(2);
-    array.run_but("m4 write data");
-    array.depart(1);
-    array.run();
-    for _ in 0..20 {
-        array.pass(Nanos::from_millis(200));
-        array.run();
-    }
-    assert!(!array.has_fact(|fact| matches!(fact, Fact::Lost { .. })));
-    let status = array.engine.status();
-    assert_eq!(status.state, ArrayState::Failed);
-    assert!(status.tasks[0].held, "{:?}", status.tasks);
-}
-
 #[test]
 fn a_member_that_cannot_be_filled_is_not_added() {
     let mut array = raid5(4).start();

@@ -7,7 +7,7 @@ mod cached;
 mod commands;
 mod degraded;
 mod flushes;
-mod full;
+mod halts;
 mod heats;
 mod leases;
 mod math;

@@ -8,7 +8,7 @@ use restripe_array::layout::{Geometry, Level, Rotation};
 use restripe_array::report::{
     Aim, ArrayState, Counters, HeatMap, MemberState, MemberStatus, Status, TaskStatus,
 };
-use restripe_array::{Fact, FailCause, Member, Nanos, SECTOR_BYTES, TaskKind, TaskOutcome};
+use restripe_array::{Fact, FailCause, Halt, Member, Nanos, SECTOR_BYTES, TaskKind, TaskOutcome};
 use serde::{Deserialize, Serialize};
 
 /// The schema's version, in every status.
@@ -545,7 +545,6 @@ fn wait_of(task: &TaskStatus, status: &Status) -> &'static str {
     match status.read_only {
         _ if task.paused => "",
         true => "read-only",
-        false if task.held => "members",
         false if !task.first => "another-task",
         false => "",
     }
@@ -676,7 +675,7 @@ fn fact_kind(fact: &Fact) -> &'static str {
     match fact {
         Fact::Started { .. } => "started",
         Fact::Stopped => "stopped",
-        Fact::Halted => "halted",
+        Fact::Halted(_) => "halted",
         Fact::MemberFailed { .. } => "member-failed",
         Fact::SpareTaken { .. } => "spare-taken",
         Fact::Repaired { .. } => "repaired",
@@ -714,7 +713,12 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
         }
         Fact::Stopped if read_only => "stopped, nothing was written".into(),
         Fact::Stopped => "stopped and marked clean".into(),
-        Fact::Halted => "no space left on a member: nothing more is written until a restart".into(),
+        Fact::Halted(Halt::NoSpace) => {
+            "no space left on a member: nothing more is written until a restart".into()
+        }
+        Fact::Halted(Halt::TooFew) => {
+            "too many members are gone: nothing more is written until a restart with all that come back".into()
+        }
         Fact::MemberFailed { member, why } => {
             format!("{} failed: {}", name_of(*member), cause_text(why))
         }
@@ -835,7 +839,6 @@ mod tests {
                 kind: TaskKind::Rebuild,
                 slot: Some(1),
                 paused: false,
-                held: false,
                 first: true,
                 rows_done: 5,
                 rows_total: 10,

@@ -14,6 +14,8 @@ pub enum Incident {
     MemberLoss,
     LatentError,
     LateWrite,
+    /// More members than redundancy bears, for a while.
+    Unplugged,
     Pause,
     Command,
 }

@@ -5,22 +5,22 @@ use super::coverage::{Incident, Moment, moments};
 use super::plan::{Options, Plan, Roughness};
 use super::quest::{IDLE_STEPS, Quest};
 use super::ruin::{Ruin, unreadable_sectors};
-use super::stir::Stirring;
+use super::stir::{Stirring, UNPLUG_RARITY, UNPLUGGING};
 use super::{Outcome, verify};
 use crate::array::{Spec, superblock_of};
 use crate::atlas::Atlas;
 use crate::disk::{Disk, Simple};
-use crate::invariant::Invariant;
+use crate::fault::Fault;
+use crate::invariant::{Invariant, Violation};
 use crate::oracle::{Oracle, WriteKind};
 use crate::rng::{Rng, mix};
 use crate::session::{News, PATIENCE, Session};
 use crate::workload::{Ask, Workload};
 use crate::world::{World, WorldConfig};
 use restripe_array::layout::Layout;
-use restripe_array::report::TaskStatus;
 use restripe_array::{
-    Command, CommandError, CommandTag, Config, Engine, Fact, FailCause, IoError, Nanos, StartMode,
-    TaskKind, TaskOutcome,
+    Command, CommandError, CommandTag, Config, Engine, Fact, FailCause, Halt, IoError, Member,
+    Nanos, StartMode, TaskKind, TaskOutcome,
 };
 
 /// An operation outstanding for longer fails its member.
@@ -32,6 +32,9 @@ const TASK_STEPS: u64 = 400_000;
 const SHORT_OF_SPACE: u64 = 60;
 /// Counted: arrays that halted for want of space, and starts that failed for it.
 pub const HALTS: &str = "halts for want of space";
+/// Counted: arrays that halted for want of members, and those whose members were all whole.
+pub const HALTS_TOO_FEW: &str = "halts for want of members";
+pub const UNPLUGGED: &str = "unplugged, and whole again";
 pub const STARTS_WITHOUT_SPACE: &str = "starts without space";
 /// Counted: blocks that reads found in the read cache.
 pub const BLOCKS_CACHED: &str = "blocks from the read cache";
@@ -100,6 +103,10 @@ pub struct Life {
     last: bool,
     /// Requests wait until this mark has come.
     resting: bool,
+    /// At this step more members go than redundancy bears.
+    unplug_after: Option<u64>,
+    /// Those that went so: nothing is the matter with them.
+    pub unplugged: Vec<Member>,
 }
 
 /// The answer to a command, or what came first.
@@ -196,6 +203,7 @@ impl Run {
         self.set_out();
         self.lay_ambush();
         let mut life = self.begin(crash_after);
+        life.unplug_after = self.unplug_point();
         if self.options.roughness == Roughness::Faults && self.rng.chance(1, SHORT_OF_SPACE) {
             self.fill_up(&mut life);
         }
@@ -214,6 +222,14 @@ impl Run {
         let crashes = self.options.roughness >= Roughness::Crashes && self.rng.chance(3, 4);
         let most = *self.rng.pick(&[30, 100, 400, 2000]);
         crashes.then(|| self.rng.between(1, most))
+    }
+
+    /// Drawn from a stream of its own.
+    fn unplug_point(&self) -> Option<u64> {
+        let mut drawn = self.rng.clone().fork(UNPLUGGING);
+        let faults = self.options.roughness == Roughness::Faults;
+        let unplugs = faults && drawn.chance(1, UNPLUG_RARITY);
+        unplugs.then(|| drawn.below(400))
     }
 
     fn begin(&mut self, crash_after: Option<u64>) -> Life {
@@ -275,6 +291,8 @@ impl Run {
             crash_at_durable: None,
             last: false,
             resting: false,
+            unplug_after: None,
+            unplugged: Vec::new(),
         }
     }
 
@@ -330,7 +348,7 @@ impl Run {
     }
 
     /// Members beyond redundancy are gone.
-    fn in_ruins(&self) -> bool {
+    pub fn in_ruins(&self) -> bool {
         self.ruin.as_ref().is_some_and(|ruin| ruin.members)
     }
 
@@ -373,6 +391,11 @@ impl Run {
             || (life.crash_at_durable).is_some_and(|most| life.session.durable_replies > most)
         {
             return Some(End::Crash);
+        }
+        let serving = life.serving && !life.stopping && !life.last;
+        if serving && life.unplug_after.is_some_and(|after| life.steps >= after) {
+            life.unplug_after = None;
+            self.unplug(life);
         }
         life.steps += 1;
         let before = life.session.world.now();
@@ -468,7 +491,7 @@ impl Run {
         let tag = life.session.command(Command::Stop);
         match self.answer(life, tag) {
             Answer::Ended(end) => end,
-            Answer::Given(Ok(())) if life.session.halted => {
+            Answer::Given(Ok(())) if life.session.halted.is_some() => {
                 life.session
                     .violation(Invariant::HaltBroken, "it stops as if all were well");
                 End::Broken
@@ -547,12 +570,17 @@ impl Run {
                 }
                 self.outcome.coverage.count("tasks done", 1);
             }
-            Fact::Halted if life.session.space_is_short => {
+            Fact::Halted(Halt::NoSpace) if life.session.space_is_short => {
                 self.outcome.coverage.count(HALTS, 1);
             }
-            Fact::Halted => {
-                life.session
-                    .violation(Invariant::HaltBroken, "it halts although there is space");
+            Fact::Halted(Halt::TooFew) if self.in_ruins() || !life.unplugged.is_empty() => {
+                self.outcome.coverage.count(HALTS_TOO_FEW, 1);
+            }
+            Fact::Halted(why) => {
+                life.session.violation(
+                    Invariant::HaltBroken,
+                    format!("it halts without need: {why:?}"),
+                );
             }
             Fact::Repaired { .. } => self.outcome.coverage.count("repairs", 1),
             Fact::Started { recovered_rows, .. } => self
@@ -636,12 +664,32 @@ impl Run {
         };
         self.say_cut(&site, &cut);
         self.disks = site.restart(world.into_disks(), &cut);
+        for member in &life.unplugged {
+            let disk = &mut self.disks[usize::from(member.0)];
+            disk.faults.inject(Fault::Revive);
+        }
         self.disks.append(&mut self.aside);
         self.oracle = Some(oracle);
         self.disks.retain(|disk| !disk.faults.doomed());
+        if !life.unplugged.is_empty() && !self.whole_again() {
+            return false;
+        }
         self.take_aside();
         self.say_disks();
         self.judge_losses()
+    }
+
+    /// Every member that was unplugged is back: nothing may be missing that was not missing before.
+    fn whole_again(&mut self) -> bool {
+        let whole = Atlas::of(self.disks.iter()).is_some_and(|atlas| atlas.stands());
+        if whole {
+            self.outcome.coverage.count(UNPLUGGED, 1);
+        } else {
+            let detail = "too few members are current, though all are back";
+            let breach = Violation::new(Invariant::NotWholeAgain, detail);
+            self.outcome.violations.push(breach);
+        }
+        whole
     }
 
     fn say_cut(&self, site: &crate::crash::Site, cut: &crate::crash::Cut) {
@@ -846,10 +894,9 @@ impl Run {
             while let Some(news) = life.session.news() {
                 self.hear(life, news);
             }
-            // Beyond redundancy, what fills a slot may stand for want of members, and what goes after it waits.
-            let stands = |task: &TaskStatus| task.first && task.held && self.ruin.is_some();
-            let tasks = life.session.world.status().tasks;
-            let ended = tasks.is_empty() || tasks.iter().any(stands);
+            let status = life.session.world.status();
+            // An array in ruins writes nothing, and what tasks it has stand.
+            let ended = status.tasks.is_empty() || status.read_only && self.in_ruins();
             if life.session.world.quiescent() && ended {
                 return None;
             }

@@ -14,7 +14,7 @@ mod stir;
 mod verify;
 
 pub use coverage::{Coverage, Incident, Moment, Phase};
-pub use life::{BLOCKS_CACHED, HALTS, STARTS_WITHOUT_SPACE, issue};
+pub use life::{BLOCKS_CACHED, HALTS, STARTS_WITHOUT_SPACE, UNPLUGGED, issue};
 pub use plan::{FAMILIES, Family, Options, Plan, Roughness};
 pub use ruin::{RUINS, RUINS_IN_VAIN};
 

@@ -89,6 +89,11 @@ impl Run {
         quest.wait = quest.wait.saturating_sub(1);
         let tried = match task {
             Some(task) if Phase::of(task) == quest.phase => {
+                if life.stirring.unplugs() {
+                    self.unplug(life);
+                    self.quest = None;
+                    return;
+                }
                 if self.strike(life, quest.incident) {
                     self.quest = None;
                     return;

@@ -16,7 +16,7 @@ use crate::payload::Payload;
 use crate::session::PATIENCE;
 use crate::workload::Ask;
 use crate::world::World;
-use restripe_array::report::{MemberState, MemberStatus};
+use restripe_array::report::{ArrayState, MemberState, MemberStatus};
 use restripe_array::{Command, Engine, Member, Row};
 use std::collections::BTreeSet;
 
@@ -33,10 +33,12 @@ pub struct Ruin {
 pub const RUINS: &str = "runs into ruin";
 pub const RUINS_IN_VAIN: &str = "ruins of nothing written";
 
-/// One run in so many.
 /// Sectors of a block of the read cache.
 const CACHED_SECTORS: u64 = 8;
+/// One run in so many.
 const RARITY: u64 = 4;
+/// The stream that a member is drawn from which goes from an array in ruins.
+const LOST_IN_RUINS: u64 = 0x1057;
 /// Requests after the loss.
 const REQUESTS: u64 = 60;
 /// Rows looked at for one that is written.
@@ -82,7 +84,10 @@ impl Run {
         let repair = self.rng.chance(1, 2);
         match self.rng.below(4) {
             0 => {}
-            1 => self.arrive(life),
+            1 => {
+                self.lose_in_ruins(life);
+                self.arrive(life);
+            }
             _ => {
                 life.session.command(Command::Scrub { repair });
             }
@@ -94,6 +99,23 @@ impl Run {
             return Some(end);
         }
         (!self.tells_exactly(life)).then_some(End::Broken)
+    }
+
+    /// A member goes from an array in which sectors are lost already: what fills its place meets them.
+    fn lose_in_ruins(&mut self, life: &mut Life) {
+        let status = life.session.world.status();
+        if self.in_ruins() || self.layout.tolerance() == 0 || status.state != ArrayState::Healthy {
+            return;
+        }
+        let active = |line: &&MemberStatus| line.state == MemberState::Active;
+        let serving: Vec<&MemberStatus> = status.members.iter().filter(active).collect();
+        // Drawn from a stream of its own.
+        let member = self.rng.clone().fork(LOST_IN_RUINS).pick(&serving).member;
+        life.stirring.gone(member);
+        life.session.world.depart(member);
+        for lba in unreadable_sectors(&life.session.world) {
+            life.session.oracle.allow_loss(lba);
+        }
     }
 
     // ------------------------------------------------------------------------------------------- destroying

@@ -35,6 +35,9 @@ pub const HANG: u64 = 2;
 const RELEASE: u64 = 1000;
 /// The stream that orders of tasks are drawn from.
 const ORDER: u64 = 0x02de2;
+/// The stream that it is drawn from when members are unplugged, and one life in so many.
+pub const UNPLUGGING: u64 = 0x0ff;
+pub const UNPLUG_RARITY: u64 = 12;
 /// A member's latent errors stay below what fails it.
 const LATENT_MAX: usize = 4;
 
@@ -63,6 +66,11 @@ impl Stirring {
     /// Whether the engine may fail this member if it is one that only receives.
     pub fn full(&self, member: Member) -> bool {
         self.full.contains(&member)
+    }
+
+    /// Whether the shelf goes at this moment. Drawn from a stream of its own.
+    pub fn unplugs(&self) -> bool {
+        self.rng.clone().fork(UNPLUGGING).chance(1, UNPLUG_RARITY)
     }
 
     /// The engine may fail this member from now on.
@@ -267,6 +275,52 @@ impl Run {
         let slot = life.stirring.rng.below(slots) as u16;
         let at = self.latent_place(life);
         self.latent_at(life, slot, at)
+    }
+
+    /// More members go than redundancy bears, as when a shelf loses power. They come back whole with the next life.
+    pub fn unplug(&mut self, life: &mut Life) {
+        self.expose(life);
+        self.note(life, Incident::Unplugged);
+        life.session.refusals_expected = true;
+        self.say(|| format!("  {:>14} the shelf goes", life.session.world.now().0));
+        for _ in 0..self.layout.tolerance() {
+            if let Some(member) = self.expendable(life) {
+                self.unplug_one(life, member);
+            }
+        }
+        if self.members_err(life) {
+            // Redundancy was not what bore the losses.
+            life.session.oracle.allow_all_losses();
+        }
+        let count = life.session.world.members().count();
+        let mut order = life.stirring.rng.order(count);
+        // Whoever does not come back goes first: what goes last is not put on record.
+        let world = &life.session.world;
+        order.sort_by_key(|index| !world.disk(Member(*index as u16)).faults.doomed());
+        for index in order {
+            if life.session.halted.is_none() {
+                self.unplug_one(life, Member(index as u16));
+            }
+        }
+        let steps = 1 + life.stirring.rng.below(200);
+        life.crash_within(steps);
+    }
+
+    fn unplug_one(&mut self, life: &mut Life, member: Member) {
+        life.stirring.suspects.insert(member);
+        life.stirring.lost.insert(member);
+        let world = &mut life.session.world;
+        if !world.disk(member).faults.doomed() {
+            life.unplugged.push(member);
+        }
+        world.depart(member);
+        life.session.listen();
+    }
+
+    fn members_err(&self, life: &Life) -> bool {
+        let world = &life.session.world;
+        let errs = |member| world.disk(member).faults.latent().next().is_some();
+        world.members().any(errs)
     }
 
     /// Makes the block at a sector of a slot unreadable. False if redundancy could not bear that.

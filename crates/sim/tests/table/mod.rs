@@ -8,7 +8,9 @@
 //! other cells.
 
 use restripe_array::TaskKind;
-use restripe_sim::swarm::{BLOCKS_CACHED, Coverage, HALTS, Incident, Phase, STARTS_WITHOUT_SPACE};
+use restripe_sim::swarm::{
+    BLOCKS_CACHED, Coverage, HALTS, Incident, Phase, STARTS_WITHOUT_SPACE, UNPLUGGED,
+};
 use std::collections::BTreeSet;
 
 /// So often each cell must be hit.
@@ -22,12 +24,13 @@ const TASKS: [TaskKind; 5] = [
     TaskKind::Repair,
 ];
 const PHASES: [Phase; 3] = [Phase::Beginning, Phase::Middle, Phase::End];
-const INCIDENTS: [Incident; 5] = [
+const INCIDENTS: [Incident; 6] = [
     Incident::Crash,
     Incident::CrashInRecovery,
     Incident::MemberLoss,
     Incident::LatentError,
     Incident::LateWrite,
+    Incident::Unplugged,
 ];
 
 /// Kind, from, and where to: each must be hit.
@@ -120,14 +123,7 @@ const TRANSITIONS: &[(&str, &str, &[&str])] = &[
     (
         "fill",
         "reading",
-        &[
-            "preparing",
-            "reading",
-            "recovering",
-            "combining",
-            "writing",
-            "finished",
-        ],
+        &["preparing", "reading", "recovering", "writing", "finished"],
     ),
     ("fill", "combining", &["writing"]),
     ("fill", "recovering", &["writing", "finished"]),
@@ -183,7 +179,7 @@ const TRANSITIONS: &[(&str, &str, &[&str])] = &[
 ];
 
 /// What else must have happened so often.
-const COUNTS: [&str; 3] = [HALTS, STARTS_WITHOUT_SPACE, BLOCKS_CACHED];
+const COUNTS: [&str; 4] = [HALTS, UNPLUGGED, STARTS_WITHOUT_SPACE, BLOCKS_CACHED];
 
 /// What is missing from the table, and what is in it that should not be.
 pub fn holes(coverage: &Coverage) -> Vec<String> {

@@ -1,9 +1,9 @@
-//! No space left: the array halts, and loses nothing.
+//! No space left, or too few members: the array halts, and loses nothing.
 
 use crate::shell::{Array, CHUNK, Setup, raid1, raid5, raid6};
 use restripe_array::layout::Level;
 use restripe_array::meta::WriteHole;
-use restripe_array::{Command, CommandError, Fact, IoError, RequestError, RequestOp};
+use restripe_array::{Command, CommandError, Fact, Halt, IoError, Member, RequestError, RequestOp};
 
 /// Ends everything; what is done to a member in one of these ways fails for want of space.
 fn run_without_space(array: &mut Array, ways: &[&str]) {
@@ -32,7 +32,7 @@ fn an_array_without_space_halts_and_loses_nothing() {
         let write = array.write(0, 8);
         run_full(&mut array);
         assert_eq!(array.reply(write), Some(Err(RequestError::NoSpace)));
-        assert!(array.has_fact(|fact| *fact == Fact::Halted));
+        assert!(array.has_fact(|fact| *fact == Fact::Halted(Halt::NoSpace)));
         let status = array.engine.status();
         assert!(status.read_only && status.lost.is_empty());
         let flush = array.flush();
@@ -88,7 +88,7 @@ fn a_rebuild_without_space_ends_and_the_array_goes_on() {
         array.run_but("m4");
     }
     assert!(array.failed(4));
-    assert!(!array.has_fact(|fact| *fact == Fact::Halted));
+    assert!(!array.has_fact(|fact| *fact == Fact::Halted(Halt::NoSpace)));
     array.written(0, 8).expect("the others have space");
     array.verify();
 }
@@ -168,4 +168,86 @@ fn a_start_that_cannot_flush_for_want_of_space_says_so() {
     let start = array.order(Command::Start(Default::default()));
     run_without_space(&mut array, &["flush"]);
     assert_eq!(array.answer(start), Some(Err(CommandError::NoSpace)));
+}
+
+/// Whose failure redundancy does not bear is not put on record: the members that are back make up the array again.
+#[test]
+fn an_array_that_lost_too_many_members_starts_when_they_are_back() {
+    let setups = [
+        (raid5(4), &[2, 1][..]),
+        (raid6(5), &[4, 0, 3]),
+        (raid1(2), &[0, 1]),
+        (Setup::new(Level::Raid0, 3), &[1]),
+        (Setup::new(Level::Raid10 { copies: 2 }, 4), &[0, 3, 1]),
+    ];
+    for (setup, gone) in setups {
+        let mut array = written(setup);
+        for &member in gone {
+            array.depart(member);
+            array.run();
+        }
+        let old = array.model.clone();
+        assert!(array.has_fact(|fact| *fact == Fact::Halted(Halt::TooFew)));
+        let write = array.write(0, 8);
+        let flush = array.flush();
+        array.run();
+        assert_eq!(array.reply(write), Some(Err(RequestError::ReadOnly)));
+        assert_eq!(array.reply(flush), Some(Err(RequestError::Unavailable)));
+        let stopped = array.command(Command::Stop);
+        assert!(
+            matches!(stopped, Err(CommandError::TooFew { .. })),
+            "{stopped:?}"
+        );
+        array.model = old;
+        array.crash(|_| true);
+        array.start().expect("all are back");
+        array.verify();
+        array.written(0, 16).expect("written");
+        array.flushed();
+    }
+}
+
+#[test]
+fn what_is_under_way_when_a_member_too_many_goes_is_not_acknowledged() {
+    for last in ["log+", "write data", "write intent", "flush"] {
+        let mut array = written(raid5(4));
+        array.depart(1);
+        array.run();
+        let mut asked: Vec<u64> = (0..6).map(|row| array.write(row * 3 * CHUNK, 8)).collect();
+        asked.push(array.flush());
+        array.run_but(last);
+        let before: Vec<_> = asked.iter().map(|tag| array.reply(*tag)).collect();
+        array.depart(3);
+        array.run();
+        for (tag, before) in asked.into_iter().zip(before) {
+            let after = array.reply(tag);
+            assert!(
+                after == before || matches!(after, Some(Err(_))),
+                "{after:?}"
+            );
+        }
+        assert!(array.engine.idle(), "{:?}", array.labels());
+        array.crash(|_| true);
+        array.start().expect("all are back");
+        array.command(Command::Add(Member(1))).expect("it is back");
+        array.run_tasks();
+        array.consistent();
+    }
+}
+
+/// A spare was being filled: nothing is called lost, and the rebuild goes on at the next start.
+#[test]
+fn a_rebuild_goes_on_when_the_members_are_back() {
+    let mut array = written(raid5(4).spares(1));
+    array.depart(2);
+    array.run_but("m4 write data");
+    array.depart(1);
+    array.run();
+    assert!(!array.has_fact(|fact| matches!(fact, Fact::Lost { .. })));
+    assert!(array.engine.status().read_only);
+    array.crash(|_| true);
+    array.start().expect("all are back");
+    array.run_tasks();
+    array.verify();
+    array.consistent();
 }
