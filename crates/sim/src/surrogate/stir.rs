@@ -11,6 +11,9 @@ use restripe_array::layout::Level;
 use restripe_array::report::{MapExtent, MemberState, Status};
 use restripe_array::{Command, Member, Nanos};
 
+/// The stream that it is drawn from who is cut off with most of a surrogate.
+const MOST: u64 = 0x305;
+
 impl Run {
     /// What is told with room for a few extents is what is told of the same sectors with room for all.
     fn look_at_map(&mut self, life: &mut Life) {
@@ -142,8 +145,8 @@ impl Run {
         self.count("surrogates lost", 1);
     }
 
-    /// One member of the surrogate, or all of it, is beyond reach for a while: shorter or longer than is waited for. What
-    /// was on its way there arrives late.
+    /// One member of the surrogate, or more than it bears, is beyond reach for a while: shorter or longer than is waited
+    /// for. What was on its way there arrives late.
     fn cut_off(&mut self, life: &mut Life, set: &Standing) {
         let all = self.rng.chance(1, 3);
         let lasts = Nanos(self.rng.between(IO_TIMEOUT.0 / 4, 3 * IO_TIMEOUT.0));
@@ -157,10 +160,27 @@ impl Run {
         life.troubled[Site::Log as usize] = true;
         // What lies there alone cannot be had meanwhile, nor after it if all of them were given up.
         life.session.refusals_expected |= all;
-        for member in set.serving.iter().filter(|member| all || **member == one) {
-            life.session.world.inject(*member, Fault::Hang);
+        let cut = match all {
+            true => self.most_of(&set.serving),
+            false => vec![one],
+        };
+        for member in cut {
+            life.session.world.inject(member, Fault::Hang);
             life.session.world.mark(until, u64::from(member.0));
         }
+    }
+
+    /// More than half of the members, or all of them: those that are left may keep a record of who went first.
+    fn most_of(&self, members: &[Member]) -> Vec<Member> {
+        // Drawn from a stream of its own.
+        let mut drawn = self.rng.clone().fork(MOST);
+        let least = members.len() as u64 / 2 + 1;
+        let count = drawn.between(least.min(members.len() as u64), members.len() as u64);
+        let order = drawn.order(members.len()).into_iter();
+        order
+            .take(count as usize)
+            .map(|index| members[index])
+            .collect()
     }
 
     /// The members that were cut off can be reached again, and are added if they were given up.
