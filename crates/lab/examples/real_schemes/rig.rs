@@ -22,7 +22,8 @@ use restripe_lab::trace::Item;
 use restripe_sim::disk::mechanical::Mechanical;
 use restripe_sim::disk::served::HardDisk;
 use std::fs;
-use std::os::unix::net::UnixListener;
+use std::io;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,9 +42,17 @@ const PATIENCE: Duration = Duration::from_secs(300);
 type Users<'a> = Box<dyn Iterator<Item = Item> + Send + 'a>;
 type Facts = Receiver<(Nanos, Fact)>;
 
+/// How long users ask before the member fails, and from then until there is a drive to rebuild onto.
+#[derive(Clone, Copy)]
+pub struct Times {
+    pub healthy: Duration,
+    pub degraded: Duration,
+}
+
 pub struct Rig {
     running: Running,
-    drives: Vec<Export>,
+    drives: Vec<Drive>,
+    blank: PathBuf,
     folder: PathBuf,
     door: PathBuf,
 }
@@ -53,33 +62,35 @@ struct Set {
     identity: u8,
     level: Level,
     members: u16,
-    spares: u16,
     write_hole: WriteHole,
     partner: Option<PartnerRole>,
 }
 
 impl Rig {
-    /// Formats blank drives and serves the array.
-    pub fn start(plan: &ArrayPlan) -> Result<Rig, String> {
-        let folder = std::env::temp_dir().join(format!("restripe-schemes-{}", std::process::id()));
+    /// Formats blank drives and serves the array. No two of a name at a time.
+    pub fn start(plan: &ArrayPlan, name: &str) -> Result<Rig, String> {
+        let process = std::process::id();
+        let folder = std::env::temp_dir().join(format!("restripe-schemes-{process}-{name}"));
         fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
         let (mut drives, mut members) = (Vec::new(), Vec::new());
         for set in sets(plan) {
             let mut plain = Vec::new();
-            for _ in 0..set.members + set.spares {
+            for _ in 0..set.members {
                 let socket = folder.join(format!("drive{}", drives.len()));
-                drives.push(drive(plan, &socket)?);
-                let name = format!("nbd+unix:///?socket={}", socket.display());
-                plain.push(Plain::open(&name, false).map_err(|error| format!("{error:?}"))?);
+                drives.push(Drive::serve(plan, socket.clone())?);
+                plain.push(open(&socket)?);
             }
             format(plan, &set, &plain)?;
             members.extend(plain.into_iter().map(Plain::into_member));
         }
+        let blank = folder.join("blank");
+        drives.push(Drive::serve(plan, blank.clone())?);
         let spec = spec(plan, members);
         let running = Shell::spawn(ShellOptions::default(), |shell| shell.host(spec).map(drop));
         let rig = Rig {
             running: running.map_err(|error| error.to_string())?,
             drives,
+            blank,
             door: folder.join("array"),
             folder,
         };
@@ -107,15 +118,15 @@ impl Rig {
         answer.map_err(|error| format!("{command:?} was refused: {error:?}"))
     }
 
-    /// Users ask, a member fails after some time, and they go on until the rebuild is over.
+    /// Users ask, a member fails, a drive comes in its place, and they go on until the rebuild is over.
     pub fn rebuild(
         &self,
         asked: impl Iterator<Item = Item>,
-        learn: Duration,
+        times: Times,
     ) -> Result<Figures, String> {
         // A generator stays on its thread: what it makes is more than users ask for until the rebuild's end.
         let ended = AtomicBool::new(false);
-        let most = Nanos((learn + PATIENCE).as_nanos() as u64);
+        let most = Nanos((times.healthy + times.degraded + PATIENCE).as_nanos() as u64);
         let asked = asked.take_while(|item| item.as_ref().is_ok_and(|one| one.time < most.0));
         let asked: Vec<Item> = asked.collect();
         let users: Users<'_> = Box::new(
@@ -135,8 +146,8 @@ impl Rig {
             let replay =
                 scope.spawn(move || real::replay(world, users, pace, STEP.as_nanos() as u64));
             // Time in which users only ask.
-            thread::sleep(learn);
-            let window = self.fail_and_wait(&facts, begun);
+            thread::sleep(times.healthy);
+            let window = self.fail_and_wait(&facts, begun, times.degraded);
             ended.store(true, Ordering::Relaxed);
             let log = replay.join().map_err(|_| "the replay panicked")??;
             Ok(window?.figures(&log))
@@ -148,9 +159,19 @@ impl Rig {
         facts.map_err(|_| "the reactor has ended".into())
     }
 
-    fn fail_and_wait(&self, facts: &Facts, begun: Instant) -> Result<Window, String> {
-        let before = self.moved()?;
+    fn fail_and_wait(
+        &self,
+        facts: &Facts,
+        begun: Instant,
+        degraded: Duration,
+    ) -> Result<Window, String> {
         self.order(Command::Fail(Member(0)))?;
+        let blank = open(&self.blank)?.into_member();
+        thread::sleep(degraded);
+        let before = self.moved()?;
+        let arrived = self.running.remote.arrive(0, blank);
+        let arrived = arrived.map_err(|_| "the reactor has ended")?;
+        self.order(Command::Add(arrived.ok_or("there is no array")?))?;
         let mut from = None;
         loop {
             let (at, fact) = facts
@@ -202,7 +223,7 @@ impl Rig {
             .map_err(|_| "the reactor has ended")?;
         self.running.join().map_err(|error| error.to_string())?;
         for drive in &self.drives {
-            drive.stop().map_err(|error| error.to_string())?;
+            drive.end().map_err(|error| error.to_string())?;
         }
         fs::remove_dir_all(&self.folder).map_err(|error| error.to_string())
     }
@@ -243,7 +264,6 @@ fn sets(plan: &ArrayPlan) -> Vec<Set> {
         identity: 1,
         level: plan.level,
         members: plan.members,
-        spares: 1,
         write_hole: plan.write_hole,
         partner: plan.surrogate.map(|_| PartnerRole::Main),
     }];
@@ -251,7 +271,6 @@ fn sets(plan: &ArrayPlan) -> Vec<Set> {
         identity: 2,
         level: surrogate.level,
         members: surrogate.members,
-        spares: 0,
         write_hole: WriteHole::default_for(surrogate.level),
         partner: Some(PartnerRole::Surrogate),
     }));
@@ -278,6 +297,11 @@ fn spec(plan: &ArrayPlan, members: Vec<restripe_io::member::OpenMember>) -> Arra
     }
 }
 
+fn open(socket: &Path) -> Result<Plain, String> {
+    let name = format!("nbd+unix:///?socket={}", socket.display());
+    Plain::open(&name, false).map_err(|error| format!("{error:?}"))
+}
+
 /// Makes a set of blank drives, which agree.
 fn format(plan: &ArrayPlan, set: &Set, drives: &[Plain]) -> Result<(), String> {
     let array = Uuid([0xa0 + set.identity; 16]);
@@ -285,7 +309,6 @@ fn format(plan: &ArrayPlan, set: &Set, drives: &[Plain]) -> Result<(), String> {
     options.members = drives.iter().map(Plain::info).collect();
     let number = |index: usize| Uuid([set.identity * 0x20 + index as u8; 16]);
     options.uuids = (0..drives.len()).map(number).collect();
-    options.spares = set.spares.into();
     options.write_hole = set.write_hole;
     options.init = Init::Trust;
     options.size_per_member = Some(plan.member_bytes / 512);
@@ -306,7 +329,43 @@ fn format(plan: &ArrayPlan, set: &Set, drives: &[Plain]) -> Result<(), String> {
 }
 
 /// A drive as `restripe sim-disk` serves it.
-fn drive(plan: &ArrayPlan, socket: &Path) -> Result<Export, String> {
+struct Drive {
+    export: Export,
+    socket: PathBuf,
+    ended: Arc<AtomicBool>,
+}
+
+impl Drive {
+    fn serve(plan: &ArrayPlan, socket: PathBuf) -> Result<Drive, String> {
+        // What an earlier rig has left.
+        drop(fs::remove_file(&socket));
+        let listener = UnixListener::bind(&socket).map_err(|error| error.to_string())?;
+        let drive = Drive {
+            export: export(plan)?,
+            socket,
+            ended: Arc::default(),
+        };
+        let (served, ended) = (drive.export.clone(), Arc::clone(&drive.ended));
+        thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                if ended.load(Ordering::Relaxed) {
+                    break;
+                }
+                served.attach(stream);
+            }
+        });
+        Ok(drive)
+    }
+
+    /// Frees what was written, which whoever waits for the next connection holds, too.
+    fn end(&self) -> io::Result<()> {
+        self.export.stop()?;
+        self.ended.store(true, Ordering::Relaxed);
+        UnixStream::connect(&self.socket).map(drop)
+    }
+}
+
+fn export(plan: &ArrayPlan) -> Result<Export, String> {
     let preset = preset::named(&plan.drive)?;
     let Made::Mechanical(drive) = preset.make()? else {
         return Err(format!("{} does not turn", plan.drive));
@@ -315,19 +374,9 @@ fn drive(plan: &ArrayPlan, socket: &Path) -> Result<Export, String> {
     parts.cache.write_back = plan.write_cache;
     let disk = HardDisk::new(Mechanical::new(parts)?, plan.schedule, None);
     let clockwork = Clockwork::hard(disk, plan.schedule, DRIVE_DEPTH);
-    let export = Export::start(
+    Ok(Export::start(
         clockwork,
         Backing::memory(),
         plan.member_bytes + METADATA_BYTES,
-    );
-    // What an earlier rig has left.
-    drop(fs::remove_file(socket));
-    let listener = UnixListener::bind(socket).map_err(|error| error.to_string())?;
-    let served = export.clone();
-    thread::spawn(move || {
-        while let Ok((stream, _)) = listener.accept() {
-            served.attach(stream);
-        }
-    });
-    Ok(export)
+    ))
 }
