@@ -56,6 +56,7 @@ pub struct Session<M> {
     pub space_is_short: bool,
     /// The array writes nothing any more, and promises nothing.
     pub halted: Option<Halt>,
+    asked_before_halt: u64,
     /// Something may have been under way when it halted.
     cut_short: bool,
     /// Requests that were refused, by [`Session::refusals_expected`].
@@ -86,6 +87,7 @@ impl<M: Machine> Session<M> {
             refusals_expected: false,
             space_is_short: false,
             halted: None,
+            asked_before_halt: 0,
             cut_short: false,
             refused: 0,
             replies: 0,
@@ -247,6 +249,7 @@ impl<M: Machine> Session<M> {
                     self.ruin_further(&fact);
                     if let Fact::Halted(why) = fact {
                         self.halted = Some(why);
+                        self.asked_before_halt = self.next_tag;
                         let writes = |open: &Open| matches!(open.what, Asked::Write(_));
                         let at_rest = self.unreadable.is_some();
                         self.cut_short |= !at_rest || self.open.values().any(writes);
@@ -278,7 +281,7 @@ impl<M: Machine> Session<M> {
             eprintln!("  {:>14} reply {} {result:?}", self.world.now().0, tag.0);
         }
         self.replies += 1;
-        self.hold_to_halt(&open, result);
+        self.hold_to_halt(tag.0, &open, result);
         match open.what {
             Asked::Write(id) => {
                 self.oracle.write_ended(id, result.is_ok());
@@ -297,18 +300,23 @@ impl<M: Machine> Session<M> {
     }
 
     /// What is halted acknowledges nothing but reads; without space there is one answer to everything else.
-    fn hold_to_halt(&mut self, open: &Open, result: Result<(), RequestError>) {
+    fn hold_to_halt(&mut self, tag: u64, open: &Open, result: Result<(), RequestError>) {
         let right = match self.halted {
             None => true,
             Some(Halt::NoSpace) => {
                 matches!(result, Err(RequestError::NoSpace | RequestError::NotFast))
             }
-            Some(Halt::TooFew) => result.is_err(),
+            Some(Halt::TooFew) => result.is_err() || self.surrogate_had(tag),
         };
         if !right && !matches!(open.what, Asked::Read(_)) {
             let asked = format!("{:?} {} +{}", open.what, open.lba, open.sectors);
             self.violation(Invariant::HaltBroken, format!("{asked}: {result:?}"));
         }
+    }
+
+    /// Whether a surrogate may have had this request before home halted: what it took, it has.
+    fn surrogate_had(&self, tag: u64) -> bool {
+        tag < self.asked_before_halt && self.world.status().surrogate.is_some()
     }
 
     fn judge(&mut self, open: &Open, ticket: ReadTicket) {

@@ -126,6 +126,11 @@ impl Pair {
 
     /// Begins and ends what time and space ask for; false if nothing is to be done now.
     pub(super) fn drive(&mut self) -> bool {
+        if self.home().halted() {
+            let refusal = self.home().refusal(RequestOp::Write);
+            let overlay = self.overlay.as_mut();
+            return overlay.is_some_and(|overlay| overlay.refuse_waiting(refusal));
+        }
         if self.stage != Stage::Serving || self.home().mode.read_only {
             return false;
         }

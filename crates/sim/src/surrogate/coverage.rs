@@ -38,8 +38,10 @@ pub enum Incident {
     SurrogateLoss,
     /// A member of the surrogate cannot be reached for a while, and comes back.
     Cut,
-    /// So with all of them.
+    /// So with all of them, or too many.
     WholeCut,
+    /// So with too many of home.
+    HomeCut,
 }
 
 impl Phase {
@@ -90,6 +92,7 @@ impl fmt::Display for Incident {
             Incident::SurrogateLoss => "the surrogate lost",
             Incident::Cut => "a member of the surrogate cut off",
             Incident::WholeCut => "the surrogate cut off",
+            Incident::HomeCut => "home cut off",
         })
     }
 }

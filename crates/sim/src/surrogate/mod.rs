@@ -549,6 +549,10 @@ impl Run {
                     life.session.oracle.flush_ended(ticket, false);
                     return End::Stop;
                 }
+                Some(Err(CommandError::TooFew { .. })) if life.session.halted.is_some() => {
+                    life.session.oracle.flush_ended(ticket, false);
+                    return End::Stop;
+                }
                 Some(Err(error)) => {
                     let detail = format!("it does not stop: {error:?}");
                     life.session.violation(Invariant::StuckRequest, detail);

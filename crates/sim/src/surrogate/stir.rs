@@ -87,6 +87,7 @@ impl Run {
                 self.count("scrubs", 1);
             }
             4 if site == Site::Log && set.whole && set.quiet => self.cut_off(life, &set),
+            4 if site == Site::Home => self.cut_off_home(life, &set),
             _ => {}
         }
     }
@@ -165,6 +166,21 @@ impl Run {
             false => vec![one],
         };
         for member in cut {
+            life.session.world.inject(member, Fault::Hang);
+            life.session.world.mark(until, u64::from(member.0));
+        }
+    }
+
+    /// Too many members of home are beyond reach for a while: it halts, and is there again with the next start.
+    fn cut_off_home(&mut self, life: &mut Life, set: &Standing) {
+        self.note(life, Incident::HomeCut);
+        // Drawn from a stream of its own.
+        let mut drawn = self.rng.clone().fork(MOST);
+        let lasts = Nanos(drawn.between(IO_TIMEOUT.0 / 4, 3 * IO_TIMEOUT.0));
+        let until = life.session.world.now().after(lasts);
+        life.troubled[Site::Home as usize] = true;
+        life.session.refusals_expected = true;
+        for member in self.most_of(&set.serving) {
             life.session.world.inject(member, Fault::Hang);
             life.session.world.mark(until, u64::from(member.0));
         }

@@ -26,6 +26,18 @@ impl Overlay {
         }
     }
 
+    /// Nothing goes home any more, so there will be no room: who waits for some is refused. False if nobody does.
+    pub fn refuse_waiting(&mut self, error: RequestError) -> bool {
+        let any = !self.writes.is_empty();
+        while let Some(id) = self.writes.pop_front() {
+            let pending = self.pending(id);
+            pending.error.get_or_insert(error);
+            pending.cut = whole(&pending.request);
+            self.reply_if_done(id);
+        }
+        any
+    }
+
     /// Starts the next record of a write; false if there is no room for it.
     fn append(&mut self, id: u32, request: &Request, cut: u64) -> bool {
         let left = whole(request) - cut;
