@@ -2,8 +2,8 @@
 //!
 //! Two bits a region. *Dirty* is set, durably, before a write that a crash could leave different on different members
 //! (mirrors, and parity without a log), and cleared a while after the last such write was flushed. *Owed* is set before
-//! a write that a missing member misses, so that it can come back without a full rebuild, and is cleared when nobody is
-//! missing any more. Kept apart, since after a crash what is dirty is in doubt and what is owed is not.
+//! a write that a missing member misses, so that it can come back without a full rebuild, and before a scrub repairs,
+//! since a member may leave before that is flushed; it is cleared when nobody is missing any more and all is flushed. Kept apart, since after a crash what is dirty is in doubt and what is owed is not.
 //!
 //! An array that guards against nothing (`WriteHole::None`) keeps only what is owed: every region is in doubt.
 
@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 /// How long a region stays dirty after its last write (md's default).
 const LAZY: Nanos = Nanos::from_secs(5);
 
-/// The writes that an intent region has seen.
+/// The writes that an intent region has seen, and the repairs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct IntentUsers {
     /// In flight.
@@ -89,8 +89,9 @@ impl Core {
         let users = &mut self.intent_users[region];
         users.writes -= 1;
         users.finished_at = self.flusher.begun;
-        if self.intent.get(self.dirty_bit(region as u64)) && self.wake[Wake::Lazy as usize] == NEVER
-        {
+        let dirty = self.intent.get(self.dirty_bit(region as u64));
+        let owed = self.complete() && self.intent.get(self.owed_bit(region as u64));
+        if (dirty || owed) && self.wake[Wake::Lazy as usize] == NEVER {
             self.wake_at(Wake::Lazy, self.now.after(LAZY));
         }
     }
@@ -131,7 +132,7 @@ impl Core {
     }
 
     /// A flush ended: regions without writers are the same on all current members; with nobody missing, nothing is
-    /// owed.
+    /// owed there.
     pub(crate) fn intent_flushed(&mut self, ended: u64) {
         if self.boot.is_some() || !self.intent.any() {
             return;
@@ -139,17 +140,19 @@ impl Core {
         let in_step = self.tasks.resync_owes().is_none();
         let (complete, mut left) = (self.complete(), false);
         for region in 0..self.regions() {
-            let (dirty, owed) = (self.dirty_bit(region), self.owed_bit(region));
-            if complete && self.intent.get(owed) {
-                self.intent.put(owed, false);
-            }
-            if in_step && self.intent.get(dirty) {
-                let users = self.intent_users[region as usize];
-                let quiet = users.writes == 0 && users.finished_at < ended;
-                if quiet {
-                    self.intent.put(dirty, false);
+            let users = self.intent_users[region as usize];
+            let quiet = users.writes == 0 && users.finished_at < ended;
+            let over = [
+                (self.dirty_bit(region), in_step),
+                (self.owed_bit(region), complete),
+            ];
+            for (bit, over) in over {
+                if over && self.intent.get(bit) {
+                    if quiet {
+                        self.intent.put(bit, false);
+                    }
+                    left |= !quiet;
                 }
-                left |= !quiet;
             }
         }
         if left {

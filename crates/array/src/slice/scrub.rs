@@ -2,7 +2,8 @@
 //!
 //! A check never writes. With two parities the code can name a single wrong cell; with three copies or more the
 //! majority can; with one parity or two copies it is known only that something is wrong, and a repair makes parity (or
-//! the other copies) follow the data.
+//! the other copies) follow the data. Before a repair writes, its region counts as owed, durably: a member that leaves
+//! before the flush would come back with what was repaired there.
 
 use super::gather::Source;
 use super::{Extra, Phase};
@@ -109,6 +110,9 @@ impl Core {
             self.report_mismatch(id, None, false);
             return self.band_done(id);
         }
+        if !self.repair_announced(id) {
+            return;
+        }
         self.set_phase(id, Phase::Writing);
         for cell in bad.iter() {
             let content = self.slices.get(id).cell_ref(cell);
@@ -161,6 +165,9 @@ impl Core {
         if verdicts.differ == 0 {
             return self.scrubbed(id);
         }
+        if repair && !self.repair_announced(id) {
+            return;
+        }
         let map = self.slices.get(id).map;
         if !self.layout.parity() {
             return self.judge_copies(id, &map, repair);
@@ -186,6 +193,25 @@ impl Core {
         } else {
             self.band_done(id)
         }
+    }
+
+    /// Whether the row is owed, durably, to a member that leaves before what is repaired is flushed. If not yet, the band
+    /// is looked at afresh once it is.
+    fn repair_announced(&mut self, id: u32) -> bool {
+        let row = self.slices.get(id).map.row;
+        if !core::mem::replace(&mut self.slices.get(id).intent_held, true) {
+            self.intent_acquire(row);
+        }
+        if self.owe_rows(row, row) {
+            return true;
+        }
+        self.drop_buffers(id);
+        let slice = self.slices.get(id);
+        // What cannot be read is met again, and has been counted.
+        slice.narrowed |= !slice.bad.is_empty();
+        slice.begin_band(slice.band);
+        self.await_metadata(id);
+        false
     }
 
     /// All agree. What the surrogate wants of the band is handed over before the next.
