@@ -6,6 +6,7 @@
 //! | reading        | every place read, as the table says     | known               |
 //! | reading        | every place read, not as the table says | noting              |
 //! | reading        | it cannot be told from what is there    | unknown             |
+//! | reading        | nobody, not wiped, somebody on record   | unknown             |
 //! | noting         | on record                               | known               |
 //! | noting         | refused                                 | unknown             |
 //! | known, unknown | a superblock's place written            | due                 |
@@ -44,9 +45,27 @@ type Copy = Option<Result<Superblock, MetaError>>;
 pub(super) struct Reading {
     lease: usize,
     buf: BufRef,
-    found: Vec<Copy>,
+    found: Found,
+}
+
+/// What lies at the places of superblocks.
+#[derive(Default)]
+struct Found {
+    copies: Vec<Copy>,
     /// A place could not be read: it may have told of somebody.
     unreadable: bool,
+    /// The first place is as `surrogate remove` leaves it.
+    wiped: bool,
+}
+
+impl Found {
+    fn note(&mut self, result: Result<&[u8], RequestError>) {
+        if self.copies.is_empty() {
+            self.wiped = result.is_ok_and(|bytes| bytes.iter().all(|&byte| byte == 0));
+        }
+        self.unreadable |= result.is_err();
+        self.copies.push(result.ok().map(Superblock::decode));
+    }
 }
 
 /// Where superblocks may lie, in bytes, ascending.
@@ -91,8 +110,7 @@ impl Shell {
                 self.read_next(Box::new(Reading {
                     lease,
                     buf,
-                    found: Vec::new(),
-                    unreadable: false,
+                    found: Found::default(),
                 }));
                 begun = true;
             }
@@ -105,7 +123,7 @@ impl Shell {
     fn read_next(&mut self, reading: Box<Reading>) {
         let exposed = &self.exposed[reading.lease];
         let bytes = SUPERBLOCK_BYTES as u64;
-        let next = places().nth(reading.found.len());
+        let next = places().nth(reading.found.copies.len());
         let within = next.and_then(|at| exposed.window.place(at, bytes));
         let Some(offset) = within.filter(|_| !exposed.gone) else {
             return self.all_read(*reading);
@@ -125,16 +143,16 @@ impl Shell {
 
     pub(super) fn looked(&mut self, mut reading: Box<Reading>, result: Result<(), RequestError>) {
         let memory = self.users.memory(reading.buf.buf);
-        let found = result.map(|()| Superblock::decode(memory.slice(0, SUPERBLOCK_BYTES)));
-        reading.unreadable |= found.is_err();
-        reading.found.push(found.ok());
+        let found = result.map(|()| memory.slice(0, SUPERBLOCK_BYTES));
+        reading.found.note(found);
         self.read_next(reading);
     }
 
     fn all_read(&mut self, reading: Reading) {
         self.users.release(reading.buf);
+        let on_record = self.on_record(reading.lease);
         let exposed = &self.exposed[reading.lease];
-        match borrower(reading.found, reading.unreadable) {
+        match borrower(reading.found, on_record) {
             Some(borrower) if !exposed.again => self.note(reading.lease, borrower),
             _ => self.look_ended(reading.lease, Look::Unknown),
         }
@@ -148,13 +166,19 @@ impl Shell {
         }
     }
 
-    /// Has the array's table say who borrows.
-    fn note(&mut self, place: usize, borrower: Option<Uuid>) {
+    /// Who borrows, as the array's table has it; `None` if the lease is not in it.
+    fn on_record(&mut self, place: usize) -> Option<Option<Uuid>> {
         let (host, name) = (self.exposed[place].host, self.exposed[place].name);
         let status = self.hosts[host].status();
         let mut leases = status.lent.iter().filter_map(|parcel| parcel.lease);
-        let known = leases.any(|lease| lease.name == name && lease.borrower == borrower);
-        if known {
+        let lease = leases.find(|lease| lease.name == name);
+        lease.map(|lease| lease.borrower)
+    }
+
+    /// Has the array's table say who borrows.
+    fn note(&mut self, place: usize, borrower: Option<Uuid>) {
+        let (host, name) = (self.exposed[place].host, self.exposed[place].name);
+        if self.on_record(place) == Some(borrower) {
             return self.look_ended(place, Look::Known);
         }
         self.exposed[place].look = Look::Noting;
@@ -173,37 +197,61 @@ impl Shell {
 }
 
 /// Who has the lease on record in which this was found, as a start would believe it: the array whose surrogate it is, or
-/// the one whose member. `Some(None)`: nobody. `None`: it cannot be told.
-fn borrower(found: Vec<Copy>, unreadable: bool) -> Option<Option<Uuid>> {
-    let mut found = found.into_iter();
-    let a = found.next().flatten();
-    let copies = copies_of(a, std::array::from_fn(|_| found.next().flatten()));
+/// the one whose member. `Some(None)`: nobody. `None`: it cannot be told. Somebody who is on record has left only if the
+/// first superblock was wiped: bytes that are none may be all that rot has left of it.
+fn borrower(found: Found, on_record: Option<Option<Uuid>>) -> Option<Option<Uuid>> {
+    let mut places = found.copies.into_iter();
+    let a = places.next().flatten();
+    let copies = copies_of(a, std::array::from_fn(|_| places.next().flatten()));
     if let Some(superblock) = newest_of(copies.iter().flatten()) {
         let partner = superblock.partner;
         let main = partner.filter(|partner| partner.role == PartnerRole::Surrogate);
         return Some(Some(main.map_or(superblock.array, |main| main.array)));
     }
     let nothing = |copy: &Result<Superblock, MetaError>| *copy == Err(MetaError::NotFound);
-    let blank = !unreadable && copies.iter().flatten().all(nothing);
-    blank.then_some(None)
+    let blank = !found.unreadable && copies.iter().flatten().all(nothing);
+    let left = found.wiped || on_record.flatten().is_none();
+    (blank && left).then_some(None)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn decoded(bytes: &[u8]) -> Copy {
-        Some(Superblock::decode(bytes))
+    const BLANK: [u8; SUPERBLOCK_BYTES] = [0; SUPERBLOCK_BYTES];
+
+    fn found(places: &[Result<&[u8], RequestError>]) -> Found {
+        let mut found = Found::default();
+        places.iter().for_each(|place| found.note(*place));
+        found
+    }
+
+    fn beginning_with(bytes: &[u8]) -> [u8; SUPERBLOCK_BYTES] {
+        let mut page = BLANK;
+        page[..bytes.len()].copy_from_slice(bytes);
+        page
     }
 
     #[test]
     fn bytes_that_are_no_superblock_tell_of_nobody() {
-        let blank = || decoded(&[0; SUPERBLOCK_BYTES]);
-        assert_eq!(borrower(vec![blank(), blank()], false), Some(None));
-        assert_eq!(borrower(vec![blank(), None], true), None);
-        let mut torn = vec![0; SUPERBLOCK_BYTES];
-        torn[..8].copy_from_slice(b"Restripe");
-        assert_eq!(borrower(vec![decoded(&torn), blank()], false), None);
+        let nobody = Some(None);
+        let other = beginning_with(b"no superblock");
+        for first in [BLANK, other] {
+            assert_eq!(borrower(found(&[Ok(&first), Ok(&BLANK)]), nobody), nobody);
+        }
+        let unread = found(&[Ok(&BLANK), Err(RequestError::Unavailable)]);
+        assert_eq!(borrower(unread, nobody), None);
+        let torn = beginning_with(b"Restripe");
+        assert_eq!(borrower(found(&[Ok(&torn), Ok(&BLANK)]), nobody), None);
+    }
+
+    #[test]
+    fn a_borrower_on_record_has_left_only_where_he_was_wiped() {
+        let somebody = Some(Some(Uuid([7; 16])));
+        let rotten = beginning_with(b"restripe");
+        assert_eq!(borrower(found(&[Ok(&rotten), Ok(&BLANK)]), somebody), None);
+        let wiped = found(&[Ok(&BLANK), Ok(&rotten)]);
+        assert_eq!(borrower(wiped, somebody), Some(None));
     }
 
     #[test]
