@@ -111,6 +111,17 @@ fn groupings_that_do_not_work_are_refused_with_those_that_do() {
             "3 groups are too few",
         ),
         (
+            &["--level", "5", "--groups", "1"],
+            9,
+            "1 group is too few: a row has a cell in each, and this level needs 2 or more; these work: 9 members as 3 x 3 \
+             with up to 3",
+        ),
+        (
+            &["--level", "5", "--groups", "9"],
+            9,
+            "9 groups of 1 member are a plain array; these work: 9 members as 3 x 3 with up to 3",
+        ),
+        (
             &["--level", "10", "--groups", "3"],
             9,
             "3 groups for 2 copies",

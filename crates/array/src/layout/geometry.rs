@@ -225,16 +225,46 @@ fn check_most(slots: u16, max: usize) -> Result<(), GeometryError> {
 /// Why no layout can be made of a geometry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GeometryError {
-    TooFewSlots { slots: u16, min: u16 },
-    TooManySlots { slots: u16, max: u16 },
-    TooFewCopies { copies: u8 },
-    Chunk { sectors: u32 },
-    NotWholeChunks { sectors: u64, chunk_sectors: u32 },
-    TooLarge { slots: u16, sectors: u64 },
-    NotSkewed { level: Level, groups: u16 },
-    UnevenGroups { slots: u16, groups: u16 },
-    Colliding { skew: Skew, size: u16 },
-    ThinPartitions { chunks: u64, partitions: u16 },
+    TooFewSlots {
+        slots: u16,
+        min: u16,
+    },
+    TooManySlots {
+        slots: u16,
+        max: u16,
+    },
+    TooFewCopies {
+        copies: u8,
+    },
+    Chunk {
+        sectors: u32,
+    },
+    NotWholeChunks {
+        sectors: u64,
+        chunk_sectors: u32,
+    },
+    TooLarge {
+        slots: u16,
+        sectors: u64,
+    },
+    NotSkewed {
+        level: Level,
+        groups: u16,
+        slots: u16,
+    },
+    UnevenGroups {
+        slots: u16,
+        groups: u16,
+    },
+    Colliding {
+        level: Level,
+        skew: Skew,
+        size: u16,
+    },
+    ThinPartitions {
+        chunks: u64,
+        partitions: u16,
+    },
 }
 
 impl fmt::Display for GeometryError {
@@ -276,12 +306,18 @@ impl fmt::Display for GeometryError {
                 write!(f, "{slots} members of {sectors} sectors are too large: ")?;
                 write!(f, "together they must stay below {SECTORS_MAX} sectors")
             }
-            GeometryError::NotSkewed { level, groups } => write_not_skewed(f, *level, *groups),
+            GeometryError::NotSkewed {
+                level,
+                groups,
+                slots,
+            } => write_not_skewed(f, *level, *groups, *slots),
             GeometryError::UnevenGroups { slots, groups } => {
                 write!(f, "{slots} members do not make {groups} groups of one size")?;
                 write_nearest(f, *groups, *slots)
             }
-            GeometryError::Colliding { skew, size } => write_colliding(f, *skew, *size),
+            GeometryError::Colliding { level, skew, size } => {
+                write_colliding(f, *level, *skew, *size)
+            }
             GeometryError::ThinPartitions { chunks, partitions } => {
                 write!(
                     f,
@@ -294,25 +330,40 @@ impl fmt::Display for GeometryError {
 
 impl core::error::Error for GeometryError {}
 
-fn write_not_skewed(f: &mut fmt::Formatter<'_>, level: Level, groups: u16) -> fmt::Result {
+fn write_not_skewed(
+    f: &mut fmt::Formatter<'_>,
+    level: Level,
+    groups: u16,
+    slots: u16,
+) -> fmt::Result {
     match level {
         Level::Raid5(_) | Level::Raid6(_) => {
             let min = level.slots_min();
-            write!(f, "{groups} groups are too few: a row has a cell in each, ")?;
-            write!(f, "and this level needs {min} or more")
+            match groups {
+                1 => f.write_str("1 group is too few")?,
+                _ => write!(f, "{groups} groups are too few")?,
+            }
+            f.write_str(": a row has a cell in each, ")?;
+            write!(f, "and this level needs {min} or more")?;
+            write_of_slots(f, level, groups, slots)
         }
         Level::Raid10 { copies } => {
             write!(f, "{groups} groups for {copies} copies: ")?;
-            f.write_str("a skewed RAID-10 has a group for each copy")
+            f.write_str("a skewed RAID-10 has a group for each copy")?;
+            write_of_slots(f, level, groups, slots)
         }
         _ => write!(f, "{level} has no groups: levels 5, 6 and 10 have"),
     }
 }
 
-fn write_colliding(f: &mut fmt::Formatter<'_>, skew: Skew, size: u16) -> fmt::Result {
+fn write_colliding(f: &mut fmt::Formatter<'_>, level: Level, skew: Skew, size: u16) -> fmt::Result {
     let Skew { groups, partitions } = skew;
     if partitions == 0 {
         return f.write_str("a member has 1 or more partitions");
+    }
+    if size == 1 {
+        write!(f, "{groups} groups of 1 member are a plain array")?;
+        return write_of_slots(f, level, groups, groups);
     }
     write!(
         f,
@@ -322,15 +373,46 @@ fn write_colliding(f: &mut fmt::Formatter<'_>, skew: Skew, size: u16) -> fmt::Re
     write_nearest(f, groups, size * groups)
 }
 
+/// The nearest numbers of groups of so many members, or what comes nearest to as many.
+fn write_of_slots(
+    f: &mut fmt::Formatter<'_>,
+    level: Level,
+    groups: u16,
+    slots: u16,
+) -> fmt::Result {
+    let mut found = Skew::of_slots(level, groups, slots).take(3).peekable();
+    if found.peek().is_none() {
+        let fewest = match level {
+            Level::Raid10 { copies } => copies.into(),
+            _ => level.slots_min(),
+        };
+        return write_nearest(f, fewest, slots);
+    }
+    for (index, Skew { groups, partitions }) in found.enumerate() {
+        f.write_str(if index == 0 { "; these work: " } else { ", " })?;
+        write_grouping(f, slots, groups, partitions)?;
+    }
+    Ok(())
+}
+
+fn write_grouping(
+    f: &mut fmt::Formatter<'_>,
+    slots: u16,
+    groups: u16,
+    partitions: u16,
+) -> fmt::Result {
+    let size = slots / groups;
+    write!(
+        f,
+        "{slots} members as {groups} x {size} with up to {partitions} partitions"
+    )
+}
+
 /// The nearest numbers of members that so many groups rebuild from in parallel.
 fn write_nearest(f: &mut fmt::Formatter<'_>, groups: u16, slots: u16) -> fmt::Result {
     for (index, (slots, skew)) in Skew::nearest(groups, slots).take(3).enumerate() {
         f.write_str(if index == 0 { "; these work: " } else { ", " })?;
-        let (size, partitions) = (slots / groups, skew.partitions);
-        write!(
-            f,
-            "{slots} members as {groups} x {size} with up to {partitions} partitions"
-        )?;
+        write_grouping(f, slots, groups, skew.partitions)?;
     }
     Ok(())
 }

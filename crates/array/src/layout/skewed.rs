@@ -16,7 +16,7 @@
 //! no other. The paper asks for a prime `size`, with at most as many groups and partitions; some others do as well.
 
 use super::{Cell, GeometryError, Level, RowMap};
-use crate::units::{Row, SLOTS_MAX, Slot};
+use crate::units::{CELLS_MAX, Row, SLOTS_MAX, Slot};
 
 /// How slots are grouped and cut.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -65,22 +65,51 @@ impl Skew {
 
     pub(super) fn check(&self, level: Level, slots: u16) -> Result<(), GeometryError> {
         let Skew { groups, partitions } = *self;
-        let allowed = match level {
-            Level::Raid5(_) | Level::Raid6(_) => groups >= level.slots_min(),
-            Level::Raid10 { copies } => groups == u16::from(copies),
-            Level::Raid0 | Level::Raid1 | Level::Raid4 => false,
-        };
-        if !allowed {
-            return Err(GeometryError::NotSkewed { level, groups });
+        if !Skew::has_groups(level, groups) {
+            return Err(GeometryError::NotSkewed {
+                level,
+                groups,
+                slots,
+            });
         }
         if groups == 0 || slots == 0 || !slots.is_multiple_of(groups) {
             return Err(GeometryError::UnevenGroups { slots, groups });
         }
         let size = slots / groups;
         if partitions == 0 || !self.is_free_of_conflict(size) {
-            return Err(GeometryError::Colliding { skew: *self, size });
+            return Err(GeometryError::Colliding {
+                level,
+                skew: *self,
+                size,
+            });
         }
         Ok(())
+    }
+
+    /// Groupings of so many slots with two streams or more, of about so many groups, the nearest first.
+    pub fn of_slots(level: Level, groups: u16, slots: u16) -> impl Iterator<Item = Skew> {
+        let most = slots.max(groups);
+        let around = (0..=most).flat_map(move |off| {
+            let above = groups.checked_add(off).filter(|_| off > 0);
+            [groups.checked_sub(off), above]
+        });
+        let whole = around.flatten().filter(move |&groups| {
+            let some = (1..=CELLS_MAX as u16).contains(&groups) && usize::from(slots) <= SLOTS_MAX;
+            some && slots.is_multiple_of(groups) && Skew::has_groups(level, groups)
+        });
+        whole.filter_map(move |groups| {
+            let partitions = Skew::partitions_max(groups, slots / groups);
+            (partitions > 1 && slots / groups > 1).then_some(Skew { groups, partitions })
+        })
+    }
+
+    /// Whether a level may have so many groups: a row has a cell in each.
+    fn has_groups(level: Level, groups: u16) -> bool {
+        match level {
+            Level::Raid5(_) | Level::Raid6(_) => groups >= level.slots_min(),
+            Level::Raid10 { copies } => groups == u16::from(copies),
+            Level::Raid0 | Level::Raid1 | Level::Raid4 => false,
+        }
     }
 
     /// Groupings with two streams or more for about so many slots, the nearest first, of the smaller numbers first.

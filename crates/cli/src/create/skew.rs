@@ -24,8 +24,10 @@ pub fn skew(wanted: &ArrayConfig) -> Outcome<Option<Skew>> {
 /// Where two partitions are too many, one is left.
 pub fn hint_at(error: &GeometryError, failure: Failure) -> Failure {
     match error {
-        GeometryError::Colliding { skew, size }
-            if Skew::partitions_max(skew.groups, *size) == 1 && skew.partitions > 1 =>
+        GeometryError::Colliding { skew, size, .. }
+            if *size > 1
+                && Skew::partitions_max(skew.groups, *size) == 1
+                && skew.partitions > 1 =>
         {
             failure.hint("--partitions 1 stripes over the groups, and rebuilds in one stream")
         }
