@@ -5,6 +5,7 @@ use crate::contract::{
 };
 use crate::core::Core;
 use crate::ops::{Owner, SliceOp};
+use crate::overlay::OverlayCounters;
 use crate::pair::{Pair, SurrogateConfig, SurrogateLimits};
 use crate::pool::Share;
 use crate::read_cache::CacheLimits;
@@ -128,6 +129,14 @@ impl Engine {
         match &self.kind {
             Kind::Single(core) => core.heat.map(),
             Kind::Pair(pair) => pair.heat(),
+        }
+    }
+
+    /// What a surrogate has taken over so far; `None` without one that serves.
+    pub fn moved(&self) -> Option<OverlayCounters> {
+        match &self.kind {
+            Kind::Single(_) => None,
+            Kind::Pair(pair) => pair.moved(),
         }
     }
 

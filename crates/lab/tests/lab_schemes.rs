@@ -1,6 +1,6 @@
 //! Rebuild schemes with a surrogate: the same bytes every time, and what they move and leave behind adds up.
 
-use restripe_lab::experiment::cell::{Cell, Contents, Settings};
+use restripe_lab::experiment::cell::{Cell, Contents, DURING, Settings};
 use restripe_lab::experiment::metric::metric;
 use restripe_lab::experiment::runner::Runner;
 use restripe_lab::experiment::scenario::{self, Point, Value};
@@ -76,6 +76,13 @@ fn a_surrogate_takes_users_away_and_a_rebuild_ends_sooner() {
     for log in [workout, ido] {
         let writes = number(log, "during.write_share");
         let share = writes + (1.0 - writes) * number(log, "during.hit_share");
+        assert!((number(log, "during.redirected_share") - share).abs() < 0.02);
+    }
+    for log in &logs {
+        time_by_cause_is_the_time(log);
+        let during = log.phase(DURING).expect("it was rebuilt");
+        let at_surrogate: u64 = during.moved_histogram.iter().map(|(_, count)| count).sum();
+        let share = at_surrogate as f64 / during.times.count as f64;
         assert!((number(log, "during.redirected_share") - share).abs() < 0.02);
     }
     // Hot zones were moved, in zones; WorkOut keeps what was read twice.
@@ -179,4 +186,20 @@ fn what_does_not_fit_together_is_refused() {
     assert!(refused("rebuild.redirect", text("vdf")).contains("in place of"));
     assert!(refused("array.surrogate", Value::Whole(0)).contains("array.surrogate"));
     assert!(refused("array.surrogate_level", text("raid7")).contains("raid7"));
+}
+
+/// Nothing that a drive did is without a cause; only a rebuild is a task, and only a surrogate's writes are in no parity.
+fn time_by_cause_is_the_time(log: &Log) {
+    const TASK: usize = 2;
+    for phase in &log.phases {
+        let tasks = phase.labour.iter().map(|labour| labour.busy_ns[TASK]);
+        assert_eq!(tasks.sum::<u64>() > 0, phase.name == DURING);
+        let sums = phase
+            .labour
+            .iter()
+            .map(|labour| labour.busy_ns.iter().sum::<u64>());
+        assert_eq!(sums.collect::<Vec<_>>(), phase.busy_ns, "{}", phase.name);
+        let turned = phase.labour.iter().filter(|labour| labour.rotate_ns > 0);
+        assert!(turned.count() >= 3, "{}", phase.name);
+    }
 }

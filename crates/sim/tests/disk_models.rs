@@ -1,6 +1,6 @@
 //! The disk models against what is known without them: geometry, media rate, queueing theory, positioning-time scheduling.
 
-use restripe_array::{IoOp, Nanos, Tag};
+use restripe_array::{Class, IoOp, Nanos, Tag};
 use restripe_sim::disk::flash::{Flash, FlashDrive};
 use restripe_sim::disk::geometry::{Geometry, Layout, Order, Sparing, Zone};
 use restripe_sim::disk::mechanical::{
@@ -265,6 +265,7 @@ fn the_simulated_world_forces_writes_on_both_kinds_of_drive() {
             let asked = Asked {
                 tag: Tag(1),
                 op,
+                class: Class::User,
                 at: 4096,
                 sectors: 8,
                 durable,

@@ -1,7 +1,7 @@
 //! What the pair tells about itself: home's view, with the surrogate beside it.
 
 use super::{Pair, Stage};
-use crate::overlay::{Kind, Overlay, Piece, Site};
+use crate::overlay::{Kind, Overlay, OverlayCounters, Piece, Site};
 use crate::report::{
     ArrayState, Health, HeatMap, MapExtent, MemberStatus, OverlayStatus, Status, SurrogateStatus,
 };
@@ -53,6 +53,10 @@ impl Pair {
             broken: overlay.is_broken(),
             counters: overlay.counters(),
         })
+    }
+
+    pub(crate) fn moved(&self) -> Option<OverlayCounters> {
+        self.overlay.as_ref().map(Overlay::counters)
     }
 
     pub(crate) fn heat(&self) -> HeatMap {

@@ -63,6 +63,8 @@ fn common(log: &Log) -> Option<Phase> {
     }
     let histogram = histogram::merged(&during.histogram, &after.histogram);
     let sum = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a + b).collect::<Vec<u64>>();
+    let labour = during.labour.iter().zip(&after.labour);
+    let labour = labour.map(|(during, after)| during.sum(after));
     Some(Phase {
         name: COMMON.into(),
         from_ns: during.from_ns,
@@ -79,6 +81,8 @@ fn common(log: &Log) -> Option<Phase> {
         io_bytes: std::array::from_fn(|i| during.io_bytes[i] + after.io_bytes[i]),
         read_blocks: std::array::from_fn(|i| during.read_blocks[i] + after.read_blocks[i]),
         histogram,
+        moved_histogram: histogram::merged(&during.moved_histogram, &after.moved_histogram),
+        labour: labour.collect(),
     })
 }
 

@@ -30,13 +30,52 @@ pub struct Phase {
     pub redirected: [u64; 2],
     /// How long each member was busy; empty where nobody can tell.
     pub busy_ns: Vec<u64>,
+    /// The same by what for; empty where nobody can tell.
+    #[serde(default)]
+    pub labour: Vec<Labour>,
     /// (largest time of the bucket, requests).
     pub histogram: Vec<(u64, u64)>,
+    /// Of requests that a surrogate took, or served alone.
+    #[serde(default)]
+    pub moved_histogram: Vec<(u64, u64)>,
 }
 
 impl Phase {
     pub fn length_ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
+    }
+}
+
+/// What a member did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Labour {
+    /// Time from the beginning of an operation to its end, by the cause of the operation, as in [`Phase::ios`]. What a write
+    /// cache takes over is done later, and delays whoever comes then.
+    pub busy_ns: [u64; 4],
+    /// Of the arm, of the platter until the right sector comes, and of data, whoever they are for.
+    pub seek_ns: u64,
+    pub rotate_ns: u64,
+    pub transfer_ns: u64,
+}
+
+impl Labour {
+    /// What came to it since.
+    pub fn since(&self, then: &Labour) -> Labour {
+        Labour {
+            busy_ns: std::array::from_fn(|cause| self.busy_ns[cause] - then.busy_ns[cause]),
+            seek_ns: self.seek_ns - then.seek_ns,
+            rotate_ns: self.rotate_ns - then.rotate_ns,
+            transfer_ns: self.transfer_ns - then.transfer_ns,
+        }
+    }
+
+    pub fn sum(&self, other: &Labour) -> Labour {
+        Labour {
+            busy_ns: std::array::from_fn(|cause| self.busy_ns[cause] + other.busy_ns[cause]),
+            seek_ns: self.seek_ns + other.seek_ns,
+            rotate_ns: self.rotate_ns + other.rotate_ns,
+            transfer_ns: self.transfer_ns + other.transfer_ns,
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! A drive model inside the simulated world that can be asked, from outside, how long it was busy and what it drew.
 
-use super::facts::Energy;
-use restripe_array::Nanos;
+use super::facts::{Energy, Labour};
+use restripe_array::{Class, Nanos};
 use restripe_sim::disk::flash::Flash;
+use restripe_sim::disk::mechanical::Work;
 use restripe_sim::disk::power::Ledger;
 use restripe_sim::disk::served::HardDisk;
 use restripe_sim::disk::{Asked, Device};
@@ -26,7 +27,7 @@ impl Model {
 
 struct Metered {
     model: Model,
-    busy_ns: u64,
+    busy_ns: [u64; 4],
     free_at: u64,
 }
 
@@ -40,7 +41,7 @@ pub struct Meter(Arc<Mutex<Metered>>);
 pub fn metered(model: Model) -> (Instrumented, Meter) {
     let shared = Arc::new(Mutex::new(Metered {
         model,
-        busy_ns: 0,
+        busy_ns: [0; 4],
         free_at: 0,
     }));
     (Instrumented(Arc::clone(&shared)), Meter(shared))
@@ -56,7 +57,7 @@ impl Device for Instrumented {
         let mut metered = lock(&self.0);
         let end = metered.model.device().serve(now, asked, rng);
         let from = now.0.max(metered.free_at);
-        metered.busy_ns += end.0.saturating_sub(from);
+        metered.busy_ns[cause(asked.class)] += end.0.saturating_sub(from);
         metered.free_at = metered.free_at.max(end.0);
         end
     }
@@ -68,7 +69,21 @@ impl Device for Instrumented {
 
 impl Meter {
     pub fn busy_ns(&self) -> u64 {
-        lock(&self.0).busy_ns
+        lock(&self.0).busy_ns.iter().sum()
+    }
+
+    pub fn labour(&self) -> Labour {
+        let metered = lock(&self.0);
+        let work = match &metered.model {
+            Model::Hard(disk) => disk.drive().work(),
+            Model::Flash(_) => Work::default(),
+        };
+        Labour {
+            busy_ns: metered.busy_ns,
+            seek_ns: work.seek_ns,
+            rotate_ns: work.rotate_ns,
+            transfer_ns: work.transfer_ns,
+        }
     }
 
     /// What the drive drew up to `now`; `None` where its power is not known.
@@ -77,6 +92,16 @@ impl Meter {
             Model::Hard(disk) => disk.ledger(now).map(energy),
             Model::Flash(_) => None,
         }
+    }
+}
+
+/// As in [`super::facts::CAUSES`].
+fn cause(class: Class) -> usize {
+    match class {
+        Class::User => 0,
+        Class::Parity => 1,
+        Class::Task => 2,
+        Class::Metadata => 3,
     }
 }
 

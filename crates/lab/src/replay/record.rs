@@ -1,6 +1,6 @@
 //! From answers to the log of facts: histograms by phase, the course in steps.
 
-use super::facts::{Happened, Log, Phase, Rebuild, Step};
+use super::facts::{Happened, Labour, Log, Phase, Rebuild, Step};
 use super::histogram::Histogram;
 use restripe_array::report::Counters;
 
@@ -15,6 +15,8 @@ pub struct Answer {
     pub ok: bool,
     /// It waited before the array because too many were outstanding.
     pub held: bool,
+    /// A surrogate took it, or served it alone.
+    pub moved: bool,
 }
 
 /// What an array counts; a phase's share is the difference of two.
@@ -24,6 +26,7 @@ pub struct Reading {
     /// Writes that the array's surrogate took, and reads that it served alone.
     pub redirected: [u64; 2],
     pub busy_ns: Vec<u64>,
+    pub labour: Vec<Labour>,
 }
 
 #[derive(Default)]
@@ -31,6 +34,7 @@ struct Times {
     all: Histogram,
     reads: Histogram,
     writes: Histogram,
+    moved: Histogram,
 }
 
 pub struct Recorder {
@@ -86,6 +90,9 @@ impl Recorder {
             true => self.times.writes.add(answer.took_ns),
             false => self.times.reads.add(answer.took_ns),
         }
+        if answer.moved {
+            self.times.moved.add(answer.took_ns);
+        }
         self.step.add(answer.took_ns);
         self.step_bytes += answer.bytes;
     }
@@ -97,6 +104,7 @@ impl Recorder {
         phase.read_times = self.times.reads.times();
         phase.write_times = self.times.writes.times();
         phase.histogram = self.times.all.buckets();
+        phase.moved_histogram = self.times.moved.buckets();
         let (new, old) = (&reading.counters, &self.reading.counters);
         for cause in 0..phase.ios.len() {
             phase.ios[cause] = new.ios[cause].saturating_sub(old.ios[cause]);
@@ -115,8 +123,13 @@ impl Recorder {
             .chain(std::iter::repeat(0));
         let busy = reading.busy_ns.iter().zip(before);
         phase.busy_ns = busy.map(|(new, old)| new.saturating_sub(old)).collect();
+        let none = Labour::default();
+        let before = self.reading.labour.iter().chain(std::iter::repeat(&none));
+        let labour = reading.labour.iter().zip(before);
+        phase.labour = labour.map(|(new, old)| new.since(old)).collect();
         self.log.phases.push(phase);
         self.times.all.clear();
+        self.times.moved.clear();
         self.times.reads.clear();
         self.times.writes.clear();
     }
@@ -186,6 +199,7 @@ mod tests {
             writes: false,
             ok: true,
             held: false,
+            moved: false,
         }
     }
 

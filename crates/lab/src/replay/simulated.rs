@@ -35,6 +35,7 @@ struct Open {
     bytes: u64,
     writes: bool,
     held: bool,
+    moved: bool,
 }
 
 /// A request that is to be made.
@@ -228,6 +229,7 @@ impl Replay<'_> {
                 [counted.redirected_writes, alone]
             }),
             busy_ns: self.stage.busy_ns(),
+            labour: self.stage.labour(),
         }
     }
 
@@ -309,6 +311,15 @@ impl Replay<'_> {
             .after(Nanos(u64::try_from(scaled).unwrap_or(u64::MAX / 2)))
     }
 
+    /// Requests that the surrogate took, or served alone.
+    fn moved_so_far(&self) -> u64 {
+        let counted = self.stage.world.machine().moved();
+        counted.map_or(0, |counted| {
+            let alone = counted.reads_of_log.saturating_sub(counted.reads_of_both);
+            counted.redirected_writes + alone
+        })
+    }
+
     fn make(&mut self, next: &Next) {
         let slot = self.free.pop().expect("seen to be there");
         let request = &next.request;
@@ -321,7 +332,9 @@ impl Replay<'_> {
             bytes: request.length,
             writes: request.op != Op::Read,
             held: next.held,
+            moved: false,
         });
+        let before = self.moved_so_far();
         self.serial += 1;
         let length = u32::try_from(request.length).expect("the source cuts what is longer");
         self.stage.world.request(restripe_array::Request {
@@ -332,6 +345,11 @@ impl Replay<'_> {
             buf: BufRef::new(self.stage.buffer, 0, length),
             fua: false,
         });
+        // Where it goes is decided as it comes, unless it has to wait.
+        let moved = self.moved_so_far() > before;
+        if let Some(open) = &mut self.open[slot as usize] {
+            open.moved = moved;
+        }
     }
 
     // --------------------------------------------------------------------------------------------- happenings
@@ -361,6 +379,7 @@ impl Replay<'_> {
             writes: open.writes,
             ok,
             held: open.held,
+            moved: open.moved,
         });
     }
 

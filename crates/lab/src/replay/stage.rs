@@ -1,5 +1,6 @@
 //! The simulated array that a trace is replayed on: drives by preset, the real engine, no payload.
 
+use super::facts::Labour;
 use super::link::{Link, LinkPlan, linked};
 use super::meter::{Meter, Model, metered};
 use crate::drives::preset::{self, Preset};
@@ -204,6 +205,10 @@ impl Stage {
         let (_, engine) = built(members.collect(), &self.plan);
         self.world.power_cycle(engine);
         self.begin()
+    }
+
+    pub fn labour(&self) -> Vec<Labour> {
+        self.meters.iter().map(Meter::labour).collect()
     }
 
     pub fn busy_ns(&self) -> Vec<u64> {

@@ -18,8 +18,8 @@ use crate::memory::{BufferTable, Private};
 use crate::payload::Payload;
 use crate::rng::Rng;
 use restripe_array::{
-    DeviceIo, IoError, IoOp, MemberInfo, Nanos, PAGE_BYTES, PAGE_SECTORS, Page, SECTOR_BYTES,
-    Segment, Tag,
+    Class, DeviceIo, IoError, IoOp, MemberInfo, Nanos, PAGE_BYTES, PAGE_SECTORS, Page,
+    SECTOR_BYTES, Segment, Tag,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -42,6 +42,7 @@ pub trait Device: Send {
 pub struct Asked {
     pub tag: Tag,
     pub op: IoOp,
+    pub class: Class,
     pub at: u64,
     pub sectors: u64,
     /// A write that ends on the medium, past any write cache (forced unit access).
@@ -54,6 +55,7 @@ impl Asked {
         Asked {
             tag: io.tag,
             op: io.op,
+            class: io.class,
             at: io.at,
             sectors: io.sectors,
             durable: io.durable,
