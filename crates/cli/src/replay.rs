@@ -374,6 +374,7 @@ fn plan(verb: &Replay, needed: u64) -> Outcome<ArrayPlan> {
         spare_drive: None,
         schedule: schedule(&verb.schedule).map_err(Failure::usage)?,
         write_cache: !verb.no_write_cache,
+        region_rows: None,
         standby_ns: None,
         cache: read_cache(verb.cache.unwrap_or(0), verb.cache_policy)?,
         throttle: verb.throttle,

@@ -256,6 +256,8 @@ fn the_results_are_those_of_the_experiments() {
         "ido-migration",
         "ido-raid6",
         "ido-rate",
+        "ido-regions",
+        "ido-regions-rate",
         "ido-throttle",
         "ido-zone",
         "ido-chunk",

@@ -51,6 +51,7 @@ fn one(requests: usize) {
             patience_ns: 500_000_000,
         },
         write_cache: true,
+        region_rows: None,
         standby_ns: None,
         cache: None,
         throttle: Throttle::default(),

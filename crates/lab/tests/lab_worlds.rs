@@ -87,6 +87,7 @@ fn stage(kind: Kind) -> Stage {
         spare_drive: None,
         schedule: Policy::Fcfs,
         write_cache: true,
+        region_rows: None,
         standby_ns: None,
         cache: None,
         throttle: Throttle::default(),

@@ -49,6 +49,10 @@ pub struct ArraySettings {
     pub member_mib: u64,
     /// none, bitmap, ppl or default.
     pub write_hole: String,
+    /// Rows of a region, of which the intent map and the map of what is redirected have a bit each; 0: as an array has them
+    /// that nobody asks.
+    #[serde(default)]
+    pub region_rows: u64,
     pub drive: String,
     /// What a failed member is rebuilt onto; empty: a drive of the members' kind.
     #[serde(default)]
@@ -287,6 +291,7 @@ impl Settings {
                 .ok_or("array.chunk_kib is out of range")?,
             member_bytes: array.member_mib << 20,
             write_hole: write_hole(&array.write_hole, set_level)?,
+            region_rows: (array.region_rows > 0).then_some(array.region_rows),
             drive: array.drive.clone(),
             spare_drive: Some(array.spare_drive.clone()).filter(|name| !name.is_empty()),
             schedule: schedule(&array.schedule)?,

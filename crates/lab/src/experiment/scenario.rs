@@ -330,6 +330,14 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
         include_str!("../../../../scenarios/ido-combined.toml"),
     ),
     (
+        "ido-regions",
+        include_str!("../../../../scenarios/ido-regions.toml"),
+    ),
+    (
+        "ido-regions-rate",
+        include_str!("../../../../scenarios/ido-regions-rate.toml"),
+    ),
+    (
         "ido-identifier",
         include_str!("../../../../scenarios/ido-identifier.toml"),
     ),

@@ -54,6 +54,8 @@ pub struct ArrayPlan {
     /// Bytes of set data on each member.
     pub member_bytes: u64,
     pub write_hole: WriteHole,
+    /// Rows of a bit of its maps; `None`: as [`restripe_array::meta::create`] has them.
+    pub region_rows: Option<u64>,
     /// A name that [`preset::named`] knows.
     pub drive: String,
     /// As `drive`, of what a failed member is rebuilt onto, if it is of another kind.
@@ -86,6 +88,7 @@ impl ArrayPlan {
             members: surrogate.members,
             member_bytes: surrogate.member_bytes,
             write_hole: WriteHole::default_for(surrogate.level),
+            region_rows: None,
             surrogate: None,
             ..self.clone()
         }
@@ -264,6 +267,7 @@ fn spec(plan: &ArrayPlan) -> Spec {
         chunk_sectors: plan.chunk_sectors,
         chunks,
         write_hole: plan.write_hole,
+        intent_rows: plan.region_rows,
         // Parity fits the data from the start, and all of it counts as written: a rebuild does every row.
         init: Init::Trust,
         payload: Payload::None,
