@@ -152,20 +152,26 @@ pub struct TaskStatus {
 }
 
 impl TaskStatus {
-    /// Bytes of one member a second, over the last seconds.
-    pub fn rate(&self, now: Nanos) -> u64 {
-        self.moved.map_or(0, |moved| moved.rate(now))
+    /// Bytes of one member a second, over the last seconds; none while it has gone for less than it takes to tell.
+    pub fn rate(&self, now: Nanos) -> Option<u64> {
+        match self.moved {
+            None => Some(0),
+            Some(moved) if now.since(moved.since) < TELLING => None,
+            Some(moved) => Some(moved.rate(now)),
+        }
     }
 
-    /// How long it takes from now on at this rate; none when nothing moves.
+    /// How long it takes from now on at this rate; none when nothing moves, or it is not known yet.
     pub fn lasts(&self, now: Nanos) -> Option<Nanos> {
-        let rate = u128::from(self.rate(now));
+        let rate = u128::from(self.rate(now)?);
         let nanos = (u128::from(self.left) * SECOND).checked_div(rate)?;
         Some(Nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
     }
 }
 
 const SECOND: u128 = 1_000_000_000;
+/// A task's first windows end together, and tell nothing of its speed.
+const TELLING: Nanos = Nanos(500_000_000);
 
 /// What a task has moved of one member since a moment of the last seconds. Nothing happens in an engine while a task
 /// waits, so whoever asks for a speed brings the time.

@@ -215,7 +215,7 @@ mod tests {
             slot: Some(1),
             rows_done: 1,
             rows_total: 4,
-            rate_bytes: 1 << 20,
+            rate_bytes: Some(1 << 20),
             eta_seconds: Some(9),
             rate_min_bytes: 1000 << 10,
             rate_max_bytes: Some(200 << 20),

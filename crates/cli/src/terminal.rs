@@ -109,9 +109,12 @@ pub fn task_line(task: &TaskView) -> String {
 }
 
 fn speed(task: &TaskView) -> String {
+    let Some(rate) = task.rate_bytes else {
+        return String::new();
+    };
     let left = task.eta_seconds.map(seconds);
     let left = left.map_or(String::new(), |left| format!(", {left} left"));
-    format!(", {}/s{left}", Size(task.rate_bytes))
+    format!(", {}/s{left}", Size(rate))
 }
 
 /// What a task is told: `10M/s at least, 200M/s at most; throttle restripe, order pr, on demand`.
@@ -227,7 +230,8 @@ mod tests {
             rows_total: 12,
             ..TaskView::default()
         };
-        task.rate_bytes = 48 << 20;
+        assert_eq!(task_line(&task), "rebuild 41.6%");
+        task.rate_bytes = Some(48 << 20);
         task.eta_seconds = Some(75);
         assert_eq!(task_line(&task), "rebuild 41.6%, 48M/s, 1m 15s left");
         for (waits, told) in [

@@ -249,12 +249,11 @@ fn tasks(text: &mut Text, tasks: &[TaskView]) {
         "gauge",
         "Bytes of one member a second.",
     );
-    for task in tasks {
-        text.sample(
-            "restripe_task_rate_bytes",
-            &[("task", &task.kind)],
-            task.rate_bytes,
-        );
+    let told = tasks
+        .iter()
+        .filter_map(|task| Some((task, task.rate_bytes?)));
+    for (task, rate) in told {
+        text.sample("restripe_task_rate_bytes", &[("task", &task.kind)], rate);
     }
     text.family(
         "restripe_task_mismatched_rows",

@@ -83,9 +83,13 @@ fn at_most(rows_a_second: u64) -> Command {
     }
 }
 
+fn told(array: &Array) -> Option<u64> {
+    array.engine.status().tasks[0].rate(array.now())
+}
+
 /// Rows a second, as a status tells them now.
 fn rows_a_second(array: &Array) -> u64 {
-    array.engine.status().tasks[0].rate(array.now()) / 8192
+    told(array).expect("it has gone for a while") / 8192
 }
 
 /// An array whose rebuild has gone for five seconds with these limits.
@@ -131,7 +135,7 @@ fn a_task_does_not_make_up_for_its_pause() {
     array.command(Command::Pause(true)).expect("a task runs");
     array.pass(Nanos::from_secs(60));
     let status = array.engine.status();
-    assert_eq!(status.tasks[0].rate(array.now()), 0);
+    assert_eq!(status.tasks[0].rate(array.now()), Some(0));
     assert_eq!(status.tasks[0].lasts(array.now()), None);
     let before = rows_done(&array);
     array.command(Command::Pause(false)).expect("a task runs");
@@ -158,9 +162,10 @@ fn a_task_that_waits_for_another_has_no_rate_and_makes_up_for_nothing() {
     array.pass(Nanos::from_secs(10));
     let status = array.engine.status();
     let of = |kind| status.tasks.iter().find(|task| task.kind == kind);
-    let rate = |kind| of(kind).expect("it is there").rate(array.now()) / 8192;
-    assert_eq!(rate(TaskKind::Check), 0);
-    assert!((8..=24).contains(&rate(TaskKind::Rebuild)));
+    let rate = |kind| of(kind).expect("it is there").rate(array.now());
+    assert_eq!(rate(TaskKind::Check), Some(0));
+    let rows = rate(TaskKind::Rebuild).expect("it has gone for a while") / 8192;
+    assert!((8..=24).contains(&rows));
     while of_kind(&array, TaskKind::Rebuild).is_some() {
         array.pass(Nanos::from_millis(100));
     }
@@ -184,7 +189,7 @@ fn a_rate_is_of_the_time_until_now() {
     // Nothing is ended, so nothing happens.
     let later = array.now().after(Nanos::from_secs(5));
     let task = array.engine.status().tasks[0].clone();
-    assert!(task.rate(later) / 8192 <= told * 6 / 10);
+    assert!(task.rate(later).expect("it is known") / 8192 <= told * 6 / 10);
     assert!(task.lasts(later) > task.lasts(array.now()));
 }
 
@@ -300,4 +305,17 @@ fn paces_outlive_a_start_that_is_refused() {
     array.start().expect("one is missing");
     let done = rows_done(&array);
     assert!(done <= ROWS_A_SECOND, "{done} rows at once");
+}
+
+#[test]
+fn a_rate_is_not_told_before_it_is_known() {
+    let mut array = limited(64);
+    array.command(Command::Pause(true)).expect("a task runs");
+    array.command(Command::Pause(false)).expect("a task runs");
+    array.pass(Nanos(400_000_000));
+    let status = array.engine.status();
+    assert_eq!(status.tasks[0].rate(array.now()), None);
+    assert_eq!(status.tasks[0].lasts(array.now()), None);
+    array.pass(Nanos(200_000_000));
+    assert!(rows_a_second(&array) > 0);
 }

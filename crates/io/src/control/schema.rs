@@ -255,9 +255,9 @@ pub struct TaskView {
     /// Empty if it goes.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub waits: String,
-    /// Bytes of one member a second.
-    pub rate_bytes: u64,
-    /// Seconds to the end at this rate; none when nothing moves.
+    /// Bytes of one member a second; none while that cannot be told yet.
+    pub rate_bytes: Option<u64>,
+    /// Seconds to the end at this rate; none when nothing moves, or that cannot be told yet.
     pub eta_seconds: Option<u64>,
     pub mismatches: u64,
     /// The limits of its rate, bytes of one member a second; no maximum if there is none.
@@ -883,7 +883,10 @@ mod tests {
             ("d2", "rebuilding")
         );
         let task = &view.tasks[0];
-        assert_eq!((task.rate_bytes, task.eta_seconds), (1 << 20, Some(3)));
+        assert_eq!(
+            (task.rate_bytes, task.eta_seconds),
+            (Some(1 << 20), Some(3))
+        );
         assert_eq!(
             (task.rate_min_bytes, task.rate_max_bytes),
             (1 << 10, Some(1 << 30))
