@@ -408,7 +408,10 @@ impl Desk {
             // Nobody waits for it any more if the daemon is already ending.
             let _ = self.ends.send(End::Stopped(self.array));
         }
-        answer.map_err(|error| self.refused(&error))?;
+        answer.map_err(|error| match error {
+            CommandError::Busy(_) => self.refused(&error),
+            _ => ended_unclean(self.refused(&error)),
+        })?;
         Ok(done(match self.open.read_only {
             true => "stopped, nothing was written",
             false => "stopped, everything is flushed and marked clean",
@@ -426,16 +429,19 @@ impl Desk {
         let Some(found) = found else { return Ok(None) };
         let state = match found.state {
             MemberState::Failed => return Ok(Some(found.clone())),
-            MemberState::Foreign => {
-                self.remote.close(self.array, found.member).map_err(ended)?;
-                // Answered after the close is done.
-                return self.look().map(|_| None);
-            }
+            MemberState::Foreign => return self.let_go(found.member).map(|()| None),
             MemberState::Active => "active",
             MemberState::Rebuilding => "being rebuilt",
             MemberState::Spare => "a spare",
         };
         Err(in_the_array(path, state))
+    }
+
+    /// Closes a device that was named with the members and is none.
+    fn let_go(&self, stranger: Member) -> Said {
+        self.remote.close(self.array, stranger).map_err(ended)?;
+        // Answered after the close is done.
+        self.look().map(|_| ())
     }
 
     /// A device of the array that holds nothing of it yet.
@@ -558,6 +564,15 @@ fn in_the_array(name: &str, state: &str) -> Refusal {
         "this device is in the array already, and is {state}"
     ))
     .at(name)
+}
+
+/// A stop that its array could not follow as it should: a start goes by what is on record.
+fn ended_unclean(why: Refusal) -> Refusal {
+    let what = format!(
+        "{}; the array is served no more, and not marked clean (a daemon that serves no other ends)",
+        why.what
+    );
+    Refusal { what, ..why }
 }
 
 fn of_absent_surrogate(path: &str) -> Refusal {
@@ -711,13 +726,13 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
             .hint("leave the copy out, or wipe it"),
         CommandError::Split(one, other) => Refusal::new("two halves of this array were started apart and differ since")
             .at(format!("{} and {}", name(one), name(other)))
-            .hint("name only the members of the side to keep, with --from-minority if they are few; add the others later"),
+            .hint("name only the members of the side to keep, to serve --from-minority if they are few; add the others later"),
         CommandError::Foreign(member) => {
             Refusal::new("this member belongs to another array").at(name(member)).hint("leave it out")
         }
         CommandError::Minority { present, current } => {
             Refusal::new(format!("only {present} of the {current} current members are here"))
-                .hint("bring the others, or say --from-minority if they are gone for good")
+                .hint("bring the others; serve --from-minority starts it if they are gone for good")
         }
         CommandError::TooFew { missing } => too_few(missing),
         CommandError::WouldLose { extents } => would_lose(extents),
@@ -863,7 +878,8 @@ mod tests {
                 &names
             )
             .hint
-            .contains("--from-minority")
+            // Not every verb that starts an array has that option.
+            .contains("serve --from-minority")
         );
     }
 

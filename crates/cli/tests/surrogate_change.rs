@@ -265,3 +265,15 @@ fn killed_in_between_it_has_the_surrogate_or_has_not() {
         drop(daemon);
     }
 }
+
+/// Killed before the surrogate's superblocks are written: a daemon that is given its devices all the same lets them go.
+#[test]
+fn devices_that_a_killed_add_left_blank_are_added_again() {
+    let place = plain("change-blank");
+    let daemon = place.serve(&BOTH);
+    good(place.run(&ADD));
+    assert!(!status(&place)["surrogate"].is_null());
+    let told = refused(place.run(&ADD));
+    assert!(told.contains("has a surrogate already"), "{told}");
+    drop(daemon);
+}

@@ -21,7 +21,7 @@ use crate::units::Size;
 use clap::ValueEnum;
 use restripe_array::meta::superblock::SUPERBLOCK_BYTES;
 use restripe_array::overlay::Kind;
-use restripe_array::report::{ArrayState, Status, SurrogateStatus, TaskStatus};
+use restripe_array::report::{ArrayState, MemberState, Status, SurrogateStatus, TaskStatus};
 use restripe_array::{
     Command, LeaseError, Member, SECTOR_BYTES, StartMode, SurrogateConfig, TaskKind, Uuid,
 };
@@ -135,7 +135,8 @@ impl Desk {
         may.map_err(|why| Refusal::new(format!("not now: {why}")))
     }
 
-    /// None of these is in the array, not even by another name.
+    /// None of these is in the array, not even by another name. One that was named with the members and is none, as after
+    /// a surrogate's making that was cut short, is let go.
     fn check_strangers(&self, members: &[String]) -> Result<(), Refusal> {
         check_distinct(members).map_err(refusal_of)?;
         let (status, names) = self.look()?;
@@ -144,8 +145,10 @@ impl Desk {
                 continue;
             };
             let is_it = |path: &&String| **path == name.name || same_file(path, &name.name);
-            if let Some(path) = members.iter().find(is_it).filter(|_| name.open) {
-                return Err(in_the_array(path, "a member"));
+            match members.iter().find(is_it).filter(|_| name.open) {
+                Some(_) if member.state == MemberState::Foreign => self.let_go(member.member)?,
+                Some(path) => return Err(in_the_array(path, "a member")),
+                None => {}
             }
         }
         Ok(())
