@@ -50,7 +50,10 @@ fn an_array_serves_again_when_the_shelf_is_back() {
     let found = wait_until(&place, |status| status["state"] == "failed");
     assert_eq!(found["read_only"], true);
     let told = refused(place.run(&["stop", "tank"]));
-    assert!(told.contains("too many members"), "{told}");
+    assert!(
+        told.contains("too many members") && told.contains("is served no more"),
+        "{told}"
+    );
     daemon.wait();
 
     let _shelf = SHELF.map(|name| plug_in(&place, name));
