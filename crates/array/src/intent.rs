@@ -3,7 +3,8 @@
 //! Two bits a region. *Dirty* is set, durably, before a write that a crash could leave different on different members
 //! (mirrors, and parity without a log), and cleared a while after the last such write was flushed. *Owed* is set before
 //! a write that a missing member misses, so that it can come back without a full rebuild, and before a scrub repairs,
-//! since a member may leave before that is flushed; it is cleared when nobody is missing any more and all is flushed. Kept apart, since after a crash what is dirty is in doubt and what is owed is not.
+//! since a member may leave before that is flushed; it is cleared when nobody is missing any more and all is flushed.
+//! Kept apart, since after a crash what is dirty is in doubt and what is owed is not.
 //!
 //! An array that guards against nothing (`WriteHole::None`) keeps only what is owed: every region is in doubt.
 
