@@ -146,6 +146,13 @@ pub struct Geometry {
 }
 
 impl Geometry {
+    /// Sectors of each partition of a slot: all of an unskewed one.
+    pub fn partition_sectors(&self) -> u64 {
+        let chunk = u64::from(self.chunk_sectors);
+        let partitions = self.skew.map_or(1, |skew| u64::from(skew.partitions));
+        self.slot_sectors / chunk / partitions * chunk
+    }
+
     /// Whether a layout can be made of this; if not, the first thing that is wrong.
     pub fn check(&self) -> Result<(), GeometryError> {
         self.check_copies()?;

@@ -60,6 +60,8 @@ pub struct CreateOptions {
     pub created: u64,
     pub level: Level,
     pub skew: Option<Skew>,
+    /// On each member, room for so many partitions of others that fail.
+    pub spare_partitions: u16,
     pub chunk_sectors: u32,
     pub write_hole: WriteHole,
     pub init: Init,
@@ -93,6 +95,7 @@ impl CreateOptions {
             created: 0,
             level,
             skew: None,
+            spare_partitions: 0,
             chunk_sectors,
             write_hole: WriteHole::default_for(level),
             init: Init::default(),
@@ -179,6 +182,8 @@ pub enum CreateError {
         needs: u64,
     },
     /// More was asked for than the smallest member has.
+    /// Spare partitions where slots have none.
+    SparePartitions,
     SizePerMember {
         sectors: u64,
         limit: u64,
@@ -243,6 +248,9 @@ impl fmt::Display for CreateError {
                     "data cannot start at sector {sectors}: a multiple of 8 of at least {needs} is needed"
                 )
             }
+            CreateError::SparePartitions => f.write_str(
+                "spare partitions are for arrays whose members have partitions: give groups",
+            ),
             CreateError::SizePerMember { sectors, limit } => {
                 write!(
                     f,
@@ -309,6 +317,9 @@ fn check_options(options: &CreateOptions) -> Result<(), CreateError> {
     let distinct = distinct(&options.uuids);
     if options.uuids.len() != members || distinct != members {
         return Err(CreateError::Identifiers { members, distinct });
+    }
+    if options.spare_partitions > 0 && options.skew.is_none() {
+        return Err(CreateError::SparePartitions);
     }
     check_write_hole(options)
 }
@@ -407,11 +418,12 @@ impl Plan {
             });
         }
         let slot_sectors = slot_sectors(options, sectors - data_start)?;
-        let regions = regions(options, &middle, data_start, slot_sectors);
         let geometry = Geometry {
             slot_sectors,
             ..whole
         };
+        let partition = geometry.partition_sectors();
+        let regions = regions(options, &middle, data_start, slot_sectors, partition);
         Ok(Plan {
             geometry,
             extent_rows,
@@ -527,7 +539,7 @@ fn super_b_for(middle: &Middle) -> u64 {
 }
 
 fn slot_sectors(options: &CreateOptions, available: u64) -> Result<u64, CreateError> {
-    let limit = round_down(available, options.chunk_sectors);
+    let limit = most_slot_sectors(options, available);
     let Some(asked) = options.size_per_member else {
         return Ok(limit);
     };
@@ -541,12 +553,27 @@ fn slot_sectors(options: &CreateOptions, available: u64) -> Result<u64, CreateEr
     Ok(sectors)
 }
 
-/// Superblock A, the maps, the log and superblock B in a row, then the data.
+/// What spare partitions leave for the slot, of this much. They are as large as the slot's own.
+fn most_slot_sectors(options: &CreateOptions, available: u64) -> u64 {
+    let all = round_down(available, options.chunk_sectors);
+    let Some(skew) = options.skew.filter(|_| options.spare_partitions > 0) else {
+        return all;
+    };
+    let (own, spare) = (
+        u64::from(skew.partitions),
+        u64::from(options.spare_partitions),
+    );
+    let chunk = u64::from(options.chunk_sectors);
+    all / chunk / (own + spare) * own * chunk
+}
+
+/// Superblock A, the maps, the log and superblock B in a row, then the data and the spare partitions.
 fn regions(
     options: &CreateOptions,
     middle: &Middle,
     data_start: u64,
     slot_sectors: u64,
+    partition_sectors: u64,
 ) -> Vec<Region> {
     let super_b = last_super_b(data_start);
     let log_room = super_b - SUPERBLOCK_SECTORS - (middle.sectors() - middle.log_min);
@@ -585,6 +612,14 @@ fn regions(
         start: data_start,
         sectors: slot_sectors,
     });
+    let spare = u64::from(options.spare_partitions) * partition_sectors;
+    if spare > 0 {
+        regions.push(Region {
+            kind: RegionKind::SparePartition,
+            start: data_start + slot_sectors,
+            sectors: spare,
+        });
+    }
     regions
 }
 
@@ -667,6 +702,7 @@ fn placed(slot: u16) -> Placement {
         member: Some(slot),
         incoming: None,
         region: 0,
+        incoming_region: 0,
     }
 }
 

@@ -150,6 +150,7 @@ fn superblock_tables() {
             PLACEMENT_MEMBER,
             PLACEMENT_INCOMING,
             PLACEMENT_REGION,
+            PLACEMENT_INCOMING_REGION,
         ]
     );
     agrees!(

@@ -149,6 +149,7 @@ fn check_regions(superblock: &Superblock) -> Result<(), MetaError> {
         RegionKind::Log,
         RegionKind::Redirected,
         RegionKind::Heat,
+        RegionKind::SparePartition,
     ] {
         if regions.iter().filter(|region| region.kind == kind).count() > 1 {
             return field("regions of one kind", regions.len() as u64);
@@ -244,66 +245,82 @@ fn check_members(superblock: &Superblock) -> Result<(), MetaError> {
     Ok(())
 }
 
+/// Every slot has one line for all of it, or one for each of its partitions.
 fn check_placement(superblock: &Superblock) -> Result<(), MetaError> {
-    let placement = &superblock.placement;
-    let mut slots_seen = 0;
-    for (i, entry) in placement.iter().enumerate() {
-        let key = |entry: &Placement| (entry.slot, entry.partition);
-        if i > 0 && key(&placement[i - 1]) >= key(entry) {
-            return field("placement order", u64::from(entry.slot));
+    let partitions = superblock.geometry.skew.map_or(1, |skew| skew.partitions);
+    let mut rest = &superblock.placement[..];
+    for slot in 0..superblock.geometry.slots {
+        let lines = rest.iter().take_while(|line| line.slot == slot).count();
+        let (own, others) = rest.split_at(lines);
+        let numbered = (0..)
+            .zip(own)
+            .all(|(number, line)| line.partition == number);
+        if !numbered || (lines != 1 && lines != usize::from(partitions)) {
+            return field("placed slots", u64::from(slot));
         }
-        if i == 0 || placement[i - 1].slot != entry.slot {
-            if entry.slot != slots_seen {
-                return field("placement slot", u64::from(entry.slot));
-            }
-            slots_seen += 1;
-        }
-        check_placed(superblock, i)?;
+        rest = others;
     }
-    if slots_seen != superblock.geometry.slots {
-        return field("placed slots", u64::from(slots_seen));
+    if let Some(line) = rest.first() {
+        return field("placement slot", u64::from(line.slot));
     }
-    Ok(())
+    (0..superblock.placement.len()).try_for_each(|index| check_placed(superblock, index))
 }
 
 /// A placement names members of the table, and no place on a member twice.
 fn check_placed(superblock: &Superblock, index: usize) -> Result<(), MetaError> {
     let entry = &superblock.placement[index];
-    if usize::from(entry.region) >= REGIONS_MAX {
-        return field("placement region", u64::from(entry.region));
-    }
-    for member in [entry.member, entry.incoming].into_iter().flatten() {
+    for (member, region) in placed(entry) {
         if usize::from(member) >= superblock.members.len() {
             return field("placed member", u64::from(member));
         }
-        let claims = |other: &Placement| {
-            other.region == entry.region
-                && (other.member == Some(member) || other.incoming == Some(member))
-        };
-        if superblock.placement[..index].iter().any(claims) {
+        // The set data have room for every partition of one slot.
+        let others = superblock.placement[..index].iter();
+        let others = others.filter(|other| region > 0 || other.slot != entry.slot);
+        if others
+            .flat_map(placed)
+            .any(|other| other == (member, region))
+        {
             return field("member placed twice", u64::from(member));
         }
-        check_bearer_region(superblock, member, entry.region)?;
+        check_bearer_region(superblock, member, region, entry.partition)?;
     }
     if entry.member.is_some() && entry.member == entry.incoming {
         return field("incoming member", u64::from(entry.slot));
     }
+    let split = superblock.geometry.skew.is_some_and(|skew| {
+        let own = superblock
+            .placement
+            .iter()
+            .filter(|line| line.slot == entry.slot);
+        own.count() == usize::from(skew.partitions)
+    });
+    let spare = entry.region.max(entry.incoming_region);
+    if spare > 0 && !split {
+        return field("placement region", u64::from(spare));
+    }
     Ok(())
 }
 
-/// The one member whose regions this superblock knows has the data region that a placement counts on.
-fn check_bearer_region(superblock: &Superblock, member: u16, region: u16) -> Result<(), MetaError> {
-    if superblock.members[usize::from(member)].uuid != superblock.member {
-        return Ok(());
+/// Who holds it and who is filled for it, each with where.
+fn placed(entry: &Placement) -> impl Iterator<Item = (u16, u16)> + use<> {
+    let serving = entry.member.map(|member| (member, entry.region));
+    let incoming = entry.incoming.map(|member| (member, entry.incoming_region));
+    [serving, incoming].into_iter().flatten()
+}
+
+/// The one member whose regions this superblock knows has the place that a placement counts on.
+fn check_bearer_region(
+    superblock: &Superblock,
+    member: u16,
+    region: u16,
+    partition: u16,
+) -> Result<(), MetaError> {
+    let own = superblock.members[usize::from(member)].uuid == superblock.member;
+    let there = superblock.place_in(&superblock.regions, region, partition);
+    if own && there.is_none() {
+        return field("placement region", u64::from(region));
     }
-    let data = superblock
-        .regions
-        .iter()
-        .filter(|region| region.kind == RegionKind::Data);
-    if data.count() > usize::from(region) {
-        return Ok(());
-    }
-    field("placement region", u64::from(region))
+    Ok(())
 }
 
 fn check_tasks(superblock: &Superblock, rows: u64) -> Result<(), MetaError> {

@@ -133,6 +133,7 @@ pub mod at {
     pub const PLACEMENT_MEMBER: usize = 4;
     pub const PLACEMENT_INCOMING: usize = 6;
     pub const PLACEMENT_REGION: usize = 8;
+    pub const PLACEMENT_INCOMING_REGION: usize = 10;
 
     pub const TASK_KIND: usize = 0;
     pub const TASK_PAUSED: usize = 1;
@@ -189,7 +190,7 @@ pub enum RegionKind {
     Data,
     /// Reserved: an overlay's log.
     Overlay,
-    /// Reserved: spare space inside a live member.
+    /// Room for partitions of other members' slots. Arrays without partitions have none.
     SparePartition,
     /// Reserved: lent to another array.
     Lease,
@@ -242,7 +243,7 @@ pub struct MemberEntry {
     pub read_errors: u32,
 }
 
-/// Which member holds a slot's data (of one partition of the slot).
+/// Which member holds a slot's data: of one partition of the slot, or of all if the slot has this one line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Placement {
     pub slot: u16,
@@ -251,8 +252,10 @@ pub struct Placement {
     pub member: Option<u16>,
     /// The member that a rebuild or a replacement writes to.
     pub incoming: Option<u16>,
-    /// Which of the member's data regions, counted in the order of its region table.
+    /// Where on `member`: 0 is its set data, a higher number one of its spare partitions, counted from 1.
     pub region: u16,
+    /// The same on `incoming`.
+    pub incoming_region: u16,
 }
 
 /// How far a task has come.
@@ -332,6 +335,25 @@ impl Superblock {
     /// Sectors of the array that are its users' own, of all that its layout has.
     pub fn own_sectors(&self, all: u64) -> u64 {
         self.lent.first().map_or(all, |parcel| parcel.start)
+    }
+
+    /// The line that says where a partition of a slot lies.
+    pub fn placement_of(&self, slot: u16, partition: u16) -> Option<&Placement> {
+        let mut of_slot = self.placement.iter().filter(|line| line.slot == slot);
+        of_slot.rfind(|line| line.partition <= partition)
+    }
+
+    /// Where on its member a placed partition lies, by the regions of that member: the sector of the member at which it
+    /// starts, and the sector of the slot that lies there.
+    pub fn place_in(&self, regions: &[Region], region: u16, partition: u16) -> Option<(u64, u64)> {
+        let first = |kind| regions.iter().find(|region| region.kind == kind);
+        let Some(index) = region.checked_sub(1) else {
+            return first(RegionKind::Data).map(|data| (data.start, 0));
+        };
+        let each = self.geometry.partition_sectors();
+        let spare = first(RegionKind::SparePartition)?;
+        let (from, index) = (u64::from(partition) * each, u64::from(index));
+        (index < spare.sectors / each).then(|| (spare.start + index * each, from))
     }
 
     /// The index of a member in the member table.
@@ -973,6 +995,11 @@ fn put_placement(bytes: &mut [u8], placement: &Placement) {
         placement.incoming.unwrap_or(NONE),
     );
     put_u16(bytes, at::PLACEMENT_REGION, placement.region);
+    put_u16(
+        bytes,
+        at::PLACEMENT_INCOMING_REGION,
+        placement.incoming_region,
+    );
 }
 
 fn get_placement(bytes: &[u8]) -> Result<Placement, MetaError> {
@@ -982,6 +1009,7 @@ fn get_placement(bytes: &[u8]) -> Result<Placement, MetaError> {
         member: get_option(bytes, at::PLACEMENT_MEMBER),
         incoming: get_option(bytes, at::PLACEMENT_INCOMING),
         region: get_u16(bytes, at::PLACEMENT_REGION),
+        incoming_region: get_u16(bytes, at::PLACEMENT_INCOMING_REGION),
     })
 }
 

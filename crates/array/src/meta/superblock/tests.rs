@@ -30,16 +30,13 @@ fn round_trip() {
 
 #[test]
 fn full_tables_fit() {
-    let mut full = any_superblock(&mut Random::new(2));
+    let mut options = options(Level::Raid5(Default::default()), 49, 400_000);
+    options.skew = Some(Skew {
+        groups: 7,
+        partitions: 7,
+    });
+    let mut full = create(&options).expect("sound options").superblock;
     let beyond = full.regions.iter().map(Region::end).max().unwrap();
-    for i in full.regions.len()..REGIONS_MAX {
-        let start = beyond + 8 * i as u64;
-        full.regions.push(Region {
-            kind: RegionKind::Data,
-            start: start * 8,
-            sectors: 8,
-        });
-    }
     full.regions
         .retain(|region| region.kind != RegionKind::Data);
     let data = Region {
@@ -63,17 +60,15 @@ fn full_tables_fit() {
             ..entry
         });
     }
-    let last = full.geometry.slots - 1;
-    for partition in 1..=(PLACEMENTS_MAX - full.placement.len()) as u16 {
-        let placement = Placement {
-            slot: last,
-            partition,
-            member: None,
-            incoming: None,
-            region: 0,
-        };
-        full.placement.push(placement);
-    }
+    // As many slots as there is room for have a line for each of their partitions.
+    let split = (PLACEMENTS_MAX - full.placement.len()) / 6;
+    let lines = |line: &Placement| {
+        let count = if usize::from(line.slot) < split { 7 } else { 1 };
+        let of = |partition| Placement { partition, ..*line };
+        (0..count).map(of).collect::<Vec<Placement>>()
+    };
+    full.placement = full.placement.iter().flat_map(lines).collect();
+    assert!(PLACEMENTS_MAX - full.placement.len() < 6);
     let task = |runs: u64| TaskRecord {
         kind: TaskKind::Check,
         slot: None,
@@ -360,6 +355,70 @@ fn hostile_partners_are_refused() {
     reseal(&mut reserved);
     let read = Superblock::decode(&reserved).expect("reserved bytes are ignored");
     assert_eq!(read.partner, None);
+}
+
+/// Partitions of a lost slot on spare partitions of others.
+#[test]
+fn partitions_lie_where_their_lines_say() {
+    let mut options = options(Level::Raid5(Default::default()), 9, 40_000);
+    options.skew = Some(Skew {
+        groups: 3,
+        partitions: 3,
+    });
+    options.spare_partitions = 2;
+    let mut superblock = create(&options).expect("sound options").superblock;
+    let each = superblock.geometry.partition_sectors();
+    assert_eq!(superblock.geometry.slot_sectors, 3 * each);
+    let spare = superblock
+        .region(RegionKind::SparePartition)
+        .expect("asked for");
+    let data = superblock.region(RegionKind::Data).expect("always there");
+    assert_eq!((spare.start, spare.sectors), (data.end(), 2 * each));
+
+    let line = |partition, member, region| Placement {
+        slot: 4,
+        partition,
+        member: Some(member),
+        incoming: None,
+        region,
+        incoming_region: 0,
+    };
+    let lines = [line(0, 3, 1), line(1, 5, 1), line(2, 3, 2)];
+    superblock.placement.splice(4..5, lines);
+    let read = Superblock::decode(&bytes_of(&superblock)).expect("it is sound");
+    assert_eq!(read, superblock);
+    assert_eq!(read.placement_of(4, 2), Some(&lines[2]));
+    assert_eq!(
+        read.placement_of(5, 2).map(|line| line.member),
+        Some(Some(5))
+    );
+    assert_eq!(read.placement_of(9, 0), None);
+    let place = |region, partition| read.place_in(&read.regions, region, partition);
+    assert_eq!(place(0, 2), Some((data.start, 0)));
+    assert_eq!(place(2, 2), Some((spare.start + each, 2 * each)));
+    assert_eq!(place(3, 2), None);
+
+    type Change = fn(&mut Superblock);
+    let unsound: [(&str, Change); 6] = [
+        ("no such spare partition", |s| {
+            s.placement[4].region = 3;
+            s.member = s.members[3].uuid;
+        }),
+        ("two on one", |s| s.placement[6].region = 1),
+        ("one too few", |s| s.placement.truncate(10)),
+        ("one twice", |s| s.placement[6].partition = 1),
+        ("all of a slot in a partition", |s| {
+            s.placement[0].region = 1
+        }),
+        ("what comes where something lies", |s| {
+            (s.placement[0].incoming, s.placement[0].incoming_region) = (Some(3), 1)
+        }),
+    ];
+    for (what, change) in unsound {
+        let mut changed = superblock.clone();
+        change(&mut changed);
+        assert!(changed.encode().is_err(), "{what}");
+    }
 }
 
 /// A program that does not know of groups would look for every row in the wrong place.
