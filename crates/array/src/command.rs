@@ -6,12 +6,15 @@ use crate::contract::{
 use crate::core::Core;
 use crate::device::{Device, Health, Places};
 use crate::flush::Waiter;
-use crate::meta::superblock::{MEMBERS_MAX, MemberEntry, MemberRole, Partner, PartnerRole};
+use crate::meta::superblock::{
+    MEMBERS_MAX, MemberEntry, MemberRole, Partner, PartnerRole, Placement,
+};
 use crate::policy::throttle::Limits;
 use crate::report::ArrayState;
 use crate::runset::RunSet;
-use crate::standing::Standing;
-use crate::units::{Member, Uuid};
+use crate::standing::{Home, Standing};
+use crate::units::{Member, Slot, Uuid};
+use alloc::vec::Vec;
 
 impl Core {
     pub(crate) fn command(&mut self, tag: CommandTag, command: Command) {
@@ -176,14 +179,16 @@ impl Core {
         let former = self.devices[index]
             .entry
             .map(|entry| self.superblock.members[entry as usize].role);
-        let slot = self.devices[index]
+        let former_place = self.devices[index]
             .entry
-            .and_then(|entry| self.vacant_slot_of(entry));
-        match (former, slot) {
-            (Some(MemberRole::Failed { partial: true, .. }), Some(slot)) => {
+            .and_then(|entry| self.vacated_by(entry));
+        match (former, former_place) {
+            (Some(MemberRole::Failed { partial: true, .. }), Some((slot, partitions))) => {
+                self.check_may_fill()?;
                 self.devices[index].health = Health::Good;
                 let done = self.rows_not_owed();
-                self.fill_slot(slot, member, TaskKind::Rebuild, done);
+                let places = self.places_on(member, partitions.into_iter());
+                self.fill(slot.into(), &places, TaskKind::Rebuild, done);
             }
             _ => self.add_spare(member)?,
         }
@@ -207,17 +212,29 @@ impl Core {
         Ok(())
     }
 
-    /// The slot that a former member held, if nobody has taken it since.
-    fn vacant_slot_of(&self, entry: u16) -> Option<usize> {
-        let placement = self
-            .superblock
-            .placement
-            .iter()
-            .find(|placement| placement.member == Some(entry))?;
-        let slot = usize::from(placement.slot);
-        let empty = |standing: &Standing| standing.members().next().is_none();
-        let vacant = self.standing.of_slot(slot).iter().all(empty);
-        vacant.then_some(slot)
+    /// The slot that a former member held in its set data, and the partitions of it that nobody has taken since.
+    fn vacated_by(&self, entry: u16) -> Option<(u16, Vec<u16>)> {
+        let own = |line: &&Placement| line.member == Some(entry) && line.region == 0;
+        let slot = self.superblock.placement.iter().find(own)?.slot;
+        if self.standing.is_filled(slot.into()) {
+            return None;
+        }
+        let was_its = |partition: &u16| {
+            let line = self.superblock.placement_of(slot, *partition);
+            let vacant = self.standing.at(Slot(slot), *partition).home.is_none();
+            vacant && line.as_ref().is_some_and(own)
+        };
+        let partitions: Vec<u16> = (0..self.layout.partitions()).filter(was_its).collect();
+        (!partitions.is_empty()).then_some((slot, partitions))
+    }
+
+    fn check_may_fill(&self) -> Result<(), CommandError> {
+        if self.may_fill() {
+            return Ok(());
+        }
+        Err(CommandError::Busy(
+            "as many members are being filled as the array can keep record of: wait for one",
+        ))
     }
 
     /// What a member that left holds still: the rows that it is not owed.
@@ -253,16 +270,12 @@ impl Core {
                 read_errors: 0,
             });
             self.devices[index].entry = Some((self.superblock.members.len() - 1) as u16);
-            self.devices[index].regions = self.superblock.regions.clone();
+            self.devices[index].regions = self.regions_within(self.devices[index].info.sectors);
             self.devices[index].places = Places::of(&self.devices[index].regions);
         }
         let entry = self.devices[index].entry.expect("given above");
         self.superblock.members[entry as usize].role = MemberRole::Spare;
-        for placement in &mut self.superblock.placement {
-            if placement.member == Some(entry) {
-                placement.member = None;
-            }
-        }
+        self.forget_former(entry);
         self.devices[index].health = Health::Good;
         Ok(())
     }
@@ -330,19 +343,33 @@ impl Core {
     fn command_replace(&mut self, old: Member, new: Member) -> Result<(), CommandError> {
         self.known(old)?;
         let index = self.known(new)?;
-        let Some(slot) = self.standing.slot_where(|one| one.serves(old)) else {
+        let Some(slot) = self.serving_slot(old) else {
             return Err(CommandError::NoSuchMember(old));
         };
         if self.standing.is_filled(slot) {
             return Err(CommandError::Busy("the member is being replaced already"));
         }
+        let hosted = |home: Home| home.member == old && home.region > 0;
+        if self.standing.iter().flat_map(Standing::homes).any(hosted) {
+            return Err(CommandError::Busy(
+                "partitions of others lie on the member: add a spare, and wait until they are there",
+            ));
+        }
+        self.check_may_fill()?;
         if self.slot_of(new).is_some() || self.ops.busy(new) {
             return Err(CommandError::Busy("the new member is in use"));
         }
         self.fits(&self.devices[index].info)?;
         self.add_spare(new)?;
-        self.fill_slot(slot, new, TaskKind::Replace, RunSet::default());
+        let places = self.places_on(new, 0..self.layout.partitions());
+        self.fill(slot, &places, TaskKind::Replace, RunSet::default());
         Ok(())
+    }
+
+    /// The slot that a member serves: its own, if it has one.
+    fn serving_slot(&self, member: Member) -> Option<usize> {
+        let serves = self.standing.iter().any(|one| one.serves(member));
+        self.slot_of(member).filter(|_| serves)
     }
 
     fn command_scrub(&mut self, repair: bool) -> Result<(), CommandError> {

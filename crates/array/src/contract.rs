@@ -511,6 +511,12 @@ pub enum Fact {
         spare: Member,
         slot: u16,
     },
+    /// A partition of a lost slot is rebuilt onto a spare partition of a member in service.
+    PartitionTaken {
+        host: Member,
+        slot: u16,
+        partition: u16,
+    },
     /// A read error was repaired from redundancy and rewritten.
     Repaired {
         member: Member,

@@ -488,15 +488,23 @@ impl Core {
         })
     }
 
-    /// The slot in which a member serves, or into which it is filled.
+    /// The slot in which a member serves, or into which it is filled: its own before those whose partitions it hosts.
     pub(crate) fn slot_of(&self, member: Member) -> Option<usize> {
-        let there = |standing: &Standing| standing.serves(member) || standing.takes(member);
-        self.standing.slot_where(there)
+        let there = |standing: &Standing| standing.members().any(|one| one == member);
+        let own = self.standing.own_slot(member);
+        own.or_else(|| self.standing.slot_where(there))
     }
 
-    /// Where the set data of a slot lie on a member.
-    pub(crate) fn home_on(&self, member: Member) -> Home {
-        self.devices[member.0 as usize].places.home(member)
+    /// Where a partition of a slot would lie in this region of a member; nowhere if the member has no such region.
+    pub(crate) fn home_on(&self, member: Member, region: u16, partition: u16) -> Option<Home> {
+        let regions = &self.devices[member.0 as usize].regions;
+        let (start, from) = self.superblock.place_in(regions, region, partition)?;
+        Some(Home {
+            member,
+            region,
+            start,
+            from,
+        })
     }
 }
 

@@ -3,8 +3,7 @@
 use crate::contract::MemberInfo;
 use crate::meta::pages::{self, MapKind};
 use crate::meta::superblock::{Region, RegionKind};
-use crate::standing::Home;
-use crate::units::{Member, Nanos};
+use crate::units::Nanos;
 use alloc::vec::Vec;
 
 /// Where a member keeps what, in sectors of the member.
@@ -42,15 +41,6 @@ impl Places {
             }
         }
         places
-    }
-
-    /// Where the set data of a slot lie, as far as they lie together.
-    pub(crate) fn home(&self, member: Member) -> Home {
-        Home {
-            member,
-            start: self.data,
-            from: 0,
-        }
     }
 
     /// The sector at which a page of a map lies under this sequence, if the member has room for it.

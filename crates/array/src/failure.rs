@@ -43,7 +43,7 @@ impl Core {
             self.lose_homes(member);
         }
         for slot in filling {
-            self.drop_incoming(slot);
+            self.drop_incoming(slot, |other| other == member);
         }
         if !self.halted() {
             self.record_failure(member, serves);
@@ -69,6 +69,7 @@ impl Core {
                 partial: served,
             };
         }
+        self.place_entries();
         self.keeper.note_failure();
         if self.logged() {
             // Records of writes that the member took part in are soon over: after a crash they would call its cells
@@ -111,7 +112,7 @@ impl Core {
             known.remove(row, 1);
         }
         for slot in self.standing.slots_where(|one| one.incoming.is_some()) {
-            self.drop_incoming(slot);
+            self.drop_incoming(slot, |_| true);
         }
         self.tasks.list.retain(|task| task.kind != TaskKind::Resync);
         if known.len() < self.layout.rows() {
@@ -154,12 +155,24 @@ impl Core {
         }
     }
 
-    /// What filled a slot is at an end: its target is gone, or nothing is written any more.
-    fn drop_incoming(&mut self, slot: usize) {
-        for standing in self.standing.of_slot_mut(slot) {
-            standing.incoming = None;
+    /// These members are filled for a slot no longer: they are gone, or nothing is written any more. The task goes on with
+    /// the others, or is at an end.
+    fn drop_incoming(&mut self, slot: usize, gone: impl Fn(Member) -> bool) {
+        let mut dropped = Vec::new();
+        for (partition, standing) in (0..).zip(self.standing.of_slot_mut(slot)) {
+            if standing.incoming.is_some_and(|home| gone(home.member)) {
+                standing.incoming = None;
+                dropped.push(partition);
+            }
         }
-        self.tasks.target_failed(slot);
+        if self.standing.is_filled(slot) {
+            for partition in dropped {
+                let rows = self.layout.partition_rows(partition);
+                self.tasks.pass_by(slot, rows);
+            }
+        } else {
+            self.tasks.target_failed(slot);
+        }
         self.cache_unrebuilt(slot);
     }
 
@@ -168,13 +181,15 @@ impl Core {
     fn lose_homes(&mut self, member: Member) {
         let mut lost = Vec::new();
         for slot in self.standing.slots_where(|one| one.serves(member)) {
+            let mut was_copied = false;
             for (partition, standing) in (0..).zip(self.standing.of_slot_mut(slot)) {
                 if standing.serves(member) {
                     standing.home = None;
+                    was_copied |= standing.incoming.is_some();
                     lost.push((slot, partition));
                 }
             }
-            if self.standing.is_filled(slot) {
+            if was_copied {
                 self.tasks.source_failed(slot);
             }
         }

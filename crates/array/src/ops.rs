@@ -9,6 +9,7 @@ use crate::contract::{
 use crate::units::{Member, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// What a slice wanted of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +78,9 @@ pub(crate) enum Owner {
 struct Slot {
     owner: Owner,
     member: Member,
+    /// The sectors of the member.
+    at: u64,
+    sectors: u64,
     /// When to ask why it is not there yet, and when not to wait any longer.
     deadline: Nanos,
     last: Nanos,
@@ -86,6 +90,8 @@ impl Slot {
     const FREE: Slot = Slot {
         owner: Owner::Free,
         member: NO_MEMBER,
+        at: 0,
+        sectors: 0,
         deadline: Nanos(u64::MAX),
         last: Nanos(u64::MAX),
     };
@@ -215,6 +221,8 @@ impl Ops {
         let tag = self.claim(Slot {
             owner,
             member,
+            at,
+            sectors,
             deadline,
             last,
         });
@@ -329,8 +337,17 @@ impl Ops {
 
     /// Whether a member still has operations outstanding, given up on or not.
     pub(crate) fn busy(&self, member: Member) -> bool {
-        self.slots
-            .iter()
-            .any(|slot| slot.member == member && slot.owner != Owner::Free)
+        self.outstanding_on(member).next().is_some()
+    }
+
+    /// The same of some of its sectors.
+    pub(crate) fn busy_in(&self, member: Member, sectors: &Range<u64>) -> bool {
+        let there = |slot: &Slot| slot.at < sectors.end && sectors.start < slot.at + slot.sectors;
+        self.outstanding_on(member).any(there)
+    }
+
+    fn outstanding_on(&self, member: Member) -> impl Iterator<Item = &Slot> {
+        let outstanding = self.slots.iter().filter(|slot| slot.owner != Owner::Free);
+        outstanding.filter(move |slot| slot.member == member)
     }
 }

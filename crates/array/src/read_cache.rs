@@ -342,7 +342,7 @@ impl Core {
     pub(crate) fn cache_rebuilt(&mut self, slot: Slot, row: Row) {
         let map = self.layout.row(row);
         // The member may have failed while its row was being filled.
-        let filled = self.read_cache.is_some() && self.tasks.filled(slot, row);
+        let filled = self.read_cache.is_some() && self.homes(slot, row).write[1].is_some();
         let Some(data) = map.cell_on(slot).filter(|&cell| filled && cell < map.data) else {
             return;
         };

@@ -12,6 +12,8 @@ use core::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Home {
     pub(crate) member: Member,
+    /// Where on the member: 0 is its set data, a higher number one of its spare partitions, counted from 1.
+    pub(crate) region: u16,
     /// The sector of the member at which sector `from` of the slot lies.
     pub(crate) start: u64,
     pub(crate) from: u64,
@@ -42,10 +44,14 @@ impl Standing {
         self.incoming.is_some_and(|home| home.member == member)
     }
 
+    /// Both, where it is served before where it is filled.
+    pub(crate) fn homes(&self) -> impl Iterator<Item = Home> + use<> {
+        [self.home, self.incoming].into_iter().flatten()
+    }
+
     /// Both, who serves before who is filled.
     pub(crate) fn members(&self) -> impl Iterator<Item = Member> + use<> {
-        let homes = [self.home, self.incoming].into_iter().flatten();
-        homes.map(|home| home.member)
+        self.homes().map(|home| home.member)
     }
 }
 
@@ -137,6 +143,24 @@ impl Standings {
     pub(crate) fn is_filled(&self, slot: usize) -> bool {
         let mut standings = self.of_slot(slot).iter();
         standings.any(|standing| standing.incoming.is_some())
+    }
+
+    /// The slot whose data lie, or will lie, in a member's set data.
+    pub(crate) fn own_slot(&self, member: Member) -> Option<usize> {
+        let own = |home: Home| home.member == member && home.region == 0;
+        self.slot_where(|standing| standing.homes().any(own))
+    }
+
+    /// The slots and partitions that lie, or will lie, in a member's spare partitions.
+    pub(crate) fn hosted_by(&self, member: Member) -> Vec<(u16, u16)> {
+        let hosted = |home: Home| home.member == member && home.region > 0;
+        let indices = 0..self.list.len();
+        let there = indices.filter(|index| self.list[*index].homes().any(hosted));
+        let place = |index| (index / self.partitions, index % self.partitions);
+        let found = there.map(place);
+        found
+            .map(|(slot, partition)| (slot as u16, partition as u16))
+            .collect()
     }
 
     /// The slots that lack somebody.

@@ -54,6 +54,7 @@ impl Core {
             member,
             uuid: line.map_or(Uuid::NIL, |line| line.uuid),
             slot: self.slot_of(member).map(|slot| slot as u16),
+            hosts: self.standing.hosted_by(member),
             state,
             read_errors: line
                 .map_or(0, |line| line.read_errors)

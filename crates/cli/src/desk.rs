@@ -846,6 +846,7 @@ mod tests {
             member: Member(3),
             uuid,
             slot: None,
+            hosts: Vec::new(),
             state: MemberState::Active,
             read_errors: 0,
         };

@@ -180,14 +180,36 @@ fn role(superblock: &Superblock, entry: &MemberEntry) -> String {
 }
 
 fn placed(superblock: &Superblock, entry: &MemberEntry) -> String {
-    let index = superblock.index_of(entry.uuid);
-    let slot = superblock
-        .placement
+    let slot = own_slot(superblock, entry).map(|slot| format!(", slot {slot}"));
+    let hosts = hosted(superblock, entry);
+    let hosts = hosts
         .iter()
-        .find(|p| index.is_some() && (p.member == index || p.incoming == index));
-    slot.map_or(String::new(), |placement| {
-        format!(", slot {}", placement.slot)
-    })
+        .map(|(slot, partition)| format!(", hosts {slot}/{partition}"));
+    slot.into_iter().chain(hosts).collect()
+}
+
+/// The slot whose data lie, or are to lie, in a member's set data.
+fn own_slot(superblock: &Superblock, entry: &MemberEntry) -> Option<u16> {
+    let own = Some((superblock.index_of(entry.uuid)?, 0));
+    let mut lines = superblock.placement.iter();
+    let line = lines.find(|line| {
+        let incoming = line.incoming.map(|entry| (entry, line.incoming_region));
+        line.member.map(|entry| (entry, line.region)) == own || incoming == own
+    });
+    line.map(|line| line.slot)
+}
+
+/// The slots and partitions that lie, or are to lie, in a member's spare partitions.
+fn hosted(superblock: &Superblock, entry: &MemberEntry) -> Vec<(u16, u16)> {
+    let Some(index) = superblock.index_of(entry.uuid) else {
+        return Vec::new();
+    };
+    let lines = superblock.placement.iter();
+    let there = lines.filter(|line| {
+        let serves = line.member == Some(index) && line.region > 0;
+        serves || (line.incoming == Some(index) && line.incoming_region > 0)
+    });
+    there.map(|line| (line.slot, line.partition)).collect()
 }
 
 fn value(name: &str, found: &Found) -> Value {
@@ -261,11 +283,6 @@ fn parcel_value(parcel: &Parcel) -> Value {
 }
 
 fn member_value(superblock: &Superblock, entry: &MemberEntry) -> Value {
-    let index = superblock.index_of(entry.uuid);
-    let placement = superblock
-        .placement
-        .iter()
-        .find(|p| index.is_some() && (p.member == index || p.incoming == index));
     let state = match entry.role {
         MemberRole::Active => "active",
         MemberRole::Rebuilding => "rebuilding",
@@ -276,7 +293,7 @@ fn member_value(superblock: &Superblock, entry: &MemberEntry) -> Value {
     json!({
         "uuid": entry.uuid.to_string(),
         "state": state,
-        "slot": placement.map(|placement| placement.slot),
+        "slot": own_slot(superblock, entry),
         "read_errors": entry.read_errors,
     })
 }

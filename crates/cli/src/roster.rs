@@ -14,11 +14,11 @@ use crate::engine::Setup;
 use crate::failure::{Failure, Outcome};
 use crate::member::{readable_copies, was_replaced};
 use crate::terminal::say;
-use restripe_array::layout::{Geometry, Layout};
+use restripe_array::layout::Layout;
 use restripe_array::meta::{
-    Candidate, Choice, MemberRole, MetaError, Partner, Superblock, choose, newest_of,
+    Candidate, Choice, MemberRole, MetaError, Partner, Placement, Superblock, choose, newest_of,
 };
-use restripe_array::{CommandError, Member, StartMode, Uuid};
+use restripe_array::{CommandError, Member, Slot, StartMode, Uuid};
 use restripe_io::member::{MemberSource, OpenMember};
 use restripe_io::plain::Plain;
 use restripe_io::remote::MemberName;
@@ -162,7 +162,8 @@ impl Roster {
             return Err(Failure::new(what).hint("check the name and the members"));
         }
         let vacant = vacant_slots(&choice);
-        if !setup.start.accept_loss && !decodable(choice.superblock.geometry, &vacant) {
+        let vacant_part = |line: &Placement| is_vacant(&choice, line.member);
+        if !setup.start.accept_loss && !decodable(&choice.superblock, vacant_part) {
             let error = CommandError::TooFew { missing: vacant };
             return Err(self.refused(&error, &old_copies(&choice)));
         }
@@ -330,11 +331,13 @@ fn carries(candidate: &Candidate) -> Carries {
     }
 }
 
-/// The slots in which nobody serves who is here and current.
+/// The slots in which, or in some partitions of which, nobody serves who is here and current.
 fn vacant_slots(choice: &Choice) -> Vec<u16> {
-    slots(choice, |entry| {
-        !entry.is_some_and(|entry| is_current(choice, entry) && choice.serves(entry))
-    })
+    slots(choice, |entry| is_vacant(choice, entry))
+}
+
+fn is_vacant(choice: &Choice, entry: Option<u16>) -> bool {
+    !entry.is_some_and(|entry| is_current(choice, entry) && choice.serves(entry))
 }
 
 /// The slots of current members that are not here, or here in an old copy.
@@ -352,44 +355,83 @@ fn old_copies(choice: &Choice) -> Vec<usize> {
         .collect()
 }
 
-/// The slots of whose lines in the member table this is true.
+/// The slots of one of whose lines in the placement table this is true, each once.
 fn slots(choice: &Choice, wanted: impl Fn(Option<u16>) -> bool) -> Vec<u16> {
     let placement = choice.superblock.placement.iter();
     let found = placement.filter(|placement| wanted(placement.member));
-    found.map(|placement| placement.slot).collect()
+    let mut slots: Vec<u16> = found.map(|placement| placement.slot).collect();
+    slots.dedup();
+    slots
 }
 
 fn is_current(choice: &Choice, entry: u16) -> bool {
     choice.superblock.members[usize::from(entry)].role == MemberRole::Active
 }
 
-/// Whether every row can be decoded without these slots.
-fn decodable(geometry: Geometry, vacant: &[u16]) -> bool {
-    Layout::new(geometry)
-        .is_ok_and(|layout| layout.decodable_without(|slot| vacant.contains(&slot.0)))
+/// Whether every row can be decoded without the partitions of whose lines this is true.
+fn decodable(superblock: &Superblock, vacant: impl Fn(&Placement) -> bool) -> bool {
+    let gone = |slot: Slot, partition| {
+        let line = superblock.placement_of(slot.0, partition);
+        line.is_none_or(&vacant)
+    };
+    Layout::new(superblock.geometry).is_ok_and(|layout| layout.decodable_without_parts(gone))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use restripe_array::layout::{Level, Rotation};
+    use restripe_array::MemberInfo;
+    use restripe_array::layout::{Level, Rotation, Skew};
+    use restripe_array::meta::{CreateOptions, create};
 
-    fn geometry(level: Level, slots: u16) -> Geometry {
-        Geometry {
-            level,
-            slots,
-            chunk_sectors: 8,
-            slot_sectors: 800,
-            skew: None,
-        }
+    fn superblock(level: Level, slots: u8, skew: Option<Skew>) -> Superblock {
+        let mut options = CreateOptions::new("judged", Uuid([1; 16]), level, 8);
+        let info = MemberInfo {
+            sectors: 8192,
+            logical_block: 512,
+            trim_zeroes: true,
+            fast_zero: true,
+        };
+        options.members = vec![info; usize::from(slots)];
+        options.uuids = (0..slots).map(|slot| Uuid([slot + 2; 16])).collect();
+        options.skew = skew;
+        create(&options).expect("sound options").superblock
+    }
+
+    fn decodable_without(superblock: &Superblock, slots: &[u16]) -> bool {
+        decodable(superblock, |line| slots.contains(&line.slot))
     }
 
     #[test]
     fn what_a_level_bears_can_be_decoded_and_no_more() {
-        let raid5 = geometry(Level::Raid5(Rotation::LeftSymmetric), 4);
-        assert!(decodable(raid5, &[]) && decodable(raid5, &[2]) && !decodable(raid5, &[0, 2]));
-        let raid10 = geometry(Level::Raid10 { copies: 2 }, 4);
-        assert!(decodable(raid10, &[0, 2]) && !decodable(raid10, &[0, 1]));
-        assert!(!decodable(geometry(Level::Raid0, 2), &[1]));
+        let raid5 = superblock(Level::Raid5(Rotation::LeftSymmetric), 4, None);
+        assert!(decodable_without(&raid5, &[]) && decodable_without(&raid5, &[2]));
+        assert!(!decodable_without(&raid5, &[0, 2]));
+        let raid10 = superblock(Level::Raid10 { copies: 2 }, 4, None);
+        assert!(decodable_without(&raid10, &[0, 2]) && !decodable_without(&raid10, &[0, 1]));
+        assert!(!decodable_without(&superblock(Level::Raid0, 2, None), &[1]));
+    }
+
+    /// Slots that could not both be missed may well lack some partitions each.
+    #[test]
+    fn a_slot_may_be_vacant_in_part() {
+        let skew = Skew {
+            groups: 3,
+            partitions: 3,
+        };
+        let raid5 = superblock(Level::Raid5(Rotation::LeftSymmetric), 9, Some(skew));
+        assert!(!decodable_without(&raid5, &[0, 3]));
+        let mut split = raid5.clone();
+        let lines = |line: &Placement| {
+            let of = |partition| Placement { partition, ..*line };
+            (0..3).map(of).collect::<Vec<Placement>>()
+        };
+        split.placement = raid5.placement.iter().flat_map(lines).collect();
+        let of_other = |partition: u16| {
+            decodable(&split, |line| {
+                line.slot == 0 || (line.slot, line.partition) == (3, partition)
+            })
+        };
+        assert_eq!((0..3).filter(|partition| !of_other(*partition)).count(), 1);
     }
 }

@@ -10,7 +10,7 @@ use crate::terminal::{aim_line, pacing_line, task_line};
 use crate::units::Size;
 use restripe_array::layout::Skew;
 use restripe_io::control::{
-    ClientError, LostView, MemberView, Reply, Request, StatusView, ask, running,
+    ClientError, HostedView, LostView, MemberView, Reply, Request, StatusView, ask, running,
 };
 use std::fmt::Write;
 
@@ -119,6 +119,17 @@ fn all_member_lines(view: &StatusView) -> Vec<String> {
     lines
 }
 
+/// The partitions of other slots that a member has, as slot and partition.
+fn hosts_text(hosts: &[HostedView]) -> String {
+    if hosts.is_empty() {
+        return String::new();
+    }
+    let parts = hosts
+        .iter()
+        .map(|one| format!(" {}/{}", one.slot, one.partition));
+    parts.fold(" hosts".to_string(), |text, part| text + &part)
+}
+
 /// Members and empty slots in the order of the slots: members' numbers only say in which order they were named. Who
 /// stands in no slot comes last.
 pub fn member_lines(members: &[MemberView], missing_slots: &[u16]) -> Vec<String> {
@@ -131,7 +142,9 @@ pub fn member_lines(members: &[MemberView], missing_slots: &[u16]) -> Vec<String
             path,
             ..
         } = member;
-        let line = format!("  {number:>6}  {slot:>4}  {state:<10}  {read_errors:>11}  {path}");
+        let hosts = hosts_text(&member.hosts);
+        let line =
+            format!("  {number:>6}  {slot:>4}  {state:<10}  {read_errors:>11}  {path}{hosts}");
         (member.slot, line)
     });
     let missing = missing_slots.iter().map(|slot| {
@@ -207,6 +220,7 @@ mod tests {
             path: format!("{member}.img"),
             uuid: String::new(),
             slot,
+            hosts: Vec::new(),
             state: state.into(),
             read_errors: 0,
         };

@@ -4,7 +4,7 @@ use crate::disk::{Device, Disk, DiskConfig, read_page};
 use crate::image::Image;
 use crate::payload::Payload;
 use crate::rng::Rng;
-use restripe_array::layout::{Layout, Level, RowMap, Skew};
+use restripe_array::layout::{Cell, Layout, Level, RowMap, Skew};
 use restripe_array::meta::{
     Content, CreateError, CreateOptions, Creation, Init, MapKind, Partner, RegionKind, Superblock,
     WriteHole, create, pages, superblock,
@@ -16,6 +16,8 @@ use restripe_array::{MemberInfo, Row, SECTOR_BYTES, Uuid};
 pub struct Spec {
     pub level: Level,
     pub skew: Option<Skew>,
+    /// On each member, room for so many partitions of others.
+    pub spare_partitions: u16,
     pub slots: u16,
     pub spares: u16,
     pub chunk_sectors: u32,
@@ -45,6 +47,7 @@ impl Spec {
         Spec {
             level,
             skew: None,
+            spare_partitions: 0,
             slots,
             spares: 0,
             chunk_sectors: 16,
@@ -82,6 +85,7 @@ impl Spec {
     fn options(&self) -> CreateOptions {
         let mut options = CreateOptions::new("swarm", self.uuid(), self.level, self.chunk_sectors);
         options.skew = self.skew;
+        options.spare_partitions = self.spare_partitions;
         let members = 0..self.slots + self.spares;
         options.members = members.clone().map(|member| self.info(member)).collect();
         let own = |member: u16| uuid(self.identity + u64::from(member) + 1);
@@ -204,21 +208,41 @@ pub fn row_written(image: &Image, superblock: &Superblock, row: Row) -> bool {
     newest.is_some_and(|view| view.bit(bit % pages::BITS_PER_PAGE))
 }
 
-/// What stands in the slots of an array: a disk and where its set data start.
-pub type Slots<'a> = Vec<Option<(&'a Disk, u64)>>;
+/// Where on its member a partition of a slot lies.
+#[derive(Clone, Copy, Debug)]
+pub struct Lies {
+    start: u64,
+    from: u64,
+}
 
-/// Rows whose cells do not agree with one another, as text. Rows with an absent or unreadable cell are left out, and so
-/// are the sectors that `skip` names (by lba of the row's first data sector at that offset).
-pub fn mismatches(
+impl Lies {
+    /// In this region of the member whose superblock `own` is, by the array's own word of it.
+    pub fn of(array: &Superblock, own: &Superblock, region: u16, partition: u16) -> Option<Lies> {
+        let (start, from) = array.place_in(&own.regions, region, partition)?;
+        Some(Lies { start, from })
+    }
+
+    /// The sector of the member at which this sector of the slot lies.
+    pub fn at(&self, slot_sector: u64) -> u64 {
+        self.start + slot_sector - self.from
+    }
+}
+
+/// Rows whose cells do not agree with one another, as text. `lies` says on which disk a cell of a row lies, and at which
+/// sector. Rows with an absent or unreadable cell are left out, and so are the sectors that `skip` names (by lba of the row's
+/// first data sector at that offset).
+pub fn mismatches<'a>(
     layout: &Layout,
-    slots: &Slots,
+    lies: impl Fn(Row, &Cell) -> Option<(&'a Disk, u64)>,
     written: impl Fn(Row) -> bool,
     skip: impl Fn(Row, u64) -> bool,
 ) -> Vec<String> {
     let mut found = Vec::new();
     for row in (0..layout.rows()).map(Row).filter(|row| written(*row)) {
         let map = layout.row(row);
-        if let Some(cells) = cells_of(layout, slots, &map) {
+        let read = |cell: &Cell| read_cell(layout, lies(row, cell)?);
+        let cells: Option<Vec<Vec<u8>>> = map.cells().iter().map(read).collect();
+        if let Some(cells) = cells {
             found.extend(disagreement(layout, &map, &cells, |offset| {
                 skip(row, offset)
             }));
@@ -227,19 +251,14 @@ pub fn mismatches(
     found
 }
 
-fn cells_of(layout: &Layout, slots: &Slots, map: &RowMap) -> Option<Vec<Vec<u8>>> {
+fn read_cell(layout: &Layout, (disk, at): (&Disk, u64)) -> Option<Vec<u8>> {
     let sectors = layout.chunk_sectors();
-    let read = |cell: &restripe_array::layout::Cell| {
-        let (disk, start) = slots[usize::from(cell.slot.0)]?;
-        let at = start + cell.at;
-        if (at..at + sectors).any(|sector| disk.faults.unreadable(sector)) {
-            return None;
-        }
-        let mut data = vec![0; sectors as usize * disk.payload().unit()];
-        disk.live().read_data(at, sectors, &mut data);
-        Some(data)
-    };
-    map.cells().iter().map(read).collect()
+    if (at..at + sectors).any(|sector| disk.faults.unreadable(sector)) {
+        return None;
+    }
+    let mut data = vec![0; sectors as usize * disk.payload().unit()];
+    disk.live().read_data(at, sectors, &mut data);
+    Some(data)
 }
 
 /// The first sector of a row at which a redundant cell is not what the data make it.
@@ -318,26 +337,26 @@ mod tests {
         let spec = Spec::small(Level::Raid6(Rotation::default()), 5);
         let mut disks = disks(&spec);
         let layout = Layout::new(spec.create().expect("sound").geometry).expect("sound");
-        let start = |disk: &Disk| {
+        let lies = |disk: &Disk| {
             let superblock = superblock_of(disk.live()).expect("a superblock");
-            superblock
-                .region(RegionKind::Data)
-                .expect("a data region")
-                .start
+            Lies::of(&superblock, &superblock, 0, 0).expect("a data region")
         };
         let cell = layout.row(Row(3)).cells[1];
-        let place = start(&disks[0]) + cell.at + 2;
+        let place = lies(&disks[0]).at(cell.at + 2);
         disks[usize::from(cell.slot.0)].meddle(|image| image.write_data(place, 1, &[1; 8]));
-        let slots: Slots = disks.iter().map(|disk| Some((disk, start(disk)))).collect();
-        let found = mismatches(&layout, &slots, |_| true, |_, _| false);
+        let place = |_: Row, cell: &Cell| {
+            let disk = &disks[usize::from(cell.slot.0)];
+            Some((disk, lies(disk).at(cell.at)))
+        };
+        let found = mismatches(&layout, place, |_| true, |_, _| false);
         assert_eq!(found.len(), 1);
         assert!(found[0].starts_with("row 3 (P on slot"), "{found:?}");
         assert_eq!(
-            mismatches(&layout, &slots, |row| row != Row(3), |_, _| false),
+            mismatches(&layout, place, |row| row != Row(3), |_, _| false),
             Vec::<String>::new()
         );
         assert_eq!(
-            mismatches(&layout, &slots, |_| true, |_, offset| offset == 2),
+            mismatches(&layout, place, |_| true, |_, offset| offset == 2),
             Vec::<String>::new()
         );
     }

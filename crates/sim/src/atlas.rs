@@ -4,28 +4,34 @@
 //! members are current. A plan stays within redundancy by asking here before a fault is injected; beyond it, this says
 //! which sectors are lost.
 
-use crate::array::{row_written, superblock_of};
+use crate::array::{Lies, row_written, superblock_of};
 use crate::disk::Disk;
 use crate::image::Image;
 use crate::oracle::Oracle;
 use restripe_array::layout::{CellSet, Layout, RowMap};
-use restripe_array::meta::{MemberRole, RegionKind, Superblock, WriteHole};
-use restripe_array::{Row, Uuid};
+use restripe_array::meta::{MemberRole, Superblock, WriteHole};
+use restripe_array::{Row, Slot, Uuid};
 
-/// One disk as the atlas sees it.
-pub struct Place<'a> {
+/// Where a partition of a slot lies.
+pub struct Spot<'a> {
     pub disk: &'a Disk,
-    /// By the newest superblock it carries; none on a disk that is no member.
-    pub uuid: Option<Uuid>,
-    data_start: u64,
+    pub member: Uuid,
+    lies: Lies,
+}
+
+impl Spot<'_> {
+    /// The sector of the disk at which this sector of the slot lies.
+    pub fn at(&self, slot_sector: u64) -> u64 {
+        self.lies.at(slot_sector)
+    }
 }
 
 /// Some disks of one array, at rest.
 pub struct Atlas<'a> {
     layout: Layout,
     superblock: Superblock,
-    /// The disk that stands in each slot and is current.
-    slots: Vec<Option<Place<'a>>>,
+    /// Where the partitions of each slot lie that are on a disk that is current.
+    slots: Vec<Vec<Option<Spot<'a>>>>,
 }
 
 impl<'a> Atlas<'a> {
@@ -49,7 +55,12 @@ impl<'a> Atlas<'a> {
             .max_by_key(|(_, superblock)| (superblock.generation, superblock.sequence))?;
         let superblock = newest.1.clone();
         let layout = Layout::new(superblock.geometry).ok()?;
-        let slot = |slot: u16| current(&superblock, slot).and_then(|uuid| place(&found, uuid));
+        let spot = |slot, partition| spot(&found, &superblock, slot, partition);
+        let slot = |slot| {
+            (0..layout.partitions())
+                .map(|partition| spot(slot, partition))
+                .collect()
+        };
         let slots = (0..superblock.geometry.slots).map(slot).collect();
         Some(Atlas {
             layout,
@@ -66,108 +77,132 @@ impl<'a> Atlas<'a> {
         &self.superblock
     }
 
-    /// The current disk of a slot.
-    pub fn slot(&self, slot: u16) -> Option<&Place<'a>> {
-        self.slots[usize::from(slot)].as_ref()
+    /// Where a sector of a slot lies.
+    pub fn spot(&self, slot: u16, at: u64) -> Option<&Spot<'a>> {
+        let row = self.layout.row_at(Slot(slot), at)?;
+        self.spot_of(slot, row)
+    }
+
+    /// Where a slot's cell of a row lies.
+    pub fn spot_of(&self, slot: u16, row: Row) -> Option<&Spot<'a>> {
+        let partition = self.layout.partition_of(row);
+        self.slots[usize::from(slot)][usize::from(partition)].as_ref()
+    }
+
+    /// The first sector of a slot's own disk that cannot be read, as one of the slot.
+    pub fn first_latent(&self, slot: u16) -> Option<u64> {
+        let spot = self.spot(slot, 0)?;
+        let at = spot.disk.faults.latent().next()?.checked_sub(spot.at(0))?;
+        (at < self.layout.geometry().slot_sectors).then_some(at)
+    }
+
+    /// The slot, and the sector of it, that lies at this sector of a member.
+    pub fn slot_sector(&self, member: Uuid, at: u64) -> Option<(u16, u64)> {
+        let each = self.layout.geometry().partition_sectors();
+        let partitions = u64::from(self.layout.partitions());
+        let froms = || (0..partitions).map(|partition| partition * each);
+        (0..).zip(&self.slots).find_map(|(slot, spots)| {
+            let parts = froms().zip(spots);
+            let mut own = parts.filter_map(|(from, spot)| Some((from, spot.as_ref()?)));
+            own.find_map(|(from, spot)| {
+                let within = at.checked_sub(spot.at(from))?;
+                (spot.member == member && within < each).then_some((slot, from + within))
+            })
+        })
+    }
+
+    fn spots(&self) -> impl Iterator<Item = &Spot<'a>> {
+        self.slots.iter().flatten().flatten()
     }
 
     /// Whether a row counts as written, by the map on one of the current disks.
     pub fn written(&self, row: Row) -> bool {
-        let witness = self.slots.iter().flatten().next();
-        witness.is_some_and(|place| row_written(place.disk.live(), &self.superblock, row))
+        let witness = self.spots().next();
+        witness.is_some_and(|spot| row_written(spot.disk.live(), &self.superblock, row))
     }
 
-    /// Slots without a current disk.
+    /// Slots that have no current disk, or not for every partition.
     pub fn absent(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.is_none()).count()
+        let short = |slot: &&Vec<Option<Spot>>| slot.iter().any(Option::is_none);
+        self.slots.iter().filter(short).count()
     }
 
-    /// Slots whose member is current and not here: it went with the crash, or just before.
+    /// Slots with a member that is current and not here: it went with the crash, or just before.
     pub fn gone(&self) -> usize {
+        let away = |slot: u16, partition: usize| {
+            let here = self.slots[usize::from(slot)][partition].is_some();
+            !here && current(&self.superblock, slot, partition as u16).is_some()
+        };
+        let partitions = usize::from(self.layout.partitions());
         let slots = 0..self.superblock.geometry.slots;
         slots
-            .filter(|slot| current(&self.superblock, *slot).is_some() && self.slot(*slot).is_none())
+            .filter(|slot| (0..partitions).any(|partition| away(*slot, partition)))
             .count()
-    }
-
-    /// Members that the newest superblock calls current, and how many of them are here.
-    pub fn quorum(&self) -> (usize, usize) {
-        let active = self
-            .superblock
-            .members
-            .iter()
-            .filter(|entry| entry.role == MemberRole::Active)
-            .count();
-        (
-            active,
-            self.slots.iter().filter(|slot| slot.is_some()).count(),
-        )
     }
 
     /// The cells of a row that can be read at this offset.
     fn available(&self, map: &RowMap, offset: u64) -> CellSet {
         let readable = |cell: &u8| {
             let cell = &map.cells[usize::from(*cell)];
-            let place = self.slots[usize::from(cell.slot.0)].as_ref();
-            place.is_some_and(|place| {
-                !place
-                    .disk
-                    .faults
-                    .unreadable(place.data_start + cell.at + offset)
-            })
+            let spot = self.spot_of(cell.slot.0, map.row);
+            spot.is_some_and(|spot| !spot.disk.faults.unreadable(spot.at(cell.at + offset)))
         };
         (0..map.width)
             .filter(readable)
             .fold(CellSet::EMPTY, CellSet::with)
     }
 
-    /// Whether every sector of the array can be had, with the disk in `without` gone too.
-    pub fn whole(&self, without: Option<u16>) -> bool {
-        let mut offsets: Vec<(u64, u64)> = vec![];
-        for row in 0..self.layout.rows() {
-            offsets.extend([(row, 0)]);
-        }
-        for (slot, place) in self.slots.iter().enumerate() {
-            offsets.extend(
-                place
-                    .iter()
-                    .flat_map(|place| self.latent(slot as u16, place)),
-            );
-        }
-        offsets
-            .into_iter()
-            .all(|(row, offset)| self.decodable(Row(row), offset, without))
+    /// The cells of a row that lie on this member.
+    fn cells_on(&self, map: &RowMap, member: Uuid) -> CellSet {
+        let there = |cell: &u8| {
+            let spot = self.spot_of(map.cells[usize::from(*cell)].slot.0, map.row);
+            spot.is_some_and(|spot| spot.member == member)
+        };
+        (0..map.width)
+            .filter(there)
+            .fold(CellSet::EMPTY, CellSet::with)
     }
 
     /// Whether enough members are current and here, whatever they cannot read.
     pub fn stands(&self) -> bool {
-        let absent = |slot: restripe_array::Slot| self.slot(slot.0).is_none();
-        self.layout.decodable_without(absent)
+        let absent = |slot: Slot, partition| {
+            self.slots[usize::from(slot.0)][usize::from(partition)].is_none()
+        };
+        self.layout.decodable_without_parts(absent)
     }
 
-    /// Rows and offsets that a disk cannot read.
-    fn latent(&self, slot: u16, place: &Place) -> Vec<(u64, u64)> {
-        let end = place.data_start + self.layout.geometry().slot_sectors;
-        let within = place
-            .disk
-            .faults
-            .latent()
-            .filter(|at| (place.data_start..end).contains(at));
+    /// Whether every sector of the array can be had, with the member in `without` gone too.
+    pub fn whole(&self, without: Option<Uuid>) -> bool {
+        let rows = (0..self.layout.rows()).map(|row| (row, 0));
+        let latent = (0..).zip(&self.slots).flat_map(|(slot, spots)| {
+            let parts = (0..).zip(spots);
+            parts.flat_map(move |(partition, spot)| {
+                let spot = spot.iter();
+                spot.flat_map(move |spot| self.latent(slot, partition, spot))
+            })
+        });
+        rows.chain(latent).all(|(row, offset)| {
+            let map = self.layout.row(Row(row));
+            let gone = without.map_or(CellSet::EMPTY, |member| self.cells_on(&map, member));
+            map.decodable(self.available(&map, offset).minus(gone))
+        })
+    }
+
+    /// Rows and offsets that a disk cannot read of a partition.
+    fn latent(&self, slot: u16, partition: u16, spot: &Spot) -> Vec<(u64, u64)> {
+        let each = self.layout.geometry().partition_sectors();
+        let from = u64::from(partition) * each;
+        let lies = spot.at(from)..spot.at(from) + each;
+        let latent = spot.disk.faults.latent();
         let row = |at: u64| {
-            let at = at - place.data_start;
-            let row = self.layout.row_at(restripe_array::Slot(slot), at)?;
+            let at = at - lies.start + from;
+            let row = self.layout.row_at(Slot(slot), at)?;
             Some((row.0, at % self.layout.chunk_sectors()))
         };
-        within.filter_map(row).collect()
-    }
-
-    fn decodable(&self, row: Row, offset: u64, without: Option<u16>) -> bool {
-        let map = self.layout.row(row);
-        let mut available = self.available(&map, offset);
-        if let Some(cell) = without.and_then(|slot| map.cell_on(restripe_array::Slot(slot))) {
-            available = available.without(cell);
-        }
-        map.decodable(available)
+        latent
+            .filter(|at| lies.contains(at))
+            .filter_map(row)
+            .collect()
     }
 
     /// Whether a sector of the array can be had.
@@ -180,10 +215,13 @@ impl<'a> Atlas<'a> {
 
     /// Whether a sector of a slot may become unreadable and redundancy still reach.
     pub fn spares_sector(&self, slot: u16, at: u64) -> bool {
-        let Some(row) = self.layout.row_at(restripe_array::Slot(slot), at) else {
+        let Some(row) = self.layout.row_at(Slot(slot), at) else {
             return false;
         };
-        self.decodable(row, at % self.layout.chunk_sectors(), Some(slot))
+        let map = self.layout.row(row);
+        let available = self.available(&map, at % self.layout.chunk_sectors());
+        let left = map.cell_on(Slot(slot)).map(|cell| available.without(cell));
+        map.decodable(left.unwrap_or(available))
     }
 
     /// Tells the oracle what a start of these disks after a crash may cost, by what the write hole promises: with
@@ -191,8 +229,8 @@ impl<'a> Atlas<'a> {
     /// code that is not in step brings nothing back. `lost_lately`: a member was lost while writes were under way that
     /// may not be durable yet.
     pub fn grant_losses(&self, write_hole: WriteHole, lost_lately: bool, oracle: &mut Oracle) {
-        let latent = |place: &Place| place.disk.faults.latent().next().is_some();
-        let latent = self.slots.iter().flatten().any(latent);
+        let latent = |spot: &Spot| spot.disk.faults.latent().next().is_some();
+        let latent = self.spots().any(latent);
         if !self.layout.parity() || !(latent || self.absent() > 0) {
             return;
         }
@@ -209,34 +247,25 @@ impl<'a> Atlas<'a> {
             .collect();
         open.into_iter().for_each(|lba| oracle.allow_loss(lba));
     }
-
-    /// Where a slot's set data start on its disk.
-    pub fn data_start(&self, slot: u16) -> Option<u64> {
-        self.slots[usize::from(slot)]
-            .as_ref()
-            .map(|place| place.data_start)
-    }
 }
 
-fn current(superblock: &Superblock, slot: u16) -> Option<Uuid> {
-    let placement = superblock
-        .placement
-        .iter()
-        .find(|placement| placement.slot == slot)?;
+fn current(superblock: &Superblock, slot: u16, partition: u16) -> Option<Uuid> {
+    let placement = superblock.placement_of(slot, partition)?;
     let entry = superblock.members.get(usize::from(placement.member?))?;
     (entry.role == MemberRole::Active).then_some(entry.uuid)
 }
 
-fn place<'a>(found: &[(&'a Disk, Superblock)], uuid: Uuid) -> Option<Place<'a>> {
-    let (disk, superblock) = found
-        .iter()
-        .find(|(_, superblock)| superblock.member == uuid)?;
-    let data_start = superblock.region(RegionKind::Data)?.start;
-    Some(Place {
-        disk,
-        uuid: Some(uuid),
-        data_start,
-    })
+fn spot<'a>(
+    found: &[(&'a Disk, Superblock)],
+    superblock: &Superblock,
+    slot: u16,
+    partition: u16,
+) -> Option<Spot<'a>> {
+    let member = current(superblock, slot, partition)?;
+    let (disk, own) = found.iter().find(|(_, own)| own.member == member)?;
+    let region = superblock.placement_of(slot, partition)?.region;
+    let lies = Lies::of(superblock, own, region, partition)?;
+    Some(Spot { disk, member, lies })
 }
 
 #[cfg(test)]
@@ -264,8 +293,9 @@ mod tests {
         let mut disks = disks(Level::Raid6(Rotation::default()), 5);
         for lost in 0..3 {
             let atlas = Atlas::of(disks.iter()).expect("an array");
+            let fourth = atlas.spot(4, 0).map(|spot| spot.member);
             assert_eq!(
-                (atlas.absent(), atlas.whole(None), atlas.whole(Some(4))),
+                (atlas.absent(), atlas.whole(None), atlas.whole(fourth)),
                 (lost, true, lost < 2)
             );
             disks[lost].faults.inject(Fault::Death);
@@ -280,16 +310,15 @@ mod tests {
     #[test]
     fn latent_errors_count_where_they_are() {
         let mut disks = disks(Level::Raid5(Rotation::default()), 4);
-        let start = Atlas::of(disks.iter())
-            .expect("an array")
-            .data_start(1)
-            .expect("present");
-        disks[1].faults.inject(Fault::Latent {
-            at: start + 5,
-            sectors: 1,
-        });
+        let spoiled = |disks: &[Disk]| {
+            let atlas = Atlas::of(disks.iter()).expect("an array");
+            atlas.spot(1, 5).expect("present").at(5)
+        };
+        let at = spoiled(&disks);
+        disks[1].faults.inject(Fault::Latent { at, sectors: 1 });
         let atlas = Atlas::of(disks.iter()).expect("an array");
-        assert!(atlas.whole(None) && !atlas.whole(Some(2)) && atlas.whole(Some(1)));
+        let member = |slot| atlas.spot(slot, 0).map(|spot| spot.member);
+        assert!(atlas.whole(None) && !atlas.whole(member(2)) && atlas.whole(member(1)));
         assert!(!atlas.spares_sector(2, 5) && atlas.spares_sector(2, 6));
     }
 }

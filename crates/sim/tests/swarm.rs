@@ -5,7 +5,7 @@
 mod table;
 
 use restripe_sim::enumerate::{Reach, enumerate};
-use restripe_sim::swarm::{Coverage, Options, Outcome, RUINS, RUINS_IN_VAIN, run};
+use restripe_sim::swarm::{Coverage, FAMILIES, Options, Outcome, RUINS, RUINS_IN_VAIN, run};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -108,6 +108,39 @@ fn the_swarm_keeps_every_promise_and_fills_the_table() {
         holes.join("\n")
     );
     ruins_are_many_and_ruinous(&coverage);
+}
+
+/// Nor does one of the skewed arrays, which meet everything while partitions of a lost member lie on others.
+#[test]
+fn partitions_are_hosted_through_everything() {
+    let mut coverage = Coverage::default();
+    for (name, family) in FAMILIES
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("s2"))
+    {
+        let gathered = Mutex::new(Gathered::default());
+        on_half_the_cores(0..deep(1_000, 10_000), |seed| {
+            let options = Options {
+                family: Some(family),
+                ..Options::default()
+            };
+            let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, &options))).ok();
+            let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
+            gathered.add(seed, outcome);
+            true
+        });
+        let gathered = gathered
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        assert!(
+            gathered.broken.is_empty(),
+            "--level {name}:\n{}",
+            gathered.broken.join("\n")
+        );
+        coverage.merge(&gathered.coverage);
+    }
+    let holes = table::holes_of_hosts(&coverage);
+    assert!(holes.is_empty(), "{coverage}\n{}", holes.join("\n"));
 }
 
 /// A run that means to ruin an array and finds nothing to lose proves nothing.

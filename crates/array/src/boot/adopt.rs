@@ -112,21 +112,31 @@ impl Core {
     fn stand(&mut self) {
         let members = self.entry_members();
         self.standing = Standings::new(self.superblock.geometry.slots, self.layout.partitions());
-        for placement in &self.superblock.placement {
-            let of_role = |entry: Option<u16>, role: MemberRole| {
-                entry
-                    .filter(|&entry| self.superblock.members[entry as usize].role == role)
-                    .and_then(|entry| members[entry as usize])
-                    .filter(|&member| self.good(member))
-                    .map(|member| self.home_on(member))
-            };
-            let standing = Standing {
-                home: of_role(placement.member, MemberRole::Active),
-                incoming: of_role(placement.incoming, MemberRole::Rebuilding),
-            };
-            self.standing
-                .of_slot_mut(placement.slot.into())
-                .fill(standing);
+        for slot in 0..self.superblock.geometry.slots {
+            for partition in 0..self.layout.partitions() {
+                let standing = self.placed_standing(&members, slot, partition);
+                let of_slot = self.standing.of_slot_mut(slot.into());
+                of_slot[usize::from(partition)] = standing;
+            }
+        }
+    }
+
+    /// Who stands in a partition by the placement table, of the members that are here and as good as it says.
+    fn placed_standing(&self, members: &[Option<Member>], slot: u16, partition: u16) -> Standing {
+        let Some(line) = self.superblock.placement_of(slot, partition) else {
+            return Standing::default();
+        };
+        let home = |entry: Option<u16>, region, roles: &[MemberRole]| {
+            let entry = usize::from(entry?);
+            let fits = roles.contains(&self.superblock.members[entry].role);
+            let member = members[entry].filter(|&member| fits && self.good(member))?;
+            self.home_on(member, region, partition)
+        };
+        // Who hosts a partition of another's slot serves its own meanwhile.
+        let filled = [MemberRole::Rebuilding, MemberRole::Active];
+        Standing {
+            home: home(line.member, line.region, &[MemberRole::Active]),
+            incoming: home(line.incoming, line.incoming_region, &filled),
         }
     }
 

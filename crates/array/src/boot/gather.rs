@@ -9,6 +9,7 @@ use crate::meta::log::{self, DoneList};
 use crate::meta::pages::{self, MapKind};
 use crate::meta::superblock::MemberRole;
 use crate::runset::RunSet;
+use crate::standing::Home;
 use crate::units::{Member, PAGE_SECTORS};
 use alloc::vec::Vec;
 
@@ -123,30 +124,37 @@ impl Core {
         for record in records {
             let filling = matches!(record.kind, TaskKind::Rebuild | TaskKind::Replace);
             let slot = record.slot.map(usize::from);
-            let target = slot
-                .filter(|slot| *slot < self.standing.slots())
-                .and_then(|slot| {
-                    self.standing
-                        .of_slot(slot)
-                        .iter()
-                        .find_map(|one| one.incoming)
-                })
-                .map(|home| home.member);
-            if filling && target.is_none() {
+            let slot = slot.filter(|slot| filling && *slot < self.standing.slots());
+            if filling && !slot.is_some_and(|slot| self.standing.is_filled(slot)) {
                 continue;
             }
-            let entry = target.and_then(|member| self.devices[member.0 as usize].entry);
-            let outdated = entry.is_some_and(|entry| self.boot_mut().outdated.contains(&entry));
-            // What an older copy of the member held of those rows is not what was filled.
-            let done = if filling && outdated {
-                &[]
-            } else {
-                &record.done[..]
+            let done = RunSet::from_runs(&record.done);
+            let done = match slot {
+                Some(slot) => self.filled_before(slot, done),
+                None => done,
             };
-            self.start_task(record.kind, record.slot, RunSet::from_runs(done));
+            self.start_task(record.kind, record.slot, done);
             let task = self.tasks.list.last_mut().expect("started just now");
             task.paused = record.paused;
         }
+    }
+
+    /// The rows of a slot that need not be filled, of those on record: none of a member of which an older copy is here, since
+    /// what that held is not what was filled; and all that nobody is being filled for.
+    fn filled_before(&mut self, slot: usize, mut done: RunSet) -> RunSet {
+        for (partition, standing) in (0..).zip(self.standing.of_slot(slot)) {
+            let rows = self.layout.partition_rows(partition);
+            let entry = |home: Home| self.devices[home.member.0 as usize].entry;
+            let outdated = &self.boot.as_ref().expect("a boot runs").outdated;
+            match standing.incoming.map(entry) {
+                None => done.insert(rows.start, rows.end - rows.start),
+                Some(Some(entry)) if outdated.contains(&entry) => {
+                    done.remove(rows.start, rows.end - rows.start)
+                }
+                Some(_) => {}
+            }
+        }
+        done
     }
 
     /// Members that may hold records: those that serve, and those being filled, in rows that are.

@@ -108,7 +108,8 @@ impl Core {
         let records = self.boot.as_ref().expect("a boot runs").records.clone();
         let mut found: Vec<Found> = Vec::new();
         let stands = |entry: &&(Member, u64, LogRecord)| {
-            entry.2.sequence >= self.record_floor(entry.0, &records)
+            let held = self.holds_parity_of(entry.0, &entry.2);
+            held && entry.2.sequence >= self.record_floor(entry.0, &records)
         };
         let mut copies: Vec<(Member, u64, LogRecord)> =
             records.iter().filter(stands).copied().collect();
@@ -131,6 +132,24 @@ impl Core {
         }
         found.retain(|found| self.plausible(&found.record));
         found
+    }
+
+    /// Whether a member serves the parity that a record of its log is about, or is being filled for it. If it hosted that
+    /// parity once, all of its records are over, and later ones are elsewhere.
+    fn holds_parity_of(&self, member: Member, record: &LogRecord) -> bool {
+        if record.row >= self.layout.rows() {
+            return false;
+        }
+        let map = self.layout.row(Row(record.row));
+        let parity = match record.kind {
+            PayloadKind::P => map.p(),
+            PayloadKind::Q => map.q(),
+        };
+        let slot = parity.map(|parity| map.cells[usize::from(parity)].slot);
+        let mut holders = slot
+            .into_iter()
+            .flat_map(|slot| self.standing_at(slot, map.row).members());
+        holders.any(|holder| holder == member)
     }
 
     fn record_floor(&self, member: Member, records: &[(Member, u64, LogRecord)]) -> u64 {

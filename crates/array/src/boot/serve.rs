@@ -63,12 +63,12 @@ impl Core {
         }
         if !self.superblock.clean {
             for row in self.boot_mut().rows() {
-                self.tasks.undo_replace(row, 1);
+                self.undo_replace(row, 1);
             }
             self.undo_owed_replacements();
             if self.layout.tolerance() == 0 {
                 // Nothing tells which rows were being written.
-                self.tasks.undo_replace(0, self.layout.rows());
+                self.undo_replace(0, self.layout.rows());
             }
         }
         self.superblock.clean = false;
@@ -91,7 +91,7 @@ impl Core {
             let first = region * self.superblock.intent_rows;
             let count = self.superblock.intent_rows.min(self.layout.rows() - first);
             done.remove(first, count);
-            self.tasks.undo_replace(first, count);
+            self.undo_replace(first, count);
         }
         self.tasks.list.retain(|task| task.kind != TaskKind::Resync);
         self.start_task(TaskKind::Resync, None, done);
@@ -108,7 +108,7 @@ impl Core {
             if self.intent.get(self.owed_bit(region)) {
                 let first = region * self.superblock.intent_rows;
                 let count = self.superblock.intent_rows.min(self.layout.rows() - first);
-                self.tasks.undo_replace(first, count);
+                self.undo_replace(first, count);
             }
         }
     }
@@ -184,6 +184,7 @@ impl Core {
         }
         if any {
             self.superblock.generation = stale_since;
+            self.place_entries();
         }
         if self.layout.tolerance() > 0 && !self.complete() {
             self.owe_unsynced_rows();

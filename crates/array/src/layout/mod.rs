@@ -291,6 +291,15 @@ impl Layout {
         (row < self.rows).then_some(Row(row))
     }
 
+    /// The other slots of the rows that have a cell in this partition of a slot; of an unskewed layout, of one of the rows.
+    pub fn beside(&self, slot: Slot, partition: u16) -> impl Iterator<Item = Slot> + use<> {
+        let first = u64::from(partition) * self.geometry.partition_sectors();
+        let map = self.row_at(slot, first).map(|row| self.row(row));
+        let cells = map.map_or(0, |map| map.width);
+        let slots = (0..cells).filter_map(move |cell| Some(map?.cells[usize::from(cell)].slot));
+        slots.filter(move |other| *other != slot)
+    }
+
     /// The cells of a row.
     pub fn row(&self, row: Row) -> RowMap {
         assert!(row.0 < self.rows, "a row of the array");

@@ -128,7 +128,7 @@ fn drop_planted(claims: &mut Vec<Claim>) {
         .iter()
         .filter(|claim| claim.anchored)
         .flat_map(|claim| claim.superblock.regions.iter().copied())
-        .filter(|region| region.kind == RegionKind::Data)
+        .filter(|region| matches!(region.kind, RegionKind::Data | RegionKind::SparePartition))
         .collect();
     claims.retain(|claim| {
         let place = place_of_b(claim.superblock).unwrap_or(0);

@@ -181,9 +181,9 @@ pub enum CreateError {
         sectors: u64,
         needs: u64,
     },
-    /// More was asked for than the smallest member has.
     /// Spare partitions where slots have none.
     SparePartitions,
+    /// More was asked for than the smallest member has.
     SizePerMember {
         sectors: u64,
         limit: u64,

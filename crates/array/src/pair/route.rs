@@ -162,6 +162,7 @@ impl Route {
             Fact::MemberFailed { member, .. } | Fact::Repaired { member, .. } => {
                 *member = self.global(site, *member);
             }
+            Fact::PartitionTaken { host, .. } => *host = self.global(site, *host),
             Fact::SpareTaken { spare, .. } => *spare = self.global(site, *spare),
             Fact::Mismatch {
                 guilty: Some(guilty),

@@ -7,5 +7,6 @@ pub(crate) mod marks;
 mod md;
 pub(crate) mod order;
 mod own;
+pub(crate) mod spares;
 pub(crate) mod throttle;
 pub(crate) mod traffic;

@@ -96,11 +96,8 @@ impl Core {
 
     /// Whether the slot's member is current, and only not here.
     fn merely_absent(&self, slot: Slot, row: Row) -> bool {
-        let placement = self
-            .superblock
-            .placement
-            .iter()
-            .find(|placement| placement.slot == slot.0);
+        let partition = self.layout.partition_of(row);
+        let placement = self.superblock.placement_of(slot.0, partition);
         let entry = placement.and_then(|placement| placement.member);
         let line = entry.map(|entry| &self.superblock.members[entry as usize]);
         let current = line.is_some_and(|line| line.role == MemberRole::Active);

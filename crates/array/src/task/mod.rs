@@ -10,12 +10,13 @@
 //! The done-set counts at once for reads and writes; what a restart may believe is the durable one, which trails: a
 //! checkpoint flushes first and then writes it into the superblocks.
 
+mod places;
+
 use crate::contract::{BAND_SECTORS_MAX, Fact, TaskKind, TaskOutcome};
 use crate::core::{Core, Wake};
-use crate::device::Health;
 use crate::flush::Waiter;
 use crate::layout::Place;
-use crate::meta::superblock::{MemberRole, RUNS_OF_TASK_MAX, TaskRecord};
+use crate::meta::superblock::{RUNS_OF_TASK_MAX, TaskRecord};
 use crate::planted::Bug;
 use crate::policy::heat::Heat;
 use crate::policy::order::{Order, Path, Streams};
@@ -23,9 +24,9 @@ use crate::policy::throttle::{DEFAULT, Decision, Limits, Pacer, Throttle, View};
 use crate::report::{Aim, ArrayState, Moved, Pacing};
 use crate::runset::RunSet;
 use crate::slice::{Kind, Need};
-use crate::standing::Home;
 use crate::units::{Member, Nanos, Row, SECTOR_BYTES, Slot};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Part of a row to be made consistent after a crash, and the records that may decide it, newest first.
 #[derive(Clone, Debug)]
@@ -112,6 +113,10 @@ pub(crate) struct Tasks {
     order: Order,
     on_demand: bool,
     rows: u64,
+    /// Members that have hosted partitions which are elsewhere now, and the log sequence as of then.
+    left: Vec<(Member, u64)>,
+    /// The version of the superblock under which nobody was found who could take a partition.
+    in_vain: Option<u64>,
 }
 
 /// A checkpoint is made this often.
@@ -207,14 +212,16 @@ impl Tasks {
         }
     }
 
-    /// The task that goes first: what restores redundancy before what only looks. A slot that is filled does not wait for
-    /// another one whose filling is paused; all else waits for what it needs first, paused or not.
+    /// The task that goes first: what restores redundancy before what moves cells, and that before what only looks. A slot
+    /// that is filled does not wait for another one whose filling is paused; all else waits for what it needs first,
+    /// paused or not.
     fn active(&self) -> Option<usize> {
         let order = |task: &Task| match task.kind {
             TaskKind::Resync => 0,
-            TaskKind::Rebuild | TaskKind::Replace if !task.stands() => 1,
-            TaskKind::Rebuild | TaskKind::Replace => 2,
-            TaskKind::Check | TaskKind::Repair => 3,
+            TaskKind::Rebuild if !task.stands() => 1,
+            TaskKind::Replace if !task.stands() => 2,
+            TaskKind::Rebuild | TaskKind::Replace => 3,
+            TaskKind::Check | TaskKind::Repair => 4,
         };
         (0..self.list.len()).min_by_key(|&index| (order(&self.list[index]), index))
     }
@@ -225,25 +232,10 @@ impl Tasks {
         first == Some(task.serial)
     }
 
-    /// The serving member of a slot failed while its replacement was being filled: the task goes on as a rebuild.
+    /// Who served what is being filled failed: the task goes on as a rebuild.
     pub(crate) fn source_failed(&mut self, slot: usize) {
-        for task in &mut self.list {
-            if task.kind == TaskKind::Replace && task.slot == Some(slot as u16) {
-                task.kind = TaskKind::Rebuild;
-            }
-        }
-    }
-
-    /// After a crash, copies of a cell on a member and on the one that is to replace it may differ in these rows.
-    pub(crate) fn undo_replace(&mut self, first: u64, count: u64) {
-        for task in self
-            .list
-            .iter_mut()
-            .filter(|task| task.kind == TaskKind::Replace)
-        {
-            task.done.remove(first, count);
-            task.claimed.remove(first, count);
-            task.durable.remove(first, count);
+        if let Some(task) = self.filler_mut(slot) {
+            task.kind = TaskKind::Rebuild;
         }
     }
 
@@ -307,13 +299,29 @@ impl Tasks {
         }
     }
 
+    fn filler_mut(&mut self, slot: usize) -> Option<&mut Task> {
+        let fills = |task: &&mut Task| task.is_filling() && task.slot == Some(slot as u16);
+        self.list.iter_mut().find(fills)
+    }
+
+    /// Nobody is filled for the slot any more.
     pub(crate) fn target_failed(&mut self, slot: usize) {
-        for task in &mut self.list {
-            if task.is_filling() && task.slot == Some(slot as u16) {
-                // Ended at the next turn: its windows may still be out.
-                task.slot = None;
-            }
+        if let Some(task) = self.filler_mut(slot) {
+            // Ended at the next turn: its windows may still be out.
+            task.slot = None;
         }
+    }
+
+    /// Nobody is filled in these rows any more, and somebody is in others: these need no window.
+    pub(crate) fn pass_by(&mut self, slot: usize, rows: Range<u64>) {
+        if let Some(task) = self.filler_mut(slot) {
+            task.done.insert(rows.start, rows.end - rows.start);
+            task.claimed.insert(rows.start, rows.end - rows.start);
+        }
+    }
+
+    fn fills(&self) -> usize {
+        self.list.iter().filter(|task| task.is_filling()).count()
     }
 }
 
@@ -463,6 +471,7 @@ impl Core {
         }
         self.end_orphans();
         self.take_spares();
+        self.bring_home();
         let Some(index) = self.tasks.active() else {
             return;
         };
@@ -484,62 +493,6 @@ impl Core {
                 outcome: TaskOutcome::Failed,
             });
         }
-    }
-
-    /// A spare for every slot that has nobody, if the rest can still be decoded.
-    fn take_spares(&mut self) {
-        if self.state != ArrayState::Degraded {
-            return;
-        }
-        for slot in 0..self.standing.slots() {
-            if !self.standing.is_short(slot) || self.standing.is_filled(slot) {
-                continue;
-            }
-            let Some(spare) = self.find_spare() else {
-                return;
-            };
-            self.fact(Fact::SpareTaken {
-                spare,
-                slot: slot as u16,
-            });
-            self.fill_slot(slot, spare, TaskKind::Rebuild, RunSet::default());
-        }
-    }
-
-    fn find_spare(&self) -> Option<Member> {
-        (0..self.devices.len())
-            .map(|index| Member(index as u16))
-            .find(|&member| {
-                let device = &self.devices[member.0 as usize];
-                device.health == Health::Good
-                    && device.entry.is_some_and(|entry| {
-                        self.superblock.members[entry as usize].role == MemberRole::Spare
-                    })
-                    && self.slot_of(member).is_none()
-                    && !self.ops.busy(member)
-            })
-    }
-
-    /// Begins to fill a member for a slot. `done`: rows that it holds already.
-    pub(crate) fn fill_slot(&mut self, slot: usize, member: Member, kind: TaskKind, done: RunSet) {
-        let entry = self.devices[member.0 as usize]
-            .entry
-            .expect("a member that is filled is in the table");
-        let line = &mut self.superblock.members[entry as usize];
-        line.role = MemberRole::Rebuilding;
-        line.log_floor = self.logs.next_sequence();
-        line.read_errors = 0;
-        let home = self.home_on(member);
-        for standing in self.standing.of_slot_mut(slot) {
-            standing.incoming = Some(home);
-        }
-        let places = self.devices[member.0 as usize].places;
-        if self.logged() {
-            self.logs.open(member, places.log_sectors);
-        }
-        self.place_entries();
-        self.rewrite_maps();
-        self.start_task(kind, Some(slot as u16), done);
     }
 
     /// Half of the large buffers' worth of windows at most, so that users' requests have the other half.
@@ -766,64 +719,6 @@ impl Core {
             kind: task.kind,
             outcome: TaskOutcome::Done,
         });
-    }
-
-    /// The incoming member takes its slot; the one it replaces, if any, becomes a failed one that may be removed.
-    fn install(&mut self, slot: usize) {
-        let (mut fresh, mut replaced) = (None, None);
-        for standing in self.standing.of_slot_mut(slot) {
-            if let Some(incoming) = standing.incoming.take() {
-                replaced = standing.home.replace(incoming).or(replaced);
-                fresh = Some(incoming.member);
-            }
-        }
-        let incoming = fresh.expect("a filled slot has an incoming member");
-        self.superblock.generation += 1;
-        let generation = self.superblock.generation;
-        if let Some(old) = replaced.map(|home| home.member) {
-            self.retire(
-                old,
-                MemberRole::Failed {
-                    stale_since: generation,
-                    partial: false,
-                },
-            );
-            // From here on writes pass the old member by: none is acknowledged before the superblocks say so.
-            self.keeper.note_failure();
-        }
-        let entry = self.devices[incoming.0 as usize]
-            .entry
-            .expect("it is in the table");
-        let line = &mut self.superblock.members[entry as usize];
-        line.role = MemberRole::Active;
-        line.current_since = generation;
-        self.place_entries();
-        self.assess();
-    }
-
-    fn retire(&mut self, member: Member, role: MemberRole) {
-        let device = &mut self.devices[member.0 as usize];
-        device.health = Health::Failed;
-        if let Some(entry) = device.entry {
-            self.superblock.members[entry as usize].role = role;
-        }
-        self.logs.forget(member);
-    }
-
-    /// The placement table, from who stands where.
-    pub(crate) fn place_entries(&mut self) {
-        let entry = |devices: &[crate::device::Device], home: Option<Home>| {
-            home.and_then(|home| devices[home.member.0 as usize].entry)
-        };
-        for placement in &mut self.superblock.placement {
-            let standing = self.standing.at(Slot(placement.slot), placement.partition);
-            placement.incoming = entry(&self.devices, standing.incoming);
-            // A vacant slot remembers who was in it, until that one comes back or another takes its place.
-            let former = placement
-                .member
-                .filter(|_| placement.incoming != placement.member);
-            placement.member = entry(&self.devices, standing.home).or(former);
-        }
     }
 
     /// Ends a scrub before its time.

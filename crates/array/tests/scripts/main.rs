@@ -19,6 +19,7 @@ mod reads;
 mod recovery;
 mod scrubs;
 mod shell;
+mod spares;
 mod surrogates;
 mod tasks;
 mod throttles;

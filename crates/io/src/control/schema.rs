@@ -238,9 +238,18 @@ pub struct MemberView {
     pub path: String,
     pub uuid: String,
     pub slot: Option<u16>,
+    /// Partitions of other slots that lie on it, or are rebuilt there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostedView>,
     /// `active`, `rebuilding`, `spare`, `failed`, `replaced` (failed, because another took its place) or `foreign`.
     pub state: String,
     pub read_errors: u32,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct HostedView {
+    pub slot: u16,
+    pub partition: u16,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -530,7 +539,9 @@ fn lost_view(&(lba, sectors): &(u64, u64)) -> LostView {
 }
 
 fn member_view(member: &MemberStatus, path: String) -> MemberView {
+    let hosted = |&(slot, partition): &(u16, u16)| HostedView { slot, partition };
     MemberView {
+        hosts: member.hosts.iter().map(hosted).collect(),
         member: member.member.0,
         path,
         uuid: member.uuid.to_string(),
@@ -678,6 +689,7 @@ fn fact_kind(fact: &Fact) -> &'static str {
         Fact::Halted(_) => "halted",
         Fact::MemberFailed { .. } => "member-failed",
         Fact::SpareTaken { .. } => "spare-taken",
+        Fact::PartitionTaken { .. } => "partition-taken",
         Fact::Repaired { .. } => "repaired",
         Fact::Lost { .. } => "lost",
         Fact::TaskStarted { .. } => "task-started",
@@ -723,6 +735,14 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
             format!("{} failed: {}", name_of(*member), cause_text(why))
         }
         Fact::SpareTaken { spare, slot } => format!("{} takes over slot {slot}", name_of(*spare)),
+        Fact::PartitionTaken {
+            host,
+            slot,
+            partition,
+        } => format!(
+            "{} takes partition {partition} of slot {slot}",
+            name_of(*host)
+        ),
         Fact::Repaired {
             member,
             at,
@@ -832,6 +852,7 @@ mod tests {
                 member: Member(2),
                 uuid: Uuid::NIL,
                 slot: Some(1),
+                hosts: vec![(3, 2)],
                 state: MemberState::Rebuilding,
                 read_errors: 7,
             }],

@@ -3,10 +3,10 @@
 use super::life::{Life, Run};
 use super::plan::Roughness;
 use super::stir::HANG;
+use crate::atlas::Atlas;
 use crate::workload::Ask;
 use restripe_array::layout::RowMap;
-use restripe_array::meta::{RegionKind, WriteHole};
-use restripe_array::report::MemberState;
+use restripe_array::meta::WriteHole;
 use restripe_array::{Class, Command, DeviceIo, IoOp, Member, Row};
 
 /// What is waited for, and what happens then.
@@ -197,16 +197,13 @@ impl Run {
         ambush.struck(struck)
     }
 
-    /// The slot in which a member serves, and a sector of the member as one of the slot.
+    /// What lies at a sector of a member that serves: the slot, and the sector of the slot.
     fn place_of(&self, life: &Life, member: Member, at: u64) -> Option<(u16, u64)> {
         let world = &life.session.world;
         let status = world.status();
         let line = status.members.iter().find(|line| line.member == member)?;
-        let found = crate::array::superblock_of(world.disk(member).live())?;
-        let start = found.region(RegionKind::Data)?.start;
-        let at = at.checked_sub(start)?;
-        let slot = line.slot.filter(|_| line.state == MemberState::Active)?;
-        (at < self.layout.geometry().slot_sectors).then_some((slot, at))
+        let disks = world.members().map(|member| world.disk(member));
+        Atlas::of(disks)?.slot_sector(line.uuid, at)
     }
 
     fn bereave(&mut self, life: &mut Life) -> bool {

@@ -2,7 +2,7 @@
 
 use restripe_array::TaskKind;
 use restripe_array::report::{Status, TaskStatus};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Something that happened to a running array.
@@ -12,6 +12,8 @@ pub enum Incident {
     /// A crash before the array served after the one before.
     CrashInRecovery,
     MemberLoss,
+    /// Of a member that hosts partitions of others: it counts as a loss, too.
+    HostLoss,
     LatentError,
     LateWrite,
     /// More members than redundancy bears, for a while.
@@ -43,26 +45,61 @@ impl Phase {
 /// A task in one of its phases.
 pub type Moment = (TaskKind, Phase);
 
-/// What the tasks of an array are at.
-pub fn moments(status: &Status) -> Vec<Moment> {
-    let moment = |task: &TaskStatus| (task.kind, Phase::of(task));
-    status.tasks.iter().map(moment).collect()
+/// How partitions of a slot stand in spare partitions of members in service.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Hosting {
+    /// Some of the slot are being rebuilt.
+    Filling,
+    Serving,
+    /// They are being brought to a member of the slot's own.
+    GoingHome,
+}
+
+/// What an array is at.
+#[derive(Clone, Debug, Default)]
+pub struct Scene {
+    tasks: Vec<Moment>,
+    hosting: BTreeSet<Hosting>,
+}
+
+impl Scene {
+    pub fn of(status: &Status) -> Scene {
+        let moment = |task: &TaskStatus| (task.kind, Phase::of(task));
+        let hosting = |&(slot, _): &(u16, u16)| {
+            let mut tasks = status.tasks.iter();
+            let task = tasks.find(|task| task.slot == Some(slot));
+            match task.map(|task| task.kind) {
+                Some(TaskKind::Rebuild) => Hosting::Filling,
+                Some(TaskKind::Replace) => Hosting::GoingHome,
+                _ => Hosting::Serving,
+            }
+        };
+        let hosted = status.members.iter().flat_map(|line| &line.hosts);
+        Scene {
+            tasks: status.tasks.iter().map(moment).collect(),
+            hosting: hosted.map(hosting).collect(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     incidents: BTreeMap<(Option<Moment>, Incident), u64>,
+    of_hosts: BTreeMap<(Hosting, Incident), u64>,
     counts: BTreeMap<&'static str, u64>,
     /// Transitions of the slice table: kind, from, to.
     slices: BTreeMap<(&'static str, &'static str, &'static str), u64>,
 }
 
 impl Coverage {
-    /// Counts an incident against each of the tasks, or against none.
-    pub fn incident(&mut self, tasks: &[Moment], incident: Incident) {
-        let idle = tasks.is_empty().then_some(None);
-        for moment in tasks.iter().copied().map(Some).chain(idle) {
+    /// Counts an incident against each of the tasks, or against none, and against how partitions are hosted.
+    pub fn incident(&mut self, scene: &Scene, incident: Incident) {
+        let idle = scene.tasks.is_empty().then_some(None);
+        for moment in scene.tasks.iter().copied().map(Some).chain(idle) {
             *self.incidents.entry((moment, incident)).or_default() += 1;
+        }
+        for hosting in &scene.hosting {
+            *self.of_hosts.entry((*hosting, incident)).or_default() += 1;
         }
     }
 
@@ -70,6 +107,12 @@ impl Coverage {
     pub fn met(&self, moment: Moment, incident: Incident) -> u64 {
         let key = (Some(moment), incident);
         self.incidents.get(&key).copied().unwrap_or(0)
+    }
+
+    /// How often an incident has met partitions that were hosted so.
+    pub fn met_hosts(&self, hosting: Hosting, incident: Incident) -> u64 {
+        let hits = self.of_hosts.get(&(hosting, incident));
+        hits.copied().unwrap_or(0)
     }
 
     /// How often a transition of the slice table was taken.
@@ -110,6 +153,9 @@ impl Coverage {
         for (key, times) in &other.incidents {
             *self.incidents.entry(*key).or_default() += times;
         }
+        for (key, times) in &other.of_hosts {
+            *self.of_hosts.entry(*key).or_default() += times;
+        }
         for (key, times) in &other.slices {
             *self.slices.entry(*key).or_default() += times;
         }
@@ -129,6 +175,14 @@ impl fmt::Display for Coverage {
                 format!("{kind:?} {phase:?}")
             });
             writeln!(f, "{task:<18} {:<13} {times:>12}", format!("{incident:?}"))?;
+        }
+        for ((hosting, incident), times) in &self.of_hosts {
+            let hosting = format!("Hosts {hosting:?}");
+            writeln!(
+                f,
+                "{hosting:<18} {:<13} {times:>12}",
+                format!("{incident:?}")
+            )?;
         }
         for ((kind, from, to), times) in &self.slices {
             writeln!(f, "slice {kind:<12} {from:>14} -> {to:<14} {times:>12}")?;

@@ -1,7 +1,7 @@
 //! The course of a run: lives, their ends, and what is on the disks between them.
 
 use super::ambush::Ambush;
-use super::coverage::{Incident, Moment, moments};
+use super::coverage::{Incident, Scene};
 use super::plan::{Options, Plan, Roughness};
 use super::quest::{IDLE_STEPS, Quest};
 use super::ruin::{Ruin, unreadable_sectors};
@@ -75,7 +75,7 @@ pub struct Run {
     /// The next crash comes before the array serves again.
     pub crash_again: bool,
     /// What the tasks were at when power went.
-    cut_short: Vec<Moment>,
+    cut_short: Scene,
     pub outcome: Outcome,
 }
 
@@ -105,6 +105,8 @@ pub struct Life {
     resting: bool,
     /// At this step more members go than redundancy bears.
     unplug_after: Option<u64>,
+    /// When something happens to hosts of partitions.
+    pub vex_after: Option<u64>,
     /// Those that went so: nothing is the matter with them.
     pub unplugged: Vec<Member>,
 }
@@ -124,6 +126,10 @@ impl Life {
     /// Power goes right behind the next acknowledgement of a durable write.
     pub fn crash_at_durable_reply(&mut self) {
         self.crash_at_durable = Some(self.session.durable_replies);
+    }
+
+    pub fn steps(&self) -> u64 {
+        self.steps
     }
 
     /// Brings the crash of this life forward.
@@ -167,7 +173,7 @@ impl Run {
             bereft: false,
             swept: false,
             crash_again: false,
-            cut_short: Vec::new(),
+            cut_short: Scene::default(),
             outcome: Outcome::default(),
         };
         run.say(|| format!("seed {seed}: {:?}", run.plan));
@@ -292,6 +298,7 @@ impl Run {
             last: false,
             resting: false,
             unplug_after: None,
+            vex_after: None,
             unplugged: Vec::new(),
         }
     }
@@ -396,6 +403,9 @@ impl Run {
         if serving && life.unplug_after.is_some_and(|after| life.steps >= after) {
             life.unplug_after = None;
             self.unplug(life);
+        }
+        if serving {
+            self.vex_hosts(life);
         }
         life.steps += 1;
         let before = life.session.world.now();
@@ -567,6 +577,7 @@ impl Run {
                 if matches!(kind, TaskKind::Rebuild | TaskKind::Replace) {
                     let status = life.session.world.status();
                     life.stirring.rebuilt(&status);
+                    self.watch_hosts(life);
                 }
                 self.outcome.coverage.count("tasks done", 1);
             }
@@ -581,6 +592,10 @@ impl Run {
                     Invariant::HaltBroken,
                     format!("it halts without need: {why:?}"),
                 );
+            }
+            Fact::PartitionTaken { .. } => {
+                self.outcome.coverage.count("partitions taken by hosts", 1);
+                self.watch_hosts(life);
             }
             Fact::Repaired { .. } => self.outcome.coverage.count("repairs", 1),
             Fact::Started { recovered_rows, .. } => self
@@ -618,14 +633,14 @@ impl Run {
         });
         if end == End::Crash {
             let incident = if life.serving {
-                self.cut_short = moments(&life.session.world.status());
+                self.cut_short = Scene::of(&life.session.world.status());
                 Incident::Crash
             } else {
                 Incident::CrashInRecovery
             };
             self.outcome.coverage.incident(&self.cut_short, incident);
         } else {
-            self.cut_short.clear();
+            self.cut_short = Scene::default();
         }
         let world = &life.session.world;
         self.outcome.coverage.slices(world.machine().coverage());

@@ -6,6 +6,7 @@
 
 mod ambush;
 mod coverage;
+mod hosts;
 mod life;
 mod plan;
 mod quest;
@@ -13,7 +14,7 @@ mod ruin;
 mod stir;
 mod verify;
 
-pub use coverage::{Coverage, Incident, Moment, Phase};
+pub use coverage::{Coverage, Hosting, Incident, Moment, Phase};
 pub use life::{BLOCKS_CACHED, HALTS, STARTS_WITHOUT_SPACE, UNPLUGGED, issue};
 pub use plan::{FAMILIES, Family, Options, Plan, Roughness};
 pub use ruin::{RUINS, RUINS_IN_VAIN};

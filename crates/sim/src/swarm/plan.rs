@@ -110,6 +110,8 @@ const HEAT: u64 = 0x4ea7;
 const MANY_ROWS: u64 = 0x2035;
 /// And that of whether slots are grouped, and how.
 const SKEWED: u64 = 0x52;
+/// And that of whether members have room for partitions of others.
+const SPARE_PARTITIONS: u64 = 0x5b;
 
 impl Plan {
     pub fn draw(rng: &mut Rng, options: &Options) -> Plan {
@@ -218,6 +220,7 @@ fn spec(rng: &mut Rng, options: &Options, shape: Shape) -> (Spec, Creation) {
     };
     let mut spec = Spec {
         spares,
+        spare_partitions: spare_partitions(rng, skew),
         chunk_sectors,
         chunks,
         write_hole: write_hole(rng, level, options.write_hole),
@@ -241,6 +244,11 @@ fn spec(rng: &mut Rng, options: &Options, shape: Shape) -> (Spec, Creation) {
     };
     spec.member_sectors = (chunks * u64::from(chunk_sectors) + 1024).next_multiple_of(8);
     fit(spec)
+}
+
+fn spare_partitions(rng: &mut Rng, skew: Option<Skew>) -> u16 {
+    let drawn = rng.clone().fork(SPARE_PARTITIONS).below(4);
+    skew.map_or(0, |_| drawn as u16)
 }
 
 /// Gives the members as much room as the metadata want.

@@ -179,19 +179,18 @@ impl Run {
         let cells = self.rng.order(usize::from(map.width));
         for cell in cells.into_iter().take(count) {
             let place = map.cells[cell];
-            let world = &mut life.session.world;
+            let world = &life.session.world;
             let status = world.status();
-            let here = |line: &&MemberStatus| {
-                line.slot == Some(place.slot.0) && line.state == MemberState::Active
-            };
-            let Some(member) = status.members.iter().find(here).map(|line| line.member) else {
-                continue;
-            };
-            let start = atlas(&life.session.world).and_then(|atlas| atlas.data_start(place.slot.0));
-            if let Some(start) = start {
-                let at = start + place.at + offset;
+            let spot = atlas(world).and_then(|atlas| {
+                let spot = atlas.spot_of(place.slot.0, row)?;
+                Some((spot.member, spot.at(place.at + offset)))
+            });
+            let Some((uuid, at)) = spot else { continue };
+            let serves =
+                |line: &&MemberStatus| line.uuid == uuid && line.state == MemberState::Active;
+            if let Some(line) = status.members.iter().find(serves) {
                 let fault = Fault::Latent { at, sectors: block };
-                life.session.world.inject(member, fault);
+                life.session.world.inject(line.member, fault);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What goes wrong while an array serves: faults that redundancy can repair, and an operator's commands.
 
-use super::coverage::{Incident, moments};
+use super::coverage::{Incident, Scene};
 use super::life::{IO_TIMEOUT, Life, Run, blank_disk};
 use super::plan::Roughness;
 use crate::atlas::Atlas;
@@ -10,7 +10,7 @@ use crate::rng::Rng;
 use crate::session::Session;
 use restripe_array::meta::WriteHole;
 use restripe_array::report::{MemberState, MemberStatus, Status};
-use restripe_array::{Command, Engine, Member, Nanos, Order};
+use restripe_array::{Command, Engine, Member, Nanos, Order, Uuid};
 use std::collections::BTreeSet;
 
 /// What was done to the members of one life.
@@ -130,9 +130,8 @@ impl Run {
     }
 
     fn note(&mut self, life: &Life, incident: Incident) {
-        self.outcome
-            .coverage
-            .incident(&moments(&life.session.world.status()), incident);
+        let scene = Scene::of(&life.session.world.status());
+        self.outcome.coverage.incident(&scene, incident);
     }
 
     /// An active member whose loss redundancy can bear, now and after a crash at this moment.
@@ -219,6 +218,10 @@ impl Run {
                 Incident::MemberLoss
             },
         );
+        let hosts = |line: &MemberStatus| line.member == member && !line.hosts.is_empty();
+        if status.members.iter().any(hosts) {
+            self.note(life, Incident::HostLoss);
+        }
         let world = &mut life.session.world;
         match way {
             0 => world.inject(member, Fault::Death),
@@ -330,18 +333,20 @@ impl Run {
         let world = &life.session.world;
         let disks = || dependable(life).map(|member| world.disk(member));
         let most = LATENT_MAX * sectors as usize;
-        let place = |atlas: Option<Atlas>| -> Option<u64> {
+        let place = |atlas: Option<Atlas>| -> Option<(Uuid, u64)> {
             let atlas = atlas?;
-            let room = atlas.slot(slot)?.disk.faults.latent().count() < most;
-            (room && atlas.spares_sector(slot, at)).then(|| atlas.data_start(slot))?
+            let spot = atlas.spot(slot, at)?;
+            let room = spot.disk.faults.latent().count() < most;
+            (room && atlas.spares_sector(slot, at)).then(|| (spot.member, spot.at(at)))
         };
-        let (Some(start), Some(_)) = (place(Atlas::of(disks())), place(Atlas::durably(disks())))
+        let (Some((member, at)), Some(_)) =
+            (place(Atlas::of(disks())), place(Atlas::durably(disks())))
         else {
             return false;
         };
         let status = world.status();
         let serves =
-            |line: &&MemberStatus| line.slot == Some(slot) && line.state == MemberState::Active;
+            |line: &&MemberStatus| line.uuid == member && line.state == MemberState::Active;
         let Some(member) = status.members.iter().find(serves).map(|line| line.member) else {
             return false;
         };
@@ -350,15 +355,9 @@ impl Run {
         life.stirring.suspects.insert(member);
         self.say(|| {
             let now = life.session.world.now().0;
-            format!(
-                "  {now:>14} {member:?} cannot read {} +{sectors}",
-                start + at
-            )
+            format!("  {now:>14} {member:?} cannot read {at} +{sectors}")
         });
-        let fault = Fault::Latent {
-            at: start + at,
-            sectors,
-        };
+        let fault = Fault::Latent { at, sectors };
         life.session.world.inject(member, fault);
         true
     }
@@ -378,12 +377,7 @@ impl Run {
             return anywhere;
         };
         let known: Vec<u64> = (0..self.layout.geometry().slots)
-            .filter_map(|slot| {
-                let start = atlas.data_start(slot)?;
-                let at = atlas.slot(slot)?.disk.faults.latent().next()?;
-                at.checked_sub(start)
-            })
-            .filter(|at| *at < self.layout.geometry().slot_sectors)
+            .filter_map(|slot| atlas.first_latent(slot))
             .collect();
         if known.is_empty() {
             return anywhere;
@@ -558,14 +552,14 @@ fn whole<I: Iterator<Item = Member>>(life: &Life, members: impl Fn() -> I) -> bo
 /// Whether redundancy can bear the loss of an active member, now and after a crash at this moment.
 fn spared(life: &Life, status: &Status, member: Member) -> bool {
     let line = status.members.iter().find(|line| line.member == member);
-    let serving = line.filter(|line| line.state == MemberState::Active);
-    let Some(slot) = serving.and_then(|line| line.slot) else {
+    let serving = line.filter(|line| line.state == MemberState::Active && line.slot.is_some());
+    let Some(uuid) = serving.map(|line| line.uuid) else {
         return false;
     };
     let world = &life.session.world;
     let disks = || dependable(life).map(|member| world.disk(member));
     let bears =
-        |atlas: Option<Atlas>| atlas.is_some_and(|atlas| atlas.whole(Some(slot)) && !weak(&atlas));
+        |atlas: Option<Atlas>| atlas.is_some_and(|atlas| atlas.whole(Some(uuid)) && !weak(&atlas));
     bears(Atlas::of(disks())) && bears(Atlas::durably(disks()))
 }
 

@@ -1,13 +1,14 @@
 //! Whether the media of an array at rest agree with one another: redundancy against data, through the layout.
 
 use super::life::{Life, Run};
-use crate::array::{Slots, mismatches, row_written, superblock_of};
+use crate::array::mismatches;
+use crate::atlas::Atlas;
+use crate::disk::Disk;
 use crate::invariant::Invariant;
 use crate::payload::Payload;
 use restripe_array::Row;
-use restripe_array::layout::{CellSet, RowMap};
-use restripe_array::meta::RegionKind;
-use restripe_array::report::{MemberState, MemberStatus};
+use restripe_array::layout::{Cell, CellSet, RowMap};
+use restripe_array::report::{ArrayState, MemberState, MemberStatus};
 
 /// Checks every written row of a quiet array.
 pub fn media(run: &mut Run, life: &mut Life) {
@@ -33,7 +34,7 @@ pub fn rot(run: &mut Run, life: &mut Life) -> bool {
     let lossy = (0..oracle.sectors()).any(|lba| oracle.may_be_lost(lba, None));
     let active = |line: &&MemberStatus| line.state == MemberState::Active && line.slot.is_some();
     let members: Vec<&MemberStatus> = status.members.iter().filter(active).collect();
-    let complete = members.len() == usize::from(run.layout.geometry().slots);
+    let complete = status.state == ArrayState::Healthy;
     // What is unreadable is repaired from the rest of its row, which must not be rotten.
     let latent = |line: &&MemberStatus| {
         let disk = life.session.world.disk(line.member);
@@ -44,10 +45,10 @@ pub fn rot(run: &mut Run, life: &mut Life) -> bool {
         && sound
         && !lossy
         && status.lost.is_empty()
-        && (0..ROT_TRIES).any(|_| try_rot(run, life, &members))
+        && (0..ROT_TRIES).any(|_| try_rot(run, life))
 }
 
-fn try_rot(run: &mut Run, life: &mut Life, members: &[&MemberStatus]) -> bool {
+fn try_rot(run: &mut Run, life: &mut Life) -> bool {
     let map = run.layout.row(Row(run.rng.below(run.layout.rows())));
     let candidates: Vec<u8> = judged(&map).iter().collect();
     if candidates.is_empty() {
@@ -55,16 +56,20 @@ fn try_rot(run: &mut Run, life: &mut Life, members: &[&MemberStatus]) -> bool {
     }
     let place = map.cells[usize::from(*run.rng.pick(&candidates))];
     let offset = run.rng.below(run.layout.chunk_sectors());
-    let here = |line: &&&MemberStatus| line.slot == Some(place.slot.0);
-    let Some(member) = members.iter().find(here).map(|line| line.member) else {
+    let spot = atlas(life).and_then(|atlas| {
+        let spot = atlas.spot_of(place.slot.0, map.row)?;
+        Some((spot.member, spot.at(place.at + offset)))
+    });
+    let Some((uuid, at)) = spot else {
+        return false;
+    };
+    let status = life.session.world.status();
+    let mut lines = status.members.iter();
+    let line = lines.find(|line| line.uuid == uuid && line.state == MemberState::Active);
+    let Some(member) = line.map(|line| line.member) else {
         return false;
     };
     let disk = life.session.world.disk_mut(member);
-    let found = superblock_of(disk.live());
-    let Some(start) = found.and_then(|found| Some(found.region(RegionKind::Data)?.start)) else {
-        return false;
-    };
-    let at = start + place.at + offset;
     let mut content = vec![0; disk.payload().unit()];
     disk.live().read_data(at, 1, &mut content);
     if content.iter().all(|byte| *byte == 0) {
@@ -86,28 +91,25 @@ fn judged(map: &RowMap) -> CellSet {
     }
 }
 
-fn found(run: &Run, life: &Life) -> Vec<String> {
+/// Where everything lies, by the word of the active members.
+fn atlas(life: &Life) -> Option<Atlas<'_>> {
     let world = &life.session.world;
     let status = world.status();
-    let mut slots: Slots = (0..run.layout.geometry().slots).map(|_| None).collect();
-    let mut superblock = None;
-    for member in status
-        .members
-        .iter()
-        .filter(|member| member.state == MemberState::Active)
-    {
-        let disk = world.disk(member.member);
-        let (Some(slot), Some(found)) = (member.slot, superblock_of(disk.live())) else {
-            continue;
-        };
-        let start = found.region(RegionKind::Data).map(|region| region.start);
-        slots[usize::from(slot)] = start.map(|start| (disk, start));
-        superblock = Some((disk, found));
-    }
-    let Some((witness, superblock)) = superblock else {
+    let active = |line: &&MemberStatus| line.state == MemberState::Active;
+    let members = status.members.iter().filter(active);
+    let disks: Vec<&Disk> = members.map(|line| world.disk(line.member)).collect();
+    Atlas::of(disks.into_iter())
+}
+
+fn found(run: &Run, life: &Life) -> Vec<String> {
+    let Some(atlas) = atlas(life) else {
         return vec!["no active member carries a superblock".to_string()];
     };
-    let written = |row: Row| row_written(witness.live(), &superblock, row);
+    let lies = |row: Row, cell: &Cell| {
+        let spot = atlas.spot_of(cell.slot.0, row)?;
+        Some((spot.disk, spot.at(cell.at)))
+    };
+    let written = |row: Row| atlas.written(row);
     let oracle = &life.session.oracle;
     let lost = |row: Row, offset: u64| {
         let cells = 0..run.layout.data_cells() as u8;
@@ -115,5 +117,5 @@ fn found(run: &Run, life: &Life) -> Vec<String> {
             .map(|data| run.layout.lba(row, data, offset))
             .any(|lba| oracle.may_be_lost(lba, None))
     };
-    mismatches(&run.layout, &slots, written, lost)
+    mismatches(&run.layout, lies, written, lost)
 }

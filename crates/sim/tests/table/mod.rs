@@ -9,7 +9,7 @@
 
 use restripe_array::TaskKind;
 use restripe_sim::swarm::{
-    BLOCKS_CACHED, Coverage, HALTS, Incident, Phase, STARTS_WITHOUT_SPACE, UNPLUGGED,
+    BLOCKS_CACHED, Coverage, HALTS, Hosting, Incident, Phase, STARTS_WITHOUT_SPACE, UNPLUGGED,
 };
 use std::collections::BTreeSet;
 
@@ -31,6 +31,17 @@ const INCIDENTS: [Incident; 6] = [
     Incident::LatentError,
     Incident::LateWrite,
     Incident::Unplugged,
+];
+
+const HOSTINGS: [Hosting; 3] = [Hosting::Filling, Hosting::Serving, Hosting::GoingHome];
+const HITS_OF_HOSTS: u64 = 5;
+const INCIDENTS_OF_HOSTS: [Incident; 6] = [
+    Incident::Crash,
+    Incident::CrashInRecovery,
+    Incident::MemberLoss,
+    Incident::HostLoss,
+    Incident::LatentError,
+    Incident::LateWrite,
 ];
 
 /// Kind, from, and where to: each must be hit.
@@ -201,6 +212,20 @@ pub fn holes(coverage: &Coverage) -> Vec<String> {
         }
     }
     holes.extend(slice_holes(coverage));
+    holes
+}
+
+/// What skewed arrays with spare partitions have not met.
+pub fn holes_of_hosts(coverage: &Coverage) -> Vec<String> {
+    let mut holes = Vec::new();
+    for hosting in HOSTINGS {
+        for incident in INCIDENTS_OF_HOSTS {
+            let hits = coverage.met_hosts(hosting, incident);
+            if hits < HITS_OF_HOSTS {
+                holes.push(format!("hosts {hosting:?} x {incident:?}: {hits} hits"));
+            }
+        }
+    }
     holes
 }
 

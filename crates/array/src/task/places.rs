@@ -1,0 +1,437 @@
+//! Which places are filled for a slot, and what becomes of them: set data of spares and of members that come back, spare
+//! partitions of members in service, and the way home from these.
+//!
+//! A place on a spare holds nothing that counts. A spare partition may: what lay there before counts for a crash that finds
+//! older superblocks, for operations that are still under way, and for the log of its member, whose records tell of rows
+//! that it held. So one is taken only when the superblocks are durable as they are, nothing is under way to it, and every record
+//! from before its member last gave up a partition is void.
+
+use crate::contract::{Fact, TaskKind};
+use crate::core::Core;
+use crate::device::Health;
+use crate::flush::Waiter;
+use crate::meta::superblock::{MemberRole, PLACEMENTS_MAX, Placement, RegionKind, TASKS_MAX};
+use crate::policy::spares;
+use crate::report::ArrayState;
+use crate::runset::RunSet;
+use crate::standing::Home;
+use crate::units::{Member, Slot};
+use alloc::vec::Vec;
+
+/// Of the tasks that superblocks have room for, one is a scrub and one a resynchronisation.
+const FILLS_MAX: usize = TASKS_MAX - 2;
+
+/// A partition of a slot and where it is to be filled.
+pub(crate) type Filled = (u16, Home);
+
+impl Core {
+    // ------------------------------------------------------------------------------------------------------ taking
+
+    /// Places for every partition that nobody serves, if the rest can still be decoded.
+    pub(super) fn take_spares(&mut self) {
+        if self.state != ArrayState::Degraded {
+            return;
+        }
+        for slot in 0..self.standing.slots() {
+            let vacant = self.standing.is_short(slot) && !self.standing.is_filled(slot);
+            if vacant && self.may_fill() {
+                self.take_places(slot);
+            }
+        }
+    }
+
+    /// Whether superblocks have room for one task more that fills a slot.
+    pub(crate) fn may_fill(&self) -> bool {
+        self.tasks.fills() < FILLS_MAX
+    }
+
+    fn take_places(&mut self, slot: usize) {
+        let owner = self.owner_of(slot);
+        let spare = owner.or_else(|| self.find_spare());
+        let hosts = self.has_hosts();
+        let version = self.keeper.version_wanted();
+        let in_vain = self.tasks.in_vain == Some(version) && spare.is_none();
+        if in_vain || hosts && !self.keeper.all_durable() {
+            return;
+        }
+        let mut hosts = self.hosts(slot);
+        hosts.retain(|(member, _)| Some(*member) != owner);
+        let room: Vec<(Member, usize)> = hosts
+            .iter()
+            .map(|(member, free)| (*member, free.len()))
+            .collect();
+        let vacant: Vec<u16> = (0..)
+            .zip(self.standing.of_slot(slot))
+            .filter(|(_, standing)| standing.home.is_none())
+            .map(|(partition, _)| partition)
+            .collect();
+        let (layout, standing, lost) = (&self.layout, &self.standing, Slot(slot as u16));
+        let targets = spares::targets(layout, standing, lost, &vacant, spare, &room);
+        let mut places = Vec::new();
+        for (partition, member) in targets {
+            let host = hosts.iter_mut().find(|(host, _)| *host == member);
+            let region = host.and_then(|(_, free)| free.pop()).unwrap_or(0);
+            let home = self.home_on(member, region, partition);
+            places.extend(home.map(|home| (partition, home)));
+        }
+        if places.is_empty() && self.tasks.left.is_empty() {
+            self.tasks.in_vain = Some(version);
+        }
+        if places.is_empty() || places.iter().any(|(_, home)| self.is_under_way(home)) {
+            return;
+        }
+        self.tell_taken(slot, &places);
+        self.fill(slot, &places, TaskKind::Rebuild, RunSet::default());
+    }
+
+    fn tell_taken(&mut self, slot: usize, places: &[Filled]) {
+        let slot = slot as u16;
+        let mut members = places.iter().map(|(_, home)| home.member);
+        if let Some(spare) = members.find(|one| self.role_of(*one) == Some(MemberRole::Spare)) {
+            self.fact(Fact::SpareTaken { spare, slot });
+        }
+        for &(partition, home) in places.iter().filter(|(_, home)| home.region > 0) {
+            let host = home.member;
+            self.fact(Fact::PartitionTaken {
+                host,
+                slot,
+                partition,
+            });
+        }
+    }
+
+    /// Who has some of a slot's partitions in its set data.
+    fn owner_of(&self, slot: usize) -> Option<Member> {
+        let homes = self
+            .standing
+            .of_slot(slot)
+            .iter()
+            .filter_map(|one| one.home);
+        let mut own = homes.filter(|home| home.region == 0);
+        own.next().map(|home| home.member)
+    }
+
+    fn find_spare(&self) -> Option<Member> {
+        (0..self.devices.len())
+            .map(|index| Member(index as u16))
+            .find(|&member| {
+                let device = &self.devices[member.0 as usize];
+                device.health == Health::Good
+                    && self.role_of(member) == Some(MemberRole::Spare)
+                    && self.slot_of(member).is_none()
+                    && !self.ops.busy(member)
+            })
+    }
+
+    fn role_of(&self, member: Member) -> Option<MemberRole> {
+        let entry = self.devices[member.0 as usize].entry?;
+        Some(self.superblock.members[entry as usize].role)
+    }
+
+    // ----------------------------------------------------------------------------------------------------- hosting
+
+    /// Whether some member in service has spare partitions.
+    fn has_hosts(&self) -> bool {
+        let has_room = |home: Home| self.home_on(home.member, 1, 0).is_some();
+        let mut homes = self.standing.iter().filter_map(|standing| standing.home);
+        self.superblock.geometry.skew.is_some() && homes.any(has_room)
+    }
+
+    /// Members in service with room for partitions of this slot, and their free spare partitions, the first last.
+    fn hosts(&mut self, slot: usize) -> Vec<(Member, Vec<u16>)> {
+        if !self.may_split(slot) {
+            return Vec::new();
+        }
+        let floor = self.logs.floor();
+        self.tasks.left.retain(|(_, sequence)| floor < *sequence);
+        if !self.tasks.left.is_empty() {
+            self.flush_for(Waiter::Log);
+        }
+        let serving = self.standing.serving().into_iter();
+        let mut hosts: Vec<(Member, Vec<u16>)> = serving
+            .filter(|member| self.may_host(*member))
+            .map(|member| (member, self.free_partitions(member)))
+            .collect();
+        hosts.retain(|(_, free)| !free.is_empty());
+        hosts
+    }
+
+    /// Not who is about to leave its place to another.
+    fn may_host(&self, member: Member) -> bool {
+        let leaves = self.standing.iter().any(|standing| {
+            let own = standing.home.filter(|home| home.region == 0);
+            own.is_some_and(|home| home.member == member) && standing.incoming.is_some()
+        });
+        let waits = self.tasks.left.iter().any(|(left, _)| *left == member);
+        self.good(member) && !leaves && !waits
+    }
+
+    fn free_partitions(&self, member: Member) -> Vec<u16> {
+        let there = (1..).take_while(|region| self.home_on(member, *region, 0).is_some());
+        let mut free: Vec<u16> = there
+            .filter(|region| !self.is_taken(member, *region))
+            .collect();
+        free.reverse();
+        free
+    }
+
+    /// Whether operations on a spare partition, which may have been another's, are still under way.
+    fn is_under_way(&self, home: &Home) -> bool {
+        let sectors = self.superblock.geometry.partition_sectors();
+        let partition = home.start..home.start + sectors;
+        home.region > 0 && self.ops.busy_in(home.member, &partition)
+    }
+
+    fn is_taken(&self, member: Member, region: u16) -> bool {
+        let mut homes = self.standing.iter().flat_map(|standing| standing.homes());
+        homes.any(|home| (home.member, home.region) == (member, region))
+    }
+
+    /// Whether the placement table has room for a line for each partition of this slot.
+    fn may_split(&self, slot: usize) -> bool {
+        let lines = self.superblock.placement.iter();
+        let others = lines.filter(|line| usize::from(line.slot) != slot).count();
+        others + usize::from(self.layout.partitions()) <= PLACEMENTS_MAX
+    }
+
+    // ------------------------------------------------------------------------------------------------- the way home
+
+    /// When nothing else is to be filled, what lies in spare partitions goes to the member that has others of the slot in its
+    /// set data, or to a spare.
+    pub(super) fn bring_home(&mut self) {
+        let rests = self.state == ArrayState::Healthy && self.tasks.fills() == 0;
+        if !rests || !self.keeper.all_durable() {
+            return;
+        }
+        for slot in 0..self.standing.slots() {
+            let places = self.way_home(slot);
+            if !places.is_empty() {
+                self.tell_taken(slot, &places);
+                return self.fill(slot, &places, TaskKind::Replace, RunSet::default());
+            }
+        }
+    }
+
+    fn way_home(&self, slot: usize) -> Vec<Filled> {
+        let homes = || {
+            self.standing
+                .of_slot(slot)
+                .iter()
+                .filter_map(|one| one.home)
+        };
+        if homes().all(|home| home.region == 0) {
+            return Vec::new();
+        }
+        let Some(member) = self.owner_of(slot).or_else(|| self.find_spare()) else {
+            return Vec::new();
+        };
+        let away = (0..).zip(homes()).filter(|(_, home)| home.region > 0);
+        let free = away.filter(|(partition, _)| {
+            let (layout, standing) = (&self.layout, &self.standing);
+            !spares::clashes(layout, standing, Slot(slot as u16), *partition, member)
+        });
+        free.filter_map(|(partition, _)| Some((partition, self.home_on(member, 0, partition)?)))
+            .collect()
+    }
+
+    // ----------------------------------------------------------------------------------------------------- filling
+
+    /// Places in the set data of a member for these partitions of a slot.
+    pub(crate) fn places_on(
+        &self,
+        member: Member,
+        partitions: impl Iterator<Item = u16>,
+    ) -> Vec<Filled> {
+        let place = |partition| Some((partition, self.home_on(member, 0, partition)?));
+        partitions.filter_map(place).collect()
+    }
+
+    /// Begins to fill places for a slot. `done`: rows that they hold already. Those of other partitions need nothing.
+    pub(crate) fn fill(&mut self, slot: usize, places: &[Filled], kind: TaskKind, done: RunSet) {
+        let mut done = done;
+        for partition in 0..self.layout.partitions() {
+            if !places.iter().any(|(filled, _)| *filled == partition) {
+                let rows = self.layout.partition_rows(partition);
+                done.insert(rows.start, rows.end - rows.start);
+            }
+        }
+        let mut fresh: Option<Member> = None;
+        for &(partition, home) in places {
+            self.standing.of_slot_mut(slot)[usize::from(partition)].incoming = Some(home);
+            if self.role_of(home.member) != Some(MemberRole::Active) {
+                fresh = Some(home.member);
+            }
+        }
+        if let Some(member) = fresh {
+            self.begin_member(member);
+        }
+        self.place_entries();
+        self.start_task(kind, Some(slot as u16), done);
+    }
+
+    /// What a member that serves nothing yet holds counts for nothing, but for what it is filled with from now on.
+    fn begin_member(&mut self, member: Member) {
+        let entry = self.devices[member.0 as usize]
+            .entry
+            .expect("a member that is filled is in the table");
+        let line = &mut self.superblock.members[entry as usize];
+        line.role = MemberRole::Rebuilding;
+        line.log_floor = self.logs.next_sequence();
+        line.read_errors = 0;
+        self.forget_former(entry);
+        let places = self.devices[member.0 as usize].places;
+        if self.logged() {
+            self.logs.open(member, places.log_sectors);
+        }
+        self.rewrite_maps();
+    }
+
+    /// The placement table calls a member nobody's former one any more: what it held is not to be believed when it serves
+    /// again.
+    pub(crate) fn forget_former(&mut self, entry: u16) {
+        for placement in &mut self.superblock.placement {
+            if placement.member == Some(entry) {
+                (placement.member, placement.region) = (None, 0);
+            }
+        }
+    }
+
+    /// After a crash, copies of a cell on a member and on the one that is to replace it may differ in these rows. Rows of
+    /// which there is one copy only stay as they are: without it there may be none.
+    pub(crate) fn undo_replace(&mut self, first: u64, count: u64) {
+        for task in self.tasks.list.iter_mut().filter(|task| task.is_filling()) {
+            let standings = task.slot.map(|slot| self.standing.of_slot(slot.into()));
+            for (partition, standing) in (0..).zip(standings.into_iter().flatten()) {
+                let rows = self.layout.partition_rows(partition);
+                let (from, to) = (first.max(rows.start), (first + count).min(rows.end));
+                if standing.home.is_some() && standing.incoming.is_some() && from < to {
+                    task.done.remove(from, to - from);
+                    task.claimed.remove(from, to - from);
+                    task.durable.remove(from, to - from);
+                }
+            }
+        }
+    }
+
+    // -------------------------------------------------------------------------------------------------- installing
+
+    /// What was filled serves from now on; a member whose set data it replaces, and that serves nothing else, becomes a
+    /// failed one that may be removed.
+    pub(super) fn install(&mut self, slot: usize) {
+        let (mut fresh, mut replaced) = (Vec::new(), Vec::new());
+        for standing in self.standing.of_slot_mut(slot) {
+            if let Some(incoming) = standing.incoming.take() {
+                replaced.extend(standing.home.replace(incoming));
+                fresh.push(incoming.member);
+            }
+        }
+        assert!(!fresh.is_empty(), "a filled slot has an incoming member");
+        self.superblock.generation += 1;
+        for &home in &replaced {
+            self.leave(home);
+        }
+        if !replaced.is_empty() {
+            // From here on writes pass the old members by: none is acknowledged before the superblocks say so.
+            self.keeper.note_failure();
+        }
+        for member in fresh {
+            self.take_office(member);
+        }
+        self.place_entries();
+        self.assess();
+    }
+
+    /// A home is one no longer.
+    fn leave(&mut self, home: Home) {
+        if home.region > 0 {
+            let sequence = self.logs.next_sequence();
+            self.tasks.left.push((home.member, sequence));
+        } else if !self.standing.members().contains(&home.member) {
+            let stale_since = self.superblock.generation;
+            let partial = false;
+            self.retire(
+                home.member,
+                MemberRole::Failed {
+                    stale_since,
+                    partial,
+                },
+            );
+        }
+    }
+
+    fn take_office(&mut self, member: Member) {
+        let entry = self.devices[member.0 as usize]
+            .entry
+            .expect("it is in the table");
+        let line = &mut self.superblock.members[entry as usize];
+        if line.role == MemberRole::Rebuilding {
+            line.role = MemberRole::Active;
+            line.current_since = self.superblock.generation;
+        }
+    }
+
+    fn retire(&mut self, member: Member, role: MemberRole) {
+        let device = &mut self.devices[member.0 as usize];
+        device.health = Health::Failed;
+        if let Some(entry) = device.entry {
+            self.superblock.members[entry as usize].role = role;
+        }
+        self.logs.forget(member);
+    }
+
+    // ------------------------------------------------------------------------------------------------ the placement
+
+    /// The placement table, from who stands where: a line for a slot whose partitions are all alike, else one for each.
+    pub(crate) fn place_entries(&mut self) {
+        if self.standing.is_empty() {
+            return;
+        }
+        let mut lines = Vec::with_capacity(self.superblock.placement.len());
+        for slot in 0..self.superblock.geometry.slots {
+            let first = lines.len();
+            let partitions = 0..self.layout.partitions();
+            lines.extend(partitions.map(|partition| self.line_of(slot, partition)));
+            let whole = lines[first];
+            let alike = |line: &Placement| {
+                Placement {
+                    partition: 0,
+                    ..*line
+                } == whole
+            };
+            let hosted = whole.region > 0 || whole.incoming_region > 0;
+            if !hosted && lines[first..].iter().all(alike) {
+                lines.truncate(first + 1);
+            }
+        }
+        self.superblock.placement = lines;
+    }
+
+    fn line_of(&self, slot: u16, partition: u16) -> Placement {
+        let standing = self.standing.at(Slot(slot), partition);
+        let placed = |home: Home| Some((self.devices[home.member.0 as usize].entry?, home.region));
+        let incoming = standing.incoming.and_then(placed);
+        // What is vacant remembers who was in it, until that one comes back or another takes its place.
+        let held = self.superblock.placement_of(slot, partition);
+        let former = held.and_then(|line| Some((line.member?, line.region)));
+        let former = former.filter(|(entry, _)| incoming.is_none_or(|(other, _)| other != *entry));
+        let home = standing.home.and_then(placed).or(former);
+        Placement {
+            slot,
+            partition,
+            member: home.map(|(entry, _)| entry),
+            incoming: incoming.map(|(entry, _)| entry),
+            region: home.map_or(0, |(_, region)| region),
+            incoming_region: incoming.map_or(0, |(_, region)| region),
+        }
+    }
+
+    /// The regions of a member that joins with so many sectors, by those of another: no spare partitions where it has no
+    /// room for them.
+    pub(crate) fn regions_within(&self, sectors: u64) -> Vec<crate::meta::Region> {
+        let regions = self.superblock.regions.iter().copied();
+        let fits = |region: &crate::meta::Region| {
+            region.kind != RegionKind::SparePartition || region.end() <= sectors
+        };
+        regions.filter(fits).collect()
+    }
+}

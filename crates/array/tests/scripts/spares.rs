@@ -1,0 +1,393 @@
+//! Spare space (S2-RAID): partitions of a lost slot on spare partitions of members in service, and their way home.
+
+use crate::shell::{Array, Setup, raid5};
+use restripe_array::layout::{Level, Skew};
+use restripe_array::meta::{Superblock, WriteHole, superblock};
+use restripe_array::report::{ArrayState, MemberState};
+use restripe_array::{
+    Command, CommandError, Fact, IoError, Member, MemberInfo, Nanos, RequestOp, TaskKind,
+    TaskOutcome,
+};
+
+/// A RAID-5 of three groups of three, with three partitions a slot and room for two of others on each member.
+fn three_by_three() -> Setup {
+    let mut setup = raid5(9).info(|info| info.sectors = 4096);
+    setup.options.skew = Some(Skew {
+        groups: 3,
+        partitions: 3,
+    });
+    setup.options.spare_partitions = 2;
+    setup.rows = 12;
+    setup
+}
+
+/// With data in every row.
+fn filled(setup: Setup) -> Array {
+    let mut array = setup.start();
+    let sectors = array.layout.size_sectors();
+    array.written(0, sectors).expect("written");
+    array.flushed();
+    array.listing();
+    array
+}
+
+/// The newest superblock on a member.
+fn superblock_on(array: &Array, member: u16) -> Superblock {
+    let image = &array.disks[usize::from(member)].image;
+    let copy = |at: u64| {
+        let at = at as usize * 512;
+        Superblock::decode(image.get(at..at + superblock::SUPERBLOCK_BYTES)?).ok()
+    };
+    let places = [superblock::SUPER_A_AT].into_iter();
+    let copies = places.chain(superblock::SUPER_B_PLACES).filter_map(copy);
+    copies
+        .max_by_key(|copy| copy.sequence)
+        .expect("it is a member")
+}
+
+/// On which members, and in which of their regions, the partitions of a slot lie, by the word of one member.
+fn lies(array: &Array, slot: u16, witness: u16) -> Vec<Option<(u16, u16)>> {
+    let superblock = superblock_on(array, witness);
+    (0..3)
+        .map(|partition| {
+            let line = superblock
+                .placement_of(slot, partition)
+                .expect("of the table");
+            Some((line.member?, line.region))
+        })
+        .collect()
+}
+
+fn hosted(array: &Array) -> Vec<(u16, u16)> {
+    let taken = array.facts.iter().filter_map(|fact| match fact {
+        Fact::PartitionTaken {
+            host, partition, ..
+        } => Some((*partition, host.0)),
+        _ => None,
+    });
+    taken.collect()
+}
+
+/// Goes on until the rebuild has brought a slot's partitions everywhere, and no further.
+fn run_rebuild(array: &mut Array) {
+    for _ in 0..100_000 {
+        if array.ended(TaskKind::Rebuild, TaskOutcome::Done) {
+            return;
+        }
+        match array.held.is_empty() {
+            true => array.pass(Nanos::from_millis(200)),
+            false => array.end_first(Ok(())),
+        }
+    }
+    panic!("the rebuild never ends");
+}
+
+fn whole(array: &mut Array) {
+    assert_eq!(array.engine.status().state, ArrayState::Healthy);
+    array.verify();
+    array.consistent();
+}
+
+#[test]
+fn a_slot_is_rebuilt_onto_a_spare_and_hosts_and_comes_home() {
+    let mut array = filled(three_by_three().spares(1));
+    array.depart(4);
+    run_rebuild(&mut array);
+    assert_eq!(hosted(&array), [(1, 3), (2, 5)]);
+    let listing = array.listing();
+    for target in [
+        "m9 write data",
+        "m3 write sparepartition+0",
+        "m5 write sparepartition+0",
+    ] {
+        assert!(listing.contains(target), "{target}");
+    }
+    array.run_tasks();
+    assert!(array.ended(TaskKind::Replace, TaskOutcome::Done));
+    assert_eq!(lies(&array, 4, 0), [Some((9, 0)); 3]);
+    whole(&mut array);
+    assert_eq!(array.engine.status().members[9].slot, Some(4));
+}
+
+#[test]
+fn hosts_alone_serve_until_there_is_a_spare() {
+    let mut array = filled(three_by_three());
+    array.depart(4);
+    array.run_tasks();
+    assert_eq!(hosted(&array), [(0, 3), (1, 5), (2, 3)]);
+    assert_eq!(
+        lies(&array, 4, 0),
+        [Some((3, 1)), Some((5, 1)), Some((3, 2))]
+    );
+    whole(&mut array);
+    array.crash(|_| false);
+    array.start().expect("all that count are here");
+    whole(&mut array);
+
+    let spare = array.arrive(MemberInfo {
+        sectors: 4096,
+        logical_block: 512,
+        trim_zeroes: true,
+        fast_zero: true,
+    });
+    array.command(Command::Add(spare)).expect("it fits");
+    array.run_tasks();
+    assert_eq!(lies(&array, 4, 0), [Some((spare.0, 0)); 3]);
+    whole(&mut array);
+}
+
+/// Also of a member that has no room for partitions of others.
+#[test]
+fn a_spare_without_spare_partitions_takes_its_slot() {
+    let mut array = filled(three_by_three());
+    let data_end = array.data_start() + 12 * 16;
+    let spare = array.arrive(MemberInfo {
+        sectors: data_end,
+        logical_block: 512,
+        trim_zeroes: true,
+        fast_zero: true,
+    });
+    array.command(Command::Add(spare)).expect("it fits");
+    array.depart(4);
+    array.run_tasks();
+    assert_eq!(lies(&array, 4, 0), [Some((spare.0, 0)); 3]);
+    array.depart(0);
+    array.run_tasks();
+    whole(&mut array);
+    array.crash(|_| false);
+    array.start().expect("it is a member like the others");
+    whole(&mut array);
+}
+
+#[test]
+fn a_spare_that_fails_leaves_the_hosts_to_go_on() {
+    let mut array = filled(three_by_three().spares(1));
+    array.depart(4);
+    array.run_but("write data");
+    array.depart(9);
+    run_rebuild(&mut array);
+    assert!(!array.ended(TaskKind::Rebuild, TaskOutcome::Failed));
+    array.run_tasks();
+    assert_eq!(
+        hosted(&array).len(),
+        3,
+        "the partition of the spare went to a host"
+    );
+    assert_eq!(lies(&array, 4, 0)[1..], [Some((3, 1)), Some((5, 1))]);
+    whole(&mut array);
+    array.crash(|_| false);
+    array.start().expect("the hosts are here");
+    whole(&mut array);
+}
+
+#[test]
+fn a_host_that_fails_while_it_is_filled_loses_its_own_as_well() {
+    let mut array = filled(three_by_three().spares(1));
+    array.depart(4);
+    array.run_but("sparepartition");
+    array.depart(3);
+    array.run_tasks();
+    let told = hosted(&array);
+    assert!(told.len() > 2, "both slots were placed: {told:?}");
+    whole(&mut array);
+    for slot in [3, 4] {
+        let homes = lies(&array, slot, 0);
+        assert!(homes.iter().all(Option::is_some), "{homes:?}");
+    }
+}
+
+#[test]
+fn a_host_that_fails_later_takes_what_it_hosts_along() {
+    let mut array = filled(three_by_three());
+    array.depart(4);
+    array.run_tasks();
+    array.depart(3);
+    assert_eq!(array.engine.status().state, ArrayState::Degraded);
+    array.run_tasks();
+    array.verify();
+    array.crash(|_| false);
+    array.start().expect("as many are left as are needed");
+    array.verify();
+}
+
+/// A former host is filled for its own slot, and what it hosted is not believed again.
+#[test]
+fn a_host_that_comes_back_has_its_own_slot_alone() {
+    let mut array = filled(three_by_three());
+    array.depart(4);
+    array.run_tasks();
+    assert_eq!(lies(&array, 4, 0)[0], Some((3, 1)));
+    array
+        .command(Command::Pause(true))
+        .expect_err("nothing runs");
+    array.command(Command::Fail(Member(3))).expect("redundant");
+    array.run_tasks();
+    let size = array.layout.size_sectors();
+    array.written(0, size).expect("written");
+    array.command(Command::Add(Member(3))).expect("it is back");
+    array.run_tasks();
+    array.verify();
+    for restart in [false, true] {
+        if restart {
+            array.crash(|_| false);
+            array.start().expect("it starts");
+        }
+        array.run_tasks();
+        array.verify();
+        let status = array.engine.status();
+        assert_ne!(status.members[3].state, MemberState::Failed);
+    }
+}
+
+/// Else a start would believe what it hosted once it serves again.
+#[test]
+fn a_host_that_comes_back_is_remembered_as_one_no_more() {
+    let mut array = filled(three_by_three());
+    array.depart(4);
+    array.run_tasks();
+    array
+        .command(Command::Rate { min: 1, max: 1 })
+        .expect("taken");
+    array.command(Command::Fail(Member(3))).expect("redundant");
+    array.run();
+    let remembered = |array: &Array| {
+        let superblock = superblock_on(array, 0);
+        let mut lines = superblock.placement.iter();
+        lines.any(|line| line.member == Some(3) && line.region > 0)
+    };
+    assert!(remembered(&array), "it is not back yet");
+    array.command(Command::Add(Member(3))).expect("it is back");
+    array.run();
+    assert!(!remembered(&array));
+}
+
+/// Power is cut every so many steps from the loss to the end of the way home, and what was in caches is gone.
+#[test]
+fn every_moment_of_the_way_bears_a_restart() {
+    for hole in [WriteHole::Ppl, WriteHole::Bitmap] {
+        let home = |array: &Array| array.ended(TaskKind::Replace, TaskOutcome::Done);
+        let mut steps = 3;
+        let mut lasts = true;
+        while lasts {
+            let mut array = filled(three_by_three().spares(1).hole(hole));
+            array.depart(4);
+            for _ in 0..steps {
+                match array.held.is_empty() {
+                    true => array.pass(Nanos::from_millis(200)),
+                    false => array.end_first(Ok(())),
+                }
+            }
+            lasts = !home(&array) || !array.held.is_empty();
+            array.crash_without(&[4], |_| false);
+            array.start().expect("it starts");
+            array.verify();
+            array.run_tasks();
+            assert_eq!(lies(&array, 4, 0), [Some((9, 0)); 3], "{steps} steps");
+            whole(&mut array);
+            steps += 13;
+        }
+        assert!(steps > 200, "{steps}");
+    }
+}
+
+/// Operations on a spare partition that was another's may still be under way when that has gone home.
+#[test]
+fn a_spare_partition_is_not_taken_while_something_is_under_way_to_it() {
+    let mut array = filled(three_by_three());
+    array.depart(4);
+    array.run_tasks();
+    assert_eq!(
+        lies(&array, 4, 0),
+        [Some((3, 1)), Some((5, 1)), Some((3, 2))]
+    );
+    // A read of what member 3 hosts stays under way while that goes home.
+    let size = array.layout.size_sectors();
+    let first = (0..size).find(|lba| array.home(*lba).0 == 4);
+    let lba = first.expect("slot 4 has data") + 5;
+    let read = array.request(RequestOp::Read, lba, 3);
+    let held = array.labels()[0].to_string();
+    assert!(held.starts_with("m3 read sparepartition+"), "{held}");
+    let spare = array.arrive(MemberInfo {
+        sectors: 4096,
+        logical_block: 512,
+        trim_zeroes: true,
+        fast_zero: true,
+    });
+    array.order(Command::Add(spare));
+    for _ in 0..200 {
+        array.run_but(&held);
+        if array.ended(TaskKind::Replace, TaskOutcome::Done) {
+            break;
+        }
+        array.wait(Nanos::from_millis(200));
+    }
+    assert!(array.ended(TaskKind::Replace, TaskOutcome::Done));
+    // Another slot of the group is lost: its partitions could go to the same places.
+    array.facts.clear();
+    array.depart(5);
+    array.run_but(&held);
+    assert!(array.holds(&held) && !array.mentions("write sparepartition"));
+    assert_eq!(hosted(&array), [], "it was taken too early");
+    array.run();
+    assert!(array.brought(read, lba));
+    array.run_tasks();
+    array.verify();
+}
+
+#[test]
+fn a_member_that_hosts_is_not_replaced() {
+    let mut array = filled(three_by_three().spares(1));
+    array
+        .command(Command::Rate { min: 1, max: 1 })
+        .expect("taken");
+    array.depart(4);
+    array.run();
+    let (old, new) = (Member(3), Member(9));
+    let refused = array.command(Command::Replace { old, new });
+    assert!(matches!(refused, Err(CommandError::Busy(_))), "{refused:?}");
+}
+
+/// Superblocks keep record of so many tasks, and of no more.
+#[test]
+fn only_so_many_members_are_filled_at_once() {
+    let mut setup = Setup::new(Level::Raid10 { copies: 2 }, 16).info(|info| info.sectors = 4096);
+    setup.rows = 8;
+    let mut array = filled(setup.spares(16));
+    array
+        .command(Command::Rate { min: 1, max: 1 })
+        .expect("taken");
+    let replace = |slot: u16| Command::Replace {
+        old: Member(slot),
+        new: Member(slot + 16),
+    };
+    for slot in 0..6 {
+        array.command(replace(slot)).expect("there is room");
+    }
+    assert!(matches!(
+        array.command(replace(6)),
+        Err(CommandError::Busy(_))
+    ));
+    array.command(Command::Fail(Member(7))).expect("redundant");
+    array
+        .command(Command::Rate {
+            min: 1 << 30,
+            max: 1 << 30,
+        })
+        .expect("taken");
+    array.run_tasks();
+    whole(&mut array);
+}
+
+#[test]
+fn a_place_whose_write_fails_is_not_believed() {
+    let mut array = filled(three_by_three());
+    array.depart(4);
+    array.run_but("sparepartition");
+    array.fail("m5 write sparepartition", IoError::Gone);
+    array.run_tasks();
+    array.verify();
+    array.crash(|_| false);
+    array.start().expect("it starts");
+    array.run_tasks();
+    array.verify();
+}

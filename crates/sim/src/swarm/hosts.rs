@@ -1,0 +1,67 @@
+//! What happens to an array while partitions lie in spare partitions, or are rebuilt there: there hosts are lost, former ones come back,
+//! and power goes, more often than chance alone brings it about.
+
+use super::life::{Life, Run};
+use super::plan::Roughness;
+use restripe_array::Member;
+use restripe_array::report::MemberState;
+
+/// The stream that it is drawn from.
+const HOSTS: u64 = 0x4057;
+/// Steps until something happens to them.
+const STEPS_MAX: u64 = 400;
+
+impl Run {
+    /// A partition was taken, or a task that fills one has ended.
+    pub fn watch_hosts(&mut self, life: &mut Life) {
+        let hosts = self.plan.spec.spare_partitions > 0;
+        if hosts && self.options.roughness == Roughness::Faults && life.vex_after.is_none() {
+            let mut rng = life.stirring.rng.clone().fork(HOSTS);
+            // Soon after, or much later.
+            let most = *rng.pick(&[4, 40, 40, STEPS_MAX]);
+            life.vex_after = Some(life.steps() + rng.below(most));
+        }
+    }
+
+    /// If it is time for that.
+    pub fn vex_hosts(&mut self, life: &mut Life) {
+        if life.vex_after.is_none_or(|after| life.steps() < after) {
+            return;
+        }
+        life.vex_after = None;
+        match life.stirring.rng.below(8) {
+            0..=1 => self.lose_host(life),
+            2 => {
+                self.lose_member(life, 1);
+            }
+            3 => self.take_back(life),
+            4..=5 => self.arrive(life),
+            6 => {
+                self.latent_error(life);
+            }
+            _ => {
+                let steps = life.stirring.rng.below(8);
+                life.crash_within(steps);
+                if life.stirring.rng.chance(1, 2) {
+                    self.crash_again = true;
+                    self.plan.lives += 1;
+                }
+            }
+        }
+        if life.stirring.rng.chance(7, 8) {
+            self.watch_hosts(life);
+        }
+    }
+
+    fn lose_host(&mut self, life: &mut Life) {
+        let status = life.session.world.status();
+        let hosts = status.members.iter().filter(|line| !line.hosts.is_empty());
+        let active = hosts.filter(|line| line.state == MemberState::Active);
+        let hosts: Vec<Member> = active.map(|line| line.member).collect();
+        if !hosts.is_empty() {
+            let host = *life.stirring.rng.pick(&hosts);
+            let way = life.stirring.rng.below(7);
+            self.lose_spared(life, host, way);
+        }
+    }
+}
