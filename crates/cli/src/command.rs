@@ -256,6 +256,10 @@ pub struct Create {
     /// whose streams read from different members]
     #[arg(long, value_name = "N")]
     pub partitions: Option<u16>,
+    /// With --groups: room on each member for so many partitions of others, onto which a lost member is rebuilt at once
+    /// [default: 0]
+    #[arg(long, value_name = "N")]
+    pub spare_partitions: Option<u16>,
     /// How many of the members are spares [default: 0]
     #[arg(long, value_name = "N")]
     pub spares: Option<usize>,

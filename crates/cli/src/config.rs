@@ -51,6 +51,7 @@ pub struct ArrayConfig {
     pub copies: Option<u8>,
     pub groups: Option<u16>,
     pub partitions: Option<u16>,
+    pub spare_partitions: Option<u16>,
     pub spares: Option<usize>,
     #[serde(default, deserialize_with = "choice")]
     pub init: Option<InitName>,

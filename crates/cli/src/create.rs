@@ -77,6 +77,7 @@ fn wanted(verb: Create) -> Outcome<ArrayConfig> {
         copies: verb.copies.or(file.copies),
         groups: verb.groups.or(file.groups),
         partitions: verb.partitions.or(file.partitions),
+        spare_partitions: verb.spare_partitions.or(file.spare_partitions),
         spares: verb.spares.or(file.spares),
         init: verb.init.or(file.init),
         write_hole: verb.write_hole.or(file.write_hole),
@@ -405,6 +406,7 @@ fn options(wanted: &ArrayConfig, members: &[Plain]) -> Outcome<CreateOptions> {
         .collect::<Outcome<Vec<Uuid>>>()?;
     options.spares = wanted.spares.unwrap_or(0);
     options.skew = skew::skew(wanted)?;
+    options.spare_partitions = wanted.spare_partitions.unwrap_or(0);
     options.size_per_member = sectors(wanted.size_per_member, "--size-per-member")?;
     options.data_offset = sectors(wanted.data_offset, "--data-offset")?;
     options.lend_sectors = sectors(wanted.lend, "--lend")?;

@@ -14,7 +14,7 @@ use restripe_lab::report::Table;
 use serde_json::{Value, json};
 
 const SPREAD: &str =
-    "spread: with spare partitions on every disk, too, which `create` does not make yet";
+    "spread: with spare partitions on every disk, too (`create --spare-partitions`)";
 
 #[derive(Args, Debug)]
 #[command(

@@ -219,6 +219,50 @@ fn skewed_mirrors_of_eight_members_are_rebuilt_whole() {
     lives_through_a_loss("skewed-mirrors", &options, 8, shape);
 }
 
+/// Whole again before anybody has brought a spare, and home on it afterwards.
+#[test]
+fn a_lost_member_is_hosted_until_there_is_a_spare() {
+    let place = Place::new("skewed-hosts");
+    let alone = create(&place, &["--level", "5", "--spare-partitions", "2"], 4);
+    assert!(alone.stderr.contains("give groups"), "{}", alone.stderr);
+    let options = ["--level", "5", "--groups", "3", "--spare-partitions", "2"];
+    let sized = [&options[..], &["--size-per-member", "6M"]].concat();
+    good(create(&place, &sized, 9));
+    let daemon = place.serve(&images(9).iter().map(String::as_str).collect::<Vec<_>>());
+    good(place.run(&["fail", "tank", "d4.img"]));
+    good(place.run(&["rebuild", "tank"]));
+    let text = good(place.run(&["status", "tank"]));
+    assert!(
+        text.starts_with("tank: healthy") && text.contains("d3.img hosts 4/0 4/2"),
+        "{text}"
+    );
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+    let examined = good(place.run(&["examine", "d3.img"]));
+    assert!(
+        examined.contains("slot 3, hosts 4/0, hosts 4/2"),
+        "{examined}"
+    );
+    // The failed one is not named: nothing of the array is on it any more.
+    let others: Vec<String> = images(9)
+        .into_iter()
+        .filter(|name| name != "d4.img")
+        .collect();
+    let daemon = place.serve(&others.iter().map(String::as_str).collect::<Vec<_>>());
+    place.write("new.img", 64 << 20, 0, &[]);
+    good(place.run(&["add", "tank", "new.img"]));
+    good(place.run(&["rebuild", "tank"]));
+    let text = good(place.run(&["status", "tank"]));
+    assert!(
+        text.starts_with("tank: healthy") && !text.contains("hosts 4/"),
+        "{text}"
+    );
+    let scrubbed = good(place.run(&["scrub", "tank"]));
+    assert!(scrubbed.contains("every row agrees"), "{scrubbed}");
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+}
+
 // ---------------------------------------------------------------------------------------------------- in simulation
 
 #[test]
