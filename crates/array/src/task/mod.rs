@@ -115,8 +115,8 @@ pub(crate) struct Tasks {
     rows: u64,
     /// Members that have hosted partitions which are elsewhere now, and the log sequence as of then.
     left: Vec<(Member, u64)>,
-    /// The version of the superblock under which nobody was found who could take a partition.
-    in_vain: Option<u64>,
+    /// Slots for which nobody was found who could take a partition, under this version of the superblock.
+    in_vain: (u64, Vec<usize>),
 }
 
 /// A checkpoint is made this often.

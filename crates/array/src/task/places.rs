@@ -49,8 +49,7 @@ impl Core {
         let owner = self.owner_of(slot);
         let spare = owner.or_else(|| self.find_spare());
         let hosts = self.has_hosts();
-        let version = self.keeper.version_wanted();
-        let in_vain = self.tasks.in_vain == Some(version) && spare.is_none();
+        let in_vain = self.is_in_vain(slot) && spare.is_none();
         if in_vain || hosts && !self.keeper.all_durable() {
             return;
         }
@@ -75,13 +74,30 @@ impl Core {
             places.extend(home.map(|home| (partition, home)));
         }
         if places.is_empty() && self.tasks.left.is_empty() {
-            self.tasks.in_vain = Some(version);
+            self.note_in_vain(slot);
         }
         if places.is_empty() || places.iter().any(|(_, home)| self.is_under_way(home)) {
             return;
         }
         self.tell_taken(slot, &places);
         self.fill(slot, &places, TaskKind::Rebuild, RunSet::default());
+    }
+
+    /// Whether nobody was found who could take a partition of this slot, and nothing is different by now.
+    fn is_in_vain(&self, slot: usize) -> bool {
+        let (version, slots) = &self.tasks.in_vain;
+        *version == self.keeper.version_wanted() && slots.contains(&slot)
+    }
+
+    fn note_in_vain(&mut self, slot: usize) {
+        let wanted = self.keeper.version_wanted();
+        let (version, slots) = &mut self.tasks.in_vain;
+        if *version != wanted {
+            (*version, *slots) = (wanted, Vec::new());
+        }
+        if !slots.contains(&slot) {
+            slots.push(slot);
+        }
     }
 
     fn tell_taken(&mut self, slot: usize, places: &[Filled]) {

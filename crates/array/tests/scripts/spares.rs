@@ -391,3 +391,27 @@ fn a_place_whose_write_fails_is_not_believed() {
     array.run_tasks();
     array.verify();
 }
+
+/// Partitions of slot 2 stay vacant: whoever has room holds another cell of their rows. That room is right for slot 4.
+#[test]
+fn a_slot_that_nobody_can_take_keeps_no_other_from_its_places() {
+    let mut setup = three_by_three();
+    setup.options.spare_partitions = 1;
+    let mut array = filled(setup);
+    for member in [1, 2] {
+        array.command(Command::Fail(Member(member))).expect("borne");
+        array.run_tasks();
+    }
+    array.facts.clear();
+    array.command(Command::Fail(Member(4))).expect("borne");
+    array.run_tasks();
+    let taken = array.facts.iter();
+    let slots: Vec<u16> = taken
+        .filter_map(|fact| match fact {
+            Fact::PartitionTaken { slot, .. } => Some(*slot),
+            _ => None,
+        })
+        .collect();
+    assert!(slots.contains(&4), "{slots:?}");
+    array.verify();
+}
