@@ -53,7 +53,9 @@ impl Core {
         };
         let modified = CellSet(cut.modified).intersection(data);
         let lost = modified.minus(here);
-        if CellSet(cut.modified).len() > 1 && !lost.is_empty() {
+        let parities = map.parity_set().intersection(here);
+        let told = CellSet(cut.modified).len() == 1 && !parities.is_empty();
+        if !lost.is_empty() && !told {
             // Lost only if the record proves whole: else nothing was in flight.
             if !self.partials_verified(id, &cut) {
                 self.load_replay(id, &cut, CellSet::EMPTY);
@@ -65,12 +67,12 @@ impl Core {
             }
             return;
         }
-        let parities = if lost.is_empty() {
+        let telling = if lost.is_empty() {
             CellSet::EMPTY
         } else {
-            map.parity_set().intersection(here)
+            parities
         };
-        self.load_replay(id, &cut, modified.minus(lost).union(parities));
+        self.load_replay(id, &cut, modified.minus(lost).union(telling));
     }
 
     /// These cells cannot be told, and need not be: a log bears a torn record at its end, and all told of those behind it is

@@ -87,6 +87,41 @@ fn one_changed_cell_of_raid6_is_old_or_new_and_q_agrees() {
     }
 }
 
+/// A sector of the changed cell and another one of parity cannot be read: each sector is told by what is left of its own.
+#[test]
+fn a_changed_cell_and_parity_that_are_unreadable_in_places_agree_again() {
+    for kept in ["m0 data", "m4 data", "m", "nothing"] {
+        let mut array = flushed();
+        let old = array.model.clone();
+        array.write(0, 8);
+        array.run();
+        array.crash(|label| label.starts_with(kept));
+        let (member, data) = array.home(0);
+        array.spoil(member, data + 2, 1);
+        array.spoil(4, data + 5, 1);
+        array.start().expect("starts");
+        old_or_new(&mut array, &old, 0..8);
+        array.consistent();
+    }
+}
+
+/// Where neither can be read, the sector is lost, and no other.
+#[test]
+fn a_sector_that_neither_the_changed_cell_nor_parity_tells_is_lost() {
+    let mut array = flushed();
+    array.write(0, 8);
+    array.run();
+    array.crash(|label| label.starts_with("m4 data"));
+    let (member, data) = array.home(0);
+    array.spoil(member, data + 2, 1);
+    array.spoil(4, data + 2, 1);
+    array.start().expect("starts");
+    for lba in 0..4 * CHUNK {
+        assert_eq!(array.read(lba, 1).is_ok(), lba != 2, "sector {lba}");
+    }
+    assert!(array.has_fact(|fact| matches!(fact, Fact::Lost { lba: 2, sectors: 1 })));
+}
+
 fn accepting() -> StartMode {
     StartMode {
         accept_loss: true,
