@@ -140,18 +140,19 @@ impl Run {
         false
     }
 
-    /// Members go until some row cannot be decoded.
+    /// Members go until some row cannot be decoded. One stays: an array of which nothing current is left is not what is
+    /// asked for.
     fn destroy_members(&mut self, life: &mut Life) {
         let slots = usize::from(self.layout.geometry().slots);
-        for slot in self.rng.order(slots).into_iter().take(slots - 1) {
-            let world = &mut life.session.world;
-            let status = world.status();
-            let here = |line: &&MemberStatus| {
-                line.slot == Some(slot as u16) && line.state == MemberState::Active
-            };
-            let Some(member) = status.members.iter().find(here).map(|line| line.member) else {
+        let mut left = life.session.world.status().members;
+        left.retain(|line| line.state == MemberState::Active);
+        for slot in self.rng.order(slots) {
+            let here = |line: &MemberStatus| line.slot == Some(slot as u16);
+            let Some(index) = left.iter().position(here).filter(|_| left.len() > 1) else {
                 continue;
             };
+            let member = left.remove(index).member;
+            let world = &mut life.session.world;
             world.inject(member, Fault::Death);
             if !atlas(&life.session.world).is_some_and(|atlas| atlas.whole(None)) {
                 return;
