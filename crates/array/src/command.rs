@@ -349,6 +349,13 @@ impl Core {
         if self.standing.is_filled(slot) {
             return Err(CommandError::Busy("the member is being replaced already"));
         }
+        let shares = |home: Home| home.region == 0 && home.member != old;
+        let of_slot = self.standing.of_slot(slot).iter();
+        if of_slot.flat_map(Standing::homes).any(shares) {
+            return Err(CommandError::Busy(
+                "others hold parts of the member's slot: wait until they are together",
+            ));
+        }
         let hosted = |home: Home| home.member == old && home.region > 0;
         if self.standing.iter().flat_map(Standing::homes).any(hosted) {
             return Err(CommandError::Busy(

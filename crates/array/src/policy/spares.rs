@@ -6,9 +6,9 @@
 //!
 //! Of those that are left the least busy takes each partition: who reads for a stream of this rebuild is busy with that, and
 //! so is who writes for one. That balances the writes and keeps them off the members that are read, as far as there is
-//! room: those of the lost slot's own group are never read. A partition that few can take is placed before others. A physical
-//! spare takes its share like everybody else, and before its equals: there a partition is at home. One spare at most takes part
-//! for a slot, which leaves the others to the next failure.
+//! room: those of the lost slot's own group are never read. A partition that few can take is placed before others. Physical
+//! spares take their shares like everybody else, and before their equals: there a partition is at home, if it will be
+//! brought to one of them in the end.
 
 use crate::layout::Layout;
 use crate::standing::Standings;
@@ -25,18 +25,18 @@ struct Taker {
     load: usize,
 }
 
-/// Who takes which of these partitions of a slot, of a spare and of hosts with room for so many each. What nobody can take is
+/// Who takes which of these partitions of a slot, of spares and of hosts with room for so many each. What nobody can take is
 /// left out.
 pub(crate) fn targets(
     layout: &Layout,
     standing: &Standings,
     slot: Slot,
     partitions: &[u16],
-    spare: Option<Member>,
+    spares: &[Member],
     hosts: &[(Member, usize)],
 ) -> Vec<(u16, Member)> {
-    let spare = spare.map(|member| (member, partitions.len()));
-    let offered = spare.into_iter().chain(hosts.iter().copied());
+    let spares = spares.iter().map(|member| (*member, partitions.len()));
+    let offered = spares.chain(hosts.iter().copied());
     let mut takers: Vec<Taker> = offered
         .map(|(member, room)| {
             let read = |partition: &&u16| reads(layout, standing, slot, **partition, member);
@@ -152,7 +152,7 @@ mod tests {
         let layout = three_by_three();
         let standing = without(&layout, &[4]);
         let hosts = all(2, [0, 1, 2, 3, 5, 6, 7, 8]);
-        let chosen = targets(&layout, &standing, Slot(4), &[0, 1, 2], Some(SPARE), &hosts);
+        let chosen = targets(&layout, &standing, Slot(4), &[0, 1, 2], &[SPARE], &hosts);
         assert_eq!(numbers(&chosen), [(0, SPARE.0), (1, 3), (2, 5)]);
     }
 
@@ -165,17 +165,40 @@ mod tests {
             &standing,
             Slot(4),
             &[0, 1, 2],
-            None,
+            &[],
             &all(2, [3, 5]),
         );
         assert_eq!(numbers(&chosen), [(0, 3), (1, 5), (2, 3)]);
     }
 
     #[test]
+    fn spares_take_before_hosts() {
+        let layout = three_by_three();
+        let standing = without(&layout, &[4]);
+        let hosts = all(2, [0, 1, 2, 3, 5, 6, 7, 8]);
+        let spares = [0, 1, 2].map(|more| Member(SPARE.0 + more));
+        let place = |spares: &[Member]| {
+            numbers(&targets(
+                &layout,
+                &standing,
+                Slot(4),
+                &[0, 1, 2],
+                spares,
+                &hosts,
+            ))
+        };
+        assert_eq!(
+            place(&spares[..2]),
+            [(0, SPARE.0), (1, SPARE.0 + 1), (2, 3)]
+        );
+        assert_eq!(place(&spares), [0, 1, 2].map(|one| (one, SPARE.0 + one)));
+    }
+
+    #[test]
     fn a_spare_alone_takes_everything() {
         let layout = three_by_three();
         let standing = without(&layout, &[4]);
-        let chosen = targets(&layout, &standing, Slot(4), &[0, 1, 2], Some(SPARE), &[]);
+        let chosen = targets(&layout, &standing, Slot(4), &[0, 1, 2], &[SPARE], &[]);
         assert_eq!(numbers(&chosen), [0, 1, 2].map(|part| (part, SPARE.0)));
     }
 
@@ -189,7 +212,7 @@ mod tests {
                 &standing,
                 Slot(4),
                 &[0, 1, 2],
-                None,
+                &[],
                 hosts,
             ))
         };
@@ -246,7 +269,7 @@ mod tests {
                 let standing = without(&layout, &[lost]);
                 let others = (0..slots).filter(|slot| *slot != lost);
                 let hosts = all(usize::from(partitions), others);
-                let chosen = targets(&layout, &standing, Slot(lost), &parts, None, &hosts);
+                let chosen = targets(&layout, &standing, Slot(lost), &parts, &[], &hosts);
                 assert_eq!(chosen.len(), parts.len());
                 let size = slots / groups;
                 let mates = |member: Member| member.0 / size == lost / size;

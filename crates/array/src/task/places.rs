@@ -1,10 +1,13 @@
 //! Which places are filled for a slot, and what becomes of them: set data of spares and of members that come back, spare
 //! partitions of members in service, and the way home from these.
 //!
-//! A place on a spare holds nothing that counts. A spare partition may: what lay there before counts for a crash that finds
-//! older superblocks, for operations that are still under way, and for the log of its member, whose records tell of rows
-//! that it held. So one is taken only when the superblocks are durable as they are, nothing is under way to it, and every record
-//! from before its member last gave up a partition is void.
+//! Several spares fill a slot's partitions at once, as many as other slots do not need. In the end one of them has the whole
+//! slot, and the others are spares again.
+//!
+//! A place on a spare of an array that is not skewed holds nothing that counts. Any other may: what lay there before counts for a
+//! crash that finds older superblocks, for operations that are still under way, and for the log of its member, whose records
+//! tell of rows that it held. So one is taken only when the superblocks are durable as they are, nothing is under way to it,
+//! and every record from before its member last gave up a partition is void.
 
 use crate::contract::{Fact, TaskKind};
 use crate::core::Core;
@@ -23,6 +26,15 @@ const FILLS_MAX: usize = TASKS_MAX - 2;
 
 /// A partition of a slot and where it is to be filled.
 pub(crate) type Filled = (u16, Home);
+
+/// The members of these places that are so, each once.
+fn fresh(places: &[Filled], is_so: impl Fn(Member) -> bool) -> Vec<Member> {
+    let mut members: Vec<Member> = places.iter().map(|(_, home)| home.member).collect();
+    members.sort_unstable();
+    members.dedup();
+    members.retain(|member| is_so(*member));
+    members
+}
 
 impl Core {
     // ------------------------------------------------------------------------------------------------------ taking
@@ -46,15 +58,15 @@ impl Core {
     }
 
     fn take_places(&mut self, slot: usize) {
-        let owner = self.owner_of(slot);
-        let spare = owner.or_else(|| self.find_spare());
-        let hosts = self.has_hosts();
-        let in_vain = self.is_in_vain(slot) && spare.is_none();
-        if in_vain || hosts && !self.keeper.all_durable() {
+        let mut spares = self.owners_of(slot);
+        spares.extend(self.spares_for(slot));
+        let in_vain = self.is_in_vain(slot) && spares.is_empty();
+        let is_skewed = self.superblock.geometry.skew.is_some();
+        if in_vain || is_skewed && !self.keeper.all_durable() {
             return;
         }
         let mut hosts = self.hosts(slot);
-        hosts.retain(|(member, _)| Some(*member) != owner);
+        hosts.retain(|(member, _)| !spares.contains(member));
         let room: Vec<(Member, usize)> = hosts
             .iter()
             .map(|(member, free)| (*member, free.len()))
@@ -65,7 +77,7 @@ impl Core {
             .map(|(partition, _)| partition)
             .collect();
         let (layout, standing, lost) = (&self.layout, &self.standing, Slot(slot as u16));
-        let targets = spares::targets(layout, standing, lost, &vacant, spare, &room);
+        let targets = spares::targets(layout, standing, lost, &vacant, &spares, &room);
         let mut places = Vec::new();
         for (partition, member) in targets {
             let host = hosts.iter_mut().find(|(host, _)| *host == member);
@@ -102,8 +114,7 @@ impl Core {
 
     fn tell_taken(&mut self, slot: usize, places: &[Filled]) {
         let slot = slot as u16;
-        let mut members = places.iter().map(|(_, home)| home.member);
-        if let Some(spare) = members.find(|one| self.role_of(*one) == Some(MemberRole::Spare)) {
+        for spare in fresh(places, |one| self.role_of(one) == Some(MemberRole::Spare)) {
             self.fact(Fact::SpareTaken { spare, slot });
         }
         for &(partition, home) in places.iter().filter(|(_, home)| home.region > 0) {
@@ -116,27 +127,83 @@ impl Core {
         }
     }
 
-    /// Who has some of a slot's partitions in its set data.
-    fn owner_of(&self, slot: usize) -> Option<Member> {
-        let homes = self
+    /// Who has some of a slot's partitions in its set data: who has most of them first.
+    fn owners_of(&self, slot: usize) -> Vec<Member> {
+        let homes = || {
+            let homes = self
+                .standing
+                .of_slot(slot)
+                .iter()
+                .filter_map(|one| one.home);
+            homes.filter(|home| home.region == 0)
+        };
+        let mut owners: Vec<Member> = Vec::new();
+        for home in homes() {
+            if !owners.contains(&home.member) {
+                owners.push(home.member);
+            }
+        }
+        let held = |owner: &Member| homes().filter(|home| home.member == *owner).count();
+        owners.sort_by_key(|owner| core::cmp::Reverse(held(owner)));
+        owners
+    }
+
+    /// Who has the first partition of a slot that lies in set data.
+    fn an_owner_of(&self, slot: usize) -> Option<Member> {
+        let mut homes = self
             .standing
             .of_slot(slot)
             .iter()
             .filter_map(|one| one.home);
-        let mut own = homes.filter(|home| home.region == 0);
-        own.next().map(|home| home.member)
+        let own = homes.find(|home| home.region == 0);
+        own.map(|home| home.member)
     }
 
-    fn find_spare(&self) -> Option<Member> {
-        (0..self.devices.len())
-            .map(|index| Member(index as u16))
-            .find(|&member| {
-                let device = &self.devices[member.0 as usize];
-                device.health == Health::Good
-                    && self.role_of(member) == Some(MemberRole::Spare)
-                    && self.slot_of(member).is_none()
-                    && !self.ops.busy(member)
-            })
+    /// Whether several members have partitions of a slot in their set data.
+    fn is_shared(&self, slot: usize) -> bool {
+        let owner = self.an_owner_of(slot);
+        let mut homes = self
+            .standing
+            .of_slot(slot)
+            .iter()
+            .filter_map(|one| one.home);
+        homes.any(|home| home.region == 0 && Some(home.member) != owner)
+    }
+
+    /// Whether a slot that is served lies in the set data of one member.
+    fn is_together(&self, slot: usize) -> bool {
+        let owner = self.an_owner_of(slot);
+        let own = |home: Home| home.region == 0 && Some(home.member) == owner;
+        self.standing
+            .of_slot(slot)
+            .iter()
+            .all(|one| one.home.is_some_and(own))
+    }
+
+    fn spares(&self) -> impl Iterator<Item = Member> + '_ {
+        let members = (0..self.devices.len()).map(|index| Member(index as u16));
+        members.filter(|&member| {
+            let device = &self.devices[member.0 as usize];
+            device.health == Health::Good
+                && self.role_of(member) == Some(MemberRole::Spare)
+                && self.slot_of(member).is_none()
+                && !self.ops.busy(member)
+        })
+    }
+
+    /// The spares that may take part for a slot: as many as leave one to each other slot that waits for somebody, and one where the
+    /// slot has nobody else to go to.
+    fn spares_for(&self, slot: usize) -> Vec<Member> {
+        let needs = |other: &usize| {
+            let vacant = self.standing.is_short(*other) && !self.standing.is_filled(*other);
+            *other != slot && vacant && self.an_owner_of(*other).is_none()
+        };
+        let others = (0..self.standing.slots()).filter(needs).count();
+        let least = usize::from(self.an_owner_of(slot).is_none());
+        let most = usize::from(self.layout.partitions());
+        let free = self.spares().count();
+        let share = free.saturating_sub(others).clamp(least, most);
+        self.spares().take(share).collect()
     }
 
     fn role_of(&self, member: Member) -> Option<MemberRole> {
@@ -145,13 +212,6 @@ impl Core {
     }
 
     // ----------------------------------------------------------------------------------------------------- hosting
-
-    /// Whether some member in service has spare partitions.
-    fn has_hosts(&self) -> bool {
-        let has_room = |home: Home| self.home_on(home.member, 1, 0).is_some();
-        let mut homes = self.standing.iter().filter_map(|standing| standing.home);
-        self.superblock.geometry.skew.is_some() && homes.any(has_room)
-    }
 
     /// Members in service with room for partitions of this slot, and their free spare partitions, the first last.
     fn hosts(&mut self, slot: usize) -> Vec<(Member, Vec<u16>)> {
@@ -172,14 +232,16 @@ impl Core {
         hosts
     }
 
-    /// Not who is about to leave its place to another.
+    /// Not who is about to leave its place to another, or has to when others have the rest of its slot.
     fn may_host(&self, member: Member) -> bool {
         let leaves = self.standing.iter().any(|standing| {
             let own = standing.home.filter(|home| home.region == 0);
             own.is_some_and(|home| home.member == member) && standing.incoming.is_some()
         });
         let waits = self.tasks.left.iter().any(|(left, _)| *left == member);
-        self.good(member) && !leaves && !waits
+        let own = self.standing.own_slot(member);
+        let shares = own.is_some_and(|slot| self.is_shared(slot));
+        self.good(member) && !leaves && !waits && !shares
     }
 
     fn free_partitions(&self, member: Member) -> Vec<u16> {
@@ -212,14 +274,19 @@ impl Core {
 
     // ------------------------------------------------------------------------------------------------- the way home
 
-    /// When nothing else is to be filled, what lies in spare partitions goes to the member that has others of the slot in its
-    /// set data, or to a spare.
+    /// When nothing else is to be filled, what lies in spare partitions and on further spares goes to the member that has most of
+    /// the slot in its set data, or to a spare. Where a slot waits for a spare, those that others share come first.
     pub(super) fn bring_home(&mut self) {
-        let rests = self.state == ArrayState::Healthy && self.tasks.fills() == 0;
-        if !rests || !self.keeper.all_durable() {
+        let serves = matches!(self.state, ArrayState::Healthy | ArrayState::Degraded);
+        if !serves || self.tasks.fills() > 0 || !self.keeper.all_durable() {
             return;
         }
+        let waits = self.state == ArrayState::Degraded;
         for slot in 0..self.standing.slots() {
+            let sought = !self.standing.is_short(slot) && (!waits || self.is_shared(slot));
+            if !sought || self.is_together(slot) {
+                continue;
+            }
             let places = self.way_home(slot);
             if !places.is_empty() {
                 self.tell_taken(slot, &places);
@@ -229,19 +296,14 @@ impl Core {
     }
 
     fn way_home(&self, slot: usize) -> Vec<Filled> {
-        let homes = || {
-            self.standing
-                .of_slot(slot)
-                .iter()
-                .filter_map(|one| one.home)
-        };
-        if homes().all(|home| home.region == 0) {
-            return Vec::new();
-        }
-        let Some(member) = self.owner_of(slot).or_else(|| self.find_spare()) else {
+        let homes = self.standing.of_slot(slot).iter();
+        let homes: Vec<Home> = homes.filter_map(|one| one.home).collect();
+        let owner = self.owners_of(slot).first().copied();
+        let Some(member) = owner.or_else(|| self.spares().next()) else {
             return Vec::new();
         };
-        let away = (0..).zip(homes()).filter(|(_, home)| home.region > 0);
+        let is_away = |home: &Home| home.region > 0 || home.member != member;
+        let away = (0..).zip(&homes).filter(|(_, home)| is_away(home));
         let free = away.filter(|(partition, _)| {
             let (layout, standing) = (&self.layout, &self.standing);
             !spares::clashes(layout, standing, Slot(slot as u16), *partition, member)
@@ -271,14 +333,10 @@ impl Core {
                 done.insert(rows.start, rows.end - rows.start);
             }
         }
-        let mut fresh: Option<Member> = None;
         for &(partition, home) in places {
             self.standing.of_slot_mut(slot)[usize::from(partition)].incoming = Some(home);
-            if self.role_of(home.member) != Some(MemberRole::Active) {
-                fresh = Some(home.member);
-            }
         }
-        if let Some(member) = fresh {
+        for member in fresh(places, |one| self.role_of(one) != Some(MemberRole::Active)) {
             self.begin_member(member);
         }
         self.place_entries();
@@ -332,8 +390,9 @@ impl Core {
     // -------------------------------------------------------------------------------------------------- installing
 
     /// What was filled serves from now on; a member whose set data it replaces, and that serves nothing else, becomes a
-    /// failed one that may be removed.
+    /// failed one that may be removed, or a spare again if it had the slot together with others.
     pub(super) fn install(&mut self, slot: usize) {
+        let was_shared = self.is_shared(slot);
         let (mut fresh, mut replaced) = (Vec::new(), Vec::new());
         for standing in self.standing.of_slot_mut(slot) {
             if let Some(incoming) = standing.incoming.take() {
@@ -344,7 +403,7 @@ impl Core {
         assert!(!fresh.is_empty(), "a filled slot has an incoming member");
         self.superblock.generation += 1;
         for &home in &replaced {
-            self.leave(home);
+            self.leave(home, was_shared);
         }
         if !replaced.is_empty() {
             // From here on writes pass the old members by: none is acknowledged before the superblocks say so.
@@ -358,11 +417,17 @@ impl Core {
     }
 
     /// A home is one no longer.
-    fn leave(&mut self, home: Home) {
+    fn leave(&mut self, home: Home, was_shared: bool) {
         if home.region > 0 {
             let sequence = self.logs.next_sequence();
             self.tasks.left.push((home.member, sequence));
-        } else if !self.standing.members().contains(&home.member) {
+        }
+        if self.standing.members().contains(&home.member) {
+            return;
+        }
+        if was_shared || home.region > 0 {
+            self.release(home.member);
+        } else {
             let stale_since = self.superblock.generation;
             let partial = false;
             self.retire(
@@ -384,6 +449,15 @@ impl Core {
             line.role = MemberRole::Active;
             line.current_since = self.superblock.generation;
         }
+    }
+
+    /// What a member held lies elsewhere: it is a spare again.
+    fn release(&mut self, member: Member) {
+        if let Some(entry) = self.devices[member.0 as usize].entry {
+            self.superblock.members[entry as usize].role = MemberRole::Spare;
+            self.forget_former(entry);
+        }
+        self.logs.forget(member);
     }
 
     fn retire(&mut self, member: Member, role: MemberRole) {

@@ -136,6 +136,108 @@ fn hosts_alone_serve_until_there_is_a_spare() {
     whole(&mut array);
 }
 
+/// Which spares were taken for which slots.
+fn spares_taken(array: &Array) -> Vec<(u16, u16)> {
+    let taken = array.facts.iter().filter_map(|fact| match fact {
+        Fact::SpareTaken { spare, slot } => Some((spare.0, *slot)),
+        _ => None,
+    });
+    taken.collect()
+}
+
+fn states(array: &Array) -> Vec<MemberState> {
+    let members = array.engine.status().members;
+    members.iter().map(|line| line.state).collect()
+}
+
+/// As [`three_by_three`], with no room for partitions of others.
+fn without_hosts(spares: usize) -> Setup {
+    let mut setup = three_by_three().spares(spares);
+    setup.options.spare_partitions = 0;
+    setup
+}
+
+#[test]
+fn several_spares_take_a_partition_each_and_all_but_one_are_spares_again() {
+    let mut array = filled(without_hosts(3));
+    array.depart(4);
+    run_rebuild(&mut array);
+    assert_eq!(spares_taken(&array), [(9, 4), (10, 4), (11, 4)]);
+    whole(&mut array);
+    array.run_tasks();
+    assert_eq!(lies(&array, 4, 0), [Some((9, 0)); 3]);
+    let (active, spare) = (MemberState::Active, MemberState::Spare);
+    assert_eq!(states(&array)[9..], [active, spare, spare]);
+    whole(&mut array);
+    array.crash(|_| false);
+    array.start().expect("all that count are here");
+    whole(&mut array);
+    array.depart(0);
+    array.run_tasks();
+    whole(&mut array);
+}
+
+/// A slot that waits for a spare has one as soon as those that share another can be had.
+#[test]
+fn a_spare_that_shares_a_slot_is_given_to_one_that_waits() {
+    let mut array = filled(without_hosts(2));
+    array.depart(4);
+    run_rebuild(&mut array);
+    assert_eq!(spares_taken(&array), [(9, 4), (10, 4)]);
+    array.depart(0);
+    array.run_tasks();
+    assert_eq!(lies(&array, 4, 1), [Some((9, 0)); 3]);
+    assert_eq!(lies(&array, 0, 1), [Some((10, 0)); 3]);
+    assert_eq!(spares_taken(&array)[2..], [(10, 0)]);
+    whole(&mut array);
+}
+
+#[test]
+fn two_slots_that_are_lost_at_once_have_a_spare_each() {
+    let mut array = filled(without_hosts(2));
+    array.depart(4);
+    array.depart(3);
+    array.run_tasks();
+    assert_eq!(lies(&array, 3, 0), [Some((9, 0)); 3]);
+    assert_eq!(lies(&array, 4, 0), [Some((10, 0)); 3]);
+    whole(&mut array);
+}
+
+#[test]
+fn a_member_whose_slot_others_share_is_not_replaced() {
+    let mut array = filled(without_hosts(2));
+    array.depart(4);
+    run_rebuild(&mut array);
+    let fresh = array.arrive(MemberInfo {
+        sectors: 4096,
+        logical_block: 512,
+        trim_zeroes: true,
+        fast_zero: true,
+    });
+    let replace = |old| Command::Replace {
+        old: Member(old),
+        new: fresh,
+    };
+    let refused = array.command(replace(9));
+    assert!(matches!(refused, Err(CommandError::Busy(_))), "{refused:?}");
+    array.run_tasks();
+    array.command(replace(9)).expect("it has all of it now");
+    array.run_tasks();
+    whole(&mut array);
+}
+
+#[test]
+fn a_spare_that_shares_a_slot_and_fails_takes_its_part_alone() {
+    let mut array = filled(without_hosts(3));
+    array.depart(4);
+    run_rebuild(&mut array);
+    array.depart(10);
+    array.run_tasks();
+    let lying = lies(&array, 4, 0);
+    assert_eq!(lying, [lying[0]; 3]);
+    whole(&mut array);
+}
+
 /// Also of a member that has no room for partitions of others.
 #[test]
 fn a_spare_without_spare_partitions_takes_its_slot() {
@@ -264,30 +366,38 @@ fn a_host_that_comes_back_is_remembered_as_one_no_more() {
 /// Power is cut every so many steps from the loss to the end of the way home, and what was in caches is gone.
 #[test]
 fn every_moment_of_the_way_bears_a_restart() {
-    for hole in [WriteHole::Ppl, WriteHole::Bitmap] {
-        let home = |array: &Array| array.ended(TaskKind::Replace, TaskOutcome::Done);
-        let mut steps = 3;
-        let mut lasts = true;
-        while lasts {
-            let mut array = filled(three_by_three().spares(1).hole(hole));
-            array.depart(4);
-            for _ in 0..steps {
-                match array.held.is_empty() {
-                    true => array.pass(Nanos::from_millis(200)),
-                    false => array.end_first(Ok(())),
-                }
+    let hosts = || three_by_three().spares(1);
+    let spares = || without_hosts(3);
+    restarts_everywhere(hosts, WriteHole::Ppl);
+    restarts_everywhere(hosts, WriteHole::Bitmap);
+    restarts_everywhere(spares, WriteHole::Ppl);
+    restarts_everywhere(spares, WriteHole::Bitmap);
+}
+
+fn restarts_everywhere(setup: impl Fn() -> Setup, hole: WriteHole) {
+    let home = |array: &Array| array.ended(TaskKind::Replace, TaskOutcome::Done);
+    let mut steps = 3;
+    let mut lasts = true;
+    while lasts {
+        let mut array = filled(setup().hole(hole));
+        array.depart(4);
+        for _ in 0..steps {
+            match array.held.is_empty() {
+                true => array.pass(Nanos::from_millis(200)),
+                false => array.end_first(Ok(())),
             }
-            lasts = !home(&array) || !array.held.is_empty();
-            array.crash_without(&[4], |_| false);
-            array.start().expect("it starts");
-            array.verify();
-            array.run_tasks();
-            assert_eq!(lies(&array, 4, 0), [Some((9, 0)); 3], "{steps} steps");
-            whole(&mut array);
-            steps += 13;
         }
-        assert!(steps > 200, "{steps}");
+        lasts = !home(&array) || !array.held.is_empty();
+        array.crash_without(&[4], |_| false);
+        array.start().expect("it starts");
+        array.verify();
+        array.run_tasks();
+        let lying = lies(&array, 4, 0);
+        assert_eq!(lying, [lying[0]; 3], "{steps} steps");
+        whole(&mut array);
+        steps += 13;
     }
+    assert!(steps > 200, "{steps}");
 }
 
 /// Operations on a spare partition that was another's may still be under way when that has gone home.

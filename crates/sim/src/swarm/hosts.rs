@@ -1,10 +1,10 @@
-//! What happens to an array while partitions lie in spare partitions, or are rebuilt there: there hosts are lost, former ones come back,
-//! and power goes, more often than chance alone brings it about.
+//! What happens to an array while a slot's partitions lie apart, in spare partitions or on several spares, or are rebuilt there: there
+//! hosts are lost, former ones come back, and power goes, more often than chance alone brings it about.
 
 use super::life::{Life, Run};
 use super::plan::Roughness;
 use restripe_array::Member;
-use restripe_array::report::MemberState;
+use restripe_array::report::{MemberState, MemberStatus};
 
 /// The stream that it is drawn from.
 const HOSTS: u64 = 0x4057;
@@ -14,8 +14,8 @@ const STEPS_MAX: u64 = 400;
 impl Run {
     /// A partition was taken, or a task that fills one has ended.
     pub fn watch_hosts(&mut self, life: &mut Life) {
-        let hosts = self.plan.spec.spare_partitions > 0;
-        if hosts && self.options.roughness == Roughness::Faults && life.vex_after.is_none() {
+        let skewed = self.plan.spec.skew.is_some();
+        if skewed && self.options.roughness == Roughness::Faults && life.vex_after.is_none() {
             let mut rng = life.stirring.rng.clone().fork(HOSTS);
             // Soon after, or much later.
             let most = *rng.pick(&[4, 40, 40, STEPS_MAX]);
@@ -55,9 +55,16 @@ impl Run {
 
     fn lose_host(&mut self, life: &mut Life) {
         let status = life.session.world.status();
-        let hosts = status.members.iter().filter(|line| !line.hosts.is_empty());
-        let active = hosts.filter(|line| line.state == MemberState::Active);
-        let hosts: Vec<Member> = active.map(|line| line.member).collect();
+        let active = |line: &&MemberStatus| line.state == MemberState::Active;
+        let active: Vec<&MemberStatus> = status.members.iter().filter(active).collect();
+        let shares = |line: &&MemberStatus| {
+            let slot = active.iter().filter(|other| other.slot == line.slot);
+            slot.count() > 1
+        };
+        let apart = active
+            .iter()
+            .filter(|line| !line.hosts.is_empty() || shares(line));
+        let hosts: Vec<Member> = apart.map(|line| line.member).collect();
         if !hosts.is_empty() {
             let host = *life.stirring.rng.pick(&hosts);
             let way = life.stirring.rng.below(7);

@@ -588,15 +588,14 @@ impl Run {
                 self.outcome.coverage.count(HALTS_TOO_FEW, 1);
             }
             Fact::Halted(why) => {
-                life.session.violation(
-                    Invariant::HaltBroken,
-                    format!("it halts without need: {why:?}"),
-                );
+                let detail = format!("it halts without need: {why:?}");
+                life.session.violation(Invariant::HaltBroken, detail);
             }
             Fact::PartitionTaken { .. } => {
                 self.outcome.coverage.count("partitions taken by hosts", 1);
                 self.watch_hosts(life);
             }
+            Fact::SpareTaken { .. } => self.watch_hosts(life),
             Fact::Repaired { .. } => self.outcome.coverage.count("repairs", 1),
             Fact::Started { recovered_rows, .. } => self
                 .outcome

@@ -43,7 +43,10 @@ pub fn rot(run: &mut Run, life: &mut Life) -> bool {
         disk.faults.latent().next().is_some()
     };
     let sound = !members.iter().any(latent);
+    // And nothing else comes over the array meanwhile.
+    let calm = life.vex_after.is_none();
     complete
+        && calm
         && sound
         && !lossy
         && status.lost.is_empty()
