@@ -5,12 +5,14 @@
 //!
 //! A row is what one code binds. RAID-0: one chunk of every slot, bound by nothing. RAID-1: one chunk and its copy on
 //! every other slot. RAID-4, 5, 6: a stripe. RAID-10: one chunk and its copies, wherever they stand. A skewed layout
-//! (S2-RAID) has rows of few cells over many slots, and is cut into partitions.
+//! (S2-RAID) has rows of few cells over many slots, and is cut into partitions. [`scaled`] is the map of arrays that have
+//! grown; no [`Layout`] is made of it yet.
 
 pub mod code;
 mod geometry;
 mod gf;
 mod rotation;
+pub mod scaled;
 mod skewed;
 
 pub use code::{CellSet, Recipe};
