@@ -6,6 +6,7 @@
 use restripe_array::layout::Rotation::{
     self, LeftAsymmetric, LeftSymmetric, ParityFirst, ParityLast, RightAsymmetric, RightSymmetric,
 };
+use restripe_array::layout::scaled::{Growing, History, Scaled, Seat};
 use restripe_array::layout::{Cell, Geometry, Layout, Level, Role, RowMap, Skew};
 use restripe_array::{CELLS_MAX, Row, Slot};
 use std::fmt::Write;
@@ -239,6 +240,7 @@ fn drawings() -> Vec<(String, String)> {
     add(Level::Raid10 { copies: 2 }, 5, 3);
     add(Level::Raid10 { copies: 3 }, 4, 4);
     drawings.extend(skewed_drawings());
+    drawings.push(grown_drawing());
     drawings
 }
 
@@ -262,6 +264,41 @@ fn skewed_drawings() -> [(String, String); 2] {
         drawing(Level::Raid5(LeftSymmetric), 9, skew(3, 3), 6),
         drawing(Level::Raid10 { copies: 2 }, 8, skew(2, 4), 4),
     ]
+}
+
+/// One region of a RAID-4 of four members that grows by two: as it was, once all has moved, and with the new capacity.
+fn grown_drawing() -> (String, String) {
+    let (history, rows) = (History::of(&[3, 5]).unwrap(), 5);
+    let growing = |moved| Growing::new(history, rows, moved).unwrap();
+    let (before, moved, grown) = (growing(0), growing(1), Scaled::new(history, rows));
+    let number = |seat: Option<Seat>| match seat {
+        Some(seat) => format!("D{}", grown.chunk(seat)),
+        None => "-".to_string(),
+    };
+    let states: [&dyn Fn(Row, Slot) -> String; 3] = [
+        &|row, slot| number(before.seat_in(row, slot)),
+        &|row, slot| number(moved.seat_in(row, slot)),
+        &|row, slot| number(Some(grown.seat_in(row, slot))),
+    ];
+    let mut text = "chunk".to_string();
+    for _ in states {
+        (0..6).for_each(|member| write!(text, "{:>5}", format!("m{member}")).unwrap());
+        text.push_str("   ");
+    }
+    for row in 0..rows {
+        write!(text, "\n{row:>5}").unwrap();
+        for name in states {
+            let mut words: Vec<String> = (0..5).map(|slot| name(Row(row), Slot(slot))).collect();
+            words.insert(3, "P".to_string()); // the parity stays where it is
+            words
+                .iter()
+                .for_each(|word| write!(text, "{word:>5}").unwrap());
+            text.push_str("   ");
+        }
+    }
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    let title = "RAID-4, 4 members grown to 6".to_string();
+    (title, lines.join("\n") + "\n")
 }
 
 /// The chunks of each member, a line a chunk; beside stripes with Q, how it is made.
