@@ -101,6 +101,16 @@ impl Site {
         Cut(self.open.iter().map(lost).collect())
     }
 
+    /// The cut that everything survives but what was on its way to where metadata lie, below this sector.
+    pub fn without_metadata(&self, data_start: u64) -> Cut {
+        let fate = |write: &Pending| match write.at < data_start {
+            true => Fate::Lost,
+            false => Fate::Kept,
+        };
+        let fates = |writes: &Vec<Pending>| writes.iter().map(fate).collect();
+        Cut(self.open.iter().map(fates).collect())
+    }
+
     /// A random cut. Its temper is random as well: all, none, most or few of the writes survive.
     pub fn sample(&self, rng: &mut Rng) -> Cut {
         let keep = *rng.pick(&[0, 4, 16, 28, 32]);

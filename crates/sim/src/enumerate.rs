@@ -6,6 +6,13 @@
 //!
 //! So with an array and its surrogate ([`enumerate_pair`]), through a whole loss: before it, while users are moved away, and
 //! until everything is home. There more is open at once and more moments pass, and fewer cuts are made at each.
+//!
+//! And with spare partitions ([`enumerate_hosts`]), from the loss of a member until what was rebuilt onto others is home.
+//! What a start then goes on with is let end, and everything is read again.
+
+mod hosts;
+
+pub use hosts::enumerate_hosts;
 
 use crate::array::Spec;
 use crate::atlas::Atlas;
@@ -18,11 +25,11 @@ use crate::payload::Payload;
 use crate::rng::{Rng, mix};
 use crate::session::{News, PATIENCE, Session};
 use crate::surrogate::Phase;
-use crate::swarm::issue;
+use crate::swarm::{Hosting, Scene, issue};
 use crate::workload::{Ask, Workload};
 use crate::world::{World, WorldConfig};
 use restripe_array::layout::{Layout, Level, Rotation};
-use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
+use restripe_array::meta::{Init, Partner, PartnerRole, RegionKind, WriteHole};
 use restripe_array::{
     Command, CommandError, Config, Engine, Limits, Member, MemberInfo, Nanos, Pool, Redirect,
     StartMode, SurrogateConfig, SurrogateLimits,
@@ -54,6 +61,8 @@ pub struct Report {
     pub reduced: u64,
     /// With a surrogate: images by where users' data were.
     pub phases: BTreeMap<Phase, u64>,
+    /// With spare partitions: images by how they were in use.
+    pub hosting: BTreeMap<Hosting, u64>,
     /// The first breach, with the number of the image that showed it.
     pub violation: Option<(u64, Violation)>,
 }
@@ -123,6 +132,14 @@ struct Enumeration {
     lost: bool,
     /// Where users' data are at this moment.
     phase: Phase,
+    /// With spare partitions: what the array is at.
+    scene: Option<Scene>,
+    /// Slots of the row where most requests go.
+    near: Vec<u16>,
+    /// How much longer metadata take than data.
+    far: Nanos,
+    /// Where the set data begin.
+    data_start: u64,
     layout: Layout,
     seen: BTreeSet<u64>,
     report: Report,
@@ -190,8 +207,9 @@ fn pair_specs(rng: &mut Rng) -> (Spec, Spec) {
 
 impl Enumeration {
     fn new(rng: Rng, reach: Reach, spec: Spec, surrogate: Option<Surrogate>) -> Enumeration {
-        let layout = Layout::new(spec.create().expect("small arrays fit").geometry)
-            .expect("a created geometry is sound");
+        let creation = spec.create().expect("small arrays fit");
+        let layout = Layout::new(creation.geometry).expect("a created geometry is sound");
+        let data = creation.superblock.region(RegionKind::Data);
         Enumeration {
             rng,
             reach,
@@ -199,6 +217,10 @@ impl Enumeration {
             surrogate,
             lost: false,
             phase: Phase::AtHome,
+            scene: None,
+            near: Vec::new(),
+            far: Nanos::ZERO,
+            data_start: data.map_or(0, |region| region.start),
             layout,
             seen: BTreeSet::new(),
             report: Report::default(),
@@ -290,20 +312,24 @@ impl Enumeration {
     }
 
     fn session(&mut self, images: Vec<Image>, oracle: Oracle, trace: bool) -> Session<Engine> {
-        let device = || Box::new(Simple::new(Nanos(1000), 1 << 30, Nanos(3000)));
+        let device = || {
+            let mut device = Simple::new(Nanos(1000), 1 << 30, Nanos(3000));
+            device.far = (self.data_start, self.far);
+            Box::new(device)
+        };
         let seed = self.rng.word();
         let disks: Vec<Disk> = images
             .into_iter()
             .enumerate()
             .map(|(i, image)| self.disk(i, image, device(), seed))
             .collect();
-        let log_members = disks.len() - self.homes().min(disks.len());
+        let log_members = disks.len() - self.homes(disks.len());
         self.session_on(disks, log_members as u16, oracle, trace)
     }
 
     /// The disk of this number, of the array or behind its disks of the surrogate.
     fn disk(&self, index: usize, image: Image, device: Box<Simple>, seed: u64) -> Disk {
-        let homes = self.homes();
+        let homes = self.homes(index);
         match &self.surrogate {
             Some(log) if index >= homes => {
                 let index = (index - homes) as u16;
@@ -313,9 +339,12 @@ impl Enumeration {
         }
     }
 
-    /// How many disks the array itself has.
-    fn homes(&self) -> usize {
-        usize::from(self.spec.slots + self.spec.spares)
+    /// How many of so many disks the array itself has: all, without a surrogate.
+    fn homes(&self, disks: usize) -> usize {
+        match self.surrogate {
+            Some(_) => disks.min(usize::from(self.spec.slots + self.spec.spares)),
+            None => disks,
+        }
     }
 
     /// Engines' bounds, and the surrogate's part of the configuration if `members` are its own.
@@ -417,11 +446,16 @@ impl Enumeration {
         let site = session.world.site();
         self.report.moments += 1;
         let open = site.open_count();
+        if self.scene.is_some() {
+            let data_alone = site.without_metadata(self.data_start);
+            self.try_cut(&site, &data_alone, &session.oracle);
+        }
         if self.surrogate.is_some() {
             self.try_cut(&site, &site.nothing(), &session.oracle);
         }
         let (all_subsets, samples) = match self.surrogate {
             Some(_) => (ALL_SUBSETS_OF_PAIR, SAMPLES_OF_PAIR),
+            None if self.scene.is_some() => (hosts::ALL_SUBSETS, hosts::SAMPLES),
             None => (ALL_SUBSETS, SAMPLES),
         };
         if open <= all_subsets {
@@ -443,7 +477,10 @@ impl Enumeration {
     fn try_cut(&mut self, site: &Site, cut: &Cut, oracle: &Oracle) {
         let images = site.images(cut);
         let contents: Vec<u64> = images.iter().map(Image::digest).collect();
-        let away = self.rng.below(images.len() as u64 + 1) as usize;
+        let away = match self.near.is_empty() || self.rng.chance(1, 3) {
+            true => self.rng.below(images.len() as u64 + 1) as usize,
+            false => usize::from(*self.rng.pick(&self.near)),
+        };
         for away in [images.len(), away] {
             if !self.over() {
                 self.try_image(&images, &contents, away, oracle);
@@ -470,6 +507,9 @@ impl Enumeration {
         if self.surrogate.is_some() {
             *self.report.phases.entry(self.phase).or_default() += 1;
         }
+        for hosting in self.scene.iter().flat_map(Scene::hosting) {
+            *self.report.hosting.entry(hosting).or_default() += 1;
+        }
         if let Err(violation) = self.assemble(
             images,
             away,
@@ -488,26 +528,41 @@ impl Enumeration {
         trace: bool,
     ) -> Result<(), Violation> {
         oracle.crash();
-        let mut disks = Vec::new();
-        for (i, image) in images.iter().enumerate().filter(|(i, _)| *i != away) {
+        let disk = |(i, image): (usize, &Image)| {
             let device = Box::new(Simple::new(Nanos(1000), 1 << 30, Nanos(3000)));
-            disks.push(self.disk(i, image.clone(), device, 1));
+            self.disk(i, image.clone(), device, 1)
+        };
+        let mut disks: Vec<Disk> = images.iter().enumerate().map(disk).collect();
+        let newest = generation(&disks[..self.homes(images.len())]);
+        if away < images.len() {
+            disks.remove(away);
         }
-        let homes = self.homes() - usize::from(away < self.homes());
+        let homes = self.homes(images.len());
+        let (away_home, homes) = (away >= homes, homes - usize::from(away < homes));
         let (home, log) = disks.split_at(homes);
         let atlas = Atlas::of(home.iter())
             .ok_or_else(|| Violation::new(Invariant::StartRefused, "no superblock is left"))?;
-        if !atlas.whole(None) {
+        // Going on without the one that knows best would make two histories.
+        if !atlas.whole(None) || generation(home) < newest {
             return Ok(());
         }
-        self.report.reduced += u64::from(atlas.absent() > 0 || away >= self.homes());
+        self.report.reduced += u64::from(atlas.absent() > 0 || away_home);
         atlas.grant_losses(self.spec.write_hole, self.lost, &mut oracle);
         let log_members = log.len() as u16;
         let mut session = self.session_on(disks, log_members, oracle, trace);
         self.start(&mut session)?;
         session.read_all(self.layout.row_sectors(), PATIENCE);
-        first(&session)
+        first(&session)?;
+        match self.scene {
+            Some(_) => self.end_tasks(&mut session),
+            None => Ok(()),
+        }
     }
+}
+
+/// That of the newest superblock.
+fn generation(disks: &[Disk]) -> Option<u64> {
+    Atlas::of(disks.iter()).map(|atlas| atlas.superblock().generation)
 }
 
 fn first(session: &Session<Engine>) -> Result<(), Violation> {

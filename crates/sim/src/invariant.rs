@@ -21,6 +21,8 @@ pub enum Invariant {
     LossReportedWrongly,
     /// Parity or a copy does not fit the data at rest.
     ParityMismatch,
+    /// Two cells of a row lie on one member, or may come to.
+    RowOnOneMember,
     /// A request, command or operation never ends.
     StuckRequest,
     /// A request was refused that should have been served.
@@ -60,6 +62,7 @@ impl Invariant {
             Invariant::LossNotReported => "loss-not-reported",
             Invariant::LossReportedWrongly => "loss-reported-wrongly",
             Invariant::ParityMismatch => "parity-mismatch",
+            Invariant::RowOnOneMember => "row-on-one-member",
             Invariant::StuckRequest => "stuck-request",
             Invariant::RequestRefused => "request-refused",
             Invariant::HaltBroken => "halt-broken",

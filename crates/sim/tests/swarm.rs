@@ -4,9 +4,11 @@
 
 mod table;
 
-use restripe_sim::enumerate::{Reach, enumerate};
-use restripe_sim::swarm::{Coverage, FAMILIES, Options, Outcome, RUINS, RUINS_IN_VAIN, run};
-use std::collections::BTreeSet;
+use restripe_sim::enumerate::{Reach, Report, enumerate, enumerate_hosts};
+use restripe_sim::swarm::{
+    Coverage, FAMILIES, Hosting, Options, Outcome, RUINS, RUINS_IN_VAIN, run,
+};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -50,6 +52,8 @@ struct Gathered {
     coverage: Coverage,
     broken: Vec<String>,
     images: BTreeSet<u64>,
+    /// Images by how spare partitions were in use.
+    hosting: BTreeMap<Hosting, u64>,
 }
 
 impl Gathered {
@@ -63,6 +67,22 @@ impl Gathered {
         let first = outcome.violations.first();
         self.broken
             .extend(first.map(|first| format!("swarm --seed {seed}: {first}")));
+    }
+
+    /// Adds the crash images of a seed; `options` and the seed replay them.
+    fn add_images(&mut self, options: &str, seed: u64, report: Option<Report>) {
+        let Some(report) = report else {
+            let replay = format!("crashes{options} --seed {seed}: a panic");
+            return self.broken.push(replay);
+        };
+        let broken = report.violation.map(|(image, violation)| {
+            format!("crashes{options} --seed {seed} --trace {image}: {violation}")
+        });
+        self.broken.extend(broken);
+        self.images.extend(report.hashes);
+        for (hosting, images) in report.hosting {
+            *self.hosting.entry(hosting).or_default() += images;
+        }
     }
 }
 
@@ -190,18 +210,7 @@ fn crash_images_are_assembled() {
     on_half_the_cores(0..deep(1_000, 10_000), |seed| {
         let report = catch_unwind(|| enumerate(seed, Reach::images(deep(500, 2000)))).ok();
         let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
-        match report {
-            None => gathered
-                .broken
-                .push(format!("crashes --seed {seed}: a panic")),
-            Some(report) => {
-                let broken = report.violation.map(|(image, violation)| {
-                    format!("crashes --seed {seed} --trace {image}: {violation}")
-                });
-                gathered.broken.extend(broken);
-                gathered.images.extend(report.hashes);
-            }
-        }
+        gathered.add_images("", seed, report);
         gathered.images.len() < wanted && begun.elapsed() < longest
     });
     let Gathered { broken, images, .. } = gathered
@@ -217,3 +226,39 @@ fn crash_images_are_assembled() {
     let late = begun.elapsed() >= longest;
     assert!(images.len() >= wanted || late, "{}", images.len());
 }
+
+/// The same while partitions of a lost member are rebuilt onto others, served there and brought home.
+#[test]
+fn crash_images_of_hosts_are_assembled() {
+    let wanted = deep(8_000, 400_000) as usize;
+    let gathered = Mutex::new(Gathered::default());
+    on_half_the_cores(0..deep(1_000, 20_000), |seed| {
+        let reach = Reach {
+            stride: STRIDE_OF_HOSTS,
+            ..Reach::images(deep(250, 1_000))
+        };
+        let report = catch_unwind(|| enumerate_hosts(seed, reach)).ok();
+        let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let options = format!(" --hosts --stride {STRIDE_OF_HOSTS}");
+        gathered.add_images(&options, seed, report);
+        gathered.images.len() < wanted
+    });
+    let Gathered {
+        broken,
+        images,
+        hosting,
+        ..
+    } = gathered
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    println!("{} different images, {hosting:?}", images.len());
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    assert!(images.len() >= wanted, "{}", images.len());
+    for met in [Hosting::Filling, Hosting::Serving, Hosting::GoingHome] {
+        let count = hosting.get(&met).copied().unwrap_or(0);
+        assert!(count as usize * 20 >= wanted, "{met:?}: {count}");
+    }
+}
+
+/// Power is cut at one step in so many, and more often after something has happened to the members.
+const STRIDE_OF_HOSTS: u64 = 80;

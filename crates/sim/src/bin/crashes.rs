@@ -1,6 +1,6 @@
 //! Assembles crash images: `crashes --images 100000`, or `crashes --seed N --trace IMAGE` to see one fail.
 
-use restripe_sim::enumerate::{Reach, Report, enumerate, enumerate_pair};
+use restripe_sim::enumerate::{Reach, Report, enumerate, enumerate_hosts, enumerate_pair};
 use restripe_sim::invariant::{Invariant, Violation};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -12,11 +12,13 @@ const HELP: &str = "\
 crashes: cuts power at every write of small arrays, and assembles what is left
 
   --images N       different images in all (default 10000)
+  --each N         of one seed at most (default 2000)
   --seed N         one seed only
   --trace IMAGE    say what happens when this image of the seed is assembled
   --jobs N         in so many threads (default: all cores)
   --keep-going     do not stop at the first failure
   --pair           of arrays with a surrogate, through the loss of a member
+  --hosts          of arrays with spare partitions, through losses and the way home
   --stride N       at one moment in N (default 1)
 ";
 
@@ -25,12 +27,21 @@ const IMAGES_A_SEED: u64 = 2000;
 
 struct Settings {
     images: u64,
+    each: u64,
     seed: Option<u64>,
     trace: Option<u64>,
     jobs: u64,
     keep_going: bool,
-    pair: bool,
+    kind: Kind,
     stride: u64,
+}
+
+/// Of which arrays.
+#[derive(Clone, Copy)]
+enum Kind {
+    Plain,
+    Pair,
+    Hosts,
 }
 
 fn main() -> ExitCode {
@@ -52,11 +63,12 @@ fn parse(arguments: &[String]) -> Result<Option<Settings>, String> {
     let jobs = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     let mut settings = Settings {
         images: 10_000,
+        each: IMAGES_A_SEED,
         seed: None,
         trace: None,
         jobs,
         keep_going: false,
-        pair: false,
+        kind: Kind::Plain,
         stride: 1,
     };
     let mut rest = arguments.iter();
@@ -69,10 +81,12 @@ fn parse(arguments: &[String]) -> Result<Option<Settings>, String> {
         match argument.as_str() {
             "--help" | "-h" => return Ok(None),
             "--images" => settings.images = value()?,
+            "--each" => settings.each = value()?,
             "--seed" => settings.seed = Some(value()?),
             "--trace" => settings.trace = Some(value()?),
             "--jobs" => settings.jobs = value()?.max(1),
-            "--pair" => settings.pair = true,
+            "--pair" => settings.kind = Kind::Pair,
+            "--hosts" => settings.kind = Kind::Hosts,
             "--stride" => settings.stride = value()?.max(1),
             "--keep-going" => settings.keep_going = true,
             other => return Err(format!("unknown argument {other}; --help lists them")),
@@ -102,6 +116,9 @@ fn crashes(settings: &Settings) -> ExitCode {
     for (phase, images) in report.phases {
         println!("{images:>10}  {phase:?}");
     }
+    for (hosting, images) in report.hosting {
+        println!("{images:>10}  {hosting:?}");
+    }
     if failed == 0 {
         ExitCode::SUCCESS
     } else {
@@ -122,9 +139,9 @@ fn work(settings: &Settings, next: &AtomicU64, total: &Mutex<(Report, u64)>) {
         let reach = Reach {
             trace: settings.trace,
             stride: settings.stride,
-            ..Reach::images(IMAGES_A_SEED.min(settings.images))
+            ..Reach::images(settings.each.min(settings.images))
         };
-        let report = caught(settings.pair, seed, reach);
+        let report = caught(settings.kind, seed, reach);
         let mut total = total.lock().expect("no thread panics with the lock");
         total.0.images += report.images;
         total.0.moments += report.moments;
@@ -133,19 +150,36 @@ fn work(settings: &Settings, next: &AtomicU64, total: &Mutex<(Report, u64)>) {
         for (phase, images) in &report.phases {
             *total.0.phases.entry(*phase).or_default() += images;
         }
+        for (hosting, images) in &report.hosting {
+            *total.0.hosting.entry(*hosting).or_default() += images;
+        }
         if let Some((image, violation)) = report.violation {
             total.1 += 1;
             println!(
                 "seed {seed}, image {image}: {violation}\n  replay: crashes{} --stride {} --seed {seed} --trace {image}",
-                if settings.pair { " --pair" } else { "" },
+                settings.kind.option(),
                 settings.stride,
             );
         }
     }
 }
 
-fn caught(pair: bool, seed: u64, reach: Reach) -> Report {
-    let run = if pair { enumerate_pair } else { enumerate };
+impl Kind {
+    fn option(self) -> &'static str {
+        match self {
+            Kind::Plain => "",
+            Kind::Pair => " --pair",
+            Kind::Hosts => " --hosts",
+        }
+    }
+}
+
+fn caught(kind: Kind, seed: u64, reach: Reach) -> Report {
+    let run = match kind {
+        Kind::Plain => enumerate,
+        Kind::Pair => enumerate_pair,
+        Kind::Hosts => enumerate_hosts,
+    };
     catch_unwind(AssertUnwindSafe(|| run(seed, reach))).unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().cloned();
         let text = text

@@ -80,6 +80,15 @@ impl Scene {
             hosting: hosted.map(hosting).collect(),
         }
     }
+
+    /// How spare partitions are in use.
+    pub fn hosting(&self) -> impl Iterator<Item = Hosting> + '_ {
+        self.hosting.iter().copied()
+    }
+
+    pub fn hosts(&self, hosting: Hosting) -> bool {
+        self.hosting.contains(&hosting)
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

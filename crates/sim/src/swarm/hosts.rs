@@ -3,8 +3,11 @@
 
 use super::life::{Life, Run};
 use super::plan::Roughness;
-use restripe_array::Member;
-use restripe_array::report::{MemberState, MemberStatus};
+use crate::invariant::{Invariant, Violation};
+use restripe_array::layout::Layout;
+use restripe_array::report::{MemberState, MemberStatus, Status};
+use restripe_array::{Fact, Member, Row, Slot};
+use std::collections::BTreeSet;
 
 /// The stream that it is drawn from.
 const HOSTS: u64 = 0x4057;
@@ -53,6 +56,21 @@ impl Run {
         }
     }
 
+    /// Whether every row is spread over as many members as it has cells.
+    pub fn look_for_crowds(&mut self, life: &mut Life, fact: &Fact) {
+        let places = matches!(
+            fact,
+            Fact::PartitionTaken { .. } | Fact::TaskStarted { .. } | Fact::Started { .. }
+        );
+        if !places || self.plan.spec.spare_partitions == 0 {
+            return;
+        }
+        let status = life.session.world.status();
+        if let Some(breach) = crowded(&self.layout, &status) {
+            life.session.violation(breach.invariant, breach.detail);
+        }
+    }
+
     fn lose_host(&mut self, life: &mut Life) {
         let status = life.session.world.status();
         let active = |line: &&MemberStatus| line.state == MemberState::Active;
@@ -71,4 +89,31 @@ impl Run {
             self.lose_spared(life, host, way);
         }
     }
+}
+
+/// A member with two cells of a row, or where two may come to lie: its own partitions may be elsewhere and come home.
+pub fn crowded(layout: &Layout, status: &Status) -> Option<Violation> {
+    let rows = || (0..layout.rows()).map(Row);
+    let there = |line: &MemberStatus, row: Row| -> BTreeSet<u16> {
+        let partition = layout.partition_of(row);
+        let hosted = line.hosts.iter().filter(|(_, other)| *other == partition);
+        let hosted = hosted.map(|(slot, _)| *slot);
+        let slots: BTreeSet<u16> = hosted.chain(line.slot).collect();
+        let cells = layout.row(row);
+        let of_row = |slot: &u16| cells.cell_on(Slot(*slot)).is_some();
+        slots.into_iter().filter(of_row).collect()
+    };
+    let hosts = || status.members.iter().filter(|line| !line.hosts.is_empty());
+    let crowd = hosts().find_map(|line| {
+        let row = rows().find(|row| there(line, *row).len() > 1)?;
+        Some((line, row))
+    });
+    crowd.map(|(line, row)| {
+        let slots = there(line, row);
+        let detail = format!(
+            "{:?} has the cells of slots {slots:?} in {row:?}",
+            line.member
+        );
+        Violation::new(Invariant::RowOnOneMember, detail)
+    })
 }

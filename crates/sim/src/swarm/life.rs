@@ -531,7 +531,10 @@ impl Run {
             News::Mark(mark) => life.stirring.marked(mark, &mut life.session),
             News::CommandReply(_, Ok(())) => self.outcome.coverage.count("commands done", 1),
             News::CommandReply(_, Err(_)) => self.outcome.coverage.count("commands refused", 1),
-            News::Fact(fact) => self.fact(life, fact),
+            News::Fact(fact) => {
+                self.look_for_crowds(life, &fact);
+                self.fact(life, fact)
+            }
         }
     }
 

@@ -14,7 +14,8 @@ mod ruin;
 mod stir;
 mod verify;
 
-pub use coverage::{Coverage, Hosting, Incident, Moment, Phase};
+pub use coverage::{Coverage, Hosting, Incident, Moment, Phase, Scene};
+pub use hosts::crowded;
 pub use life::{BLOCKS_CACHED, HALTS, STARTS_WITHOUT_SPACE, UNPLUGGED, issue};
 pub use plan::{FAMILIES, Family, Options, Plan, Roughness};
 pub use ruin::{RUINS, RUINS_IN_VAIN};
