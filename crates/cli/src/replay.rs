@@ -366,7 +366,9 @@ fn plan(verb: &Replay, needed: u64) -> Outcome<ArrayPlan> {
     let plan = ArrayPlan {
         level,
         skew,
+        spare_partitions: 0,
         members: verb.members,
+        spares: 0,
         chunk_sectors: chunk,
         member_bytes: verb.member_size.unwrap_or(own),
         write_hole: write_hole(&verb.write_hole, level).map_err(Failure::usage)?,

@@ -267,6 +267,14 @@ fn the_results_are_those_of_the_experiments() {
         "ido-surrogate",
         "streams",
         "s2-offline",
+        "s2-disks",
+        "s2-online",
+        "s2-minimum",
+        "s2-spares",
+        "s2-raid10",
+        "s2-writes",
+        "s2-ido",
+        "s2-cache",
         "goals",
         "energy",
     ] {
@@ -697,7 +705,7 @@ fn the_laboratory_says_what_is_wrong_with_what_it_is_given() {
                 "lab run bare.toml",
                 2,
                 &[
-                    "missing field `members`",
+                    "missing field `chunk_kib`",
                     "`array`",
                     "at: bare",
                     "docs/lab.md",

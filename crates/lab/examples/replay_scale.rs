@@ -41,7 +41,9 @@ fn one(requests: usize) {
     let plan = ArrayPlan {
         level: Level::Raid5(Rotation::default()),
         skew: None,
+        spare_partitions: 0,
         members: 9,
+        spares: 0,
         chunk_sectors: 128,
         member_bytes: 8 << 30,
         write_hole: WriteHole::Bitmap,

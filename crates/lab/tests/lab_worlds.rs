@@ -79,7 +79,9 @@ fn stage(kind: Kind) -> Stage {
     let plan = ArrayPlan {
         level: kind.level,
         skew: kind.skew,
+        spare_partitions: 0,
         members: MEMBERS,
+        spares: 0,
         chunk_sectors: CHUNK_SECTORS,
         member_bytes: MEMBER_BYTES,
         write_hole: kind.write_hole,

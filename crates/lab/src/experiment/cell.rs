@@ -2,8 +2,10 @@
 //!
 //! The text is canonical (every parameter by its path, in order), so a hash of it names the run in the cache.
 
+use super::form::Form;
 use super::scenario::{Point, Value, settings};
 use super::scheme::Scheme;
+use crate::generate::blocks::{Blocks, Course};
 use crate::generate::{Generator, Parameters, preset};
 use crate::replay::facts::Log;
 use crate::replay::link::LinkPlan;
@@ -38,6 +40,8 @@ const SECOND: u64 = 1_000_000_000;
 pub struct ArraySettings {
     /// raid0, raid1, raid4, raid5, raid6, raid10.
     pub level: String,
+    /// 0: `skew` tells.
+    #[serde(default)]
     pub members: u16,
     /// Groups of the members, of a skewed array; 0: it is not skewed.
     #[serde(default)]
@@ -45,6 +49,12 @@ pub struct ArraySettings {
     /// Partitions of a member of a skewed array; 0: the most that rebuild in parallel.
     #[serde(default)]
     pub partitions: u16,
+    /// On each member of a skewed array, room for so many partitions of others.
+    #[serde(default)]
+    pub spare_partitions: u16,
+    /// All three by one name, and the members as well: see [`Form`].
+    #[serde(default)]
+    pub skew: Option<Form>,
     pub chunk_kib: u32,
     pub member_mib: u64,
     /// none, bitmap, ppl or default.
@@ -54,6 +64,10 @@ pub struct ArraySettings {
     #[serde(default)]
     pub region_rows: u64,
     pub drive: String,
+    /// Spares that are there from the start, and take the place of the failed member at once; 0: one that comes when the
+    /// array has been degraded for a while, or is there from the start where members have room for partitions.
+    #[serde(default)]
+    pub spares: u16,
     /// What a failed member is rebuilt onto; empty: a drive of the members' kind.
     #[serde(default)]
     pub spare_drive: String,
@@ -93,8 +107,11 @@ fn best() -> String {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadSettings {
-    /// A generator's preset, `none`, or `trace:` and a path.
+    /// A generator's preset, `sequential` or `random` blocks, `none`, or `trace:` and a path.
     pub source: String,
+    /// Of `sequential` and `random` blocks.
+    #[serde(default = "block")]
+    pub block_kib: u64,
     /// Of the degraded array's capacity under this workload; 0: nobody asks for anything; below 0: `rate`.
     pub load: f64,
     /// Requests a second, where `load` is below 0; 0: the source's own.
@@ -105,6 +122,9 @@ pub struct WorkloadSettings {
     pub depth: u32,
     /// Part of the array that the generator's devices cover.
     pub fill: f64,
+    /// MiB that they cover in place of a part, so that arrays of unlike sizes meet the same requests; 0: a part.
+    #[serde(default)]
+    pub fill_mib: u64,
     /// Write ratio in place of the preset's; below 0: the preset's.
     #[serde(default = "own")]
     pub write_share: f64,
@@ -112,6 +132,10 @@ pub struct WorkloadSettings {
 
 fn own() -> f64 {
     -1.0
+}
+
+fn block() -> u64 {
+    4
 }
 
 /// What restores redundancy.
@@ -152,6 +176,21 @@ pub struct RebuildSettings {
     pub epoch_s: f64,
     pub min_mb_s: f64,
     pub max_mb_s: f64,
+    /// Both are for each stream of a skewed array's rebuild, and not for all of them together.
+    #[serde(default)]
+    pub per_stream: bool,
+}
+
+impl RebuildSettings {
+    /// The least and the most of all streams together, in bytes a second. In md, on which the papers run, each sub-array
+    /// is an array with limits of its own.
+    fn limits(&self, skew: Option<Skew>) -> [u64; 2] {
+        let streams = match skew {
+            Some(skew) if self.per_stream => f64::from(skew.partitions),
+            _ => 1.0,
+        };
+        [self.min_mb_s, self.max_mb_s].map(|limit| (limit * streams * 1e6) as u64)
+    }
 }
 
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -222,6 +261,7 @@ impl Settings {
             ("workload.rate", self.workload.rate, 0.0, 1e7),
             ("workload.fill", self.workload.fill, 0.001, 1.0),
             ("workload.write_share", self.workload.write_share, -1.0, 1.0),
+            ("workload.fill_mib", self.workload.fill_mib as f64, 0.0, 1e9),
             ("rebuild.min_mb_s", self.rebuild.min_mb_s, 0.0, 1e6),
             ("rebuild.max_mb_s", self.rebuild.max_mb_s, 0.001, 1e6),
             (
@@ -270,7 +310,7 @@ impl Settings {
 
     pub fn plan(&self) -> Result<ArrayPlan, String> {
         let wide = self.scheme()?.wide;
-        self.planned(self.array.members + if wide { self.array.surrogate } else { 0 })
+        self.planned(self.array.members()? + if wide { self.array.surrogate } else { 0 })
     }
 
     /// The array of so many members.
@@ -282,9 +322,14 @@ impl Settings {
             return Err(format!("members of {} MiB", array.member_mib));
         }
         let chunk_sectors = array.chunk_kib.checked_mul(2);
+        let skew = array.skew(members)?;
+        let spare_partitions = array.form()?.spare_partitions;
+        let limits = self.rebuild.limits(skew);
         let plan = ArrayPlan {
             level: set_level,
-            skew: skew(array, members)?,
+            skew,
+            spare_partitions,
+            spares: array.spares.max(u16::from(spare_partitions > 0)),
             members,
             chunk_sectors: chunk_sectors
                 .filter(|sectors| *sectors > 0)
@@ -305,8 +350,8 @@ impl Settings {
                 zone_sectors: (self.rebuild.zone_mib * 2048.0) as u64,
                 epoch: Nanos((self.rebuild.epoch_s * 1e9) as u64),
             },
-            rebuild_min: (self.rebuild.min_mb_s * 1e6) as u64,
-            rebuild_max: (self.rebuild.max_mb_s * 1e6) as u64,
+            rebuild_min: limits[0],
+            rebuild_max: limits[1],
             surrogate: self.surrogate(scheme.redirect)?,
         };
         check_skew(&plan)?;
@@ -349,7 +394,7 @@ impl Settings {
     fn bare(&self) -> Result<ArrayPlan, String> {
         Ok(ArrayPlan {
             surrogate: None,
-            ..self.planned(self.array.members)?
+            ..self.planned(self.array.members()?)?
         })
     }
 }
@@ -366,18 +411,50 @@ pub fn level(name: &str) -> Result<Level, String> {
     })
 }
 
-/// The grouping of an array, if it is skewed.
-fn skew(array: &ArraySettings, members: u16) -> Result<Option<Skew>, String> {
-    let ArraySettings {
-        groups, partitions, ..
-    } = *array;
-    match (groups, partitions) {
-        (0, 0) => Ok(None),
-        (0, _) => {
-            Err("array.partitions are of members in groups, and array.groups has none".into())
+impl ArraySettings {
+    /// As `skew` says, or the single settings.
+    fn form(&self) -> Result<Form, String> {
+        let single = Form {
+            groups: self.groups,
+            size: None,
+            partitions: self.partitions,
+            spare_partitions: self.spare_partitions,
+        };
+        match self.skew {
+            None => Ok(single),
+            Some(_) if single != Form::FLAT => Err(
+                "array.skew stands in place of array.groups, .partitions and .spare_partitions"
+                    .into(),
+            ),
+            Some(form) => Ok(form),
         }
-        (_, 0) => Ok(Some(Skew::with_most_partitions(groups, members))),
-        _ => Ok(Some(Skew { groups, partitions })),
+    }
+
+    fn members(&self) -> Result<u16, String> {
+        match (self.form()?.size, self.members) {
+            (None, 0) => Err("neither array.members nor array.skew tells the members".into()),
+            (None, members) => Ok(members),
+            (Some(size), 0) => Ok(self.form()?.groups.saturating_mul(size)),
+            (Some(_), _) => Err("array.skew tells the members, and so does array.members".into()),
+        }
+    }
+
+    /// The grouping of so many members, if they are skewed.
+    fn skew(&self, members: u16) -> Result<Option<Skew>, String> {
+        let form = self.form()?;
+        let (groups, partitions) = (form.groups, form.partitions);
+        match (groups, partitions) {
+            (0, 0) if form.spare_partitions == 0 => Ok(None),
+            (0, _) => Err("partitions are of members in groups, and the array has none".into()),
+            (_, 0) => Ok(Some(Skew::with_most_partitions(groups, members))),
+            _ => Ok(Some(Skew { groups, partitions })),
+        }
+    }
+
+    /// Whether what is lost is rebuilt at once: onto spares that are there, or onto members with room for partitions.
+    fn rebuilds_at_once(&self) -> bool {
+        let hosts = self.form().is_ok_and(|form| form.spare_partitions > 0);
+        self.spares > 0 || hosts
     }
 }
 
@@ -683,6 +760,8 @@ fn plans(settings: &Settings) -> Vec<Plan> {
     let begins = match settings.rebuild.task {
         Restoring::Resync => Deed::Crash,
         Restoring::Rebuild if phases.degraded_s == 0 => return plans,
+        // Spares that are there and members with room take what is lost at once.
+        Restoring::Rebuild if settings.array.rebuilds_at_once() => fails(settings),
         Restoring::Rebuild => {
             let degraded = passed(phases.degraded_s);
             plans.push(Plan::new(DEGRADED, fails(settings), degraded));
@@ -716,9 +795,39 @@ pub fn requests(
     if let Some(path) = workload.source.strip_prefix("trace:") {
         return from_trace(Path::new(path), size, rate);
     }
+    if let Some(course) = Course::named(&workload.source) {
+        return blocks(course, workload, size, seed);
+    }
     let parameters = named(&workload.source)?;
     let scaled = scaled(parameters, workload, size, rate)?;
     Ok(Box::new(generated(&scaled, size, seed)?))
+}
+
+fn blocks(
+    course: Course,
+    workload: &WorkloadSettings,
+    size: u64,
+    seed: u64,
+) -> Result<Source, String> {
+    if workload.depth == 0 {
+        return Err("blocks are asked for workload.depth at a time, which is 0".into());
+    }
+    let range = (size as f64 * fill(workload, size)) as u64;
+    let block = workload.block_kib.saturating_mul(1024);
+    let writes = workload.write_share.max(0.0);
+    let blocks = Blocks::new(course, block, range, writes, seed)
+        .ok_or_else(|| format!("no block of {} KiB fits", workload.block_kib))?;
+    let placing = Placing::of_devices([range].into_iter(), size);
+    let placing = placing.map_err(|error| error.to_string())?;
+    Ok(Box::new(Placed::new(Box::new(blocks), placing, size)))
+}
+
+/// The part of an array of `size` bytes that a workload covers.
+fn fill(workload: &WorkloadSettings, size: u64) -> f64 {
+    match workload.fill_mib {
+        0 => workload.fill,
+        mib => ((mib << 20) as f64 / size as f64).min(1.0),
+    }
 }
 
 fn named(name: &str) -> Result<Parameters, String> {
@@ -748,7 +857,7 @@ fn scaled(
     if workload.write_share >= 0.0 {
         parameters.write_share = workload.write_share;
     }
-    onto(parameters, size, workload.fill)
+    onto(parameters, size, fill(workload, size))
 }
 
 /// A workload on a part of an array: its devices in proportion, zones as popular as before, but fewer (or more) of them.
@@ -900,11 +1009,36 @@ mod tests {
         let refused = |members, groups, partitions: i64| {
             with(members, groups, partitions).expect_err("it cannot be")
         };
-        assert!(refused(9, 0, 3).contains("array.groups"));
+        assert!(refused(9, 0, 3).contains("the array has none"));
         assert!(refused(8, 3, 0).contains("9 members as 3 x 3"));
         assert!(refused(9, 3, 4).contains("3 at most"));
         // The default is no single stream.
         assert!(refused(8, 4, 0).contains("1 at most"));
+    }
+
+    #[test]
+    fn a_form_has_one_name() {
+        let with = |name: &str, members: i64, groups: i64| {
+            let mut point = point();
+            point.insert("array.members".into(), Value::Whole(members));
+            point.insert("array.skew".into(), Value::Text(name.into()));
+            point.insert("array.groups".into(), Value::Whole(groups));
+            let plan = cell(&point, 1)?.settings.plan()?;
+            let skew = plan.skew.map(|skew| (skew.groups, skew.partitions));
+            Ok::<_, String>((plan.members, skew, plan.spare_partitions))
+        };
+        assert_eq!(with("flat", 9, 0), Ok((9, None, 0)));
+        assert_eq!(with("3", 9, 0), Ok((9, Some((3, 3)), 0)));
+        assert_eq!(with("3+2", 9, 0), Ok((9, Some((3, 3)), 2)));
+        assert_eq!(with("5x7", 0, 0), Ok((35, Some((5, 7)), 0)));
+        assert_eq!(with("5x7:1", 0, 0), Ok((35, Some((5, 1)), 0)));
+        assert_eq!(with("5x7:2+1", 0, 0), Ok((35, Some((5, 2)), 1)));
+        assert!(with("3+2", 9, 3).is_err_and(|told| told.contains("in place of")));
+        assert!(with("3x3", 9, 0).is_err_and(|told| told.contains("so does array.members")));
+        assert!(with("3", 0, 0).is_err_and(|told| told.contains("neither")));
+        for name in ["", "3x", "x3", "0", "3+0", "3:0", "flat+1", "3+x", "99999"] {
+            assert!(with(name, 9, 0).is_err(), "{name:?}");
+        }
     }
 
     #[test]

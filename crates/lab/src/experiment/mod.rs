@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`scenario`] | the file: fixed parameters with their origins, the sweep, what is shown, what papers printed |
 //! | [`scheme`] | rebuild schemes by the papers' names |
+//! | [`form`] | groups, partitions and spare partitions of a skewed array by a name |
 //! | [`cell`] | one point of the sweep: settings, canonical text, hash, its run |
 //! | [`runner`] | cells over cores, the cache, progress |
 //! | [`metric`] | numbers of a run by name |
@@ -15,6 +16,7 @@
 
 pub mod cell;
 pub mod figure;
+pub mod form;
 pub mod metric;
 pub mod outcome;
 pub mod page;

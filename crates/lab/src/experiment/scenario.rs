@@ -361,6 +361,35 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
         "s2-offline",
         include_str!("../../../../scenarios/s2-offline.toml"),
     ),
+    (
+        "s2-online",
+        include_str!("../../../../scenarios/s2-online.toml"),
+    ),
+    (
+        "s2-minimum",
+        include_str!("../../../../scenarios/s2-minimum.toml"),
+    ),
+    (
+        "s2-raid10",
+        include_str!("../../../../scenarios/s2-raid10.toml"),
+    ),
+    ("s2-ido", include_str!("../../../../scenarios/s2-ido.toml")),
+    (
+        "s2-spares",
+        include_str!("../../../../scenarios/s2-spares.toml"),
+    ),
+    (
+        "s2-disks",
+        include_str!("../../../../scenarios/s2-disks.toml"),
+    ),
+    (
+        "s2-writes",
+        include_str!("../../../../scenarios/s2-writes.toml"),
+    ),
+    (
+        "s2-cache",
+        include_str!("../../../../scenarios/s2-cache.toml"),
+    ),
     ("energy", include_str!("../../../../scenarios/energy.toml")),
     (
         "vdf-open-loop",

@@ -9,11 +9,13 @@
 //! | [`stack`] | what was used recently, by depth |
 //! | [`generator`] | requests, one by one |
 //! | [`fit`] | parameters from a trace |
+//! | [`blocks`] | no model: blocks of one size, in sequence or anywhere |
 //!
 //! The model is told in `docs/workloads.md`. The same parameters and seed give the same requests on every machine and
 //! build: integers, and floats by the four operations in a fixed order (`math`).
 
 pub mod arrivals;
+pub mod blocks;
 pub mod fit;
 pub mod generator;
 mod math;

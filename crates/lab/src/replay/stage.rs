@@ -49,7 +49,11 @@ pub struct ArrayPlan {
     pub level: Level,
     /// Sub-arrays over groups of the members (S2-RAID).
     pub skew: Option<Skew>,
+    /// On each member of such an array, room for so many partitions of others.
+    pub spare_partitions: u16,
     pub members: u16,
+    /// Further drives that are there from the start and take the place of one that fails.
+    pub spares: u16,
     pub chunk_sectors: u32,
     /// Bytes of set data on each member.
     pub member_bytes: u64,
@@ -85,7 +89,9 @@ impl ArrayPlan {
         ArrayPlan {
             level: surrogate.level,
             skew: None,
+            spare_partitions: 0,
             members: surrogate.members,
+            spares: 0,
             member_bytes: surrogate.member_bytes,
             write_hole: WriteHole::default_for(surrogate.level),
             region_rows: None,
@@ -120,10 +126,12 @@ impl Stage {
             fits(&preset, spec)?;
             let images = spec.format(None).map_err(|error| error.to_string())?;
             let link = link_to(plan, spec);
-            for image in images {
+            for (slot, image) in (0..).zip(images) {
                 let member = meters.len() as u16;
-                let (device, meter) = metered(model(plan, &preset)?);
+                let preset = if slot < spec.slots { &preset } else { &spare };
+                let (device, meter) = metered(model(plan, preset)?);
                 let device = linked(device, link.as_ref());
+                let spec = of_kind(spec, preset);
                 disks.push(spec.disk(member, image, device, 1));
                 meters.push(meter);
             }
@@ -188,10 +196,7 @@ impl Stage {
         let image = Image::new(Payload::None, self.spec.info(member).sectors);
         let (device, meter) = metered(model(&self.plan, &self.spare)?);
         self.meters.push(meter);
-        let spec = Spec {
-            depth: depth(&self.spare),
-            ..self.spec.clone()
-        };
+        let spec = of_kind(&self.spec, &self.spare);
         let disk = spec.disk(member, image, Box::new(device), 1);
         let member = self.world.arrive(disk);
         Ok(self.command(Command::Add(member)))
@@ -225,11 +230,7 @@ pub fn refused(command: &Command, error: &CommandError) -> String {
 
 /// The array's set, and its surrogate's if it has one: each names the other.
 fn specs(plan: &ArrayPlan, preset: &Preset) -> (Spec, Option<Spec>) {
-    let depth = depth(preset);
-    let of = |plan: &ArrayPlan| Spec {
-        depth,
-        ..spec(plan)
-    };
+    let of = |plan: &ArrayPlan| of_kind(&spec(plan), preset);
     let mut home = of(plan);
     let surrogate = plan.surrogate.as_ref().map(|surrogate| Spec {
         identity: SURROGATE_IDENTITY,
@@ -262,8 +263,11 @@ pub fn size_bytes(plan: &ArrayPlan) -> Result<u64, String> {
 fn spec(plan: &ArrayPlan) -> Spec {
     let chunk_bytes = u64::from(plan.chunk_sectors) * SECTOR_BYTES;
     let chunks = plan.member_bytes / chunk_bytes;
+    let spare = u64::from(plan.spare_partitions) * partition_chunks(plan, chunks);
     Spec {
         skew: plan.skew,
+        spare_partitions: plan.spare_partitions,
+        spares: plan.spares,
         chunk_sectors: plan.chunk_sectors,
         chunks,
         write_hole: plan.write_hole,
@@ -273,10 +277,23 @@ fn spec(plan: &ArrayPlan) -> Spec {
         payload: Payload::None,
         // What a power cut would undo is not asked here, and keeping it would cost memory without end.
         volatile: false,
-        member_sectors: chunks * u64::from(plan.chunk_sectors) + METADATA_SECTORS,
+        member_sectors: (chunks + spare) * u64::from(plan.chunk_sectors) + METADATA_SECTORS,
         trim_zeroes: false,
         ..Spec::small(plan.level, plan.members)
     }
+}
+
+/// The array's set with a drive of this preset.
+fn of_kind(spec: &Spec, preset: &Preset) -> Spec {
+    Spec {
+        depth: depth(preset),
+        ..spec.clone()
+    }
+}
+
+fn partition_chunks(plan: &ArrayPlan, chunks: u64) -> u64 {
+    plan.skew
+        .map_or(chunks, |skew| chunks / u64::from(skew.partitions.max(1)))
 }
 
 /// A mechanical drive chooses among all that wait ([`restripe_sim::disk::queue`]); flash serves many at a time.

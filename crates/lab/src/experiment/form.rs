@@ -1,0 +1,60 @@
+//! How the members of an array are grouped, by a name.
+
+use serde::Deserialize;
+
+/// How members are grouped, by a name: `flat` is not skewed, `3` is three groups with the most partitions, `3x5` three groups of
+/// five, whatever `members` says; with `:1` there is one partition, and with `+1` room for one of others on each member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Form {
+    /// 0: not skewed.
+    pub groups: u16,
+    /// Members of a group.
+    pub size: Option<u16>,
+    /// 0: the most that rebuild in parallel.
+    pub partitions: u16,
+    pub spare_partitions: u16,
+}
+
+impl Form {
+    pub const FLAT: Form = Form {
+        groups: 0,
+        size: None,
+        partitions: 0,
+        spare_partitions: 0,
+    };
+
+    fn read(name: &str) -> Option<Form> {
+        if name == "flat" {
+            return Some(Form::FLAT);
+        }
+        let number = |text: &str| text.parse::<u16>().ok().filter(|number| *number > 0);
+        let (name, spare_partitions) = match name.split_once('+') {
+            Some((name, spare)) => (name, number(spare)?),
+            None => (name, 0),
+        };
+        let (name, partitions) = match name.split_once(':') {
+            Some((name, partitions)) => (name, number(partitions)?),
+            None => (name, 0),
+        };
+        let (groups, size) = match name.split_once('x') {
+            Some((groups, size)) => (groups, Some(number(size)?)),
+            None => (name, None),
+        };
+        Some(Form {
+            groups: number(groups)?,
+            size,
+            partitions,
+            spare_partitions,
+        })
+    }
+}
+
+impl TryFrom<String> for Form {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Form, String> {
+        let read = Form::read(&name);
+        read.ok_or_else(|| format!("array.skew is {name:?}, not as flat, 3, 3x5, 3x5:1 or 3+1"))
+    }
+}
