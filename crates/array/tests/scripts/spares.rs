@@ -1,16 +1,16 @@
 //! Spare space (S2-RAID): partitions of a lost slot on spare partitions of members in service, and their way home.
 
 use crate::shell::{Array, Setup, raid5};
-use restripe_array::layout::{Level, Skew};
+use restripe_array::layout::{Level, Role, Skew};
 use restripe_array::meta::{Superblock, WriteHole, superblock};
 use restripe_array::report::{ArrayState, MemberState};
 use restripe_array::{
-    Command, CommandError, Fact, IoError, Member, MemberInfo, Nanos, RequestOp, TaskKind,
-    TaskOutcome,
+    Command, CommandError, Fact, IoError, Member, MemberInfo, Nanos, RequestOp, Row, Slot,
+    TaskKind, TaskOutcome,
 };
 
 /// A RAID-5 of three groups of three, with three partitions a slot and room for two of others on each member.
-fn three_by_three() -> Setup {
+pub fn three_by_three() -> Setup {
     let mut setup = raid5(9).info(|info| info.sectors = 4096);
     setup.options.skew = Some(Skew {
         groups: 3,
@@ -58,7 +58,7 @@ fn lies(array: &Array, slot: u16, witness: u16) -> Vec<Option<(u16, u16)>> {
         .collect()
 }
 
-fn hosted(array: &Array) -> Vec<(u16, u16)> {
+pub fn hosted(array: &Array) -> Vec<(u16, u16)> {
     let taken = array.facts.iter().filter_map(|fact| match fact {
         Fact::PartitionTaken {
             host, partition, ..
@@ -403,45 +403,146 @@ fn restarts_everywhere(setup: impl Fn() -> Setup, hole: WriteHole) {
 /// Operations on a spare partition that was another's may still be under way when that has gone home.
 #[test]
 fn a_spare_partition_is_not_taken_while_something_is_under_way_to_it() {
-    let mut array = filled(three_by_three());
+    let (mut array, read) = needed_while_read(three_by_three());
+    assert_eq!(hosted(&array), [], "it was taken too early");
+    array.run();
+    assert!(array.brought(read, lba_of(&array, 4)));
+    array.run_tasks();
+    array.verify();
+}
+
+/// A sector of the first chunk of a slot.
+fn lba_of(array: &Array, slot: u16) -> u64 {
+    let size = array.layout.size_sectors();
+    let first = (0..size).find(|lba| array.home(*lba).0 == slot);
+    first.expect("the slot has data") + 5
+}
+
+/// A new disk, as large as the others, that is made a spare.
+fn new_spare(array: &mut Array) -> Member {
+    array.arrive(MemberInfo {
+        sectors: 4096,
+        logical_block: 512,
+        trim_zeroes: true,
+        fast_zero: true,
+    })
+}
+
+/// A place is given up while a read of what lies there is under way, and another slot of the group is lost, the partitions of
+/// which could go there. Gives the read, which is still under way.
+pub fn needed_while_read(setup: Setup) -> (Array, u64) {
+    let mut array = filled(setup);
     array.depart(4);
     array.run_tasks();
     assert_eq!(
         lies(&array, 4, 0),
         [Some((3, 1)), Some((5, 1)), Some((3, 2))]
     );
-    // A read of what member 3 hosts stays under way while that goes home.
-    let size = array.layout.size_sectors();
-    let first = (0..size).find(|lba| array.home(*lba).0 == 4);
-    let lba = first.expect("slot 4 has data") + 5;
+    let lba = lba_of(&array, 4);
     let read = array.request(RequestOp::Read, lba, 3);
     let held = array.labels()[0].to_string();
     assert!(held.starts_with("m3 read sparepartition+"), "{held}");
-    let spare = array.arrive(MemberInfo {
-        sectors: 4096,
-        logical_block: 512,
-        trim_zeroes: true,
-        fast_zero: true,
-    });
+    let spare = new_spare(&mut array);
     array.order(Command::Add(spare));
+    come_home(&mut array, &held);
+    array.facts.clear();
+    array.depart(5);
+    array.run_but(&held);
+    assert!(array.holds(&held));
+    (array, read)
+}
+
+/// Ends everything but what mentions this, until a slot has come home.
+fn come_home(array: &mut Array, held: &str) {
     for _ in 0..200 {
-        array.run_but(&held);
+        array.run_but(held);
         if array.ended(TaskKind::Replace, TaskOutcome::Done) {
+            return;
+        }
+        array.wait(Nanos::from_millis(200));
+    }
+    panic!("it never comes home");
+}
+
+/// The rows whose parity a slot has.
+fn rows_with_parity_on(array: &Array, slot: u16) -> Vec<u64> {
+    let rows = 0..array.layout.rows();
+    rows.filter(|row| array.slot_of(*row, Role::P) == slot)
+        .collect()
+}
+
+/// Slot 4 has just come home from members 3 and 5. One write to a row of which it has the parity was logged on its way, and is
+/// not flushed yet. Gives the member where it is now.
+fn home_with_a_record(setup: Setup) -> (Array, Member) {
+    let mut array = filled(setup);
+    array.depart(4);
+    array.run_tasks();
+    let spare = new_spare(&mut array);
+    array.order(Command::Add(spare));
+    // Every row is filled, and the flush that ends the task is under way.
+    for _ in 0..200 {
+        array.run_but("flush");
+        if array.labels().iter().any(|label| label.contains("flush")) && filled_wholly(&array) {
             break;
         }
         array.wait(Nanos::from_millis(200));
     }
-    assert!(array.ended(TaskKind::Replace, TaskOutcome::Done));
-    // Another slot of the group is lost: its partitions could go to the same places.
-    array.facts.clear();
-    array.depart(5);
-    array.run_but(&held);
-    assert!(array.holds(&held) && !array.mentions("write sparepartition"));
-    assert_eq!(hosted(&array), [], "it was taken too early");
+    let row = rows_with_parity_on(&array, 4)[0];
+    let lba = array.layout.lba(Row(row), 0, 0);
+    let write = array.write(lba, 3);
+    array.run_but("flush");
+    assert_eq!(array.reply(write), Some(Ok(())));
+    while !array.ended(TaskKind::Replace, TaskOutcome::Done) {
+        array.end_first(Ok(()));
+    }
+    (array, spare)
+}
+
+fn filled_wholly(array: &Array) -> bool {
+    let tasks = array.engine.status().tasks;
+    tasks.iter().all(|task| task.rows_done == task.rows_total)
+}
+
+/// How many rows a start brings in step when only one of the logged writes is not over. `setup`: see the planted bugs.
+pub fn recovered_after_a_way_home(setup: Setup) -> u64 {
+    let (mut array, spare) = home_with_a_record(setup);
+    assert_eq!(lies(&array, 4, 0)[0], Some((3, 1)), "not on record yet");
     array.run();
-    assert!(array.brought(read, lba));
-    array.run_tasks();
+    assert_eq!(lies(&array, 4, 0), [Some((spare.0, 0)); 3]);
+    array.flushed();
+    let rows = rows_with_parity_on(&array, 4);
+    let last = rows[rows.len() - 1];
+    assert!(last > rows[0]);
+    let lba = array.layout.lba(Row(last), 0, 0);
+    array.written(lba, 3).expect("written");
+    array.crash(|_| true);
+    array.start().expect("all are here");
     array.verify();
+    let recovered = array.facts.iter().find_map(|fact| match fact {
+        Fact::Started { recovered_rows, .. } => Some(*recovered_rows),
+        _ => None,
+    });
+    recovered.expect("it has started")
+}
+
+/// What a former host logged of a partition is over, also where nothing in its own log says so.
+#[test]
+fn a_former_host_is_not_heard() {
+    assert_eq!(recovered_after_a_way_home(three_by_three()), 1);
+}
+
+/// Its records still count for the partitions that it has given up: it would be heard about them if it took them again.
+#[test]
+fn a_former_host_takes_nothing_until_its_records_are_void() {
+    let (mut array, spare) = home_with_a_record(three_by_three());
+    array.run_but("flush");
+    array.facts.clear();
+    array.depart(spare.0);
+    array.run_but("flush");
+    let hosts: Vec<u16> = hosted(&array).iter().map(|(_, host)| *host).collect();
+    assert!(!hosts.contains(&3) && !hosts.contains(&5), "{hosts:?}");
+    array.run_tasks();
+    whole(&mut array);
 }
 
 #[test]
