@@ -41,6 +41,16 @@ pub enum Bug {
     RedirectNotAnnounced,
     /// The surrogate's log is voided before what went home is durable there.
     VoidBeforeFlush,
+    /// Two cells of a row may come to lie on one member.
+    RowOnOneMember,
+    /// What a member that hosted a partition logged of it counts at a start, wherever it lies by then.
+    FormerHostHeard,
+    /// A spare partition is taken though superblocks that a crash may find name it for another.
+    PlaceTakenEarly,
+    /// A spare partition is taken while operations on what lay there are under way.
+    PlaceTakenInUse,
+    /// A host that comes back is still remembered for what it hosted.
+    FormerHostBelieved,
 }
 
 impl Bug {
@@ -65,6 +75,15 @@ impl Bug {
     /// Bugs that only an array with a surrogate has.
     #[cfg(feature = "planted")]
     pub const OF_SURROGATES: [Bug; 2] = [Bug::RedirectNotAnnounced, Bug::VoidBeforeFlush];
+
+    /// Bugs that only an array with spare partitions has. Scripts find two more: no seed has yet met an operation that
+    /// lingers in just the place that is taken, and a former host's log only costs a start time.
+    #[cfg(feature = "planted")]
+    pub const OF_HOSTS: [Bug; 3] = [
+        Bug::RowOnOneMember,
+        Bug::PlaceTakenEarly,
+        Bug::FormerHostBelieved,
+    ];
 }
 
 impl Core {

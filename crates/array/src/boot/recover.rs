@@ -23,6 +23,7 @@ use crate::contract::{FailCause, TaskKind};
 use crate::core::Core;
 use crate::layout::CellSet;
 use crate::meta::log::{COPY_P, COPY_Q, DoneList, LogRecord, PayloadKind};
+use crate::planted::Bug;
 use crate::runset::RunSet;
 use crate::slice::{Kind, Need};
 use crate::task::{Cut, Payload, Replay};
@@ -149,7 +150,7 @@ impl Core {
         let mut holders = slot
             .into_iter()
             .flat_map(|slot| self.standing_at(slot, map.row).members());
-        holders.any(|holder| holder == member)
+        holders.any(|holder| holder == member) || self.planted(Bug::FormerHostHeard)
     }
 
     fn record_floor(&self, member: Member, records: &[(Member, u64, LogRecord)]) -> u64 {

@@ -14,10 +14,11 @@ use crate::core::Core;
 use crate::device::Health;
 use crate::flush::Waiter;
 use crate::meta::superblock::{MemberRole, PLACEMENTS_MAX, Placement, RegionKind, TASKS_MAX};
+use crate::planted::Bug;
 use crate::policy::spares;
 use crate::report::ArrayState;
 use crate::runset::RunSet;
-use crate::standing::Home;
+use crate::standing::{Home, Standings};
 use crate::units::{Member, Slot};
 use alloc::vec::Vec;
 
@@ -62,7 +63,8 @@ impl Core {
         spares.extend(self.spares_for(slot));
         let in_vain = self.is_in_vain(slot) && spares.is_empty();
         let is_skewed = self.superblock.geometry.skew.is_some();
-        if in_vain || is_skewed && !self.keeper.all_durable() {
+        let durable = self.keeper.all_durable() || self.planted(Bug::PlaceTakenEarly);
+        if in_vain || is_skewed && !durable {
             return;
         }
         let mut hosts = self.hosts(slot);
@@ -76,7 +78,11 @@ impl Core {
             .filter(|(_, standing)| standing.home.is_none())
             .map(|(partition, _)| partition)
             .collect();
-        let (layout, standing, lost) = (&self.layout, &self.standing, Slot(slot as u16));
+        let nobody = self
+            .planted(Bug::RowOnOneMember)
+            .then(|| self.nobody_anywhere());
+        let (layout, standing) = (&self.layout, nobody.as_ref().unwrap_or(&self.standing));
+        let lost = Slot(slot as u16);
         let targets = spares::targets(layout, standing, lost, &vacant, &spares, &room);
         let mut places = Vec::new();
         for (partition, member) in targets {
@@ -93,6 +99,10 @@ impl Core {
         }
         self.tell_taken(slot, &places);
         self.fill(slot, &places, TaskKind::Rebuild, RunSet::default());
+    }
+
+    fn nobody_anywhere(&self) -> Standings {
+        Standings::new(self.superblock.geometry.slots, self.layout.partitions())
     }
 
     /// Whether nobody was found who could take a partition of this slot, and nothing is different by now.
@@ -257,7 +267,8 @@ impl Core {
     fn is_under_way(&self, home: &Home) -> bool {
         let sectors = self.superblock.geometry.partition_sectors();
         let partition = home.start..home.start + sectors;
-        home.region > 0 && self.ops.busy_in(home.member, &partition)
+        let busy = self.ops.busy_in(home.member, &partition);
+        home.region > 0 && busy && !self.planted(Bug::PlaceTakenInUse)
     }
 
     fn is_taken(&self, member: Member, region: u16) -> bool {
@@ -352,7 +363,9 @@ impl Core {
         line.role = MemberRole::Rebuilding;
         line.log_floor = self.logs.next_sequence();
         line.read_errors = 0;
-        self.forget_former(entry);
+        if !self.planted(Bug::FormerHostBelieved) {
+            self.forget_former(entry);
+        }
         let places = self.devices[member.0 as usize].places;
         if self.logged() {
             self.logs.open(member, places.log_sectors);

@@ -2,6 +2,7 @@
 
 use crate::ordering::{replies_around_a_failure, writes_before_the_record};
 use crate::shell::{Setup, raid1, raid5};
+use crate::spares::{hosted, needed_while_read, recovered_after_a_way_home, three_by_three};
 use restripe_array::Bug;
 
 fn with(bug: Bug, mut setup: Setup) -> Setup {
@@ -21,4 +22,17 @@ fn a_write_ahead_of_a_failure_s_record_is_found() {
 fn an_early_acknowledgement_is_found() {
     let setup = with(Bug::FailureNotRecorded, raid1(3));
     assert_eq!(replies_around_a_failure(setup)[0], Some(true));
+}
+
+#[test]
+fn a_place_that_is_taken_while_it_is_read_is_found() {
+    let (array, _) = needed_while_read(with(Bug::PlaceTakenInUse, three_by_three()));
+    assert!(!hosted(&array).is_empty());
+}
+
+/// It costs a start time, and no byte: a record counts only if it is on the logs of all who have its parity by then.
+#[test]
+fn a_former_host_that_is_heard_is_found() {
+    let setup = with(Bug::FormerHostHeard, three_by_three());
+    assert!(recovered_after_a_way_home(setup) > 1);
 }

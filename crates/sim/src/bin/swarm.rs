@@ -78,7 +78,7 @@ fn parse(arguments: &[String]) -> Result<Option<Settings>, String> {
             "--seeds" => settings.seeds = range(value()?)?,
             "--jobs" => settings.jobs = number(value()?)?.max(1),
             #[cfg(feature = "planted")]
-            "--bug" => settings.options.bug = Some(bug(value()?)?),
+            "--bug" => settings.options.bug = Some(restripe_sim::swarm::bug(value()?)?),
             "--twice" => settings.twice = true,
             "--keep-going" => settings.keep_going = true,
             "--coverage" => settings.coverage = true,
@@ -123,15 +123,6 @@ fn named<T: Copy>(name: &str, choices: &[(&str, T)]) -> Result<T, String> {
     found
         .map(|choice| choice.1)
         .ok_or(format!("{name} is none of {}", names.join(", ")))
-}
-
-/// A planted bug by its name, as the engine spells it.
-#[cfg(feature = "planted")]
-fn bug(name: &str) -> Result<restripe_array::Bug, String> {
-    let all = restripe_array::Bug::ALL;
-    let names: Vec<String> = all.iter().map(|bug| format!("{bug:?}")).collect();
-    let found = all.into_iter().find(|bug| format!("{bug:?}") == name);
-    found.ok_or(format!("{name} is none of {}", names.join(", ")))
 }
 
 fn number(text: &str) -> Result<u64, String> {

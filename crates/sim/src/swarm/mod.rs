@@ -17,6 +17,8 @@ mod verify;
 pub use coverage::{Coverage, Hosting, Incident, Moment, Phase, Scene};
 pub use hosts::crowded;
 pub use life::{BLOCKS_CACHED, HALTS, STARTS_WITHOUT_SPACE, UNPLUGGED, issue};
+#[cfg(feature = "planted")]
+pub use plan::bug;
 pub use plan::{FAMILIES, Family, Options, Plan, Roughness};
 pub use ruin::{RUINS, RUINS_IN_VAIN};
 

@@ -48,6 +48,16 @@ pub const FAMILIES: [(&str, Family); 9] = [
 /// How many of them are plain.
 const PLAIN: usize = 6;
 
+/// A planted bug by its name, as the engine spells it.
+#[cfg(feature = "planted")]
+pub fn bug(name: &str) -> Result<restripe_array::Bug, String> {
+    use restripe_array::Bug;
+    let all = || Bug::ALL.into_iter().chain(Bug::OF_HOSTS);
+    let names: Vec<String> = all().map(|bug| format!("{bug:?}")).collect();
+    let found = all().find(|bug| format!("{bug:?}") == name);
+    found.ok_or(format!("{name} is none of {}", names.join(", ")))
+}
+
 /// What is not left to the seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
