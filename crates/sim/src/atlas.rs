@@ -115,6 +115,11 @@ impl<'a> Atlas<'a> {
         self.slots.iter().flatten().flatten()
     }
 
+    /// Whether a current disk is this member.
+    pub fn serves(&self, member: Uuid) -> bool {
+        self.spots().any(|spot| spot.member == member)
+    }
+
     /// Whether a row counts as written, by the map on one of the current disks.
     pub fn written(&self, row: Row) -> bool {
         let witness = self.spots().next();

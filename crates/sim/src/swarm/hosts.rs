@@ -1,18 +1,53 @@
 //! What happens to an array while a slot's partitions lie apart, in spare partitions or on several spares, or are rebuilt there: there
 //! hosts are lost, former ones come back, and power goes, more often than chance alone brings it about.
 
-use super::life::{Life, Run};
+use super::coverage::{Hosting, Scene};
+use super::life::{IO_TIMEOUT, Life, Run, issue};
 use super::plan::Roughness;
+use super::quest::IDLE_STEPS;
+use crate::atlas::Atlas;
+use crate::fault::Fault;
 use crate::invariant::{Invariant, Violation};
+use crate::oracle::WriteKind;
+use crate::workload::Ask;
 use restripe_array::layout::Layout;
 use restripe_array::report::{MemberState, MemberStatus, Status};
-use restripe_array::{Fact, Member, Row, Slot};
+use restripe_array::{Command, Fact, Member, Nanos, Row, Slot, TaskKind};
 use std::collections::BTreeSet;
 
 /// The stream that it is drawn from.
 const HOSTS: u64 = 0x4057;
+/// And that of plots.
+const PLOTS: u64 = 0x9107;
+/// A plot brings so much about to begin with.
+const PROVOKED: u32 = 4;
 /// Steps until something happens to them.
 const STEPS_MAX: u64 = 400;
+
+/// What is done on purpose, since chance brings its steps together too seldom.
+#[derive(Clone, Copy, Debug)]
+pub enum Plot {
+    /// A host fails, and comes back while what it hosted is on its way to another. Then power goes.
+    Return(Return),
+    /// A member of a host's group goes as soon as what it hosted is home: its place is needed again. Then power goes, and
+    /// superblocks that were on their way do not arrive.
+    Handover,
+    /// The same, while an operation lingers in that place. Without a crash.
+    Linger { host: Option<Member> },
+}
+
+/// How far a host is that fails and comes back.
+#[derive(Clone, Copy, Debug)]
+pub enum Return {
+    Serves,
+    Gone(Member),
+    Back(Member),
+}
+
+/// Counted: plots that have come to their end.
+pub const HOSTS_BACK: &str = "hosts back while what they hosted is elsewhere";
+pub const PLACES_NEEDED: &str = "places needed as soon as they are given up";
+pub const PLACES_LINGERED: &str = "places needed while an operation lingers there";
 
 impl Run {
     /// A partition was taken, or a task that fills one has ended.
@@ -26,8 +61,235 @@ impl Run {
         }
     }
 
+    /// Draws a plot for this life, perhaps. From a stream of its own.
+    pub fn hatch(&self) -> Option<Plot> {
+        let hosts = self.plan.spec.spare_partitions > 0;
+        let mut rng = self.rng.clone().fork(PLOTS);
+        let plots = [
+            Plot::Return(Return::Serves),
+            Plot::Handover,
+            Plot::Linger { host: None },
+        ];
+        let plot = *rng.pick(&plots);
+        let hatched = hosts && self.options.roughness == Roughness::Faults && rng.chance(2, 3);
+        hatched.then_some(plot)
+    }
+
+    /// Goes on with the plot of this life. `home`: something has just come home.
+    pub fn pursue_plot(&mut self, life: &mut Life, home: bool) {
+        let status = life.session.world.status();
+        // Copies that a crash left different may be told apart by whoever is lost: that is known to be wrong.
+        if status
+            .tasks
+            .iter()
+            .any(|task| task.kind == TaskKind::Resync)
+        {
+            return;
+        }
+        let plot = life.plot;
+        life.plot = match plot {
+            None => None,
+            Some(plot) if self.set_the_scene(life, &status, plot) => Some(plot),
+            Some(Plot::Return(stage)) => self.let_return(life, &status, stage).map(Plot::Return),
+            Some(plot @ Plot::Handover) if !home => Some(plot),
+            Some(Plot::Handover) => {
+                if self.lose_mate(life, &status, None) {
+                    self.outcome.coverage.count(PLACES_NEEDED, 1);
+                    let steps = life.stirring.rng.below(40);
+                    life.crash_within(steps);
+                    self.data_alone = true;
+                }
+                None
+            }
+            Some(Plot::Linger { host: None }) => {
+                let host = self.let_linger(life, &status);
+                Some(Plot::Linger { host })
+            }
+            Some(plot @ Plot::Linger { .. }) if !home => Some(plot),
+            Some(Plot::Linger { host }) => {
+                if self.lose_mate(life, &status, host) {
+                    self.outcome.coverage.count(PLACES_LINGERED, 1);
+                }
+                None
+            }
+        };
+    }
+
+    /// The next stage.
+    fn let_return(&mut self, life: &mut Life, status: &Status, stage: Return) -> Option<Return> {
+        let find = |member: Member| status.members.iter().find(|line| line.member == member);
+        match stage {
+            Return::Serves => {
+                let serves = Scene::of(status).hosts(Hosting::Serving);
+                let host = serves.then(|| self.pick_host(life, status)).flatten();
+                let struck = host.filter(|_| life.stirring.rng.chance(1, 2));
+                let line = struck.and_then(find);
+                self.hosted_last = line.and_then(|line| line.hosts.first().copied());
+                match struck.filter(|host| self.lose_spared(life, *host, 6)) {
+                    Some(host) => Some(Return::Gone(host)),
+                    None => Some(stage),
+                }
+            }
+            Return::Gone(host) => {
+                let failed = find(host).is_some_and(|line| line.state == MemberState::Failed);
+                if failed && life.session.world.under_way(host) == 0 {
+                    self.touch(life, self.hosted_last);
+                    self.touch(life, self.hosted_last);
+                    life.session.command(Command::Add(host));
+                    return Some(Return::Back(host));
+                }
+                Some(stage)
+            }
+            Return::Back(host) => {
+                let state = find(host).map(|line| line.state);
+                if state == Some(MemberState::Active) {
+                    self.outcome.coverage.count(HOSTS_BACK, 1);
+                    let steps = life.stirring.rng.below(60);
+                    life.crash_within(steps);
+                    return None;
+                }
+                Some(stage)
+            }
+        }
+    }
+
+    /// An operation on what is about to go home takes long: the host on which it lies.
+    fn let_linger(&mut self, life: &mut Life, status: &Status) -> Option<Member> {
+        let ready = life.session.world.ready();
+        let goes = Scene::of(status).hosts(Hosting::GoingHome);
+        if !ready || !goes || !life.stirring.rng.chance(1, 8) {
+            return None;
+        }
+        let host = self.pick_host(life, status)?;
+        let line = status.members.iter().find(|line| line.member == host)?;
+        let hosted = *life.stirring.rng.pick(&line.hosts);
+        life.stirring.suspect(host);
+        let delay = life
+            .stirring
+            .rng
+            .between(IO_TIMEOUT.0 / 8, IO_TIMEOUT.0 * 3 / 4);
+        let (operations, delay) = (1, Nanos(delay));
+        life.session
+            .world
+            .inject(host, Fault::Stuck { operations, delay });
+        self.touch(life, Some(hosted));
+        Some(host)
+    }
+
+    /// Somebody reads or, mostly, writes in a partition.
+    fn touch(&mut self, life: &mut Life, partition: Option<(u16, u16)>) {
+        let Some((slot, partition)) = partition.filter(|_| life.session.world.ready()) else {
+            return;
+        };
+        let partition_of = |row: &Row| self.layout.partition_of(*row) == partition;
+        let cells = (0..self.layout.rows())
+            .map(Row)
+            .filter(partition_of)
+            .filter_map(|row| {
+                let map = self.layout.row(row);
+                let cell = map.cell_on(Slot(slot)).filter(|cell| *cell < map.data)?;
+                Some(self.layout.lba(row, cell, 0))
+            });
+        let lbas: Vec<u64> = cells.collect();
+        if lbas.is_empty() {
+            return;
+        }
+        let (lba, sectors) = (*life.stirring.rng.pick(&lbas), self.block_sectors());
+        let kind = WriteKind::Data;
+        let (fua, fast) = (life.stirring.rng.chance(1, 2), false);
+        let ask = match life.stirring.rng.chance(1, 4) {
+            true => Ask::Read { lba, sectors },
+            false => Ask::Write {
+                lba,
+                sectors,
+                kind,
+                fua,
+                fast,
+            },
+        };
+        issue(&mut life.session, ask);
+    }
+
+    /// Has something hosted, and a spare to bring it home to, as far as a plot needs that. True if something was done.
+    fn set_the_scene(&mut self, life: &mut Life, status: &Status, plot: Plot) -> bool {
+        let begins = matches!(
+            plot,
+            Plot::Return(Return::Serves) | Plot::Handover | Plot::Linger { host: None }
+        );
+        if !begins
+            || !status.tasks.is_empty()
+            || life.provoked >= PROVOKED
+            || !life.stirring.rng.chance(1, 3)
+        {
+            return false;
+        }
+        life.provoked += 1;
+        let hosts = status.members.iter().any(|line| !line.hosts.is_empty());
+        match hosts {
+            false => {
+                self.lose_member(life, 6);
+            }
+            true if matches!(plot, Plot::Return(_)) => return false,
+            true => self.arrive(life),
+        }
+        true
+    }
+
+    fn pick_host(&self, life: &mut Life, status: &Status) -> Option<Member> {
+        let active = status
+            .members
+            .iter()
+            .filter(|line| line.state == MemberState::Active);
+        let hosts: Vec<Member> = active
+            .filter(|line| !line.hosts.is_empty())
+            .map(|line| line.member)
+            .collect();
+        (!hosts.is_empty()).then(|| *life.stirring.rng.pick(&hosts))
+    }
+
+    /// A member goes that is of one group with this one, or any: where there is room its partitions go to others of the
+    /// group first.
+    fn lose_mate(&mut self, life: &mut Life, status: &Status, host: Option<Member>) -> bool {
+        let skew = self.plan.spec.skew;
+        let size = skew.map_or(1, |skew| self.plan.spec.slots / skew.groups);
+        let lines = || {
+            status
+                .members
+                .iter()
+                .filter(|line| line.state == MemberState::Active)
+        };
+        let group = |member: Member| {
+            let line = lines().find(|line| line.member == member)?;
+            Some(line.slot? / size)
+        };
+        let of_group = |line: &&MemberStatus| {
+            let host = host.and_then(group);
+            host.is_none_or(|host| group(line.member) == Some(host))
+        };
+        // What the loss of one would cost that serves without a record of it yet, the media do not tell.
+        let world = &life.session.world;
+        let Some(atlas) = Atlas::of(world.members().map(|member| world.disk(member))) else {
+            return false;
+        };
+        let mates: Vec<Member> = lines()
+            .filter(of_group)
+            .filter(|line| atlas.serves(line.uuid))
+            .map(|line| line.member)
+            .filter(|member| Some(*member) != host)
+            .collect();
+        !mates.is_empty() && {
+            let mate = *life.stirring.rng.pick(&mates);
+            self.lose_spared(life, mate, 6)
+        }
+    }
+
     /// If it is time for that.
     pub fn vex_hosts(&mut self, life: &mut Life) {
+        let home = std::mem::take(&mut life.came_home);
+        let looks = home || life.watchful || life.steps().is_multiple_of(IDLE_STEPS);
+        if life.plot.is_some() && looks {
+            self.pursue_plot(life, home);
+        }
         if life.vex_after.is_none_or(|after| life.steps() < after) {
             return;
         }

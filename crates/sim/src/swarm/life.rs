@@ -2,6 +2,7 @@
 
 use super::ambush::Ambush;
 use super::coverage::{Incident, Scene};
+use super::hosts::Plot;
 use super::plan::{Options, Plan, Roughness};
 use super::quest::{IDLE_STEPS, Quest};
 use super::ruin::{Ruin, unreadable_sectors};
@@ -39,6 +40,8 @@ pub const STARTS_WITHOUT_SPACE: &str = "starts without space";
 /// Counted: blocks that reads found in the read cache.
 pub const BLOCKS_CACHED: &str = "blocks from the read cache";
 
+/// A life with a plot goes on for so many steps at least.
+const STEPS_OF_PLOT: u64 = 2000;
 /// So many steps without a moment passing are one too many.
 const STILL_STEPS: u64 = 10_000;
 
@@ -72,6 +75,10 @@ pub struct Run {
     pub bereft: bool,
     /// Nothing that is under way survives the next cut.
     pub swept: bool,
+    /// Of what is under way then, data arrive and metadata do not.
+    pub data_alone: bool,
+    /// A partition that the host of a plot had.
+    pub hosted_last: Option<(u16, u16)>,
     /// The next crash comes before the array serves again.
     pub crash_again: bool,
     /// What the tasks were at when power went.
@@ -107,6 +114,11 @@ pub struct Life {
     unplug_after: Option<u64>,
     /// When something happens to hosts of partitions.
     pub vex_after: Option<u64>,
+    pub plot: Option<Plot>,
+    /// So much was brought about for it.
+    pub provoked: u32,
+    /// What was on its way home has just come there.
+    pub came_home: bool,
     /// Those that went so: nothing is the matter with them.
     pub unplugged: Vec<Member>,
 }
@@ -172,6 +184,8 @@ impl Run {
             ruin: None,
             bereft: false,
             swept: false,
+            data_alone: false,
+            hosted_last: None,
             crash_again: false,
             cut_short: Scene::default(),
             outcome: Outcome::default(),
@@ -210,6 +224,10 @@ impl Run {
         self.lay_ambush();
         let mut life = self.begin(crash_after);
         life.unplug_after = self.unplug_point();
+        life.plot = self.hatch();
+        if life.plot.is_some() {
+            life.crash_after = life.crash_after.map(|after| after + STEPS_OF_PLOT);
+        }
         if self.options.roughness == Roughness::Faults && self.rng.chance(1, SHORT_OF_SPACE) {
             self.fill_up(&mut life);
         }
@@ -299,6 +317,9 @@ impl Run {
             resting: false,
             unplug_after: None,
             vex_after: None,
+            plot: None,
+            provoked: 0,
+            came_home: false,
             unplugged: Vec::new(),
         }
     }
@@ -483,6 +504,9 @@ impl Run {
         if self.quest.is_some() {
             steps += 1000;
         }
+        if life.plot.is_some() {
+            steps += STEPS_OF_PLOT;
+        }
         for _ in 0..steps {
             if let Some(end) = self.step(life) {
                 return Some(end);
@@ -580,6 +604,7 @@ impl Run {
                 if matches!(kind, TaskKind::Rebuild | TaskKind::Replace) {
                     let status = life.session.world.status();
                     life.stirring.rebuilt(&status);
+                    life.came_home = kind == TaskKind::Replace;
                     self.watch_hosts(life);
                 }
                 self.outcome.coverage.count("tasks done", 1);
@@ -675,8 +700,10 @@ impl Run {
         self.outcome
             .coverage
             .count("open writes at crashes", site.open_count() as u64);
+        let data_alone = std::mem::take(&mut self.data_alone);
         let cut = match std::mem::take(&mut self.swept) {
             true => site.nothing(),
+            false if data_alone => site.without_metadata(self.plan.data_start),
             false => site.sample(&mut self.rng),
         };
         self.say_cut(&site, &cut);

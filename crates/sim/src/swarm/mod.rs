@@ -15,7 +15,7 @@ mod stir;
 mod verify;
 
 pub use coverage::{Coverage, Hosting, Incident, Moment, Phase, Scene};
-pub use hosts::crowded;
+pub use hosts::{HOSTS_BACK, PLACES_LINGERED, PLACES_NEEDED, crowded};
 pub use life::{BLOCKS_CACHED, HALTS, STARTS_WITHOUT_SPACE, UNPLUGGED, issue};
 #[cfg(feature = "planted")]
 pub use plan::bug;

@@ -9,7 +9,8 @@
 
 use restripe_array::TaskKind;
 use restripe_sim::swarm::{
-    BLOCKS_CACHED, Coverage, HALTS, Hosting, Incident, Phase, STARTS_WITHOUT_SPACE, UNPLUGGED,
+    BLOCKS_CACHED, Coverage, HALTS, HOSTS_BACK, Hosting, Incident, PLACES_LINGERED, PLACES_NEEDED,
+    Phase, STARTS_WITHOUT_SPACE, UNPLUGGED,
 };
 use std::collections::BTreeSet;
 
@@ -43,6 +44,9 @@ const INCIDENTS_OF_HOSTS: [Incident; 6] = [
     Incident::LatentError,
     Incident::LateWrite,
 ];
+
+/// And plots that must have come to their end so often.
+const PLOTS: [&str; 3] = [HOSTS_BACK, PLACES_LINGERED, PLACES_NEEDED];
 
 /// Kind, from, and where to: each must be hit.
 const TRANSITIONS: &[(&str, &str, &[&str])] = &[
@@ -224,6 +228,12 @@ pub fn holes_of_hosts(coverage: &Coverage) -> Vec<String> {
             if hits < HITS_OF_HOSTS {
                 holes.push(format!("hosts {hosting:?} x {incident:?}: {hits} hits"));
             }
+        }
+    }
+    for what in PLOTS {
+        let hits = coverage.total(what);
+        if hits < HITS_OF_HOSTS {
+            holes.push(format!("{what}: {hits} hits"));
         }
     }
     holes
