@@ -76,14 +76,18 @@ impl Bug {
     #[cfg(feature = "planted")]
     pub const OF_SURROGATES: [Bug; 2] = [Bug::RedirectNotAnnounced, Bug::VoidBeforeFlush];
 
-    /// Bugs that only an array with spare partitions has. Scripts find two more: no seed has yet met an operation that
-    /// lingers in just the place that is taken, and a former host's log only costs a start time.
+    /// Bugs that only an array with spare partitions has.
     #[cfg(feature = "planted")]
     pub const OF_HOSTS: [Bug; 3] = [
         Bug::RowOnOneMember,
         Bug::PlaceTakenEarly,
         Bug::FormerHostBelieved,
     ];
+
+    /// And those of them that no seed has met, but scripts find: an operation that lingers in just the place that is taken,
+    /// and a former host's log, which only costs a start time.
+    #[cfg(feature = "planted")]
+    pub const OF_SCRIPTS: [Bug; 2] = [Bug::PlaceTakenInUse, Bug::FormerHostHeard];
 }
 
 impl Core {

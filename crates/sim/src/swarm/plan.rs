@@ -52,7 +52,8 @@ const PLAIN: usize = 6;
 #[cfg(feature = "planted")]
 pub fn bug(name: &str) -> Result<restripe_array::Bug, String> {
     use restripe_array::Bug;
-    let all = || Bug::ALL.into_iter().chain(Bug::OF_HOSTS);
+    let of_hosts = || Bug::OF_HOSTS.into_iter().chain(Bug::OF_SCRIPTS);
+    let all = || Bug::ALL.into_iter().chain(of_hosts());
     let names: Vec<String> = all().map(|bug| format!("{bug:?}")).collect();
     let found = all().find(|bug| format!("{bug:?}") == name);
     found.ok_or(format!("{name} is none of {}", names.join(", ")))
