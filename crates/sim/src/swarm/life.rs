@@ -355,7 +355,10 @@ impl Run {
                 CommandError::WouldLose { .. } if self.loss_is_allowed(life) => {
                     mode.accept_loss = true
                 }
-                CommandError::TooFew { .. } if self.in_ruins() => mode.accept_loss = true,
+                CommandError::TooFew { .. } if self.in_ruins() => {
+                    self.doubt_rows(life);
+                    mode.accept_loss = true;
+                }
                 _ => {
                     life.session
                         .violation(Invariant::StartRefused, format!("{mode:?}: {error:?}"));

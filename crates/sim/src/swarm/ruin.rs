@@ -118,6 +118,19 @@ impl Run {
         }
     }
 
+    /// A start that only reads cannot tell which part of a row was being written, nor put it right: what the row's parity
+    /// would have to tell is lost meanwhile.
+    pub fn doubt_rows(&mut self, life: &mut Life) {
+        let oracle = &mut life.session.oracle;
+        for row in 0..self.layout.rows() {
+            let first = self.layout.lba(Row(row), 0, 0);
+            let sectors = first..first + self.layout.row_sectors();
+            if sectors.clone().any(|lba| oracle.failed_write(lba)) {
+                sectors.for_each(|lba| oracle.allow_loss(lba));
+            }
+        }
+    }
+
     // ------------------------------------------------------------------------------------------- destroying
 
     /// Breaks more than redundancy bears. Whether members went.
