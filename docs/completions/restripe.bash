@@ -827,7 +827,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__rebuild)
-            opts="-h --offline --degraded --watch --order --on-demand --pause --resume --rate --throttle --help"
+            opts="-h --offline --degraded --watch --order --on-demand --copy-back --pause --resume --rate --throttle --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -842,6 +842,10 @@ _restripe() {
                     return 0
                     ;;
                 --on-demand)
+                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --copy-back)
                     COMPREPLY=($(compgen -W "on off" -- "${cur}"))
                     return 0
                     ;;
@@ -1045,7 +1049,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__serve)
-            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --memory --cache --cache-policy --io-timeout --rate --throttle --order --on-demand --zone --epoch --redirect --redirect-scrubs --backend --buffered --record --help"
+            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --memory --cache --cache-policy --io-timeout --rate --throttle --order --on-demand --no-copy-back --zone --epoch --redirect --redirect-scrubs --backend --buffered --record --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -48,7 +48,8 @@ impl Core {
             Command::Rate { .. }
             | Command::Throttle(_)
             | Command::Order(_)
-            | Command::OnDemand(_) => {
+            | Command::OnDemand(_)
+            | Command::CopyBack(_) => {
                 self.set_pace(&command);
                 Ok(())
             }
@@ -75,6 +76,7 @@ impl Core {
             Command::Throttle(throttle) => self.tasks.set_throttle(throttle),
             Command::Order(order) => self.set_order(order),
             Command::OnDemand(on_demand) => self.tasks.set_on_demand(on_demand),
+            Command::CopyBack(copies_back) => self.tasks.stays = !copies_back,
             _ => return false,
         }
         true

@@ -368,6 +368,9 @@ pub struct Serve {
     /// Where users read what is not rebuilt yet, rebuild next, whatever the order
     #[arg(long)]
     pub on_demand: bool,
+    /// Leave what was rebuilt in spare partitions and on several spares of a skewed array where it is
+    #[arg(long)]
+    pub no_copy_back: bool,
     /// What is read most is learned by zones of so much [default: 12M]
     #[arg(long, value_name = "SIZE", value_parser = parse_zone)]
     pub zone: Option<u64>,
@@ -511,6 +514,11 @@ pub struct Rebuild {
     #[arg(long, value_name = "WHETHER", value_parser = whether_parser(), num_args = 0..=1, require_equals = true,
         default_missing_value = "on", conflicts_with_all = ["watch", "order", "Pace"])]
     pub on_demand: Option<bool>,
+    /// Bring what was rebuilt in spare partitions and on several spares together on one as soon as it can be, or leave it
+    /// where it is
+    #[arg(long, value_name = "WHETHER", value_parser = whether_parser(), num_args = 0..=1, require_equals = true,
+        default_missing_value = "on", conflicts_with_all = ["watch", "order", "on_demand", "Pace"])]
+    pub copy_back: Option<bool>,
     #[command(flatten)]
     pub pace: Pace,
 }

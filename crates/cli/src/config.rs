@@ -107,6 +107,7 @@ pub struct ServeConfig {
     pub order: Option<Order>,
     #[serde(default)]
     pub on_demand: bool,
+    pub copy_back: Option<bool>,
     #[serde(default, deserialize_with = "zone")]
     pub zone: Option<u64>,
     #[serde(default, deserialize_with = "epoch")]

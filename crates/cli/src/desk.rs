@@ -270,6 +270,10 @@ impl Desk {
                 let whether = if on { "on" } else { "off" };
                 self.simple(Command::OnDemand(on), &format!("on demand: {whether}"))
             }
+            Request::CopyBack { on } => {
+                let whether = if on { "on" } else { "off" };
+                self.simple(Command::CopyBack(on), &format!("copy back: {whether}"))
+            }
             Request::Lend { lease, bytes } => self.lend(&lease, bytes),
             Request::TakeBack { lease, force } => self.take_back(&lease, force),
             Request::Stop => self.stop(),
@@ -555,8 +559,11 @@ impl Answer for Desk {
 }
 
 fn is_pace(command: &Command) -> bool {
-    use Command::{OnDemand, Order, Rate, Throttle};
-    matches!(command, Rate { .. } | Throttle(_) | Order(_) | OnDemand(_))
+    use Command::{CopyBack, OnDemand, Order, Rate, Throttle};
+    matches!(
+        command,
+        Rate { .. } | Throttle(_) | Order(_) | OnDemand(_) | CopyBack(_)
+    )
 }
 
 fn in_the_array(name: &str, state: &str) -> Refusal {

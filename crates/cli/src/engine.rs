@@ -49,6 +49,7 @@ pub struct Setup {
     pub throttle: Throttle,
     pub order: Order,
     pub on_demand: bool,
+    pub copy_back: bool,
     pub heat: HeatLimits,
     /// What goes to a surrogate, of an array that has one.
     pub redirect: Redirect,
@@ -71,6 +72,7 @@ impl Default for Setup {
             throttle: Throttle::default(),
             order: Order::default(),
             on_demand: false,
+            copy_back: true,
             heat: HeatLimits::default(),
             redirect: Redirect::default(),
             redirect_scrubs: false,
@@ -114,6 +116,9 @@ impl Setup {
         }
         if self.on_demand {
             paces.push(Command::OnDemand(true));
+        }
+        if !self.copy_back {
+            paces.push(Command::CopyBack(false));
         }
         paces
     }

@@ -167,7 +167,9 @@ fn pace_or_watch(session: &Session, verb: &Rebuild) -> Outcome<Option<StatusView
         name: order.name().into(),
     });
     let on_demand = verb.on_demand.map(|on| Request::OnDemand { on });
-    if let Some(request) = pace(&verb.pace).or(order).or(on_demand) {
+    let copy_back = verb.copy_back.map(|on| Request::CopyBack { on });
+    let asked = pace(&verb.pace).or(order).or(on_demand).or(copy_back);
+    if let Some(request) = asked {
         session.order(&request)?;
         if session.is_served() || verb.pace.is_kept() {
             return Ok(None);

@@ -131,6 +131,7 @@ fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
         throttle: verb.throttle.or(file.throttle).unwrap_or_default(),
         order: verb.order.or(file.order).unwrap_or_default(),
         on_demand: verb.on_demand || file.on_demand,
+        copy_back: !verb.no_copy_back && file.copy_back.unwrap_or(true),
         heat: heat(verb.zone.or(file.zone), verb.epoch.or(file.epoch)),
         redirect: verb.redirect.or(file.redirect).unwrap_or_default(),
         redirect_scrubs: verb.redirect_scrubs || file.redirect_scrubs,

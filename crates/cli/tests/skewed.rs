@@ -248,9 +248,13 @@ fn a_lost_member_is_hosted_until_there_is_a_spare() {
         .into_iter()
         .filter(|name| name != "d4.img")
         .collect();
-    let daemon = place.serve(&others.iter().map(String::as_str).collect::<Vec<_>>());
+    let daemon = place.serve(&with(&["--no-copy-back"], &others));
     place.write("new.img", 64 << 20, 0, &[]);
     good(place.run(&["add", "tank", "new.img"]));
+    good(place.run(&["rebuild", "tank"]));
+    let text = good(place.run(&["status", "tank"]));
+    assert!(text.contains("d3.img hosts 4/0 4/2"), "it stays: {text}");
+    good(place.run(&["rebuild", "tank", "--copy-back"]));
     good(place.run(&["rebuild", "tank"]));
     let text = good(place.run(&["status", "tank"]));
     assert!(

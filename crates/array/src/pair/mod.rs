@@ -400,7 +400,8 @@ impl Pair {
             Command::Rate { .. }
             | Command::Throttle(_)
             | Command::Order(_)
-            | Command::OnDemand(_) => self.tell(Site::Home, Event::Command(tag, command)),
+            | Command::OnDemand(_)
+            | Command::CopyBack(_) => self.tell(Site::Home, Event::Command(tag, command)),
             Command::Surrogate(_) => {
                 let error = CommandError::Busy("it was started as an array with a surrogate");
                 self.out.push(Action::CommandReply(tag, Err(error)));

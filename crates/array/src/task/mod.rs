@@ -112,6 +112,8 @@ pub(crate) struct Tasks {
     throttle: Throttle,
     order: Order,
     on_demand: bool,
+    /// What was rebuilt apart stays so, unless a slot waits for a spare.
+    pub(crate) stays: bool,
     rows: u64,
     /// Members that have hosted partitions which are elsewhere now, and the log sequence as of then.
     left: Vec<(Member, u64)>,
@@ -130,6 +132,7 @@ impl Tasks {
             throttle: self.throttle,
             order: self.order,
             on_demand: self.on_demand,
+            stays: self.stays,
             ..Tasks::default()
         };
     }

@@ -293,6 +293,9 @@ impl Core {
             return;
         }
         let waits = self.state == ArrayState::Degraded;
+        if self.tasks.stays && !waits {
+            return;
+        }
         for slot in 0..self.standing.slots() {
             let sought = !self.standing.is_short(slot) && (!waits || self.is_shared(slot));
             if !sought || self.is_together(slot) {

@@ -193,6 +193,55 @@ fn a_spare_that_shares_a_slot_is_given_to_one_that_waits() {
 }
 
 #[test]
+fn what_is_to_stay_stays_until_a_slot_waits_or_somebody_asks() {
+    let mut array = filled(without_hosts(3));
+    array.order(Command::CopyBack(false));
+    array.depart(4);
+    array.run_tasks();
+    let apart = [Some((9, 0)), Some((10, 0)), Some((11, 0))];
+    assert_eq!(lies(&array, 4, 0), apart);
+    array.depart(0);
+    array.run_tasks();
+    assert_eq!(lies(&array, 4, 1), [Some((9, 0)); 3]);
+    assert!(
+        lies(&array, 0, 1)
+            .iter()
+            .all(|one| one.is_some_and(|(member, _)| member > 9))
+    );
+    whole(&mut array);
+    array.order(Command::CopyBack(true));
+    array.run_tasks();
+    assert_eq!(lies(&array, 0, 1), [lies(&array, 0, 1)[0]; 3]);
+    whole(&mut array);
+}
+
+#[test]
+fn what_is_to_stay_leaves_a_spare_that_comes_to_the_next_loss() {
+    let mut array = filled(three_by_three());
+    array.order(Command::CopyBack(false));
+    array.depart(4);
+    array.run_tasks();
+    let spare = array.arrive(MemberInfo {
+        sectors: 4096,
+        logical_block: 512,
+        trim_zeroes: true,
+        fast_zero: true,
+    });
+    array.command(Command::Add(spare)).expect("it fits");
+    array.run_tasks();
+    assert!(
+        array
+            .facts
+            .iter()
+            .all(|fact| !matches!(fact, Fact::SpareTaken { .. }))
+    );
+    array.depart(0);
+    array.run_tasks();
+    assert!(spares_taken(&array).contains(&(spare.0, 0)));
+    whole(&mut array);
+}
+
+#[test]
 fn two_slots_that_are_lost_at_once_have_a_spare_each() {
     let mut array = filled(without_hosts(2));
     array.depart(4);

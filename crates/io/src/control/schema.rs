@@ -84,6 +84,10 @@ pub enum Request {
     OnDemand {
         on: bool,
     },
+    /// Whether what was rebuilt apart is brought together by itself.
+    CopyBack {
+        on: bool,
+    },
     /// Lend a part of the array to another.
     Lend {
         lease: String,
@@ -130,6 +134,7 @@ impl Request {
             Request::Throttle { .. } => "throttle",
             Request::Order { .. } => "order",
             Request::OnDemand { .. } => "on-demand",
+            Request::CopyBack { .. } => "copy-back",
             Request::Lend { .. } => "lend",
             Request::TakeBack { .. } => "take-back",
             Request::Stop => "stop",

@@ -462,6 +462,7 @@ mod tests {
             },
             Request::Order { name: "ido".into() },
             Request::OnDemand { on: true },
+            Request::CopyBack { on: false },
             Request::Facts { since: 7 },
         ];
         let mut state = 1u64;

@@ -294,6 +294,7 @@ impl Writer {
                 self.raw(&[11, place.map_or(0, |place| place as u8)]);
             }
             Command::OnDemand(on) => self.raw(&[12, u8::from(on)]),
+            Command::CopyBack(on) => self.raw(&[16, u8::from(on)]),
             Command::AddToSurrogate(member) => self.member_command(13, member),
             Command::Surrogate(surrogate) => {
                 self.raw(&[14, u8::from(surrogate.is_some())]);
@@ -729,6 +730,7 @@ impl<'a> Reader<'a> {
                 Command::Order(*Order::ALL.get(place).ok_or(Stop::Bad)?)
             }
             12 => Command::OnDemand(self.flag()?),
+            16 => Command::CopyBack(self.flag()?),
             13 => Command::AddToSurrogate(self.member()?),
             14 => {
                 let some = self.flag()?;
@@ -852,6 +854,7 @@ mod tests {
             Command::Throttle(Throttle::latency(99, Nanos::from_millis(20)).expect("a share")),
             Command::Order(Order::Ido),
             Command::OnDemand(true),
+            Command::CopyBack(false),
             Command::AddToSurrogate(Member(3)),
             Command::Surrogate(Some(Uuid([5; 16]))),
             Command::Surrogate(None),

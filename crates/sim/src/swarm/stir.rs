@@ -491,6 +491,10 @@ impl Run {
             let on_demand = Command::OnDemand(drawn.below(4) > 0);
             life.session.command(on_demand);
         }
+        if drawn.below(4) == 0 {
+            let copy_back = Command::CopyBack(drawn.below(2) == 0);
+            life.session.command(copy_back);
+        }
         let command = match life.stirring.rng.below(6) {
             0 => Command::Scrub { repair: false },
             1 => Command::Scrub { repair: true },
