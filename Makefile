@@ -56,6 +56,7 @@ bench: build ## Measurements, side by side with their yardsticks in one run: an 
 	$(CARGO) run --release -p restripe-array --example heat_cost
 	$(CARGO) run --release -p restripe-sim --example bench_world
 	$(CARGO) run --release -p restripe-lab --example real_schemes
+	$(CARGO) run --release -p restripe-lab --example real_streams
 	$(CARGO) bench -p restripe-io --bench served
 	$(CARGO) bench -p restripe-io --bench tasks
 	$(CARGO) run --quiet -p xtask -- md-bench

@@ -1,7 +1,6 @@
 //! A real array of simulated drives in this process: drives behind NBD, the reactor, and users that come over NBD.
 
-use super::Figures;
-use restripe_array::layout::Level;
+use restripe_array::layout::{Level, Skew};
 use restripe_array::meta::{Content, CreateOptions, Init, Partner, PartnerRole, WriteHole, create};
 use restripe_array::{
     Command, Fact, Limits, Member, Nanos, StartMode, SurrogateConfig, SurrogateLimits, TaskKind,
@@ -42,6 +41,17 @@ const PATIENCE: Duration = Duration::from_secs(300);
 type Users<'a> = Box<dyn Iterator<Item = Item> + Send + 'a>;
 type Facts = Receiver<(Nanos, Fact)>;
 
+/// What came of a rebuild.
+#[derive(Clone, Copy)]
+pub struct Figures {
+    pub rebuild_s: f64,
+    /// Of requests answered during the rebuild; not a number where there were none.
+    pub mean_ms: f64,
+    /// Share of requests that the surrogate took or served alone.
+    #[allow(dead_code)] // Not every example has a surrogate.
+    pub moved: f64,
+}
+
 /// How long users ask before the member fails, and from then until there is a drive to rebuild onto.
 #[derive(Clone, Copy)]
 pub struct Times {
@@ -53,6 +63,8 @@ pub struct Rig {
     running: Running,
     drives: Vec<Drive>,
     blank: PathBuf,
+    /// The blank drive is wanted: there is no spare.
+    comes: bool,
     folder: PathBuf,
     door: PathBuf,
 }
@@ -61,7 +73,10 @@ pub struct Rig {
 struct Set {
     identity: u8,
     level: Level,
+    skew: Option<Skew>,
+    spare_partitions: u16,
     members: u16,
+    spares: u16,
     write_hole: WriteHole,
     partner: Option<PartnerRole>,
 }
@@ -75,16 +90,17 @@ impl Rig {
         let (mut drives, mut members) = (Vec::new(), Vec::new());
         for set in sets(plan) {
             let mut plain = Vec::new();
-            for _ in 0..set.members {
+            for index in 0..set.members + set.spares {
                 let socket = folder.join(format!("drive{}", drives.len()));
-                drives.push(Drive::serve(plan, socket.clone())?);
+                let export = export(plan, index >= set.members)?;
+                drives.push(Drive::serve(export, socket.clone())?);
                 plain.push(open(&socket)?);
             }
             format(plan, &set, &plain)?;
             members.extend(plain.into_iter().map(Plain::into_member));
         }
         let blank = folder.join("blank");
-        drives.push(Drive::serve(plan, blank.clone())?);
+        drives.push(Drive::serve(export(plan, true)?, blank.clone())?);
         let spec = spec(plan, members);
         let running = Shell::spawn(ShellOptions::default(), |shell| shell.host(spec).map(drop));
         let rig = Rig {
@@ -93,6 +109,7 @@ impl Rig {
             blank,
             door: folder.join("array"),
             folder,
+            comes: plan.spares == 0,
         };
         rig.serve(plan)?;
         Ok(rig)
@@ -118,7 +135,7 @@ impl Rig {
         answer.map_err(|error| format!("{command:?} was refused: {error:?}"))
     }
 
-    /// Users ask, a member fails, a drive comes in its place, and they go on until the rebuild is over.
+    /// Users ask, a member fails, a drive comes in its place, or a spare is there, and they go on until the rebuild is over.
     pub fn rebuild(
         &self,
         asked: impl Iterator<Item = Item>,
@@ -169,9 +186,11 @@ impl Rig {
         let blank = open(&self.blank)?.into_member();
         thread::sleep(degraded);
         let before = self.moved()?;
-        let arrived = self.running.remote.arrive(0, blank);
-        let arrived = arrived.map_err(|_| "the reactor has ended")?;
-        self.order(Command::Add(arrived.ok_or("there is no array")?))?;
+        if self.comes {
+            let arrived = self.running.remote.arrive(0, blank);
+            let arrived = arrived.map_err(|_| "the reactor has ended")?;
+            self.order(Command::Add(arrived.ok_or("there is no array")?))?;
+        }
         let mut from = None;
         loop {
             let (at, fact) = facts
@@ -263,14 +282,20 @@ fn sets(plan: &ArrayPlan) -> Vec<Set> {
     let mut sets = vec![Set {
         identity: 1,
         level: plan.level,
+        skew: plan.skew,
+        spare_partitions: plan.spare_partitions,
         members: plan.members,
+        spares: plan.spares,
         write_hole: plan.write_hole,
         partner: plan.surrogate.map(|_| PartnerRole::Main),
     }];
     sets.extend(plan.surrogate.map(|surrogate| Set {
         identity: 2,
         level: surrogate.level,
+        skew: None,
+        spare_partitions: 0,
         members: surrogate.members,
+        spares: 0,
         write_hole: WriteHole::default_for(surrogate.level),
         partner: Some(PartnerRole::Surrogate),
     }));
@@ -309,6 +334,9 @@ fn format(plan: &ArrayPlan, set: &Set, drives: &[Plain]) -> Result<(), String> {
     options.members = drives.iter().map(Plain::info).collect();
     let number = |index: usize| Uuid([set.identity * 0x20 + index as u8; 16]);
     options.uuids = (0..drives.len()).map(number).collect();
+    options.skew = set.skew;
+    options.spare_partitions = set.spare_partitions;
+    options.spares = set.spares.into();
     options.write_hole = set.write_hole;
     options.init = Init::Trust;
     options.size_per_member = Some(plan.member_bytes / 512);
@@ -336,12 +364,12 @@ struct Drive {
 }
 
 impl Drive {
-    fn serve(plan: &ArrayPlan, socket: PathBuf) -> Result<Drive, String> {
+    fn serve(export: Export, socket: PathBuf) -> Result<Drive, String> {
         // What an earlier rig has left.
         drop(fs::remove_file(&socket));
         let listener = UnixListener::bind(&socket).map_err(|error| error.to_string())?;
         let drive = Drive {
-            export: export(plan)?,
+            export,
             socket,
             ended: Arc::default(),
         };
@@ -365,18 +393,20 @@ impl Drive {
     }
 }
 
-fn export(plan: &ArrayPlan) -> Result<Export, String> {
-    let preset = preset::named(&plan.drive)?;
-    let Made::Mechanical(drive) = preset.make()? else {
-        return Err(format!("{} does not turn", plan.drive));
+/// A drive of the members' kind, or of the spares'.
+fn export(plan: &ArrayPlan, spare: bool) -> Result<Export, String> {
+    let name = plan.spare_drive.as_ref().filter(|_| spare);
+    let clockwork = match preset::named(name.unwrap_or(&plan.drive))?.make()? {
+        Made::Flash(drive) => Clockwork::flash(drive, DRIVE_DEPTH),
+        Made::Mechanical(drive) => {
+            let mut parts = drive.drive().clone();
+            parts.cache.write_back = plan.write_cache;
+            let disk = HardDisk::new(Mechanical::new(parts)?, plan.schedule, None);
+            Clockwork::hard(disk, plan.schedule, DRIVE_DEPTH)
+        }
     };
-    let mut parts = drive.drive().clone();
-    parts.cache.write_back = plan.write_cache;
-    let disk = HardDisk::new(Mechanical::new(parts)?, plan.schedule, None);
-    let clockwork = Clockwork::hard(disk, plan.schedule, DRIVE_DEPTH);
-    Ok(Export::start(
-        clockwork,
-        Backing::memory(),
-        plan.member_bytes + METADATA_BYTES,
-    ))
+    let partitions = plan.skew.map_or(1, |skew| u64::from(skew.partitions));
+    let hosted = plan.member_bytes / partitions * u64::from(plan.spare_partitions);
+    let bytes = plan.member_bytes + hosted + METADATA_BYTES;
+    Ok(Export::start(clockwork, Backing::memory(), bytes))
 }

@@ -6,15 +6,15 @@
 //! `cargo run --release -p restripe-lab --example real_schemes`: three quarters of an hour, most of it waiting;
 //! `-- proj 6 10` for one workload, and the seeds from 6 to 10.
 
-mod late;
-mod rig;
+mod realtime;
 
+use realtime::late;
+use realtime::rig::{Figures, Rig, Times};
 use restripe_lab::experiment::cell::{Cell, Contents, measure_capacity, requests, run};
 use restripe_lab::experiment::metric::metric;
 use restripe_lab::experiment::scenario::{Point, Value, named, parse};
 use restripe_lab::experiment::statistics::{Estimate, geometric, ratio};
 use restripe_lab::replay::stage::size_bytes;
-use rig::{Rig, Times};
 use std::ops::RangeInclusive;
 use std::thread;
 use std::time::Duration;
@@ -38,16 +38,6 @@ const SHORTENED: [(&str, Value); 8] = [
     ("phases.after_s", Value::Whole(1)),
     ("phases.common_s", Value::Whole(0)),
 ];
-
-/// What came of a rebuild.
-#[derive(Clone, Copy)]
-pub struct Figures {
-    pub rebuild_s: f64,
-    /// Of requests answered during the rebuild.
-    pub mean_ms: f64,
-    /// Share of requests that the surrogate took or served alone.
-    pub moved: f64,
-}
 
 /// In the laboratory, and on a real array.
 type Pair = [Figures; 2];
