@@ -5,8 +5,8 @@ use restripe_array::layout::{Level, Role, Skew};
 use restripe_array::meta::{Superblock, WriteHole, superblock};
 use restripe_array::report::{ArrayState, MemberState};
 use restripe_array::{
-    Command, CommandError, Fact, IoError, Member, MemberInfo, Nanos, RequestOp, Row, TaskKind,
-    TaskOutcome,
+    Command, CommandError, Fact, IoError, Member, MemberInfo, Nanos, RequestOp, Row, Slot,
+    TaskKind, TaskOutcome,
 };
 
 /// A RAID-5 of three groups of three, with three partitions a slot and room for two of others on each member.
