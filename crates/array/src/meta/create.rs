@@ -716,12 +716,16 @@ fn resync_task() -> TaskRecord {
 }
 
 fn notes(options: &CreateOptions, plan: &Plan) -> Vec<Note> {
-    let used = plan.data_start + plan.geometry.slot_sectors;
+    let ends = plan.regions.iter().map(|region| region.end());
+    let used = ends.max().expect("there are regions");
     let mebibyte = (1 << 20) / SECTOR_BYTES;
+    let own = options.skew.map_or(1, |skew| u64::from(skew.partitions));
+    let partitions = own + u64::from(options.spare_partitions);
+    let rounded = partitions * u64::from(plan.geometry.chunk_sectors);
     let unused = |(member, info): (usize, &MemberInfo)| {
         let sectors = info.sectors.saturating_sub(used);
-        // What rounding to chunks costs is not worth a word.
-        let limit = mebibyte.min(used).max(plan.geometry.chunk_sectors.into());
+        // What rounding to a chunk of each partition costs is not worth a word.
+        let limit = mebibyte.min(used).max(rounded);
         (sectors >= limit).then_some(Note::Unused { member, sectors })
     };
     if options.size_per_member.is_some() {

@@ -240,6 +240,19 @@ fn unequal_members_use_the_smallest_and_say_so() {
 }
 
 #[test]
+fn spare_partitions_are_no_unused_space() {
+    let mut options = options(RAID5, 9, 100_000);
+    options.skew = Some(Skew {
+        groups: 3,
+        partitions: 3,
+    });
+    for spare_partitions in 0..4 {
+        options.spare_partitions = spare_partitions;
+        assert_eq!(create(&options).unwrap().notes, []);
+    }
+}
+
+#[test]
 fn the_largest_logical_block_counts() {
     let mut options = options(RAID5, 3, 2000);
     options.members[2].logical_block = 4096;
