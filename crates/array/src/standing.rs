@@ -182,7 +182,7 @@ impl Standings {
 }
 
 /// In the order in which they come first.
-fn distinct(members: impl Iterator<Item = Member>) -> Vec<Member> {
+pub(crate) fn distinct(members: impl Iterator<Item = Member>) -> Vec<Member> {
     let mut known = Vec::new();
     for member in members {
         if !known.contains(&member) {

@@ -113,10 +113,10 @@ pub(crate) struct Tasks {
     order: Order,
     on_demand: bool,
     /// What was rebuilt apart stays so, unless a slot waits for a spare.
-    pub(crate) stays: bool,
+    pub(crate) stays_apart: bool,
     rows: u64,
-    /// Members that have hosted partitions which are elsewhere now, and the log sequence as of then.
-    left: Vec<(Member, u64)>,
+    /// Members in service that gave up partitions, and the log sequence as of then.
+    vacated: Vec<(Member, u64)>,
     /// Slots for which nobody was found who could take a partition, under this version of the superblock.
     in_vain: (u64, Vec<usize>),
 }
@@ -132,7 +132,7 @@ impl Tasks {
             throttle: self.throttle,
             order: self.order,
             on_demand: self.on_demand,
-            stays: self.stays,
+            stays_apart: self.stays_apart,
             ..Tasks::default()
         };
     }

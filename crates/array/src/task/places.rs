@@ -18,7 +18,7 @@ use crate::planted::Bug;
 use crate::policy::spares;
 use crate::report::ArrayState;
 use crate::runset::RunSet;
-use crate::standing::{Home, Standings};
+use crate::standing::{Home, Standings, distinct};
 use crate::units::{Member, Slot};
 use alloc::vec::Vec;
 
@@ -29,7 +29,7 @@ const FILLS_MAX: usize = TASKS_MAX - 2;
 pub(crate) type Filled = (u16, Home);
 
 /// The members of these places that are so, each once.
-fn fresh(places: &[Filled], is_so: impl Fn(Member) -> bool) -> Vec<Member> {
+fn members_of(places: &[Filled], is_so: impl Fn(Member) -> bool) -> Vec<Member> {
     let mut members: Vec<Member> = places.iter().map(|(_, home)| home.member).collect();
     members.sort_unstable();
     members.dedup();
@@ -59,46 +59,57 @@ impl Core {
     }
 
     fn take_places(&mut self, slot: usize) {
-        let mut spares = self.owners_of(slot);
-        spares.extend(self.spares_for(slot));
-        let in_vain = self.is_in_vain(slot) && spares.is_empty();
+        let mut whole = self.owners_of(slot);
+        whole.extend(self.spares_for(slot));
+        let in_vain = self.is_in_vain(slot) && whole.is_empty();
         let is_skewed = self.superblock.geometry.skew.is_some();
         let durable = self.keeper.all_durable() || self.planted(Bug::PlaceTakenEarly);
         if in_vain || is_skewed && !durable {
             return;
         }
+        self.void_vacated();
+        let waits = |member: &Member| self.has_vacated(*member);
+        whole.retain(|member| !waits(member));
         let mut hosts = self.hosts(slot);
-        hosts.retain(|(member, _)| !spares.contains(member));
-        let room: Vec<(Member, usize)> = hosts
-            .iter()
-            .map(|(member, free)| (*member, free.len()))
-            .collect();
-        let vacant: Vec<u16> = (0..)
-            .zip(self.standing.of_slot(slot))
-            .filter(|(_, standing)| standing.home.is_none())
-            .map(|(partition, _)| partition)
-            .collect();
+        hosts.retain(|(member, _)| !whole.contains(member));
+        let places = self.places_for(slot, &whole, hosts);
+        if places.is_empty() && self.tasks.vacated.is_empty() {
+            self.note_in_vain(slot);
+        }
+        if places.is_empty() || places.iter().any(|place| self.is_under_way(place)) {
+            return;
+        }
+        self.tell_taken(slot, &places);
+        self.fill(slot, &places, TaskKind::Rebuild, RunSet::default());
+    }
+
+    /// Where what is vacant of a slot goes: to the set data of these members, or to free spare partitions of those, each with
+    /// the first last.
+    fn places_for(
+        &self,
+        slot: usize,
+        whole: &[Member],
+        mut hosts: Vec<(Member, Vec<u16>)>,
+    ) -> Vec<Filled> {
+        let room = hosts.iter().map(|(member, free)| (*member, free.len()));
+        let room: Vec<(Member, usize)> = room.collect();
+        let standings = (0..).zip(self.standing.of_slot(slot));
+        let vacant = standings.filter(|(_, standing)| standing.home.is_none());
+        let vacant: Vec<u16> = vacant.map(|(partition, _)| partition).collect();
         let nobody = self
             .planted(Bug::RowOnOneMember)
             .then(|| self.nobody_anywhere());
         let (layout, standing) = (&self.layout, nobody.as_ref().unwrap_or(&self.standing));
         let lost = Slot(slot as u16);
-        let targets = spares::targets(layout, standing, lost, &vacant, &spares, &room);
-        let mut places = Vec::new();
-        for (partition, member) in targets {
-            let host = hosts.iter_mut().find(|(host, _)| *host == member);
-            let region = host.and_then(|(_, free)| free.pop()).unwrap_or(0);
-            let home = self.home_on(member, region, partition);
-            places.extend(home.map(|home| (partition, home)));
-        }
-        if places.is_empty() && self.tasks.left.is_empty() {
-            self.note_in_vain(slot);
-        }
-        if places.is_empty() || places.iter().any(|(_, home)| self.is_under_way(home)) {
-            return;
-        }
-        self.tell_taken(slot, &places);
-        self.fill(slot, &places, TaskKind::Rebuild, RunSet::default());
+        let targets = spares::targets(layout, standing, lost, &vacant, whole, &room);
+        let mut place = |(partition, member)| {
+            let region = match hosts.iter_mut().find(|(host, _)| *host == member) {
+                Some((_, free)) => free.pop().expect("no more than there is room for"),
+                None => 0,
+            };
+            Some((partition, self.home_on(member, region, partition)?))
+        };
+        targets.into_iter().filter_map(&mut place).collect()
     }
 
     fn nobody_anywhere(&self) -> Standings {
@@ -124,7 +135,7 @@ impl Core {
 
     fn tell_taken(&mut self, slot: usize, places: &[Filled]) {
         let slot = slot as u16;
-        for spare in fresh(places, |one| self.role_of(one) == Some(MemberRole::Spare)) {
+        for spare in members_of(places, |one| self.role_of(one) == Some(MemberRole::Spare)) {
             self.fact(Fact::SpareTaken { spare, slot });
         }
         for &(partition, home) in places.iter().filter(|(_, home)| home.region > 0) {
@@ -137,57 +148,35 @@ impl Core {
         }
     }
 
+    /// Where partitions of a slot are served from set data.
+    fn own_homes(&self, slot: usize) -> impl Iterator<Item = Home> + '_ {
+        let standings = self.standing.of_slot(slot).iter();
+        let homes = standings.filter_map(|standing| standing.home);
+        homes.filter(|home| home.region == 0)
+    }
+
     /// Who has some of a slot's partitions in its set data: who has most of them first.
     fn owners_of(&self, slot: usize) -> Vec<Member> {
-        let homes = || {
-            let homes = self
-                .standing
-                .of_slot(slot)
-                .iter()
-                .filter_map(|one| one.home);
-            homes.filter(|home| home.region == 0)
+        let held = |owner: &Member| {
+            let homes = self.own_homes(slot);
+            homes.filter(|home| home.member == *owner).count()
         };
-        let mut owners: Vec<Member> = Vec::new();
-        for home in homes() {
-            if !owners.contains(&home.member) {
-                owners.push(home.member);
-            }
-        }
-        let held = |owner: &Member| homes().filter(|home| home.member == *owner).count();
+        let mut owners = distinct(self.own_homes(slot).map(|home| home.member));
         owners.sort_by_key(|owner| core::cmp::Reverse(held(owner)));
         owners
     }
 
-    /// Who has the first partition of a slot that lies in set data.
-    fn an_owner_of(&self, slot: usize) -> Option<Member> {
-        let mut homes = self
-            .standing
-            .of_slot(slot)
-            .iter()
-            .filter_map(|one| one.home);
-        let own = homes.find(|home| home.region == 0);
-        own.map(|home| home.member)
-    }
-
     /// Whether several members have partitions of a slot in their set data.
     fn is_shared(&self, slot: usize) -> bool {
-        let owner = self.an_owner_of(slot);
-        let mut homes = self
-            .standing
-            .of_slot(slot)
-            .iter()
-            .filter_map(|one| one.home);
-        homes.any(|home| home.region == 0 && Some(home.member) != owner)
+        let mut owners = self.own_homes(slot).map(|home| home.member);
+        let first = owners.next();
+        owners.any(|other| Some(other) != first)
     }
 
-    /// Whether a slot that is served lies in the set data of one member.
+    /// Whether a slot lies in the set data of one member, all of it.
     fn is_together(&self, slot: usize) -> bool {
-        let owner = self.an_owner_of(slot);
-        let own = |home: Home| home.region == 0 && Some(home.member) == owner;
-        self.standing
-            .of_slot(slot)
-            .iter()
-            .all(|one| one.home.is_some_and(own))
+        let partitions = usize::from(self.layout.partitions());
+        self.own_homes(slot).count() == partitions && !self.is_shared(slot)
     }
 
     fn spares(&self) -> impl Iterator<Item = Member> + '_ {
@@ -206,11 +195,14 @@ impl Core {
     fn spares_for(&self, slot: usize) -> Vec<Member> {
         let needs = |other: &usize| {
             let vacant = self.standing.is_short(*other) && !self.standing.is_filled(*other);
-            *other != slot && vacant && self.an_owner_of(*other).is_none()
+            *other != slot && vacant && self.own_homes(*other).next().is_none()
         };
         let others = (0..self.standing.slots()).filter(needs).count();
-        let least = usize::from(self.an_owner_of(slot).is_none());
-        let most = usize::from(self.layout.partitions());
+        let least = usize::from(self.own_homes(slot).next().is_none());
+        let most = match self.may_split(slot) {
+            true => usize::from(self.layout.partitions()),
+            false => 1,
+        };
         let free = self.spares().count();
         let share = free.saturating_sub(others).clamp(least, most);
         self.spares().take(share).collect()
@@ -224,14 +216,9 @@ impl Core {
     // ----------------------------------------------------------------------------------------------------- hosting
 
     /// Members in service with room for partitions of this slot, and their free spare partitions, the first last.
-    fn hosts(&mut self, slot: usize) -> Vec<(Member, Vec<u16>)> {
+    fn hosts(&self, slot: usize) -> Vec<(Member, Vec<u16>)> {
         if !self.may_split(slot) {
             return Vec::new();
-        }
-        let floor = self.logs.floor();
-        self.tasks.left.retain(|(_, sequence)| floor < *sequence);
-        if !self.tasks.left.is_empty() {
-            self.flush_for(Waiter::Log);
         }
         let serving = self.standing.serving().into_iter();
         let mut hosts: Vec<(Member, Vec<u16>)> = serving
@@ -242,16 +229,30 @@ impl Core {
         hosts
     }
 
-    /// Not who is about to leave its place to another, or has to when others have the rest of its slot.
+    /// Who has a slot to itself, and does not wait or leave.
     fn may_host(&self, member: Member) -> bool {
         let leaves = self.standing.iter().any(|standing| {
             let own = standing.home.filter(|home| home.region == 0);
             own.is_some_and(|home| home.member == member) && standing.incoming.is_some()
         });
-        let waits = self.tasks.left.iter().any(|(left, _)| *left == member);
         let own = self.standing.own_slot(member);
-        let shares = own.is_some_and(|slot| self.is_shared(slot));
-        self.good(member) && !leaves && !waits && !shares
+        let alone = own.is_some_and(|slot| !self.is_shared(slot));
+        self.good(member) && alone && !leaves && !self.has_vacated(member)
+    }
+
+    /// Forgets which members gave something up if their records of that are void by now, and has the others' made so.
+    fn void_vacated(&mut self) {
+        let floor = self.logs.floor();
+        self.tasks.vacated.retain(|(_, sequence)| floor < *sequence);
+        if !self.tasks.vacated.is_empty() {
+            self.flush_for(Waiter::Log);
+        }
+    }
+
+    /// Whether a member that serves has given up something of which its log still tells.
+    fn has_vacated(&self, member: Member) -> bool {
+        let mut vacated = self.tasks.vacated.iter();
+        vacated.any(|(other, _)| *other == member)
     }
 
     fn free_partitions(&self, member: Member) -> Vec<u16> {
@@ -263,12 +264,23 @@ impl Core {
         free
     }
 
-    /// Whether operations on a spare partition, which may have been another's, are still under way.
-    fn is_under_way(&self, home: &Home) -> bool {
+    /// Whether operations on a place, which may have been another's, are still under way.
+    fn is_under_way(&self, (partition, home): &Filled) -> bool {
         let sectors = self.superblock.geometry.partition_sectors();
-        let partition = home.start..home.start + sectors;
-        let busy = self.ops.busy_in(home.member, &partition);
-        home.region > 0 && busy && !self.planted(Bug::PlaceTakenInUse)
+        let first = home.at(u64::from(*partition) * sectors);
+        let busy = self.ops.busy_in(home.member, &(first..first + sectors));
+        busy && !self.planted(Bug::PlaceTakenInUse)
+    }
+
+    /// Whether nobody stands in a place for a partition of a slot. Set data are one slot's.
+    fn is_free(&self, slot: usize, partition: u16, place: &Home) -> bool {
+        if place.region > 0 {
+            return !self.is_taken(place.member, place.region);
+        }
+        let own = self.standing.own_slot(place.member);
+        let standing = self.standing.of_slot(slot)[usize::from(partition)];
+        let stands = standing.homes().any(|home| home == *place);
+        own.is_none_or(|own| own == slot) && !stands
     }
 
     fn is_taken(&self, member: Member, region: u16) -> bool {
@@ -286,14 +298,15 @@ impl Core {
     // ------------------------------------------------------------------------------------------------- the way home
 
     /// When nothing else is to be filled, what lies in spare partitions and on further spares goes to the member that has most of
-    /// the slot in its set data, or to a spare. Where a slot waits for a spare, those that others share come first.
+    /// the slot in its set data, or to a spare. Where a slot waits for a spare, only those that others share go, which are one
+    /// then: also where what lies apart is to stay.
     pub(super) fn bring_home(&mut self) {
         let serves = matches!(self.state, ArrayState::Healthy | ArrayState::Degraded);
         if !serves || self.tasks.fills() > 0 || !self.keeper.all_durable() {
             return;
         }
         let waits = self.state == ArrayState::Degraded;
-        if self.tasks.stays && !waits {
+        if self.tasks.stays_apart && !waits {
             return;
         }
         for slot in 0..self.standing.slots() {
@@ -303,10 +316,19 @@ impl Core {
             }
             let places = self.way_home(slot);
             if !places.is_empty() {
-                self.tell_taken(slot, &places);
-                return self.fill(slot, &places, TaskKind::Replace, RunSet::default());
+                return self.go_home(slot, &places);
             }
         }
+    }
+
+    fn go_home(&mut self, slot: usize, places: &[Filled]) {
+        self.void_vacated();
+        let waits = |place: &Filled| self.has_vacated(place.1.member) || self.is_under_way(place);
+        if places.iter().any(waits) {
+            return;
+        }
+        self.tell_taken(slot, places);
+        self.fill(slot, places, TaskKind::Replace, RunSet::default());
     }
 
     fn way_home(&self, slot: usize) -> Vec<Filled> {
@@ -348,9 +370,11 @@ impl Core {
             }
         }
         for &(partition, home) in places {
+            let free = self.is_free(slot, partition, &home);
+            assert!(free, "what somebody stands in is filled for nobody");
             self.standing.of_slot_mut(slot)[usize::from(partition)].incoming = Some(home);
         }
-        for member in fresh(places, |one| self.role_of(one) != Some(MemberRole::Active)) {
+        for member in members_of(places, |one| self.role_of(one) != Some(MemberRole::Active)) {
             self.begin_member(member);
         }
         self.place_entries();
@@ -373,6 +397,7 @@ impl Core {
         if self.logged() {
             self.logs.open(member, places.log_sectors);
         }
+        self.tasks.vacated.retain(|(other, _)| *other != member);
         self.rewrite_maps();
     }
 
@@ -405,8 +430,8 @@ impl Core {
 
     // -------------------------------------------------------------------------------------------------- installing
 
-    /// What was filled serves from now on; a member whose set data it replaces, and that serves nothing else, becomes a
-    /// failed one that may be removed, or a spare again if it had the slot together with others.
+    /// What was filled serves from now on. A member that serves nothing any more becomes a spare again if it had shared the slot
+    /// with others or hosted a part of it, else a failed one that may be removed.
     pub(super) fn install(&mut self, slot: usize) {
         let was_shared = self.is_shared(slot);
         let (mut fresh, mut replaced) = (Vec::new(), Vec::new());
@@ -434,12 +459,9 @@ impl Core {
 
     /// A home is one no longer.
     fn leave(&mut self, home: Home, was_shared: bool) {
-        if home.region > 0 {
-            let sequence = self.logs.next_sequence();
-            self.tasks.left.push((home.member, sequence));
-        }
         if self.standing.members().contains(&home.member) {
-            return;
+            let vacated = (home.member, self.logs.next_sequence());
+            return self.tasks.vacated.push(vacated);
         }
         if was_shared || home.region > 0 {
             self.release(home.member);
@@ -509,6 +531,7 @@ impl Core {
                 lines.truncate(first + 1);
             }
         }
+        assert!(lines.len() <= PLACEMENTS_MAX, "slots are split within room");
         self.superblock.placement = lines;
     }
 
