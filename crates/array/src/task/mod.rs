@@ -384,11 +384,19 @@ impl Core {
     /// Bytes of one member that a task has yet to go through.
     pub(crate) fn left_of(&self, task: &Task) -> u64 {
         let rows = self.layout.rows() - task.done.len();
-        let on_slot = match task.is_filling() {
-            true => self.layout.rows_of_slot(rows),
-            false => rows,
-        };
-        on_slot * self.layout.chunk_sectors() * SECTOR_BYTES
+        self.layout.rows_of_slot(rows) * self.layout.chunk_sectors() * SECTOR_BYTES
+    }
+
+    /// Bytes of one member that a window moves. What fills a slot has windows in rows of that alone; of what goes through all rows
+    /// a member of a skewed array has a part, and the others have theirs at the same time.
+    fn window_bytes(&self, kind: TaskKind) -> u64 {
+        let chunk = self.layout.chunk_sectors() * SECTOR_BYTES;
+        match kind {
+            TaskKind::Rebuild | TaskKind::Replace => chunk,
+            TaskKind::Resync | TaskKind::Check | TaskKind::Repair => {
+                self.layout.rows_of_slot(chunk)
+            }
+        }
     }
 
     fn new_path(&self, kind: TaskKind) -> Path {
@@ -449,7 +457,7 @@ impl Core {
 
     fn throttle_view(&self, task: &Task) -> View {
         let user = self.counters.io_bytes[0] + self.counters.io_bytes[1];
-        let window = self.layout.chunk_sectors() * SECTOR_BYTES;
+        let window = self.window_bytes(task.kind);
         View {
             now: self.now,
             moved: task.moved,
@@ -608,7 +616,7 @@ impl Core {
             step: chunk.min(BAND_SECTORS_MAX),
             buffers: self.task_buffers(),
         };
-        let serial = task.serial;
+        let (serial, window) = (task.serial, self.window_bytes(task.kind));
         let Some(id) = self.admit_slice(&need) else {
             return false;
         };
@@ -622,22 +630,19 @@ impl Core {
             task.done.insert(row.0, 1);
         }
         if let Some(paced) = &mut self.tasks.paced {
-            paced.pacer.issued(chunk * SECTOR_BYTES);
+            paced.pacer.issued(window);
         }
         true
     }
 
     pub(crate) fn window_done(&mut self, id: u32, row: Row) {
         let serial = self.slices.get(id).serial;
-        let window = self.layout.chunk_sectors() * SECTOR_BYTES;
-        let Some(task) = self
-            .tasks
-            .list
-            .iter_mut()
-            .find(|task| task.serial == serial)
-        else {
+        let tasks = &self.tasks.list;
+        let Some(index) = tasks.iter().position(|task| task.serial == serial) else {
             return;
         };
+        let window = self.window_bytes(tasks[index].kind);
+        let task = &mut self.tasks.list[index];
         task.in_flight -= 1;
         task.streams.ended(row);
         task.moved += window;
