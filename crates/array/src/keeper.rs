@@ -16,7 +16,7 @@ use crate::device::Health;
 use crate::maps::{BitMap, PageState};
 use crate::meta::leases::Parcel;
 use crate::meta::pages::{self, MapKind};
-use crate::meta::superblock::MemberRole;
+use crate::meta::superblock::{MemberRole, Superblock};
 use crate::ops::Owner;
 use crate::planted::Bug;
 use crate::units::{Member, PAGE_SECTORS};
@@ -141,16 +141,20 @@ impl Core {
         }
     }
 
-    pub(crate) fn write_superblock(&mut self, member: Member) {
+    fn write_superblock(&mut self, member: Member) {
+        self.write_version(member, self.superblock.clone());
+    }
+
+    /// Writes a version of the superblock to a member, as that member's copy.
+    pub(crate) fn write_version(&mut self, member: Member, mut copy: Superblock) {
         let device = &self.devices[member.0 as usize];
         let entry = device.entry.expect("checked by the caller");
         let home = if self.planted(Bug::SuperblockInPlace) {
             0
         } else {
-            (self.superblock.sequence & 1) as usize
+            (copy.sequence & 1) as usize
         };
         let at = device.places.superblock[home];
-        let mut copy = self.superblock.clone();
         copy.member = copy.members[entry as usize].uuid;
         copy.regions.clone_from(&device.regions);
         let pages = copy

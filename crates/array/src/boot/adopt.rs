@@ -46,9 +46,10 @@ impl Core {
 
     /// Takes over the chosen superblock and puts every device where it says.
     fn adopt(&mut self, choice: Choice) -> Result<(), CommandError> {
-        self.superblock = choice.superblock;
         let boot = self.boot_mut();
+        boot.chosen = Some(choice.superblock.clone());
         (boot.lagging, boot.outdated) = (choice.lagging.clone(), choice.outdated.clone());
+        self.superblock = choice.superblock;
         let template = self.superblock.regions.clone();
         for (entry, opened) in choice.opened.iter().enumerate() {
             let Some(index) = *opened else { continue };

@@ -83,7 +83,9 @@ pub(crate) struct Boot {
     stale_records: Vec<(Member, u64, LogRecord)>,
     /// The newest done-list of each member's log.
     done_lists: Vec<(Member, DoneList)>,
-    /// Members whose newest copy is older than the one chosen.
+    /// The version of the superblock that was chosen, as it was read.
+    chosen: Option<Superblock>,
+    /// Members whose newest copy is older than that.
     lagging: Vec<u16>,
     /// Members whose devices hold an older state than the superblock says.
     outdated: Vec<u16>,
@@ -146,6 +148,7 @@ impl Core {
             records: Vec::new(),
             stale_records: Vec::new(),
             done_lists: Vec::new(),
+            chosen: None,
             lagging: Vec::new(),
             outdated: Vec::new(),
             unread: Vec::new(),

@@ -21,12 +21,14 @@ impl Core {
 
     /// Brings lagging members to the chosen version before anybody gets a next one, which would go over their last.
     pub(crate) fn boot_flushed(&mut self) {
-        self.boot_mut().stage = Stage::Levelling;
-        let lagging = core::mem::take(&mut self.boot_mut().lagging);
+        let boot = self.boot_mut();
+        boot.stage = Stage::Levelling;
+        let (lagging, chosen) = (core::mem::take(&mut boot.lagging), boot.chosen.take());
+        let chosen = chosen.expect("one was chosen before anything was read");
         let members = self.entry_members();
         for entry in lagging {
             if let Some(member) = members[entry as usize].filter(|&member| self.good(member)) {
-                self.write_superblock(member);
+                self.write_version(member, chosen.clone());
             }
         }
         self.boot_levelled();

@@ -1,6 +1,7 @@
 //! After a crash: each of the ways in which a row whose write was cut short is made consistent.
 
 use crate::shell::{Array, CHUNK, raid1, raid5, raid6};
+use crate::spares::superblock_on;
 use restripe_array::meta::WriteHole;
 use restripe_array::report::ArrayState;
 use restripe_array::{Command, CommandError, Fact, Member, RequestError, StartMode, TaskKind};
@@ -493,4 +494,36 @@ fn an_old_copy_of_a_current_member_is_not_current() {
         .expect("one is left");
     array.run();
     array.verify();
+}
+
+/// Who lags is given the version that was chosen, tasks and all: the next start may choose that copy.
+#[test]
+fn a_member_that_lags_is_told_of_the_tasks_as_well() {
+    let mut array = raid5(5).spares(1).start();
+    array.written(0, 4 * CHUNK).expect("written");
+    array.flushed();
+    array
+        .command(Command::Rate { min: 1, max: 1 })
+        .expect("taken");
+    array.depart(4);
+    array.run();
+    array.order(Command::Pause(true));
+    array.run_but("m0 write super");
+    array.crash_without(&[4], |_| true);
+
+    array.order(Command::Start(StartMode::default()));
+    array.run_but("write super");
+    array.complete("m0 write super");
+    array.crash_without(&[4], |_| true);
+    let [behind, ahead] = [0, 1].map(|member| superblock_on(&array, member));
+    assert_eq!(behind.sequence, ahead.sequence, "it was brought level");
+    assert_eq!(ahead.tasks.len(), 1);
+    assert_eq!(behind.tasks, ahead.tasks);
+
+    array.start().expect("one is missing");
+    array.command(Command::Pause(false)).expect("it goes on");
+    array.run_tasks();
+    assert_eq!(array.engine.status().state, ArrayState::Healthy);
+    array.verify();
+    array.consistent();
 }

@@ -32,7 +32,7 @@ fn filled(setup: Setup) -> Array {
 }
 
 /// The newest superblock on a member.
-fn superblock_on(array: &Array, member: u16) -> Superblock {
+pub fn superblock_on(array: &Array, member: u16) -> Superblock {
     let image = &array.disks[usize::from(member)].image;
     let copy = |at: u64| {
         let at = at as usize * 512;
