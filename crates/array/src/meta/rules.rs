@@ -8,6 +8,7 @@ use super::superblock::{
     TaskRecord, WriteHole,
 };
 use super::{MetaError, field, leases, pages};
+use crate::contract::TaskKind;
 use crate::layout::Layout;
 use crate::units::{PAGE_SECTORS, Uuid};
 
@@ -29,6 +30,7 @@ pub fn check(superblock: &Superblock) -> Result<(), MetaError> {
     check_members(superblock)?;
     check_placement(superblock)?;
     check_tasks(superblock, layout.rows())?;
+    check_filled(superblock)?;
     leases::check(superblock, &layout)
 }
 
@@ -331,6 +333,20 @@ fn check_tasks(superblock: &Superblock, rows: u64) -> Result<(), MetaError> {
         check_done(task, rows)?;
     }
     Ok(())
+}
+
+/// A slot with a member that is being filled for it has a task that does that.
+fn check_filled(superblock: &Superblock) -> Result<(), MetaError> {
+    let fills = |task: &&TaskRecord| matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace);
+    let by_a_task = |slot: u16| {
+        let mut fills = superblock.tasks.iter().filter(fills);
+        fills.any(|task| task.slot == Some(slot))
+    };
+    let mut lines = superblock.placement.iter();
+    match lines.find(|line| line.incoming.is_some() && !by_a_task(line.slot)) {
+        Some(line) => field("slot that no task fills", u64::from(line.slot)),
+        None => Ok(()),
+    }
 }
 
 fn check_done(task: &TaskRecord, rows_limit: u64) -> Result<(), MetaError> {

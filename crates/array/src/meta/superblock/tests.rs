@@ -253,7 +253,7 @@ fn longer_entries_are_read_by_their_known_part() {
 fn unsound_values_are_neither_written_nor_read() {
     let sound = any_superblock(&mut Random::new(10));
     type Change = (&'static str, fn(&mut Superblock));
-    let changes: [Change; 28] = [
+    let changes: [Change; 29] = [
         ("nil array", |s| s.array = Uuid::NIL),
         ("nil member", |s| s.member = Uuid::NIL),
         ("generation at the limit", |s| s.generation = 1 << 62),
@@ -275,6 +275,10 @@ fn unsound_values_are_neither_written_nor_read() {
         }),
         ("member comes to itself", |s| {
             s.placement[0].incoming = s.placement[0].member
+        }),
+        ("place that no task fills", |s| {
+            s.placement[0].incoming = s.placement[0].member.take();
+            s.tasks.clear()
         }),
         ("region beyond the end", |s| s.regions[1].sectors = u64::MAX),
         ("regions overlap", |s| s.regions[1].start = 0),
