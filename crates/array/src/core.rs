@@ -516,6 +516,7 @@ fn blank_geometry() -> Geometry {
         chunk_sectors: 8,
         slot_sectors: 8,
         skew: None,
+        grown: None,
     }
 }
 

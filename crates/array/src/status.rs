@@ -103,7 +103,8 @@ impl Core {
         let unwritten = !self.is_written(place.row);
         if unwritten && !self.lost.extents.contains(lba) {
             let next = (self.extent_of(place.row) + 1) * self.superblock.extent_rows;
-            let sectors = next.min(self.layout.rows()) * self.layout.row_sectors() - lba;
+            let end = Row(next.min(self.layout.rows()));
+            let sectors = self.layout.run_sectors(place, end);
             let lost = self.lost.first_in(lba, sectors);
             return MapExtent {
                 lba,

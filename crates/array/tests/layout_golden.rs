@@ -19,6 +19,7 @@ fn layout(level: Level, slots: u16, slot_chunks: u64) -> Layout {
         chunk_sectors: 8,
         slot_sectors: 8 * slot_chunks,
         skew: None,
+        grown: None,
     };
     Layout::new(geometry).unwrap()
 }
@@ -253,6 +254,7 @@ fn skewed_drawings() -> [(String, String); 2] {
             chunk_sectors: 8,
             slot_sectors: 8 * chunks,
             skew: Some(skew),
+            grown: None,
         });
         let Skew { groups, partitions } = skew;
         let size = slots / groups;
@@ -363,6 +365,7 @@ fn limits() -> String {
                 chunk_sectors: 8,
                 slot_sectors: 800,
                 skew: None,
+                grown: None,
             };
             Layout::new(geometry).is_ok()
         };

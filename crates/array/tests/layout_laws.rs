@@ -4,12 +4,14 @@
 //! all of them by [`obey`]. The codes are judged by brute force that shares nothing with the engine: field arithmetic
 //! bit by bit, and the span of every subset of a row's cells.
 
+use restripe_array::layout::scaled::{History, Scaled};
 use restripe_array::layout::{
     Cell, CellSet, Geometry, Layout, Level, Place, Role, Rotation, RowMap, Skew,
 };
 use restripe_array::{CELLS_MAX, Row, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 /// A settled map from addresses to rows of cells.
@@ -21,6 +23,8 @@ trait Map: Debug {
     fn rows(&self) -> u64;
     fn size_sectors(&self) -> u64;
     fn tolerance(&self) -> u8;
+    /// The data cells whose addresses go through all rows before those of the next ones begin.
+    fn generations(&self) -> Vec<Range<u8>>;
     fn row(&self, row: Row) -> RowMap;
     fn data_cell(&self, row: Row, data: u8) -> Cell;
     fn place(&self, lba: u64) -> Place;
@@ -49,6 +53,16 @@ impl Map for Layout {
     }
     fn tolerance(&self) -> u8 {
         self.tolerance()
+    }
+    fn generations(&self) -> Vec<Range<u8>> {
+        let grown = self.geometry().grown;
+        let starts = grown.iter().flat_map(|history| history.growths());
+        let mut starts: Vec<u16> = starts.map(|growth| growth.old).collect();
+        starts.insert(0, 0);
+        starts.push(u16::try_from(self.data_cells()).unwrap());
+        let narrow = |at: u16| u8::try_from(at).unwrap();
+        let cells = starts.windows(2);
+        cells.map(|ends| narrow(ends[0])..narrow(ends[1])).collect()
     }
     fn row(&self, row: Row) -> RowMap {
         self.row(row)
@@ -102,8 +116,9 @@ fn addresses_and_data_cells_match_one_to_one(map: &dyn Map, promise: &Promise) {
         "size of {map:?}"
     );
     let mut lba = 0;
-    for row in (0..map.rows()).map(Row) {
-        for data in 0..map.row(row).data {
+    let rows = |cells: Range<u8>| (0..map.rows()).map(move |row| (Row(row), cells.clone()));
+    for (row, cells) in map.generations().into_iter().flat_map(rows) {
+        for data in cells {
             for offset in 0..chunk_sectors {
                 assert_eq!(
                     map.place(lba),
@@ -502,6 +517,7 @@ fn layout(level: Level, slots: u16, slot_chunks: u64) -> Layout {
         chunk_sectors: 8,
         slot_sectors: 8 * slot_chunks,
         skew: None,
+        grown: None,
     };
     Layout::new(geometry).unwrap()
 }
@@ -567,6 +583,7 @@ fn skewed(level: Level, slots: u16, skew: Skew, slot_chunks: u64) -> Layout {
         chunk_sectors: 8,
         slot_sectors: 8 * slot_chunks,
         skew: Some(skew),
+        grown: None,
     };
     Layout::new(geometry).unwrap()
 }
@@ -636,6 +653,110 @@ fn large_skewed_layouts_obey() {
             for row in (0..map.rows()).map(Row) {
                 losses_of_two_cells_are_mended(&map.row(row), map.tolerance());
             }
+        }
+    }
+}
+
+/// Every history that ends with so many data slots.
+fn histories(slots: u16) -> Vec<History> {
+    let below = 1..1u32 << (slots - 1);
+    let of = |set: u32| History::of_mask(set | 1 << (slots - 1)).unwrap();
+    below.map(of).collect()
+}
+
+fn grown(level: Level, history: History, slot_chunks: u64) -> Layout {
+    let geometry = Geometry {
+        level,
+        slots: history.slots() + level.parities(),
+        chunk_sectors: 8,
+        slot_sectors: 8 * slot_chunks,
+        skew: None,
+        grown: Some(history),
+    };
+    Layout::new(geometry).unwrap()
+}
+
+#[test]
+fn every_grown_layout_up_to_seven_data_slots_obeys() {
+    let mut codes = Codes::default();
+    for slots in 2..=7 {
+        for history in histories(slots) {
+            for level in [Level::Raid0, Level::Raid4] {
+                for slot_chunks in [1, 2, u64::from(slots) + 2] {
+                    let map = grown(level, history, slot_chunks);
+                    let promise = promise(level, map.geometry().slots, slot_chunks);
+                    obey(&map, &promise, &mut codes);
+                    it_is_the_settled_map(&map);
+                    runs_end_where_addresses_leave(&map);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn large_grown_layouts_obey() {
+    for counts in [&[1, 2, 3, 31][..], &[4, 5, 13, 31], &[30, 31], &[2, 31]] {
+        let history = History::of(counts).unwrap();
+        for level in [Level::Raid0, Level::Raid4] {
+            let map = grown(level, history, 67);
+            let promise = promise(level, map.geometry().slots, 67);
+            addresses_and_data_cells_match_one_to_one(&map, &promise);
+            cells_stand_apart(&map, &promise);
+            it_is_the_settled_map(&map);
+        }
+    }
+}
+
+/// The history's map, but that the parity keeps the slot it had at first.
+fn it_is_the_settled_map(map: &Layout) {
+    let history = map.geometry().grown.unwrap();
+    let settled = Scaled::new(history, map.rows());
+    let parities = map.geometry().level.parities();
+    for chunk in 0..settled.chunks() {
+        let seat = settled.seat(chunk);
+        let place = map.place(chunk * map.chunk_sectors());
+        assert_eq!((place.row, u16::from(place.data)), (seat.row, seat.data));
+        let Slot(slot) = settled.slot(seat);
+        let behind = if slot < history.first() { 0 } else { parities };
+        let cell = map.data_cell(place.row, place.data);
+        assert_eq!(cell.slot, Slot(slot + behind), "{seat:?} of {map:?}");
+    }
+    let p = |row| {
+        map.row(row)
+            .p()
+            .map(|p| map.row(row).cells[usize::from(p)].slot)
+    };
+    let stays = (parities > 0).then_some(Slot(history.first()));
+    assert!((0..map.rows()).all(|row| p(Row(row)) == stays), "{map:?}");
+}
+
+#[test]
+fn runs_of_plain_layouts_end_where_addresses_leave() {
+    for slots in 2..=5 {
+        for level in levels(slots) {
+            runs_end_where_addresses_leave(&layout(level, slots, 4));
+        }
+    }
+}
+
+/// A run goes on as long as the next address is of the same cells of a row, or of the next one, below the end.
+fn runs_end_where_addresses_leave(map: &Layout) {
+    let generations = map.generations();
+    let of = |data: u8| generations.iter().position(|cells| cells.contains(&data));
+    for lba in (3..map.size_sectors()).step_by(8) {
+        let place = map.place(lba);
+        for end in place.row.0 + 1..=map.rows() {
+            let joins = |at: &u64| {
+                let next = map.place(*at);
+                next.row.0 < end && of(next.data) == of(place.data)
+            };
+            let run = (lba..map.size_sectors()).take_while(joins).count() as u64;
+            assert_eq!(
+                map.run_sectors(place, Row(end)),
+                run,
+                "{place:?} of {map:?}"
+            );
         }
     }
 }

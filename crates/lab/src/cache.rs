@@ -304,6 +304,7 @@ impl Home {
                 chunk_sectors,
                 slot_sectors: chunks * u64::from(chunk_sectors),
                 skew: None,
+                grown: None,
             })
             .map_err(CacheError::Geometry)
         };

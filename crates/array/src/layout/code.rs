@@ -372,6 +372,7 @@ mod tests {
             chunk_sectors: 8,
             slot_sectors: 8 * 64,
             skew: None,
+            grown: None,
         };
         Layout::new(geometry).unwrap().row(Row(0))
     }

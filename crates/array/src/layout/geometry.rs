@@ -2,6 +2,7 @@
 //!
 //! Everything that a superblock or an operator says about a layout passes [`Geometry::check`] before it is believed.
 
+use super::scaled::History;
 use super::skewed::Skew;
 use crate::units::{CELLS_MAX, SECTOR_BYTES, SLOTS_MAX};
 use core::fmt;
@@ -143,6 +144,9 @@ pub struct Geometry {
     pub slot_sectors: u64,
     /// Sub-arrays over groups of the slots (S2-RAID) instead of one array over all.
     pub skew: Option<Skew>,
+    /// How its data slots came to be as many, if some were added later (McPod). A RAID-4's parity then stands where it
+    /// stood at first, and what was added behind it.
+    pub grown: Option<History>,
 }
 
 impl Geometry {
@@ -156,6 +160,7 @@ impl Geometry {
     /// Whether a layout can be made of this; if not, the first thing that is wrong.
     pub fn check(&self) -> Result<(), GeometryError> {
         self.check_copies()?;
+        self.check_grown()?;
         match self.skew {
             Some(skew) => self.check_skew(skew)?,
             None => self.check_slots()?,
@@ -171,6 +176,25 @@ impl Geometry {
             } => Err(GeometryError::TooFewCopies { copies }),
             _ => Ok(()),
         }
+    }
+
+    /// Of a grown array; that none is skewed follows, as no level that grows so has groups.
+    fn check_grown(&self) -> Result<(), GeometryError> {
+        let Some(history) = self.grown else {
+            return Ok(());
+        };
+        let (level, slots) = (self.level, self.slots);
+        if !matches!(level, Level::Raid0 | Level::Raid4) {
+            return Err(GeometryError::GrownLevel { level });
+        }
+        if history.last().is_none() {
+            return Err(GeometryError::NeverGrown);
+        }
+        let grown_to = history.slots() + level.parities();
+        if grown_to != slots {
+            return Err(GeometryError::GrownSlots { slots, grown_to });
+        }
+        Ok(())
     }
 
     fn check_slots(&self) -> Result<(), GeometryError> {
@@ -272,6 +296,14 @@ pub enum GeometryError {
         chunks: u64,
         partitions: u16,
     },
+    GrownLevel {
+        level: Level,
+    },
+    NeverGrown,
+    GrownSlots {
+        slots: u16,
+        grown_to: u16,
+    },
 }
 
 impl fmt::Display for GeometryError {
@@ -329,6 +361,16 @@ impl fmt::Display for GeometryError {
                 write!(
                     f,
                     "{chunks} chunks a member are too few for {partitions} partitions"
+                )
+            }
+            GeometryError::GrownLevel { level } => {
+                write!(f, "{level} does not grow chunk by chunk: levels 0 and 4 do")
+            }
+            GeometryError::NeverGrown => f.write_str("a history of growth that has no growth"),
+            GeometryError::GrownSlots { slots, grown_to } => {
+                write!(
+                    f,
+                    "{slots} members of an array that has grown to {grown_to}"
                 )
             }
         }
@@ -435,6 +477,7 @@ mod tests {
         chunk_sectors: 128,
         slot_sectors: 1280,
         skew: None,
+        grown: None,
     };
 
     fn error(geometry: Geometry) -> GeometryError {
@@ -541,6 +584,46 @@ mod tests {
         let last = layout.size_sectors() - 1;
         let place = layout.place(last);
         assert_eq!(layout.lba(place.row, place.data, place.offset), last);
+    }
+
+    #[test]
+    fn only_levels_0_and_4_grow_and_to_as_many_slots_as_they_have() {
+        let grown = |level, slots, counts: &[u16]| {
+            let grown = History::of(counts);
+            assert!(grown.is_some(), "{counts:?}");
+            Layout::new(Geometry {
+                level,
+                slots,
+                grown,
+                ..GOOD
+            })
+        };
+        assert!(grown(Level::Raid0, 5, &[2, 3, 5]).is_ok());
+        assert!(grown(Level::Raid4, 5, &[1, 4]).is_ok());
+        for level in [Level::Raid1, GOOD.level, Level::Raid10 { copies: 2 }] {
+            let refused = Err(GeometryError::GrownLevel { level });
+            assert_eq!(grown(level, 5, &[3, 4]), refused);
+        }
+        assert_eq!(grown(Level::Raid4, 5, &[4]), Err(GeometryError::NeverGrown));
+        let (slots, grown_to) = (5, 6);
+        assert_eq!(
+            grown(Level::Raid4, slots, &[4, 5]),
+            Err(GeometryError::GrownSlots { slots, grown_to })
+        );
+        assert_eq!(
+            grown(Level::Raid4, 33, &[4, 32]),
+            Err(GeometryError::TooManySlots { slots: 33, max: 32 })
+        );
+        let skewed = Geometry {
+            level: Level::Raid4,
+            grown: History::of(&[2, 4]),
+            skew: Some(Skew {
+                groups: 5,
+                partitions: 1,
+            }),
+            ..GOOD
+        };
+        assert!(matches!(error(skewed), GeometryError::NotSkewed { .. }));
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //!
 //! A row is what one code binds. RAID-0: one chunk of every slot, bound by nothing. RAID-1: one chunk and its copy on
 //! every other slot. RAID-4, 5, 6: a stripe. RAID-10: one chunk and its copies, wherever they stand. A skewed layout
-//! (S2-RAID) has rows of few cells over many slots, and is cut into partitions. [`scaled`] is the map of arrays that have
-//! grown; no [`Layout`] is made of it yet.
+//! (S2-RAID) has rows of few cells over many slots, and is cut into partitions. In a RAID-0 or RAID-4 that has grown
+//! ([`scaled`]) a row's data are not one run of addresses but one for each generation.
 
 pub mod code;
 mod geometry;
@@ -25,6 +25,7 @@ pub use skewed::Skew;
 use crate::units::{CELLS_MAX, Row, Slot};
 use core::ops::Range;
 use rotation::Stripe;
+use scaled::{Scaled, Seat};
 use skewed::Skewed;
 
 /// What a cell holds.
@@ -150,6 +151,7 @@ pub struct Layout {
     /// Slots over which a row and its rotation go: all, or one of each group.
     lanes: u16,
     skewed: Option<Skewed>,
+    grown: Option<Scaled>,
 }
 
 impl Layout {
@@ -178,6 +180,7 @@ impl Layout {
             data,
             lanes,
             skewed,
+            grown: geometry.grown.map(|history| Scaled::new(history, rows)),
         })
     }
 
@@ -253,13 +256,19 @@ impl Layout {
     /// Where a sector of the array is.
     pub fn place(&self, lba: u64) -> Place {
         let chunk = lba >> self.chunk_shift;
+        let offset = lba & (self.chunk_sectors() - 1);
+        if let Some(grown) = &self.grown {
+            let Seat { row, data } = grown.seat(chunk);
+            let data = data as u8; // below `data_cells`
+            return Place { row, data, offset };
+        }
         let row = chunk / self.data_cells();
         assert!(row < self.rows, "an address within the array");
         let data = (chunk - row * self.data_cells()) as u8; // below `data_cells`
         Place {
             row: Row(row),
             data,
-            offset: lba & (self.chunk_sectors() - 1),
+            offset,
         }
     }
 
@@ -270,7 +279,29 @@ impl Layout {
             "a data chunk of the array"
         );
         assert!(offset < self.chunk_sectors(), "an offset within the chunk");
+        if let Some(grown) = &self.grown {
+            let data = data.into();
+            return grown.chunk(Seat { row, data }) << self.chunk_shift | offset;
+        }
         (row.0 * self.data_cells() + u64::from(data)) << self.chunk_shift | offset
+    }
+
+    /// Sectors from a place on that are one run of addresses and lie in rows below `end`.
+    pub fn run_sectors(&self, place: Place, end: Row) -> u64 {
+        let Place { row, data, offset } = place;
+        assert!(row < end && end.0 <= self.rows, "rows of the array");
+        let cells = match &self.grown {
+            Some(grown) => grown.history().generation_of(data.into()),
+            None => 0..u16::from(self.data),
+        };
+        let each = u64::from(cells.end - cells.start);
+        let chunks = (end.0 - row.0) * each - (u64::from(data) - u64::from(cells.start));
+        (chunks << self.chunk_shift) - offset
+    }
+
+    /// Whether all data of a row are one run of addresses.
+    pub fn rows_are_runs(&self) -> bool {
+        self.grown.is_none()
     }
 
     /// The row that has a cell at this sector of a slot's set data. `None` past the end, and on a chunk at the end of a
@@ -317,6 +348,9 @@ impl Layout {
 
     /// A row as it stands over the lanes.
     fn lane_row(&self, row: Row) -> RowMap {
+        if let Some(grown) = &self.grown {
+            return self.grown_row(grown, row);
+        }
         let lanes = self.lanes;
         match self.geometry.level {
             Level::Raid0 => self.striped(row),
@@ -368,7 +402,7 @@ impl Layout {
         self.turn().filter_map(reads).max()
     }
 
-    /// Rows that all others repeat.
+    /// Rows that all others repeat; those of a grown array repeat which slots hold data, not which data.
     fn turn(&self) -> impl Iterator<Item = RowMap> + '_ {
         let plain = self.skewed.is_none().then(|| {
             let period = u64::from(self.geometry.slots).min(self.rows);
@@ -398,6 +432,13 @@ impl Layout {
     }
 
     fn lane_cell(&self, row: Row, data: u8) -> Cell {
+        if let Some(grown) = &self.grown {
+            return Cell {
+                slot: self.grown_slot(grown, row, data),
+                role: Role::Data(data),
+                at: row.0 << self.chunk_shift,
+            };
+        }
         let slots = self.lanes;
         let (slot, chunk) = match self.geometry.level {
             Level::Raid0 | Level::Raid4 => (u16::from(data), row.0),
@@ -424,6 +465,29 @@ impl Layout {
         let lanes = u64::from(self.lanes);
         let chunk = position / lanes;
         ((position - chunk * lanes) as u16, chunk) // the rest is below `lanes`
+    }
+
+    /// The slot of a data cell: what was added stands behind the first parity.
+    fn grown_slot(&self, grown: &Scaled, row: Row, data: u8) -> Slot {
+        let data = data.into();
+        let Slot(among_data) = grown.slot(Seat { row, data });
+        match self.geometry.level.parities() {
+            parities if among_data >= grown.history().first() => Slot(among_data + parities),
+            _ => Slot(among_data),
+        }
+    }
+
+    fn grown_row(&self, grown: &Scaled, row: Row) -> RowMap {
+        let at = row.0 << self.chunk_shift;
+        let mut map = RowMap::new(row);
+        for data in 0..self.data {
+            let Slot(slot) = self.grown_slot(grown, row, data);
+            map.push(slot, Role::Data(data), at);
+        }
+        if self.parity() {
+            map.push(grown.history().first(), Role::P, at);
+        }
+        map
     }
 
     /// One chunk of every slot, side by side.

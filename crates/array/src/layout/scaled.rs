@@ -227,9 +227,29 @@ impl History {
         Some(history)
     }
 
+    /// A bit for each count, the lowest for 1: all that there is to say of a history.
+    pub fn mask(&self) -> u32 {
+        let counts = (0..=self.growths).map(|growths| self.count(growths));
+        counts.fold(0, |mask, count| mask | 1 << (count - 1))
+    }
+
+    /// The history of a [`History::mask`]; `None` of none.
+    pub fn of_mask(mask: u32) -> Option<History> {
+        let mut counts = [0; CELLS_MAX];
+        let set = (1..=CELLS_MAX as u16).filter(|count| mask >> (count - 1) & 1 == 1);
+        let filled = counts.iter_mut().zip(set);
+        let filled = filled.map(|(to, count)| *to = count).count();
+        History::of(&counts[..filled])
+    }
+
     /// Data slots after so many growths.
     fn count(&self, growths: u8) -> u16 {
         u16::from(self.counts[usize::from(growths)])
+    }
+
+    /// Data slots at first.
+    pub fn first(&self) -> u16 {
+        self.count(0)
     }
 
     /// Data slots now.
@@ -264,6 +284,13 @@ impl History {
     fn generation(&self, nth: u8) -> Range<u16> {
         let first = if nth == 0 { 0 } else { self.count(nth - 1) };
         first..self.count(nth)
+    }
+
+    /// The data cells of the generation that has this one.
+    pub fn generation_of(&self, data: u16) -> Range<u16> {
+        let mut generations = self.generations();
+        let cells = generations.find(|cells| data < cells.end);
+        cells.expect("the last has the last cell")
     }
 
     fn generations(&self) -> impl Iterator<Item = Range<u16>> + use<> {
@@ -324,9 +351,7 @@ impl Scaled {
     pub fn chunk(&self, seat: Seat) -> u64 {
         let Seat { row, data } = seat;
         assert!(row.0 < self.rows && data < self.history.slots(), "a seat");
-        let mut generations = self.history.generations();
-        let cells = generations.find(|cells| data < cells.end);
-        let cells = cells.expect("the last has the last cell");
+        let cells = self.history.generation_of(data);
         let within = row.0 * u64::from(cells.end - cells.start) + u64::from(data - cells.start);
         self.rows * u64::from(cells.start) + within
     }

@@ -402,6 +402,7 @@ impl Plan {
             slot_sectors: round_down(sectors, options.chunk_sectors)
                 .max(options.chunk_sectors.into()),
             skew: options.skew,
+            grown: None,
         };
         let layout = Layout::new(whole).map_err(CreateError::Geometry)?;
         let extent_rows = map_rows(&layout, options.extent_rows, MAP_PAGES_MAX)?;

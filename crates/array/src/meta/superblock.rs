@@ -756,6 +756,7 @@ fn get_geometry(bytes: &[u8]) -> Result<Geometry, MetaError> {
         chunk_sectors: get_u32(bytes, at::CHUNK_SECTORS),
         slot_sectors: get_u64(bytes, at::SLOT_SECTORS),
         skew: get_skew(bytes),
+        grown: None,
     })
 }
 

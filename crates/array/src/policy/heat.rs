@@ -57,6 +57,7 @@ impl Zone {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heat {
     zones: Vec<Zone>,
+    /// Of addresses. They are those of the zone's rows, but in a grown array, whose rebuilds order their rows by a guess then.
     zone_sectors: u64,
     zone_rows: u64,
     epoch: u32,

@@ -5,6 +5,7 @@
 
 use crate::contract::{BAND_SECTORS_MAX, BufRef, IoOp, RequestOp};
 use crate::core::Core;
+use crate::layout::Place;
 use crate::layout::code::CellSet;
 use crate::standing::Home;
 use crate::units::{Member, Row, SECTOR_BYTES};
@@ -469,7 +470,8 @@ impl Core {
         let lba = offset / SECTOR_BYTES;
         let place = self.layout.place(lba);
         let in_row = u64::from(place.data) * self.layout.chunk_sectors() + place.offset;
-        let sectors = (self.layout.row_sectors() - in_row).min(left / block * block / SECTOR_BYTES);
+        let run = self.layout.run_sectors(place, Row(place.row.0 + 1));
+        let sectors = run.min(left / block * block / SECTOR_BYTES);
         let data = Piece::Data {
             row: place.row,
             offset: in_row,
@@ -477,23 +479,18 @@ impl Core {
         };
         let piece = match op {
             RequestOp::Write => data,
-            _ => self.discard_piece(op, place.row, in_row, sectors, data),
+            _ => self.discard_piece(op, place, sectors, data),
         };
         (piece, sectors * SECTOR_BYTES)
     }
 
     /// How a trim or a write of zeros to part of a row is done.
-    fn discard_piece(
-        &self,
-        op: RequestOp,
-        row: Row,
-        offset: u64,
-        sectors: u64,
-        data: Piece,
-    ) -> Piece {
+    fn discard_piece(&self, op: RequestOp, place: Place, sectors: u64, data: Piece) -> Piece {
+        let row = place.row;
+        let offset = u64::from(place.data) * self.layout.chunk_sectors() + place.offset;
         if !self.is_written(row) && !self.extent_in_motion(row) {
             // Zeros are there already, but where a sector is called lost until it is written.
-            let first = self.layout.lba(row, 0, 0) + offset;
+            let first = self.layout.lba(row, place.data, place.offset);
             let lost = self.lost.first_in(first, sectors).is_some();
             return match op {
                 RequestOp::WriteZeroes { .. } if lost => data,
@@ -530,6 +527,9 @@ impl Core {
     /// Whether a write of zeros to this range needs nothing but fast zeroing of whole cells.
     pub(crate) fn zeroing_is_fast(&self, request: &crate::Request) -> bool {
         let row_bytes = self.layout.row_sectors() * SECTOR_BYTES;
+        if self.layout.parity() && !self.layout.rows_are_runs() {
+            return false;
+        }
         let unit = if self.layout.parity() {
             row_bytes
         } else {

@@ -435,6 +435,10 @@ impl Core {
             if written {
                 let lba = self.layout.lba(row, fragment.cell, fragment.start);
                 let whole = whole_row && self.layout.parity();
+                assert!(
+                    !whole || self.layout.rows_are_runs(),
+                    "one run was cut from the request"
+                );
                 let sectors = if whole {
                     self.layout.row_sectors()
                 } else {

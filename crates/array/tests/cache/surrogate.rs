@@ -278,6 +278,7 @@ fn layout(level: Level, slots: u16) -> Layout {
         chunk_sectors: 8,
         slot_sectors: 8 * 64,
         skew: None,
+        grown: None,
     };
     Layout::new(geometry).expect("a sound geometry")
 }

@@ -852,6 +852,7 @@ mod tests {
                 chunk_sectors: 128,
                 slot_sectors: 1280,
                 skew: None,
+                grown: None,
             }),
             members: vec![MemberStatus {
                 member: Member(2),

@@ -470,6 +470,7 @@ pub fn check_skew(plan: &ArrayPlan) -> Result<(), String> {
         chunk_sectors: plan.chunk_sectors,
         slot_sectors: plan.member_bytes / chunk_bytes * u64::from(plan.chunk_sectors),
         skew: plan.skew,
+        grown: None,
     };
     let unsound = |error| format!("the groups of the array: {error}");
     geometry.check().map_err(unsound)
