@@ -12,6 +12,7 @@ use super::{
     TaskRecord, WriteHole, leases,
 };
 use crate::contract::{MemberInfo, Page, TaskKind, zeroed_page};
+use crate::layout::scaled::History;
 use crate::layout::{Geometry, GeometryError, Layout, Level, Skew};
 use crate::policy::heat::{self, HeatLimits};
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES, Uuid};
@@ -60,6 +61,8 @@ pub struct CreateOptions {
     pub created: u64,
     pub level: Level,
     pub skew: Option<Skew>,
+    /// Made as if it had grown so.
+    pub grown: Option<History>,
     /// On each member, room for so many partitions of others that fail.
     pub spare_partitions: u16,
     pub chunk_sectors: u32,
@@ -95,6 +98,7 @@ impl CreateOptions {
             created: 0,
             level,
             skew: None,
+            grown: None,
             spare_partitions: 0,
             chunk_sectors,
             write_hole: WriteHole::default_for(level),
@@ -402,7 +406,7 @@ impl Plan {
             slot_sectors: round_down(sectors, options.chunk_sectors)
                 .max(options.chunk_sectors.into()),
             skew: options.skew,
-            grown: None,
+            grown: options.grown,
         };
         let layout = Layout::new(whole).map_err(CreateError::Geometry)?;
         let extent_rows = map_rows(&layout, options.extent_rows, MAP_PAGES_MAX)?;

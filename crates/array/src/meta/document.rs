@@ -159,6 +159,10 @@ fn superblock_tables() {
         [TASK_KIND, TASK_PAUSED, TASK_SLOT, TASK_RUNS]
     );
     agrees!("run", superblock::at, [RUN_ROW, RUN_ROWS]);
+    agrees!("grown", superblock::at, [HISTORY_OFFSET]);
+    let end = agrees!("history", superblock::at, [HISTORY_COUNTS]);
+    assert_eq!(end, superblock::HISTORY_BYTES);
+    assert_eq!(size("history", "HISTORY_BYTES"), superblock::HISTORY_BYTES);
     let end = agrees!(
         "parcel",
         superblock::at,

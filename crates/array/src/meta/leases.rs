@@ -140,8 +140,12 @@ pub enum LeaseCommand {
     },
 }
 
-/// The last rows of an array, at least so many sectors, set aside and free. `None` if users would have nothing left.
+/// The last rows of an array, at least so many sectors, set aside and free. `None` if users would have nothing left, and of a
+/// grown array, whose end lies in all its rows.
 pub fn set_aside(layout: &Layout, sectors: u64) -> Option<Parcel> {
+    if !layout.rows_are_runs() {
+        return None;
+    }
     let sectors = sectors.checked_next_multiple_of(layout.row_sectors())?;
     let start = layout.size_sectors().checked_sub(sectors)?;
     (start > 0 && sectors > 0).then_some(Parcel {
@@ -280,6 +284,9 @@ pub(super) fn check(superblock: &Superblock, layout: &Layout) -> Result<(), Meta
     };
     if superblock.partner.is_some() {
         return field("partner of an array that lends", parcels.len() as u64);
+    }
+    if !layout.rows_are_runs() {
+        return field("leases of a grown array", parcels.len() as u64);
     }
     let mut end = first.start;
     for (place, parcel) in parcels.iter().enumerate() {

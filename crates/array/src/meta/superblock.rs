@@ -9,6 +9,7 @@ use super::crc::crc32c_without;
 use super::leases::{PARCEL_BYTES, PARCELS_MAX, Parcel, get_parcel, put_parcel};
 use super::{FORMAT_MAJOR, FORMAT_MINOR, MetaError, field, rules};
 use crate::contract::{Page, TaskKind, zeroed_page};
+use crate::layout::scaled::History;
 use crate::layout::{Geometry, Level, Rotation, Skew};
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, Uuid};
 use alloc::string::String;
@@ -52,6 +53,7 @@ pub const MEMBER_BYTES: usize = 48;
 pub const PLACEMENT_BYTES: usize = 12;
 pub const TASK_BYTES: usize = 16;
 pub const RUN_BYTES: usize = 16;
+pub const HISTORY_BYTES: usize = 4;
 
 /// Stands for "none" where an index or a slot is optional.
 const NONE: u16 = u16::MAX;
@@ -67,7 +69,10 @@ const INCOMPATIBLE_PARTNER: u64 = 1;
 const INCOMPATIBLE_LENDS: u64 = 2;
 /// And: rows stand over groups of the slots.
 const INCOMPATIBLE_SKEWED: u64 = 4;
-const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_PARTNER | INCOMPATIBLE_LENDS | INCOMPATIBLE_SKEWED;
+/// And: data slots were added, and chunks moved to them.
+const INCOMPATIBLE_GROWN: u64 = 8;
+const INCOMPATIBLE_KNOWN: u64 =
+    INCOMPATIBLE_PARTNER | INCOMPATIBLE_LENDS | INCOMPATIBLE_SKEWED | INCOMPATIBLE_GROWN;
 
 /// Byte offsets in the header and in the entries of each table.
 pub mod at {
@@ -92,6 +97,8 @@ pub mod at {
     pub const SLOTS: usize = 132;
     pub const GROUPS: usize = 134;
     pub const PARTITIONS: usize = 135;
+    /// Of a grown array, which has no groups.
+    pub const HISTORY_OFFSET: usize = GROUPS;
     pub const CHUNK_SECTORS: usize = 136;
     pub const LOGICAL_BLOCK: usize = 140;
     pub const SLOT_SECTORS: usize = 144;
@@ -142,6 +149,8 @@ pub mod at {
 
     pub const RUN_ROW: usize = 0;
     pub const RUN_ROWS: usize = 8;
+
+    pub const HISTORY_COUNTS: usize = 0;
 
     pub const PARCEL_START: usize = 0;
     pub const PARCEL_SECTORS: usize = 8;
@@ -462,6 +471,7 @@ impl Superblock {
         bit(self.partner.is_some(), INCOMPATIBLE_PARTNER)
             | bit(!self.lent.is_empty(), INCOMPATIBLE_LENDS)
             | bit(self.geometry.skew.is_some(), INCOMPATIBLE_SKEWED)
+            | bit(self.geometry.grown.is_some(), INCOMPATIBLE_GROWN)
     }
 
     fn put_geometry(&self, bytes: &mut [u8]) {
@@ -504,6 +514,10 @@ impl Superblock {
         append(bytes, at::RUNS, RUN_BYTES, &runs, put_run);
         if !self.lent.is_empty() {
             self.put_parcels(bytes);
+        }
+        if let Some(history) = &self.geometry.grown {
+            let offset = append_entries(bytes, HISTORY_BYTES, &[*history], put_history);
+            put_u16(bytes, at::HISTORY_OFFSET, narrow(offset));
         }
     }
 
@@ -756,7 +770,7 @@ fn get_geometry(bytes: &[u8]) -> Result<Geometry, MetaError> {
         chunk_sectors: get_u32(bytes, at::CHUNK_SECTORS),
         slot_sectors: get_u64(bytes, at::SLOT_SECTORS),
         skew: get_skew(bytes),
-        grown: None,
+        grown: get_history(bytes)?,
     })
 }
 
@@ -767,6 +781,27 @@ fn get_skew(bytes: &[u8]) -> Option<Skew> {
         groups: bytes[at::GROUPS].into(),
         partitions: bytes[at::PARTITIONS].into(),
     })
+}
+
+fn put_history(bytes: &mut [u8], history: &History) {
+    put_u32(bytes, at::HISTORY_COUNTS, history.mask());
+}
+
+fn get_history(bytes: &[u8]) -> Result<Option<History>, MetaError> {
+    if get_u64(bytes, at::INCOMPATIBLE) & INCOMPATIBLE_GROWN == 0 {
+        return Ok(None);
+    }
+    let place = TablePlace {
+        offset: get_u16(bytes, at::HISTORY_OFFSET).into(),
+        entry_bytes: HISTORY_BYTES as u16, // 4
+        count: 1,
+    };
+    let table = Table::at(bytes, "history", place, HISTORY_BYTES, 1)?;
+    let mask = get_u32(table.bytes, at::HISTORY_COUNTS);
+    match History::of_mask(mask) {
+        Some(history) => Ok(Some(history)),
+        None => field("history", mask.into()),
+    }
 }
 
 fn level_codes(level: Level) -> (u8, u8, u8) {

@@ -217,8 +217,8 @@ fn versions_and_features() {
         })
     );
     assert_eq!(
-        with(at::INCOMPATIBLE, 8),
-        Err(MetaError::Features { unknown: 8 })
+        with(at::INCOMPATIBLE, 16),
+        Err(MetaError::Features { unknown: 16 })
     );
     assert_eq!(with(at::MINOR, 9).as_ref(), Ok(&superblock));
     assert_eq!(with(at::COMPATIBLE, 4).as_ref(), Ok(&superblock));
@@ -453,6 +453,64 @@ fn a_skew_is_a_feature_that_must_be_known() {
         Superblock::decode(&bytes),
         Err(MetaError::Geometry(GeometryError::Colliding { .. }))
     ));
+}
+
+/// A program that does not know of growth would look for most chunks in the wrong place.
+#[test]
+fn a_history_is_a_feature_that_must_be_known() {
+    let mut options = options(Level::Raid4, 7, 40_000);
+    options.grown = History::of(&[2, 3, 6]);
+    let superblock = create(&options).expect("sound options").superblock;
+    let mut bytes = bytes_of(&superblock);
+    assert_eq!(get_u64(&bytes, at::INCOMPATIBLE), INCOMPATIBLE_GROWN);
+    assert_eq!(Superblock::decode(&bytes), Ok(superblock));
+
+    let offset = usize::from(get_u16(&bytes, at::HISTORY_OFFSET));
+    assert_eq!(get_u32(&bytes, offset), 0b10_0110);
+    let unsound = [
+        (
+            0,
+            MetaError::Field {
+                name: "history",
+                value: 0,
+            },
+        ),
+        (0b10_0000, MetaError::Geometry(GeometryError::NeverGrown)),
+        (
+            0b01_0110,
+            MetaError::Geometry(GeometryError::GrownSlots {
+                slots: 7,
+                grown_to: 6,
+            }),
+        ),
+    ];
+    for (mask, error) in unsound {
+        put_u32(&mut bytes, offset, mask);
+        reseal(&mut bytes);
+        assert_eq!(Superblock::decode(&bytes), Err(error));
+    }
+    let length = get_u32(&bytes, at::LENGTH) as u16;
+    put_u16(&mut bytes, at::HISTORY_OFFSET, length - 3);
+    reseal(&mut bytes);
+    assert!(matches!(
+        Superblock::decode(&bytes),
+        Err(MetaError::Field {
+            name: "history",
+            ..
+        })
+    ));
+}
+
+#[test]
+fn a_grown_array_lends_nothing() {
+    let mut options = options(Level::Raid0, 3, 40_000);
+    options.grown = History::of(&[2, 3]);
+    options.lend_sectors = Some(8);
+    assert!(create(&options).is_err(), "its end lies in all its rows");
+    options.grown = None;
+    let mut superblock = create(&options).expect("sound options").superblock;
+    superblock.geometry.grown = History::of(&[2, 3]);
+    assert!(superblock.encode().is_err());
 }
 
 /// A program that does not know of leases must not serve what is lent to users of its own.
