@@ -4,6 +4,7 @@ use crate::disk::{Device, Disk, DiskConfig, read_page};
 use crate::image::Image;
 use crate::payload::Payload;
 use crate::rng::Rng;
+use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Cell, Layout, Level, RowMap, Skew};
 use restripe_array::meta::{
     Content, CreateError, CreateOptions, Creation, Init, MapKind, Partner, RegionKind, Superblock,
@@ -16,6 +17,8 @@ use restripe_array::{MemberInfo, Row, SECTOR_BYTES, Uuid};
 pub struct Spec {
     pub level: Level,
     pub skew: Option<Skew>,
+    /// Made as if it had grown so.
+    pub grown: Option<History>,
     /// On each member, room for so many partitions of others.
     pub spare_partitions: u16,
     pub slots: u16,
@@ -47,6 +50,7 @@ impl Spec {
         Spec {
             level,
             skew: None,
+            grown: None,
             spare_partitions: 0,
             slots,
             spares: 0,
@@ -85,6 +89,7 @@ impl Spec {
     fn options(&self) -> CreateOptions {
         let mut options = CreateOptions::new("swarm", self.uuid(), self.level, self.chunk_sectors);
         options.skew = self.skew;
+        options.grown = self.grown;
         options.spare_partitions = self.spare_partitions;
         let members = 0..self.slots + self.spares;
         options.members = members.clone().map(|member| self.info(member)).collect();

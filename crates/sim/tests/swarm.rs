@@ -130,6 +130,31 @@ fn the_swarm_keeps_every_promise_and_fills_the_table() {
     ruins_are_many_and_ruinous(&coverage);
 }
 
+/// Nor does one of the arrays that have grown.
+#[test]
+fn arrays_made_with_a_history_keep_every_promise() {
+    for (name, family) in FAMILIES
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("grown"))
+    {
+        let gathered = Mutex::new(Gathered::default());
+        on_half_the_cores(0..deep(500, 10_000), |seed| {
+            let options = Options {
+                family: Some(family),
+                ..Options::default()
+            };
+            let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, &options))).ok();
+            let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
+            gathered.add(seed, outcome);
+            true
+        });
+        let Gathered { broken, .. } = gathered
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        assert!(broken.is_empty(), "--level {name}:\n{}", broken.join("\n"));
+    }
+}
+
 /// Nor does one of the skewed arrays, which meet everything while partitions of a lost member lie on others.
 #[test]
 fn partitions_are_hosted_through_everything() {

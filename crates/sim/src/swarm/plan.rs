@@ -4,6 +4,7 @@ use crate::array::Spec;
 use crate::payload::Payload;
 use crate::rng::Rng;
 use restripe_array::cache::Rule;
+use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Geometry, Level, Rotation, Skew};
 use restripe_array::meta::{Creation, Init, RegionKind, WriteHole};
 use restripe_array::{CacheLimits, HeatLimits, Limits, Nanos, Pool};
@@ -32,9 +33,12 @@ pub enum Family {
     S2Raid5,
     S2Raid6,
     S2Raid10,
+    /// With data slots that were added.
+    Grown0,
+    Grown4,
 }
 
-pub const FAMILIES: [(&str, Family); 9] = [
+pub const FAMILIES: [(&str, Family); 11] = [
     ("raid0", Family::Raid0),
     ("raid1", Family::Raid1),
     ("raid4", Family::Raid4),
@@ -44,9 +48,13 @@ pub const FAMILIES: [(&str, Family); 9] = [
     ("s2-raid5", Family::S2Raid5),
     ("s2-raid6", Family::S2Raid6),
     ("s2-raid10", Family::S2Raid10),
+    ("grown0", Family::Grown0),
+    ("grown4", Family::Grown4),
 ];
 /// How many of them are plain.
 const PLAIN: usize = 6;
+/// How many are plain or skewed: a seed's own choice.
+const SETTLED: usize = 9;
 
 /// A planted bug by its name, as the engine spells it.
 #[cfg(feature = "planted")]
@@ -121,6 +129,8 @@ const HEAT: u64 = 0x4ea7;
 const MANY_ROWS: u64 = 0x2035;
 /// And that of whether slots are grouped, and how.
 const SKEWED: u64 = 0x52;
+/// And that of how many data slots a grown array has had.
+const GROWN: u64 = 0x6707;
 /// And that of whether members have room for partitions of others.
 const SPARE_PARTITIONS: u64 = 0x5b;
 
@@ -135,7 +145,7 @@ impl Plan {
         let calm = options.roughness == Roughness::Calm;
         Plan {
             dirt: (foreign && rng.chance(1, 2)).then(|| rng.word()),
-            limits: limits(rng, cached, heat),
+            limits: limits(rng, spec.grown.map_or(0, |_| spec.slots), cached, heat),
             lives: if calm { 1 } else { rng.between(1, 3) },
             requests: rng.between(10, 90),
             queue_depth: *rng.pick(&[1, 2, 4, 8, 24]),
@@ -157,7 +167,9 @@ type Shape = (Level, u16, Option<Skew>);
 /// One array in six is skewed, unless a family is asked for.
 fn shape(rng: &mut Rng, asked: Option<Family>) -> Shape {
     let mut own = rng.clone().fork(SKEWED);
-    let skewed = own.chance(1, 6).then(|| own.pick(&FAMILIES[PLAIN..]).1);
+    let skewed = own
+        .chance(1, 6)
+        .then(|| own.pick(&FAMILIES[PLAIN..SETTLED]).1);
     let family = asked.unwrap_or_else(|| rng.pick(&FAMILIES[..PLAIN]).1);
     let (level, slots) = level(rng, family);
     let grouped = grouped_shape(&mut own, asked.or(skewed).unwrap_or(family));
@@ -202,9 +214,9 @@ fn level(rng: &mut Rng, family: Family) -> (Level, u16) {
     let rotation = *rng.pick(&rotations);
     let mut slots = |low, high| rng.between(low, high) as u16;
     match family {
-        Family::Raid0 => (Level::Raid0, slots(2, 4)),
+        Family::Raid0 | Family::Grown0 => (Level::Raid0, slots(2, 4)),
         Family::Raid1 => (Level::Raid1, slots(2, 3)),
-        Family::Raid4 => (Level::Raid4, slots(3, 5)),
+        Family::Raid4 | Family::Grown4 => (Level::Raid4, slots(3, 5)),
         Family::Raid5 | Family::S2Raid5 => (Level::Raid5(rotation), slots(3, 6)),
         Family::Raid6 | Family::S2Raid6 => (Level::Raid6(rotation), slots(4, 7)),
         Family::Raid10 | Family::S2Raid10 => {
@@ -216,6 +228,8 @@ fn level(rng: &mut Rng, family: Family) -> (Level, u16) {
 
 fn spec(rng: &mut Rng, options: &Options, shape: Shape) -> (Spec, Creation) {
     let (level, slots, skew) = shape;
+    let grown = history(rng, options.family, level, slots);
+    let slots = grown.map_or(slots, |history| history.slots() + level.parities());
     let chunk_sectors = *rng.pick(&[8, 16, 16, 32, 128, 256]);
     let few = (1024 / u64::from(chunk_sectors)).clamp(3, 24) + rng.below(4);
     // More rows than a task's done-set may have pieces on record.
@@ -251,10 +265,25 @@ fn spec(rng: &mut Rng, options: &Options, shape: Shape) -> (Spec, Creation) {
         identity: 0,
         partner: None,
         skew,
+        grown,
         ..Spec::small(level, slots)
     };
     spec.member_sectors = (chunks * u64::from(chunk_sectors) + 1024).next_multiple_of(8);
     fit(spec)
+}
+
+/// From so many slots on, one to three growths.
+fn history(rng: &Rng, family: Option<Family>, level: Level, slots: u16) -> Option<History> {
+    if !matches!(family, Some(Family::Grown0 | Family::Grown4)) {
+        return None;
+    }
+    let mut own = rng.clone().fork(GROWN);
+    let mut counts = vec![slots - level.parities()];
+    for _ in 0..own.between(1, 3) {
+        let last = counts[counts.len() - 1];
+        counts.push(last + own.between(1, 3) as u16);
+    }
+    History::of(&counts)
 }
 
 fn spare_partitions(rng: &mut Rng, skew: Option<Skew>) -> u16 {
@@ -306,7 +335,8 @@ fn init(rng: &mut Rng) -> Init {
     ])
 }
 
-fn limits(rng: &mut Rng, cached: Option<CacheLimits>, heat: HeatLimits) -> Limits {
+/// `cells`: of rows that may be wider than the plain ones.
+fn limits(rng: &mut Rng, cells: u16, cached: Option<CacheLimits>, heat: HeatLimits) -> Limits {
     let tight = rng.chance(1, 4);
     let pool = if tight {
         Pool {
@@ -323,7 +353,8 @@ fn limits(rng: &mut Rng, cached: Option<CacheLimits>, heat: HeatLimits) -> Limit
         pool,
         requests: if tight { 16 } else { 64 },
         slices: if tight { 8 } else { 64 },
-        ios: 512,
+        // One for each cell of each slice, and some for direct reads.
+        ios: 64 * (u32::from(cells.max(7)) + 1),
         heat,
         ..Limits::default()
     };
