@@ -28,6 +28,7 @@ use crate::surrogate::Phase;
 use crate::swarm::{Hosting, Scene, issue};
 use crate::workload::{Ask, Workload};
 use crate::world::{World, WorldConfig};
+use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Layout, Level, Rotation};
 use restripe_array::meta::{Init, Partner, PartnerRole, RegionKind, WriteHole};
 use restripe_array::{
@@ -43,6 +44,8 @@ const SAMPLES: u64 = 48;
 /// So with a surrogate.
 const ALL_SUBSETS_OF_PAIR: usize = 2;
 const SAMPLES_OF_PAIR: u64 = 3;
+/// What tells the seeds of grown arrays from those of others.
+const GROWN: u64 = 0x6707_0000;
 /// Steps of a life with a surrogate at most.
 const STEPS_OF_PAIR: u64 = 20_000;
 
@@ -97,6 +100,13 @@ impl Reach {
 pub fn enumerate(seed: u64, reach: Reach) -> Report {
     let mut rng = Rng::new(mix(seed));
     let spec = spec(&mut rng);
+    Enumeration::new(rng, reach, spec, None).run()
+}
+
+/// Runs one seed of an array that has grown.
+pub fn enumerate_grown(seed: u64, reach: Reach) -> Report {
+    let mut rng = Rng::new(mix(seed ^ GROWN));
+    let spec = grown_spec(&mut rng);
     Enumeration::new(rng, reach, spec, None).run()
 }
 
@@ -173,6 +183,27 @@ fn spec(rng: &mut Rng) -> Spec {
         identity: 0,
         partner: None,
         ..Spec::small(level, slots)
+    }
+}
+
+/// A RAID-4, or a RAID-0, which has no row that a crash can leave torn but its own.
+fn grown_spec(rng: &mut Rng) -> Spec {
+    let plain = spec(rng);
+    let histories: [&[u16]; 5] = [&[1, 2], &[2, 3], &[1, 2, 3], &[1, 3], &[2, 4]];
+    let grown =
+        History::of(rng.pick::<&[u16]>(&histories)).expect("each count is larger than the last");
+    let level = *rng.pick(&[Level::Raid4, Level::Raid4, Level::Raid4, Level::Raid0]);
+    let slots = grown.slots() + level.parities();
+    let write_hole = match level {
+        Level::Raid0 => WriteHole::None,
+        _ => plain.write_hole,
+    };
+    Spec {
+        level,
+        slots,
+        grown: Some(grown),
+        write_hole,
+        ..plain
     }
 }
 

@@ -4,7 +4,7 @@
 
 mod table;
 
-use restripe_sim::enumerate::{Reach, Report, enumerate, enumerate_hosts};
+use restripe_sim::enumerate::{Reach, Report, enumerate, enumerate_grown, enumerate_hosts};
 use restripe_sim::swarm::{
     Coverage, FAMILIES, Hosting, Options, Outcome, RUINS, RUINS_IN_VAIN, run,
 };
@@ -283,6 +283,24 @@ fn crash_images_of_hosts_are_assembled() {
         let count = hosting.get(&met).copied().unwrap_or(0);
         assert!(count as usize * 20 >= wanted, "{met:?}: {count}");
     }
+}
+
+/// The same of arrays that have grown.
+#[test]
+fn crash_images_of_grown_arrays_are_assembled() {
+    let wanted = deep(10_000, 200_000) as usize;
+    let gathered = Mutex::new(Gathered::default());
+    on_half_the_cores(0..deep(1_000, 10_000), |seed| {
+        let report = catch_unwind(|| enumerate_grown(seed, Reach::images(deep(500, 2000)))).ok();
+        let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        gathered.add_images(" --grown", seed, report);
+        gathered.images.len() < wanted
+    });
+    let Gathered { broken, images, .. } = gathered
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    assert!(images.len() >= wanted, "{}", images.len());
 }
 
 /// Power is cut at one step in so many, and more often after something has happened to the members.

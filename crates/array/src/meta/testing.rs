@@ -6,6 +6,7 @@ use super::{
     Superblock, TaskRecord, create::create,
 };
 use crate::contract::{MemberInfo, TaskKind};
+use crate::layout::scaled::History;
 use crate::layout::{Layout, Level, Rotation};
 use crate::units::Uuid;
 use alloc::format;
@@ -82,6 +83,7 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
     let spares = random.below(5) as u16;
     let mut options = options(level, slots + spares, 3000 + random.below(1 << 24));
     options.spares = usize::from(spares);
+    options.grown = any_history(random, level, slots);
     let mut superblock = create(&options).expect("sound options").superblock;
     superblock.generation = random.below(1 << 40);
     superblock.sequence = random.below(1 << 40);
@@ -120,12 +122,21 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
         superblock.tasks.push(task);
         superblock.tasks.truncate(8);
     }
-    if superblock.partner.is_none() {
+    if superblock.partner.is_none() && superblock.geometry.grown.is_none() {
         let most = 1 + random.below(PARCELS_MAX as u64) as usize;
         superblock.lent = parcels(&superblock, most);
         superblock.lent.drain(..random.below(most as u64) as usize);
     }
     superblock
+}
+
+/// Of two arrays in three that can have grown: how they came to have so many slots.
+fn any_history(random: &mut Random, level: Level, slots: u16) -> Option<History> {
+    let grows = matches!(level, Level::Raid0 | Level::Raid4) && random.below(3) > 0;
+    let last = slots - level.parities();
+    let before = random.below(1 << (last - 1)) as u32;
+    let mask = before | 1 << (last - 1);
+    History::of_mask(mask).filter(|history| grows && history.last().is_some())
 }
 
 /// A sound table of so many parcels, one row each but for the last; every third is free.

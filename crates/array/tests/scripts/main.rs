@@ -7,6 +7,7 @@ mod cached;
 mod commands;
 mod degraded;
 mod flushes;
+mod grown;
 mod halts;
 mod heats;
 mod leases;

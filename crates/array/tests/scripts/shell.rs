@@ -2,6 +2,7 @@
 
 use crate::math;
 use restripe_array::cache::Rule;
+use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Layout, Level, Role};
 use restripe_array::meta::{Content, CreateOptions, Init, Region, WriteHole, create};
 use restripe_array::{
@@ -894,6 +895,14 @@ fn place(regions: &[Region], at: u64) -> String {
         Some(region) => format!("{}+{}", name_of(region), at - region.start),
         None => format!("nowhere+{at}"),
     }
+}
+
+/// A RAID-4 that has had so many data slots, one count after the other.
+pub fn grown4(counts: &[u16]) -> Setup {
+    let grown = History::of(counts).expect("a history");
+    let mut setup = Setup::new(Level::Raid4, grown.slots() + 1);
+    setup.options.grown = Some(grown);
+    setup
 }
 
 pub fn raid5(slots: u16) -> Setup {

@@ -1,6 +1,8 @@
 //! Assembles crash images: `crashes --images 100000`, or `crashes --seed N --trace IMAGE` to see one fail.
 
-use restripe_sim::enumerate::{Reach, Report, enumerate, enumerate_hosts, enumerate_pair};
+use restripe_sim::enumerate::{
+    Reach, Report, enumerate, enumerate_grown, enumerate_hosts, enumerate_pair,
+};
 use restripe_sim::invariant::{Invariant, Violation};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -19,6 +21,7 @@ crashes: cuts power at every write of small arrays, and assembles what is left
   --keep-going     do not stop at the first failure
   --pair           of arrays with a surrogate, through the loss of a member
   --hosts          of arrays with spare partitions, through losses and the way home
+  --grown          of arrays to which data slots were added
   --stride N       at one moment in N (default 1)
 ";
 
@@ -44,6 +47,7 @@ enum Kind {
     Plain,
     Pair,
     Hosts,
+    Grown,
 }
 
 fn main() -> ExitCode {
@@ -97,6 +101,7 @@ fn parse(arguments: &[String]) -> Result<Option<Settings>, String> {
             "--jobs" => settings.jobs = value()?.max(1),
             "--pair" => settings.kind = Kind::Pair,
             "--hosts" => settings.kind = Kind::Hosts,
+            "--grown" => settings.kind = Kind::Grown,
             "--stride" => settings.stride = value()?.max(1),
             "--keep-going" => settings.keep_going = true,
             other => return Err(format!("unknown argument {other}; --help lists them")),
@@ -182,6 +187,7 @@ impl Kind {
             Kind::Plain => "",
             Kind::Pair => " --pair",
             Kind::Hosts => " --hosts",
+            Kind::Grown => " --grown",
         }
     }
 }
@@ -191,6 +197,7 @@ fn caught(kind: Kind, seed: u64, reach: Reach) -> Report {
         Kind::Plain => enumerate,
         Kind::Pair => enumerate_pair,
         Kind::Hosts => enumerate_hosts,
+        Kind::Grown => enumerate_grown,
     };
     catch_unwind(AssertUnwindSafe(|| run(seed, reach))).unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().cloned();

@@ -322,6 +322,7 @@ fn a_partner_is_a_feature_that_must_be_known() {
     let mut superblock = any_superblock(&mut Random::new(14));
     superblock.partner = None;
     superblock.lent.clear();
+    superblock.geometry.grown = None;
     let alone = bytes_of(&superblock);
     assert_eq!(get_u64(&alone, at::INCOMPATIBLE), 0);
     for role in [PartnerRole::Main, PartnerRole::Surrogate] {
