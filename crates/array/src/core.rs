@@ -450,14 +450,6 @@ impl Core {
         self.tasks.in_sync(row)
     }
 
-    pub(crate) fn is_written(&self, row: Row) -> bool {
-        self.superblock.written_all || self.written.get(self.extent_of(row))
-    }
-
-    pub(crate) fn extent_of(&self, row: Row) -> u64 {
-        row.0 / self.superblock.extent_rows
-    }
-
     pub(crate) fn intent_region(&self, row: Row) -> u64 {
         row.0 / self.superblock.intent_rows
     }

@@ -216,7 +216,7 @@ impl Core {
         let rows = owed.into_iter().flatten();
         let rows = rows.flat_map(|(first, count)| (first..first + count).map(Row));
         let cell = |row: Row| {
-            let map = self.layout.row(row);
+            let map = self.row_map(row);
             let of_slot = |data: &u8| map.cells[*data as usize].slot.0 as usize == slot;
             let data = (0..map.data).find(of_slot)?;
             Some(self.layout.lba(row, data, 0))

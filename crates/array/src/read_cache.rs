@@ -340,7 +340,7 @@ impl Core {
 
     /// A row's cell was rebuilt: misses of its blocks cost one read again.
     pub(crate) fn cache_rebuilt(&mut self, slot: Slot, row: Row) {
-        let map = self.layout.row(row);
+        let map = self.row_map(row);
         // The member may have failed while its row was being filled.
         let filled = self.read_cache.is_some() && self.homes(slot, row).write[1].is_some();
         let Some(data) = map.cell_on(slot).filter(|&cell| filled && cell < map.data) else {

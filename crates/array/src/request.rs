@@ -289,7 +289,7 @@ impl Core {
         let offset = pending.request.offset + pending.cut;
         let left = pending.request.bytes - pending.cut;
         let place = self.layout.place(offset / SECTOR_BYTES);
-        if !self.is_written(place.row) {
+        if !self.is_written_at(place) {
             let chunk_left =
                 (self.layout.chunk_sectors() - place.offset) * SECTOR_BYTES - offset % SECTOR_BYTES;
             let bytes = left.min(chunk_left);
@@ -412,7 +412,7 @@ impl Core {
     /// The member that reads a data cell without computing: its own, or the least busy that holds a copy. While
     /// copies may differ, always the same one.
     pub(crate) fn read_home(&self, row: crate::Row, data: u8) -> Option<(Home, u64)> {
-        let map = self.layout.row(row);
+        let map = self.row_map(row);
         if map.data == map.width || self.layout.parity() {
             let cell = map.cells[data as usize];
             return self.homes(cell.slot, row).read.map(|home| (home, cell.at));

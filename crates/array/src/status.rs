@@ -100,7 +100,7 @@ impl Core {
 
     fn extent_at(&self, lba: u64, end: u64) -> MapExtent {
         let place = self.layout.place(lba);
-        let unwritten = !self.is_written(place.row);
+        let unwritten = !self.is_written_at(place);
         if unwritten && !self.lost.extents.contains(lba) {
             let next = (self.extent_of(place.row) + 1) * self.superblock.extent_rows;
             let end = Row(next.min(self.layout.rows()));
@@ -140,7 +140,7 @@ impl Core {
         if self.state == ArrayState::Healthy && self.complete() {
             return Health::Healthy;
         }
-        let map = self.layout.row(row);
+        let map = self.row_map(row);
         let live = self.live_cells(&map);
         if live != map.all() {
             let readable = live.contains(data) || map.recover(data, live).is_some();

@@ -7,9 +7,15 @@
 //! | marking    | its bit durable on all members    | written    |
 //!
 //! Zeros satisfy every code, so the extent's rows are in step from the moment they are theirs.
+//!
+//! In an array that has grown, each generation of data cells has bits of its own. Cells of a generation that is not written
+//! in an extent are no part of its rows: what lies there, perhaps copies that a growth left behind, counts for nothing,
+//! and neither the code binds it nor does anybody read it. A generation is never written without those before it: the
+//! first write to one zeroes its cells, and theirs.
 
 use crate::contract::{Class, FailCause, IoError, IoOp};
 use crate::core::Core;
+use crate::layout::{Place, RowMap};
 use crate::ops::Owner;
 use crate::planted::Bug;
 use crate::standing::Home;
@@ -19,8 +25,19 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, Debug)]
 struct Init {
     extent: u64,
+    /// Of the data cells that it makes real.
+    generations: Generations,
+    /// The first row that is not being zeroed yet.
+    next: u64,
     outstanding: u32,
     zeroed: bool,
+}
+
+/// From one to another, which is not among them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Generations {
+    from: u8,
+    to: u8,
 }
 
 /// Extents being made real. Few at a time: writers of one extent share it.
@@ -54,8 +71,10 @@ impl Inits {
     }
 }
 
-/// Most operations that zeroing one extent takes.
+/// Most operations that zeroing takes at a time.
 const INIT_OPS: u32 = 2 * crate::SLOTS_MAX as u32;
+/// Rows at a time where slots have some of the cells only: these lie in no more runs than there are rows and slots.
+const ROWS_AT_A_TIME: u64 = 32;
 
 /// Sectors of one partition of a slot.
 struct Part {
@@ -66,30 +85,102 @@ struct Part {
 }
 
 impl Part {
-    /// Takes in a chunk that lies beside what is there.
-    fn cover(&mut self, at: u64, chunk: u64) {
-        assert!(
-            at <= self.to,
-            "a slot's chunks of neighbouring rows are neighbours"
-        );
-        self.from = self.from.min(at);
-        self.to = self.to.max(at + chunk);
+    /// Takes in a chunk if it lies beside what is there.
+    fn covers(&mut self, at: u64, chunk: u64) -> bool {
+        let beside = at <= self.to && self.from <= at + chunk;
+        if beside {
+            self.from = self.from.min(at);
+            self.to = self.to.max(at + chunk);
+        }
+        beside
     }
 }
 
 impl Core {
-    /// Whether a row's extent can be written; starts to make it real if need be. False: wait for metadata to move.
-    pub(crate) fn extent_ready(&mut self, row: Row) -> bool {
-        if self.superblock.written_all {
-            return true;
+    pub(crate) fn extent_of(&self, row: Row) -> u64 {
+        row.0 / self.superblock.extent_rows
+    }
+
+    pub(crate) fn extents(&self) -> u64 {
+        self.layout.rows().div_ceil(self.superblock.extent_rows)
+    }
+
+    /// The bit that says that a generation is written in an extent.
+    fn written_bit(&self, extent: u64, generation: u8) -> u64 {
+        match generation {
+            0 => extent,
+            later => u64::from(later) * self.extents() + extent,
         }
+    }
+
+    fn has_generation(&self, extent: u64, generation: u8) -> bool {
+        let all = generation == 0 && self.superblock.written_all;
+        all || self.written.get(self.written_bit(extent, generation))
+    }
+
+    fn has_durably(&self, extent: u64, generation: u8) -> bool {
+        let all = generation == 0 && self.superblock.written_all;
+        all || self
+            .written
+            .is_durable(self.written_bit(extent, generation))
+    }
+
+    /// How many generations of data cells are part of a row, from the first on.
+    fn generations_of(&self, row: Row) -> u8 {
         let extent = self.extent_of(row);
-        if self.written.is_durable(extent) {
+        let written =
+            (0..self.layout.generations()).take_while(|nth| self.has_generation(extent, *nth));
+        written.count() as u8 // at most CELLS_MAX
+    }
+
+    /// Whether anything of a row was ever written.
+    pub(crate) fn is_written(&self, row: Row) -> bool {
+        self.has_generation(self.extent_of(row), 0)
+    }
+
+    /// Whether the cell at a place is part of its row.
+    pub(crate) fn is_written_at(&self, place: Place) -> bool {
+        let last = self.layout.generation_of(place.data);
+        let extent = self.extent_of(place.row);
+        (0..=last).all(|nth| self.has_generation(extent, nth))
+    }
+
+    /// The cells of a row, of those that are part of it by now. Of a row in which nothing is written: all there will be.
+    pub(crate) fn row_map(&self, row: Row) -> RowMap {
+        if self.layout.rows_are_runs() {
+            return self.layout.row(row);
+        }
+        match self.generations_of(row) {
+            0 => self.layout.row(row),
+            generations => self.layout.row_through(row, generations),
+        }
+    }
+
+    /// Bits of a generation that tell of cells whose earlier generations count for nothing: a crash came between two
+    /// pages of the map. Nobody has written there, and who was rebuilt since does not have the zeros.
+    pub(crate) fn forget_unfinished(&mut self) {
+        for extent in 0..self.extents() {
+            let generations = 0..self.layout.generations();
+            let real = generations.take_while(|nth| self.has_generation(extent, *nth));
+            for generation in real.count() as u8..self.layout.generations() {
+                let bit = self.written_bit(extent, generation);
+                self.written.put(bit, false);
+            }
+        }
+    }
+
+    /// Whether cells of a row, up to this data cell, can be written; starts to make them real if need be. False: wait for
+    /// metadata to move.
+    pub(crate) fn extent_ready(&mut self, row: Row, last: u8) -> bool {
+        let last = self.layout.generation_of(last);
+        let extent = self.extent_of(row);
+        if (0..=last).all(|nth| self.has_durably(extent, nth)) {
             return true;
         }
-        let wanted = self.inits.find(extent).is_none() && !self.written.get(extent);
+        let real = (0..=last).all(|nth| self.has_generation(extent, nth));
+        let wanted = self.inits.find(extent).is_none() && !real;
         if wanted && self.ops.available() > INIT_OPS && self.extent_announced(extent) {
-            self.begin_init(extent);
+            self.begin_init(extent, last);
         }
         false
     }
@@ -114,34 +205,65 @@ impl Core {
         }
     }
 
-    /// Whether a task must wait with a row because its extent is just being made real.
+    /// Whether a task must wait with a row because some of it is just being made real.
     pub(crate) fn extent_in_motion(&self, row: Row) -> bool {
-        if self.superblock.written_all {
+        if self.superblock.written_all && self.layout.generations() == 1 {
             return false;
         }
         let extent = self.extent_of(row);
-        self.inits.find(extent).is_some()
-            || self.written.get(extent) != self.written.is_durable(extent)
+        let moves = |nth: u8| self.has_generation(extent, nth) != self.has_durably(extent, nth);
+        self.inits.find(extent).is_some() || (0..self.layout.generations()).any(moves)
     }
 
-    fn begin_init(&mut self, extent: u64) {
+    fn begin_init(&mut self, extent: u64, last: u8) {
+        let first = extent * self.superblock.extent_rows;
+        let generations = Generations {
+            from: self.generations_of(Row(first)),
+            to: last + 1,
+        };
         let index = self.inits.add(Init {
             extent,
+            generations,
+            next: first,
             outstanding: 0,
             zeroed: false,
         });
-        let first = extent * self.superblock.extent_rows;
-        let end = (first + self.superblock.extent_rows).min(self.layout.rows());
+        self.go_on_with_init(index);
+    }
+
+    /// Zeroes what becomes real in the next rows of an extent, or in all of them.
+    fn go_on_with_init(&mut self, index: usize) {
+        let Init {
+            extent,
+            generations,
+            next,
+            ..
+        } = *self.init_mut(index);
+        let end = (extent + 1) * self.superblock.extent_rows;
+        let end = end.min(self.layout.rows());
+        let to = match self.layout.rows_are_runs() {
+            true => end,
+            false => end.min(next + ROWS_AT_A_TIME),
+        };
+        let from = self.layout.cells_through(generations.from);
+        let data = from..self.layout.cells_through(generations.to);
+        let redundancy = generations.from == 0;
+        let wanted = |map: &RowMap, cell| data.contains(&cell) || redundancy && cell >= map.data;
+        let parts = self.parts(next, to, wanted);
+        self.init_mut(index).next = to;
+        let started = self.zero_parts(index, &parts);
+        self.init_mut(index).outstanding = started;
+        if started == 0 {
+            self.init_zeroed(index);
+        }
+    }
+
+    fn zero_parts(&mut self, index: usize, parts: &[Part]) -> u32 {
         let mut started = 0;
         let zeroes = !self.planted(Bug::ExtentNotZeroed);
-        for part in self.parts(first, end) {
+        for part in parts.iter().filter(|_| zeroes) {
             let (from, to) = (part.from, part.to);
-            for home in self
-                .extent_homes(&part)
-                .into_iter()
-                .flatten()
-                .filter(|_| zeroes)
-            {
+            for home in self.extent_homes(part).into_iter().flatten() {
                 let (member, at) = (home.member, home.at(from));
                 let owner = Owner::ExtentInit { init: index as u32 };
                 self.device_io(
@@ -156,10 +278,7 @@ impl Core {
                 started += 1;
             }
         }
-        self.init_mut(index).outstanding = started;
-        if started == 0 {
-            self.init_zeroed(index);
-        }
+        started
     }
 
     /// Zeros go to whoever serves a slot, and to whoever is being filled for it: no later pass skips them wrongly.
@@ -168,23 +287,23 @@ impl Core {
         [standing.home, standing.incoming]
     }
 
-    /// What rows `first..end` cover of each slot's partitions.
-    fn parts(&self, first: u64, end: u64) -> Vec<Part> {
+    /// What some cells of rows `first..end` cover of each slot's partitions.
+    fn parts(&self, first: u64, end: u64, wanted: impl Fn(&RowMap, u8) -> bool) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::new();
         let chunk = self.layout.chunk_sectors();
         for row in (first..end).map(Row) {
             let (map, partition) = (self.layout.row(row), self.layout.partition_of(row));
-            for cell in map.cells() {
-                let known =
-                    |part: &&mut Part| (part.slot, part.partition) == (cell.slot, partition);
-                match parts.iter_mut().find(known) {
-                    Some(part) => part.cover(cell.at, chunk),
-                    None => parts.push(Part {
+            let cells = (0..).zip(map.cells());
+            for (_, cell) in cells.filter(|(index, _)| wanted(&map, *index)) {
+                let same = |part: &Part| (part.slot, part.partition) == (cell.slot, partition);
+                let mut known = parts.iter_mut().filter(|part| same(part));
+                if !known.any(|part| part.covers(cell.at, chunk)) {
+                    parts.push(Part {
                         slot: cell.slot,
                         partition,
                         from: cell.at,
                         to: cell.at + chunk,
-                    }),
+                    });
                 }
             }
         }
@@ -210,6 +329,11 @@ impl Core {
 
     /// The extent counts as written once it is on record who was not there to be zeroed.
     fn init_zeroed(&mut self, index: usize) {
+        let Init { extent, next, .. } = *self.init_mut(index);
+        let end = (extent + 1) * self.superblock.extent_rows;
+        if next < end.min(self.layout.rows()) && !self.halted() {
+            return self.go_on_with_init(index);
+        }
         self.init_mut(index).zeroed = true;
         self.inits_settle();
     }
@@ -225,10 +349,20 @@ impl Core {
                 && self.extent_announced(init.extent)
             {
                 self.inits.list[index] = None;
-                self.written.put(init.extent, true);
-                let first = init.extent * self.superblock.extent_rows;
-                self.tasks.note_in_step(first, self.superblock.extent_rows);
+                self.made_real(init);
             }
+        }
+    }
+
+    fn made_real(&mut self, init: Init) {
+        let Generations { from, to } = init.generations;
+        for generation in from..to {
+            let bit = self.written_bit(init.extent, generation);
+            self.written.put(bit, true);
+        }
+        if from == 0 {
+            let first = init.extent * self.superblock.extent_rows;
+            self.tasks.note_in_step(first, self.superblock.extent_rows);
         }
     }
 }

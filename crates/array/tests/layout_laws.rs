@@ -24,7 +24,7 @@ trait Map: Debug {
     fn size_sectors(&self) -> u64;
     fn tolerance(&self) -> u8;
     /// The data cells whose addresses go through all rows before those of the next ones begin.
-    fn generations(&self) -> Vec<Range<u8>>;
+    fn runs_of_cells(&self) -> Vec<Range<u8>>;
     fn row(&self, row: Row) -> RowMap;
     fn data_cell(&self, row: Row, data: u8) -> Cell;
     fn place(&self, lba: u64) -> Place;
@@ -54,7 +54,7 @@ impl Map for Layout {
     fn tolerance(&self) -> u8 {
         self.tolerance()
     }
-    fn generations(&self) -> Vec<Range<u8>> {
+    fn runs_of_cells(&self) -> Vec<Range<u8>> {
         let grown = self.geometry().grown;
         let starts = grown.iter().flat_map(|history| history.growths());
         let mut starts: Vec<u16> = starts.map(|growth| growth.old).collect();
@@ -117,7 +117,7 @@ fn addresses_and_data_cells_match_one_to_one(map: &dyn Map, promise: &Promise) {
     );
     let mut lba = 0;
     let rows = |cells: Range<u8>| (0..map.rows()).map(move |row| (Row(row), cells.clone()));
-    for (row, cells) in map.generations().into_iter().flat_map(rows) {
+    for (row, cells) in map.runs_of_cells().into_iter().flat_map(rows) {
         for data in cells {
             for offset in 0..chunk_sectors {
                 assert_eq!(
@@ -742,7 +742,7 @@ fn runs_of_plain_layouts_end_where_addresses_leave() {
 
 /// A run goes on as long as the next address is of the same cells of a row, or of the next one, below the end.
 fn runs_end_where_addresses_leave(map: &Layout) {
-    let generations = map.generations();
+    let generations = map.runs_of_cells();
     let of = |data: u8| generations.iter().position(|cells| cells.contains(&data));
     for lba in (3..map.size_sectors()).step_by(8) {
         let place = map.place(lba);

@@ -194,15 +194,27 @@ fn claimed_age(image: &Image, at: u64) -> Option<(u64, u64)> {
 const GENERATION_AT: usize = 80;
 const SEQUENCE_AT: usize = 88;
 
-/// Whether a row counts as written, by the written map on this medium.
-pub fn row_written(image: &Image, superblock: &Superblock, row: Row) -> bool {
-    if superblock.written_all {
-        return true;
-    }
+/// How many generations of a row's data cells count as written, by the written map on this medium: more than one only in
+/// an array that has grown.
+pub fn generations_written(
+    image: &Image,
+    superblock: &Superblock,
+    layout: &Layout,
+    row: Row,
+) -> u8 {
+    let extents = layout.rows().div_ceil(superblock.extent_rows);
+    let extent = row.0 / superblock.extent_rows;
+    let bit = |generation: &u8| u64::from(*generation) * extents + extent;
+    let all = |generation: &u8| *generation == 0 && superblock.written_all;
+    let is_set =
+        |generation: &u8| all(generation) || bit_written(image, superblock, bit(generation));
+    (0..layout.generations()).take_while(is_set).count() as u8
+}
+
+fn bit_written(image: &Image, superblock: &Superblock, bit: u64) -> bool {
     let Some(region) = superblock.region(RegionKind::Written) else {
         return true;
     };
-    let bit = row.0 / superblock.extent_rows;
     let index = (bit / pages::BITS_PER_PAGE) as u32;
     let read = |sequence: u64| read_page(image, pages::home(region.start, index, sequence));
     let homes = [read(0), read(1)];
@@ -234,17 +246,17 @@ impl Lies {
 }
 
 /// Rows whose cells do not agree with one another, as text. `lies` says on which disk a cell of a row lies, and at which
-/// sector. Rows with an absent or unreadable cell are left out, and so are the sectors that `skip` names (by lba of the row's
+/// sector; `written` how many generations of data cells each has. Rows with an absent or unreadable cell are left out, and so are the sectors that `skip` names (by lba of the row's
 /// first data sector at that offset).
 pub fn mismatches<'a>(
     layout: &Layout,
     lies: impl Fn(Row, &Cell) -> Option<(&'a Disk, u64)>,
-    written: impl Fn(Row) -> bool,
+    written: impl Fn(Row) -> u8,
     skip: impl Fn(Row, u64) -> bool,
 ) -> Vec<String> {
     let mut found = Vec::new();
-    for row in (0..layout.rows()).map(Row).filter(|row| written(*row)) {
-        let map = layout.row(row);
+    for row in (0..layout.rows()).map(Row).filter(|row| written(*row) > 0) {
+        let map = layout.row_through(row, written(row));
         let read = |cell: &Cell| read_cell(layout, lies(row, cell)?);
         let cells: Option<Vec<Vec<u8>>> = map.cells().iter().map(read).collect();
         if let Some(cells) = cells {
@@ -330,7 +342,9 @@ mod tests {
         for (i, disk) in disks(&spec).iter().enumerate() {
             let superblock = superblock_of(disk.live()).expect("a superblock");
             assert_eq!(superblock.index_of(superblock.member), Some(i as u16));
-            assert!(!row_written(disk.live(), &superblock, Row(0)));
+            let layout = Layout::new(superblock.geometry).expect("sound");
+            let written = generations_written(disk.live(), &superblock, &layout, Row(0));
+            assert_eq!(written, 0);
             let home = superblock.home().expect("it lies in one").start;
             let age = (superblock.generation, superblock.sequence);
             assert_eq!(claimed_age(disk.live(), home), Some(age));
@@ -353,15 +367,15 @@ mod tests {
             let disk = &disks[usize::from(cell.slot.0)];
             Some((disk, lies(disk).at(cell.at)))
         };
-        let found = mismatches(&layout, place, |_| true, |_, _| false);
+        let found = mismatches(&layout, place, |_| 1, |_, _| false);
         assert_eq!(found.len(), 1);
         assert!(found[0].starts_with("row 3 (P on slot"), "{found:?}");
         assert_eq!(
-            mismatches(&layout, place, |row| row != Row(3), |_, _| false),
+            mismatches(&layout, place, |row| u8::from(row != Row(3)), |_, _| false),
             Vec::<String>::new()
         );
         assert_eq!(
-            mismatches(&layout, place, |_| true, |_, offset| offset == 2),
+            mismatches(&layout, place, |_| 1, |_, offset| offset == 2),
             Vec::<String>::new()
         );
     }

@@ -4,7 +4,7 @@
 //! members are current. A plan stays within redundancy by asking here before a fault is injected; beyond it, this says
 //! which sectors are lost.
 
-use crate::array::{Lies, row_written, superblock_of};
+use crate::array::{Lies, generations_written, superblock_of};
 use crate::disk::Disk;
 use crate::image::Image;
 use crate::oracle::Oracle;
@@ -122,8 +122,30 @@ impl<'a> Atlas<'a> {
 
     /// Whether a row counts as written, by the map on one of the current disks.
     pub fn written(&self, row: Row) -> bool {
+        self.generations(row) > 0
+    }
+
+    /// How many generations of its data cells do.
+    pub fn generations(&self, row: Row) -> u8 {
         let witness = self.spots().next();
-        witness.is_some_and(|spot| row_written(spot.disk.live(), &self.superblock, row))
+        let generations = |spot: &Spot| {
+            generations_written(spot.disk.live(), &self.superblock, &self.layout, row)
+        };
+        witness.map_or(0, generations)
+    }
+
+    /// Whether the sector counts as written.
+    pub fn written_at(&self, lba: u64) -> bool {
+        let place = self.layout.place(lba);
+        self.layout.generation_of(place.data) < self.generations(place.row)
+    }
+
+    /// The cells that are part of a row; of one in which nothing is written, all there will be.
+    pub fn row(&self, row: Row) -> RowMap {
+        match self.generations(row) {
+            0 => self.layout.row(row),
+            some => self.layout.row_through(row, some),
+        }
     }
 
     /// Slots that have no current disk, or not for every partition.
@@ -176,7 +198,8 @@ impl<'a> Atlas<'a> {
         self.layout.decodable_without_parts(absent)
     }
 
-    /// Whether every sector of the array can be had, with the member in `without` gone too.
+    /// Whether every sector of the array can be had, with the member in `without` gone too, and could be if every cell were
+    /// part of its row: it may just become that.
     pub fn whole(&self, without: Option<Uuid>) -> bool {
         let rows = (0..self.layout.rows()).map(|row| (row, 0));
         let latent = (0..).zip(&self.slots).flat_map(|(slot, spots)| {
@@ -210,11 +233,14 @@ impl<'a> Atlas<'a> {
             .collect()
     }
 
-    /// Whether a sector of the array can be had.
+    /// Whether a sector of the array can be had. What is no part of its row is zeros.
     pub fn readable(&self, lba: u64) -> bool {
         let place = self.layout.place(lba);
-        let map = self.layout.row(place.row);
+        let map = self.row(place.row);
         let available = self.available(&map, place.offset);
+        if place.data >= map.data {
+            return true;
+        }
         available.contains(place.data) || map.recover(place.data, available).is_some()
     }
 

@@ -160,7 +160,7 @@ impl Core {
         self.tasks.set_rows(rows);
         self.heat = self.blank_heat();
         self.heat_pages = self.blank_heat_pages();
-        self.written = BitMap::new(rows.div_ceil(self.superblock.extent_rows));
+        self.written = BitMap::new(self.extents() * u64::from(self.layout.generations()));
         self.intent = BitMap::new(INTENT_BITS * self.regions());
         self.redirected = BitMap::new(self.redirected_bits());
         self.intent_users = vec![Default::default(); self.regions() as usize];

@@ -65,6 +65,7 @@ impl Core {
             // What cannot be read today may be there tomorrow, under a higher sequence than what would be written now.
             self.redirected = BitMap::new(0);
         }
+        self.forget_unfinished();
         if let Err(error) = self.check_surrogate() {
             return self.boot_fail(error);
         }

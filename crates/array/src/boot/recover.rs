@@ -141,7 +141,7 @@ impl Core {
         if record.row >= self.layout.rows() {
             return false;
         }
-        let map = self.layout.row(Row(record.row));
+        let map = self.row_map(Row(record.row));
         let parity = match record.kind {
             PayloadKind::P => map.p(),
             PayloadKind::Q => map.q(),
@@ -191,14 +191,14 @@ impl Core {
         record.row < self.layout.rows()
             && record.sectors > 0
             && end <= chunk
-            && CellSet(record.modified).within(self.layout.row(Row(record.row)).data_set())
+            && CellSet(record.modified).within(self.row_map(Row(record.row)).data_set())
             && self.is_written(Row(record.row))
     }
 
     /// Cuts a row where its records begin and end; each part is decided by the newest record that proves complete, unless
     /// one that is over comes before: what is older is over, too, since the lock of the range was had in turn.
     fn plan_row(&mut self, row: Row, newest_first: &[&Found]) {
-        let map = self.layout.row(row);
+        let map = self.row_map(row);
         let all_here = map.data_set().within(self.live_cells(&map));
         let usable: Vec<&&Found> = newest_first
             .iter()
@@ -255,7 +255,7 @@ impl Core {
     }
 
     fn record_complete(&self, found: &Found) -> bool {
-        let map = self.layout.row(Row(found.record.row));
+        let map = self.row_map(Row(found.record.row));
         [
             (map.p(), COPY_P, PayloadKind::P),
             (map.q(), COPY_Q, PayloadKind::Q),
@@ -302,7 +302,7 @@ impl Core {
 
     fn start_replay(&mut self, index: u32) -> bool {
         let replay = self.tasks.replay(index);
-        let map = self.layout.row(replay.row);
+        let map = self.row_map(replay.row);
         let need = Need {
             kind: Kind::Replay { record: index },
             row: replay.row,

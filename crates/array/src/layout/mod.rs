@@ -304,6 +304,26 @@ impl Layout {
         self.grown.is_none()
     }
 
+    /// How often data cells were added to the rows, and once for those that were there at first.
+    pub fn generations(&self) -> u8 {
+        let grown = self.grown.as_ref();
+        grown.map_or(1, |grown| grown.history().generations_count())
+    }
+
+    /// Which generation has this data cell: 0 is the first.
+    pub fn generation_of(&self, data: u8) -> u8 {
+        let grown = self.grown.as_ref();
+        grown.map_or(0, |grown| grown.history().number_of(data.into()))
+    }
+
+    /// Data cells of a row in so many generations, from the first on.
+    pub fn cells_through(&self, generations: u8) -> u8 {
+        match &self.grown {
+            Some(grown) => grown.history().cells_through(generations) as u8, // at most CELLS_MAX
+            None => self.data * generations.min(1),
+        }
+    }
+
     /// The row that has a cell at this sector of a slot's set data. `None` past the end, and on a chunk at the end of a
     /// RAID-10 that no whole set of copies reaches.
     pub fn row_at(&self, slot: Slot, at: u64) -> Option<Row> {
@@ -333,6 +353,15 @@ impl Layout {
         slots.filter(move |other| *other != slot)
     }
 
+    /// The cells of a row, without the data cells of later generations than so many. Nothing was ever written into those, so
+    /// the row's code does not bind them.
+    pub fn row_through(&self, row: Row, generations: u8) -> RowMap {
+        match &self.grown {
+            Some(grown) => self.grown_row(grown, row, self.cells_through(generations)),
+            None => self.row(row),
+        }
+    }
+
     /// The cells of a row.
     pub fn row(&self, row: Row) -> RowMap {
         assert!(row.0 < self.rows, "a row of the array");
@@ -349,7 +378,7 @@ impl Layout {
     /// A row as it stands over the lanes.
     fn lane_row(&self, row: Row) -> RowMap {
         if let Some(grown) = &self.grown {
-            return self.grown_row(grown, row);
+            return self.grown_row(grown, row, self.data);
         }
         let lanes = self.lanes;
         match self.geometry.level {
@@ -477,10 +506,10 @@ impl Layout {
         }
     }
 
-    fn grown_row(&self, grown: &Scaled, row: Row) -> RowMap {
+    fn grown_row(&self, grown: &Scaled, row: Row, cells: u8) -> RowMap {
         let at = row.0 << self.chunk_shift;
         let mut map = RowMap::new(row);
-        for data in 0..self.data {
+        for data in 0..cells {
             let Slot(slot) = self.grown_slot(grown, row, data);
             map.push(slot, Role::Data(data), at);
         }

@@ -286,11 +286,27 @@ impl History {
         first..self.count(nth)
     }
 
+    /// Generations of data cells, the first among them.
+    pub fn generations_count(&self) -> u8 {
+        self.growths + 1
+    }
+
+    /// Data cells of a row in so many generations, from the first on.
+    pub fn cells_through(&self, generations: u8) -> u16 {
+        generations
+            .checked_sub(1)
+            .map_or(0, |last| self.generation(last).end)
+    }
+
+    /// Which generation has this data cell: 0 is the first.
+    pub fn number_of(&self, data: u16) -> u8 {
+        let nth = (0..=self.growths).find(|nth| data < self.generation(*nth).end);
+        nth.expect("the last has the last cell")
+    }
+
     /// The data cells of the generation that has this one.
     pub fn generation_of(&self, data: u16) -> Range<u16> {
-        let mut generations = self.generations();
-        let cells = generations.find(|cells| data < cells.end);
-        cells.expect("the last has the last cell")
+        self.generation(self.number_of(data))
     }
 
     fn generations(&self) -> impl Iterator<Item = Range<u16>> + use<> {

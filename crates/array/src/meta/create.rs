@@ -499,7 +499,7 @@ fn middle(
         (_, _) => 0,
     };
     Ok(Middle {
-        written: map(rows.div_ceil(extent_rows)),
+        written: map(u64::from(layout.generations()) * rows.div_ceil(extent_rows)),
         intent: map(INTENT_BITS * rows.div_ceil(intent_rows)),
         lost: LOST_PAGES * HOMES_SECTORS,
         redirected: map(rows.div_ceil(intent_rows)),

@@ -26,7 +26,7 @@ pub fn check(superblock: &Superblock) -> Result<(), MetaError> {
     let layout = Layout::new(superblock.geometry).map_err(MetaError::Geometry)?;
     check_regions(superblock)?;
     check_write_hole(superblock, &layout)?;
-    check_maps(superblock, layout.rows())?;
+    check_maps(superblock, &layout)?;
     check_members(superblock)?;
     check_placement(superblock)?;
     check_tasks(superblock, layout.rows())?;
@@ -187,14 +187,15 @@ fn check_region(region: &Region, slot_sectors: u64) -> Result<(), MetaError> {
 }
 
 /// Every bit of the maps, and at least one page of the lost list, has its place. The redirected map may be missing.
-fn check_maps(superblock: &Superblock, rows: u64) -> Result<(), MetaError> {
+fn check_maps(superblock: &Superblock, layout: &Layout) -> Result<(), MetaError> {
+    let rows = layout.rows();
     let redirected = superblock.region(RegionKind::Redirected).is_some();
     let bit_rows = [
         (
             RegionKind::Written,
             "written map",
             superblock.extent_rows,
-            1,
+            layout.generations().into(),
         ),
         (
             RegionKind::Intent,

@@ -488,7 +488,7 @@ impl Core {
     fn discard_piece(&self, op: RequestOp, place: Place, sectors: u64, data: Piece) -> Piece {
         let row = place.row;
         let offset = u64::from(place.data) * self.layout.chunk_sectors() + place.offset;
-        if !self.is_written(row) && !self.extent_in_motion(row) {
+        if !self.is_written_at(place) && !self.extent_in_motion(row) {
             // Zeros are there already, but where a sector is called lost until it is written.
             let first = self.layout.lba(row, place.data, place.offset);
             let lost = self.lost.first_in(first, sectors).is_some();
@@ -498,7 +498,7 @@ impl Core {
             };
         }
         let whole = !self.layout.parity() || sectors == self.layout.row_sectors();
-        let map = self.layout.row(row);
+        let map = self.row_map(row);
         let complete = self.live_cells(&map) == CellSet::all(map.width);
         match op {
             RequestOp::Trim if whole && complete && self.trim_reads_zero() => Piece::Discard {

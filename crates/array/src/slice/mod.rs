@@ -411,7 +411,7 @@ impl Core {
             return None;
         }
         let id = self.slices.free.pop().expect("checked above");
-        let map = self.layout.row(need.row);
+        let map = self.row_map(need.row);
         let slice = &mut self.slices.list[id as usize];
         slice.kind = need.kind;
         slice.phase = Phase::Queued;
@@ -477,7 +477,20 @@ impl Core {
         self.slices.ended
     }
 
+    /// While the slice waited, its row may have got more data cells; so far it knows none of them.
+    fn look_again(&mut self, id: u32) {
+        let slice = &self.slices.list[id as usize];
+        let known = slice.bad.union(slice.have).union(slice.zeroed);
+        let row = slice.map.row;
+        if slice.phase == Phase::Preparing && known.is_empty() {
+            self.slices.list[id as usize].map = self.row_map(row);
+        }
+    }
+
     fn step_slice(&mut self, id: u32) {
+        if !self.layout.rows_are_runs() {
+            self.look_again(id);
+        }
         let slice = &self.slices.list[id as usize];
         if self.halted() && slice.phase == Phase::Preparing && slice.kind.is_window() {
             // What it would wait for becomes durable no more.

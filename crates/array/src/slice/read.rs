@@ -26,7 +26,7 @@ impl Core {
             target,
             skip,
         };
-        let buffers = self.layout.row(place.row).width as u32 + 1;
+        let buffers = u32::from(self.layout.width()) + 1;
         let need = Need {
             kind,
             row: place.row,

@@ -95,7 +95,8 @@ impl Core {
             self.intent_acquire(row);
             self.slices.get(id).intent_held = true;
         }
-        let extent = self.extent_ready(row);
+        let last = self.slices.get(id).last_cell();
+        let extent = self.extent_ready(row, last);
         let intent = self.intent_ready(row);
         let lost = self.slices.get(id).zeroed.is_empty() || !self.lost.dirty();
         if !(extent && intent && lost) {
@@ -492,6 +493,12 @@ impl super::Slice {
             .iter()
             .filter(within)
             .fold(CellSet::EMPTY, |set, fragment| set.with(fragment.cell))
+    }
+
+    /// The last data cell that it writes.
+    fn last_cell(&self) -> u8 {
+        let cells = self.fragments.iter().map(|fragment| fragment.cell);
+        cells.max().unwrap_or(0)
     }
 
     fn discard(&self) -> Option<IoOp> {

@@ -438,7 +438,7 @@ impl Core {
             return;
         }
         let zone = place.row.0 / self.heat.zone_rows();
-        let slot = self.layout.row(place.row).cells[usize::from(place.data)].slot;
+        let slot = self.row_map(place.row).cells[usize::from(place.data)].slot;
         let fills = |task: &&mut Task| task.is_filling() && task.slot == Some(slot.0);
         if let Some(task) = self.tasks.list.iter_mut().find(fills) {
             task.path.demand(zone);

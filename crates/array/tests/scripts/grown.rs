@@ -1,6 +1,6 @@
 //! Arrays with a history of growth: rows whose data are several runs of addresses.
 
-use crate::shell::{CHUNK, grown4};
+use crate::shell::{Array, CHUNK, grown4};
 use restripe_array::layout::Role;
 use restripe_array::{Command, Member, MemberInfo, RequestOp, Row, TaskKind, TaskOutcome};
 
@@ -105,4 +105,109 @@ fn a_replaced_parity_keeps_every_row() {
     array.run_tasks();
     array.depart(0);
     array.verify();
+}
+
+#[test]
+fn what_was_added_reads_as_zeros_whatever_lies_there() {
+    let mut array = grown4(&[2, 3]).unwritten().start();
+    let first = array.layout.rows() * 2 * CHUNK;
+    for member in 0..4 {
+        let start = array.data_start();
+        let end = start + array.layout.rows() * CHUNK;
+        (start..end).for_each(|sector| array.corrupt(member, sector));
+    }
+    array.written(0, first).expect("the first generation");
+    array.verify();
+}
+
+/// The first generation is written, and the cells of the second hold what was there before.
+fn half_written() -> Array {
+    let mut array = grown4(&[2, 3]).unwritten().start();
+    let first = array.layout.rows() * 2 * CHUNK;
+    for lba in (0..first).step_by(40) {
+        array
+            .written(lba, 8.min(first - lba))
+            .expect("the first generation");
+    }
+    let (start, rows) = (array.data_start(), array.layout.rows());
+    for row in 0..rows {
+        let cell = array.layout.data_cell(Row(row), 2);
+        for sector in 0..CHUNK {
+            array.corrupt(cell.slot.0, start + cell.at + sector);
+        }
+    }
+    array
+}
+
+#[test]
+fn cells_that_count_for_nothing_are_zeroed_before_their_first_write() {
+    let mut array = half_written();
+    array.verify();
+    array.consistent();
+    let lba = array.layout.lba(Row(1), 2, 4);
+    array.listing();
+    array.write(lba, 8);
+    // The cells of the second generation in an extent of two rows: one in each of two slots.
+    assert!(array.labels().iter().all(|label| label.contains("zero")));
+    assert_eq!(array.labels().len(), 2, "{:?}", array.labels());
+    array.run_only("zero");
+    assert!(array.labels().iter().all(|l| l.contains("write written")));
+    array.run();
+    array.verify();
+    array.consistent();
+    array.flushed();
+    array.crash(|_| true);
+    array.start().expect("starts");
+    array.verify();
+    array.consistent();
+}
+
+#[test]
+fn a_crash_before_the_mark_leaves_what_was_added_unwritten() {
+    let mut array = half_written();
+    array.flushed();
+    let before = array.model.clone();
+    let lba = array.layout.lba(Row(1), 2, 4);
+    array.write(lba, 8);
+    array.run_but("write written");
+    array.model = before;
+    array.crash(|_| true);
+    array.start().expect("starts");
+    array.verify();
+    array.consistent();
+}
+
+#[test]
+fn who_is_rebuilt_needs_nothing_of_what_counts_for_nothing() {
+    for gone in 0..4 {
+        let mut array = half_written();
+        array.depart(gone);
+        let spare = array.arrive(INFO);
+        array.command(Command::Add(spare)).expect("it fits");
+        array.run_tasks();
+        array.verify();
+        let added = array.layout.rows() * 2 * CHUNK;
+        array.written(added + 5, 3 * CHUNK).expect("written");
+        array.verify();
+        array.consistent();
+    }
+}
+
+#[test]
+fn a_lost_slot_has_zeros_too_where_cells_are_made_real_without_it() {
+    for gone in 0..4 {
+        let mut array = half_written();
+        array.depart(gone);
+        let added = array.layout.rows() * 2 * CHUNK;
+        let size = array.layout.size_sectors();
+        array
+            .written(added + 5, size - added - 9)
+            .expect("degraded");
+        array.verify();
+        let spare = array.arrive(INFO);
+        array.command(Command::Add(spare)).expect("it fits");
+        array.run_tasks();
+        array.verify();
+        array.consistent();
+    }
 }

@@ -123,8 +123,10 @@ impl Run {
     pub fn doubt_rows(&mut self, life: &mut Life) {
         let oracle = &mut life.session.oracle;
         for row in 0..self.layout.rows() {
-            let first = self.layout.lba(Row(row), 0, 0);
-            let sectors = first..first + self.layout.row_sectors();
+            let cells = 0..self.layout.data_cells() as u8;
+            let first = |data| self.layout.lba(Row(row), data, 0);
+            let chunk = self.layout.chunk_sectors();
+            let sectors = cells.map(first).flat_map(|first| first..first + chunk);
             if sectors.clone().any(|lba| oracle.failed_write(lba)) {
                 sectors.for_each(|lba| oracle.allow_loss(lba));
             }
@@ -240,11 +242,7 @@ impl Run {
     /// Those of them that are not zeros for want of a first write.
     fn written_only(&self, life: &Life, blocks: &BTreeSet<u64>) -> BTreeSet<u64> {
         let atlas = atlas(&life.session.world);
-        let rows = (0..self.layout.rows()).map(Row);
-        let written: Vec<bool> = rows
-            .map(|row| atlas.as_ref().is_some_and(|atlas| atlas.written(row)))
-            .collect();
-        let real = |lba: &&u64| written[self.layout.place(**lba).row.0 as usize];
+        let real = |lba: &&u64| atlas.as_ref().is_some_and(|atlas| atlas.written_at(**lba));
         blocks.iter().filter(real).copied().collect()
     }
 

@@ -54,7 +54,8 @@ pub fn rot(run: &mut Run, life: &mut Life) -> bool {
 }
 
 fn try_rot(run: &mut Run, life: &mut Life) -> bool {
-    let map = run.layout.row(Row(run.rng.below(run.layout.rows())));
+    let row = Row(run.rng.below(run.layout.rows()));
+    let map = atlas(life).map_or(run.layout.row(row), |atlas| atlas.row(row));
     let candidates: Vec<u8> = judged(&map).iter().collect();
     if candidates.is_empty() {
         return false;
@@ -114,7 +115,7 @@ fn found(run: &Run, life: &Life) -> Vec<String> {
         let spot = atlas.spot_of(cell.slot.0, row)?;
         Some((spot.disk, spot.at(cell.at)))
     };
-    let written = |row: Row| atlas.written(row);
+    let written = |row: Row| atlas.generations(row);
     let oracle = &life.session.oracle;
     let lost = |row: Row, offset: u64| {
         let cells = 0..run.layout.data_cells() as u8;
