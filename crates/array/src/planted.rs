@@ -35,6 +35,8 @@ pub enum Bug {
     DegradedInOneStep,
     /// Superblocks are always written to the same home.
     SuperblockInPlace,
+    /// A resynchronisation finds that all parity agrees.
+    ParityBelieved,
     /// The read cache keeps what is written over.
     CacheKeepsOverwritten,
     /// A write goes to the surrogate before home knows durably that it may be there.
@@ -55,7 +57,7 @@ pub enum Bug {
 
 impl Bug {
     #[cfg(feature = "planted")]
-    pub const ALL: [Bug; 14] = [
+    pub const ALL: [Bug; 15] = [
         Bug::FlushSkipsMember,
         Bug::WrongQCoefficient,
         Bug::StaleMemberAccepted,
@@ -69,6 +71,7 @@ impl Bug {
         Bug::RebuildRunsAhead,
         Bug::DegradedInOneStep,
         Bug::SuperblockInPlace,
+        Bug::ParityBelieved,
         Bug::CacheKeepsOverwritten,
     ];
 

@@ -371,7 +371,9 @@ impl Core {
         let slice = self.slices.get(id);
         let changed = match (slice.kind, slice.map.cells[usize::from(cell)].role) {
             (Kind::Scrub { .. }, _) => slice.map.data_set(),
-            (Kind::Resync, Role::Data(data) | Role::Copy { of: data }) => CellSet::only(data),
+            (Kind::Resync { .. }, Role::Data(data) | Role::Copy { of: data }) => {
+                CellSet::only(data)
+            }
             _ => return,
         };
         slice.rewritten = slice.rewritten.union(changed);

@@ -15,7 +15,7 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
         Bug::FlushSkipsMember => (None, &[FlushedWriteLost, MadeUpBytes]),
         Bug::WrongQCoefficient => (Some(Family::Raid6), &[ParityMismatch]),
         Bug::StaleMemberAccepted => (None, &[FlushedWriteLost, MadeUpBytes]),
-        Bug::IntentNotDurable => (None, &[ParityMismatch]),
+        Bug::IntentNotDurable | Bug::ParityBelieved => (None, &[ParityMismatch]),
         Bug::OverlapOrderLost => (None, &[OverlappingMemberWrites]),
         Bug::LogReusedEarly => (None, &[ParityMismatch, MadeUpBytes, FlushedWriteLost]),
         Bug::ExtentNotZeroed => (None, &[MadeUpBytes]),

@@ -77,6 +77,12 @@ impl CellSet {
     }
 }
 
+impl FromIterator<u8> for CellSet {
+    fn from_iter<I: IntoIterator<Item = u8>>(cells: I) -> CellSet {
+        cells.into_iter().fold(CellSet::EMPTY, CellSet::with)
+    }
+}
+
 impl IntoIterator for CellSet {
     type Item = u8;
     type IntoIter = CellIter;

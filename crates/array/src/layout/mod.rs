@@ -109,7 +109,7 @@ impl RowMap {
     /// The cells that stand on other slots than those that are gone.
     fn without(&self, gone: impl Fn(Slot) -> bool) -> CellSet {
         let here = (0..).zip(self.cells()).filter(|(_, cell)| !gone(cell.slot));
-        here.fold(CellSet::EMPTY, |here, (cell, _)| here.with(cell))
+        here.map(|(cell, _)| cell).collect()
     }
 
     fn push(&mut self, slot: u16, role: Role, at: u64) {

@@ -82,7 +82,10 @@ pub(crate) enum Kind {
         slot: u16,
     },
     /// Bring parity or copies in step with the data.
-    Resync,
+    Resync {
+        /// Parity is read as well, and written only where it differs.
+        compares: bool,
+    },
     Scrub {
         repair: bool,
     },
@@ -95,7 +98,10 @@ pub(crate) enum Kind {
 impl Kind {
     /// Whether it is a window of a task.
     fn is_window(self) -> bool {
-        matches!(self, Kind::Fill { .. } | Kind::Resync | Kind::Scrub { .. })
+        matches!(
+            self,
+            Kind::Fill { .. } | Kind::Resync { .. } | Kind::Scrub { .. }
+        )
     }
 
     /// For coverage: the kind without its data.
@@ -104,7 +110,7 @@ impl Kind {
             Kind::Write(_) => 0,
             Kind::Read { .. } => 1,
             Kind::Fill { .. } => 2,
-            Kind::Resync => 3,
+            Kind::Resync { .. } => 3,
             Kind::Scrub { .. } => 4,
             Kind::Replay { .. } => 5,
         }
@@ -194,7 +200,7 @@ pub(crate) struct Slice {
 impl Slice {
     fn new() -> Slice {
         Slice {
-            kind: Kind::Resync,
+            kind: Kind::Resync { compares: false },
             phase: Phase::Finished,
             map: RowMap::EMPTY,
             start: 0,
@@ -293,9 +299,10 @@ impl Slices {
     /// The rows of all slices that may change something.
     pub(crate) fn rows_at_work(&self) -> impl Iterator<Item = u64> + '_ {
         let changes = |slice: &&Slice| match slice.kind {
-            Kind::Write(_) | Kind::Resync | Kind::Scrub { repair: true } | Kind::Replay { .. } => {
-                true
-            }
+            Kind::Write(_)
+            | Kind::Resync { .. }
+            | Kind::Scrub { repair: true }
+            | Kind::Replay { .. } => true,
             // A reset makes parity fit what is lost.
             Kind::Fill { .. } => !slice.zeroed.is_empty(),
             Kind::Read { .. } | Kind::Scrub { repair: false } => false,
@@ -500,7 +507,7 @@ impl Core {
             Kind::Write(kind) => self.step_write(id, kind),
             Kind::Read { .. } => self.step_read(id),
             Kind::Fill { slot } => self.step_fill(id, slot),
-            Kind::Resync => self.step_resync(id),
+            Kind::Resync { compares } => self.step_resync(id, compares),
             Kind::Scrub { repair } => self.step_scrub(id, repair),
             Kind::Replay { record } => self.step_replay(id, record),
         }
@@ -586,7 +593,7 @@ impl Core {
                 self.window_done(id, row);
                 self.cache_rebuilt(Slot(slot), row);
             }
-            Kind::Resync | Kind::Scrub { .. } => self.window_done(id, row),
+            Kind::Resync { .. } | Kind::Scrub { .. } => self.window_done(id, row),
             Kind::Replay { .. } => self.replay_done(),
         }
     }

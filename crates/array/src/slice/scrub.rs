@@ -128,21 +128,23 @@ impl Core {
     fn scrub_compare(&mut self, id: u32) {
         self.set_phase(id, Phase::Comparing);
         let map = self.slices.get(id).map;
-        for (index, (parity, extra)) in [(map.p(), Extra::NewP), (map.q(), Extra::NewQ)]
-            .into_iter()
-            .enumerate()
-        {
-            if let Some(parity) = parity {
-                let slice = self.slices.get(id);
-                let pair = [
-                    slice.cell_ref(parity),
-                    slice.extra_ref(extra).expect("computed before"),
-                ];
-                self.compute_verdict(id, ComputeOp::Compare, &pair, index as u8);
-            }
-        }
+        self.compare_parity(id, &map, map.parity_set());
         if !self.layout.parity() {
             self.compare_copies(id, &map);
+        }
+    }
+
+    /// These parities as they were read with what was computed: P is comparison 0, and Q 1.
+    pub(super) fn compare_parity(&mut self, id: u32, map: &RowMap, read: CellSet) {
+        let pairs = [(0, map.p(), Extra::NewP), (1, map.q(), Extra::NewQ)];
+        for (index, parity, extra) in pairs {
+            let Some(parity) = parity.filter(|parity| read.contains(*parity)) else {
+                continue;
+            };
+            let slice = self.slices.get(id);
+            let computed = slice.extra_ref(extra).expect("computed before");
+            let pair = [slice.cell_ref(parity), computed];
+            self.compute_verdict(id, ComputeOp::Compare, &pair, index);
         }
     }
 

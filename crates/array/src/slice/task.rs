@@ -4,6 +4,7 @@ use super::gather::Source;
 use super::{Extra, Phase};
 use crate::core::Core;
 use crate::layout::{CellSet, Role, RowMap};
+use crate::planted::Bug;
 use crate::standing::Home;
 use crate::units::Slot;
 
@@ -143,18 +144,19 @@ impl Core {
 
     // ------------------------------------------------------------------------------------------- resynchronising
 
-    pub(crate) fn step_resync(&mut self, id: u32) {
+    pub(crate) fn step_resync(&mut self, id: u32, compares: bool) {
         match self.slices.get(id).phase {
-            Phase::Preparing => self.begin_resync(id),
-            Phase::Reading if self.layout.parity() => self.plan_resync(id),
+            Phase::Preparing => self.begin_resync(id, compares),
+            Phase::Reading if self.layout.parity() => self.plan_resync(id, compares),
             Phase::Reading => self.resync_copies(id),
-            Phase::Combining => self.write_reset(id, None),
+            Phase::Combining => self.resync_computed(id),
+            Phase::Comparing => self.resync_compared(id),
             Phase::Writing => self.band_done(id),
             other => unreachable!("a resync is never {other:?}"),
         }
     }
 
-    fn begin_resync(&mut self, id: u32) {
+    fn begin_resync(&mut self, id: u32, compares: bool) {
         let row = self.slices.get(id).map.row;
         if self.extent_in_motion(row)
             || (!self.slices.get(id).zeroed.is_empty() && self.lost.dirty())
@@ -165,14 +167,15 @@ impl Core {
             return self.finish_slice(id);
         }
         if self.layout.parity() {
-            self.plan_resync(id)
+            self.plan_resync(id, compares)
         } else {
             self.resync_copies(id)
         }
     }
 
-    /// Parity from the data. A data cell that is missing or unreadable is lost: its parity cannot be trusted.
-    fn plan_resync(&mut self, id: u32) {
+    /// Parity from the data, and as it is, if that is looked at. A data cell that is missing or unreadable is lost: its parity
+    /// cannot be trusted.
+    fn plan_resync(&mut self, id: u32, compares: bool) {
         let map = self.slices.get(id).map;
         let live = self.live_cells(&map);
         if live.intersection(map.parity_set()).is_empty() {
@@ -188,7 +191,68 @@ impl Core {
             }
             return;
         }
-        self.reset_band(id, &map);
+        let parity = match compares {
+            true => self.comparable(id, &map),
+            false => CellSet::EMPTY,
+        };
+        if parity.is_empty() {
+            self.reset_band(id, &map)
+        } else {
+            self.read_cells(id, unreadable.union(parity))
+        }
+    }
+
+    /// The parities that have not been read, and would say by themselves whether they are in step: one that is being filled elsewhere
+    /// as well is written to both.
+    fn comparable(&mut self, id: u32, map: &RowMap) -> CellSet {
+        let slice = self.slices.get(id);
+        if !slice.zeroed.is_empty() {
+            return CellSet::EMPTY;
+        }
+        let unread = map.parity_set().minus(slice.have);
+        let unread = unread.intersection(self.readable(id));
+        let filled = |cell: &u8| {
+            let slot = map.cells[usize::from(*cell)].slot;
+            self.standing_at(slot, map.row).incoming.is_some()
+        };
+        unread.minus(unread.iter().filter(filled).collect())
+    }
+
+    fn resync_computed(&mut self, id: u32) {
+        let map = self.slices.get(id).map;
+        let read = self.slices.get(id).have.intersection(map.parity_set());
+        if read.is_empty() {
+            return self.write_reset(id, None);
+        }
+        self.set_phase(id, Phase::Comparing);
+        self.compare_parity(id, &map, read);
+    }
+
+    /// What was read and agrees stays as it is.
+    fn resync_compared(&mut self, id: u32) {
+        let slice = self.slices.get(id);
+        let (map, serial, differ) = (slice.map, slice.serial, slice.verdicts.differ);
+        let read = slice.have.intersection(map.parity_set());
+        let differ = if self.planted(Bug::ParityBelieved) {
+            0
+        } else {
+            differ
+        };
+        let agrees = |(index, parity): (u32, Option<u8>)| {
+            parity.filter(|parity| read.contains(*parity) && differ & 1 << index == 0)
+        };
+        let pairs = [(0, map.p()), (1, map.q())];
+        let in_step: CellSet = pairs.into_iter().filter_map(agrees).collect();
+        if in_step != read {
+            self.tasks.out_of_step(serial);
+        }
+        self.set_phase(id, Phase::Writing);
+        let stale = self.live_cells(&map).minus(in_step);
+        self.write_parity(id, &map, stale);
+        self.hand_over(id);
+        if self.slices.get(id).pending == 0 {
+            self.slices.requeue(id);
+        }
     }
 
     /// The first copy that can be read is copied over the others.

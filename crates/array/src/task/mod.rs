@@ -91,6 +91,8 @@ pub(crate) struct Task {
     moved: u64,
     state: State,
     pub(crate) mismatches: u64,
+    /// Of a resynchronisation: for so many rows to come, parity is written without being looked at.
+    unseen: u32,
 }
 
 /// What paces the task that goes first, since it goes.
@@ -123,6 +125,9 @@ pub(crate) struct Tasks {
 
 /// A checkpoint is made this often.
 const CHECKPOINT_EVERY: Nanos = Nanos::from_secs(2);
+/// After a row whose parity differs, so many have theirs written unseen.
+const UNSEEN_ROWS: u32 = 64;
+
 
 impl Tasks {
     /// No tasks, at the paces that were asked for.
@@ -217,6 +222,14 @@ impl Tasks {
 
     /// The task that goes first: what restores redundancy before what moves cells, and that before what only looks. A slot
     /// that is filled does not wait for another one whose filling is paused; all else waits for what it needs first,
+    /// A resynchronisation found a row whose parity differs. After a crash few do; in an array whose parity was never made all do, and
+    /// reading it before it is written would take the longer.
+    pub(crate) fn out_of_step(&mut self, serial: u64) {
+        if let Some(task) = self.list.iter_mut().find(|task| task.serial == serial) {
+            task.unseen = UNSEEN_ROWS;
+        }
+    }
+
     /// paused or not.
     fn active(&self) -> Option<usize> {
         let order = |task: &Task| match task.kind {
@@ -352,6 +365,7 @@ impl Core {
             mismatches: 0,
         });
         self.keeper.note_change();
+            unseen: 0,
         self.fact(Fact::TaskStarted { kind, slot });
     }
 
@@ -603,7 +617,9 @@ impl Core {
         let kind = match (task.kind, task.slot) {
             (TaskKind::Rebuild | TaskKind::Replace, Some(slot)) => Kind::Fill { slot },
             (TaskKind::Rebuild | TaskKind::Replace, None) => return false,
-            (TaskKind::Resync, _) => Kind::Resync,
+            (TaskKind::Resync, _) => Kind::Resync {
+                compares: task.unseen == 0,
+            },
             (TaskKind::Check, _) => Kind::Scrub { repair: false },
             (TaskKind::Repair, _) => Kind::Scrub { repair: true },
         };
@@ -628,6 +644,7 @@ impl Core {
         task.streams.begun(row);
         if ahead {
             task.done.insert(row.0, 1);
+        task.unseen = task.unseen.saturating_sub(1);
         }
         if let Some(paced) = &mut self.tasks.paced {
             paced.pacer.issued(window);

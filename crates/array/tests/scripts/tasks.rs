@@ -1,11 +1,13 @@
 //! Tasks: replace, pause, checkpoint and restart, cancel, rates.
 
-use crate::shell::{Array, CHUNK, raid1, raid5};
+use crate::shell::{Array, CHUNK, Setup, raid1, raid5, raid6};
+use restripe_array::layout::Role;
 use restripe_array::meta::{Init, WriteHole};
 use restripe_array::report::{ArrayState, MemberState};
 use restripe_array::{
     Command, CommandError, IoError, Member, Nanos, RequestOp, StartMode, TaskKind, TaskOutcome,
 };
+use std::ops::Range;
 
 /// Enough for a rebuild of eight rows a second to last.
 const ROWS: u64 = 160;
@@ -300,12 +302,16 @@ fn what_is_written_ahead_of_a_resynchronisation_survives_a_failure() {
 
 /// A parity array whose members hold what they happened to, to be brought in step as it serves.
 fn out_of_step(hole: WriteHole) -> Array {
-    let mut setup = raid5(4).hole(hole);
+    out_of_step_in(raid5(4).hole(hole), 0..8)
+}
+
+/// One that is so in these rows, and holds zeros elsewhere.
+fn out_of_step_in(mut setup: Setup, rows: Range<u64>) -> Array {
     setup.options.init = Init::Sync;
     let mut array = setup.made();
     let data = array.data_start();
     for (member, disk) in array.disks.iter_mut().enumerate() {
-        for sector in 0..8 * CHUNK {
+        for sector in rows.start * CHUNK..rows.end * CHUNK {
             let seed = (sector as usize * 7 + member * 31) as u8;
             disk.forge(data + sector, &[seed; 512]);
         }
@@ -358,4 +364,59 @@ fn a_member_that_was_away_lacks_what_was_resynchronised() {
         array.run_tasks();
         array.consistent();
     }
+}
+
+/// How many cells the resynchronisation of a new array wrote, which is in step then.
+fn cells_written(array: &mut Array) -> usize {
+    array.listing();
+    array.start().expect("a whole array starts");
+    array.run_tasks();
+    let listing = array.listing();
+    array.consistent();
+    let writes = listing.lines().filter(|line| line.contains("write data+"));
+    writes.count()
+}
+
+/// Sixty rows of four members.
+fn sixty_rows() -> Setup {
+    let mut setup = raid5(4).hole(WriteHole::None);
+    setup = setup.info(|info| info.sectors = 4096);
+    setup.rows = 60;
+    setup
+}
+
+#[test]
+fn a_resynchronisation_writes_only_parity_that_differs() {
+    assert_eq!(cells_written(&mut out_of_step_in(sixty_rows(), 59..60)), 1);
+    assert_eq!(cells_written(&mut out_of_step_in(sixty_rows(), 0..0)), 0);
+}
+
+/// Of two parities each speaks for itself.
+#[test]
+fn a_resynchronisation_writes_the_one_of_two_parities_that_differs() {
+    let mut setup = raid6(5).hole(WriteHole::None);
+    setup.options.init = Init::Sync;
+    let mut array = setup.made();
+    let (row, data) = (3, array.data_start());
+    let member = array.slot_of(row, Role::Q);
+    array.corrupt(member, data + row * CHUNK);
+    assert_eq!(cells_written(&mut array), 1);
+}
+
+/// Behind a row that differs it does not look before it writes.
+#[test]
+fn a_resynchronisation_of_what_was_never_in_step_writes_unseen() {
+    let mut array = out_of_step_in(sixty_rows(), 0..1);
+    let written = cells_written(&mut array);
+    assert!((30..60).contains(&written), "{written}");
+}
+
+#[test]
+fn a_resynchronisation_writes_parity_that_it_cannot_read() {
+    let mut array = out_of_step_in(sixty_rows(), 0..0);
+    let (row, data) = (7, array.data_start());
+    let member = array.slot_of(row, Role::P);
+    array.spoil(member, data + row * CHUNK + 3, 1);
+    assert_eq!(cells_written(&mut array), 1);
+    assert!(!array.failed(member));
 }
