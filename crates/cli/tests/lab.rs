@@ -268,6 +268,7 @@ fn the_results_are_those_of_the_experiments() {
         "streams",
         "s2-offline",
         "s2-disks",
+        "s2-scrub",
         "s2-online",
         "s2-minimum",
         "s2-spares",

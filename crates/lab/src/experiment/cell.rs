@@ -147,6 +147,8 @@ pub enum Restoring {
     Rebuild,
     /// Power is cut, and nothing tells which rows were being written. There is no phase `degraded`.
     Resync,
+    /// Nothing is lost: all rows are read and compared. There is no phase `degraded`.
+    Check,
 }
 
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -442,12 +444,13 @@ impl ArraySettings {
     /// The grouping of so many members, if they are skewed.
     fn skew(&self, members: u16) -> Result<Option<Skew>, String> {
         let form = self.form()?;
-        let (groups, partitions) = (form.groups, form.partitions);
-        match (groups, partitions) {
+        let alone = form.size.is_some() && form.groups == 1;
+        let groups = if alone { 0 } else { form.groups };
+        match (groups, form.partitions) {
             (0, 0) if form.spare_partitions == 0 => Ok(None),
             (0, _) => Err("partitions are of members in groups, and the array has none".into()),
             (_, 0) => Ok(Some(Skew::with_most_partitions(groups, members))),
-            _ => Ok(Some(Skew { groups, partitions })),
+            (_, partitions) => Ok(Some(Skew { groups, partitions })),
         }
     }
 
@@ -760,6 +763,7 @@ fn plans(settings: &Settings) -> Vec<Plan> {
     let most = Until::Rebuilt(phases.rebuild_s.saturating_mul(SECOND));
     let begins = match settings.rebuild.task {
         Restoring::Resync => Deed::Crash,
+        Restoring::Check => Deed::Check,
         Restoring::Rebuild if phases.degraded_s == 0 => return plans,
         // Spares that are there and members with room take what is lost at once.
         Restoring::Rebuild if settings.array.rebuilds_at_once() => fails(settings),

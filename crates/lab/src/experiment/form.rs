@@ -3,7 +3,8 @@
 use serde::Deserialize;
 
 /// How members are grouped, by a name: `flat` is not skewed, `3` is three groups with the most partitions, `3x5` three groups of
-/// five, whatever `members` says; with `:1` there is one partition, and with `+1` room for one of others on each member.
+/// five, whatever `members` says, and `1x5` five that are not skewed; with `:1` there is one partition, and with `+1` room for
+/// one of others on each member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Form {

@@ -387,6 +387,10 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
         include_str!("../../../../scenarios/s2-writes.toml"),
     ),
     (
+        "s2-scrub",
+        include_str!("../../../../scenarios/s2-scrub.toml"),
+    ),
+    (
         "s2-cache",
         include_str!("../../../../scenarios/s2-cache.toml"),
     ),

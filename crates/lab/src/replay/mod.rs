@@ -50,6 +50,8 @@ pub enum Deed {
     /// Power goes and comes back; without a record of what was being written the array resynchronises all rows. Requests that
     /// were under way are gone, and those to come are later by as long as the array takes to start.
     Crash,
+    /// The rows of a healthy array are checked.
+    Check,
 }
 
 /// What ends a phase.
@@ -57,7 +59,7 @@ pub enum Deed {
 pub enum Until {
     /// So many nanoseconds have passed.
     Passed(u64),
-    /// The rebuild, or the resynchronisation, has ended, or so many nanoseconds have passed.
+    /// The rebuild, the resynchronisation or the check has ended, or so many nanoseconds have passed.
     Rebuilt(u64),
     /// So many nanoseconds have passed since the phase before this one began, and `least` since this one did.
     Since { before: u64, least: u64 },

@@ -163,6 +163,9 @@ impl Replay<'_> {
             Deed::Spare => {
                 self.stage.add_spare()?;
             }
+            Deed::Check => {
+                self.stage.check();
+            }
         }
         Ok(())
     }
@@ -391,8 +394,12 @@ impl Replay<'_> {
                 kind: TaskKind::Rebuild,
                 ..
             } => self.begins(at, "rebuild begins"),
+            Fact::TaskStarted {
+                kind: TaskKind::Check,
+                ..
+            } => self.begins(at, "check begins"),
             Fact::TaskEnded {
-                kind: TaskKind::Rebuild | TaskKind::Resync,
+                kind: TaskKind::Rebuild | TaskKind::Resync | TaskKind::Check,
                 outcome,
             } => {
                 self.recorder.happened(at, told(fact));
@@ -415,10 +422,10 @@ impl Replay<'_> {
     fn finish(mut self) -> Log {
         let end = self.elapsed();
         let status = self.stage.world.status();
-        let running = status
-            .tasks
-            .iter()
-            .find(|task| matches!(task.kind, TaskKind::Rebuild | TaskKind::Resync));
+        let running = status.tasks.iter().find(|task| {
+            let kinds = [TaskKind::Rebuild, TaskKind::Resync, TaskKind::Check];
+            kinds.contains(&task.kind)
+        });
         let rows = status
             .geometry
             .and_then(|geometry| Layout::new(geometry).ok())

@@ -202,6 +202,11 @@ impl Stage {
         Ok(self.command(Command::Add(member)))
     }
 
+    /// Reads every row, and compares.
+    pub fn check(&mut self) -> CommandTag {
+        self.command(Command::Scrub { repair: false })
+    }
+
     pub fn fail(&mut self, member: Member) -> CommandTag {
         self.command(Command::Fail(member))
     }
