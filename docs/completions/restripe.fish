@@ -140,7 +140,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand serve" -l from-minorit
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l accept-loss -d 'Start although data is lost by it; what is lost is listed and reads as an error; says --degraded too'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l read-only -d 'Take no writes, neither from users nor of our own; after a crash, what only a log tells is not readable'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l on-demand -d 'Where users read what is not rebuilt yet, rebuild next, whatever the order'
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l no-copy-back -d 'Leave what was rebuilt in spare partitions and on several spares of a skewed array where it is'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l no-copy-back -d 'Leave what was rebuilt in spare partitions and on several spares of a skewed array there, spread evenly'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l redirect-scrubs -d 'Move users to a surrogate while the array is scrubbed, too'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l buffered -d 'Keep members in the page cache too, rather than bypass it'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -178,7 +178,7 @@ sor\t''
 dor\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l on-demand -d 'Where users read what is not rebuilt yet, rebuild next, whatever the order; or leave that' -r -f -a "on\t''
 off\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l copy-back -d 'Bring what was rebuilt in spare partitions and on several spares together on one as soon as it can be, or leave it where it is' -r -f -a "on\t''
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l copy-back -d 'Bring what was rebuilt in spare partitions and on several spares together on one as soon as it can be, or leave it there, spread evenly' -r -f -a "on\t''
 off\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l rate -d 'Limits of background work until the daemon ends, as MIN..MAX in bytes a second of one member: 10M..200M, 10M.. or ..200M; with --offline, of this command\'s own' -r
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l throttle -d 'What paces background work until then: restripe; as Linux md did, md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99 of 100 requests take 20 ms at most; or finish:2h, to be done two hours after it began' -r

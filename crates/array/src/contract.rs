@@ -411,8 +411,8 @@ pub enum Command {
     Order(Order),
     /// Whether users' reads of what is not rebuilt call the task there, whatever its order.
     OnDemand(bool),
-    /// Whether what was rebuilt in spare partitions and on several spares is brought together on one as soon as it can be. It
-    /// is in any case where a slot waits for a spare that has a part of another.
+    /// Whether what was rebuilt in spare partitions and on several spares is brought together on one as soon as it can be, or
+    /// spread over the spare partitions. It is brought together in any case where a slot waits for a spare that has a part of another.
     CopyBack(bool),
     /// What of the array is lent to others.
     Lease(LeaseCommand),

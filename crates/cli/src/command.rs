@@ -368,7 +368,7 @@ pub struct Serve {
     /// Where users read what is not rebuilt yet, rebuild next, whatever the order
     #[arg(long)]
     pub on_demand: bool,
-    /// Leave what was rebuilt in spare partitions and on several spares of a skewed array where it is
+    /// Leave what was rebuilt in spare partitions and on several spares of a skewed array there, spread evenly
     #[arg(long)]
     pub no_copy_back: bool,
     /// What is read most is learned by zones of so much [default: 12M]
@@ -515,7 +515,7 @@ pub struct Rebuild {
         default_missing_value = "on", conflicts_with_all = ["watch", "order", "Pace"])]
     pub on_demand: Option<bool>,
     /// Bring what was rebuilt in spare partitions and on several spares together on one as soon as it can be, or leave it
-    /// where it is
+    /// there, spread evenly
     #[arg(long, value_name = "WHETHER", value_parser = whether_parser(), num_args = 0..=1, require_equals = true,
         default_missing_value = "on", conflicts_with_all = ["watch", "order", "on_demand", "Pace"])]
     pub copy_back: Option<bool>,

@@ -14,6 +14,7 @@ use crate::layout::Layout;
 use crate::standing::Standings;
 use crate::units::{Member, Slot};
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 /// Who may take partitions.
 struct Taker {
@@ -65,6 +66,31 @@ pub(crate) fn targets(
     }
     chosen.sort_unstable();
     chosen
+}
+
+/// Of the partitions that members host, one that would better lie on one of these, which have room, and on which: its host has at
+/// least two more than that. Moved until there is none, they lie as evenly as they may.
+pub(crate) fn uneven(
+    layout: &Layout,
+    standing: &Standings,
+    room: &[Member],
+) -> Option<(Slot, u16, Member)> {
+    let hosted = |member: &Member| standing.hosted_by(*member).len();
+    let (mut hosts, mut takers) = (standing.serving(), room.to_vec());
+    hosts.sort_by_key(|host| Reverse(hosted(host)));
+    takers.sort_by_key(hosted);
+    let pairs = hosts
+        .iter()
+        .flat_map(|host| takers.iter().map(move |taker| (host, taker)));
+    let mut uneven = pairs.filter(|(host, taker)| hosted(host) >= hosted(taker) + 2);
+    uneven.find_map(|(host, taker)| {
+        let may = |(slot, partition): &(u16, u16)| {
+            let own = standing.own_slot(*taker) == Some(usize::from(*slot));
+            !own && !clashes(layout, standing, Slot(*slot), *partition, *taker)
+        };
+        let moved = standing.hosted_by(*host).into_iter().find(may);
+        moved.map(|(slot, partition)| (Slot(slot), partition, *taker))
+    })
 }
 
 /// Whether a member holds another cell of the rows that have one in this partition of a slot, or may get one.
@@ -248,6 +274,29 @@ mod tests {
         standing.of_slot_mut(other.0.into())[1].home = None;
         standing.of_slot_mut(other.0.into())[1].incoming = home(5, 2);
         assert!(clashes(&standing, 5), "it will host the cell");
+    }
+
+    /// Member 3 hosts two, which could also lie with 5, of the same group, or with some of the others; in the end all have one.
+    #[test]
+    fn what_is_hosted_is_spread() {
+        let layout = three_by_three();
+        let mut standing = without(&layout, &[4]);
+        for (partition, region) in [(0, 1), (1, 2), (2, 3)] {
+            standing.of_slot_mut(4)[partition].home = home(3, region);
+        }
+        let others: Vec<Member> = [0, 1, 2, 3, 5, 6, 7, 8].map(Member).to_vec();
+        assert_eq!(uneven(&layout, &standing, &[]), None);
+        assert_eq!(uneven(&layout, &standing, &[Member(3)]), None);
+        let alone = uneven(&layout, &standing, &[Member(5)]);
+        assert_eq!(alone, Some((Slot(4), 0, Member(5))));
+        let mut moves = 0;
+        while let Some((slot, partition, member)) = uneven(&layout, &standing, &others) {
+            assert!(!clashes(&layout, &standing, slot, partition, member));
+            standing.of_slot_mut(4)[usize::from(partition)].home = home(member.0, 1);
+            moves += 1;
+        }
+        let most = others.iter().map(|one| standing.hosted_by(*one).len());
+        assert_eq!((moves, most.max()), (2, Some(1)));
     }
 
     /// Every geometry of the paper's kinds, one slot lost and then another: what is placed is balanced and never clashes, and

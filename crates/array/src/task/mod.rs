@@ -114,20 +114,22 @@ pub(crate) struct Tasks {
     throttle: Throttle,
     order: Order,
     on_demand: bool,
-    /// What was rebuilt apart stays so, unless a slot waits for a spare.
+    /// What was rebuilt apart stays so and is spread, unless a slot waits for a spare.
     pub(crate) stays_apart: bool,
     rows: u64,
     /// Members in service that gave up partitions, and the log sequence as of then.
     vacated: Vec<(Member, u64)>,
+    /// Under this version of the superblock what is hosted lies as evenly as it may.
+    spread_under: u64,
     /// Slots for which nobody was found who could take a partition, under this version of the superblock.
     in_vain: (u64, Vec<usize>),
 }
 
-/// A checkpoint is made this often.
-const CHECKPOINT_EVERY: Nanos = Nanos::from_secs(2);
 /// After a row whose parity differs, so many have theirs written unseen.
 const UNSEEN_ROWS: u32 = 64;
 
+/// A checkpoint is made this often.
+const CHECKPOINT_EVERY: Nanos = Nanos::from_secs(2);
 
 impl Tasks {
     /// No tasks, at the paces that were asked for.
@@ -220,8 +222,6 @@ impl Tasks {
         }
     }
 
-    /// The task that goes first: what restores redundancy before what moves cells, and that before what only looks. A slot
-    /// that is filled does not wait for another one whose filling is paused; all else waits for what it needs first,
     /// A resynchronisation found a row whose parity differs. After a crash few do; in an array whose parity was never made all do, and
     /// reading it before it is written would take the longer.
     pub(crate) fn out_of_step(&mut self, serial: u64) {
@@ -230,6 +230,8 @@ impl Tasks {
         }
     }
 
+    /// The task that goes first: what restores redundancy before what moves cells, and that before what only looks. A slot
+    /// that is filled does not wait for another one whose filling is paused; all else waits for what it needs first,
     /// paused or not.
     fn active(&self) -> Option<usize> {
         let order = |task: &Task| match task.kind {
@@ -363,9 +365,9 @@ impl Core {
             state: State::Running,
             moved: 0,
             mismatches: 0,
+            unseen: 0,
         });
         self.keeper.note_change();
-            unseen: 0,
         self.fact(Fact::TaskStarted { kind, slot });
     }
 
@@ -642,9 +644,9 @@ impl Core {
         task.claimed.insert(row.0, 1);
         task.in_flight += 1;
         task.streams.begun(row);
+        task.unseen = task.unseen.saturating_sub(1);
         if ahead {
             task.done.insert(row.0, 1);
-        task.unseen = task.unseen.saturating_sub(1);
         }
         if let Some(paced) = &mut self.tasks.paced {
             paced.pacer.issued(window);

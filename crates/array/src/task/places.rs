@@ -18,7 +18,7 @@ use crate::planted::Bug;
 use crate::policy::spares;
 use crate::report::ArrayState;
 use crate::runset::RunSet;
-use crate::standing::{Home, Standings, distinct};
+use crate::standing::{Home, Standing, Standings, distinct};
 use crate::units::{Member, Slot};
 use alloc::vec::Vec;
 
@@ -70,7 +70,10 @@ impl Core {
         self.void_vacated();
         let waits = |member: &Member| self.has_vacated(*member);
         whole.retain(|member| !waits(member));
-        let mut hosts = self.hosts(slot);
+        let mut hosts = match self.may_split(slot) {
+            true => self.hosts(),
+            false => Vec::new(),
+        };
         hosts.retain(|(member, _)| !whole.contains(member));
         let places = self.places_for(slot, &whole, hosts);
         if places.is_empty() && self.tasks.vacated.is_empty() {
@@ -215,11 +218,8 @@ impl Core {
 
     // ----------------------------------------------------------------------------------------------------- hosting
 
-    /// Members in service with room for partitions of this slot, and their free spare partitions, the first last.
-    fn hosts(&self, slot: usize) -> Vec<(Member, Vec<u16>)> {
-        if !self.may_split(slot) {
-            return Vec::new();
-        }
+    /// Members in service with room for partitions of others, and their free spare partitions, the first last.
+    fn hosts(&self) -> Vec<(Member, Vec<u16>)> {
         let serving = self.standing.serving().into_iter();
         let mut hosts: Vec<(Member, Vec<u16>)> = serving
             .filter(|member| self.may_host(*member))
@@ -299,7 +299,7 @@ impl Core {
 
     /// When nothing else is to be filled, what lies in spare partitions and on further spares goes to the member that has most of
     /// the slot in its set data, or to a spare. Where a slot waits for a spare, only those that others share go, which are one
-    /// then: also where what lies apart is to stay.
+    /// then: also where what lies apart is to stay, and is spread else.
     pub(super) fn bring_home(&mut self) {
         let serves = matches!(self.state, ArrayState::Healthy | ArrayState::Degraded);
         if !serves || self.tasks.fills() > 0 || !self.keeper.all_durable() {
@@ -307,7 +307,7 @@ impl Core {
         }
         let waits = self.state == ArrayState::Degraded;
         if self.tasks.stays_apart && !waits {
-            return;
+            return self.spread();
         }
         for slot in 0..self.standing.slots() {
             let sought = !self.standing.is_short(slot) && (!waits || self.is_shared(slot));
@@ -316,12 +316,36 @@ impl Core {
             }
             let places = self.way_home(slot);
             if !places.is_empty() {
-                return self.go_home(slot, &places);
+                return self.bring(slot, &places);
             }
         }
     }
 
-    fn go_home(&mut self, slot: usize, places: &[Filled]) {
+    /// What is to stay in spare partitions is spread over the members that have them, one after another.
+    fn spread(&mut self) {
+        let hosted = |standing: &Standing| standing.home.is_some_and(|home| home.region > 0);
+        let version = self.keeper.version_wanted();
+        if self.tasks.spread_under == version || !self.standing.iter().any(hosted) {
+            return;
+        }
+        self.void_vacated();
+        let hosts = self.hosts();
+        let room: Vec<Member> = hosts.iter().map(|(member, _)| *member).collect();
+        let Some((slot, partition, member)) = spares::uneven(&self.layout, &self.standing, &room)
+        else {
+            if self.tasks.vacated.is_empty() {
+                self.tasks.spread_under = version;
+            }
+            return;
+        };
+        let taker = hosts.iter().find(|(host, _)| *host == member);
+        let region = taker.and_then(|(_, free)| free.last().copied());
+        let place = region.and_then(|region| self.home_on(member, region, partition));
+        let place = place.expect("it has room");
+        self.bring(slot.0.into(), &[(partition, place)]);
+    }
+
+    fn bring(&mut self, slot: usize, places: &[Filled]) {
         self.void_vacated();
         let waits = |place: &Filled| self.has_vacated(place.1.member) || self.is_under_way(place);
         if places.iter().any(waits) {

@@ -241,6 +241,29 @@ fn what_is_to_stay_leaves_a_spare_that_comes_to_the_next_loss() {
     whole(&mut array);
 }
 
+/// As the members of a group take it first, and then over all.
+#[test]
+fn what_is_to_stay_is_spread_over_the_hosts() {
+    let mut array = filled(three_by_three());
+    array.order(Command::CopyBack(false));
+    array.depart(4);
+    run_rebuild(&mut array);
+    assert_eq!(hosted(&array), [(0, 3), (1, 5), (2, 3)]);
+    array.run_tasks();
+    let lying = lies(&array, 4, 8).into_iter();
+    let mut of_four: Vec<u16> = lying.map(|place| place.expect("it is served").0).collect();
+    of_four.sort_unstable();
+    of_four.dedup();
+    assert_eq!(of_four.len(), 3, "{of_four:?}");
+    whole(&mut array);
+    array.crash_without(&[4], |_| false);
+    array.start().expect("all that count are here");
+    whole(&mut array);
+    array.depart(of_four[0]);
+    array.run_tasks();
+    whole(&mut array);
+}
+
 #[test]
 fn two_slots_that_are_lost_at_once_have_a_spare_each() {
     let mut array = filled(without_hosts(2));
