@@ -121,7 +121,7 @@ impl Core {
         if self.devices[index].health != Health::Good {
             return Err(CommandError::NoSuchMember(member));
         }
-        if self.indispensable(member) {
+        if self.indispensable(member) || self.tells_alone(member) {
             return Err(CommandError::Indispensable(member));
         }
         self.fail_member(member, FailCause::Command);
@@ -365,8 +365,10 @@ impl Core {
             ));
         }
         self.check_may_fill()?;
-        if self.slot_of(new).is_some() || self.ops.busy(new) {
-            return Err(CommandError::Busy("the new member is in use"));
+        if !self.may_begin(new) {
+            return Err(CommandError::Busy(
+                "the new member is in use, or has only just left its place",
+            ));
         }
         self.fits(&self.devices[index].info)?;
         self.add_spare(new)?;

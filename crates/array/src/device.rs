@@ -73,6 +73,8 @@ pub(crate) struct Device {
     pub(crate) check_errors: u32,
     /// When it last completed anything.
     pub(crate) progress: Nanos,
+    /// The version of the superblock under which it last gave up a place, or all.
+    pub(crate) left_under: u64,
 }
 
 impl Device {
@@ -87,6 +89,7 @@ impl Device {
             in_flight: 0,
             check_errors: 0,
             progress: Nanos(0),
+            left_under: 0,
         }
     }
 }

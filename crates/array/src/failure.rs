@@ -11,7 +11,7 @@ use crate::device::Health;
 use crate::flush::Waiter;
 use crate::meta::superblock::MemberRole;
 use crate::planted::Bug;
-use crate::units::{Member, Row};
+use crate::units::{Member, Row, Slot};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -71,6 +71,7 @@ impl Core {
         }
         self.place_entries();
         self.keeper.note_failure();
+        self.devices[member.0 as usize].left_under = self.keeper.version_wanted();
         if self.logged() {
             // Records of writes that the member took part in are soon over: after a crash they would call its cells
             // lost.
@@ -205,26 +206,41 @@ impl Core {
         if self.halted() {
             return;
         }
-        for lba in self.unsynced_cells(slot, partition) {
+        let cells: Vec<u64> = self.unsynced_cells(slot, partition).collect();
+        for lba in cells {
             self.lose(lba, self.layout.chunk_sectors());
         }
     }
 
     /// The data cells in a partition of a slot, by their first lba, that lie in written rows whose parity is not in step.
-    pub(crate) fn unsynced_cells(&self, slot: usize, partition: u16) -> Vec<u64> {
+    pub(crate) fn unsynced_cells(
+        &self,
+        slot: usize,
+        partition: u16,
+    ) -> impl Iterator<Item = u64> + '_ {
         let owed = self.tasks.resync_owes().filter(|_| self.layout.parity());
         let rows = owed.into_iter().flatten();
         let rows = rows.flat_map(|(first, count)| (first..first + count).map(Row));
-        let cell = |row: Row| {
+        let cell = move |row: Row| {
             let map = self.row_map(row);
             let of_slot = |data: &u8| map.cells[*data as usize].slot.0 as usize == slot;
             let data = (0..map.data).find(of_slot)?;
             Some(self.layout.lba(row, data, 0))
         };
-        rows.filter(|&row| self.layout.partition_of(row) == partition)
+        rows.filter(move |&row| self.layout.partition_of(row) == partition)
             .filter(|&row| self.is_written(row))
             .filter_map(cell)
-            .collect()
+    }
+
+    /// Whether a member alone tells some data: in a row whose parity is not in step.
+    pub(crate) fn tells_alone(&self, member: Member) -> bool {
+        let partitions = 0..self.layout.partitions();
+        let mut places = (0..self.standing.slots())
+            .flat_map(|slot| partitions.clone().map(move |partition| (slot, partition)));
+        places.any(|(slot, partition)| {
+            let standing = self.standing.at(Slot(slot as u16), partition);
+            standing.serves(member) && self.unsynced_cells(slot, partition).next().is_some()
+        })
     }
 
     /// Gives sectors up for good: they are named, and read as lost until they are written anew.

@@ -750,7 +750,7 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         }
         CommandError::Indispensable(member) => {
             Refusal::new("without this member data would be lost").at(name(member))
-                .hint("bring redundancy back first: restripe add takes a device in, restripe rebuild waits for it")
+                .hint("bring redundancy back first: restripe add takes a device in, restripe rebuild waits for that and for a resync")
         }
         CommandError::NoSuchMember(member) => Refusal::new("the array has no such member").at(name(member)),
         CommandError::TooSmall { has, needs } => {

@@ -142,7 +142,8 @@ impl Core {
         if self.mode.accept_loss {
             return self.lose_unsynced(slot, partition);
         }
-        for lba in self.unsynced_cells(slot, partition) {
+        let cells: Vec<u64> = self.unsynced_cells(slot, partition).collect();
+        for lba in cells {
             self.would_lose(lba, self.layout.chunk_sectors());
         }
     }

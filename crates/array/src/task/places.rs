@@ -4,10 +4,11 @@
 //! Several spares fill a slot's partitions at once, as many as other slots do not need. In the end one of them has the whole
 //! slot, and the others are spares again.
 //!
-//! A place on a spare of an array that is not skewed holds nothing that counts. Any other may: what lay there before counts for a
-//! crash that finds older superblocks, for operations that are still under way, and for the log of its member, whose records
-//! tell of rows that it held. So one is taken only when the superblocks are durable as they are, nothing is under way to it,
-//! and every record from before its member last gave up a partition is void.
+//! What lay in a place before counts for a crash that finds older superblocks, for operations that are still under way, and for the
+//! log of its member, whose records tell of rows that it held. So a spare is taken when it is on record that it is one, and
+//! nothing is under way to it; its log begins anew. A place on a member in service, or for a slot that others have parts of, is
+//! taken only when the superblocks are durable as they are, nothing is under way to it, and every record from before its
+//! member last gave up a partition is void.
 
 use crate::contract::{Fact, TaskKind};
 use crate::core::Core;
@@ -188,9 +189,16 @@ impl Core {
             let device = &self.devices[member.0 as usize];
             device.health == Health::Good
                 && self.role_of(member) == Some(MemberRole::Spare)
-                && self.slot_of(member).is_none()
-                && !self.ops.busy(member)
+                && self.may_begin(member)
         })
+    }
+
+    /// Whether a member may be filled from the beginning: it has no place, nothing is under way to it, and no superblock that a crash may
+    /// find believes what it held.
+    pub(crate) fn may_begin(&self, member: Member) -> bool {
+        let left_under = self.devices[member.0 as usize].left_under;
+        let forgotten = self.keeper.is_durable(left_under);
+        self.slot_of(member).is_none() && !self.ops.busy(member) && forgotten
     }
 
     /// The spares that may take part for a slot: as many as leave one to each other slot that waits for somebody, and one where the
@@ -298,8 +306,8 @@ impl Core {
     // ------------------------------------------------------------------------------------------------- the way home
 
     /// When nothing else is to be filled, what lies in spare partitions and on further spares goes to the member that has most of
-    /// the slot in its set data, or to a spare. Where a slot waits for a spare, only those that others share go, which are one
-    /// then: also where what lies apart is to stay, and is spread else.
+    /// the slot in its set data, or to a spare. What is to stay apart is spread instead; but where a slot waits for a place it goes as
+    /// well, and what several spares share goes first: each move makes room.
     pub(super) fn bring_home(&mut self) {
         let serves = matches!(self.state, ArrayState::Healthy | ArrayState::Degraded);
         if !serves || self.tasks.fills() > 0 || !self.keeper.all_durable() {
@@ -309,11 +317,11 @@ impl Core {
         if self.tasks.stays_apart && !waits {
             return self.spread();
         }
-        for slot in 0..self.standing.slots() {
-            let sought = !self.standing.is_short(slot) && (!waits || self.is_shared(slot));
-            if !sought || self.is_together(slot) {
-                continue;
-            }
+        let slots = 0..self.standing.slots();
+        let (shared, alone): (Vec<usize>, Vec<usize>) = slots
+            .filter(|slot| !self.standing.is_short(*slot) && !self.is_together(*slot))
+            .partition(|slot| self.is_shared(*slot));
+        for slot in shared.into_iter().chain(alone) {
             let places = self.way_home(slot);
             if !places.is_empty() {
                 return self.bring(slot, &places);
@@ -359,7 +367,10 @@ impl Core {
         let homes = self.standing.of_slot(slot).iter();
         let homes: Vec<Home> = homes.filter_map(|one| one.home).collect();
         let owner = self.owners_of(slot).first().copied();
-        let Some(member) = owner.or_else(|| self.spares().next()) else {
+        // Where a slot waits, a spare would be its.
+        let waits = self.state == ArrayState::Degraded;
+        let spare = || self.spares().next().filter(|_| !waits);
+        let Some(member) = owner.or_else(spare) else {
             return Vec::new();
         };
         let is_away = |home: &Home| home.region > 0 || home.member != member;
@@ -467,12 +478,12 @@ impl Core {
         }
         assert!(!fresh.is_empty(), "a filled slot has an incoming member");
         self.superblock.generation += 1;
-        for &home in &replaced {
-            self.leave(home, was_shared);
-        }
         if !replaced.is_empty() {
             // From here on writes pass the old members by: none is acknowledged before the superblocks say so.
             self.keeper.note_failure();
+        }
+        for &home in &replaced {
+            self.leave(home, was_shared);
         }
         for member in fresh {
             self.take_office(member);
@@ -483,6 +494,7 @@ impl Core {
 
     /// A home is one no longer.
     fn leave(&mut self, home: Home, was_shared: bool) {
+        self.devices[home.member.0 as usize].left_under = self.keeper.version_wanted();
         if self.standing.members().contains(&home.member) {
             let vacated = (home.member, self.logs.next_sequence());
             return self.tasks.vacated.push(vacated);

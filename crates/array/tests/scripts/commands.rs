@@ -1,6 +1,8 @@
 //! What operators may not do, and how an array starts and stops.
 
-use crate::shell::{Array, raid1, raid5, raid6};
+use crate::shell::{Array, Setup, raid1, raid5, raid6};
+use restripe_array::layout::Level;
+use restripe_array::meta::WriteHole;
 use restripe_array::report::ArrayState;
 use restripe_array::{
     Command, CommandError, Fact, Member, MemberInfo, RequestError, RequestOp, StartMode,
@@ -282,4 +284,65 @@ fn a_start_that_was_refused_can_be_tried_again() {
         assert!(array.start().is_err());
     }
     start(&mut array, |mode| mode.from_minority = true).expect("told so");
+}
+
+/// While parity is brought in step each data cell is told by its member alone.
+#[test]
+fn a_member_that_alone_tells_some_data_is_not_failed() {
+    let mut array = raid5(4).hole(WriteHole::None).start();
+    array.written(0, 100).expect("written");
+    array.crash(|_| true);
+    array
+        .command(Command::Rate { min: 1, max: 1 })
+        .expect("taken");
+    array.start().expect("all are here");
+    let refused = array.command(Command::Fail(Member(0)));
+    assert_eq!(refused, Err(CommandError::Indispensable(Member(0))));
+    let (min, max) = (1 << 30, 1 << 30);
+    array.command(Command::Rate { min, max }).expect("taken");
+    array.run_tasks();
+    array.command(Command::Fail(Member(0))).expect("in step");
+    array.verify();
+}
+
+/// Superblocks that a crash may find still believe what a member held that has just failed.
+#[test]
+fn what_has_just_failed_is_given_no_other_place() {
+    let mut array = raid6(6).start();
+    array.written(0, 100).expect("written");
+    array.flushed();
+    let (old, new) = (Member(0), Member(1));
+    array.order(Command::Fail(new));
+    array.run_but("m3 write super");
+    let early = array.order(Command::Replace { old, new });
+    assert!(matches!(
+        array.answer(early),
+        Some(Err(CommandError::Busy(_)))
+    ));
+    assert!(!array.mentions("m1 write data"));
+    array.run();
+    array
+        .command(Command::Replace { old, new })
+        .expect("it is on record");
+    array.run_tasks();
+    array.verify();
+}
+
+/// Nor is a spare that served a moment ago.
+#[test]
+fn a_spare_that_has_just_failed_is_given_no_other_place() {
+    let mut setup = Setup::new(Level::Raid10 { copies: 2 }, 4).spares(1);
+    setup.rows = 8;
+    let mut array = setup.start();
+    array.written(0, 100).expect("written");
+    array.flushed();
+    array.order(Command::Fail(Member(0)));
+    array.run_but("m3 write super");
+    array.order(Command::Add(Member(0)));
+    array.order(Command::Fail(Member(2)));
+    array.run_but("m3 write super");
+    assert!(!array.mentions("m0 write data"), "{:?}", array.labels());
+    array.run_tasks();
+    assert_eq!(array.engine.status().state, ArrayState::Healthy);
+    array.verify();
 }
