@@ -27,7 +27,7 @@ use crate::slice::Slices;
 use crate::standing::{Home, Homes, Standing, Standings};
 use crate::task::Tasks;
 use crate::units::{Member, Nanos, Row, Slot, Uuid};
-use crate::written::Inits;
+use crate::written::{INIT_OPS, Inits};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -101,8 +101,8 @@ const WAKES: usize = 4;
 const TIMEOUTS_MAX: u64 = 4;
 /// Operations before the array is known: reads of metadata.
 const BOOT_OPS: u32 = 256;
-/// Operations of superblocks, maps, flushes and extents being made real.
-const METADATA_OPS: u32 = 3072;
+/// Operations of superblocks, maps and flushes.
+pub(crate) const METADATA_OPS: u32 = 3072;
 pub(crate) const NEVER: Nanos = Nanos(u64::MAX);
 
 impl Core {
@@ -159,7 +159,8 @@ impl Core {
     /// Room for what every admitted slice, the metadata and the direct reads may have outstanding.
     pub(crate) fn size_ops(&mut self) {
         let width = u32::from(self.layout.width());
-        self.slices.op_reserve = self.config.limits.slices * (4 * width + 8) + METADATA_OPS;
+        self.slices.op_reserve =
+            self.config.limits.slices * (4 * width + 8) + METADATA_OPS + INIT_OPS;
         self.ops
             .grow(self.slices.op_reserve + self.config.limits.ios);
     }

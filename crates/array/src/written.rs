@@ -14,7 +14,7 @@
 //! first write to one zeroes its cells, and theirs.
 
 use crate::contract::{Class, FailCause, IoError, IoOp};
-use crate::core::Core;
+use crate::core::{Core, METADATA_OPS};
 use crate::layout::{Place, RowMap};
 use crate::ops::Owner;
 use crate::planted::Bug;
@@ -71,8 +71,9 @@ impl Inits {
     }
 }
 
-/// Most operations that zeroing takes at a time.
-const INIT_OPS: u32 = 2 * crate::SLOTS_MAX as u32;
+/// As many operations may make one extent real: those of two partitions of every slot, each where it is served and where it is
+/// filled.
+pub(crate) const INIT_OPS: u32 = 4 * crate::SLOTS_MAX as u32;
 /// Rows at a time where slots have some of the cells only: these lie in no more runs than there are rows and slots.
 const ROWS_AT_A_TIME: u64 = 32;
 
@@ -179,7 +180,8 @@ impl Core {
         }
         let real = (0..=last).all(|nth| self.has_generation(extent, nth));
         let wanted = self.inits.find(extent).is_none() && !real;
-        if wanted && self.ops.available() > INIT_OPS && self.extent_announced(extent) {
+        if wanted && self.ops.available() > METADATA_OPS + INIT_OPS && self.extent_announced(extent)
+        {
             self.begin_init(extent, last);
         }
         false

@@ -50,6 +50,15 @@ impl Core {
         boot.chosen = Some(choice.superblock.clone());
         (boot.lagging, boot.outdated) = (choice.lagging.clone(), choice.outdated.clone());
         self.superblock = choice.superblock;
+        let mut regions = choice.regions.iter();
+        let hosting = regions.find(|regions| {
+            let mut kinds = regions.iter().map(|region| region.kind);
+            kinds.any(|kind| kind == RegionKind::SparePartition)
+        });
+        if let Some(regions) = hosting {
+            // Members that join get such, too, whoever's copy was chosen.
+            self.superblock.regions.clone_from(regions);
+        }
         let template = self.superblock.regions.clone();
         for (entry, opened) in choice.opened.iter().enumerate() {
             let Some(index) = *opened else { continue };

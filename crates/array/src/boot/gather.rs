@@ -122,11 +122,13 @@ impl Core {
     /// The tasks that the superblock records go on from their durable done-sets.
     fn restore_tasks(&mut self) {
         let records = core::mem::take(&mut self.superblock.tasks);
+        let mut dropped = false;
         for record in records {
             let filling = matches!(record.kind, TaskKind::Rebuild | TaskKind::Replace);
             let slot = record.slot.map(usize::from);
             let slot = slot.filter(|slot| filling && *slot < self.standing.slots());
             if filling && !slot.is_some_and(|slot| self.standing.is_filled(slot)) {
+                dropped = true;
                 continue;
             }
             let done = RunSet::from_runs(&record.done);
@@ -134,9 +136,20 @@ impl Core {
                 Some(slot) => self.filled_before(slot, done),
                 None => done,
             };
-            self.start_task(record.kind, record.slot, done);
+            let kind = match (record.kind, slot) {
+                // Who served what is being filled is not here.
+                (TaskKind::Replace, Some(slot)) if self.standing.is_short(slot) => {
+                    TaskKind::Rebuild
+                }
+                (kind, _) => kind,
+            };
+            self.start_task(kind, record.slot, done);
             let task = self.tasks.list.last_mut().expect("started just now");
             task.paused = record.paused;
+        }
+        if dropped {
+            // Nobody is filled for a slot whose task is gone.
+            self.place_entries();
         }
     }
 

@@ -11,6 +11,7 @@ use super::{MetaError, field, leases, pages};
 use crate::contract::TaskKind;
 use crate::layout::Layout;
 use crate::units::{PAGE_SECTORS, Uuid};
+use alloc::vec::Vec;
 
 /// Generations, sequences and floors stay below this, so that counting on cannot overflow.
 pub const COUNTER_LIMIT: u64 = 1 << 62;
@@ -143,6 +144,10 @@ fn check_regions(superblock: &Superblock) -> Result<(), MetaError> {
         if regions.iter().filter(|region| region.kind == kind).count() != 1 {
             return field("regions without superblocks", regions.len() as u64);
         }
+    }
+    if superblock.geometry.skew.is_none() && superblock.region(RegionKind::SparePartition).is_some()
+    {
+        return field("spare partitions without groups", 0);
     }
     for kind in [
         RegionKind::Written,
@@ -287,6 +292,12 @@ fn check_placed(superblock: &Superblock, index: usize) -> Result<(), MetaError> 
         }
         check_bearer_region(superblock, member, region, entry.partition)?;
     }
+    if let Some(incoming) = entry.incoming {
+        let role = superblock.members[usize::from(incoming)].role;
+        if !matches!(role, MemberRole::Rebuilding | MemberRole::Active) {
+            return field("incoming role", u64::from(entry.slot));
+        }
+    }
     if entry.member.is_some() && entry.member == entry.incoming {
         return field("incoming member", u64::from(entry.slot));
     }
@@ -336,15 +347,22 @@ fn check_tasks(superblock: &Superblock, rows: u64) -> Result<(), MetaError> {
     Ok(())
 }
 
-/// A slot with a member that is being filled for it has a task that does that.
+/// A slot is filled by one task at most, and a slot with a member that is being filled for it by one.
 fn check_filled(superblock: &Superblock) -> Result<(), MetaError> {
     let fills = |task: &&TaskRecord| matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace);
-    let by_a_task = |slot: u16| {
-        let mut fills = superblock.tasks.iter().filter(fills);
-        fills.any(|task| task.slot == Some(slot))
-    };
+    let filled: Vec<u16> = superblock
+        .tasks
+        .iter()
+        .filter(fills)
+        .filter_map(|task| task.slot)
+        .collect();
+    for (index, slot) in filled.iter().enumerate() {
+        if filled[..index].contains(slot) {
+            return field("slot that two tasks fill", u64::from(*slot));
+        }
+    }
     let mut lines = superblock.placement.iter();
-    match lines.find(|line| line.incoming.is_some() && !by_a_task(line.slot)) {
+    match lines.find(|line| line.incoming.is_some() && !filled.contains(&line.slot)) {
         Some(line) => field("slot that no task fills", u64::from(line.slot)),
         None => Ok(()),
     }

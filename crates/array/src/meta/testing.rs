@@ -119,7 +119,18 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
     });
     for _ in 0..random.below(9) {
         let task = any_task(random, &superblock);
-        superblock.tasks.push(task);
+        let fills = |task: &TaskRecord| {
+            let filling = matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace);
+            task.slot.filter(|_| filling)
+        };
+        // One task fills a slot.
+        let taken = fills(&task).is_some() && {
+            let mut others = superblock.tasks.iter();
+            others.any(|other| fills(other) == fills(&task))
+        };
+        if !taken {
+            superblock.tasks.push(task);
+        }
         superblock.tasks.truncate(8);
     }
     if superblock.partner.is_none() && superblock.geometry.grown.is_none() {

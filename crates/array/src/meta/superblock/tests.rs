@@ -249,11 +249,39 @@ fn longer_entries_are_read_by_their_known_part() {
     assert_eq!(Superblock::decode(&bytes), Ok(superblock));
 }
 
+fn filling(slot: u16) -> TaskRecord {
+    TaskRecord {
+        kind: TaskKind::Rebuild,
+        slot: Some(slot),
+        paused: false,
+        done: Vec::new(),
+    }
+}
+
+fn resync(slot: u16) -> TaskRecord {
+    TaskRecord {
+        kind: TaskKind::Resync,
+        ..filling(slot)
+    }
+}
+
+/// A slot that is filled by its task, beside another's.
+#[test]
+fn a_place_that_is_filled_is_sound() {
+    let mut superblock = any_superblock(&mut Random::new(10));
+    superblock.tasks = vec![resync(0), filling(1), filling(0)];
+    let member = superblock.placement[0].member.take();
+    superblock.placement[0].incoming = member;
+    superblock.members[usize::from(member.expect("placed"))].role = MemberRole::Rebuilding;
+    let read = Superblock::decode(&bytes_of(&superblock)).expect("it is sound");
+    assert_eq!(read, superblock);
+}
+
 #[test]
 fn unsound_values_are_neither_written_nor_read() {
     let sound = any_superblock(&mut Random::new(10));
     type Change = (&'static str, fn(&mut Superblock));
-    let changes: [Change; 29] = [
+    let changes: [Change; 31] = [
         ("nil array", |s| s.array = Uuid::NIL),
         ("nil member", |s| s.member = Uuid::NIL),
         ("generation at the limit", |s| s.generation = 1 << 62),
@@ -278,7 +306,16 @@ fn unsound_values_are_neither_written_nor_read() {
         }),
         ("place that no task fills", |s| {
             s.placement[0].incoming = s.placement[0].member.take();
-            s.tasks.clear()
+            s.tasks = vec![filling(1), resync(0)];
+        }),
+        ("place on one that is not filled", |s| {
+            let member = s.placement[0].member.take();
+            s.placement[0].incoming = member;
+            s.members[usize::from(member.expect("placed"))].role = MemberRole::Spare;
+            s.tasks = vec![filling(0)];
+        }),
+        ("slot that two tasks fill", |s| {
+            s.tasks = vec![filling(0), filling(1), filling(0)];
         }),
         ("region beyond the end", |s| s.regions[1].sectors = u64::MAX),
         ("regions overlap", |s| s.regions[1].start = 0),
