@@ -537,6 +537,7 @@ pub enum Fact {
     },
     TaskEnded {
         kind: TaskKind,
+        slot: Option<u16>,
         outcome: TaskOutcome,
     },
     /// A scrub found a row whose cells disagree, and who is to blame where the code can tell.

@@ -270,10 +270,14 @@ impl Journal {
                 let silent = |kind: &str| SILENT.contains(&kind);
                 facts.iter().filter(move |fact| !silent(&fact.kind))
             };
-            for fact in told().take(AT_ONCE) {
-                say(format_args!("restripe: {name}: {}", fact.text));
+            let mut more = 0;
+            for (index, fact) in told().enumerate() {
+                if index < AT_ONCE || LOUD.contains(&fact.kind.as_str()) {
+                    say(format_args!("restripe: {name}: {}", fact.text));
+                } else {
+                    more += 1;
+                }
             }
-            let more = told().count().saturating_sub(AT_ONCE);
             if more > 0 {
                 say(format_args!("restripe: {name}: and {more} more"));
             }
@@ -281,8 +285,9 @@ impl Journal {
     }
 }
 
-/// So many facts of one look are told, and the others counted.
+/// So many facts of one look are told, and of the others those that nobody may miss; the rest is counted.
 const AT_ONCE: usize = 20;
+const LOUD: [&str; 4] = ["member-failed", "halted", "started", "stopped"];
 /// Facts too frequent for a journal: `status` and `scrub` have them.
 const SILENT: [&str; 2] = ["throttled", "mismatch"];
 

@@ -228,7 +228,7 @@ fn rebuild(running: &Running) {
     let spare = arrived.expect("it runs").expect("it is taken");
     order(running, Command::Add(spare));
     let ended = facts.iter().find_map(|(_, fact)| match fact {
-        Fact::TaskEnded { kind, outcome } => Some((kind, outcome)),
+        Fact::TaskEnded { kind, outcome, .. } => Some((kind, outcome)),
         _ => None,
     });
     assert_eq!(ended, Some((TaskKind::Rebuild, TaskOutcome::Done)));

@@ -517,6 +517,7 @@ impl Core {
             self.keeper.note_change();
             self.fact(Fact::TaskEnded {
                 kind: task.kind,
+                slot: task.slot,
                 outcome: TaskOutcome::Failed,
             });
         }
@@ -533,12 +534,17 @@ impl Core {
             self.tasks.paced = None;
             return;
         }
+        if self.is_through(index) {
+            return self.flush_last(index);
+        }
+        let task = &self.tasks.list[index];
         let (serial, view) = (task.serial, self.throttle_view(task));
         let more = match self.decide(serial, &view) {
             Decision::Issue(bytes) => u32::try_from(bytes / view.window).unwrap_or(u32::MAX),
             Decision::Hold => return,
             Decision::Wait(until) => {
-                self.wake_at(Wake::Task, until);
+                let due = self.checkpoint_due(index);
+                self.wake_at(Wake::Task, due.map_or(until, |due| until.min(due)));
                 return;
             }
         };
@@ -565,18 +571,50 @@ impl Core {
             // These windows needed no operation: nothing else would bring the next turn.
             self.wake_at(Wake::Task, self.now);
         }
-        let Some(task) = self.tasks.list.get(index) else {
-            return;
-        };
-        if task.in_flight == 0 && task.done.first_gap(0) >= self.layout.rows() {
-            let task = &mut self.tasks.list[index];
-            (task.state, task.asked) = (State::Flushing, self.flusher.begun);
-            self.flush_for(Waiter::Checkpoint);
+        if index < self.tasks.list.len() && self.is_through(index) {
+            self.flush_last(index);
         }
     }
 
-    /// The next row that is neither done nor in flight; rows that were never written, and those that have no cell in the
-    /// slot that is filled, are done in passing.
+    /// Whether all rows are done, but for those that need nothing: then a task ends, whatever its pace.
+    fn is_through(&mut self, index: usize) -> bool {
+        while self.tasks.list[index].in_flight == 0 {
+            let row = self.tasks.list[index].done.first_gap(0);
+            if row >= self.layout.rows() {
+                return true;
+            }
+            match self.needless_until(index, Row(row)) {
+                Some(end) => self.tasks.list[index].pass(row, end - row),
+                None => return false,
+            }
+        }
+        false
+    }
+
+    /// The rows are done; what was written for them is not durable yet.
+    fn flush_last(&mut self, index: usize) {
+        let task = &mut self.tasks.list[index];
+        (task.state, task.asked) = (State::Flushing, self.flusher.begun);
+        self.flush_for(Waiter::Checkpoint);
+    }
+
+    /// The end of the rows from this one on that a task has nothing to do with: they were never written, or have no cell in the
+    /// slot that is filled. None: it has.
+    fn needless_until(&self, index: usize, row: Row) -> Option<u64> {
+        let task = &self.tasks.list[index];
+        let fills = task.slot.filter(|_| task.is_filling());
+        let apart = fills.is_some_and(|slot| !self.layout.stands_on(row, Slot(slot)));
+        let end = if !self.is_written(row) && !self.extent_in_motion(row) {
+            (self.extent_of(row) + 1) * self.superblock.extent_rows
+        } else if apart {
+            row.0 + 1
+        } else {
+            return None;
+        };
+        Some(end.min(self.layout.rows()))
+    }
+
+    /// The next row that is neither done nor in flight; those that need nothing are done in passing.
     fn next_row(&mut self, index: usize) -> Option<Row> {
         loop {
             let task = &mut self.tasks.list[index];
@@ -584,19 +622,10 @@ impl Core {
             let row = task
                 .path
                 .next(&task.claimed, &task.streams, zone_rows, rows)?;
-            let fills = task.slot.filter(|_| task.is_filling());
-            let apart = fills.is_some_and(|slot| !self.layout.stands_on(row, Slot(slot)));
-            let end = if !self.is_written(row) && !self.extent_in_motion(row) {
-                (self.extent_of(row) + 1) * self.superblock.extent_rows
-            } else if apart {
-                row.0 + 1
-            } else {
+            let Some(end) = self.needless_until(index, row) else {
                 return Some(row);
             };
-            let passed = end.min(rows) - row.0;
-            let task = &mut self.tasks.list[index];
-            task.claimed.insert(row.0, passed);
-            task.done.insert(row.0, passed);
+            self.tasks.list[index].pass(row.0, end - row.0);
         }
     }
 
@@ -669,25 +698,30 @@ impl Core {
             task.done.insert(row.0, 1);
         }
         self.slices_wake_waiting();
-        let Some(task) = self
-            .tasks
-            .list
-            .iter_mut()
-            .find(|task| task.serial == serial)
-        else {
-            return;
-        };
-        if self.now >= task.next_checkpoint
-            && task.checkpoint.is_none()
-            && task.state == State::Running
-        {
-            (task.checkpoint, task.asked) = (Some(task.done.clone()), self.flusher.begun);
-            task.next_checkpoint = self.now.after(CHECKPOINT_EVERY);
-            self.flush_for(Waiter::Checkpoint);
+        let mut tasks = self.tasks.list.iter();
+        if let Some(index) = tasks.position(|task| task.serial == serial) {
+            self.checkpoint_due(index);
         }
     }
 
     // ---------------------------------------------------------------------------------------------- checkpoints
+
+    /// Makes a checkpoint if it is time and something is new; when that will be, if not yet.
+    fn checkpoint_due(&mut self, index: usize) -> Option<Nanos> {
+        let (now, begun) = (self.now, self.flusher.begun);
+        let task = &mut self.tasks.list[index];
+        let stands = task.checkpoint.is_some() || task.state != State::Running;
+        if stands || task.done.len() == task.durable.len() {
+            return None;
+        }
+        if now < task.next_checkpoint {
+            return Some(task.next_checkpoint);
+        }
+        (task.checkpoint, task.asked) = (Some(task.done.clone()), begun);
+        task.next_checkpoint = now.after(CHECKPOINT_EVERY);
+        self.flush_for(Waiter::Checkpoint);
+        None
+    }
 
     pub(crate) fn checkpoint_flushed(&mut self, flush: u64) {
         let mut changed = false;
@@ -744,6 +778,7 @@ impl Core {
         self.keeper.note_change();
         self.fact(Fact::TaskEnded {
             kind: task.kind,
+            slot: task.slot,
             outcome: TaskOutcome::Done,
         });
     }
@@ -758,6 +793,7 @@ impl Core {
         self.keeper.note_change();
         self.fact(Fact::TaskEnded {
             kind: task.kind,
+            slot: task.slot,
             outcome: TaskOutcome::Cancelled,
         });
         true
@@ -765,6 +801,12 @@ impl Core {
 }
 
 impl Task {
+    /// These rows need nothing.
+    fn pass(&mut self, first: u64, count: u64) {
+        self.claimed.insert(first, count);
+        self.done.insert(first, count);
+    }
+
     /// This much is flushed. Of a done-set of very many runs a superblock holds some, and no more is durable then: what
     /// was durable stays so.
     fn trust(&mut self, flushed: &RunSet) {

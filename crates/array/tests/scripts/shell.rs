@@ -869,7 +869,15 @@ impl Array {
     }
 
     pub fn ended(&self, kind: TaskKind, outcome: TaskOutcome) -> bool {
-        self.has_fact(|fact| *fact == Fact::TaskEnded { kind, outcome })
+        let is_it = |fact: &Fact| match *fact {
+            Fact::TaskEnded {
+                kind: ended,
+                outcome: how,
+                ..
+            } => (ended, how) == (kind, outcome),
+            _ => false,
+        };
+        self.has_fact(is_it)
     }
 
     /// A scrub finds nothing to say.

@@ -202,7 +202,7 @@ fn wait(facts: &Receiver<(Nanos, Fact)>, wanted: TaskKind) -> Outcome<f64> {
     loop {
         match facts.recv_timeout(PATIENCE)? {
             (at, Fact::TaskStarted { kind, .. }) if kind == wanted => began = Some(at),
-            (at, Fact::TaskEnded { kind, outcome }) if kind == wanted => {
+            (at, Fact::TaskEnded { kind, outcome, .. }) if kind == wanted => {
                 if outcome != TaskOutcome::Done {
                     return Err(format!("{kind:?} ended as {outcome:?}").into());
                 }

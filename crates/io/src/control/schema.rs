@@ -447,7 +447,7 @@ impl FactView {
         };
         let (task, outcome) = match told {
             Fact::TaskStarted { kind, .. } => (task_word(*kind), ""),
-            Fact::TaskEnded { kind, outcome } => (task_word(*kind), outcome_word(*outcome)),
+            Fact::TaskEnded { kind, outcome, .. } => (task_word(*kind), outcome_word(*outcome)),
             _ => ("", ""),
         };
         FactView {
@@ -765,9 +765,11 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
             bytes(lba)
         ),
         Fact::TaskStarted { kind, slot } => task_started_text(*kind, *slot, read_only),
-        Fact::TaskEnded { kind, outcome } => {
-            format!("{} ended: {}", task_word(*kind), outcome_word(*outcome))
-        }
+        Fact::TaskEnded {
+            kind,
+            slot,
+            outcome,
+        } => task_ended_text(*kind, *slot, *outcome),
         Fact::Mismatch {
             row,
             guilty,
@@ -784,12 +786,20 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
 }
 
 fn task_started_text(kind: TaskKind, slot: Option<u16>, read_only: bool) -> String {
-    let place = slot.map_or(String::new(), |slot| format!(" of slot {slot}"));
     let what = match read_only {
         true => "waits for a start that writes",
         false => "begins",
     };
-    format!("{}{place} {what}", task_word(kind))
+    format!("{} {what}", task_of(kind, slot))
+}
+
+fn task_ended_text(kind: TaskKind, slot: Option<u16>, outcome: TaskOutcome) -> String {
+    format!("{} ended: {}", task_of(kind, slot), outcome_word(outcome))
+}
+
+fn task_of(kind: TaskKind, slot: Option<u16>) -> String {
+    let place = slot.map_or(String::new(), |slot| format!(" of slot {slot}"));
+    format!("{}{place}", task_word(kind))
 }
 
 fn mismatch_text(row: u64, guilty: Option<String>, repaired: bool) -> String {

@@ -204,6 +204,7 @@ impl Rig {
                 Fact::TaskEnded {
                     kind: TaskKind::Rebuild,
                     outcome,
+                    ..
                 } => {
                     let (began, from) = from.ok_or("a rebuild ended that never began")?;
                     if outcome != TaskOutcome::Done {

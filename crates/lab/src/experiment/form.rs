@@ -29,7 +29,11 @@ impl Form {
         if name == "flat" {
             return Some(Form::FLAT);
         }
-        let number = |text: &str| text.parse::<u16>().ok().filter(|number| *number > 0);
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = |text: &str| {
+            let number = text.parse::<u16>().ok();
+            number.filter(|number| *number > 0 && digits(text))
+        };
         let (name, spare_partitions) = match name.split_once('+') {
             Some((name, spare)) => (name, number(spare)?),
             None => (name, 0),

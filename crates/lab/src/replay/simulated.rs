@@ -401,6 +401,7 @@ impl Replay<'_> {
             Fact::TaskEnded {
                 kind: TaskKind::Rebuild | TaskKind::Resync | TaskKind::Check,
                 outcome,
+                ..
             } => {
                 self.recorder.happened(at, told(fact));
                 if *outcome != TaskOutcome::Done {

@@ -592,26 +592,7 @@ impl Run {
             Fact::TaskStarted { .. } => life.watchful = true,
             Fact::MemberFailed { .. } => self.crash_at_failure(life),
             Fact::Lost { lba, sectors } => self.lost(life, lba, sectors),
-            Fact::TaskEnded {
-                kind,
-                outcome: TaskOutcome::Failed,
-            } if !life.stirring.troubled() => {
-                life.session
-                    .violation(Invariant::TaskFailed, format!("{kind:?}"));
-            }
-            Fact::TaskEnded {
-                kind,
-                outcome: TaskOutcome::Done,
-            } => {
-                // A resynchronisation or a scrub brings nobody back who is about to fail.
-                if matches!(kind, TaskKind::Rebuild | TaskKind::Replace) {
-                    let status = life.session.world.status();
-                    life.stirring.rebuilt(&status);
-                    life.came_home = kind == TaskKind::Replace;
-                    self.watch_hosts(life);
-                }
-                self.outcome.coverage.count("tasks done", 1);
-            }
+            Fact::TaskEnded { kind, outcome, .. } => self.task_ended(life, kind, outcome),
             Fact::Halted(Halt::NoSpace) if life.session.space_is_short => {
                 self.outcome.coverage.count(HALTS, 1);
             }
@@ -633,6 +614,26 @@ impl Run {
                 .coverage
                 .count("rows recovered", recovered_rows),
             _ => {}
+        }
+    }
+
+    fn task_ended(&mut self, life: &mut Life, kind: TaskKind, outcome: TaskOutcome) {
+        match outcome {
+            TaskOutcome::Failed if !life.stirring.troubled() => {
+                life.session
+                    .violation(Invariant::TaskFailed, format!("{kind:?}"));
+            }
+            TaskOutcome::Done => {
+                // A resynchronisation or a scrub brings nobody back who is about to fail.
+                if matches!(kind, TaskKind::Rebuild | TaskKind::Replace) {
+                    let status = life.session.world.status();
+                    life.stirring.rebuilt(&status);
+                    life.came_home = kind == TaskKind::Replace;
+                    self.watch_hosts(life);
+                }
+                self.outcome.coverage.count("tasks done", 1);
+            }
+            TaskOutcome::Failed | TaskOutcome::Cancelled => {}
         }
     }
 
