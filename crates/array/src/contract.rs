@@ -475,7 +475,7 @@ pub enum CommandError {
     },
     /// Not now: a task runs, or none does, or the array is not serving.
     Busy(&'static str),
-    /// Metadata could not be written to enough members.
+    /// Metadata could not be read from, or not be written to, enough members.
     Metadata,
     /// No space is left on a member.
     NoSpace,

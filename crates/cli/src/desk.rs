@@ -763,7 +763,7 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         CommandError::Busy(why) => Refusal::new(format!("not now: {why}")),
         CommandError::NoSpace => Refusal::new("no space is left on a member")
             .hint("nothing is lost: make room and start again"),
-        CommandError::Metadata => Refusal::new("the metadata could not be written to enough members"),
+        CommandError::Metadata => Refusal::new("the array's maps or superblocks could not be read or written on enough members"),
         CommandError::Lease(error) => lease_refusal(*error),
         CommandError::OfSurrogate(error) => {
             let of_set = refusal(error, names);

@@ -5,7 +5,7 @@ use super::{Enumeration, Reach, Report, first};
 use crate::array::Spec;
 use crate::disk::{Disk, Simple};
 use crate::image::Image;
-use crate::invariant::Violation;
+use crate::invariant::{Invariant, Violation};
 use crate::oracle::Oracle;
 use crate::payload::Payload;
 use crate::rng::{Rng, mix};
@@ -349,6 +349,14 @@ impl Enumeration {
             }
             while session.news().is_some() {}
             first(session)?;
+        }
+        let status = session.world.status();
+        let mut members = status.members.iter();
+        let idle = members.any(|line| line.state == MemberState::Spare);
+        let waits = status.state == ArrayState::Degraded && idle;
+        if waits || !status.tasks.is_empty() && status.state != ArrayState::Failed {
+            let detail = format!("a spare idles, or a task never ends: {:?}", status.tasks);
+            return Err(Violation::new(Invariant::NotWholeAgain, detail));
         }
         session.read_all(self.layout.row_sectors(), PATIENCE);
         first(session)
