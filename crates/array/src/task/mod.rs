@@ -543,7 +543,8 @@ impl Core {
             Decision::Issue(bytes) => u32::try_from(bytes / view.window).unwrap_or(u32::MAX),
             Decision::Hold => return,
             Decision::Wait(until) => {
-                let due = self.checkpoint_due(index);
+                // A window that ends brings a checkpoint; where the next is far off, time does.
+                let due = self.checkpoint_due(index, CHECKPOINT_EVERY);
                 self.wake_at(Wake::Task, due.map_or(until, |due| until.min(due)));
                 return;
             }
@@ -700,22 +701,23 @@ impl Core {
         self.slices_wake_waiting();
         let mut tasks = self.tasks.list.iter();
         if let Some(index) = tasks.position(|task| task.serial == serial) {
-            self.checkpoint_due(index);
+            self.checkpoint_due(index, Nanos(0));
         }
     }
 
     // ---------------------------------------------------------------------------------------------- checkpoints
 
-    /// Makes a checkpoint if it is time and something is new; when that will be, if not yet.
-    fn checkpoint_due(&mut self, index: usize) -> Option<Nanos> {
+    /// Makes a checkpoint if it has been time for so long and something is new; when that will be, if not yet.
+    fn checkpoint_due(&mut self, index: usize, grace: Nanos) -> Option<Nanos> {
         let (now, begun) = (self.now, self.flusher.begun);
         let task = &mut self.tasks.list[index];
         let stands = task.checkpoint.is_some() || task.state != State::Running;
         if stands || task.done.len() == task.durable.len() {
             return None;
         }
-        if now < task.next_checkpoint {
-            return Some(task.next_checkpoint);
+        let due = task.next_checkpoint.after(grace);
+        if now < due {
+            return Some(due);
         }
         (task.checkpoint, task.asked) = (Some(task.done.clone()), begun);
         task.next_checkpoint = now.after(CHECKPOINT_EVERY);

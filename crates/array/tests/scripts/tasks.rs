@@ -442,7 +442,7 @@ fn a_checkpoint_waits_for_no_pace() {
     let slow = Command::Rate { min: 1, max: 1 };
     array.order(slow);
     array.start().expect("a whole array starts");
-    for _ in 0..4 {
+    for _ in 0..6 {
         array.wait(Nanos::from_secs(1));
         array.run();
     }
