@@ -27,7 +27,7 @@ use crate::slice::Slices;
 use crate::standing::{Home, Homes, Standing, Standings};
 use crate::task::Tasks;
 use crate::units::{Member, Nanos, Row, Slot, Uuid};
-use crate::written::{INIT_OPS, Inits};
+use crate::written::{INITS_OPS, Inits};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -160,7 +160,7 @@ impl Core {
     pub(crate) fn size_ops(&mut self) {
         let width = u32::from(self.layout.width());
         self.slices.op_reserve =
-            self.config.limits.slices * (4 * width + 8) + METADATA_OPS + INIT_OPS;
+            self.config.limits.slices * (4 * width + 8) + METADATA_OPS + INITS_OPS;
         self.ops
             .grow(self.slices.op_reserve + self.config.limits.ios);
     }

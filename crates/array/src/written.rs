@@ -73,7 +73,9 @@ impl Inits {
 
 /// As many operations may make one extent real: those of two partitions of every slot, each where it is served and where it is
 /// filled.
-pub(crate) const INIT_OPS: u32 = 4 * crate::SLOTS_MAX as u32;
+const INIT_OPS: u32 = 4 * crate::SLOTS_MAX as u32;
+/// And all that are made real at a time.
+pub(crate) const INITS_OPS: u32 = 12 * INIT_OPS;
 /// Rows at a time where slots have some of the cells only: these lie in no more runs than there are rows and slots.
 const ROWS_AT_A_TIME: u64 = 32;
 

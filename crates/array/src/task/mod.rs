@@ -543,9 +543,7 @@ impl Core {
             Decision::Issue(bytes) => u32::try_from(bytes / view.window).unwrap_or(u32::MAX),
             Decision::Hold => return,
             Decision::Wait(until) => {
-                // A window that ends brings a checkpoint; where the next is far off, time does.
-                let due = self.checkpoint_due(index, CHECKPOINT_EVERY);
-                self.wake_at(Wake::Task, due.map_or(until, |due| until.min(due)));
+                self.wake_at(Wake::Task, until);
                 return;
             }
         };
@@ -578,23 +576,23 @@ impl Core {
     }
 
     /// Whether all rows are done, but for those that need nothing: then a task ends, whatever its pace.
-    fn is_through(&mut self, index: usize) -> bool {
-        while self.tasks.list[index].in_flight == 0 {
-            let row = self.tasks.list[index].done.first_gap(0);
-            if row >= self.layout.rows() {
-                return true;
-            }
+    fn is_through(&self, index: usize) -> bool {
+        let task = &self.tasks.list[index];
+        let mut row = task.done.first_gap(0);
+        while task.in_flight == 0 && row < self.layout.rows() {
             match self.needless_until(index, Row(row)) {
-                Some(end) => self.tasks.list[index].pass(row, end - row),
+                Some(end) => row = task.done.first_gap(end),
                 None => return false,
             }
         }
-        false
+        task.in_flight == 0
     }
 
     /// The rows are done; what was written for them is not durable yet.
     fn flush_last(&mut self, index: usize) {
+        let rows = self.layout.rows();
         let task = &mut self.tasks.list[index];
+        task.pass(0, rows);
         (task.state, task.asked) = (State::Flushing, self.flusher.begun);
         self.flush_for(Waiter::Checkpoint);
     }
@@ -701,28 +699,22 @@ impl Core {
         self.slices_wake_waiting();
         let mut tasks = self.tasks.list.iter();
         if let Some(index) = tasks.position(|task| task.serial == serial) {
-            self.checkpoint_due(index, Nanos(0));
+            self.checkpoint_if_due(index);
         }
     }
 
     // ---------------------------------------------------------------------------------------------- checkpoints
 
-    /// Makes a checkpoint if it has been time for so long and something is new; when that will be, if not yet.
-    fn checkpoint_due(&mut self, index: usize, grace: Nanos) -> Option<Nanos> {
+    fn checkpoint_if_due(&mut self, index: usize) {
         let (now, begun) = (self.now, self.flusher.begun);
         let task = &mut self.tasks.list[index];
         let stands = task.checkpoint.is_some() || task.state != State::Running;
-        if stands || task.done.len() == task.durable.len() {
-            return None;
-        }
-        let due = task.next_checkpoint.after(grace);
-        if now < due {
-            return Some(due);
+        if now < task.next_checkpoint || stands {
+            return;
         }
         (task.checkpoint, task.asked) = (Some(task.done.clone()), begun);
         task.next_checkpoint = now.after(CHECKPOINT_EVERY);
         self.flush_for(Waiter::Checkpoint);
-        None
     }
 
     pub(crate) fn checkpoint_flushed(&mut self, flush: u64) {

@@ -1,7 +1,6 @@
 //! Tasks: replace, pause, checkpoint and restart, cancel, rates.
 
 use crate::shell::{Array, CHUNK, Setup, raid1, raid5, raid6};
-use crate::spares::superblock_on;
 use restripe_array::layout::Role;
 use restripe_array::meta::{Init, WriteHole};
 use restripe_array::report::{ArrayState, MemberState};
@@ -433,19 +432,4 @@ fn a_task_that_has_done_all_rows_waits_for_no_pace() {
     array.start().expect("a whole array starts");
     array.run();
     assert!(array.ended(TaskKind::Resync, TaskOutcome::Done));
-}
-
-/// What is done is made durable in time, however long the next row waits.
-#[test]
-fn a_checkpoint_waits_for_no_pace() {
-    let mut array = out_of_step_in(sixty_rows(), 0..60);
-    let slow = Command::Rate { min: 1, max: 1 };
-    array.order(slow);
-    array.start().expect("a whole array starts");
-    for _ in 0..6 {
-        array.wait(Nanos::from_secs(1));
-        array.run();
-    }
-    let done = superblock_on(&array, 0).tasks[0].done.clone();
-    assert_eq!(done, [(0, 1)]);
 }

@@ -354,7 +354,9 @@ impl Enumeration {
         let mut members = status.members.iter();
         let idle = members.any(|line| line.state == MemberState::Spare);
         let waits = status.state == ArrayState::Degraded && idle;
-        if waits || !status.tasks.is_empty() && status.state != ArrayState::Failed {
+        let stays = !status.tasks.is_empty() && status.state != ArrayState::Failed;
+        let paused = status.tasks.iter().any(|task| task.paused);
+        if (waits || stays) && !paused {
             let detail = format!("a spare idles, or a task never ends: {:?}", status.tasks);
             return Err(Violation::new(Invariant::NotWholeAgain, detail));
         }
