@@ -351,15 +351,14 @@ impl Core {
         if self.standing.is_filled(slot) {
             return Err(CommandError::Busy("the member is being replaced already"));
         }
-        let shares = |home: Home| home.region == 0 && home.member != old;
+        let shares = |home: Home| home.is_own() && home.member != old;
         let of_slot = self.standing.of_slot(slot).iter();
         if of_slot.flat_map(Standing::homes).any(shares) {
             return Err(CommandError::Busy(
                 "others hold parts of the member's slot: wait until they are together",
             ));
         }
-        let hosted = |home: Home| home.member == old && home.region > 0;
-        if self.standing.iter().flat_map(Standing::homes).any(hosted) {
+        if !self.standing.hosted_by(old).is_empty() {
             return Err(CommandError::Busy(
                 "partitions of others lie on the member: add a spare, and wait until they are there",
             ));

@@ -593,6 +593,13 @@ pub enum TaskKind {
     Repair,
 }
 
+impl TaskKind {
+    /// Whether it writes what a slot holds to a member that has not got it yet.
+    pub fn fills(self) -> bool {
+        matches!(self, TaskKind::Rebuild | TaskKind::Replace)
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum TaskOutcome {
     Done,

@@ -20,6 +20,11 @@ pub(crate) struct Home {
 }
 
 impl Home {
+    /// Whether it lies in set data, where its member has its own slot, and not in a spare partition.
+    pub(crate) fn is_own(&self) -> bool {
+        self.region == 0
+    }
+
     /// The sector of the member at which this sector of the slot lies.
     pub(crate) fn at(&self, slot_sector: u64) -> u64 {
         self.start + (slot_sector - self.from)
@@ -147,13 +152,13 @@ impl Standings {
 
     /// The slot whose data lie, or will lie, in a member's set data.
     pub(crate) fn own_slot(&self, member: Member) -> Option<usize> {
-        let own = |home: Home| home.member == member && home.region == 0;
+        let own = |home: Home| home.member == member && home.is_own();
         self.slot_where(|standing| standing.homes().any(own))
     }
 
     /// The slots and partitions that lie, or will lie, in a member's spare partitions.
     pub(crate) fn hosted_by(&self, member: Member) -> Vec<(u16, u16)> {
-        let hosted = |home: Home| home.member == member && home.region > 0;
+        let hosted = |home: Home| home.member == member && !home.is_own();
         let indices = 0..self.list.len();
         let there = indices.filter(|index| self.list[*index].homes().any(hosted));
         let place = |index| (index / self.partitions, index % self.partitions);

@@ -6,7 +6,7 @@ mod table;
 
 use restripe_sim::enumerate::{Reach, Report, enumerate, enumerate_grown, enumerate_hosts};
 use restripe_sim::swarm::{
-    Coverage, FAMILIES, Hosting, Options, Outcome, RUINS, RUINS_IN_VAIN, run,
+    Coverage, FAMILIES, Family, Hosting, Options, Outcome, RUINS, RUINS_IN_VAIN, run,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -86,6 +86,24 @@ impl Gathered {
     }
 }
 
+/// What so many seeds of a family, or of all, come to.
+fn gather(seeds: u64, family: Option<Family>) -> Gathered {
+    let options = Options {
+        family,
+        ..Options::default()
+    };
+    let gathered = Mutex::new(Gathered::default());
+    on_half_the_cores(0..seeds, |seed| {
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, &options))).ok();
+        let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        gathered.add(seed, outcome);
+        true
+    });
+    gathered
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A record that was on one of its two logs only told a RAID-6 its parity, as two of the row's cells could not be read.
 const WENT_WRONG: [u64; 1] = [23_098];
 
@@ -102,18 +120,9 @@ const ORDINARY_SEEDS: u64 = 13_000;
 
 #[test]
 fn the_swarm_keeps_every_promise_and_fills_the_table() {
-    let gathered = Mutex::new(Gathered::default());
-    on_half_the_cores(0..deep(ORDINARY_SEEDS, 30_000), |seed| {
-        let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, &Options::default()))).ok();
-        let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
-        gathered.add(seed, outcome);
-        true
-    });
     let Gathered {
         coverage, broken, ..
-    } = gathered
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
+    } = gather(deep(ORDINARY_SEEDS, 30_000), None);
     println!("{coverage}");
     assert!(
         broken.is_empty(),
@@ -137,20 +146,7 @@ fn arrays_made_with_a_history_keep_every_promise() {
         .into_iter()
         .filter(|(name, _)| name.starts_with("grown"))
     {
-        let gathered = Mutex::new(Gathered::default());
-        on_half_the_cores(0..deep(500, 10_000), |seed| {
-            let options = Options {
-                family: Some(family),
-                ..Options::default()
-            };
-            let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, &options))).ok();
-            let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
-            gathered.add(seed, outcome);
-            true
-        });
-        let Gathered { broken, .. } = gathered
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
+        let Gathered { broken, .. } = gather(deep(500, 10_000), Some(family));
         assert!(broken.is_empty(), "--level {name}:\n{}", broken.join("\n"));
     }
 }
@@ -163,20 +159,7 @@ fn partitions_are_hosted_through_everything() {
         .into_iter()
         .filter(|(name, _)| name.starts_with("s2"))
     {
-        let gathered = Mutex::new(Gathered::default());
-        on_half_the_cores(0..deep(1_000, 10_000), |seed| {
-            let options = Options {
-                family: Some(family),
-                ..Options::default()
-            };
-            let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, &options))).ok();
-            let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
-            gathered.add(seed, outcome);
-            true
-        });
-        let gathered = gathered
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
+        let gathered = gather(deep(1_000, 10_000), Some(family));
         assert!(
             gathered.broken.is_empty(),
             "--level {name}:\n{}",

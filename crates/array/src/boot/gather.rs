@@ -124,10 +124,9 @@ impl Core {
         let records = core::mem::take(&mut self.superblock.tasks);
         let mut dropped = false;
         for record in records {
-            let filling = matches!(record.kind, TaskKind::Rebuild | TaskKind::Replace);
-            let slot = record.slot.map(usize::from);
-            let slot = slot.filter(|slot| filling && *slot < self.standing.slots());
-            if filling && !slot.is_some_and(|slot| self.standing.is_filled(slot)) {
+            let slot = record.filled_slot().map(usize::from);
+            let slot = slot.filter(|slot| *slot < self.standing.slots());
+            if record.kind.fills() && !slot.is_some_and(|slot| self.standing.is_filled(slot)) {
                 dropped = true;
                 continue;
             }

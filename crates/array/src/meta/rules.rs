@@ -8,7 +8,6 @@ use super::superblock::{
     TaskRecord, WriteHole,
 };
 use super::{MetaError, field, leases, pages};
-use crate::contract::TaskKind;
 use crate::layout::Layout;
 use crate::units::{PAGE_SECTORS, Uuid};
 use alloc::vec::Vec;
@@ -349,13 +348,8 @@ fn check_tasks(superblock: &Superblock, rows: u64) -> Result<(), MetaError> {
 
 /// A slot is filled by one task at most, and a slot with a member that is being filled for it by one.
 fn check_filled(superblock: &Superblock) -> Result<(), MetaError> {
-    let fills = |task: &&TaskRecord| matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace);
-    let filled: Vec<u16> = superblock
-        .tasks
-        .iter()
-        .filter(fills)
-        .filter_map(|task| task.slot)
-        .collect();
+    let tasks = superblock.tasks.iter();
+    let filled: Vec<u16> = tasks.filter_map(TaskRecord::filled_slot).collect();
     for (index, slot) in filled.iter().enumerate() {
         if filled[..index].contains(slot) {
             return field("slot that two tasks fill", u64::from(*slot));

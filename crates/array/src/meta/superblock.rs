@@ -277,6 +277,13 @@ pub struct TaskRecord {
     pub done: Vec<(u64, u64)>,
 }
 
+impl TaskRecord {
+    /// The slot it fills, if it fills one.
+    pub fn filled_slot(&self) -> Option<u16> {
+        self.slot.filter(|_| self.kind.fills())
+    }
+}
+
 /// What this array is to the other of a pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum PartnerRole {

@@ -119,15 +119,9 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
     });
     for _ in 0..random.below(9) {
         let task = any_task(random, &superblock);
-        let fills = |task: &TaskRecord| {
-            let filling = matches!(task.kind, TaskKind::Rebuild | TaskKind::Replace);
-            task.slot.filter(|_| filling)
-        };
         // One task fills a slot.
-        let taken = fills(&task).is_some() && {
-            let mut others = superblock.tasks.iter();
-            others.any(|other| fills(other) == fills(&task))
-        };
+        let mut others = superblock.tasks.iter().filter_map(TaskRecord::filled_slot);
+        let taken = others.any(|slot| task.filled_slot() == Some(slot));
         if !taken {
             superblock.tasks.push(task);
         }

@@ -578,14 +578,17 @@ impl Core {
     /// Whether all rows are done, but for those that need nothing: then a task ends, whatever its pace.
     fn is_through(&self, index: usize) -> bool {
         let task = &self.tasks.list[index];
+        if task.in_flight > 0 {
+            return false;
+        }
         let mut row = task.done.first_gap(0);
-        while task.in_flight == 0 && row < self.layout.rows() {
+        while row < self.layout.rows() {
             match self.needless_until(index, Row(row)) {
                 Some(end) => row = task.done.first_gap(end),
                 None => return false,
             }
         }
-        task.in_flight == 0
+        true
     }
 
     /// The rows are done; what was written for them is not durable yet.
@@ -818,6 +821,6 @@ impl Task {
     }
 
     fn is_filling(&self) -> bool {
-        matches!(self.kind, TaskKind::Rebuild | TaskKind::Replace)
+        self.kind.fills()
     }
 }

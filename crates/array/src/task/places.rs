@@ -142,7 +142,7 @@ impl Core {
         for spare in members_of(places, |one| self.role_of(one) == Some(MemberRole::Spare)) {
             self.fact(Fact::SpareTaken { spare, slot });
         }
-        for &(partition, home) in places.iter().filter(|(_, home)| home.region > 0) {
+        for &(partition, home) in places.iter().filter(|(_, home)| !home.is_own()) {
             let host = home.member;
             self.fact(Fact::PartitionTaken {
                 host,
@@ -156,7 +156,7 @@ impl Core {
     fn own_homes(&self, slot: usize) -> impl Iterator<Item = Home> + '_ {
         let standings = self.standing.of_slot(slot).iter();
         let homes = standings.filter_map(|standing| standing.home);
-        homes.filter(|home| home.region == 0)
+        homes.filter(Home::is_own)
     }
 
     /// Who has some of a slot's partitions in its set data: who has most of them first.
@@ -240,7 +240,7 @@ impl Core {
     /// Who has a slot to itself, and does not wait or leave.
     fn may_host(&self, member: Member) -> bool {
         let leaves = self.standing.iter().any(|standing| {
-            let own = standing.home.filter(|home| home.region == 0);
+            let own = standing.home.filter(Home::is_own);
             own.is_some_and(|home| home.member == member) && standing.incoming.is_some()
         });
         let own = self.standing.own_slot(member);
@@ -282,7 +282,7 @@ impl Core {
 
     /// Whether nobody stands in a place for a partition of a slot. Set data are one slot's.
     fn is_free(&self, slot: usize, partition: u16, place: &Home) -> bool {
-        if place.region > 0 {
+        if !place.is_own() {
             return !self.is_taken(place.member, place.region);
         }
         let own = self.standing.own_slot(place.member);
@@ -331,7 +331,7 @@ impl Core {
 
     /// What is to stay in spare partitions is spread over the members that have them, one after another.
     fn spread(&mut self) {
-        let hosted = |standing: &Standing| standing.home.is_some_and(|home| home.region > 0);
+        let hosted = |standing: &Standing| standing.home.is_some_and(|home| !home.is_own());
         let version = self.keeper.version_wanted();
         if self.tasks.spread_under == version || !self.standing.iter().any(hosted) {
             return;
@@ -373,7 +373,7 @@ impl Core {
         let Some(member) = owner.or_else(spare) else {
             return Vec::new();
         };
-        let is_away = |home: &Home| home.region > 0 || home.member != member;
+        let is_away = |home: &Home| !home.is_own() || home.member != member;
         let away = (0..).zip(&homes).filter(|(_, home)| is_away(home));
         let free = away.filter(|(partition, _)| {
             let (layout, standing) = (&self.layout, &self.standing);
@@ -499,7 +499,7 @@ impl Core {
             let vacated = (home.member, self.logs.next_sequence());
             return self.tasks.vacated.push(vacated);
         }
-        if was_shared || home.region > 0 {
+        if was_shared || !home.is_own() {
             self.release(home.member);
         } else {
             let stale_since = self.superblock.generation;

@@ -342,6 +342,8 @@ fn a_spare_that_has_just_failed_is_given_no_other_place() {
     array.order(Command::Fail(Member(2)));
     array.run_but("m3 write super");
     assert!(!array.mentions("m0 write data"), "{:?}", array.labels());
+    let tasks = array.engine.status().tasks;
+    assert!(tasks.iter().all(|task| task.slot != Some(2)), "{tasks:?}");
     array.run_tasks();
     assert_eq!(array.engine.status().state, ArrayState::Healthy);
     array.verify();

@@ -625,7 +625,7 @@ impl Run {
             }
             TaskOutcome::Done => {
                 // A resynchronisation or a scrub brings nobody back who is about to fail.
-                if matches!(kind, TaskKind::Rebuild | TaskKind::Replace) {
+                if kind.fills() {
                     let status = life.session.world.status();
                     life.stirring.rebuilt(&status);
                     life.came_home = kind == TaskKind::Replace;
