@@ -36,6 +36,7 @@ impl Core {
             }
             Command::Surrogate(surrogate) => self.command_surrogate(surrogate),
             Command::Replace { old, new } => self.command_replace(old, new),
+            Command::Grow { by } => self.command_grow(by),
             Command::Scrub { repair } => self.command_scrub(repair),
             Command::Pause(paused) => self.command_pause(paused),
             Command::Cancel => {

@@ -393,6 +393,10 @@ pub enum Command {
         old: Member,
         new: Member,
     },
+    /// Make data slots of so many spares. The new capacity is there when the task has ended.
+    Grow {
+        by: u16,
+    },
     Scrub {
         repair: bool,
     },
@@ -591,6 +595,8 @@ pub enum TaskKind {
     Resync,
     Check,
     Repair,
+    /// Chunks move to members that were added.
+    Reshape,
 }
 
 impl TaskKind {

@@ -42,6 +42,17 @@ impl BitMap {
         }
     }
 
+    /// Has so many bits from now on, those that are new clear.
+    pub(crate) fn widen(&mut self, bits: u64) {
+        assert!(bits >= self.bits, "no bit is lost");
+        let pages = bits.div_ceil(BITS_PER_PAGE) as usize;
+        for words in [&mut self.live, &mut self.in_flight, &mut self.durable] {
+            words.resize(pages * WORDS_PER_PAGE, 0);
+        }
+        self.pages.resize(pages, PageState::default());
+        self.bits = bits;
+    }
+
     pub(crate) fn get(&self, bit: u64) -> bool {
         self.live[(bit / 64) as usize] >> (bit % 64) & 1 == 1
     }
@@ -128,6 +139,7 @@ pub(crate) struct LostMap {
 }
 
 impl LostMap {
+    /// `sectors`: of an array that grows, those that it had at first. What is added goes to the last page.
     pub(crate) fn new(pages: usize, sectors: u64) -> LostMap {
         LostMap {
             extents: RunSet::default(),
@@ -196,7 +208,7 @@ impl LostMap {
 
     /// The extents of one page, in order, as the members are to have them.
     pub(crate) fn of_page(&self, page: usize) -> Vec<(u64, u64)> {
-        let (first, count) = (page as u64 * self.share, self.share);
+        let (first, count) = self.of(page);
         let held = self.extents.within(first, count);
         if self.regained.iter().all(RunSet::is_empty) {
             return held;
@@ -210,6 +222,13 @@ impl LostMap {
         held.runs().to_vec()
     }
 
+    /// What a page is about: the last one, of all that follows.
+    fn of(&self, page: usize) -> (u64, u64) {
+        let first = page as u64 * self.share;
+        let last = page + 1 == self.pages.len();
+        (first, if last { u64::MAX - first } else { self.share })
+    }
+
     /// When a page has more extents than it holds, the narrowest gap between two of them is given up: better good
     /// sectors refused than lost ones made up. Not a gap that touches `written`, if there is another. What was given up;
     /// called until there is nothing.
@@ -217,7 +236,8 @@ impl LostMap {
         for page in 0..self.pages.len() {
             // Both as it is and as it will be when what was regained is durable.
             let now = self.of_page(page);
-            let then = self.extents.within(page as u64 * self.share, self.share);
+            let (first, count) = self.of(page);
+            let then = self.extents.within(first, count);
             let held = if then.len() > now.len() { then } else { now };
             if held.len() <= EXTENTS_PER_PAGE {
                 continue;

@@ -270,7 +270,7 @@ impl Core {
         for block in lba.div_ceil(BLOCK_SECTORS)..end / BLOCK_SECTORS {
             let first = block * BLOCK_SECTORS;
             let place = self.layout.place(first);
-            let slot = self.layout.data_cell(place.row, place.data).slot;
+            let slot = self.row_map(place.row).cells[usize::from(place.data)].slot;
             let room = self.ops.available() > self.slices.op_reserve;
             let rebuilt = self.tasks.filled(slot, place.row);
             let Some(cache) = self.read_cache.as_mut() else {

@@ -86,6 +86,12 @@ impl Requests {
             .expect("a request lives until its reply")
     }
 
+    /// Whether a request is under way that was admitted by then.
+    pub(crate) fn any_since_before(&self, moment: Nanos) -> bool {
+        let mut pending = self.list.iter().flatten();
+        pending.any(|pending| pending.admitted <= moment)
+    }
+
     /// One more part of a request is under way.
     pub(crate) fn begin_part(&mut self, id: u32) {
         self.get_mut(id).parts += 1;

@@ -106,6 +106,12 @@ impl Standings {
         &self.list[usize::from(slot.0) * self.partitions + usize::from(partition)]
     }
 
+    /// A slot more, of a layout without partitions.
+    pub(crate) fn add_slot(&mut self, standing: Standing) {
+        assert!(self.partitions == 1, "slots are whole");
+        self.list.push(standing);
+    }
+
     fn range(&self, slot: usize) -> Range<usize> {
         slot * self.partitions..(slot + 1) * self.partitions
     }

@@ -108,6 +108,11 @@ impl Core {
         self.layout.rows().div_ceil(self.superblock.extent_rows)
     }
 
+    /// Bits for every generation, with that of a growth under way.
+    pub(crate) fn written_bits(&self) -> u64 {
+        u64::from(self.layout.generations_to_come()) * self.extents()
+    }
+
     /// The bit that says that a generation is written in an extent.
     fn written_bit(&self, extent: u64, generation: u8) -> u64 {
         match generation {
@@ -154,18 +159,27 @@ impl Core {
             return self.layout.row(row);
         }
         match self.generations_of(row) {
-            0 => self.layout.row(row),
-            generations => self.layout.row_through(row, generations),
+            0 => self.row_with(row, self.layout.generations()),
+            generations => self.row_with(row, generations),
+        }
+    }
+
+    /// The cells of a row in so many generations, on the places where they are by now.
+    fn row_with(&self, row: Row, generations: u8) -> RowMap {
+        match !self.layout.is_growing() || self.tasks.is_moved(row) {
+            true => self.layout.row_through(row, generations),
+            false => self.layout.row_before(row, generations),
         }
     }
 
     /// Bits of a generation that tell of cells whose earlier generations count for nothing: a crash came between two
-    /// pages of the map. Nobody has written there, and who was rebuilt since does not have the zeros.
+    /// pages of the map. Nobody has written there, and who was rebuilt since does not have the zeros. And bits of a
+    /// generation that is not there yet: what lay in the map before.
     pub(crate) fn forget_unfinished(&mut self) {
         for extent in 0..self.extents() {
             let generations = 0..self.layout.generations();
             let real = generations.take_while(|nth| self.has_generation(extent, *nth));
-            for generation in real.count() as u8..self.layout.generations() {
+            for generation in real.count() as u8..self.layout.generations_to_come() {
                 let bit = self.written_bit(extent, generation);
                 self.written.put(bit, false);
             }
@@ -182,11 +196,23 @@ impl Core {
         }
         let real = (0..=last).all(|nth| self.has_generation(extent, nth));
         let wanted = self.inits.find(extent).is_none() && !real;
-        if wanted && self.ops.available() > METADATA_OPS + INIT_OPS && self.extent_announced(extent)
+        if wanted
+            && self.stands_still(extent)
+            && self.ops.available() > METADATA_OPS + INIT_OPS
+            && self.extent_announced(extent)
         {
             self.begin_init(extent, last);
         }
         false
+    }
+
+    /// Whether no row of an extent is just being moved by a growth, with the cells that it has and no more, and a crash
+    /// would find none on the places that it was moved from.
+    fn stands_still(&mut self, extent: u64) -> bool {
+        let first = extent * self.superblock.extent_rows;
+        let end = (first + self.superblock.extent_rows).min(self.layout.rows());
+        let moves = self.layout.is_growing() && self.slices.moves_in(first..end);
+        !moves && self.durably_moved(first..end)
     }
 
     /// While a member is missing, a whole extent that becomes real is something it lacks: that is on record first.
@@ -296,7 +322,8 @@ impl Core {
         let mut parts: Vec<Part> = Vec::new();
         let chunk = self.layout.chunk_sectors();
         for row in (first..end).map(Row) {
-            let (map, partition) = (self.layout.row(row), self.layout.partition_of(row));
+            let map = self.row_with(row, self.layout.generations());
+            let partition = self.layout.partition_of(row);
             let cells = (0..).zip(map.cells());
             for (_, cell) in cells.filter(|(index, _)| wanted(&map, *index)) {
                 let same = |part: &Part| (part.slot, part.partition) == (cell.slot, partition);

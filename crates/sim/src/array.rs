@@ -245,18 +245,18 @@ impl Lies {
     }
 }
 
-/// Rows whose cells do not agree with one another, as text. `lies` says on which disk a cell of a row lies, and at which
-/// sector; `written` how many generations of data cells each has. Rows with an absent or unreadable cell are left out, and so are the sectors that `skip` names (by lba of the row's
+/// Rows whose cells do not agree with one another, as text. `map` says which cells a row has, if anything is written there,
+/// and `lies` on which disk a cell lies, and at which sector. Rows with an absent or unreadable cell are left out, and so are the sectors that `skip` names (by lba of the row's
 /// first data sector at that offset).
 pub fn mismatches<'a>(
     layout: &Layout,
     lies: impl Fn(Row, &Cell) -> Option<(&'a Disk, u64)>,
-    written: impl Fn(Row) -> u8,
+    map: impl Fn(Row) -> Option<RowMap>,
     skip: impl Fn(Row, u64) -> bool,
 ) -> Vec<String> {
     let mut found = Vec::new();
-    for row in (0..layout.rows()).map(Row).filter(|row| written(*row) > 0) {
-        let map = layout.row_through(row, written(row));
+    for map in (0..layout.rows()).map(Row).filter_map(map) {
+        let row = map.row;
         let read = |cell: &Cell| read_cell(layout, lies(row, cell)?);
         let cells: Option<Vec<Vec<u8>>> = map.cells().iter().map(read).collect();
         if let Some(cells) = cells {
@@ -367,15 +367,17 @@ mod tests {
             let disk = &disks[usize::from(cell.slot.0)];
             Some((disk, lies(disk).at(cell.at)))
         };
-        let found = mismatches(&layout, place, |_| 1, |_, _| false);
+        let all = |row: Row| Some(layout.row(row));
+        let but_third = |row: Row| all(row).filter(|_| row != Row(3));
+        let found = mismatches(&layout, place, all, |_, _| false);
         assert_eq!(found.len(), 1);
         assert!(found[0].starts_with("row 3 (P on slot"), "{found:?}");
         assert_eq!(
-            mismatches(&layout, place, |row| u8::from(row != Row(3)), |_, _| false),
+            mismatches(&layout, place, but_third, |_, _| false),
             Vec::<String>::new()
         );
         assert_eq!(
-            mismatches(&layout, place, |_| 1, |_, offset| offset == 2),
+            mismatches(&layout, place, all, |_, offset| offset == 2),
             Vec::<String>::new()
         );
     }

@@ -9,8 +9,8 @@ use crate::disk::Disk;
 use crate::image::Image;
 use crate::oracle::Oracle;
 use restripe_array::layout::{CellSet, Layout, RowMap};
-use restripe_array::meta::{MemberRole, Superblock, WriteHole};
-use restripe_array::{Row, Slot, Uuid};
+use restripe_array::meta::{MemberRole, Superblock, TaskRecord, WriteHole};
+use restripe_array::{Row, Slot, TaskKind, Uuid};
 
 /// Where a partition of a slot lies.
 pub struct Spot<'a> {
@@ -32,6 +32,8 @@ pub struct Atlas<'a> {
     superblock: Superblock,
     /// Where the partitions of each slot lie that are on a disk that is current.
     slots: Vec<Vec<Option<Spot<'a>>>>,
+    /// While it grows: the rows that are moved durably.
+    moved: Option<Vec<(u64, u64)>>,
 }
 
 impl<'a> Atlas<'a> {
@@ -55,6 +57,10 @@ impl<'a> Atlas<'a> {
             .max_by_key(|(_, superblock)| (superblock.generation, superblock.sequence))?;
         let superblock = newest.1.clone();
         let layout = Layout::new(superblock.geometry).ok()?;
+        let grows = |task: &&TaskRecord| task.kind == TaskKind::Reshape;
+        let growth = superblock.tasks.iter().find(grows);
+        let layout = growth.map_or(layout, |_| layout.growing());
+        let moved = growth.map(|growth| growth.done.clone());
         let spot = |slot, partition| spot(&found, &superblock, slot, partition);
         let slot = |slot| {
             (0..layout.partitions())
@@ -66,6 +72,7 @@ impl<'a> Atlas<'a> {
             layout,
             slots,
             superblock,
+            moved,
         })
     }
 
@@ -142,10 +149,26 @@ impl<'a> Atlas<'a> {
 
     /// The cells that are part of a row; of one in which nothing is written, all there will be.
     pub fn row(&self, row: Row) -> RowMap {
-        match self.generations(row) {
-            0 => self.layout.row(row),
-            some => self.layout.row_through(row, some),
+        let written = self.generations(row);
+        let generations = match written {
+            0 => self.layout.generations(),
+            some => some,
+        };
+        let is_in = |(first, count): &(u64, u64)| (*first..first + count).contains(&row.0);
+        let moved = self.moved.as_ref();
+        match moved.is_none_or(|moved| moved.iter().any(is_in)) {
+            true => self.layout.row_through(row, generations),
+            false => self.layout.row_before(row, generations),
         }
+    }
+
+    /// A row as it may be for all that can become of it: with every cell, and on both places while it grows.
+    fn prospects(&self, row: Row) -> impl Iterator<Item = RowMap> {
+        let before = self
+            .moved
+            .as_ref()
+            .map(|_| self.layout.row_before(row, self.layout.generations()));
+        before.into_iter().chain([self.layout.row(row)])
     }
 
     /// Slots that have no current disk, or not for every partition.
@@ -210,9 +233,10 @@ impl<'a> Atlas<'a> {
             })
         });
         rows.chain(latent).all(|(row, offset)| {
-            let map = self.layout.row(Row(row));
-            let gone = without.map_or(CellSet::EMPTY, |member| self.cells_on(&map, member));
-            map.decodable(self.available(&map, offset).minus(gone))
+            self.prospects(Row(row)).all(|map| {
+                let gone = without.map_or(CellSet::EMPTY, |member| self.cells_on(&map, member));
+                map.decodable(self.available(&map, offset).minus(gone))
+            })
         })
     }
 
@@ -249,10 +273,12 @@ impl<'a> Atlas<'a> {
         let Some(row) = self.layout.row_at(Slot(slot), at) else {
             return false;
         };
-        let map = self.layout.row(row);
-        let available = self.available(&map, at % self.layout.chunk_sectors());
-        let left = map.cell_on(Slot(slot)).map(|cell| available.without(cell));
-        map.decodable(left.unwrap_or(available))
+        let offset = at % self.layout.chunk_sectors();
+        self.prospects(row).all(|map| {
+            let available = self.available(&map, offset);
+            let left = map.cell_on(Slot(slot)).map(|cell| available.without(cell));
+            map.decodable(left.unwrap_or(available))
+        })
     }
 
     /// Tells the oracle what a start of these disks after a crash may cost, by what the write hole promises: with

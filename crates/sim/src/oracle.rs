@@ -131,6 +131,17 @@ impl Oracle {
         self.sectors.len() as u64
     }
 
+    /// The array has so many sectors from now on; those that are new are zeros.
+    pub fn grow(&mut self, sectors: u64) {
+        let new = Sector {
+            history: vec![WriteId(0)],
+            pinned: None,
+            loss: Loss::Never,
+        };
+        self.sectors.resize(sectors as usize, new);
+        self.writes[0].sectors = sectors;
+    }
+
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock

@@ -70,6 +70,11 @@ impl Workload {
         }
     }
 
+    /// The array has so many sectors from now on.
+    pub fn grow(&mut self, size: u64) {
+        self.size = size;
+    }
+
     /// Most requests go there from now on.
     pub fn aim(&mut self, lba: u64, sectors: u64) {
         self.aim = Some((lba, sectors));

@@ -151,6 +151,35 @@ fn arrays_made_with_a_history_keep_every_promise() {
     }
 }
 
+/// Nor does one of those that grow, which meet everything while chunks move.
+#[test]
+fn arrays_grow_through_everything() {
+    let gathered = Mutex::new(Gathered::default());
+    for (name, family) in FAMILIES {
+        if !name.starts_with("grows") {
+            continue;
+        }
+        on_half_the_cores(0..deep(2_000, 10_000), |seed| {
+            let options = Options {
+                family: Some(family),
+                ..Options::default()
+            };
+            let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, &options))).ok();
+            let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
+            gathered.add(seed, outcome);
+            true
+        });
+    }
+    let Gathered {
+        broken, coverage, ..
+    } = gathered
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    let holes = table::holes_of_growths(&coverage);
+    assert!(holes.is_empty(), "{}", holes.join("\n"));
+}
+
 /// Nor does one of the skewed arrays, which meet everything while partitions of a lost member lie on others.
 #[test]
 fn partitions_are_hosted_through_everything() {

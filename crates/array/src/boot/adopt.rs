@@ -1,13 +1,13 @@
 //! Who is current: the superblock chosen, and every device put where it says.
 
-use crate::contract::{CommandError, StartMode};
+use crate::contract::{CommandError, StartMode, TaskKind};
 use crate::core::Core;
 use crate::device::{Device, Health, Places};
 use crate::layout::Layout;
 use crate::maps::{BitMap, LostMap};
 use crate::meta::RegionKind;
 use crate::meta::pages::{self, INTENT_BITS};
-use crate::meta::superblock::MemberRole;
+use crate::meta::superblock::{MemberRole, TaskRecord};
 use crate::meta::{Choice, choose, copies_of};
 use crate::planted::Bug;
 use crate::standing::{Standing, Standings};
@@ -29,7 +29,11 @@ impl Core {
         let Ok(layout) = Layout::new(choice.superblock.geometry) else {
             return self.boot_fail(CommandError::NoArray);
         };
-        self.layout = layout;
+        let grows = |task: &TaskRecord| task.kind == TaskKind::Reshape;
+        self.layout = match choice.superblock.tasks.iter().any(grows) {
+            true => layout.growing(),
+            false => layout,
+        };
         if let Err(error) = self.adopt(choice) {
             return self.boot_fail(error);
         }
@@ -169,7 +173,7 @@ impl Core {
         self.tasks.set_rows(rows);
         self.heat = self.blank_heat();
         self.heat_pages = self.blank_heat_pages();
-        self.written = BitMap::new(self.extents() * u64::from(self.layout.generations()));
+        self.written = BitMap::new(self.written_bits());
         self.intent = BitMap::new(INTENT_BITS * self.regions());
         self.redirected = BitMap::new(self.redirected_bits());
         self.intent_users = vec![Default::default(); self.regions() as usize];
@@ -177,8 +181,8 @@ impl Core {
             .superblock
             .region(RegionKind::Lost)
             .map_or(0, |region| pages::pages_in(region.sectors));
-        self.lost = LostMap::new(lost as usize, self.layout.size_sectors());
-        self.boot_mut().would_lose = LostMap::new(lost as usize, self.layout.size_sectors());
+        self.lost = LostMap::new(lost as usize, self.layout.first_sectors());
+        self.boot_mut().would_lose = LostMap::new(lost as usize, self.layout.first_sectors());
         self.size_ops();
     }
 }

@@ -56,7 +56,7 @@ impl Core {
             if self.load_map(&map) {
                 continue;
             }
-            if !self.dispensable(map.kind) {
+            if !self.dispensable(map.kind, map.page) {
                 return self.boot_fail(CommandError::Metadata);
             }
             unmapped |= map.kind == MapKind::Redirected && map.unread;
@@ -111,8 +111,13 @@ impl Core {
 
     /// Nobody needs heat. And an earlier program may have replaced all members without writing the redirected map, of
     /// which it does not know: then there is no surrogate, and the map says nothing.
-    fn dispensable(&self, kind: MapKind) -> bool {
+    /// Nor has a page with nothing but what a growth will add been written before that has begun.
+    fn dispensable(&self, kind: MapKind, page: u32) -> bool {
         match kind {
+            MapKind::Written if self.layout.is_growing() => {
+                let bits = u64::from(self.layout.generations()) * self.extents();
+                u64::from(page) >= bits.div_ceil(pages::BITS_PER_PAGE)
+            }
             MapKind::Heat => true,
             MapKind::Redirected => self.surrogate().is_none(),
             MapKind::Written | MapKind::Intent | MapKind::Lost => false,

@@ -152,6 +152,8 @@ pub struct Layout {
     lanes: u16,
     skewed: Option<Skewed>,
     grown: Option<Scaled>,
+    /// The last growth is under way: what it adds is not there yet.
+    growing: bool,
 }
 
 impl Layout {
@@ -181,7 +183,48 @@ impl Layout {
             lanes,
             skewed,
             grown: geometry.grown.map(|history| Scaled::new(history, rows)),
+            growing: false,
         })
+    }
+
+    /// The same while the last growth of a history is under way: some rows stand as they did before it
+    /// ([`Layout::row_before`]), and the array has the addresses that it had.
+    pub fn growing(self) -> Layout {
+        let before = self
+            .before()
+            .expect("a history has a growth")
+            .history()
+            .slots();
+        Layout {
+            data: before as u8, // less than there will be
+            growing: true,
+            ..self
+        }
+    }
+
+    /// That growth is done.
+    pub fn settled(self) -> Layout {
+        let data = self.grown.map(|grown| grown.history().slots() as u8);
+        Layout {
+            data: data.unwrap_or(self.data),
+            growing: false,
+            ..self
+        }
+    }
+
+    /// Sectors that there were before any growth.
+    pub fn first_sectors(&self) -> u64 {
+        (u64::from(self.cells_through(1)) * self.rows) << self.chunk_shift
+    }
+
+    pub fn is_growing(&self) -> bool {
+        self.growing
+    }
+
+    /// The map before the last growth.
+    fn before(&self) -> Option<Scaled> {
+        let (_, before) = self.grown?.history().last()?;
+        Some(Scaled::new(before, self.rows))
     }
 
     pub fn geometry(&self) -> &Geometry {
@@ -306,6 +349,11 @@ impl Layout {
 
     /// How often data cells were added to the rows, and once for those that were there at first.
     pub fn generations(&self) -> u8 {
+        self.generations_to_come() - u8::from(self.growing)
+    }
+
+    /// With those of the growth that is under way.
+    pub fn generations_to_come(&self) -> u8 {
         let grown = self.grown.as_ref();
         grown.map_or(1, |grown| grown.history().generations_count())
     }
@@ -362,7 +410,15 @@ impl Layout {
         }
     }
 
-    /// The cells of a row.
+    /// The same as it stood before the last growth.
+    pub fn row_before(&self, row: Row, generations: u8) -> RowMap {
+        match &self.before() {
+            Some(before) => self.grown_row(before, row, self.cells_through(generations)),
+            None => self.row(row),
+        }
+    }
+
+    /// The cells of a row; while the array grows, as it will be.
     pub fn row(&self, row: Row) -> RowMap {
         assert!(row.0 < self.rows, "a row of the array");
         let Some(skewed) = self.skewed else {
@@ -378,7 +434,7 @@ impl Layout {
     /// A row as it stands over the lanes.
     fn lane_row(&self, row: Row) -> RowMap {
         if let Some(grown) = &self.grown {
-            return self.grown_row(grown, row, self.data);
+            return self.grown_row(grown, row, grown.history().slots() as u8);
         }
         let lanes = self.lanes;
         match self.geometry.level {

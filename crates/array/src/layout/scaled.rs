@@ -25,9 +25,9 @@
 //! Within a row, data cells are numbered by generation, and so in the order of their addresses. Since no chunk
 //! changes its row, that number is its name for good; the growths after its birth tell which slot it is in now.
 //!
-//! **What was left behind counts.** A copy leaves its source as it was, in the row's parity too. The parity then is
-//! P' = P xor what was moved: the moved chunk and its dead copy cancel, and places of added slots count as zeros until they
-//! are written. What is written there later replaces something that counts, as every small write does.
+//! **What was left behind** stays as it was. In the paper it counts in the row's parity, as P' = P xor what was moved: the
+//! moved chunk and its dead copy cancel, and places of added slots count as zeros until they are written. Here it is no
+//! part of its row, whose parity stays (`task/growth`, `written`).
 //!
 //! **Uniform** is what was there before a growth: each slot has as many of those chunks, if the rows are whole regions. A single
 //! generation does not stay even over several growths.
@@ -193,7 +193,7 @@ impl Region {
         (0..count).map(run).filter(|run| !run.rows.is_empty())
     }
 
-    /// The rows whose parity changes: all but the last of a whole region, which gives nothing.
+    /// The rows whose parity changes, if what is left behind counts: all but the last of a whole region, which gives nothing.
     pub fn parity(&self) -> Range<u64> {
         let last = self.rows.start + u64::from(self.growth.width()) - 1;
         self.rows.start..self.rows.end.min(last)

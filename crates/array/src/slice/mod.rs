@@ -29,6 +29,7 @@ pub(crate) mod gather;
 mod issue;
 mod read;
 mod record;
+mod relocate;
 mod replay;
 mod scrub;
 mod task;
@@ -46,6 +47,7 @@ use crate::units::{CELLS_MAX, Member, Row, SECTOR_BYTES, Slot};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 use gather::{BandKind, Fragment};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -81,6 +83,8 @@ pub(crate) enum Kind {
     Fill {
         slot: u16,
     },
+    /// Copy what a growth moves.
+    Move,
     /// Bring parity or copies in step with the data.
     Resync {
         /// Parity is read as well, and written only where it differs.
@@ -100,7 +104,7 @@ impl Kind {
     fn is_window(self) -> bool {
         matches!(
             self,
-            Kind::Fill { .. } | Kind::Resync { .. } | Kind::Scrub { .. }
+            Kind::Fill { .. } | Kind::Move | Kind::Resync { .. } | Kind::Scrub { .. }
         )
     }
 
@@ -113,12 +117,13 @@ impl Kind {
             Kind::Resync { .. } => 3,
             Kind::Scrub { .. } => 4,
             Kind::Replay { .. } => 5,
+            Kind::Move => 6,
         }
     }
 }
 
-pub(crate) const KINDS: usize = 6;
-const KIND_NAMES: [&str; KINDS] = ["write", "read", "fill", "resync", "scrub", "replay"];
+pub(crate) const KINDS: usize = 7;
+const KIND_NAMES: [&str; KINDS] = ["write", "read", "fill", "resync", "scrub", "replay", "move"];
 const PHASE_NAMES: [&str; PHASES] = [
     "queued",
     "preparing",
@@ -304,7 +309,7 @@ impl Slices {
             | Kind::Scrub { repair: true }
             | Kind::Replay { .. } => true,
             // A reset makes parity fit what is lost.
-            Kind::Fill { .. } => !slice.zeroed.is_empty(),
+            Kind::Fill { .. } | Kind::Move => !slice.zeroed.is_empty(),
             Kind::Read { .. } | Kind::Scrub { repair: false } => false,
         };
         self.list
@@ -312,6 +317,13 @@ impl Slices {
             .filter(|slice| slice.live)
             .filter(changes)
             .map(|slice| slice.map.row.0)
+    }
+
+    /// Whether a growth is just moving some of these rows.
+    pub(crate) fn moves_in(&self, rows: Range<u64>) -> bool {
+        let moves = |slice: &&Slice| slice.live && slice.kind == Kind::Move;
+        let mut moves = self.list.iter().filter(moves);
+        moves.any(|slice| slice.phase != Phase::Queued && rows.contains(&slice.map.row.0))
     }
 
     pub(crate) fn idle(&self) -> bool {
@@ -478,19 +490,28 @@ impl Core {
                     continue;
                 }
                 self.set_phase(id, Phase::Preparing);
+                self.slices.list[id as usize].map = self.row_now(id);
             }
             self.step_slice(id);
         }
         self.slices.ended
     }
 
-    /// While the slice waited, its row may have got more data cells; so far it knows none of them.
+    /// The cells of a slice's row: it may have got more of them, or others places, before the slice had its range for itself.
+    fn row_now(&self, id: u32) -> RowMap {
+        let map = self.slices.list[id as usize].map;
+        match self.layout.rows_are_runs() {
+            true => map,
+            false => self.row_map(map.row),
+        }
+    }
+
+    /// And it may get more while the slice waits, which knows none of its cells so far.
     fn look_again(&mut self, id: u32) {
         let slice = &self.slices.list[id as usize];
         let known = slice.bad.union(slice.have).union(slice.zeroed);
-        let row = slice.map.row;
         if slice.phase == Phase::Preparing && known.is_empty() {
-            self.slices.list[id as usize].map = self.row_map(row);
+            self.slices.list[id as usize].map = self.row_now(id);
         }
     }
 
@@ -507,6 +528,7 @@ impl Core {
             Kind::Write(kind) => self.step_write(id, kind),
             Kind::Read { .. } => self.step_read(id),
             Kind::Fill { slot } => self.step_fill(id, slot),
+            Kind::Move => self.step_move(id),
             Kind::Resync { compares } => self.step_resync(id, compares),
             Kind::Scrub { repair } => self.step_scrub(id, repair),
             Kind::Replay { record } => self.step_replay(id, record),
@@ -563,6 +585,15 @@ impl Core {
         true
     }
 
+    /// Starts the band again, as high as it is.
+    pub(crate) fn begin_band_again(&mut self, id: u32) {
+        self.drop_buffers(id);
+        let slice = self.slices.get(id);
+        slice.begin_band(slice.band);
+        self.set_phase(id, Phase::Preparing);
+        self.slices.runnable.push_back(id);
+    }
+
     pub(crate) fn finish_slice(&mut self, id: u32) {
         self.drop_buffers(id);
         self.set_phase(id, Phase::Finished);
@@ -593,7 +624,7 @@ impl Core {
                 self.window_done(id, row);
                 self.cache_rebuilt(Slot(slot), row);
             }
-            Kind::Resync { .. } | Kind::Scrub { .. } => self.window_done(id, row),
+            Kind::Move | Kind::Resync { .. } | Kind::Scrub { .. } => self.window_done(id, row),
             Kind::Replay { .. } => self.replay_done(),
         }
     }

@@ -23,9 +23,7 @@ impl Core {
 
     fn begin_fill(&mut self, id: u32, slot: u16) {
         let row = self.slices.get(id).map.row;
-        if self.extent_in_motion(row)
-            || (!self.slices.get(id).zeroed.is_empty() && self.lost.dirty())
-        {
+        if self.extent_in_motion(row) || !self.losses_settled(id) {
             return self.await_metadata(id);
         }
         if !self.is_written(row) || self.standing_at(Slot(slot), row).incoming.is_none() {
@@ -81,6 +79,13 @@ impl Core {
     }
 
     // ------------------------------------------------------------------------------------------------- resetting
+
+    /// Whether it is on record what the slice has called lost, and the cells may become zeros where they stand.
+    pub(super) fn losses_settled(&mut self, id: u32) -> bool {
+        let slice = self.slices.get(id);
+        let (map, zeroed) = (slice.map, slice.zeroed);
+        zeroed.is_empty() || !self.lost.dirty() && self.may_change(&map, zeroed)
+    }
 
     /// A block in which something is lost for good: the lost cells become zeros, and parity is made to fit.
     pub(super) fn reset_band(&mut self, id: u32, map: &RowMap) {
@@ -158,9 +163,7 @@ impl Core {
 
     fn begin_resync(&mut self, id: u32, compares: bool) {
         let row = self.slices.get(id).map.row;
-        if self.extent_in_motion(row)
-            || (!self.slices.get(id).zeroed.is_empty() && self.lost.dirty())
-        {
+        if self.extent_in_motion(row) || !self.losses_settled(id) {
             return self.await_metadata(id);
         }
         if !self.is_written(row) || self.in_sync(row) {

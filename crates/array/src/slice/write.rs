@@ -98,8 +98,15 @@ impl Core {
         let last = self.slices.get(id).last_cell();
         let extent = self.extent_ready(row, last);
         let intent = self.intent_ready(row);
-        let lost = self.slices.get(id).zeroed.is_empty() || !self.lost.dirty();
-        if !(extent && intent && lost) {
+        let lost = self.losses_settled(id);
+        let whole_row = self.layout.parity();
+        let slice = self.slices.get(id);
+        let map = slice.map;
+        let cells = match slice.discard() {
+            Some(_) if whole_row => map.data_set(),
+            _ => slice.band_cells(),
+        };
+        if !(extent && intent && lost && self.may_change(&map, cells)) {
             self.await_metadata(id);
             return;
         }
@@ -137,7 +144,9 @@ impl Core {
     /// Whole cells at once, or, on a row that has lost a cell meanwhile: nothing for a trim, data for zeros.
     fn plan_discard(&mut self, id: u32, op: IoOp) {
         let map = self.slices.get(id).map;
-        if self.firm_cells(&map) == map.all() {
+        // A growth may have begun since the request was cut.
+        let whole = map.data == self.layout.cells_through(1) || !self.layout.parity();
+        if self.firm_cells(&map) == map.all() && whole {
             self.slices.get(id).pass = if self.layout.parity() {
                 map.data_set()
             } else {
@@ -153,13 +162,13 @@ impl Core {
     }
 
     fn zero_as_data(&mut self, id: u32, map: &RowMap) {
-        let parity = self.layout.parity();
+        let (parity, first_cells) = (self.layout.parity(), self.layout.cells_through(1));
         let slice = self.slices.get(id);
         let (start, sectors) = (slice.start, slice.sectors);
         let request = slice.fragments[0].request;
         if parity {
             slice.fragments.clear();
-            for cell in map.data_set().iter() {
+            for cell in 0..first_cells.min(map.data) {
                 slice.fragments.push(Fragment {
                     cell,
                     start,
@@ -435,13 +444,9 @@ impl Core {
             let mut regained = false;
             if written {
                 let lba = self.layout.lba(row, fragment.cell, fragment.start);
-                let whole = whole_row && self.layout.parity();
-                assert!(
-                    !whole || self.layout.rows_are_runs(),
-                    "one run was cut from the request"
-                );
-                let sectors = if whole {
-                    self.layout.row_sectors()
+                let sectors = if whole_row && self.layout.parity() {
+                    self.layout
+                        .run_sectors(self.layout.place(lba), crate::Row(row.0 + 1))
                 } else {
                     fragment.sectors
                 };

@@ -1,15 +1,17 @@
-//! Tasks: rebuild, replace, resync, scrub. One mechanism: a done-set over rows, and windows in flight.
+//! Tasks: rebuild, replace, resync, scrub, growth. One mechanism: a done-set over rows, and windows in flight.
 //!
 //! | state     | cause                                     | next      |
 //! |-----------|-------------------------------------------|-----------|
 //! | running   | every row done                            | flushing  |
-//! | flushing  | the flush ended, maps durable             | ended     |
+//! | flushing  | the flush ended, maps durable             | ended, or opening |
+//! | opening   | superblocks durable that end a growth     | ended     |
 //! | running   | paused, another task goes first           | running   |
 //! | any       | target failed, cancelled                  | ended     |
 //!
 //! The done-set counts at once for reads and writes; what a restart may believe is the durable one, which trails: a
 //! checkpoint flushes first and then writes it into the superblocks.
 
+mod growth;
 mod places;
 
 use crate::contract::{BAND_SECTORS_MAX, Fact, TaskKind, TaskOutcome};
@@ -66,6 +68,10 @@ enum State {
     Flushing,
     /// Flushed; the maps are still on their way to it.
     Flushed,
+    /// Of a growth: over, as soon as this version of the superblocks says so.
+    Opening {
+        version: u64,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -81,6 +87,10 @@ pub(crate) struct Task {
     next_checkpoint: Nanos,
     /// Since the array was started.
     begun: Nanos,
+    /// A growth, while somebody is missing.
+    waits: bool,
+    /// When its last row was done.
+    barrier: Nanos,
     /// Rows done or in flight.
     claimed: RunSet,
     path: Path,
@@ -239,7 +249,9 @@ impl Tasks {
             TaskKind::Rebuild if !task.stands() => 1,
             TaskKind::Replace if !task.stands() => 2,
             TaskKind::Rebuild | TaskKind::Replace => 3,
-            TaskKind::Check | TaskKind::Repair => 4,
+            TaskKind::Reshape if !task.stands() => 4,
+            TaskKind::Check | TaskKind::Repair => 5,
+            TaskKind::Reshape => 6,
         };
         (0..self.list.len()).min_by_key(|&index| (order(&self.list[index]), index))
     }
@@ -312,7 +324,7 @@ impl Tasks {
     /// The order that was asked for; a scrub restores nothing, and goes by address.
     fn order_of(&self, kind: TaskKind) -> Order {
         match kind {
-            TaskKind::Check | TaskKind::Repair => Order::Pr,
+            TaskKind::Check | TaskKind::Repair | TaskKind::Reshape => Order::Pr,
             TaskKind::Rebuild | TaskKind::Replace | TaskKind::Resync => self.order,
         }
     }
@@ -360,6 +372,8 @@ impl Core {
             asked: 0,
             next_checkpoint: self.now.after(CHECKPOINT_EVERY),
             begun: self.now,
+            waits: false,
+            barrier: self.now,
             in_flight: 0,
             serial: self.tasks.serials,
             state: State::Running,
@@ -392,7 +406,7 @@ impl Core {
     fn new_streams(&self, kind: TaskKind) -> Streams {
         let count = match kind {
             TaskKind::Rebuild | TaskKind::Replace => self.layout.partitions(),
-            TaskKind::Resync | TaskKind::Check | TaskKind::Repair => 1,
+            TaskKind::Resync | TaskKind::Check | TaskKind::Repair | TaskKind::Reshape => 1,
         };
         Streams::new(self.layout.rows(), count)
     }
@@ -409,7 +423,7 @@ impl Core {
         let chunk = self.layout.chunk_sectors() * SECTOR_BYTES;
         match kind {
             TaskKind::Rebuild | TaskKind::Replace => chunk,
-            TaskKind::Resync | TaskKind::Check | TaskKind::Repair => {
+            TaskKind::Resync | TaskKind::Check | TaskKind::Repair | TaskKind::Reshape => {
                 self.layout.rows_of_slot(chunk)
             }
         }
@@ -499,6 +513,7 @@ impl Core {
         self.end_orphans();
         self.take_spares();
         self.bring_home();
+        self.growth_waits();
         let Some(index) = self.tasks.active() else {
             return;
         };
@@ -506,6 +521,7 @@ impl Core {
             State::Running => self.issue_windows(index),
             State::Flushing => {}
             State::Flushed => self.end_task(index),
+            State::Opening { version } => self.open_capacity(index, version),
         }
     }
 
@@ -597,6 +613,7 @@ impl Core {
         let task = &mut self.tasks.list[index];
         task.pass(0, rows);
         (task.state, task.asked) = (State::Flushing, self.flusher.begun);
+        task.barrier = self.now;
         self.flush_for(Waiter::Checkpoint);
     }
 
@@ -624,9 +641,17 @@ impl Core {
             let row = task
                 .path
                 .next(&task.claimed, &task.streams, zone_rows, rows)?;
+            let furthest = match self.tasks.list[index].kind {
+                TaskKind::Reshape => self.tasks.list[index].done.first_gap(0) + growth::AHEAD,
+                _ => rows,
+            };
+            if row.0 >= furthest {
+                return None;
+            }
             let Some(end) = self.needless_until(index, row) else {
                 return Some(row);
             };
+            let end = end.min(furthest);
             self.tasks.list[index].pass(row.0, end - row.0);
         }
     }
@@ -655,6 +680,7 @@ impl Core {
             },
             (TaskKind::Check, _) => Kind::Scrub { repair: false },
             (TaskKind::Repair, _) => Kind::Scrub { repair: true },
+            (TaskKind::Reshape, _) => Kind::Move,
         };
         let chunk = self.layout.chunk_sectors();
         let need = Need {
@@ -686,7 +712,8 @@ impl Core {
     }
 
     pub(crate) fn window_done(&mut self, id: u32, row: Row) {
-        let serial = self.slices.get(id).serial;
+        let slice = self.slices.get(id);
+        let (serial, skipped) = (slice.serial, slice.skipped);
         let tasks = &self.tasks.list;
         let Some(index) = tasks.iter().position(|task| task.serial == serial) else {
             return;
@@ -696,7 +723,9 @@ impl Core {
         task.in_flight -= 1;
         task.streams.ended(row);
         task.moved += window;
-        if self.halt.is_none() {
+        if skipped {
+            task.claimed.remove(row.0, 1);
+        } else if self.halt.is_none() {
             task.done.insert(row.0, 1);
         }
         self.slices_wake_waiting();
@@ -742,7 +771,7 @@ impl Core {
     pub(crate) fn tasks_to_superblock(&mut self) {
         self.superblock.tasks.clear();
         for task in &mut self.tasks.list {
-            if task.is_orphaned() {
+            if task.is_orphaned() || matches!(task.state, State::Opening { .. }) {
                 continue;
             }
             let durable = task.durable.clone();
@@ -762,6 +791,9 @@ impl Core {
         // Until superblocks say that all is filled, a crash would find less than is trusted from here on.
         if self.maps_dirty() || !self.keeper.all_durable() {
             return;
+        }
+        if self.tasks.list[index].kind == TaskKind::Reshape {
+            return self.end_growth(index);
         }
         let task = self.tasks.list.remove(index);
         match (task.kind, task.slot) {
@@ -812,7 +844,7 @@ impl Task {
 
     /// It does not go on for now, whatever the throttle says.
     fn stands(&self) -> bool {
-        self.paused || self.is_orphaned()
+        self.paused || self.waits || self.is_orphaned()
     }
 
     /// The member that it filled has failed: it ends as soon as none of its windows is out.

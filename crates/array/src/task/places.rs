@@ -183,7 +183,7 @@ impl Core {
         self.own_homes(slot).count() == partitions && !self.is_shared(slot)
     }
 
-    fn spares(&self) -> impl Iterator<Item = Member> + '_ {
+    pub(super) fn spares(&self) -> impl Iterator<Item = Member> + '_ {
         let members = (0..self.devices.len()).map(|index| Member(index as u16));
         members.filter(|&member| {
             let device = &self.devices[member.0 as usize];
@@ -417,7 +417,7 @@ impl Core {
     }
 
     /// What a member that serves nothing yet holds counts for nothing, but for what it is filled with from now on.
-    fn begin_member(&mut self, member: Member) {
+    pub(super) fn begin_member(&mut self, member: Member) {
         let entry = self.devices[member.0 as usize]
             .entry
             .expect("a member that is filled is in the table");

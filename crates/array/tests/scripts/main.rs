@@ -8,6 +8,7 @@ mod commands;
 mod degraded;
 mod flushes;
 mod grown;
+mod growth;
 mod halts;
 mod heats;
 mod leases;

@@ -684,6 +684,7 @@ fn task_word(kind: TaskKind) -> &'static str {
         TaskKind::Resync => "resync",
         TaskKind::Check => "check",
         TaskKind::Repair => "repair",
+        TaskKind::Reshape => "reshape",
     }
 }
 

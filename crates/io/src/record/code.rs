@@ -295,6 +295,10 @@ impl Writer {
             }
             Command::OnDemand(on) => self.raw(&[12, u8::from(on)]),
             Command::CopyBack(on) => self.raw(&[16, u8::from(on)]),
+            Command::Grow { by } => {
+                self.byte(17);
+                self.small(u32::from(by));
+            }
             Command::AddToSurrogate(member) => self.member_command(13, member),
             Command::Surrogate(surrogate) => {
                 self.raw(&[14, u8::from(surrogate.is_some())]);
@@ -731,6 +735,9 @@ impl<'a> Reader<'a> {
             }
             12 => Command::OnDemand(self.flag()?),
             16 => Command::CopyBack(self.flag()?),
+            17 => Command::Grow {
+                by: self.member()?.0,
+            },
             13 => Command::AddToSurrogate(self.member()?),
             14 => {
                 let some = self.flag()?;
@@ -855,6 +862,7 @@ mod tests {
             Command::Order(Order::Ido),
             Command::OnDemand(true),
             Command::CopyBack(false),
+            Command::Grow { by: 3 },
             Command::AddToSurrogate(Member(3)),
             Command::Surrogate(Some(Uuid([5; 16]))),
             Command::Surrogate(None),

@@ -19,6 +19,7 @@ use crate::session::{News, PATIENCE, Session};
 use crate::workload::{Ask, Workload};
 use crate::world::{World, WorldConfig};
 use restripe_array::layout::Layout;
+use restripe_array::report::ArrayState;
 use restripe_array::{
     Command, CommandError, CommandTag, Config, Engine, Fact, FailCause, Halt, IoError, Member,
     Nanos, StartMode, TaskKind, TaskOutcome,
@@ -609,10 +610,12 @@ impl Run {
             }
             Fact::SpareTaken { .. } => self.watch_hosts(life),
             Fact::Repaired { .. } => self.outcome.coverage.count("repairs", 1),
-            Fact::Started { recovered_rows, .. } => self
-                .outcome
-                .coverage
-                .count("rows recovered", recovered_rows),
+            Fact::Started { recovered_rows, .. } => {
+                self.take_capacity(life);
+                self.outcome
+                    .coverage
+                    .count("rows recovered", recovered_rows);
+            }
             _ => {}
         }
     }
@@ -624,6 +627,10 @@ impl Run {
                     .violation(Invariant::TaskFailed, format!("{kind:?}"));
             }
             TaskOutcome::Done => {
+                if kind == TaskKind::Reshape {
+                    self.outcome.coverage.count("growths", 1);
+                    self.take_capacity(life);
+                }
                 // A resynchronisation or a scrub brings nobody back who is about to fail.
                 if kind.fills() {
                     let status = life.session.world.status();
@@ -635,6 +642,19 @@ impl Run {
             }
             TaskOutcome::Failed | TaskOutcome::Cancelled => {}
         }
+    }
+
+    /// The array may have grown.
+    fn take_capacity(&mut self, life: &mut Life) {
+        let status = life.session.world.status();
+        let size = status.size_bytes / 512;
+        if !self.plan.grows || size <= self.layout.size_sectors() {
+            return;
+        }
+        let geometry = status.geometry.expect("it serves");
+        self.layout = Layout::new(geometry).expect("it serves by that");
+        life.session.oracle.grow(size);
+        self.workload.grow(size);
     }
 
     fn lost(&mut self, life: &mut Life, lba: u64, sectors: u64) {
@@ -944,7 +964,12 @@ impl Run {
             }
             let status = life.session.world.status();
             // An array in ruins writes nothing, and what tasks it has stand.
-            let ended = status.tasks.is_empty() || status.read_only && self.in_ruins();
+            let waits = status
+                .tasks
+                .iter()
+                .all(|task| task.kind == TaskKind::Reshape)
+                && status.state != ArrayState::Healthy;
+            let ended = waits || status.tasks.is_empty() || status.read_only && self.in_ruins();
             if life.session.world.quiescent() && ended {
                 return None;
             }

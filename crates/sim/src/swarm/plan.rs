@@ -36,9 +36,12 @@ pub enum Family {
     /// With data slots that were added.
     Grown0,
     Grown4,
+    /// With spares that become data slots.
+    Grows0,
+    Grows4,
 }
 
-pub const FAMILIES: [(&str, Family); 11] = [
+pub const FAMILIES: [(&str, Family); 13] = [
     ("raid0", Family::Raid0),
     ("raid1", Family::Raid1),
     ("raid4", Family::Raid4),
@@ -50,6 +53,8 @@ pub const FAMILIES: [(&str, Family); 11] = [
     ("s2-raid10", Family::S2Raid10),
     ("grown0", Family::Grown0),
     ("grown4", Family::Grown4),
+    ("grows0", Family::Grows0),
+    ("grows4", Family::Grows4),
 ];
 /// How many of them are plain.
 const PLAIN: usize = 6;
@@ -119,6 +124,8 @@ pub struct Plan {
     pub rate: u64,
     /// Metadata take so much longer than data.
     pub far: Nanos,
+    /// Spares are made data slots.
+    pub grows: bool,
 }
 
 /// The stream that the cache is drawn from.
@@ -145,7 +152,13 @@ impl Plan {
         let calm = options.roughness == Roughness::Calm;
         Plan {
             dirt: (foreign && rng.chance(1, 2)).then(|| rng.word()),
-            limits: limits(rng, spec.grown.map_or(0, |_| spec.slots), cached, heat),
+            grows: options.family.is_some_and(grows),
+            limits: limits(
+                rng,
+                cells(&spec, options),
+                cached.filter(|_| !options.family.is_some_and(grows)),
+                heat,
+            ),
             lives: if calm { 1 } else { rng.between(1, 3) },
             requests: rng.between(10, 90),
             queue_depth: *rng.pick(&[1, 2, 4, 8, 24]),
@@ -214,9 +227,9 @@ fn level(rng: &mut Rng, family: Family) -> (Level, u16) {
     let rotation = *rng.pick(&rotations);
     let mut slots = |low, high| rng.between(low, high) as u16;
     match family {
-        Family::Raid0 | Family::Grown0 => (Level::Raid0, slots(2, 4)),
+        Family::Raid0 | Family::Grown0 | Family::Grows0 => (Level::Raid0, slots(2, 4)),
         Family::Raid1 => (Level::Raid1, slots(2, 3)),
-        Family::Raid4 | Family::Grown4 => (Level::Raid4, slots(3, 5)),
+        Family::Raid4 | Family::Grown4 | Family::Grows4 => (Level::Raid4, slots(3, 5)),
         Family::Raid5 | Family::S2Raid5 => (Level::Raid5(rotation), slots(3, 6)),
         Family::Raid6 | Family::S2Raid6 => (Level::Raid6(rotation), slots(4, 7)),
         Family::Raid10 | Family::S2Raid10 => {
@@ -242,6 +255,10 @@ fn spec(rng: &mut Rng, options: &Options, shape: Shape) -> (Spec, Creation) {
         rng.below(3) as u16
     } else {
         0
+    };
+    let spares = match options.family.is_some_and(grows) {
+        true => spares + 1,
+        false => spares,
     };
     let mut spec = Spec {
         spares,
@@ -270,6 +287,18 @@ fn spec(rng: &mut Rng, options: &Options, shape: Shape) -> (Spec, Creation) {
     };
     spec.member_sectors = (chunks * u64::from(chunk_sectors) + 1024).next_multiple_of(8);
     fit(spec)
+}
+
+fn grows(family: Family) -> bool {
+    matches!(family, Family::Grows0 | Family::Grows4)
+}
+
+/// Of rows that are wider than the plain ones, or may become so.
+fn cells(spec: &Spec, options: &Options) -> u16 {
+    match options.family {
+        Some(family) if grows(family) => spec.slots + 8,
+        _ => spec.grown.map_or(0, |_| spec.slots),
+    }
 }
 
 /// From so many slots on, one to three growths.

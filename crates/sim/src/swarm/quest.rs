@@ -24,6 +24,8 @@ pub struct Quest {
     tries: u32,
 }
 
+/// The stream that growths are drawn from.
+const GROWTH: u64 = 0x6708;
 const TRIES: u32 = 40;
 /// Looks between two provocations.
 const WAIT: u64 = 200;
@@ -71,6 +73,9 @@ impl Run {
         let resyncs = spec.write_hole != WriteHole::Ppl || spec.init == Init::Sync;
         if spec.level == Level::Raid0 {
             quest.kind = TaskKind::Replace;
+        }
+        if self.plan.grows && self.rng.clone().fork(GROWTH).chance(3, 4) {
+            quest.kind = TaskKind::Reshape;
         } else if quest.kind == TaskKind::Resync && !resyncs {
             quest.kind = TaskKind::Rebuild;
         }
@@ -125,8 +130,9 @@ impl Run {
                 let repair = kind == TaskKind::Repair;
                 life.session.command(Command::Scrub { repair });
             }
+            TaskKind::Reshape if any(MemberState::Spare) => self.grow(life),
             TaskKind::Replace if any(MemberState::Spare) => self.replace(life),
-            TaskKind::Replace => self.arrive(life),
+            TaskKind::Replace | TaskKind::Reshape => self.arrive(life),
             TaskKind::Rebuild if any(MemberState::Failed) => {
                 if life.stirring.rng.chance(1, 2) {
                     self.take_back(life)

@@ -124,6 +124,7 @@ impl Run {
             5 => self.slow_down(life),
             6..=7 => self.take_back(life),
             8 => self.arrive(life),
+            9 if self.plan.grows && life.stirring.rng.chance(1, 2) => self.grow(life),
             9 => self.replace(life),
             _ => self.task_command(life),
         }
@@ -479,6 +480,20 @@ impl Run {
         life.session.command(Command::Replace { old, new });
     }
 
+    /// Spares are made data slots, unless one of them is about to fail: it would be one member more that is lost.
+    pub fn grow(&mut self, life: &mut Life) {
+        let status = life.session.world.status();
+        let mut spares = status
+            .members
+            .iter()
+            .filter(|line| line.state == MemberState::Spare);
+        if spares.any(|line| life.stirring.suspects(line.member)) {
+            return;
+        }
+        let by = life.stirring.rng.between(1, 2) as u16;
+        life.session.command(Command::Grow { by });
+    }
+
     fn task_command(&mut self, life: &mut Life) {
         self.note(life, Incident::Command);
         // Drawn from a stream of its own.
@@ -562,8 +577,14 @@ fn spared(life: &Life, status: &Status, member: Member) -> bool {
     };
     let world = &life.session.world;
     let disks = || dependable(life).map(|member| world.disk(member));
-    let bears =
-        |atlas: Option<Atlas>| atlas.is_some_and(|atlas| atlas.whole(Some(uuid)) && !weak(&atlas));
+    // A growth that has just begun is not on the disks yet.
+    let slots = status.geometry.map(|geometry| geometry.slots);
+    let bears = |atlas: Option<Atlas>| {
+        atlas.is_some_and(|atlas| {
+            let known = slots == Some(atlas.layout().geometry().slots);
+            known && atlas.whole(Some(uuid)) && !weak(&atlas)
+        })
+    };
     bears(Atlas::of(disks())) && bears(Atlas::durably(disks()))
 }
 

@@ -115,7 +115,7 @@ fn found(run: &Run, life: &Life) -> Vec<String> {
         let spot = atlas.spot_of(cell.slot.0, row)?;
         Some((spot.disk, spot.at(cell.at)))
     };
-    let written = |row: Row| atlas.generations(row);
+    let map = |row: Row| atlas.written(row).then(|| atlas.row(row));
     let oracle = &life.session.oracle;
     let lost = |row: Row, offset: u64| {
         let cells = 0..run.layout.data_cells() as u8;
@@ -123,5 +123,5 @@ fn found(run: &Run, life: &Life) -> Vec<String> {
             .map(|data| run.layout.lba(row, data, offset))
             .any(|lba| oracle.may_be_lost(lba, None))
     };
-    mismatches(&run.layout, lies, written, lost)
+    mismatches(&run.layout, lies, map, lost)
 }

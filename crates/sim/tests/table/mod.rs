@@ -45,6 +45,35 @@ const INCIDENTS_OF_HOSTS: [Incident; 6] = [
     Incident::LateWrite,
 ];
 
+const INCIDENTS_OF_GROWTHS: [Incident; 5] = [
+    Incident::Crash,
+    Incident::CrashInRecovery,
+    Incident::MemberLoss,
+    Incident::LatentError,
+    Incident::LateWrite,
+];
+
+/// What only an array that grows has.
+const MOVES: &[(&str, &str, &[&str])] = &[
+    ("move", "queued", &["preparing"]),
+    (
+        "move",
+        "preparing",
+        &["preparing", "reading", "writing", "finished"],
+    ),
+    ("move", "reading", &["recovering", "writing", "finished"]),
+    ("move", "recovering", &["writing"]),
+    ("move", "writing", &["preparing", "finished"]),
+];
+
+/// And may have: scripts lose what is being moved.
+const RARE_MOVES: &[(&str, &str, &[&str])] = &[
+    ("move", "preparing", &["combining"]),
+    ("move", "reading", &["preparing", "reading", "combining"]),
+    ("move", "recovering", &["finished"]),
+    ("move", "combining", &["writing"]),
+];
+
 /// And plots that must have come to their end so often.
 const PLOTS: [&str; 3] = [HOSTS_BACK, PLACES_LINGERED, PLACES_NEEDED];
 
@@ -217,6 +246,39 @@ pub fn holes(coverage: &Coverage) -> Vec<String> {
         }
     }
     holes.extend(slice_holes(coverage));
+    holes
+}
+
+/// What arrays that grow have not met.
+pub fn holes_of_growths(coverage: &Coverage) -> Vec<String> {
+    let mut holes = Vec::new();
+    for phase in PHASES {
+        for incident in INCIDENTS_OF_GROWTHS {
+            let hits = coverage.met((TaskKind::Reshape, phase), incident);
+            if hits < HITS_OF_HOSTS {
+                holes.push(format!("growth {phase:?} x {incident:?}: {hits} hits"));
+            }
+        }
+    }
+    for (kind, from, tos) in MOVES {
+        for to in *tos {
+            let hits = coverage.transition(kind, from, to);
+            if hits == 0 {
+                holes.push(format!("{kind}: {from} -> {to}: never"));
+            }
+        }
+    }
+    let listed = |kind, from, to| {
+        let mut moves = MOVES.iter().chain(RARE_MOVES);
+        moves.any(|row| (row.0, row.1) == (kind, from) && row.2.contains(&to))
+    };
+    for (kind, from, to, hits) in coverage.transitions() {
+        if kind == "move" && hits > 0 && !listed(kind, from, to) {
+            holes.push(format!(
+                "{kind}: {from} -> {to} is not in the table: {hits} hits"
+            ));
+        }
+    }
     holes
 }
 

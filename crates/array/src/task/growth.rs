@@ -1,0 +1,241 @@
+//! Growth by the least moves (McPod): data slots are added, and chunks move to them within their rows.
+//!
+//! | step     | durable before the next                             | what a crash finds                                   |
+//! |----------|-----------------------------------------------------|------------------------------------------------------|
+//! | begun    | superblocks with the new slots and the task         | the array as before, or a growth with nothing moved  |
+//! | moving   | from time to time, which rows are moved             | those rows on their new places, others on their old  |
+//! | moved    | that all are, and a clear map of what is added      | a growth that has nothing left to do                 |
+//! | ended    | superblocks without the task                        | the array with its new capacity                      |
+//!
+//! A chunk is copied within its row, and nothing live is written over: both places are good until a user writes one. So
+//! which rows are moved becomes durable late, and a write to a row that was moved, but not durably, waits until that is.
+//! Parity is never touched: it binds the chunks of a row wherever they stand, and neither the copies left behind nor the
+//! new slots' places, which are no part of their rows until they are written (`written`).
+
+use super::State;
+use crate::contract::{CommandError, Fact, TaskKind, TaskOutcome};
+use crate::core::Core;
+use crate::flush::Waiter;
+use crate::layout::scaled::History;
+use crate::layout::{CellSet, Geometry, Layout, Level, RowMap};
+use crate::meta::pages;
+use crate::meta::superblock::{MemberRole, RegionKind};
+use crate::report::ArrayState;
+use crate::runset::RunSet;
+use crate::standing::Standing;
+use crate::task::{Task, Tasks};
+use crate::units::{CELLS_MAX, Member, Row};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Rows are moved no further ahead of the first that is not, so that a superblock has room for all runs of those that are.
+pub(super) const AHEAD: u64 = 32;
+
+impl Tasks {
+    fn growth(&self) -> Option<&Task> {
+        self.list.iter().find(|task| task.kind == TaskKind::Reshape)
+    }
+
+    /// Whether a row stands as it will after the growth, or there is none.
+    pub(crate) fn is_moved(&self, row: Row) -> bool {
+        self.growth().is_none_or(|task| task.done.contains(row.0))
+    }
+}
+
+impl Core {
+    // ------------------------------------------------------------------------------------------------------ begin
+
+    /// The array takes so many of its spares as data slots.
+    pub(crate) fn command_grow(&mut self, by: u16) -> Result<(), CommandError> {
+        self.check_may_grow()?;
+        let geometry = self.grown_by(by)?;
+        let layout = Layout::new(geometry).map_err(|_| CommandError::Busy(TOO_MANY))?;
+        self.check_has_room(&layout)?;
+        let spares: Vec<Member> = self.spares().take(by.into()).collect();
+        if spares.len() < usize::from(by) {
+            return Err(CommandError::Busy(
+                "the array has fewer spares than that: add some first",
+            ));
+        }
+        self.superblock.geometry = geometry;
+        self.layout = layout.growing();
+        self.superblock.generation += 1;
+        for member in spares {
+            self.take_slot(member);
+        }
+        self.place_entries();
+        self.written.widen(self.written_bits());
+        self.forget_unfinished();
+        self.rewrite_maps();
+        self.size_ops();
+        self.start_task(TaskKind::Reshape, None, RunSet::default());
+        Ok(())
+    }
+
+    fn check_may_grow(&self) -> Result<(), CommandError> {
+        let refused = |why| Err(CommandError::Busy(why));
+        let Geometry { level, skew, .. } = self.superblock.geometry;
+        if !matches!(level, Level::Raid0 | Level::Raid4) || skew.is_some() {
+            return refused("only arrays of level 0 and 4 grow by single members");
+        }
+        if self.state != ArrayState::Healthy || !self.complete() {
+            return refused("the array has to be whole to grow");
+        }
+        if !self.tasks.list.is_empty() {
+            return refused("a task is running: wait for it");
+        }
+        if self.superblock.partner.is_some() {
+            return refused("an array with a surrogate does not grow: remove that first");
+        }
+        if !self.superblock.lent.is_empty() {
+            return refused("an array that lends does not grow");
+        }
+        if self.read_cache.is_some() {
+            return refused("an array with a read cache does not grow: start it without one");
+        }
+        Ok(())
+    }
+
+    fn grown_by(&self, by: u16) -> Result<Geometry, CommandError> {
+        let geometry = self.superblock.geometry;
+        let data = geometry.slots - geometry.level.parities();
+        let mask = geometry
+            .grown
+            .map_or(1 << (data - 1), |history| history.mask());
+        let grown = data.checked_add(by).filter(|grown| *grown > data);
+        let grown = grown.filter(|grown| usize::from(*grown) <= CELLS_MAX);
+        let history = grown.and_then(|grown| History::of_mask(mask | 1 << (grown - 1)));
+        Ok(Geometry {
+            slots: geometry.slots + by,
+            grown: Some(history.ok_or(CommandError::Busy(TOO_MANY))?),
+            ..geometry
+        })
+    }
+
+    /// In the map of what is written, and in memory.
+    fn check_has_room(&self, layout: &Layout) -> Result<(), CommandError> {
+        let region = self.superblock.region(RegionKind::Written);
+        let pages = region.map_or(0, |region| pages::pages_in(region.sectors));
+        let bits = u64::from(layout.generations()) * self.extents();
+        if bits > pages * pages::BITS_PER_PAGE {
+            return Err(CommandError::Busy(
+                "the array has no room to record what is written after a growth",
+            ));
+        }
+        if self.config.limits.pool.large < 2 * (u32::from(layout.width()) + 5) {
+            return Err(CommandError::Busy("too few buffers for rows so wide"));
+        }
+        Ok(())
+    }
+
+    /// A spare serves the next slot.
+    fn take_slot(&mut self, member: Member) {
+        let home = self.home_on(member, 0, 0);
+        let incoming = None;
+        self.standing.add_slot(Standing { home, incoming });
+        self.begin_member(member);
+        let entry = self.devices[member.0 as usize]
+            .entry
+            .expect("a spare is in the table");
+        let line = &mut self.superblock.members[usize::from(entry)];
+        line.role = MemberRole::Active;
+        line.current_since = self.superblock.generation;
+    }
+
+    // ------------------------------------------------------------------------------------------------------ moving
+
+    /// A growth waits until everybody is there: a chunk is not moved to nobody.
+    pub(super) fn growth_waits(&mut self) {
+        if let Some(index) = self.growth_index() {
+            self.tasks.list[index].waits = !self.complete();
+        }
+    }
+
+    /// The cells of a row that stand elsewhere after the growth, and the row as it is then.
+    pub(crate) fn moving_cells(&self, map: &RowMap) -> (CellSet, RowMap) {
+        let generations = self.layout.generation_of(map.data - 1) + 1;
+        let before = self.layout.row_before(map.row, generations);
+        let after = self.layout.row_through(map.row, generations);
+        let slot = |map: &RowMap, cell: u8| map.cells[usize::from(cell)].slot;
+        let moves = |cell: &u8| slot(&before, *cell) != slot(&after, *cell);
+        let cells = (0..map.data).filter(moves);
+        (cells.fold(CellSet::EMPTY, CellSet::with), after)
+    }
+
+    /// Whether other bytes than were there may be written to these cells of a row: not where a crash would find them on
+    /// the places that they were moved from. If not, that is about to change: wait for metadata to move.
+    pub(crate) fn may_change(&mut self, map: &RowMap, cells: CellSet) -> bool {
+        let stays = || self.moving_cells(map).0.intersection(cells).is_empty();
+        if self.growth_index().is_none() || stays() {
+            return true;
+        }
+        self.durably_moved(map.row.0..map.row.0 + 1)
+    }
+
+    /// Whether these rows are found after a crash where they are now. If not, that is about to change: wait for metadata to
+    /// move.
+    pub(crate) fn durably_moved(&mut self, rows: Range<u64>) -> bool {
+        let Some(index) = self.growth_index() else {
+            return true;
+        };
+        let task = &self.tasks.list[index];
+        let (mut moved, mut durable) = (false, true);
+        for row in rows {
+            let done = task.done.contains(row);
+            moved |= done;
+            durable &= !done || task.durable.contains(row);
+        }
+        if !durable {
+            self.checkpoint(index);
+        }
+        durable && (!moved || self.keeper.all_durable())
+    }
+
+    fn growth_index(&self) -> Option<usize> {
+        let tasks = &mut self.tasks.list.iter();
+        tasks.position(|task| task.kind == TaskKind::Reshape)
+    }
+
+    /// Makes what a task has done so far durable, unless that is under way.
+    pub(super) fn checkpoint(&mut self, index: usize) {
+        let begun = self.flusher.begun;
+        let task = &mut self.tasks.list[index];
+        if task.checkpoint.is_none() && task.state == State::Running {
+            (task.checkpoint, task.asked) = (Some(task.done.clone()), begun);
+            self.flush_for(Waiter::Checkpoint);
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------------- ending
+
+    /// Every row stands as it will. Reads that began before may still be on their way to places that new capacity is to
+    /// have.
+    pub(super) fn end_growth(&mut self, index: usize) {
+        let late = self
+            .requests
+            .any_since_before(self.tasks.list[index].barrier);
+        if late {
+            return;
+        }
+        self.keeper.note_change();
+        let version = self.keeper.version_wanted();
+        self.tasks.list[index].state = State::Opening { version };
+    }
+
+    /// The new capacity is there once the superblocks say that everything is moved.
+    pub(super) fn open_capacity(&mut self, index: usize, version: u64) {
+        if !self.keeper.is_durable(version) {
+            return;
+        }
+        let task = self.tasks.list.remove(index);
+        self.layout = self.layout.settled();
+        self.heat = self.blank_heat();
+        self.fact(Fact::TaskEnded {
+            kind: task.kind,
+            slot: task.slot,
+            outcome: TaskOutcome::Done,
+        });
+    }
+}
+
+const TOO_MANY: &str = "the array cannot have so many members";

@@ -1,0 +1,378 @@
+//! Growth by the least moves: a chunk is copied within its row, and nothing live is written over.
+
+use crate::shell::{Array, CHUNK, Setup};
+use restripe_array::cache::Rule;
+use restripe_array::layout::scaled::History;
+use restripe_array::layout::{Geometry, Layout, Level};
+use restripe_array::{
+    Command, CommandError, MemberInfo, Nanos, RequestOp, Row, Slot, TaskKind, TaskOutcome,
+};
+
+const INFO: MemberInfo = MemberInfo {
+    sectors: 1024,
+    logical_block: 512,
+    trim_zeroes: true,
+    fast_zero: true,
+};
+
+fn plain(level: Level, slots: u16, spares: usize) -> Setup {
+    Setup::new(level, slots).spares(spares)
+}
+
+/// Everything written, and flushed.
+fn full(setup: Setup) -> Array {
+    let mut array = setup.start();
+    let size = array.layout.size_sectors();
+    for lba in (0..size).step_by(24) {
+        array.written(lba, 24.min(size - lba)).expect("written");
+    }
+    array.flushed();
+    array
+}
+
+/// The layout that an array has after a growth by so many.
+fn after(array: &Array, by: u16) -> Layout {
+    let geometry = *array.layout.geometry();
+    let data = geometry.slots - geometry.level.parities();
+    let mask = geometry
+        .grown
+        .map_or(1 << (data - 1), |history| history.mask());
+    Layout::new(Geometry {
+        slots: geometry.slots + by,
+        grown: History::of_mask(mask | 1 << (data + by - 1)),
+        ..geometry
+    })
+    .expect("it can grow so")
+}
+
+/// Users find the new capacity, which is zeros.
+fn has_grown(array: &mut Array, after: Layout) {
+    assert!(array.engine.status().tasks.is_empty());
+    assert_eq!(array.engine.status().size_bytes, after.size_sectors() * 512);
+    array.layout = after;
+    array.model.resize(after.size_sectors() as usize * 512, 0);
+    array.verify();
+}
+
+fn grow(array: &mut Array, by: u16) {
+    let after = after(array, by);
+    array.command(Command::Grow { by }).expect("it can grow");
+    array.run_tasks();
+    assert!(array.ended(TaskKind::Reshape, TaskOutcome::Done));
+    has_grown(array, after);
+}
+
+#[test]
+fn an_array_grows_and_grows_again() {
+    let shapes = [
+        (Level::Raid0, 2, 1, 1),
+        (Level::Raid0, 1, 1, 2),
+        (Level::Raid4, 3, 1, 2),
+        (Level::Raid4, 4, 2, 1),
+        (Level::Raid4, 2, 3, 1),
+    ];
+    for (level, slots, first, second) in shapes {
+        if slots < level.slots_min() {
+            continue;
+        }
+        let mut array = full(plain(level, slots, usize::from(first + second)));
+        grow(&mut array, first);
+        let size = array.layout.size_sectors();
+        array.written(size - 40, 40).expect("new capacity");
+        array.written(3, size - 7).expect("all of it");
+        array.verify();
+        grow(&mut array, second);
+        let end = array.layout.size_sectors();
+        array
+            .written(size - 5, end - size)
+            .expect("old and new capacity");
+        array.verify();
+        if level == Level::Raid4 {
+            array.consistent();
+            array.depart(0);
+            array.verify();
+        }
+    }
+}
+
+#[test]
+fn a_growth_writes_each_moved_chunk_once_and_no_parity() {
+    let mut array = full(plain(Level::Raid4, 3, 1));
+    array.listing();
+    array.command(Command::Grow { by: 1 }).expect("it can grow");
+    array.run_tasks();
+    let listing = array.listing();
+    let data = |op: &str| {
+        let lines = listing.lines();
+        lines
+            .filter(|line| line.contains(op))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    // Of three rows two chunks move, one of each old slot.
+    let moved = array.layout.rows() * 2 / 3 + 1;
+    assert_eq!(data("write data+").len() as u64, moved, "{listing}");
+    assert!(
+        data("write data+")
+            .iter()
+            .all(|line| line.starts_with("m3 "))
+    );
+    assert_eq!(data("read data+").len() as u64, moved);
+    assert!(
+        data("read data+")
+            .iter()
+            .all(|line| !line.starts_with("m2 "))
+    );
+    assert!(data("log+").is_empty());
+}
+
+/// Power is cut after every operation of a growth, with all that was cached kept, or nothing.
+#[test]
+fn a_growth_goes_on_after_any_crash() {
+    for level in [Level::Raid0, Level::Raid4] {
+        for kept in [true, false] {
+            for step in 0.. {
+                let mut array = full(plain(level, 3, 2));
+                let after = after(&array, 2);
+                array.order(Command::Grow { by: 2 });
+                let mut ended = false;
+                for _ in 0..step {
+                    ended = array.held.is_empty();
+                    if ended {
+                        break;
+                    }
+                    array.end_first(Ok(()));
+                }
+                array.crash(|_| kept);
+                array.start().expect("starts");
+                array.run_tasks();
+                if array.engine.status().size_bytes == array.layout.size_sectors() * 512 {
+                    // The command was not on record.
+                    array.verify();
+                    array.command(Command::Grow { by: 2 }).expect("again");
+                    array.run_tasks();
+                }
+                has_grown(&mut array, after);
+                if level == Level::Raid4 {
+                    array.consistent();
+                }
+                if ended {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// A growth that has moved some rows of many, with none of that on record.
+fn half_moved(level: Level) -> (Array, Layout) {
+    let mut setup = plain(level, 3, 1);
+    setup.rows = 80;
+    let mut array = full(setup.info(|info| info.sectors = 4096));
+    let after = after(&array, 1);
+    array.order(Command::Grow { by: 1 });
+    array.run_only("super");
+    while moved(&array) < 10 {
+        array.end_first(Ok(()));
+    }
+    (array, after)
+}
+
+fn moved(array: &Array) -> u64 {
+    array.engine.status().tasks[0].rows_done
+}
+
+/// A sector whose chunk the growth has moved, and one whose chunk stays in its slot.
+fn in_moved_rows(array: &Array, after: &Layout) -> (u64, u64) {
+    let slot = |layout: &Layout, lba| {
+        let place = layout.place(lba);
+        layout.data_cell(place.row, place.data).slot
+    };
+    let moves = |lba: &u64| slot(&array.layout, *lba) != slot(after, *lba);
+    let first_rows = || (0..4 * array.layout.row_sectors()).step_by(CHUNK as usize);
+    let stays = first_rows().find(|lba| !moves(lba)).expect("most stay");
+    (first_rows().find(moves).expect("some move"), stays)
+}
+
+#[test]
+fn a_write_to_what_was_moved_puts_that_on_record_first() {
+    for level in [Level::Raid0, Level::Raid4] {
+        let (mut array, after) = half_moved(level);
+        array.command(Command::Pause(true)).expect("it stands");
+        let (moved, stays) = in_moved_rows(&array, &after);
+        array.listing();
+        array.written(stays, 8).expect("written");
+        assert!(!array.listing().contains("super"), "nothing to record");
+        let write = array.write(moved, 8);
+        assert!(array.mentions("flush") && !array.mentions("write data"));
+        array.run_only("flush");
+        assert!(array.mentions("super") && !array.mentions("write data"));
+        array.run();
+        assert_eq!(array.reply(write), Some(Ok(())));
+        array.listing();
+        array.written(moved + 3, 7).expect("written");
+        assert!(!array.listing().contains("super"), "it is on record");
+        array.flushed();
+        array.crash(|_| false);
+        array.start().expect("starts");
+        array.verify();
+        array.command(Command::Pause(false)).expect("it goes on");
+        array.run_tasks();
+        has_grown(&mut array, after);
+    }
+}
+
+/// Also where only some of the row's cells have moved.
+#[test]
+fn a_trim_of_a_moved_row_puts_that_on_record_first() {
+    let (mut array, after) = half_moved(Level::Raid4);
+    array.command(Command::Pause(true)).expect("it stands");
+    let (moved, _) = in_moved_rows(&array, &after);
+    let row = array.layout.row_sectors();
+    array.request(RequestOp::Trim, moved / row * row, row);
+    assert!(array.mentions("flush") && !array.mentions("trim data"));
+    array.run_only("flush");
+    assert!(array.mentions("super") && !array.mentions("trim data"));
+    array.run_only("super");
+    array.run_only("log");
+    assert!(array.mentions("trim data"));
+}
+
+#[test]
+fn what_was_moved_and_is_not_on_record_is_found_where_it_was() {
+    for level in [Level::Raid0, Level::Raid4] {
+        let (mut array, after) = half_moved(level);
+        array.crash(|label| !label.starts_with("m3 data"));
+        array.start().expect("starts");
+        array.verify();
+        array.run_tasks();
+        has_grown(&mut array, after);
+    }
+}
+
+/// Whichever it is: one that gives chunks, parity, or the one that takes them.
+#[test]
+fn a_member_lost_half_way_is_rebuilt_and_the_growth_goes_on() {
+    for gone in 0..4 {
+        let (mut array, after) = half_moved(Level::Raid4);
+        array.depart(gone);
+        array.run();
+        assert!(moved(&array) < 80, "it stands while somebody is missing");
+        array.verify();
+        for row in (0..80).step_by(3) {
+            let lba = array.layout.lba(Row(row), 1, 2);
+            array.written(lba, 9).expect("degraded");
+        }
+        array.verify();
+        array.flushed();
+        array.crash(|_| false);
+        let blank = array.take_out(gone.into());
+        array.start().expect("starts without it");
+        array.verify();
+        drop(blank);
+        let info = MemberInfo {
+            sectors: 4096,
+            ..INFO
+        };
+        let spare = array.arrive(info);
+        array.command(Command::Add(spare)).expect("it fits");
+        array.run_tasks();
+        has_grown(&mut array, after);
+        array.consistent();
+    }
+}
+
+/// A read that was under way to a place before the growth may come when the place is new capacity.
+#[test]
+fn new_capacity_waits_for_reads_that_began_before() {
+    let mut setup = plain(Level::Raid0, 2, 1);
+    setup.rows = 8;
+    let mut array = full(setup);
+    let after = after(&array, 1);
+    // Row 1 gives the chunk of its second slot.
+    let read = array.request(RequestOp::Read, 3 * CHUNK, 8);
+    let label = array.labels()[0].to_owned();
+    array.order(Command::Grow { by: 1 });
+    array.run_but(&label);
+    for _ in 0..50 {
+        array.wait(Nanos::from_millis(200));
+        array.run_but(&label);
+    }
+    assert_eq!(moved(&array), 8);
+    assert_eq!(
+        array.engine.status().size_bytes,
+        array.layout.size_sectors() * 512
+    );
+    array.run();
+    assert_eq!(array.reply(read), Some(Ok(())));
+    assert!(array.brought(read, 3 * CHUNK));
+    array.run_tasks();
+    has_grown(&mut array, after);
+}
+
+#[test]
+fn what_cannot_grow_says_why() {
+    let refused = |array: &mut Array, by, why: &str| {
+        let answer = array.command(Command::Grow { by });
+        let Err(CommandError::Busy(reason)) = answer else {
+            panic!("{answer:?}");
+        };
+        assert!(reason.contains(why), "{reason}");
+        array.verify();
+    };
+    let mut plain5 = full(Setup::new(Level::Raid5(Default::default()), 3).spares(1));
+    refused(&mut plain5, 1, "level 0 and 4");
+    let mut array = full(plain(Level::Raid4, 3, 1));
+    refused(&mut array, 2, "fewer spares");
+    refused(&mut array, 0, "so many members");
+    refused(&mut array, 30, "so many members");
+    array.order(Command::Scrub { repair: false });
+    let busy = array.order(Command::Grow { by: 1 });
+    array.run_tasks();
+    assert!(array.answer(busy).is_some_and(|answer| answer.is_err()));
+    let mut lender = full(plain(Level::Raid4, 3, 1).lending(CHUNK));
+    refused(&mut lender, 1, "lends");
+    let mut cached = full(plain(Level::Raid4, 3, 1).cached(8, Rule::Lru));
+    refused(&mut cached, 1, "read cache");
+    array.depart(0);
+    array.run_tasks();
+    array.depart(1);
+    refused(&mut array, 1, "whole");
+}
+
+/// What cannot be read and not be recovered is lost, and nothing else.
+#[test]
+fn what_is_lost_where_it_stood_is_told_and_the_rest_moves() {
+    for level in [Level::Raid0, Level::Raid4] {
+        let mut array = full(plain(level, 3, 1));
+        let after = after(&array, 1);
+        let (moves, _) = in_moved_rows(&array, &after);
+        let (member, at) = array.home(moves + 5);
+        array.spoil(member, at, 1);
+        let mut lost = vec![moves + 5];
+        if level == Level::Raid4 {
+            let other = (member + 1) % 2;
+            array.spoil(other, at, 1);
+            let place = array.layout.place(moves + 5);
+            let cell = array.layout.row(place.row).cell_on(Slot(other));
+            lost.push(
+                array
+                    .layout
+                    .lba(place.row, cell.expect("data"), place.offset),
+            );
+        }
+        lost.sort_unstable();
+        array.command(Command::Grow { by: 1 }).expect("it can grow");
+        array.run_tasks();
+        let told: Vec<(u64, u64)> = lost.iter().map(|lba| (*lba, 1)).collect();
+        assert_eq!(array.engine.status().lost, told);
+        for lba in lost {
+            assert!(array.read(lba, 1).is_err());
+            array.written(lba, 1).expect("written anew");
+        }
+        has_grown(&mut array, after);
+        if level == Level::Raid4 {
+            array.consistent();
+        }
+    }
+}
