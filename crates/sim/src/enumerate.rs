@@ -8,10 +8,12 @@
 //! until everything is home. There more is open at once and more moments pass, and fewer cuts are made at each.
 //!
 //! And with spare partitions ([`enumerate_hosts`]), from the loss of a member until what was rebuilt onto others is home.
-//! What a start then goes on with is let end, and everything is read again.
+//! What a start then goes on with is let end, and everything is read again. So with arrays that grow ([`enumerate_growth`]).
 
+mod growth;
 mod hosts;
 
+pub use growth::enumerate_growth;
 pub use hosts::enumerate_hosts;
 
 use crate::array::Spec;

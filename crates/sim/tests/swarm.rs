@@ -4,7 +4,9 @@
 
 mod table;
 
-use restripe_sim::enumerate::{Reach, Report, enumerate, enumerate_grown, enumerate_hosts};
+use restripe_sim::enumerate::{
+    Reach, Report, enumerate, enumerate_grown, enumerate_growth, enumerate_hosts,
+};
 use restripe_sim::swarm::{
     Coverage, FAMILIES, Family, Hosting, Options, Outcome, RUINS, RUINS_IN_VAIN, run,
 };
@@ -306,6 +308,24 @@ fn crash_images_of_grown_arrays_are_assembled() {
         let report = catch_unwind(|| enumerate_grown(seed, Reach::images(deep(500, 2000)))).ok();
         let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
         gathered.add_images(" --grown", seed, report);
+        gathered.images.len() < wanted
+    });
+    let Gathered { broken, images, .. } = gathered
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    assert!(images.len() >= wanted, "{}", images.len());
+}
+
+/// The same while an array grows: what a start finds goes on to the end, and its new capacity is zeros but where users wrote.
+#[test]
+fn crash_images_of_growths_are_assembled() {
+    let wanted = deep(10_000, 400_000) as usize;
+    let gathered = Mutex::new(Gathered::default());
+    on_half_the_cores(0..deep(1_000, 20_000), |seed| {
+        let report = catch_unwind(|| enumerate_growth(seed, Reach::images(deep(500, 2000)))).ok();
+        let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        gathered.add_images(" --growth", seed, report);
         gathered.images.len() < wanted
     });
     let Gathered { broken, images, .. } = gathered

@@ -1,7 +1,7 @@
 //! Assembles crash images: `crashes --images 100000`, or `crashes --seed N --trace IMAGE` to see one fail.
 
 use restripe_sim::enumerate::{
-    Reach, Report, enumerate, enumerate_grown, enumerate_hosts, enumerate_pair,
+    Reach, Report, enumerate, enumerate_grown, enumerate_growth, enumerate_hosts, enumerate_pair,
 };
 use restripe_sim::invariant::{Invariant, Violation};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,6 +22,7 @@ crashes: cuts power at every write of small arrays, and assembles what is left
   --pair           of arrays with a surrogate, through the loss of a member
   --hosts          of arrays with spare partitions, through losses and the way home
   --grown          of arrays to which data slots were added
+  --growth         of arrays that are growing
   --stride N       at one moment in N (default 1)
 ";
 
@@ -48,6 +49,7 @@ enum Kind {
     Pair,
     Hosts,
     Grown,
+    Growth,
 }
 
 fn main() -> ExitCode {
@@ -102,6 +104,7 @@ fn parse(arguments: &[String]) -> Result<Option<Settings>, String> {
             "--pair" => settings.kind = Kind::Pair,
             "--hosts" => settings.kind = Kind::Hosts,
             "--grown" => settings.kind = Kind::Grown,
+            "--growth" => settings.kind = Kind::Growth,
             "--stride" => settings.stride = value()?.max(1),
             "--keep-going" => settings.keep_going = true,
             other => return Err(format!("unknown argument {other}; --help lists them")),
@@ -188,6 +191,7 @@ impl Kind {
             Kind::Pair => " --pair",
             Kind::Hosts => " --hosts",
             Kind::Grown => " --grown",
+            Kind::Growth => " --growth",
         }
     }
 }
@@ -198,6 +202,7 @@ fn caught(kind: Kind, seed: u64, reach: Reach) -> Report {
         Kind::Pair => enumerate_pair,
         Kind::Hosts => enumerate_hosts,
         Kind::Grown => enumerate_grown,
+        Kind::Growth => enumerate_growth,
     };
     catch_unwind(AssertUnwindSafe(|| run(seed, reach))).unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().cloned();

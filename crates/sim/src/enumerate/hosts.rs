@@ -1,6 +1,7 @@
 //! Crash images of arrays with spare partitions: members are lost and brought while users go on, from the first loss until
 //! nothing is left to be rebuilt or brought home.
 
+use super::growth::take_capacity;
 use super::{Enumeration, Reach, Report, first};
 use crate::array::Spec;
 use crate::disk::{Disk, Simple};
@@ -15,7 +16,7 @@ use crate::workload::Workload;
 use restripe_array::layout::{Level, Rotation, Skew};
 use restripe_array::meta::{Init, WriteHole};
 use restripe_array::report::{ArrayState, MemberState, Status};
-use restripe_array::{Command, Engine, Member, Nanos, Row};
+use restripe_array::{Command, Engine, Member, Nanos, Row, TaskKind};
 
 /// Steps at most: of a life, and until the tasks of an image have ended.
 const STEPS: u64 = 12_000;
@@ -354,12 +355,17 @@ impl Enumeration {
         let mut members = status.members.iter();
         let idle = members.any(|line| line.state == MemberState::Spare);
         let waits = status.state == ArrayState::Degraded && idle;
-        let stays = !status.tasks.is_empty() && status.state != ArrayState::Failed;
+        // A growth waits while a member is missing.
+        let whole = status.state == ArrayState::Healthy;
+        let mut tasks = status.tasks.iter();
+        let stays = tasks.any(|task| whole || task.kind != TaskKind::Reshape);
+        let stays = stays && status.state != ArrayState::Failed;
         let paused = status.tasks.iter().any(|task| task.paused);
         if (waits || stays) && !paused {
             let detail = format!("a spare idles, or a task never ends: {:?}", status.tasks);
             return Err(Violation::new(Invariant::NotWholeAgain, detail));
         }
+        take_capacity(session);
         session.read_all(self.layout.row_sectors(), PATIENCE);
         first(session)
     }

@@ -1,0 +1,135 @@
+//! Crash images of arrays that grow: from the command until the new capacity has been written for a while.
+
+use super::{Enumeration, Reach, Report, first};
+use crate::array::Spec;
+use crate::oracle::Oracle;
+use crate::payload::Payload;
+use crate::rng::{Rng, mix};
+use crate::session::{News, Session};
+use crate::swarm::{Scene, issue};
+use crate::workload::Workload;
+use restripe_array::layout::Level;
+use restripe_array::meta::{Init, WriteHole};
+use restripe_array::{Command, Engine, Fact, TaskKind};
+
+/// Steps of a life at most.
+const STEPS: u64 = 12_000;
+/// Users go on for so many requests when the array has grown.
+const AFTERWARDS: u64 = 6;
+
+/// Runs one seed of an array that grows.
+pub fn enumerate_growth(seed: u64, reach: Reach) -> Report {
+    let mut rng = Rng::new(mix(seed ^ 0x6706));
+    let spec = spec(&mut rng);
+    Enumeration::new(rng, reach, spec, None).run_growth()
+}
+
+fn spec(rng: &mut Rng) -> Spec {
+    let (level, slots) = *rng.pick(&[
+        (Level::Raid0, 2),
+        (Level::Raid0, 3),
+        (Level::Raid4, 3),
+        (Level::Raid4, 3),
+        (Level::Raid4, 4),
+    ]);
+    let write_hole = match level {
+        Level::Raid0 => WriteHole::None,
+        _ if rng.chance(3, 4) => WriteHole::Ppl,
+        _ => WriteHole::Bitmap,
+    };
+    Spec {
+        spares: rng.between(1, 2) as u16,
+        payload: Payload::Tokens,
+        chunk_sectors: 8,
+        chunks: rng.between(4, 7),
+        write_hole,
+        init: *rng.pick(&[Init::Written, Init::Zero]),
+        member_sectors: 1024,
+        extent_rows: Some(2),
+        intent_rows: Some(2),
+        ..Spec::small(level, slots)
+    }
+}
+
+impl Enumeration {
+    fn run_growth(mut self) -> Report {
+        let images = self.spec.format(None).expect("small arrays fit");
+        let oracle = Oracle::new(self.spec.payload, self.layout.size_sectors());
+        let mut session = self.session(images, oracle, false);
+        if let Err(violation) = self.start(&mut session) {
+            self.report.violation = Some((0, violation));
+            return self.report;
+        }
+        let (size, row) = (self.layout.size_sectors(), self.layout.row_sectors());
+        let mut workload =
+            Workload::new(self.rng.fork(1), size, self.layout.chunk_sectors(), row, 1);
+        let before = self.rng.between(4, 12);
+        let by = self.rng.between(1, self.spec.spares.into()) as u16;
+        let (mut issued, mut most) = (0, u64::MAX);
+        for step in 0..STEPS {
+            if issued == before && self.scene.is_none() {
+                session.command(Command::Grow { by });
+                self.scene = Some(Scene::default());
+            }
+            if session.outstanding() < 2 && issued < most && session.world.ready() {
+                issued += 1;
+                issue(&mut session, workload.draw());
+            }
+            let more = session.step();
+            if has_ended(&mut session) {
+                workload.grow(take_capacity(&mut session));
+                most = issued + AFTERWARDS;
+            }
+            if self.scene.is_some() && step % self.reach.stride == 0 {
+                self.cut_here(&session);
+            }
+            if self.over() || issued >= most && session.outstanding() == 0 && !more {
+                break;
+            }
+        }
+        if let Err(violation) = first(&session) {
+            let number = self.report.images;
+            self.report.violation.get_or_insert((number, violation));
+        }
+        self.report
+    }
+}
+
+/// Whether the array has grown in this step.
+fn has_ended(session: &mut Session<Engine>) -> bool {
+    let mut ended = false;
+    while let Some(news) = session.news() {
+        let kind = TaskKind::Reshape;
+        ended |= matches!(news, News::Fact(Fact::TaskEnded { kind: other, .. }) if other == kind);
+    }
+    ended
+}
+
+/// The oracle knows of all the sectors that the array has; how many.
+pub(super) fn take_capacity(session: &mut Session<Engine>) -> u64 {
+    let size = session.world.status().size_bytes / 512;
+    if size > session.oracle.sectors() {
+        session.oracle.grow(size);
+    }
+    size
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_growth_is_cut_until_new_capacity_is_written() {
+        for seed in 0..6 {
+            let reach = Reach {
+                stride: 20,
+                ..Reach::images(400)
+            };
+            let report = enumerate_growth(seed, reach);
+            assert!(report.violation.is_none(), "seed {seed}: {report:?}");
+            assert!(report.images > 20, "seed {seed}: {report:?}");
+        }
+        let report = enumerate_growth(0, Reach::images(60));
+        assert_eq!(report, enumerate_growth(0, Reach::images(60)));
+    }
+}
