@@ -53,6 +53,12 @@ pub enum Bug {
     PlaceTakenInUse,
     /// A host that comes back is still remembered for what it hosted.
     FormerHostBelieved,
+    /// A write to a chunk that a growth has moved does not wait until that is on record.
+    MoveNotOnRecord,
+    /// What a growth added becomes part of its rows as it is.
+    AddedNotZeroed,
+    /// A slice that waited for its row takes it for what it was when it came.
+    RowSeenOnce,
 }
 
 impl Bug {
@@ -87,7 +93,11 @@ impl Bug {
         Bug::FormerHostBelieved,
     ];
 
-    /// And those of them that no seed has met, but scripts find: an operation that lingers in just the place that is taken,
+    /// Bugs that only an array that grows has.
+    #[cfg(feature = "planted")]
+    pub const OF_GROWTHS: [Bug; 3] = [Bug::MoveNotOnRecord, Bug::AddedNotZeroed, Bug::RowSeenOnce];
+
+    /// And those of arrays with spare partitions that no seed has met, but scripts find: an operation that lingers in just the place that is taken,
     /// and a former host's log, which only costs a start time.
     #[cfg(feature = "planted")]
     pub const OF_SCRIPTS: [Bug; 2] = [Bug::PlaceTakenInUse, Bug::FormerHostHeard];

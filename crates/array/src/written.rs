@@ -290,7 +290,9 @@ impl Core {
 
     fn zero_parts(&mut self, index: usize, parts: &[Part]) -> u32 {
         let mut started = 0;
-        let zeroes = !self.planted(Bug::ExtentNotZeroed);
+        let added = self.init_mut(index).generations.from > 0;
+        let forgotten = added && self.planted(Bug::AddedNotZeroed);
+        let zeroes = !forgotten && !self.planted(Bug::ExtentNotZeroed);
         for part in parts.iter().filter(|_| zeroes) {
             let (from, to) = (part.from, part.to);
             for home in self.extent_homes(part).into_iter().flatten() {

@@ -3,7 +3,7 @@
 #![cfg(feature = "planted")]
 
 use restripe_array::Bug;
-use restripe_sim::enumerate::{Reach, enumerate_hosts, enumerate_pair};
+use restripe_sim::enumerate::{Reach, enumerate_growth, enumerate_hosts, enumerate_pair};
 use restripe_sim::invariant::Invariant::{self, *};
 use restripe_sim::surrogate;
 use restripe_sim::swarm::{Family, Options, run};
@@ -44,6 +44,19 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
         Bug::FormerHostBelieved => (
             Some(Family::S2Raid5),
             &[MadeUpBytes, FlushedWriteLost, AckedWriteLost],
+        ),
+        Bug::MoveNotOnRecord => (
+            Some(Family::Grows4),
+            &[MadeUpBytes, FlushedWriteLost, AckedWriteLost],
+        ),
+        Bug::AddedNotZeroed | Bug::RowSeenOnce => (
+            Some(Family::Grows4),
+            &[
+                MadeUpBytes,
+                ParityMismatch,
+                FlushedWriteLost,
+                AckedWriteLost,
+            ],
         ),
         Bug::PlaceTakenInUse | Bug::FormerHostHeard => {
             unreachable!("a script finds {bug:?}")
@@ -112,6 +125,12 @@ fn every_planted_bug_of_hosts_is_found_by_name() {
     find_all(&Bug::OF_HOSTS);
 }
 
+/// And those that only arrays that grow have.
+#[test]
+fn every_planted_bug_of_growths_is_found_by_name() {
+    find_all(&Bug::OF_GROWTHS);
+}
+
 fn find_all(bugs: &[Bug]) {
     let missed: Vec<&Bug> = bugs
         .iter()
@@ -154,6 +173,18 @@ fn crash_images_find_a_log_that_is_void_too_early() {
     };
     let broken = |seed: &u64| enumerate_pair(*seed, reach).violation.is_some();
     let found = (0..40).find(broken);
+    println!("{found:?}");
+    assert!(found.is_some(), "not found");
+}
+
+#[test]
+fn crash_images_find_a_move_that_is_not_on_record() {
+    let reach = Reach {
+        bug: Some(Bug::MoveNotOnRecord),
+        ..Reach::images(2_000)
+    };
+    let broken = |seed: &u64| enumerate_growth(*seed, reach).violation.is_some();
+    let found = (0..60).find(broken);
     println!("{found:?}");
     assert!(found.is_some(), "not found");
 }

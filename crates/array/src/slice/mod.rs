@@ -500,7 +500,7 @@ impl Core {
     /// The cells of a slice's row: it may have got more of them, or others places, before the slice had its range for itself.
     fn row_now(&self, id: u32) -> RowMap {
         let map = self.slices.list[id as usize].map;
-        match self.layout.rows_are_runs() {
+        match self.layout.rows_are_runs() || self.planted(Bug::RowSeenOnce) {
             true => map,
             false => self.row_map(map.row),
         }

@@ -20,6 +20,7 @@ use crate::layout::scaled::History;
 use crate::layout::{CellSet, Geometry, Layout, Level, RowMap};
 use crate::meta::pages;
 use crate::meta::superblock::{MemberRole, RegionKind};
+use crate::planted::Bug;
 use crate::report::ArrayState;
 use crate::runset::RunSet;
 use crate::standing::Standing;
@@ -166,7 +167,7 @@ impl Core {
     /// the places that they were moved from. If not, that is about to change: wait for metadata to move.
     pub(crate) fn may_change(&mut self, map: &RowMap, cells: CellSet) -> bool {
         let stays = || self.moving_cells(map).0.intersection(cells).is_empty();
-        if self.growth_index().is_none() || stays() {
+        if self.growth_index().is_none() || self.planted(Bug::MoveNotOnRecord) || stays() {
             return true;
         }
         self.durably_moved(map.row.0..map.row.0 + 1)
