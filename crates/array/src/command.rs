@@ -320,6 +320,12 @@ impl Core {
             (Some(_), None) if !self.superblock.lent.is_empty() => {
                 return Err(CommandError::Lease(LeaseError::Lends));
             }
+            (Some(_), None) if self.superblock.geometry.grown.is_some() => {
+                // Its zones are no runs of addresses.
+                return Err(CommandError::Busy(
+                    "an array that has grown takes no surrogate",
+                ));
+            }
             (Some(_), None) if !self.redirectable() => {
                 return Err(CommandError::Busy(
                     "the array has no room to record what a surrogate holds",
