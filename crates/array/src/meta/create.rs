@@ -23,11 +23,14 @@ use core::fmt;
 /// The smallest log holds one record of the largest slice, and room to turn around in.
 pub const LOG_SECTORS_MIN: u64 = 160;
 /// The largest log that may be asked for: what full maps leave in front of the last place of copy B.
-pub const LOG_SECTORS_MAX: u64 = 6752;
+pub const LOG_SECTORS_MAX: u64 = 6496;
 /// Pages of the list of lost extents.
 const LOST_PAGES: u64 = 4;
-/// The most pages of the written and the intent map.
+/// The most pages of the intent map, and of the written map for each generation of data cells.
 const MAP_PAGES_MAX: u64 = 4;
+/// An array that may grow by the least moves has room in its written map for so many generations: the first, and four
+/// growths.
+const GENERATIONS: u8 = 5;
 /// Where data starts at the latest, unless asked for: 4 MiB.
 const DATA_START_MAX: u64 = 8192;
 /// Where it starts at the latest without a log: 1 MiB.
@@ -499,13 +502,20 @@ fn middle(
         (_, _) => 0,
     };
     Ok(Middle {
-        written: map(u64::from(layout.generations()) * rows.div_ceil(extent_rows)),
+        written: map(u64::from(generations_to_come(options, layout)) * rows.div_ceil(extent_rows)),
         intent: map(INTENT_BITS * rows.div_ceil(intent_rows)),
         lost: LOST_PAGES * HOMES_SECTORS,
         redirected: map(rows.div_ceil(intent_rows)),
         heat: heat_pages(layout) * HOMES_SECTORS,
         log_min,
     })
+}
+
+/// Generations of data cells that the written map has room for.
+fn generations_to_come(options: &CreateOptions, layout: &Layout) -> u8 {
+    let grows = matches!(options.level, Level::Raid0 | Level::Raid4) && options.skew.is_none();
+    let room = if grows { GENERATIONS } else { 1 };
+    layout.generations().max(room)
 }
 
 /// Pages with an entry for each zone of the default size. With smaller zones, entries may be of several.
@@ -517,7 +527,7 @@ fn heat_pages(layout: &Layout) -> u64 {
 /// Where data starts: a power of two of about a sixteenth of the member, but 4 MiB at most (1 MiB without a log), and
 /// at least what the metadata needs; or what was asked for.
 fn data_start(options: &CreateOptions, middle: &Middle, sectors: u64) -> Result<u64, CreateError> {
-    let needs = super_b_for(middle) + SUPERBLOCK_SECTORS;
+    let needs = super_b_for(middle)? + SUPERBLOCK_SECTORS;
     if let Some(asked) = options.data_offset {
         if asked < needs || !asked.is_multiple_of(PAGE_SECTORS) {
             return Err(CreateError::DataOffset {
@@ -537,10 +547,12 @@ fn data_start(options: &CreateOptions, middle: &Middle, sectors: u64) -> Result<
 }
 
 /// The first place of copy B that leaves room for everything between the copies.
-fn super_b_for(middle: &Middle) -> u64 {
+fn super_b_for(middle: &Middle) -> Result<u64, CreateError> {
     let needs = SUPERBLOCK_SECTORS + middle.sectors();
     let place = SUPER_B_PLACES.into_iter().find(|place| *place >= needs);
-    place.expect("full maps and the largest log fit in front of the last place")
+    // Only the maps of a long history leave the largest log no room.
+    let sectors = middle.log_min;
+    place.ok_or(CreateError::LogSize { sectors })
 }
 
 fn slot_sectors(options: &CreateOptions, available: u64) -> Result<u64, CreateError> {

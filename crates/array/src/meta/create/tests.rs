@@ -164,7 +164,7 @@ fn data_starts_on_a_mebibyte_where_there_is_room() {
 
 #[test]
 fn the_largest_log_and_full_maps_fit() {
-    let bits = (1 + INTENT_BITS + 1) * MAP_PAGES_MAX;
+    let bits = (u64::from(GENERATIONS) + INTENT_BITS + 1) * MAP_PAGES_MAX;
     let heat = heat::ZONES_MAX.div_ceil(pages::ENTRIES_PER_PAGE as u64);
     let maps = (bits + LOST_PAGES + heat) * HOMES_SECTORS;
     let last = SUPER_B_PLACES[SUPER_B_PLACES.len() - 1];
@@ -202,6 +202,20 @@ fn maps_have_bits_for_every_row_in_few_pages() {
             let heat = superblock.region(RegionKind::Heat).unwrap().sectors;
             assert!((1..=66).contains(&pages::pages_in(heat)));
         }
+    }
+}
+
+#[test]
+fn an_array_that_may_grow_has_room_for_four_growths() {
+    for (level, sectors) in [Level::Raid0, Level::Raid4].into_iter().flat_map(|level| {
+        [4000, 1 << 20, 1 << 31, 1 << 37, 1 << 44].map(|sectors| (level, sectors))
+    }) {
+        let superblock = create(&options(level, 5, sectors)).unwrap().superblock;
+        let rows = Layout::new(superblock.geometry).unwrap().rows();
+        let written = superblock.region(RegionKind::Written).unwrap();
+        let room = pages::pages_in(written.sectors) * BITS_PER_PAGE;
+        let extents = rows.div_ceil(superblock.extent_rows);
+        assert!(5 * extents <= room, "{level:?} of {sectors}: {extents}");
     }
 }
 
