@@ -206,9 +206,35 @@ impl Core {
         self.heat_pages.touched |= self.heat_pages.pages.iter().any(|page| page.dirty);
     }
 
+    /// A start may still be refused, and writes none.
     pub(crate) fn heat_may_write(&self) -> bool {
         let pages = self.heat_pages.pages.iter();
-        pages.filter(|page| page.writing > 0).count() < WRITING_MAX
+        self.boot.is_none() && pages.filter(|page| page.writing > 0).count() < WRITING_MAX
+    }
+
+    /// Rows are wider from now on, so that zones have fewer: what is known of them goes over to those that there are now.
+    pub(crate) fn spread_heat(&mut self) {
+        let held = &self.heat_pages;
+        let page = |index: usize| {
+            let (scale, popularity) = held.of_page(&self.heat, index as u32);
+            Found {
+                index: index as u32,
+                scale,
+                popularity: popularity.collect(),
+            }
+        };
+        let found = (0..held.pages.len()).map(page).collect();
+        self.heat = self.blank_heat();
+        let fresh = self.blank_heat_pages();
+        let held = &mut self.heat_pages;
+        // Pages may be on their way.
+        *held = HeatPages {
+            pages: core::mem::take(&mut held.pages),
+            not_before: held.not_before,
+            found,
+            ..fresh
+        };
+        self.recall_heat();
     }
 }
 

@@ -230,7 +230,7 @@ impl Core {
         }
         let task = self.tasks.list.remove(index);
         self.layout = self.layout.settled();
-        self.heat = self.blank_heat();
+        self.spread_heat();
         self.fact(Fact::TaskEnded {
             kind: task.kind,
             slot: task.slot,
