@@ -10,13 +10,13 @@
 use crate::cache::{Cache, CacheConfig, Rule, Ties};
 use crate::contract::{Buf, BufRef, SMALL_BYTES};
 use crate::core::Core;
-use crate::layout::{CellSet, Layout, Role};
+use crate::layout::{CellSet, Geometry, Layout, Level, Role};
 use crate::ops::{BlockCopy, Owner};
 use crate::planted::Bug;
 use crate::request::Pending;
 use crate::slice::Kind;
 use crate::standing::Standings;
-use crate::units::{Row, SECTOR_BYTES, Slot};
+use crate::units::{CELLS_MAX, Row, SECTOR_BYTES, Slot};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -204,7 +204,12 @@ impl Core {
             return;
         };
         let buffers = self.buffers.lend(limits.buffers());
-        let slots = self.superblock.geometry.slots;
+        let Geometry { level, slots, .. } = self.superblock.geometry;
+        let slots = match level {
+            // It may grow.
+            Level::Raid0 | Level::Raid4 => CELLS_MAX as u16,
+            _ => slots,
+        };
         let chunk_sectors = self.layout.chunk_sectors();
         self.read_cache = Some(ReadCache::new(limits, slots, chunk_sectors, buffers));
     }

@@ -91,9 +91,6 @@ impl Core {
         if !self.superblock.lent.is_empty() {
             return refused("an array that lends does not grow");
         }
-        if self.read_cache.is_some() {
-            return refused("an array with a read cache does not grow: start it without one");
-        }
         Ok(())
     }
 

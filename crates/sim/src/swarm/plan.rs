@@ -154,12 +154,7 @@ impl Plan {
         Plan {
             dirt: (foreign && rng.chance(1, 2)).then(|| rng.word()),
             grows: options.family.is_some_and(grows),
-            limits: limits(
-                rng,
-                cells(&spec, options),
-                cached.filter(|_| !options.family.is_some_and(grows)),
-                heat,
-            ),
+            limits: limits(rng, cells(&spec, options), cached, heat),
             lives: if calm { 1 } else { rng.between(1, 3) },
             requests: rng.between(10, 90),
             queue_depth: *rng.pick(&[1, 2, 4, 8, 24]),
