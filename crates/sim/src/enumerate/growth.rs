@@ -1,4 +1,5 @@
-//! Crash images of arrays that grow: from the command until the new capacity has been written for a while.
+//! Crash images of arrays that grow, once or twice in a row: from the command until the new capacity has been written for a
+//! while.
 
 use super::{Enumeration, Reach, Report, first};
 use crate::array::Spec;
@@ -64,10 +65,11 @@ impl Enumeration {
         let mut workload =
             Workload::new(self.rng.fork(1), size, self.layout.chunk_sectors(), row, 1);
         let before = self.rng.between(4, 12);
-        let by = self.rng.between(1, self.spec.spares.into()) as u16;
+        let mut growths = self.growths().into_iter();
         let (mut issued, mut most) = (0, u64::MAX);
         for step in 0..STEPS {
             if issued == before && self.scene.is_none() {
+                let by = growths.next().expect("the first");
                 session.command(Command::Grow { by });
                 self.scene = Some(Scene::default());
             }
@@ -78,7 +80,12 @@ impl Enumeration {
             let more = session.step();
             if has_ended(&mut session) {
                 workload.grow(take_capacity(&mut session));
-                most = issued + AFTERWARDS;
+                match growths.next() {
+                    Some(by) => {
+                        session.command(Command::Grow { by });
+                    }
+                    None => most = issued + AFTERWARDS,
+                }
             }
             if self.scene.is_some() && step % self.reach.stride == 0 {
                 self.cut_here(&session);
@@ -92,6 +99,15 @@ impl Enumeration {
             self.report.violation.get_or_insert((number, violation));
         }
         self.report
+    }
+
+    /// By how many members the array grows, each time.
+    fn growths(&mut self) -> Vec<u16> {
+        let spares = self.spec.spares;
+        match spares {
+            2 if self.rng.chance(1, 2) => vec![1, 1],
+            _ => vec![self.rng.between(1, spares.into()) as u16],
+        }
     }
 }
 
