@@ -104,7 +104,7 @@ impl Core {
         }
         self.owing = true;
         self.owe_inits();
-        self.owe_unsynced_rows();
+        self.owe_task_rows();
         let mut rows = Vec::new();
         self.logs.live_rows(&mut rows);
         for row in rows {
@@ -120,8 +120,8 @@ impl Core {
 
     /// A missing member lacks what a resynchronisation writes from now on, and what it wrote there that no checkpoint's
     /// flush has covered.
-    pub(crate) fn owe_unsynced_rows(&mut self) {
-        for (first, count) in self.tasks.resync_not_durable() {
+    pub(crate) fn owe_task_rows(&mut self) {
+        for (first, count) in self.tasks.not_durable() {
             self.owe_rows(Row(first), Row(first + count - 1));
         }
     }

@@ -190,7 +190,7 @@ impl Core {
             self.place_entries();
         }
         if self.layout.tolerance() > 0 && !self.complete() {
-            self.owe_unsynced_rows();
+            self.owe_task_rows();
         }
         // A failure may be on record without what it left owing.
         if !self.superblock.clean && self.layout.tolerance() > 0 && !self.complete() {

@@ -23,7 +23,9 @@ impl Core {
 
     fn begin_fill(&mut self, id: u32, slot: u16) {
         let row = self.slices.get(id).map.row;
-        if self.extent_in_motion(row) || !self.losses_settled(id) {
+        // Who is filled gets nothing of what was moved away from the slot: after a crash nobody may look for it there.
+        let stays_moved = self.durably_moved(row.0..row.0 + 1);
+        if self.extent_in_motion(row) || !stays_moved || !self.losses_settled(id) {
             return self.await_metadata(id);
         }
         if !self.is_written(row) || self.standing_at(Slot(slot), row).incoming.is_none() {

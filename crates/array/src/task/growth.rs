@@ -33,7 +33,7 @@ use core::ops::Range;
 pub(super) const AHEAD: u64 = 32;
 
 impl Tasks {
-    fn growth(&self) -> Option<&Task> {
+    pub(super) fn growth(&self) -> Option<&Task> {
         self.list.iter().find(|task| task.kind == TaskKind::Reshape)
     }
 

@@ -202,10 +202,12 @@ impl Tasks {
         Some(self.rows_but(&self.resync()?.done))
     }
 
-    /// The rows that a resynchronisation would do again after a crash, as runs.
-    pub(crate) fn resync_not_durable(&self) -> Vec<(u64, u64)> {
+    /// The rows that a resynchronisation would do again after a crash, and those that a growth has moved and would, as runs.
+    pub(crate) fn not_durable(&self) -> Vec<(u64, u64)> {
         let rows_but = |task: &Task| self.rows_but(&task.durable);
-        self.resync().map(rows_but).unwrap_or_default()
+        let mut rows = self.resync().map(rows_but).unwrap_or_default();
+        rows.extend(self.growth().map_or(Vec::new(), Task::done_not_durable));
+        rows
     }
 
     fn rows_but(&self, done: &RunSet) -> Vec<(u64, u64)> {
@@ -834,6 +836,14 @@ impl Task {
     fn pass(&mut self, first: u64, count: u64) {
         self.claimed.insert(first, count);
         self.done.insert(first, count);
+    }
+
+    fn done_not_durable(&self) -> Vec<(u64, u64)> {
+        let mut rows = self.done.clone();
+        for &(first, count) in self.durable.runs() {
+            rows.remove(first, count);
+        }
+        rows.runs().to_vec()
     }
 
     /// This much is flushed. Of a done-set of very many runs a superblock holds some, and no more is durable then: what

@@ -5,7 +5,8 @@ use restripe_array::cache::Rule;
 use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Geometry, Layout, Level};
 use restripe_array::{
-    Command, CommandError, MemberInfo, Nanos, RequestOp, Row, Slot, TaskKind, TaskOutcome, Uuid,
+    Command, CommandError, Member, MemberInfo, Nanos, RequestOp, Row, Slot, TaskKind, TaskOutcome,
+    Uuid,
 };
 
 const INFO: MemberInfo = MemberInfo {
@@ -95,6 +96,26 @@ fn an_array_grows_and_grows_again() {
     }
 }
 
+/// What is held is held by its address, wherever it stands.
+#[test]
+fn a_cache_stays_right_through_a_growth() {
+    let mut array = full(plain(Level::Raid4, 3, 1).cached(200, Rule::VdfLfu));
+    array.verify();
+    let after = after(&array, 1);
+    let end = after.size_sectors();
+    array.command(Command::Grow { by: 1 }).expect("it can grow");
+    array.written(70, 30).expect("meanwhile");
+    array.verify();
+    array.run_tasks();
+    has_grown(&mut array, after);
+    array.written(end - 20, 10).expect("on the new member, too");
+    array.verify();
+    array.depart(3);
+    array.verify();
+    array.written(0, end).expect("without it");
+    array.verify();
+}
+
 #[test]
 fn a_growth_writes_each_moved_chunk_once_and_no_parity() {
     let mut array = full(plain(Level::Raid4, 3, 1));
@@ -170,6 +191,8 @@ fn half_moved(level: Level) -> (Array, Layout) {
     setup.rows = 80;
     let mut array = full(setup.info(|info| info.sectors = 4096));
     let after = after(&array, 1);
+    array.flushed();
+    array.pass(Nanos::from_secs(10));
     array.order(Command::Grow { by: 1 });
     array.run_only("super");
     while moved(&array) < 10 {
@@ -282,6 +305,47 @@ fn a_member_lost_half_way_is_rebuilt_and_the_growth_goes_on() {
     }
 }
 
+/// Who takes chunks fails with some in its cache: they are owed to it, and not only what users wrote since.
+#[test]
+fn what_was_moved_to_a_member_that_fails_is_brought_to_it_again() {
+    let (mut array, after) = half_moved(Level::Raid4);
+    assert!(moved(&array) > 0, "and none of it is flushed");
+    array.wait(Nanos::from_secs(3));
+    array.order(Command::Fail(Member(3)));
+    // A checkpoint is due, and is flushed without that member.
+    array.run();
+    array.crash(|_| false);
+    array.start().expect("starts without it");
+    array.command(Command::Add(Member(3))).expect("it is back");
+    array.run_tasks();
+    has_grown(&mut array, after);
+    array.consistent();
+}
+
+/// A slot is filled without what was moved away from it: that has to be on record before the slot is the new member's.
+#[test]
+fn who_is_filled_is_not_looked_to_for_what_was_moved_away() {
+    for level in [Level::Raid0, Level::Raid4] {
+        let (mut array, after) = half_moved(level);
+        let info = MemberInfo {
+            sectors: 4096,
+            ..INFO
+        };
+        let new = array.arrive(info);
+        let old = Member(1);
+        array.order(Command::Replace { old, new });
+        while !array.ended(TaskKind::Replace, TaskOutcome::Done) {
+            array.run();
+            array.wait(Nanos::from_millis(10));
+        }
+        array.crash(|_| false);
+        array.start().expect("all are here");
+        array.verify();
+        array.run_tasks();
+        has_grown(&mut array, after);
+    }
+}
+
 /// A read that was under way to a place before the growth may come when the place is new capacity.
 #[test]
 fn new_capacity_waits_for_reads_that_began_before() {
@@ -338,8 +402,6 @@ fn what_cannot_grow_says_why() {
     assert!(array.answer(busy).is_some_and(|answer| answer.is_err()));
     let mut lender = full(plain(Level::Raid4, 3, 1).lending(CHUNK));
     refused(&mut lender, 1, "lends");
-    let mut cached = full(plain(Level::Raid4, 3, 1).cached(8, Rule::Lru));
-    refused(&mut cached, 1, "read cache");
     array.depart(0);
     array.run_tasks();
     array.depart(1);
