@@ -37,6 +37,9 @@ _restripe() {
             restripe,fail)
                 cmd="restripe__subcmd__fail"
                 ;;
+            restripe,grow)
+                cmd="restripe__subcmd__grow"
+                ;;
             restripe,heat)
                 cmd="restripe__subcmd__heat"
                 ;;
@@ -155,7 +158,7 @@ _restripe() {
 
     case "${cmd}" in
         restripe)
-            opts="-h -V --help --version plan create assemble serve status examine fail remove add replace rebuild scrub stop metrics heat surrogate lease sim sim-disk lab replay trace cache-sim demo"
+            opts="-h -V --help --version plan create assemble serve status examine fail remove add replace grow rebuild scrub stop metrics heat surrogate lease sim sim-disk lab replay trace cache-sim demo"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -444,6 +447,36 @@ _restripe() {
             fi
             case "${prev}" in
                 --offline)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        restripe__subcmd__grow)
+            opts="-h --offline --degraded --add --dry-run --no-wait --force --yes --pause --resume --rate --throttle --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --offline)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --add)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --throttle)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -36,6 +36,7 @@ complete -c restripe -n "__fish_restripe_needs_command" -f -a "fail" -d 'Take a 
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "remove" -d 'Forget a failed member or a spare'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "add" -d 'Take a device in: back into its old place, or as a spare'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "replace" -d 'Copy a serving member onto another device, then retire it'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "grow" -d 'Grow an array by further members while it serves; or watch, pause or pace the growth that runs'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "rebuild" -d 'Watch, pause or pace the rebuild that runs; it starts by itself when there is a spare'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "scrub" -d 'Compare every copy and parity with its data; repair them only if asked to'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "stop" -d 'Flush, mark clean and end the daemon'
@@ -170,6 +171,18 @@ complete -c restripe -n "__fish_restripe_using_subcommand replace" -l no-wait -d
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -l force -d 'Overwrite what the device carries; says what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l add -d 'The devices to grow by: new ones, or spares of the array' -r
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l rate -d 'Limits of background work until the daemon ends, as MIN..MAX in bytes a second of one member: 10M..200M, 10M.. or ..200M; with --offline, of this command\'s own' -r
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l throttle -d 'What paces background work until then: restripe; as Linux md did, md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99 of 100 requests take 20 ms at most; or finish:2h, to be done two hours after it began' -r
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l dry-run -d 'Say what it would move, how long that takes and what is at risk, and change nothing'
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l no-wait -d 'Return when it has begun'
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l force -d 'Overwrite what the devices carry; says what will be lost and asks'
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l yes -d 'Do not ask'
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l pause -d 'Pause what runs'
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l resume -d 'Go on with what is paused'
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l order -d 'What is rebuilt or resynchronised next: by address (pr), where users read most from now on (pro), where they have read most since the daemon began (ido), or by address with one row under way (sor) or as many as buffers hold (dor)' -r -f -a "pr\t''
 pro\t''

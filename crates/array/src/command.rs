@@ -199,9 +199,13 @@ impl Core {
         Ok(())
     }
 
+    /// What a member has to have.
+    pub(crate) fn needs_sectors(&self) -> u64 {
+        Places::of(&self.superblock.regions).data + self.superblock.geometry.slot_sectors
+    }
+
     fn fits(&self, info: &MemberInfo) -> Result<(), CommandError> {
-        let needs =
-            Places::of(&self.superblock.regions).data + self.superblock.geometry.slot_sectors;
+        let needs = self.needs_sectors();
         if info.sectors < needs {
             return Err(CommandError::TooSmall {
                 has: info.sectors,

@@ -393,7 +393,7 @@ pub enum Command {
         old: Member,
         new: Member,
     },
-    /// Make data slots of so many spares. The new capacity is there when the task has ended.
+    /// Make data slots of so many spares, those that came last. The new capacity is there when the task has ended.
     Grow {
         by: u16,
     },

@@ -1,7 +1,7 @@
 //! The engine: owns the parts and routes events to them. It decides nothing itself.
 
 use crate::contract::{
-    Actions, Compute, DeviceIo, Event, HeatLimits, IoError, MemberInfo, Pool, Verdict,
+    Actions, CommandError, Compute, DeviceIo, Event, HeatLimits, IoError, MemberInfo, Pool, Verdict,
 };
 use crate::core::Core;
 use crate::ops::{Owner, SliceOp};
@@ -9,7 +9,7 @@ use crate::overlay::OverlayCounters;
 use crate::pair::{Pair, SurrogateConfig, SurrogateLimits};
 use crate::pool::Share;
 use crate::read_cache::CacheLimits;
-use crate::report::{HeatMap, MapExtent, Status};
+use crate::report::{GrowthPlan, HeatMap, MapExtent, Status};
 use crate::units::{Member, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -129,6 +129,14 @@ impl Engine {
         match &self.kind {
             Kind::Single(core) => core.heat.map(),
             Kind::Pair(pair) => pair.heat(),
+        }
+    }
+
+    /// What a growth by so many members would do, or why there can be none now.
+    pub fn growth_plan(&self, by: u16) -> Result<GrowthPlan, CommandError> {
+        match &self.kind {
+            Kind::Single(core) => core.growth_plan(by),
+            Kind::Pair(pair) => pair.home().growth_plan(by),
         }
     }
 

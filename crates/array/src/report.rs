@@ -54,6 +54,22 @@ pub struct Status {
     pub lent: Vec<Parcel>,
 }
 
+/// What a growth would do.
+#[derive(Clone, Copy, Debug)]
+pub struct GrowthPlan {
+    /// Slots afterwards.
+    pub slots: u16,
+    /// Bytes that users see afterwards.
+    pub size_bytes: u64,
+    /// Users' bytes that are copied to new members, about: of what was ever written.
+    pub moved_bytes: u64,
+    /// Bytes of one member that it goes through, as limits of its rate count them.
+    pub member_bytes: u64,
+    /// Bytes that a new member has to have.
+    pub needs_bytes: u64,
+    pub pacing: Pacing,
+}
+
 /// A surrogate, and what the overlay has of the array there.
 #[derive(Clone, Debug)]
 pub struct SurrogateStatus {

@@ -121,7 +121,7 @@ impl Core {
         }
     }
 
-    fn has_generation(&self, extent: u64, generation: u8) -> bool {
+    pub(crate) fn has_generation(&self, extent: u64, generation: u8) -> bool {
         let all = generation == 0 && self.superblock.written_all;
         all || self.written.get(self.written_bit(extent, generation))
     }

@@ -60,6 +60,12 @@ pub enum Verb {
         override_usage = "restripe replace <NAME> <OLD> <NEW> [OPTIONS] [--offline <MEMBER>...]"
     )]
     Replace(Replace),
+    /// Grow an array by further members while it serves; or watch, pause or pace the growth that runs
+    #[command(
+        override_usage = "restripe grow <NAME> --add <MEMBER>... [OPTIONS] [--offline <MEMBER>...]
+       restripe grow <NAME> [OPTIONS] [--offline <MEMBER>...]"
+    )]
+    Grow(Grow),
     /// Watch, pause or pace the rebuild that runs; it starts by itself when there is a spare
     #[command(override_usage = "restripe rebuild <NAME> [OPTIONS] [--offline <MEMBER>...]")]
     Rebuild(Rebuild),
@@ -471,6 +477,36 @@ pub struct Replace {
     /// Do not ask
     #[arg(long)]
     pub yes: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "An array of level 0 or 4 grows by the least moves: only the new members' share of the data is copied, each chunk within
+its row, and parity stays as it is. Users are served meanwhile. It may be killed at any time and goes on at the next start; while a
+member is missing it waits. The new capacity is there at the end and reads as zeros; NBD clients see it when they connect anew.
+
+Example: restripe grow tank --add e.img --dry-run"
+)]
+pub struct Grow {
+    #[command(flatten)]
+    pub target: Target,
+    /// The devices to grow by: new ones, or spares of the array
+    #[arg(long, value_name = "MEMBER", num_args = 1..)]
+    pub add: Vec<String>,
+    /// Say what it would move, how long that takes and what is at risk, and change nothing
+    #[arg(long, requires = "add", conflicts_with_all = ["force", "no_wait", "Pace"])]
+    pub dry_run: bool,
+    /// Return when it has begun
+    #[arg(long, requires = "add")]
+    pub no_wait: bool,
+    /// Overwrite what the devices carry; says what will be lost and asks
+    #[arg(long, requires = "add")]
+    pub force: bool,
+    /// Do not ask
+    #[arg(long, requires = "add")]
+    pub yes: bool,
+    #[command(flatten)]
+    pub pace: Pace,
 }
 
 #[derive(Args, Debug)]

@@ -3,6 +3,7 @@
 //! A member is named as the operator knows it: by the path under which it was opened, by its number in `status`, or by
 //! its UUID. Whatever comes back from the engine is turned into words here, in one place.
 
+mod grow;
 mod surrogate;
 
 use crate::engine::Setup;
@@ -240,6 +241,11 @@ impl Desk {
                 to_surrogate,
             } => self.add(&path, force, to_surrogate),
             Request::Replace { old, path, force } => self.replace(&old, &path, force),
+            Request::Grow {
+                members,
+                force,
+                dry_run,
+            } => self.grow(&members, force, dry_run),
             Request::AddSurrogate {
                 members,
                 level,
@@ -323,25 +329,28 @@ impl Desk {
 
     fn add(&self, path: &str, force: bool, to_surrogate: bool) -> Result<Reply, Refusal> {
         let into = to_surrogate.then_some(Whose::Surrogate);
-        let member = match self.held(path)? {
-            Some(failed) => {
-                let whose = whose_is(&self.look()?.0, failed.member);
-                if into.is_some_and(|into| into != whose) {
-                    return Err(in_the_array(path, "failed")
-                        .hint("restripe remove forgets it; then it is free for the surrogate"));
-                }
-                self.command(Command::Add(failed.member))?;
-                self.replaced().forget(&failed);
-                failed.member
-            }
-            None => self.add_anew(path, force, into)?,
-        };
+        let member = self.admit(path, force, into)?;
         let note = match self.state_of(member)? {
             Some(MemberState::Spare) => "is a spare",
             Some(MemberState::Rebuilding) => "is taken in; its rebuild runs",
             _ => "is taken in",
         };
         Ok(done(&format!("{path} {note}")))
+    }
+
+    /// Takes a device in: one that failed and is still open as it is, any other anew.
+    fn admit(&self, path: &str, force: bool, into: Option<Whose>) -> Result<Member, Refusal> {
+        let Some(failed) = self.held(path)? else {
+            return self.add_anew(path, force, into);
+        };
+        let whose = whose_is(&self.look()?.0, failed.member);
+        if into.is_some_and(|into| into != whose) {
+            return Err(in_the_array(path, "failed")
+                .hint("restripe remove forgets it; then it is free for the other set"));
+        }
+        self.command(Command::Add(failed.member))?;
+        self.replaced().forget(&failed);
+        Ok(failed.member)
     }
 
     /// As a device that holds nothing of the array. What it was before, if its server had hung up, is forgotten.
@@ -835,6 +844,10 @@ fn surrogate_missing(surrogate: Uuid, extents: &[(u64, u64)]) -> Refusal {
 /// A task's name, as the schema has it.
 pub fn is_scrub(kind: &str) -> bool {
     kind == "check" || kind == "repair"
+}
+
+pub fn is_growth(kind: &str) -> bool {
+    kind == "growth"
 }
 
 /// The kinds of tasks that bring redundancy back.

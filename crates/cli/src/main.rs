@@ -13,6 +13,7 @@ mod failure;
 mod fit_disk;
 #[cfg(test)]
 mod generated;
+mod grow;
 mod heat;
 mod lab;
 mod lease;
@@ -92,6 +93,7 @@ fn run(verb: Verb) -> Outcome {
         Verb::Remove(verb) => operate::remove(&verb),
         Verb::Add(verb) => operate::add(&verb),
         Verb::Replace(verb) => operate::replace(&verb),
+        Verb::Grow(verb) => grow::run(&verb),
         Verb::Rebuild(verb) => operate::rebuild(&verb),
         Verb::Scrub(verb) => operate::scrub(&verb),
         Verb::Stop(verb) => operate::stop(&verb),

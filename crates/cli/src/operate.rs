@@ -123,7 +123,7 @@ fn replace_in(session: &Session, verb: &Replace) -> Outcome {
 /// The daemon refuses to overwrite without `force`; with it, the person is asked here, where there is a terminal. What
 /// is in the array already is not overwritten, and the daemon has it open. `path` is the very text that the request
 /// will name: the daemon's folder may have another file under a relative one.
-fn confirm_overwriting(session: &Session, path: &str, force: bool, yes: bool) -> Outcome {
+pub fn confirm_overwriting(session: &Session, path: &str, force: bool, yes: bool) -> Outcome {
     if !force || session.which_exactly(path).is_ok() {
         return Ok(());
     }
@@ -199,7 +199,7 @@ fn watch_rebuild(session: &Session, members: &WithoutDaemon) -> Outcome<StatusVi
     session.status()
 }
 
-fn pace(pace: &Pace) -> Option<Request> {
+pub fn pace(pace: &Pace) -> Option<Request> {
     let rate = pace.rate.map(|rate| Request::Rate {
         min_bytes: rate.min,
         max_bytes: rate.max,
@@ -318,7 +318,7 @@ fn watched_from(session: &Session) -> Outcome<u64> {
 }
 
 /// Where the log tells that the last task of this kind began: how an older one ended is not asked.
-fn begun_at(session: &Session, of_kind: fn(&str) -> bool) -> Outcome<u64> {
+pub fn begun_at(session: &Session, of_kind: fn(&str) -> bool) -> Outcome<u64> {
     let (facts, _) = session.facts(0)?;
     let begins =
         |fact: &&FactView| fact.kind == "task-started" && of_kind(&fact.task) && !fact.of_surrogate;
@@ -330,7 +330,7 @@ fn begun_at(session: &Session, of_kind: fn(&str) -> bool) -> Outcome<u64> {
 const NAMED: usize = 50;
 
 /// How a watched task ended.
-struct Ended {
+pub struct Ended {
     outcome: String,
     mismatches: u64,
     facts: Vec<FactView>,
@@ -348,7 +348,7 @@ impl Ended {
         }
     }
 
-    fn succeed(&self, what: &str) -> Outcome {
+    pub fn succeed(&self, what: &str) -> Outcome {
         match self.outcome.as_str() {
             "done" => Ok(()),
             "" => Err(Failure::new(format!("{what} ended without an outcome"))),
@@ -387,7 +387,12 @@ fn is_of_surrogate(status: &StatusView, path: &str) -> bool {
 }
 
 /// Shows the progress of a task until it has ended: no task of its kind is left, and the log says how it went.
-fn watch(session: &Session, since: u64, whose: Whose, of_kind: fn(&str) -> bool) -> Outcome<Ended> {
+pub fn watch(
+    session: &Session,
+    since: u64,
+    whose: Whose,
+    of_kind: fn(&str) -> bool,
+) -> Outcome<Ended> {
     let mut progress = Progress::new();
     let mut ended = Ended {
         outcome: String::new(),
@@ -425,7 +430,7 @@ fn watch(session: &Session, since: u64, whose: Whose, of_kind: fn(&str) -> bool)
 }
 
 /// Nothing is waited for in an array that only reads.
-fn check_moves(status: &StatusView) -> Outcome {
+pub fn check_moves(status: &StatusView) -> Outcome {
     if !status.read_only {
         return Ok(());
     }

@@ -100,6 +100,7 @@ pub fn task_line(task: &TaskView) -> String {
         _ if task.paused => line.push_str(", paused"),
         "" => line.push_str(&speed(task)),
         "read-only" => line.push_str(", waits for a start that writes"),
+        "members" => line.push_str(", waits until no member is missing"),
         _ => line.push_str(", waits until another task is done"),
     }
     if task.mismatches > 0 {

@@ -17,8 +17,8 @@ pub use client::{ClientError, ask, ask_at};
 pub use lending::{LeaseView, LendingView};
 pub use place::{Claim, PlaceError, is_name, running, runtime_folder, socket_path};
 pub use schema::{
-    AimView, CountersView, FactView, HeatView, HostedView, LostView, MemberView, Refusal, Reply,
-    Request, SCHEMA, StatusView, TaskView, Telling, ZoneView, member_name,
+    AimView, CountersView, FactView, GrowthView, HeatView, HostedView, LostView, MemberView,
+    Refusal, Reply, Request, SCHEMA, StatusView, TaskView, Telling, ZoneView, member_name,
 };
 pub use server::{Answer, Server};
 pub use surrogate::{OverlayView, SurrogateView};

@@ -6,7 +6,7 @@ use crate::front::listen::{Listener, Wire};
 use crate::host::Exchange;
 use crate::member::OpenMember;
 use crate::shell::LeaseUse;
-use restripe_array::report::{HeatMap, Status};
+use restripe_array::report::{GrowthPlan, HeatMap, Status};
 use restripe_array::{Command, CommandError, Fact, Member, Nanos, RequestError, RequestOp};
 use std::fmt;
 use std::io;
@@ -59,6 +59,7 @@ pub struct MemberName {
 pub(crate) enum Call {
     Status(usize, Sender<Option<Status>>),
     Heat(usize, Sender<Option<HeatMap>>),
+    Growth(usize, u16, Sender<Result<GrowthPlan, CommandError>>),
     Names(usize, Sender<Vec<MemberName>>),
     LeaseUses(usize, Sender<Vec<LeaseUse>>),
     Command(usize, Command, Sender<Result<(), CommandError>>),
@@ -105,6 +106,15 @@ impl Remote {
     /// What users read of an array. `None`: there is no such array.
     pub fn heat(&self, array: usize) -> Result<Option<HeatMap>, Ended> {
         self.ask(|reply| Call::Heat(array, reply))
+    }
+
+    /// What a growth of an array by so many members would do, or why there can be none now.
+    pub fn growth_plan(
+        &self,
+        array: usize,
+        by: u16,
+    ) -> Result<Result<GrowthPlan, CommandError>, Ended> {
+        self.ask(|reply| Call::Growth(array, by, reply))
     }
 
     /// The devices of an array, in the order of their [`Member`] numbers.

@@ -383,7 +383,7 @@ impl Pair {
         outcome
     }
 
-    fn home(&self) -> &Core {
+    pub(crate) fn home(&self) -> &Core {
         &self.sets[Site::Home as usize]
     }
 

@@ -21,11 +21,11 @@ use crate::layout::{CellSet, Geometry, Layout, Level, RowMap};
 use crate::meta::pages;
 use crate::meta::superblock::{MemberRole, RegionKind};
 use crate::planted::Bug;
-use crate::report::ArrayState;
+use crate::report::{ArrayState, GrowthPlan};
 use crate::runset::RunSet;
 use crate::standing::Standing;
 use crate::task::{Task, Tasks};
-use crate::units::{CELLS_MAX, Member, Row};
+use crate::units::{CELLS_MAX, Member, Row, SECTOR_BYTES};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -46,19 +46,17 @@ impl Tasks {
 impl Core {
     // ------------------------------------------------------------------------------------------------------ begin
 
-    /// The array takes so many of its spares as data slots.
+    /// The array takes so many of its spares as data slots: those that came last.
     pub(crate) fn command_grow(&mut self, by: u16) -> Result<(), CommandError> {
-        self.check_may_grow()?;
-        let geometry = self.grown_by(by)?;
-        let layout = Layout::new(geometry).map_err(|_| CommandError::Busy(TOO_MANY))?;
-        self.check_has_room(&layout)?;
-        let spares: Vec<Member> = self.spares().take(by.into()).collect();
-        if spares.len() < usize::from(by) {
+        let layout = self.layout_grown_by(by)?;
+        let mut spares: Vec<Member> = self.spares().collect();
+        let Some(first) = spares.len().checked_sub(by.into()) else {
             return Err(CommandError::Busy(
                 "the array has fewer spares than that: add some first",
             ));
-        }
-        self.superblock.geometry = geometry;
+        };
+        let spares = spares.split_off(first);
+        self.superblock.geometry = *layout.geometry();
         self.layout = layout.growing();
         self.superblock.generation += 1;
         for member in spares {
@@ -71,6 +69,38 @@ impl Core {
         self.size_ops();
         self.start_task(TaskKind::Reshape, None, RunSet::default());
         Ok(())
+    }
+
+    /// What a growth by so many members would do, if it may begin now.
+    pub(crate) fn growth_plan(&self, by: u16) -> Result<GrowthPlan, CommandError> {
+        let grown = self.layout_grown_by(by)?;
+        let chunk = self.layout.chunk_sectors() * SECTOR_BYTES;
+        let rows_of = |generation| {
+            let extents = (0..self.extents()).filter(|nth| self.has_generation(*nth, generation));
+            (extents.count() as u64 * self.superblock.extent_rows).min(self.layout.rows())
+        };
+        let cells = |generations| u64::from(self.layout.cells_through(generations));
+        let generations = 0..self.layout.generations();
+        let chunks: u64 = generations
+            .map(|nth| rows_of(nth) * (cells(nth + 1) - cells(nth)))
+            .sum();
+        Ok(GrowthPlan {
+            slots: grown.geometry().slots,
+            size_bytes: grown.size_sectors() * SECTOR_BYTES,
+            moved_bytes: chunks * u64::from(by) / grown.data_cells() * chunk,
+            member_bytes: rows_of(0) * chunk,
+            needs_bytes: self.needs_sectors() * SECTOR_BYTES,
+            pacing: self.tasks.pacing(TaskKind::Reshape),
+        })
+    }
+
+    /// How data would lie in so many slots more; refused if it cannot come to that now.
+    fn layout_grown_by(&self, by: u16) -> Result<Layout, CommandError> {
+        self.check_may_grow()?;
+        let geometry = self.grown_by(by)?;
+        let layout = Layout::new(geometry).map_err(|_| CommandError::Busy(TOO_MANY))?;
+        self.check_has_room(&layout)?;
+        Ok(layout)
     }
 
     fn check_may_grow(&self) -> Result<(), CommandError> {

@@ -85,11 +85,14 @@ pub struct Fio<'a> {
 
 impl Fio<'_> {
     pub const DEPTH: usize = 8;
+    /// Bytes from the start of the array on.
+    pub const SIZE: usize = 24 << 20;
 
     fn script(&self, options: &str) -> String {
         format!(
-            "timeout -k 5 180 fio --name=load --ioengine=nbd --uri='{URI}' --size=24m --rw=randwrite --bs=4k \
+            "timeout -k 5 180 fio --name=load --ioengine=nbd --uri='{URI}' --size={} --rw=randwrite --bs=4k \
              --verify=crc32c --iodepth={} {options}",
+            Fio::SIZE,
             Fio::DEPTH
         )
     }

@@ -6,7 +6,7 @@ use super::lending::LendingView;
 use super::surrogate::SurrogateView;
 use restripe_array::layout::{Geometry, Level, Rotation};
 use restripe_array::report::{
-    Aim, ArrayState, Counters, HeatMap, MemberState, MemberStatus, Status, TaskStatus,
+    Aim, ArrayState, Counters, GrowthPlan, HeatMap, MemberState, MemberStatus, Status, TaskStatus,
 };
 use restripe_array::{Fact, FailCause, Halt, Member, Nanos, SECTOR_BYTES, TaskKind, TaskOutcome};
 use serde::{Deserialize, Serialize};
@@ -49,6 +49,14 @@ pub enum Request {
         path: String,
         #[serde(default)]
         force: bool,
+    },
+    /// Take these devices in and grow by them: new ones, or spares. `dry_run` only tells what that would do.
+    Grow {
+        members: Vec<String>,
+        #[serde(default)]
+        force: bool,
+        #[serde(default)]
+        dry_run: bool,
     },
     /// Make a surrogate of these devices and go on with it, at a level by name; `force` overwrites what they carry.
     AddSurrogate {
@@ -124,6 +132,7 @@ impl Request {
             Request::Remove { .. } => "remove",
             Request::Add { .. } => "add",
             Request::Replace { .. } => "replace",
+            Request::Grow { .. } => "grow",
             Request::AddSurrogate { .. } => "add-surrogate",
             Request::RemoveSurrogate => "remove-surrogate",
             Request::Scrub { .. } => "scrub",
@@ -157,6 +166,7 @@ pub enum Reply {
         text: String,
     },
     Heat(Box<HeatView>),
+    Growth(GrowthView),
     /// `next` is what to ask for next time.
     Facts {
         facts: Vec<FactView>,
@@ -237,6 +247,41 @@ pub struct StatusView {
     pub lends: Option<LendingView>,
 }
 
+/// What a growth would do.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct GrowthView {
+    pub slots: u16,
+    pub slots_after: u16,
+    pub size_bytes: u64,
+    pub size_bytes_after: u64,
+    /// Users' bytes that are copied to new members, about.
+    pub moved_bytes: u64,
+    /// Bytes of one member that it goes through, as its limits count them.
+    pub member_bytes: u64,
+    /// The limits of its rate; no maximum if there is none.
+    pub rate_min_bytes: u64,
+    pub rate_max_bytes: Option<u64>,
+    /// That a new member has to have.
+    pub needs_bytes: u64,
+}
+
+impl GrowthView {
+    /// Of an array that is like this now.
+    pub fn new(plan: &GrowthPlan, status: &Status) -> GrowthView {
+        GrowthView {
+            slots: status.geometry.map_or(0, |geometry| geometry.slots),
+            slots_after: plan.slots,
+            size_bytes: status.size_bytes,
+            size_bytes_after: plan.size_bytes,
+            moved_bytes: plan.moved_bytes,
+            member_bytes: plan.member_bytes,
+            rate_min_bytes: plan.pacing.rate_min,
+            rate_max_bytes: at_most(plan.pacing.rate_max),
+            needs_bytes: plan.needs_bytes,
+        }
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct MemberView {
     pub member: u16,
@@ -259,13 +304,13 @@ pub struct HostedView {
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct TaskView {
-    /// `rebuild`, `replace`, `resync`, `check` or `repair`.
+    /// `rebuild`, `replace`, `resync`, `check`, `repair` or `growth`.
     pub kind: String,
     pub slot: Option<u16>,
     pub paused: bool,
     pub rows_done: u64,
     pub rows_total: u64,
-    /// Why it does not go though nobody paused it: `read-only`, `members` (too many are gone) or `another-task`.
+    /// Why it does not go though nobody paused it: `read-only`, `members` (some are missing that it needs) or `another-task`.
     /// Empty if it goes.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub waits: String,
@@ -561,6 +606,9 @@ fn wait_of(task: &TaskStatus, status: &Status) -> &'static str {
     match status.read_only {
         _ if task.paused => "",
         true => "read-only",
+        false if task.kind == TaskKind::Reshape && status.state == ArrayState::Degraded => {
+            "members"
+        }
         false if !task.first => "another-task",
         false => "",
     }
@@ -578,12 +626,17 @@ fn task_view(task: &TaskStatus, waits: &str, now: Nanos) -> TaskView {
         eta_seconds: task.lasts(now).map(|lasts| lasts.0.div_ceil(1_000_000_000)),
         mismatches: task.mismatches,
         rate_min_bytes: task.pacing.rate_min,
-        rate_max_bytes: Some(task.pacing.rate_max).filter(|rate| *rate < u64::MAX),
+        rate_max_bytes: at_most(task.pacing.rate_max),
         throttle: task.pacing.throttle.to_string(),
         order: task.pacing.order.name().into(),
         on_demand: task.pacing.on_demand,
         aim: task.aim.map(|aim| aim_view(aim, now)),
     }
+}
+
+/// A limit, if it is one.
+fn at_most(rate: u64) -> Option<u64> {
+    Some(rate).filter(|rate| *rate < u64::MAX)
 }
 
 fn aim_view(aim: Aim, now: Nanos) -> AimView {
@@ -684,7 +737,7 @@ fn task_word(kind: TaskKind) -> &'static str {
         TaskKind::Resync => "resync",
         TaskKind::Check => "check",
         TaskKind::Repair => "repair",
-        TaskKind::Reshape => "reshape",
+        TaskKind::Reshape => "growth",
     }
 }
 

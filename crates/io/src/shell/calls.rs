@@ -81,6 +81,13 @@ impl Shell {
                 let heat = |host: &Host| host.engine().heat();
                 let _ = reply.send(self.hosts.get(array).map(heat));
             }
+            Call::Growth(array, by, reply) => {
+                let plan = self
+                    .hosts
+                    .get(array)
+                    .map(|host| host.engine().growth_plan(by));
+                let _ = reply.send(plan.unwrap_or(Err(CommandError::NoArray)));
+            }
             Call::Names(array, reply) => {
                 let _ = reply.send(self.names(array));
             }

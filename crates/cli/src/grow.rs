@@ -1,0 +1,151 @@
+//! `grow`: an array takes further members and spreads over them while it serves.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+use crate::command::{Grow, WithoutDaemon};
+use crate::desk::is_growth;
+use crate::failure::{Failure, Outcome};
+use crate::member::check_distinct;
+use crate::operate::{begun_at, check_moves, confirm_overwriting, pace, watch};
+use crate::session::{Session, absolute};
+use crate::terminal::print;
+use crate::tie::Whose;
+use crate::units::{Size, seconds};
+use restripe_io::control::{GrowthView, Reply, Request, StatusView, TaskView};
+
+pub fn run(verb: &Grow) -> Outcome {
+    let members: Vec<String> = verb.add.iter().map(|name| absolute(name)).collect();
+    check_distinct(&members)?;
+    let name = &verb.target.name;
+    if verb.dry_run {
+        let session = Session::open_to_look(name, &verb.target.without_daemon.offline)?;
+        return session.end_after(|session| tell(session, members));
+    }
+    let session = Session::open(name, &verb.target.without_daemon)?;
+    session.end_after(|session| match members.is_empty() {
+        true => pace_or_watch(session, verb),
+        false => grow(session, verb, members),
+    })
+}
+
+fn grow(session: &Session, verb: &Grow, members: Vec<String>) -> Outcome {
+    for member in &members {
+        confirm_overwriting(session, member, verb.force, verb.yes)?;
+    }
+    if let Some(request) = pace(&verb.pace) {
+        session.order(&request)?;
+    }
+    let (_, since) = session.facts(u64::MAX)?;
+    session.order(&Request::Grow {
+        members,
+        force: verb.force,
+        dry_run: false,
+    })?;
+    if verb.no_wait && session.is_served() {
+        return Ok(());
+    }
+    watch_growth(session, since)
+}
+
+/// Gives the growth that runs its orders, or waits for its end.
+fn pace_or_watch(session: &Session, verb: &Grow) -> Outcome {
+    let status = session.status()?;
+    let task = the_growth(&status, &verb.target.without_daemon)?;
+    if let Some(request) = pace(&verb.pace) {
+        session.order(&request)?;
+        if session.is_served() || verb.pace.is_kept() {
+            return Ok(());
+        }
+    } else if task.paused {
+        let members = &verb.target.without_daemon;
+        let hint = format!("restripe grow {} --resume{members}", status.name);
+        return Err(Failure::new("the growth is paused").hint(hint));
+    }
+    check_moves(&status)?;
+    watch_growth(session, begun_at(session, is_growth)?)
+}
+
+fn the_growth<'a>(status: &'a StatusView, members: &WithoutDaemon) -> Outcome<&'a TaskView> {
+    let found = status.tasks.iter().find(|task| is_growth(&task.kind));
+    found.ok_or_else(|| {
+        let name = &status.name;
+        let hint = format!("restripe grow {name} --add DEVICE{members} begins one");
+        Failure::new("no growth runs").hint(hint)
+    })
+}
+
+fn watch_growth(session: &Session, since: u64) -> Outcome {
+    watch(session, since, Whose::Array, is_growth)?.succeed("the growth")?;
+    let status = session.status()?;
+    print(format_args!(
+        "{} has {} members now, and {}; clients see that when they connect anew",
+        status.name,
+        status.slots,
+        Size(status.size_bytes)
+    ));
+    Ok(())
+}
+
+// ---------------------------------------------------------------------------------------------------------- dry run
+
+fn tell(session: &Session, members: Vec<String>) -> Outcome {
+    let request = Request::Grow {
+        members,
+        force: false,
+        dry_run: true,
+    };
+    match session.ask(&request)? {
+        Reply::Growth(plan) => {
+            let status = session.status()?;
+            print(text(&plan, &status).trim_end());
+            Ok(())
+        }
+        _ => Err(Failure::new(
+            "the daemon answered `grow` with something else",
+        )),
+    }
+}
+
+fn text(plan: &GrowthView, status: &StatusView) -> String {
+    let redundant = status.level != "raid0";
+    let risk = match redundant {
+        true => {
+            "a member may fail and power may be cut at any time; a growth waits while a member is missing"
+        }
+        false => {
+            "no more than always in a raid0, which no member may leave; power may be cut at any time"
+        }
+    };
+    format!(
+        "{}: from {} to {} members, from {} to {}; nothing is changed yet\n  \
+           moves    about {}: the new members' share of what is written, each chunk within its row{}\n  \
+           takes    {}\n  \
+           at risk  {risk}\n  \
+           then     the new capacity reads as zeros; clients see it when they connect anew\n",
+        status.name,
+        plan.slots,
+        plan.slots_after,
+        Size(plan.size_bytes),
+        Size(plan.size_bytes_after),
+        Size(plan.moved_bytes),
+        if redundant { "; no parity" } else { "" },
+        duration(plan),
+    )
+}
+
+/// At the least rate, which users may hold it to, and at the most.
+fn duration(plan: &GrowthView) -> String {
+    let at = |rate: u64| plan.member_bytes.div_ceil(rate.max(1));
+    let least = match plan.rate_min_bytes {
+        0 => "as long as users leave no room".into(),
+        rate => format!(
+            "{} at {}/s, the least it goes",
+            seconds(at(rate)),
+            Size(rate)
+        ),
+    };
+    let most = plan.rate_max_bytes.map_or(String::new(), |rate| {
+        format!("; {} at {}/s, the most", seconds(at(rate)), Size(rate))
+    });
+    format!("{least}{most}; as fast as the members can in between")
+}

@@ -1,0 +1,270 @@
+//! Growth by the command alone: told before it begins, served through, killed, resumed, and a member lost in it.
+
+#[allow(dead_code)]
+mod harness;
+
+use harness::steps::{
+    Fio, URI, content, good, has, number, read_pattern, refused, status, wait_until, write_pattern,
+};
+use harness::{Daemon, Place};
+use serde_json::Value;
+use std::thread;
+
+const OLD: [&str; 4] = ["a.img", "b.img", "c.img", "d.img"];
+const GROWN: [&str; 5] = ["a.img", "b.img", "c.img", "d.img", "e.img"];
+/// So that a growth lasts longer than what is done to it.
+const SLOW: &str = "1M..2M";
+const FAST: &str = "1G..8G";
+
+/// A RAID-4 of four members, all of it written, and a device to grow by.
+fn raid4(name: &str) -> Place {
+    let place = Place::new(name);
+    good(place.create(&OLD, &["--level", "raid4"]));
+    good(place.shell("truncate -s 64M e.img f.img"));
+    place
+}
+
+fn serve(place: &Place, options: &[&str], members: &[&str]) -> Daemon {
+    let mut words = vec!["serve", "--unix", "nbd.sock"];
+    words.extend(options);
+    words.extend(members);
+    place.await_service(&mut place.command(&words))
+}
+
+fn growth(status: &Value) -> Option<&Value> {
+    let tasks = status["tasks"].as_array().expect("a list");
+    tasks.iter().find(|task| task["kind"] == "growth")
+}
+
+/// Some of it is moved, and some is not.
+fn is_under_way(status: &Value) -> bool {
+    growth(status).is_some_and(|task| {
+        (5..number(&task["rows_total"]) - 100).contains(&number(&task["rows_done"]))
+    })
+}
+
+/// Bytes over the whole array, kept as `all.raw`: zeros where fio will write, and random ones behind.
+fn fill(place: &Place) {
+    let size = number(&status(place)["size_bytes"]);
+    let (zeros, random) = (Fio::SIZE, size as usize - Fio::SIZE);
+    good(place.shell(&format!(
+        "set -e; (head -c {zeros} /dev/zero; head -c {random} /dev/urandom) > all.raw
+         nbdcopy --flush all.raw '{URI}'"
+    )));
+}
+
+/// What was there before is there, and zeros behind it.
+fn is_there_and_zeros_behind(place: &Place) {
+    let (before, now) = (place.bytes("all.raw"), content(place, "now.raw"));
+    assert!(now.len() > before.len(), "it has grown");
+    assert!(now.starts_with(&before), "bytes changed as they moved");
+    assert!(now[before.len()..].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_dry_run_tells_and_changes_nothing() {
+    let place = raid4("grow-dry");
+    let before = GROWN.map(|name| place.bytes(name));
+    let offline = [&["--offline"], &OLD[..]].concat();
+    let words = |more: &[&'static str]| [&["grow", "tank"], more, &offline].concat();
+    let told = good(place.run(&words(&["--add", "e.img", "--dry-run"])));
+    for line in [
+        "tank: from 4 to 5 members, from 180M to 240M; nothing is changed yet",
+        "moves    about 0",
+        "at risk  a member may fail and power may be cut at any time",
+        "the new capacity reads as zeros",
+    ] {
+        assert!(told.contains(line), "{told}");
+    }
+    assert!(GROWN.map(|name| place.bytes(name)) == before);
+    good(place.shell("truncate -s 32M small.img"));
+    let small = refused(place.run(&words(&["--add", "small.img", "--dry-run"])));
+    assert!(
+        small.contains("33554432 bytes") && small.contains("or more"),
+        "{small}"
+    );
+    let mine = refused(place.run(&words(&["--add", "b.img", "--dry-run"])));
+    assert!(mine.contains("in the array already"), "{mine}");
+    let twice = place.run(&words(&["--add", "e.img", "e.img"]));
+    assert_eq!(twice.status, 2, "{}", twice.stderr);
+    let none = refused(place.run(&words(&[])));
+    assert!(none.contains("no growth runs"), "{none}");
+    good(place.shell("mkfs.ext4 -q -F f.img 2>/dev/null || printf 'ustar' | dd of=f.img bs=1 seek=257 conv=notrunc"));
+    let carries = refused(place.run(&words(&["--add", "f.img"])));
+    assert!(carries.contains("already carries"), "{carries}");
+}
+
+#[test]
+fn what_cannot_grow_is_refused_with_its_devices_untouched() {
+    let place = Place::new("grow-refused");
+    let three = ["a.img", "b.img", "c.img"];
+    good(place.create(&three, &["--level", "raid1"]));
+    good(place.shell("truncate -s 64M e.img"));
+    let offline = ["grow", "tank", "--add", "e.img", "--offline"];
+    let told = refused(place.run(&[&offline, &three[..]].concat()));
+    assert!(told.contains("level 0 and 4"), "{told}");
+    assert!(place.bytes("e.img").iter().all(|byte| *byte == 0));
+}
+
+/// With nobody to serve, the command itself is who grows it.
+#[test]
+fn an_array_that_is_not_served_grows_too() {
+    let place = raid4("grow-offline");
+    let offline = [&["--offline"], &OLD[..]].concat();
+    let words = [&["grow", "tank", "--add", "e.img"], &offline[..]].concat();
+    let told = good(place.run(&words));
+    assert!(
+        told.contains("grows from 4 to 5 members; 240M then"),
+        "{told}"
+    );
+    assert!(told.contains("tank has 5 members now, and 240M"), "{told}");
+    let examined = good(place.run(&["examine", "e.img"]));
+    assert!(examined.contains("5 slots"), "{examined}");
+}
+
+#[test]
+fn a_growth_is_paused_paced_killed_and_goes_on() {
+    let place = raid4("grow-steps");
+    if !has(
+        &place,
+        "a_growth_is_paused_paced_killed_and_goes_on",
+        &["nbdcopy", "qemu-io"],
+    ) {
+        return;
+    }
+    let daemon = serve(&place, &["--rate", SLOW, "--cache", "8M"], &OLD);
+    fill(&place);
+    let told = good(place.run(&["grow", "tank", "--add", "e.img", "--no-wait"]));
+    assert!(told.contains("grows from 4 to 5 members"), "{told}");
+    let found = wait_until(&place, is_under_way);
+    assert_eq!(number(&found["slots"]), 5);
+    assert_eq!(number(&found["size_bytes"]), 180 << 20);
+    good(place.run(&["grow", "tank", "--pause"]));
+    let paused = refused(place.run(&["grow", "tank"]));
+    assert!(paused.contains("the growth is paused"), "{paused}");
+    daemon.kill();
+    let daemon = serve(&place, &["--rate", SLOW], &GROWN);
+    let found = status(&place);
+    assert_eq!(
+        growth(&found).expect("still there")["paused"],
+        true,
+        "{found}"
+    );
+    good(place.run(&["grow", "tank", "--resume"]));
+    wait_until(&place, is_under_way);
+    daemon.kill();
+    let daemon = serve(&place, &["--rate", FAST], &GROWN);
+    good(place.shell("restripe grow tank || restripe status tank"));
+    wait_until(&place, |status| growth(status).is_none());
+    is_there_and_zeros_behind(&place);
+    // A second one right after, with the new capacity written.
+    write_pattern(&place, 0x5a, "200M", "4M");
+    good(place.run(&["grow", "tank", "--add", "f.img"]));
+    good(read_pattern(&place, 0x5a, "200M", "4M"));
+    let now = content(&place, "now.raw");
+    assert!(now.len() == 300 << 20 && now.starts_with(&place.bytes("all.raw")));
+    good(place.run(&["scrub", "tank"]));
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn fio_verifies_through_a_growth_a_kill_and_a_lost_member() {
+    let place = raid4("grow-fio");
+    let test = "fio_verifies_through_a_growth_a_kill_and_a_lost_member";
+    if !has(&place, test, &["fio", "nbdcopy"]) {
+        return;
+    }
+    let fio = Fio { place: &place };
+    let daemon = serve(&place, &["--rate", SLOW], &OLD);
+    // Behind fio's blocks nothing changes.
+    fill(&place);
+    good(place.run(&["grow", "tank", "--add", "e.img", "--no-wait"]));
+    let writes = |status: &Value| number(&status["counters"]["writes"]);
+    let before = writes(&wait_until(&place, is_under_way));
+    thread::scope(|scope| {
+        let load = scope.spawn(|| fio.run("--verify_state_save=1 --do_verify=0"));
+        wait_until(&place, |status| writes(status) > before + 50);
+        daemon.kill();
+        let ended = load.join().expect("no panic there");
+        assert_ne!(ended.status, 0, "it was interrupted");
+    });
+    let daemon = serve(&place, &["--rate", SLOW], &GROWN);
+    assert!(is_under_way(&status(&place)));
+    fio.verify(Fio::DEPTH);
+    good(place.run(&["fail", "tank", "b.img"]));
+    let found = wait_until(&place, |status| {
+        growth(status).is_some_and(|task| task["waits"] == "members")
+    });
+    assert_eq!(found["state"], "degraded");
+    good(fio.run("--verify_state_save=1 --verify_fatal=1"));
+    good(place.shell("truncate -s 64M g.img"));
+    good(place.run(&["rebuild", "tank", "--rate", FAST]));
+    good(place.run(&["add", "tank", "g.img"]));
+    wait_until(&place, |status| {
+        growth(status).is_none() && status["state"] == "healthy"
+    });
+    fio.verify(0);
+    let (before, now) = (place.bytes("all.raw"), content(&place, "now.raw"));
+    let behind = Fio::SIZE;
+    assert!(
+        now[behind..before.len()] == before[behind..],
+        "bytes changed as they moved"
+    );
+    assert!(now[before.len()..].iter().all(|byte| *byte == 0));
+    good(place.run(&["scrub", "tank"]));
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn ext4_stays_clean_through_a_growth_a_kill_and_a_lost_member() {
+    let place = raid4("grow-ext4");
+    let test = "ext4_stays_clean_through_a_growth_a_kill_and_a_lost_member";
+    let tools = ["nbdcopy", "mkfs.ext4", "debugfs", "e2fsck", "resize2fs"];
+    if !has(&place, test, &tools) {
+        return;
+    }
+    let daemon = serve(&place, &["--rate", SLOW], &OLD);
+    let change = |what: &str| {
+        format!(
+            "set -e; nbdcopy '{URI}' fs.raw; debugfs -w -R '{what}' fs.raw; e2fsck -fn fs.raw
+             nbdcopy --flush fs.raw '{URI}'"
+        )
+    };
+    let check = |name: &str| {
+        format!(
+            "set -e; nbdcopy '{URI}' found.raw; cmp fs.raw found.raw; e2fsck -fn found.raw
+             debugfs -R 'dump {name} back' found.raw; cmp {name} back"
+        )
+    };
+    good(place.shell(&format!(
+        "set -e; for name in one two three; do head -c 20000000 /dev/urandom > $name; done
+         truncate -s {} fs.raw; mkfs.ext4 -q -F fs.raw; nbdcopy --flush fs.raw '{URI}'",
+        180 << 20
+    )));
+    good(place.shell(&change("write one one")));
+    good(place.run(&["grow", "tank", "--add", "e.img", "--no-wait"]));
+    wait_until(&place, is_under_way);
+    good(place.shell(&change("write two two")));
+    daemon.kill();
+    let daemon = serve(&place, &["--rate", SLOW], &GROWN);
+    good(place.shell(&check("one")));
+    good(place.run(&["fail", "tank", "e.img"]));
+    good(place.shell(&change("write three three")));
+    good(place.shell(&check("two")));
+    daemon.kill();
+    let daemon = serve(&place, &["--rate", FAST, "--degraded"], &OLD);
+    good(place.shell(&check("three")));
+    good(place.run(&["add", "tank", "f.img"]));
+    wait_until(&place, |status| {
+        growth(status).is_none() && status["state"] == "healthy"
+    });
+    good(place.shell(&format!(
+        "set -e; nbdcopy '{URI}' found.raw; truncate -s {} found.raw; e2fsck -fp found.raw; resize2fs found.raw
+         e2fsck -fn found.raw; debugfs -R 'dump three back' found.raw; cmp three back",
+        240 << 20
+    )));
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+}
