@@ -12,7 +12,7 @@ use restripe_array::cache::Rule;
 use restripe_array::layout::{Level, Skew};
 use restripe_array::{Order, Throttle};
 use restripe_io::nbd_wire::uri::{Endpoint, NbdUri};
-use restripe_lab::experiment::cell::{check_skew, generated, level, onto, schedule, write_hole};
+use restripe_lab::experiment::cell::{check_form, generated, level, onto, schedule, write_hole};
 use restripe_lab::experiment::{figure, page};
 use restripe_lab::generate::{Parameters, preset};
 use restripe_lab::nbd::Address;
@@ -366,6 +366,7 @@ fn plan(verb: &Replay, needed: u64) -> Outcome<ArrayPlan> {
     let plan = ArrayPlan {
         level,
         skew,
+        grown: None,
         spare_partitions: 0,
         members: verb.members,
         spares: 0,
@@ -387,7 +388,7 @@ fn plan(verb: &Replay, needed: u64) -> Outcome<ArrayPlan> {
         rebuild_max: verb.rebuild_rate.max,
         surrogate: None,
     };
-    check_skew(&plan).map_err(Failure::usage)?;
+    check_form(&plan).map_err(Failure::usage)?;
     Ok(plan)
 }
 

@@ -41,6 +41,7 @@ fn one(requests: usize) {
     let plan = ArrayPlan {
         level: Level::Raid5(Rotation::default()),
         skew: None,
+        grown: None,
         spare_partitions: 0,
         members: 9,
         spares: 0,

@@ -79,6 +79,7 @@ fn stage(kind: Kind) -> Stage {
     let plan = ArrayPlan {
         level: kind.level,
         skew: kind.skew,
+        grown: None,
         spare_partitions: 0,
         members: MEMBERS,
         spares: 0,

@@ -2,7 +2,7 @@
 //!
 //! The text is canonical (every parameter by its path, in order), so a hash of it names the run in the cache.
 
-use super::form::Form;
+use super::form::{Form, Grown};
 use super::scenario::{Point, Value, settings};
 use super::scheme::Scheme;
 use crate::generate::blocks::{Blocks, Course};
@@ -15,6 +15,7 @@ use crate::replay::stage::{ArrayPlan, Stage, SurrogatePlan, size_bytes};
 use crate::replay::{Deed, OUTSTANDING_MAX, Pace, Plan, Script, Until};
 use crate::trace::{Options, Requests, TraceError, files, open, read_twice, shape};
 use restripe_array::cache::Rule;
+use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Geometry, Level, Rotation, Skew};
 use restripe_array::meta::WriteHole;
 use restripe_array::{
@@ -55,6 +56,9 @@ pub struct ArraySettings {
     /// All three by one name, and the members as well: see [`Form`].
     #[serde(default)]
     pub skew: Option<Form>,
+    /// Members by how they came to be there, in place of `members`: see [`Grown`].
+    #[serde(default)]
+    pub grown: Option<Grown>,
     pub chunk_kib: u32,
     pub member_mib: u64,
     /// none, bitmap, ppl or default.
@@ -149,6 +153,8 @@ pub enum Restoring {
     Resync,
     /// Nothing is lost: all rows are read and compared. There is no phase `degraded`.
     Check,
+    /// The array grows by its spares. There is no phase `degraded`.
+    Growth,
 }
 
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -330,6 +336,7 @@ impl Settings {
         let plan = ArrayPlan {
             level: set_level,
             skew,
+            grown: array.history(set_level)?,
             spare_partitions,
             spares: array.spares.max(u16::from(spare_partitions > 0)),
             members,
@@ -356,7 +363,7 @@ impl Settings {
             rebuild_max: limits[1],
             surrogate: self.surrogate(scheme.redirect)?,
         };
-        check_skew(&plan)?;
+        check_form(&plan)?;
         Ok(plan)
     }
 
@@ -433,12 +440,25 @@ impl ArraySettings {
     }
 
     fn members(&self) -> Result<u16, String> {
-        match (self.form()?.size, self.members) {
-            (None, 0) => Err("neither array.members nor array.skew tells the members".into()),
-            (None, members) => Ok(members),
-            (Some(size), 0) => Ok(self.form()?.groups.saturating_mul(size)),
-            (Some(_), _) => Err("array.skew tells the members, and so does array.members".into()),
+        let form = self.form()?;
+        let by_form = form.size.map(|size| form.groups.saturating_mul(size));
+        let by_history = self.grown.as_ref().map(Grown::members);
+        let alone = (self.members > 0).then_some(self.members);
+        let mut told = [alone, by_form, by_history].into_iter().flatten();
+        match (told.next(), told.next()) {
+            (None, _) => {
+                Err("none of array.members, array.skew and array.grown tells the members".into())
+            }
+            (Some(members), None) => Ok(members),
+            (Some(_), Some(_)) => {
+                Err("two of array.members, array.skew and array.grown tell the members".into())
+            }
         }
+    }
+
+    fn history(&self, level: Level) -> Result<Option<History>, String> {
+        let history = self.grown.as_ref().map(|grown| grown.history(level));
+        Ok(history.transpose()?.flatten())
     }
 
     /// The grouping of so many members, if they are skewed.
@@ -462,8 +482,8 @@ impl ArraySettings {
 }
 
 /// A grouping that cannot be is refused by name, before anything is built.
-pub fn check_skew(plan: &ArrayPlan) -> Result<(), String> {
-    if plan.skew.is_none() {
+pub fn check_form(plan: &ArrayPlan) -> Result<(), String> {
+    if plan.skew.is_none() && plan.grown.is_none() {
         return Ok(());
     }
     let chunk_bytes = u64::from(plan.chunk_sectors) * SECTOR_BYTES;
@@ -473,9 +493,9 @@ pub fn check_skew(plan: &ArrayPlan) -> Result<(), String> {
         chunk_sectors: plan.chunk_sectors,
         slot_sectors: plan.member_bytes / chunk_bytes * u64::from(plan.chunk_sectors),
         skew: plan.skew,
-        grown: None,
+        grown: plan.grown,
     };
-    let unsound = |error| format!("the groups of the array: {error}");
+    let unsound = |error| format!("the members of the array: {error}");
     geometry.check().map_err(unsound)
 }
 
@@ -764,6 +784,7 @@ fn plans(settings: &Settings) -> Vec<Plan> {
     let begins = match settings.rebuild.task {
         Restoring::Resync => Deed::Crash,
         Restoring::Check => Deed::Check,
+        Restoring::Growth => Deed::Grow,
         Restoring::Rebuild if phases.degraded_s == 0 => return plans,
         // Spares that are there and members with room take what is lost at once.
         Restoring::Rebuild if settings.array.rebuilds_at_once() => fails(settings),

@@ -1,5 +1,7 @@
-//! How the members of an array are grouped, by a name.
+//! How the members of an array are grouped, and how an array came to have them, by names.
 
+use restripe_array::layout::Level;
+use restripe_array::layout::scaled::History;
 use serde::Deserialize;
 
 /// How members are grouped, by a name: `flat` is not skewed, `3` is three groups with the most partitions, `3x5` three groups of
@@ -61,5 +63,46 @@ impl TryFrom<String> for Form {
     fn try_from(name: String) -> Result<Form, String> {
         let read = Form::read(&name);
         read.ok_or_else(|| format!("array.skew is {name:?}, not as flat, 3, 3x5, 3x5:1 or 3+1"))
+    }
+}
+
+/// How many members an array had at first, and how many were added, each time, by the least moves: `4+1+1`; `6`: it never grew.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Grown(Vec<u16>);
+
+impl Grown {
+    pub fn members(&self) -> u16 {
+        self.0.iter().fold(0, |sum, some| sum.saturating_add(*some))
+    }
+
+    /// Of an array of this level; none of one that never grew.
+    pub fn history(&self, level: Level) -> Result<Option<History>, String> {
+        let data = |members: u16| members.saturating_sub(level.parities());
+        let sizes = self.0.iter().scan(0u16, |sum, some| {
+            *sum = sum.saturating_add(*some);
+            Some(data(*sum))
+        });
+        let sizes: Vec<u16> = sizes.collect();
+        if sizes.len() == 1 {
+            return Ok(None);
+        }
+        let history = History::of(&sizes);
+        let history =
+            history.ok_or_else(|| format!("an array does not grow as {sizes:?} data members"));
+        history.map(Some)
+    }
+}
+
+impl TryFrom<String> for Grown {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Grown, String> {
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = |text: &str| text.parse::<u16>().ok().filter(|n| *n > 0 && digits(text));
+        let parts: Option<Vec<u16>> = name.split('+').map(number).collect();
+        parts
+            .map(Grown)
+            .ok_or_else(|| format!("array.grown is {name:?}, not as 6, 5+1 or 4+1+1"))
     }
 }

@@ -394,6 +394,10 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
         "s2-cache",
         include_str!("../../../../scenarios/s2-cache.toml"),
     ),
+    (
+        "mcpod-after",
+        include_str!("../../../../scenarios/mcpod-after.toml"),
+    ),
     ("energy", include_str!("../../../../scenarios/energy.toml")),
     (
         "vdf-open-loop",

@@ -52,6 +52,8 @@ pub enum Deed {
     Crash,
     /// The rows of a healthy array are checked.
     Check,
+    /// The array grows by its spares.
+    Grow,
 }
 
 /// What ends a phase.
@@ -59,7 +61,7 @@ pub enum Deed {
 pub enum Until {
     /// So many nanoseconds have passed.
     Passed(u64),
-    /// The rebuild, the resynchronisation or the check has ended, or so many nanoseconds have passed.
+    /// The rebuild, the resynchronisation, the check or the growth has ended, or so many nanoseconds have passed.
     Rebuilt(u64),
     /// So many nanoseconds have passed since the phase before this one began, and `least` since this one did.
     Since { before: u64, least: u64 },

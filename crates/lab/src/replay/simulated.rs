@@ -166,6 +166,9 @@ impl Replay<'_> {
             Deed::Check => {
                 self.stage.check();
             }
+            Deed::Grow => {
+                self.stage.grow();
+            }
         }
         Ok(())
     }
@@ -398,8 +401,12 @@ impl Replay<'_> {
                 kind: TaskKind::Check,
                 ..
             } => self.begins(at, "check begins"),
+            Fact::TaskStarted {
+                kind: TaskKind::Reshape,
+                ..
+            } => self.begins(at, "growth begins"),
             Fact::TaskEnded {
-                kind: TaskKind::Rebuild | TaskKind::Resync | TaskKind::Check,
+                kind: TaskKind::Rebuild | TaskKind::Resync | TaskKind::Check | TaskKind::Reshape,
                 outcome,
                 ..
             } => {
@@ -424,8 +431,8 @@ impl Replay<'_> {
         let end = self.elapsed();
         let status = self.stage.world.status();
         let running = status.tasks.iter().find(|task| {
-            let kinds = [TaskKind::Rebuild, TaskKind::Resync, TaskKind::Check];
-            kinds.contains(&task.kind)
+            use TaskKind::{Check, Rebuild, Reshape, Resync};
+            [Rebuild, Resync, Check, Reshape].contains(&task.kind)
         });
         let rows = status
             .geometry

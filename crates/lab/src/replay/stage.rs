@@ -4,6 +4,7 @@ use super::facts::Labour;
 use super::link::{Link, LinkPlan, linked};
 use super::meter::{Meter, Model, metered};
 use crate::drives::preset::{self, Preset};
+use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Layout, Level, Skew};
 use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
 use restripe_array::{
@@ -49,7 +50,9 @@ pub struct ArrayPlan {
     pub level: Level,
     /// Sub-arrays over groups of the members (S2-RAID).
     pub skew: Option<Skew>,
-    /// On each member of such an array, room for so many partitions of others.
+    /// Made as if it had grown so (McPod).
+    pub grown: Option<History>,
+    /// On each member of a skewed array, room for so many partitions of others.
     pub spare_partitions: u16,
     pub members: u16,
     /// Further drives that are there from the start and take the place of one that fails.
@@ -89,6 +92,7 @@ impl ArrayPlan {
         ArrayPlan {
             level: surrogate.level,
             skew: None,
+            grown: None,
             spare_partitions: 0,
             members: surrogate.members,
             spares: 0,
@@ -207,6 +211,13 @@ impl Stage {
         self.command(Command::Scrub { repair: false })
     }
 
+    /// Takes the spares that are there as members.
+    pub fn grow(&mut self) -> CommandTag {
+        self.command(Command::Grow {
+            by: self.plan.spares,
+        })
+    }
+
     pub fn fail(&mut self, member: Member) -> CommandTag {
         self.command(Command::Fail(member))
     }
@@ -271,6 +282,7 @@ fn spec(plan: &ArrayPlan) -> Spec {
     let spare = u64::from(plan.spare_partitions) * partition_chunks(plan, chunks);
     Spec {
         skew: plan.skew,
+        grown: plan.grown,
         spare_partitions: plan.spare_partitions,
         spares: plan.spares,
         chunk_sectors: plan.chunk_sectors,
