@@ -97,6 +97,11 @@ impl Heat {
         self.zone_rows
     }
 
+    /// Where a row's array data would be if rows were filled one after another: so this table takes reads.
+    pub(crate) fn sector_of(&self, row: u64) -> u64 {
+        row * (self.zone_sectors / self.zone_rows)
+    }
+
     pub(crate) fn zones(&self) -> u64 {
         self.zones.len() as u64
     }

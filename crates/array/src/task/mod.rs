@@ -457,6 +457,25 @@ impl Core {
         if sectors == 0 {
             return;
         }
+        match self.layout.generations_to_come() {
+            1 => self.note_zones(lba, sectors),
+            _ => self.note_rows(lba, sectors),
+        }
+    }
+
+    /// A read of an array that has grown: its rows have neighbouring chunks, but not one after another.
+    fn note_rows(&mut self, lba: u64, sectors: u64) {
+        let chunk = self.layout.chunk_sectors();
+        let mut last = None;
+        for first in (lba / chunk * chunk..lba + sectors).step_by(chunk as usize) {
+            let row = self.layout.place(first).row.0;
+            if last.replace(row / self.heat.zone_rows()) != Some(row / self.heat.zone_rows()) {
+                self.note_zones(self.heat.sector_of(row), 1);
+            }
+        }
+    }
+
+    fn note_zones(&mut self, lba: u64, sectors: u64) {
         let zones = self.heat.note_read(lba, sectors, self.now);
         self.heat_changed(&zones);
         for task in &mut self.tasks.list {

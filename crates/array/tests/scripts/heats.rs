@@ -1,6 +1,6 @@
 //! Heat over restarts: what was hot is known after a stop and after a crash, for no I/O while users read.
 
-use crate::shell::{Array, CHUNK, raid5};
+use crate::shell::{Array, CHUNK, grown4, raid5};
 use restripe_array::meta::RegionKind;
 use restripe_array::{Command, HeatLimits, Member, Nanos, PAGE_BYTES, RequestOp};
 
@@ -181,4 +181,23 @@ fn a_member_that_is_filled_knows_it_too() {
     }
     array.start().expect("nobody needs heat");
     assert_eq!(array.engine.heat(), before);
+}
+
+/// Chunks that a growth added are the end of the array and lie in all its rows.
+#[test]
+fn heat_of_a_grown_array_is_that_of_its_rows() {
+    let mut setup = grown4(&[2, 3]);
+    setup.heat = HeatLimits {
+        zone_sectors: 1,
+        ..HeatLimits::default()
+    };
+    let mut array = setup.start();
+    for lba in [0, array.layout.size_sectors() - CHUNK] {
+        let before = array.engine.heat().popularity;
+        array.read(lba, CHUNK).expect("it is there");
+        let row = array.layout.place(lba).row.0 as usize;
+        let after = array.engine.heat().popularity;
+        assert_eq!(after.len() as u64, array.layout.rows());
+        assert!(after[row] > before[row], "row {row}: {before:?}, {after:?}");
+    }
 }
