@@ -16,7 +16,7 @@ const USAGE: &str = "usage: xtask tidy | man | md [PATTERN...] | md-bench [PATTE
   tidy  check the house rules: edges between crates, length of files and functions, leftovers
   man   write docs/man and docs/completions anew from the command table
   md    compare with Linux md in a guest, all cases or those whose names contain a pattern
-  md-bench  rebuild under load, beside Linux md on the same simulated disks: minutes";
+  md-bench  rebuild under load, and growth, beside Linux md on the same simulated disks: minutes";
 
 fn main() -> ExitCode {
     let verbs: Vec<String> = std::env::args().skip(1).collect();

@@ -10,6 +10,8 @@ mod bench;
 mod cases;
 mod content;
 mod curve;
+mod disks;
+mod growth;
 mod guest;
 mod house;
 mod mounted;

@@ -6,16 +6,16 @@
 //! behind NBD. Both guard against the write hole by the same means. What is told of the curves is in [`super::curve`].
 
 use super::curve::{self, Point, Series};
+use super::disks::{DISK, Disks};
+use super::growth;
 use super::guest::{self, Engine, Guest};
 use super::house::{Daemon, House, Outcome, words};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 const ENGINES: [Engine; 2] = [Engine::UserMode, Engine::UserModeOnLargeState];
-/// Of each simulated disk.
-const DISK: &str = "512M";
 const DISKS: usize = 5;
 const SLOTS: usize = 4;
 const CHUNK_BYTES: u64 = 64 * 1024;
@@ -75,7 +75,9 @@ pub fn run(root: &Path, patterns: &[&str]) -> ExitCode {
     };
     let folder = std::env::temp_dir().join(format!("restripe-md-bench-{}", std::process::id()));
     let out = root.join("target/md-bench");
-    let done = measure(root, &rig, &folder, patterns).and_then(|series| curve::tell(&series, &out));
+    let done = grown(root, &rig, &folder, patterns)
+        .and_then(|()| measure(root, &rig, &folder, patterns))
+        .and_then(|series| curve::tell(&series, &out));
     // Sockets and programs of ours.
     let _ = fs::remove_dir_all(&folder);
     match done {
@@ -87,14 +89,25 @@ pub fn run(root: &Path, patterns: &[&str]) -> ExitCode {
     }
 }
 
+/// How arrays grow, if that is asked for.
+fn grown(root: &Path, rig: &Path, folder: &Path, patterns: &[&str]) -> Outcome<()> {
+    match patterns.is_empty() || patterns.iter().any(|p| growth::NAME.contains(p)) {
+        true => growth::run(root, rig, &folder.join(growth::NAME)),
+        false => Ok(()),
+    }
+}
+
 fn measure(root: &Path, rig: &Path, folder: &Path, patterns: &[&str]) -> Outcome<Vec<Series>> {
     let chosen: Vec<&Load> = LOADS
         .iter()
         .filter(|load| patterns.is_empty() || patterns.iter().any(|p| load.name.contains(p)))
         .collect();
+    if chosen.is_empty() {
+        return Ok(Vec::new());
+    }
     fs::create_dir_all(folder).map_err(|error| error.to_string())?;
     let house = House::new(super::binary()?, &folder.join("house"))?;
-    let disks = Disks::start(rig, folder)?;
+    let disks = Disks::start(rig, folder, DISKS)?;
     let mut series = Vec::new();
     for load in &chosen {
         for hole in load.holes {
@@ -265,66 +278,6 @@ impl Drop for Fio {
         // It has ended already, unless something else failed.
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-// ------------------------------------------------------------------------------------------------- simulated disks
-
-/// The guest's kind of disks, on this side.
-struct Disks {
-    children: Vec<Child>,
-    names: Vec<PathBuf>,
-}
-
-impl Disks {
-    fn start(rig: &Path, folder: &Path) -> Outcome<Disks> {
-        let (program, source) = (folder.join("hddsim"), rig.with_file_name("hddsim.c"));
-        let built = Command::new("cc")
-            .args(["-O2", "-pthread", "-o"])
-            .args([&program, &source])
-            .arg("-lm")
-            .status();
-        if !built.is_ok_and(|status| status.success()) {
-            return Err(format!("cannot build {}", source.display()));
-        }
-        let mut disks = Disks {
-            children: Vec::new(),
-            names: Vec::new(),
-        };
-        for nth in 0..DISKS {
-            disks.add(&program, &folder.join(format!("port{nth}")))?;
-        }
-        Ok(disks)
-    }
-
-    fn add(&mut self, program: &Path, port_file: &Path) -> Outcome<()> {
-        let child = Command::new(program)
-            .args(["--listen", "127.0.0.1:0", "--size", DISK, "--port-file"])
-            .arg(port_file)
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| format!("{}: {error}", program.display()))?;
-        self.children.push(child);
-        let begin = Instant::now();
-        while begin.elapsed() < PATIENCE {
-            let text = fs::read_to_string(port_file).unwrap_or_default();
-            if let Ok(port) = text.trim().parse::<u16>() {
-                self.names.push(format!("nbd://127.0.0.1:{port}").into());
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Err("a simulated disk does not come up".into())
-    }
-}
-
-impl Drop for Disks {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            // It may have ended by itself.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
     }
 }
 

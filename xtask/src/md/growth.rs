@@ -1,0 +1,89 @@
+//! `xtask md-bench growth`: a RAID-4 of four disks grows by a fifth with nobody asking for anything, Linux md's reshape beside
+//! Restripe, on simulated disks of the same kind. md runs in the rig's guest, with a backup file in memory.
+
+use super::disks::{DISK, Disks};
+use super::guest::{Engine, Guest};
+use super::house::{House, Outcome, words};
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+pub const NAME: &str = "growth";
+const ENGINES: [Engine; 2] = [Engine::UserMode, Engine::UserModeOnLargeState];
+const DISKS: usize = 5;
+const SLOTS: usize = 4;
+/// Each side grows so often.
+const ROUNDS: usize = 3;
+/// What a round in the guest takes at most.
+const ROUND_SECONDS: u64 = 240;
+
+pub fn run(root: &Path, rig: &Path, folder: &Path) -> Outcome<()> {
+    fs::create_dir_all(folder).map_err(|error| error.to_string())?;
+    let house = House::new(super::binary()?, &folder.join("house"))?;
+    let disks = Disks::start(rig, folder, DISKS)?;
+    let mut ours = Vec::new();
+    for _ in 0..ROUNDS {
+        ours.push(our_round(&house, &disks)?);
+    }
+    drop(disks);
+    let theirs = theirs(root, rig, folder)?;
+    println!("{}", line("restripe", &ours));
+    println!("{}", line("md", &theirs));
+    println!("md over restripe {:.1}", median(&theirs) / median(&ours));
+    Ok(())
+}
+
+fn our_round(house: &House, disks: &Disks) -> Outcome<f64> {
+    let members = &disks.names[..SLOTS];
+    let options = ["--level", "raid4", "--chunk", "64K", "--init", "trust"];
+    let options = [&options[..], &["--write-hole", "none", "--force", "--yes"]].concat();
+    house.create(&words(&options), members)?;
+    let daemon = house.serve(members)?;
+    let added = disks.names[SLOTS].display().to_string();
+    let begin = Instant::now();
+    daemon.ask("grow", &["--add", &added, "--force", "--yes"])?;
+    let elapsed = begin.elapsed();
+    daemon.stop()?;
+    Ok(elapsed.as_secs_f64())
+}
+
+/// Seconds of each round.
+fn theirs(root: &Path, rig: &Path, folder: &Path) -> Outcome<Vec<f64>> {
+    let guest = Guest {
+        root,
+        rig,
+        folder,
+        options: words(&[&["--mem", "1G"][..], &["--hdd", DISK].repeat(DISKS)].concat()),
+        seconds: ROUND_SECONDS * ROUNDS as u64,
+    };
+    let said = guest.run(&ENGINES, "grow.py", &[&ROUNDS.to_string()])?;
+    let (mut rounds, mut other) = (Vec::new(), String::new());
+    for line in said.lines() {
+        match line.strip_prefix("grown ").map(str::parse) {
+            Some(Ok(seconds)) => rounds.push(seconds),
+            _ => other.push_str(line),
+        }
+    }
+    match rounds.len() {
+        ROUNDS => Ok(rounds),
+        _ => Err(format!("the guest says {other}")),
+    }
+}
+
+fn median(rounds: &[f64]) -> f64 {
+    let mut sorted = rounds.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+fn line(who: &str, rounds: &[f64]) -> String {
+    let (least, most) = rounds
+        .iter()
+        .fold((f64::MAX, 0.0_f64), |(least, most), seconds| {
+            (least.min(*seconds), most.max(*seconds))
+        });
+    format!(
+        "raid4 from 4 to 5 disks of {DISK}, {who}: {:.1} s ({least:.1} to {most:.1})",
+        median(rounds)
+    )
+}
