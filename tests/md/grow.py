@@ -1,9 +1,9 @@
 """Linux md's side of the measurement of growth (docs/performance.md): runs as root in a guest with md.
 
-    grow.py ROUNDS
+    grow.py ROUNDS STRIPE_CACHE...
 
-A level-4 array of the first four of the guest's simulated disks is reshaped onto all five, so often; nobody else asks for anything.
-Prints for each `grown SECONDS`, or `failed: WHAT`.
+A level-4 array of the first four of the guest's simulated disks is reshaped onto all five, so often with each stripe cache; nobody else asks for
+anything. Prints for each `grown STRIPE_CACHE SECONDS`, or `failed: WHAT`.
 """
 
 import os
@@ -47,10 +47,11 @@ def idle():
         return file.read().strip() == "idle"
 
 
-def grow(nth):
+def grow(nth, stripe_cache):
     clear()
     shape = ["--level=4", f"--raid-devices={len(DISKS) - 1}", "--chunk=64", "--bitmap=none"]
     mdadm("--create", MD, "--run", "--assume-clean", *shape, *DISKS[:-1])
+    put(SYSFS + "stripe_cache_size", stripe_cache)
     put("/proc/sys/dev/raid/speed_limit_min", LEAST_KIB)
     put("/proc/sys/dev/raid/speed_limit_max", NO_LIMIT_KIB)
     mdadm(MD, "--add", DISKS[-1])
@@ -59,12 +60,13 @@ def grow(nth):
     time.sleep(0.05)
     while not idle():
         time.sleep(0.05)
-    print(f"grown {time.monotonic() - begin:.2f}", flush=True)
+    print(f"grown {stripe_cache} {time.monotonic() - begin:.2f}", flush=True)
 
 
 try:
     for nth in range(int(sys.argv[1])):
-        grow(nth)
+        for cache in sys.argv[2:]:
+            grow(f"{nth}-{cache}", cache)
     clear()
 except (Failed, OSError, subprocess.SubprocessError) as error:
     print(f"failed: {error}", flush=True)

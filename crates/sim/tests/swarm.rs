@@ -90,17 +90,24 @@ impl Gathered {
 
 /// What so many seeds of a family, or of all, come to.
 fn gather(seeds: u64, family: Option<Family>) -> Gathered {
-    let options = Options {
-        family,
-        ..Options::default()
-    };
+    gather_of(seeds, [family])
+}
+
+/// The same of several families together.
+fn gather_of(seeds: u64, families: impl IntoIterator<Item = Option<Family>>) -> Gathered {
     let gathered = Mutex::new(Gathered::default());
-    on_half_the_cores(0..seeds, |seed| {
-        let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, &options))).ok();
-        let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
-        gathered.add(seed, outcome);
-        true
-    });
+    for family in families {
+        let options = Options {
+            family,
+            ..Options::default()
+        };
+        on_half_the_cores(0..seeds, |seed| {
+            let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, &options))).ok();
+            let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
+            gathered.add(seed, outcome);
+            true
+        });
+    }
     gathered
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner)
@@ -168,27 +175,13 @@ fn arrays_made_with_a_history_keep_every_promise() {
 /// Nor does one of those that grow, which meet everything while chunks move.
 #[test]
 fn arrays_grow_through_everything() {
-    let gathered = Mutex::new(Gathered::default());
-    for (name, family) in FAMILIES {
-        if !name.starts_with("grows") {
-            continue;
-        }
-        on_half_the_cores(0..deep(2_000, 10_000), |seed| {
-            let options = Options {
-                family: Some(family),
-                ..Options::default()
-            };
-            let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, &options))).ok();
-            let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
-            gathered.add(seed, outcome);
-            true
-        });
-    }
+    let families = FAMILIES
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("grows"));
+    let families = families.map(|(_, family)| Some(family));
     let Gathered {
         broken, coverage, ..
-    } = gathered
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
+    } = gather_of(deep(2_000, 10_000), families);
     assert!(broken.is_empty(), "{}", broken.join("\n"));
     let holes = table::holes_of_growths(&coverage);
     assert!(holes.is_empty(), "{}", holes.join("\n"));

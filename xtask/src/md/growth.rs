@@ -4,6 +4,7 @@
 use super::disks::{DISK, Disks};
 use super::guest::{Engine, Guest};
 use super::house::{House, Outcome, words};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
@@ -14,6 +15,8 @@ const DISKS: usize = 5;
 const SLOTS: usize = 4;
 /// Each side grows so often.
 const ROUNDS: usize = 3;
+/// md's `stripe_cache_size`: its default, and tuned.
+const STRIPE_CACHES: [u32; 2] = [256, 4096];
 /// What a round in the guest takes at most.
 const ROUND_SECONDS: u64 = 240;
 
@@ -26,10 +29,13 @@ pub fn run(root: &Path, rig: &Path, folder: &Path) -> Outcome<()> {
         ours.push(our_round(&house, &disks)?);
     }
     drop(disks);
-    let theirs = theirs(root, rig, folder)?;
+    println!("raid4 from 4 to 5 disks of {DISK}, seconds");
     println!("{}", line("restripe", &ours));
-    println!("{}", line("md", &theirs));
-    println!("md over restripe {:.1}", median(&theirs) / median(&ours));
+    for (cache, theirs) in theirs(root, rig, folder)? {
+        let over = median(&theirs) / median(&ours);
+        let who = format!("md, stripe cache {cache}");
+        println!("{}, {over:.1} times as long", line(&who, &theirs));
+    }
     Ok(())
 }
 
@@ -47,27 +53,42 @@ fn our_round(house: &House, disks: &Disks) -> Outcome<f64> {
     Ok(elapsed.as_secs_f64())
 }
 
-/// Seconds of each round.
-fn theirs(root: &Path, rig: &Path, folder: &Path) -> Outcome<Vec<f64>> {
+/// Seconds of each round, by md's stripe cache.
+fn theirs(root: &Path, rig: &Path, folder: &Path) -> Outcome<BTreeMap<u32, Vec<f64>>> {
     let guest = Guest {
         root,
         rig,
         folder,
         options: words(&[&["--mem", "1G"][..], &["--hdd", DISK].repeat(DISKS)].concat()),
-        seconds: ROUND_SECONDS * ROUNDS as u64,
+        seconds: ROUND_SECONDS * (ROUNDS * STRIPE_CACHES.len()) as u64,
     };
-    let said = guest.run(&ENGINES, "grow.py", &[&ROUNDS.to_string()])?;
-    let (mut rounds, mut other) = (Vec::new(), String::new());
-    for line in said.lines() {
-        match line.strip_prefix("grown ").map(str::parse) {
-            Some(Ok(seconds)) => rounds.push(seconds),
-            _ => other.push_str(line),
-        }
+    let caches = STRIPE_CACHES.map(|cache| cache.to_string());
+    let rounds = ROUNDS.to_string();
+    let arguments: Vec<&str> = [&rounds]
+        .into_iter()
+        .chain(&caches)
+        .map(String::as_str)
+        .collect();
+    let said = guest.run(&ENGINES, "grow.py", &arguments)?;
+    let mut found: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for (cache, seconds) in said.lines().filter_map(told) {
+        found.entry(cache).or_default().push(seconds);
     }
-    match rounds.len() {
-        ROUNDS => Ok(rounds),
-        _ => Err(format!("the guest says {other}")),
+    let whole = |cache| {
+        found
+            .get(cache)
+            .is_some_and(|rounds: &Vec<f64>| rounds.len() == ROUNDS)
+    };
+    match STRIPE_CACHES.iter().all(whole) {
+        true => Ok(found),
+        false => Err(format!("the guest says {said}")),
     }
+}
+
+/// A line `grown STRIPE_CACHE SECONDS`.
+fn told(line: &str) -> Option<(u32, f64)> {
+    let (cache, seconds) = line.strip_prefix("grown ")?.split_once(' ')?;
+    Some((cache.parse().ok()?, seconds.parse().ok()?))
 }
 
 fn median(rounds: &[f64]) -> f64 {
@@ -82,8 +103,5 @@ fn line(who: &str, rounds: &[f64]) -> String {
         .fold((f64::MAX, 0.0_f64), |(least, most), seconds| {
             (least.min(*seconds), most.max(*seconds))
         });
-    format!(
-        "raid4 from 4 to 5 disks of {DISK}, {who}: {:.1} s ({least:.1} to {most:.1})",
-        median(rounds)
-    )
+    format!("{who}: {:.1} ({least:.1} to {most:.1})", median(rounds))
 }

@@ -140,6 +140,8 @@ const UNSEEN_ROWS: u32 = 64;
 
 /// A checkpoint is made this often.
 const CHECKPOINT_EVERY: Nanos = Nanos::from_secs(2);
+/// And of a growth, whose moves only cost time if they are done again: those that users' writes ask for come on top.
+const GROWTH_CHECKPOINT_EVERY: Nanos = Nanos::from_secs(30);
 
 impl Tasks {
     /// No tasks, at the paces that were asked for.
@@ -372,7 +374,7 @@ impl Core {
             streams: self.new_streams(kind),
             checkpoint: None,
             asked: 0,
-            next_checkpoint: self.now.after(CHECKPOINT_EVERY),
+            next_checkpoint: self.now.after(checkpoint_every(kind)),
             begun: self.now,
             waits: false,
             barrier: self.now,
@@ -766,7 +768,7 @@ impl Core {
             return;
         }
         (task.checkpoint, task.asked) = (Some(task.done.clone()), begun);
-        task.next_checkpoint = now.after(CHECKPOINT_EVERY);
+        task.next_checkpoint = now.after(checkpoint_every(task.kind));
         self.flush_for(Waiter::Checkpoint);
     }
 
@@ -847,6 +849,13 @@ impl Core {
             outcome: TaskOutcome::Cancelled,
         });
         true
+    }
+}
+
+fn checkpoint_every(kind: TaskKind) -> Nanos {
+    match kind {
+        TaskKind::Reshape => GROWTH_CHECKPOINT_EVERY,
+        _ => CHECKPOINT_EVERY,
     }
 }
 
