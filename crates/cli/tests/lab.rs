@@ -276,6 +276,9 @@ fn the_results_are_those_of_the_experiments() {
         "s2-writes",
         "s2-ido",
         "s2-cache",
+        "mcpod-offline",
+        "mcpod-online",
+        "mcpod-after",
         "goals",
         "energy",
     ] {

@@ -1060,10 +1060,29 @@ mod tests {
         assert_eq!(with("5x7:1", 0, 0), Ok((35, Some((5, 1)), 0)));
         assert_eq!(with("5x7:2+1", 0, 0), Ok((35, Some((5, 2)), 1)));
         assert!(with("3+2", 9, 3).is_err_and(|told| told.contains("in place of")));
-        assert!(with("3x3", 9, 0).is_err_and(|told| told.contains("so does array.members")));
-        assert!(with("3", 0, 0).is_err_and(|told| told.contains("neither")));
+        assert!(with("3x3", 9, 0).is_err_and(|told| told.contains("two of array.members")));
+        assert!(with("3", 0, 0).is_err_and(|told| told.contains("none of array.members")));
         for name in ["", "3x", "x3", "0", "3+0", "3:0", "flat+1", "3+x", "99999"] {
             assert!(with(name, 9, 0).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn an_array_has_grown_as_its_name_says() {
+        let with = |name: &str, level: &str| {
+            let mut point = point();
+            point.remove("array.members");
+            point.insert("array.level".into(), Value::Text(level.into()));
+            point.insert("array.grown".into(), Value::Text(name.into()));
+            let plan = cell(&point, 1)?.settings.plan()?;
+            Ok::<_, String>((plan.members, plan.grown))
+        };
+        assert_eq!(with("6", "raid4"), Ok((6, None)));
+        assert_eq!(with("4+1+1", "raid4"), Ok((6, History::of(&[3, 4, 5]))));
+        assert_eq!(with("4+2", "raid0"), Ok((6, History::of(&[4, 6]))));
+        assert!(with("4+1", "raid5").is_err_and(|told| told.contains("members of the array")));
+        for name in ["", "+", "4+", "4+0", "4+x", "-1+2", "1+1", "99999"] {
+            assert!(with(name, "raid4").is_err(), "{name:?}");
         }
     }
 

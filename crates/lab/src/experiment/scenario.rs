@@ -395,6 +395,14 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
         include_str!("../../../../scenarios/s2-cache.toml"),
     ),
     (
+        "mcpod-offline",
+        include_str!("../../../../scenarios/mcpod-offline.toml"),
+    ),
+    (
+        "mcpod-online",
+        include_str!("../../../../scenarios/mcpod-online.toml"),
+    ),
+    (
         "mcpod-after",
         include_str!("../../../../scenarios/mcpod-after.toml"),
     ),
