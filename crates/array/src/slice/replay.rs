@@ -53,6 +53,10 @@ impl Core {
         };
         let modified = CellSet(cut.modified).intersection(data);
         let lost = modified.minus(here);
+        // A medium that errs here and there has the rest of its cell, which parity was not made for.
+        if !lost.intersection(self.live_cells(&map)).is_empty() && self.narrow(id) {
+            return;
+        }
         let parities = map.parity_set().intersection(here);
         let told = CellSet(cut.modified).len() == 1 && !parities.is_empty();
         if !lost.is_empty() && !told {

@@ -106,6 +106,27 @@ fn a_changed_cell_and_parity_that_are_unreadable_in_places_agree_again() {
     }
 }
 
+/// A sector of the changed cell alone cannot be read: the others stay as they are, old or new, and parity is made to fit.
+#[test]
+fn a_changed_cell_that_is_unreadable_in_one_place_fits_its_parity_again() {
+    for kept in ["m0 data", "m4 data", "m", "nothing"] {
+        let mut array = flushed();
+        let old = array.model.clone();
+        array.write(0, 8);
+        array.run();
+        array.crash(|label| label.starts_with(kept));
+        let (member, data) = array.home(0);
+        array.spoil(member, data + 2, 1);
+        array.start().expect("starts");
+        old_or_new(&mut array, &old, 0..8);
+        array.consistent();
+        let other = array.home(CHUNK).0;
+        array.depart(other);
+        array.run();
+        old_or_new(&mut array, &old, 0..8);
+    }
+}
+
 /// Where neither can be read, the sector is lost, and no other.
 #[test]
 fn a_sector_that_neither_the_changed_cell_nor_parity_tells_is_lost() {
