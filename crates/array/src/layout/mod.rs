@@ -154,6 +154,16 @@ pub struct Layout {
     grown: Option<Scaled>,
     /// The last growth is under way: what it adds is not there yet.
     growing: bool,
+    /// The shape that rows are taken out of (MD-Reshape).
+    former: Option<Former>,
+}
+
+/// Fewer slots, and the first row that is not in its new shape yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Former {
+    slots: u16,
+    data: u8,
+    edge: u64,
 }
 
 impl Layout {
@@ -184,6 +194,7 @@ impl Layout {
             skewed,
             grown: geometry.grown.map(|history| Scaled::new(history, rows)),
             growing: false,
+            former: None,
         })
     }
 
@@ -202,12 +213,13 @@ impl Layout {
         }
     }
 
-    /// That growth is done.
+    /// That growth is done, or that reshape.
     pub fn settled(self) -> Layout {
         let data = self.grown.map(|grown| grown.history().slots() as u8);
         Layout {
             data: data.unwrap_or(self.data),
             growing: false,
+            former: None,
             ..self
         }
     }
@@ -231,6 +243,111 @@ impl Layout {
         &self.geometry
     }
 
+    /// The map of a geometry as long as rows are taken out of the shape that it had with fewer slots (`task/reshape`). A row is
+    /// whole in one shape: those below `edge` in the new one, the others as they were. The addresses below what the first
+    /// hold are found in them, and the array has the addresses that it had.
+    pub fn reshaping(self, slots: u16, edge: u64) -> Layout {
+        let Geometry { level, .. } = self.geometry;
+        let takes = matches!(
+            level,
+            Level::Raid0 | Level::Raid4 | Level::Raid5(_) | Level::Raid6(_)
+        );
+        assert!(takes && self.grown.is_none() && self.skewed.is_none());
+        assert!(slots > level.parities() && slots < self.geometry.slots && edge <= self.rows);
+        let data = (slots - level.parities()) as u8; // fewer than there are
+        Layout {
+            former: Some(Former { slots, data, edge }),
+            ..self
+        }
+    }
+
+    pub fn is_reshaping(&self) -> bool {
+        self.former.is_some()
+    }
+
+    /// The first row that is as it was; of an array that is not being reshaped, its end.
+    pub fn edge(&self) -> Row {
+        Row(self.former.map_or(self.rows, |former| former.edge))
+    }
+
+    /// The first row with an address that is still found in the former shape. Those between the edge and it are dead: all
+    /// they held is in rows of the new shape.
+    pub fn live_from(&self) -> Row {
+        let live = |former: Former| {
+            let moved = former.edge * u64::from(self.data);
+            (moved / u64::from(former.data)).min(self.rows)
+        };
+        Row(self.former.map_or(self.rows, live))
+    }
+
+    /// Nothing that a row holds is of the array.
+    pub fn is_dead(&self, row: Row) -> bool {
+        self.former.is_some() && self.edge() <= row && row < self.live_from()
+    }
+
+    /// Whether a data cell of a row still is where its address leads: not if a row of the new shape has taken it, and others of
+    /// its row stay.
+    pub fn is_addressed(&self, row: Row, data: u8) -> bool {
+        match self.if_former(row) {
+            Some(former) => former.lba(row, data, 0) >= self.in_new().lba_of_row(self.edge()),
+            None => true,
+        }
+    }
+
+    /// Where the addresses of a row begin.
+    fn lba_of_row(&self, row: Row) -> u64 {
+        (row.0 * self.data_cells()) << self.chunk_shift
+    }
+
+    /// Data cells of a row in the former shape, and slots.
+    pub fn former_shape(&self) -> Option<(u8, u16)> {
+        self.former.map(|former| (former.data, former.slots))
+    }
+
+    /// A row in the new shape, whatever it is in.
+    pub fn new_row(&self, row: Row) -> RowMap {
+        self.in_new().row(row)
+    }
+
+    /// The map of the new shape alone, for rows.
+    fn in_new(&self) -> Layout {
+        Layout {
+            former: None,
+            ..*self
+        }
+    }
+
+    /// The first sector of a data cell in the new shape.
+    pub fn new_lba(&self, row: Row, data: u8) -> u64 {
+        self.in_new().lba(row, data, 0)
+    }
+
+    /// A row in the former shape.
+    pub fn former_row(&self, row: Row) -> RowMap {
+        self.in_former().map_or(self.row(row), |old| old.row(row))
+    }
+
+    /// The map of the former shape alone.
+    fn in_former(&self) -> Option<Layout> {
+        let Former { slots, data, .. } = self.former?;
+        let geometry = Geometry {
+            slots,
+            ..self.geometry
+        };
+        Some(Layout {
+            geometry,
+            data,
+            lanes: slots,
+            former: None,
+            ..*self
+        })
+    }
+
+    /// The same if a row is still in the former shape.
+    fn if_former(&self, row: Row) -> Option<Layout> {
+        self.in_former().filter(|_| row >= self.edge())
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> u64 {
         self.rows
@@ -238,7 +355,8 @@ impl Layout {
 
     /// Sectors that users see.
     pub fn size_sectors(&self) -> u64 {
-        self.rows * self.row_sectors()
+        let data = self.former.map_or(self.data, |former| former.data);
+        (self.rows * u64::from(data)) << self.chunk_shift
     }
 
     pub fn chunk_sectors(&self) -> u64 {
@@ -306,6 +424,9 @@ impl Layout {
             return Place { row, data, offset };
         }
         let row = chunk / self.data_cells();
+        if let Some(former) = self.if_former(Row(row)) {
+            return former.place(lba);
+        }
         assert!(row < self.rows, "an address within the array");
         let data = (chunk - row * self.data_cells()) as u8; // below `data_cells`
         Place {
@@ -317,6 +438,9 @@ impl Layout {
 
     /// The address of a sector of a data cell: the inverse of [`Layout::place`].
     pub fn lba(&self, row: Row, data: u8, offset: u64) -> u64 {
+        if let Some(former) = self.if_former(row) {
+            return former.lba(row, data, offset);
+        }
         assert!(
             row.0 < self.rows && data < self.data,
             "a data chunk of the array"
@@ -332,6 +456,10 @@ impl Layout {
     /// Sectors from a place on that are one run of addresses and lie in rows below `end`.
     pub fn run_sectors(&self, place: Place, end: Row) -> u64 {
         let Place { row, data, offset } = place;
+        if let Some(former) = self.if_former(row) {
+            return former.run_sectors(place, end);
+        }
+        let end = end.min(self.edge());
         assert!(row < end && end.0 <= self.rows, "rows of the array");
         let cells = match &self.grown {
             Some(grown) => grown.history().generation_of(data.into()),
@@ -345,6 +473,24 @@ impl Layout {
     /// Whether all data of a row are one run of addresses.
     pub fn rows_are_runs(&self) -> bool {
         self.grown.is_none()
+    }
+
+    /// Whether the cells of a row are always the same.
+    pub fn rows_are_fixed(&self) -> bool {
+        self.grown.is_none() && self.former.is_none()
+    }
+
+    /// Whether a map is of a whole row as it was before data cells were added to rows.
+    pub fn is_whole(&self, map: &RowMap) -> bool {
+        self.former.is_some() || map.data == self.cells_through(1)
+    }
+
+    /// Data sectors of this row, of the first generation.
+    pub fn sectors_of(&self, row: Row) -> u64 {
+        match self.if_former(row) {
+            Some(former) => former.row_sectors(),
+            None => self.row_sectors(),
+        }
     }
 
     /// How often data cells were added to the rows, and once for those that were there at first.
@@ -421,6 +567,9 @@ impl Layout {
     /// The cells of a row; while the array grows, as it will be.
     pub fn row(&self, row: Row) -> RowMap {
         assert!(row.0 < self.rows, "a row of the array");
+        if let Some(former) = self.if_former(row) {
+            return former.row(row);
+        }
         let Some(skewed) = self.skewed else {
             return self.lane_row(row);
         };
@@ -450,7 +599,8 @@ impl Layout {
 
     /// Whether a row has a cell in this slot.
     pub fn stands_on(&self, row: Row, slot: Slot) -> bool {
-        self.width() == self.geometry.slots || self.row(row).cell_on(slot).is_some()
+        let all = self.width() == self.geometry.slots && self.former.is_none();
+        all || self.row(row).cell_on(slot).is_some()
     }
 
     /// How many of so many rows have a cell in one slot, on average.
@@ -498,7 +648,13 @@ impl Layout {
             .into_iter()
             .flatten()
             .chain(skewed.into_iter().flatten());
-        rows.map(|row| self.row(row))
+        // A reshape takes rows from the one shape to the other.
+        let (new, former) = (self.in_new(), self.in_former());
+        rows.flat_map(move |row| {
+            let shapes = [Some(&new), former.as_ref()];
+            shapes.map(|shape| shape.map(|shape| shape.row(row)))
+        })
+        .flatten()
     }
 
     /// One data cell of a row: what a plain read needs, without the rest of the row.
@@ -508,7 +664,10 @@ impl Layout {
             "a data chunk of the array"
         );
         let Some(skewed) = self.skewed else {
-            return self.lane_cell(row, data);
+            return match self.if_former(row) {
+                Some(former) => former.lane_cell(row, data),
+                None => self.lane_cell(row, data),
+            };
         };
         let site = skewed.site(row);
         let mut cell = self.lane_cell(Row(site.stripe), data);
