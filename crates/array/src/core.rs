@@ -537,5 +537,6 @@ fn blank_superblock(geometry: Geometry) -> Superblock {
         tasks: Vec::new(),
         partner: None,
         lent: Vec::new(),
+        reshape: None,
     }
 }

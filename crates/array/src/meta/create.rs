@@ -681,6 +681,7 @@ fn superblock(options: &CreateOptions, plan: &Plan, logical_block: u32) -> Super
         },
         partner: options.partner,
         lent: Vec::new(),
+        reshape: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Compares `docs/format.md` with the codec: every row of its tables names a constant and its offset.
 
-use super::{leases, log, pages, superblock};
+use super::{leases, log, pages, reshape, superblock};
 use crate::overlay::format::{EXTENTS_MAX, anchor, record};
 use alloc::format;
 use alloc::vec::Vec;
@@ -163,6 +163,13 @@ fn superblock_tables() {
     let end = agrees!("history", superblock::at, [HISTORY_COUNTS]);
     assert_eq!(end, superblock::HISTORY_BYTES);
     assert_eq!(size("history", "HISTORY_BYTES"), superblock::HISTORY_BYTES);
+    let end = agrees!(
+        "reshape",
+        reshape::at,
+        [FORMER_SLOTS, JOURNAL, FIRST_SECTORS]
+    );
+    assert_eq!(end, reshape::RESHAPE_BYTES);
+    assert_eq!(size("reshape", "RESHAPE_BYTES"), reshape::RESHAPE_BYTES);
     let end = agrees!(
         "parcel",
         superblock::at,

@@ -16,6 +16,7 @@ pub(crate) mod header;
 pub mod leases;
 pub mod log;
 pub mod pages;
+pub mod reshape;
 pub(crate) mod rules;
 pub mod superblock;
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub use create::{Content, CreateError, CreateOptions, Creation, Init, create};
 pub use leases::{Lease, LeaseCommand, LeaseError, LeaseName, Parcel};
 pub use log::LogRecord;
 pub use pages::{MapKind, PageView};
+pub use reshape::{Journal, Reshape};
 pub use superblock::{
     MemberEntry, MemberRole, Partner, PartnerRole, Placement, Region, RegionKind, Superblock,
     TaskRecord, WriteHole,

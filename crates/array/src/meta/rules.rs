@@ -7,8 +7,7 @@ use super::superblock::{
     Region, RegionKind, SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_SECTORS, Superblock, TASKS_MAX,
     TaskRecord, WriteHole,
 };
-use super::{MetaError, field, leases, pages};
-use crate::contract::TaskKind;
+use super::{MetaError, field, leases, pages, reshape};
 use crate::layout::Layout;
 use crate::units::{PAGE_SECTORS, Uuid};
 use alloc::vec::Vec;
@@ -32,7 +31,7 @@ pub fn check(superblock: &Superblock) -> Result<(), MetaError> {
     check_placement(superblock)?;
     check_tasks(superblock, layout.rows())?;
     check_filled(superblock)?;
-    check_growth(superblock)?;
+    reshape::check(superblock, &layout)?;
     leases::check(superblock, &layout)
 }
 
@@ -361,16 +360,6 @@ fn check_filled(superblock: &Superblock) -> Result<(), MetaError> {
     match lines.find(|line| line.incoming.is_some() && !filled.contains(&line.slot)) {
         Some(line) => field("slot that no task fills", u64::from(line.slot)),
         None => Ok(()),
-    }
-}
-
-/// At most one growth is under way, and it is the last of the history.
-fn check_growth(superblock: &Superblock) -> Result<(), MetaError> {
-    let mut tasks = superblock.tasks.iter();
-    let growths = tasks.by_ref().filter(|task| task.kind == TaskKind::Reshape);
-    match (growths.count(), superblock.geometry.grown) {
-        (0, _) | (1, Some(_)) => Ok(()),
-        (growths, _) => field("growths under way", growths as u64),
     }
 }
 

@@ -7,6 +7,7 @@
 use super::bytes::{get, get_u16, get_u32, get_u64, get_uuid, put, put_u16, put_u32, put_u64};
 use super::crc::crc32c_without;
 use super::leases::{PARCEL_BYTES, PARCELS_MAX, Parcel, get_parcel, put_parcel};
+use super::reshape::{RESHAPE_BYTES, Reshape, get_reshape, put_reshape};
 use super::{FORMAT_MAJOR, FORMAT_MINOR, MetaError, field, rules};
 use crate::contract::{Page, TaskKind, zeroed_page};
 use crate::layout::scaled::History;
@@ -71,8 +72,13 @@ const INCOMPATIBLE_LENDS: u64 = 2;
 const INCOMPATIBLE_SKEWED: u64 = 4;
 /// And: data slots were added, and chunks moved to them.
 const INCOMPATIBLE_GROWN: u64 = 8;
-const INCOMPATIBLE_KNOWN: u64 =
-    INCOMPATIBLE_PARTNER | INCOMPATIBLE_LENDS | INCOMPATIBLE_SKEWED | INCOMPATIBLE_GROWN;
+/// And: rows are taken to another shape, or once were.
+const INCOMPATIBLE_RESHAPED: u64 = 16;
+const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_PARTNER
+    | INCOMPATIBLE_LENDS
+    | INCOMPATIBLE_SKEWED
+    | INCOMPATIBLE_GROWN
+    | INCOMPATIBLE_RESHAPED;
 
 /// Byte offsets in the header and in the entries of each table.
 pub mod at {
@@ -345,6 +351,7 @@ pub struct Superblock {
     pub partner: Option<Partner>,
     /// The end of the array, if it lends: ascending and without gaps.
     pub lent: Vec<Parcel>,
+    pub reshape: Option<Reshape>,
 }
 
 impl Superblock {
@@ -439,6 +446,9 @@ impl Superblock {
         let mut bytes = Vec::with_capacity(SUPERBLOCK_BYTES);
         bytes.resize(HEADER_BYTES, 0);
         self.put_header(&mut bytes);
+        if let Some(reshape) = &self.reshape {
+            append_entries(&mut bytes, RESHAPE_BYTES, &[*reshape], put_reshape);
+        }
         self.put_tables(&mut bytes);
         assert!(bytes.len() <= SUPERBLOCK_BYTES, "full tables fit");
         let length = u32::try_from(bytes.len()).expect("16 KiB at most");
@@ -479,6 +489,7 @@ impl Superblock {
             | bit(!self.lent.is_empty(), INCOMPATIBLE_LENDS)
             | bit(self.geometry.skew.is_some(), INCOMPATIBLE_SKEWED)
             | bit(self.geometry.grown.is_some(), INCOMPATIBLE_GROWN)
+            | bit(self.reshape.is_some(), INCOMPATIBLE_RESHAPED)
     }
 
     fn put_geometry(&self, bytes: &mut [u8]) {
@@ -575,6 +586,7 @@ impl Superblock {
             tasks: get_tasks(bytes)?,
             partner: get_partner(bytes)?,
             lent: get_parcels(bytes)?,
+            reshape: reshape_in(bytes)?,
         };
         rules::check(&superblock)?;
         Ok(superblock)
@@ -903,6 +915,14 @@ fn get_partner(bytes: &[u8]) -> Result<Option<Partner>, MetaError> {
         array: get_uuid(bytes, at::PARTNER),
         epoch: get_u64(bytes, at::PARTNER_EPOCH),
     }))
+}
+
+/// With the feature the header goes on, whatever lies there without it.
+fn reshape_in(bytes: &[u8]) -> Result<Option<Reshape>, MetaError> {
+    if get_u64(bytes, at::INCOMPATIBLE) & INCOMPATIBLE_RESHAPED == 0 {
+        return Ok(None);
+    }
+    get_reshape(&bytes[HEADER_BYTES..]).map(Some)
 }
 
 /// Without the feature there is no table, whatever the bytes of its descriptor hold. With it there is something in it.

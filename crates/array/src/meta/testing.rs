@@ -2,8 +2,8 @@
 
 use super::leases::PARCELS_MAX;
 use super::{
-    CreateOptions, Lease, LeaseName, MemberRole, Parcel, Partner, PartnerRole, Region, RegionKind,
-    Superblock, TaskRecord, create::create,
+    CreateOptions, Journal, Lease, LeaseName, MemberRole, Parcel, Partner, PartnerRole, Region,
+    RegionKind, Reshape, Superblock, TaskRecord, WriteHole, create::create,
 };
 use crate::contract::{MemberInfo, TaskKind};
 use crate::layout::scaled::History;
@@ -127,12 +127,46 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
         }
         superblock.tasks.truncate(8);
     }
+    superblock.reshape = any_reshape(random, &superblock);
+    let former = superblock.reshape.and_then(|reshape| reshape.former);
+    if former.is_some() {
+        superblock.tasks.truncate(7);
+        superblock.tasks.push(TaskRecord {
+            kind: TaskKind::Reshape,
+            slot: None,
+            paused: random.flag(),
+            done: vec![(0, 1 + random.below(3))],
+        });
+        superblock.partner = None;
+        return superblock;
+    }
     if superblock.partner.is_none() && superblock.geometry.grown.is_none() {
         let most = 1 + random.below(PARCELS_MAX as u64) as usize;
         superblock.lent = parcels(&superblock, most);
         superblock.lent.drain(..random.below(most as u64) as usize);
     }
     superblock
+}
+
+/// Of every other array that can take another shape, or have taken one.
+fn any_reshape(random: &mut Random, superblock: &Superblock) -> Option<Reshape> {
+    let geometry = &superblock.geometry;
+    let shaped = matches!(
+        geometry.level,
+        Level::Raid0 | Level::Raid4 | Level::Raid5(_) | Level::Raid6(_)
+    );
+    if !shaped || geometry.grown.is_some() || random.flag() {
+        return None;
+    }
+    let logged = geometry.level == Level::Raid0 || superblock.write_hole == WriteHole::Ppl;
+    let journals = [Journal::Closed, Journal::Open, Journal::Filled];
+    let former = (logged && random.flag()).then(|| geometry.slots - 1);
+    let journal = former.map_or(Journal::Closed, |_| journals[random.below(3) as usize]);
+    Some(Reshape {
+        former,
+        journal,
+        first_sectors: geometry.chunk_sectors.into(),
+    })
 }
 
 /// Of two arrays in three that can have grown: how they came to have so many slots.

@@ -4,6 +4,7 @@ use super::super::create::create;
 use super::super::testing::{Random, any_superblock, bytes_of, options, parcels, uuid};
 use super::*;
 use crate::layout::GeometryError;
+use crate::meta::Journal;
 use alloc::vec;
 
 fn reseal(bytes: &mut [u8]) {
@@ -217,8 +218,8 @@ fn versions_and_features() {
         })
     );
     assert_eq!(
-        with(at::INCOMPATIBLE, 16),
-        Err(MetaError::Features { unknown: 16 })
+        with(at::INCOMPATIBLE, 32),
+        Err(MetaError::Features { unknown: 32 })
     );
     assert_eq!(with(at::MINOR, 9).as_ref(), Ok(&superblock));
     assert_eq!(with(at::COMPATIBLE, 4).as_ref(), Ok(&superblock));
@@ -539,6 +540,62 @@ fn a_history_is_a_feature_that_must_be_known() {
     ));
 }
 
+/// A program that does not know of shapes would look for most chunks in the wrong place; and once rows were taken to another,
+/// it would look for lost sectors in the wrong pages.
+#[test]
+fn a_reshape_is_a_feature_that_must_be_known() {
+    let mut superblock = create(&options(Level::Raid0, 5, 40_000))
+        .expect("sound options")
+        .superblock;
+    let first_sectors = 3 * superblock.geometry.slot_sectors;
+    let reshape = |former, journal| {
+        Some(Reshape {
+            former,
+            journal,
+            first_sectors,
+        })
+    };
+    let (over, under_way) = (
+        reshape(None, Journal::Closed),
+        reshape(Some(3), Journal::Filled),
+    );
+    let unsound = [
+        reshape(None, Journal::Open),
+        reshape(Some(5), Journal::Closed),
+    ];
+    superblock.reshape = over;
+    let bytes = bytes_of(&superblock);
+    assert_eq!(get_u64(&bytes, at::INCOMPATIBLE), INCOMPATIBLE_RESHAPED);
+    assert_eq!(Superblock::decode(&bytes), Ok(superblock.clone()));
+    superblock.reshape = under_way;
+    assert!(superblock.encode().is_err(), "no task knows of it");
+    let task = |done| TaskRecord {
+        kind: TaskKind::Reshape,
+        slot: None,
+        paused: false,
+        done,
+    };
+    superblock.tasks = alloc::vec![task(alloc::vec![(0, 7)])];
+    assert_eq!(
+        Superblock::decode(&bytes_of(&superblock)),
+        Ok(superblock.clone())
+    );
+    let layout = superblock.layout().expect("sound");
+    assert_eq!((layout.edge().0, layout.former_shape()), (7, Some((3, 3))));
+    for reshape in unsound {
+        superblock.reshape = reshape;
+        assert!(superblock.encode().is_err());
+    }
+    superblock.reshape = under_way;
+    superblock.tasks = alloc::vec![task(alloc::vec![(1, 7)])];
+    assert!(superblock.encode().is_err(), "rows go in order");
+    superblock.tasks = alloc::vec![task(alloc::vec![]), task(alloc::vec![])];
+    assert!(superblock.encode().is_err(), "one at a time");
+    superblock.reshape = None;
+    superblock.tasks.truncate(1);
+    assert!(superblock.encode().is_err(), "a growth of what?");
+}
+
 #[test]
 fn a_grown_array_lends_nothing() {
     let mut options = options(Level::Raid0, 3, 40_000);
@@ -556,6 +613,9 @@ fn a_grown_array_lends_nothing() {
 fn lending_is_a_feature_that_must_be_known() {
     let mut superblock = any_superblock(&mut Random::new(16));
     superblock.partner = None;
+    superblock.reshape = None;
+    let reshapes = |task: &TaskRecord| task.kind == TaskKind::Reshape;
+    superblock.tasks.retain(|task| !reshapes(task));
     superblock.lent = parcels(&superblock, 5);
     let bytes = bytes_of(&superblock);
     assert_eq!(get_u64(&bytes, at::INCOMPATIBLE), INCOMPATIBLE_LENDS);
