@@ -37,6 +37,7 @@ impl Core {
             Command::Surrogate(surrogate) => self.command_surrogate(surrogate),
             Command::Replace { old, new } => self.command_replace(old, new),
             Command::Grow { by } => self.command_grow(by),
+            Command::Reshape { by } => self.command_reshape(by),
             Command::Scrub { repair } => self.command_scrub(repair),
             Command::Pause(paused) => self.command_pause(paused),
             Command::Cancel => {
@@ -330,6 +331,9 @@ impl Core {
                     "an array that has grown takes no surrogate",
                 ));
             }
+            (Some(_), None) if self.is_reshaping() => {
+                return Err(CommandError::Busy("the array grows: wait until it has"));
+            }
             (Some(_), None) if !self.redirectable() => {
                 return Err(CommandError::Busy(
                     "the array has no room to record what a surrogate holds",
@@ -465,7 +469,8 @@ impl Core {
         let drained = self.requests.idle()
             && self.slices.idle()
             && self.inits.is_empty()
-            && self.flusher.idle();
+            && self.flusher.idle()
+            && self.reshape_rests();
         if drained {
             self.stop_flush = true;
             self.flush_for(Waiter::Stop);

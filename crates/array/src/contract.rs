@@ -397,6 +397,10 @@ pub enum Command {
     Grow {
         by: u16,
     },
+    /// The same, but with every chunk where a new array of so many slots would have it (md's reshape).
+    Reshape {
+        by: u16,
+    },
     Scrub {
         repair: bool,
     },

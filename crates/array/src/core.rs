@@ -26,6 +26,7 @@ use crate::request::Requests;
 use crate::slice::Slices;
 use crate::standing::{Home, Homes, Standing, Standings};
 use crate::task::Tasks;
+use crate::task::reshape::Reshaping;
 use crate::units::{Member, Nanos, Row, Slot, Uuid};
 use crate::written::{INITS_OPS, Inits};
 use alloc::boxed::Box;
@@ -62,6 +63,8 @@ pub(crate) struct Core {
     pub(crate) logs: Logs,
     pub(crate) flusher: Flusher,
     pub(crate) tasks: Tasks,
+    /// While rows are taken to another shape.
+    pub(crate) reshape: Option<Box<Reshaping>>,
     pub(crate) traffic: Traffic,
     pub(crate) handover: Handover,
     pub(crate) heat: Heat,
@@ -134,6 +137,7 @@ impl Core {
             logs: Logs::default(),
             flusher: Flusher::default(),
             tasks: Tasks::default(),
+            reshape: None,
             traffic: Traffic::default(),
             handover: Handover::default(),
             heat: Heat::default(),
@@ -393,8 +397,12 @@ impl Core {
     pub(crate) fn homes(&self, slot: Slot, row: Row) -> Homes {
         let standing = self.standing_at(slot, row);
         let filled = standing.incoming.filter(|_| self.tasks.filled(slot, row));
+        let home = match self.is_torn(row) {
+            true => self.slot_in_journal(slot, row),
+            false => standing.home.or(filled),
+        };
         Homes {
-            read: standing.home.or(filled),
+            read: home,
             write: [standing.home, filled],
         }
     }

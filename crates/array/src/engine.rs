@@ -260,6 +260,7 @@ impl Core {
             Owner::DoneList => self.done_list_written(member, result),
             Owner::Superblock => self.superblock_written(member, result),
             Owner::MapPage { map, page } => self.map_page_written(map, page, member, result),
+            Owner::Journal => self.journal_wiped(member, result),
             Owner::ExtentInit { init } => self.extent_zeroed(init, member, result),
             Owner::Boot { step } => self.boot_read_given_up(step),
             Owner::ReadPart { .. } | Owner::CacheCopy { .. } | Owner::Free | Owner::Orphan => {

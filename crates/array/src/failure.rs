@@ -85,6 +85,15 @@ impl Core {
         self.halt.is_some()
     }
 
+    /// Halts, though no member has failed just now.
+    pub(crate) fn halt_for(&mut self, why: Halt) {
+        if !self.halted() {
+            self.halt = Some(why);
+            self.come_to_a_halt(why);
+            self.metadata_moved();
+        }
+    }
+
     /// Whether redundancy bears what has failed, and this member not. A start looks for itself while it reads.
     fn is_one_too_many(&self, member: Member) -> bool {
         let may_write = !self.mode.read_only && !self.undecided();
@@ -120,6 +129,7 @@ impl Core {
             self.start_task(TaskKind::Resync, None, known);
         }
         self.inits_settle();
+        self.reshape_halts();
         self.slices_wake_waiting();
         self.flush_resume();
         self.fact(Fact::Halted(why));
@@ -225,7 +235,8 @@ impl Core {
             let map = self.row_map(row);
             let of_slot = |data: &u8| map.cells[*data as usize].slot.0 as usize == slot;
             let data = (0..map.data).find(of_slot)?;
-            Some(self.layout.lba(row, data, 0))
+            let addressed = self.layout.is_addressed(row, data);
+            addressed.then(|| self.layout.lba(row, data, 0))
         };
         rows.filter(move |&row| self.layout.partition_of(row) == partition)
             .filter(|&row| self.is_written(row))

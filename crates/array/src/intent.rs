@@ -107,6 +107,7 @@ impl Core {
         self.owe_task_rows();
         let mut rows = Vec::new();
         self.logs.live_rows(&mut rows);
+        rows.extend(self.row_in_journal());
         for row in rows {
             self.owe_rows(row, row);
         }

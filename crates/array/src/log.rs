@@ -195,6 +195,12 @@ impl Logs {
         live.min().unwrap_or(self.next_sequence)
     }
 
+    /// Whether a write is under way whose record is below this.
+    pub(crate) fn open_below(&self, sequence: u64) -> bool {
+        let mut records = self.logs.iter().flatten().flat_map(|log| &log.records);
+        records.any(|record| record.sequence < sequence && record.stage == Stage::Open)
+    }
+
     /// The oldest live record of one member's log.
     pub(crate) fn floor_of(&self, member: Member) -> u64 {
         let log = self.logs.get(member.0 as usize).and_then(Option::as_ref);

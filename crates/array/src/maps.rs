@@ -8,6 +8,7 @@ use crate::meta::pages::{BITS_PER_PAGE, EXTENTS_PER_PAGE, WORDS_PER_PAGE};
 use crate::runset::RunSet;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct PageState {
@@ -63,6 +64,13 @@ impl BitMap {
 
     pub(crate) fn is_durable(&self, bit: u64) -> bool {
         self.durable[(bit / 64) as usize] >> (bit % 64) & 1 == 1
+    }
+
+    /// Whether the pages of these bits are on every current member as they are.
+    pub(crate) fn on_record(&self, bits: Range<u64>) -> bool {
+        let pages = bits.start / BITS_PER_PAGE..bits.end.div_ceil(BITS_PER_PAGE);
+        let pages = &self.pages[pages.start as usize..pages.end as usize];
+        pages.iter().all(|page| !page.dirty && page.writing == 0)
     }
 
     pub(crate) fn any(&self) -> bool {

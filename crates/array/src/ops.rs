@@ -69,6 +69,8 @@ pub(crate) enum Owner {
     ExtentInit {
         init: u32,
     },
+    /// The journal of a reshape is wiped out.
+    Journal,
     Boot {
         step: u32,
     },

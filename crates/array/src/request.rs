@@ -15,6 +15,7 @@ use crate::standing::Home;
 use crate::units::{Member, Nanos, SECTOR_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
@@ -40,6 +41,8 @@ pub(crate) struct Requests {
     pub(crate) gather: Gather,
     /// Cut to the end in this turn.
     pub(crate) gather_done: Vec<u32>,
+    /// What waits until a reshape lets go of its sectors, in order.
+    held: Vec<u32>,
 }
 
 impl Pending {
@@ -58,7 +61,37 @@ impl Requests {
             settling: Vec::with_capacity(limit as usize),
             gather: Gather::default(),
             gather_done: Vec::with_capacity(limit as usize),
+            held: Vec::new(),
         }
+    }
+
+    /// A request waits until [`Requests::release_held`].
+    pub(crate) fn hold(&mut self, id: u32) {
+        self.held.push(id);
+    }
+
+    /// They go on before those that came since.
+    pub(crate) fn release_held(&mut self) {
+        while let Some(id) = self.held.pop() {
+            match self.get(id).request.op {
+                RequestOp::Read => self.reads.push_front(id),
+                _ => self.writes.push_front(id),
+            }
+        }
+    }
+
+    /// Whether nothing is under way for a request that has some of these sectors, nor, if `writes`, for any that changes
+    /// something.
+    pub(crate) fn quiet_in(&self, sectors: &Range<u64>, writes: bool) -> bool {
+        let concerns = |pending: &&Pending| {
+            let request = &pending.request;
+            let first = request.offset / SECTOR_BYTES;
+            let end = (request.offset + request.bytes).div_ceil(SECTOR_BYTES);
+            let there = first < sectors.end && sectors.start < end;
+            request.op != RequestOp::Flush && (there || writes && request.op.changes())
+        };
+        let mut list = self.list.iter().flatten().filter(concerns);
+        list.all(|pending| pending.parts == 0)
     }
 
     pub(crate) fn room(&self) -> bool {
@@ -185,13 +218,25 @@ impl Core {
     /// Starts as much queued work as there is room for.
     pub(crate) fn pump(&mut self) {
         while let Some(&id) = self.requests.reads.front() {
-            if !self.cut_read(id) {
+            let cut = self.cut_read(id);
+            if !cut && !self.waits_for_reshape(id) {
                 break;
             }
             self.requests.reads.pop_front();
-            self.all_cut(id);
+            match cut {
+                true => self.all_cut(id),
+                false => self.requests.hold(id),
+            }
         }
         self.pump_writes();
+    }
+
+    /// Whether a reshape has what a request wants next.
+    pub(crate) fn waits_for_reshape(&self, id: u32) -> bool {
+        let pending = self.requests.get(id);
+        let lba = (pending.request.offset + pending.cut) / SECTOR_BYTES;
+        let left = pending.cut < pending.request.bytes;
+        left && self.is_held(lba, pending.request.op.changes())
     }
 
     /// The whole request has been cut; it may be done already.
@@ -294,6 +339,9 @@ impl Core {
         let block = u64::from(self.superblock.logical_block);
         let offset = pending.request.offset + pending.cut;
         let left = pending.request.bytes - pending.cut;
+        if self.is_reshaping() && self.waits_for_reshape(id) {
+            return None;
+        }
         let place = self.layout.place(offset / SECTOR_BYTES);
         if !self.is_written_at(place) {
             let chunk_left =

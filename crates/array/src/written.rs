@@ -12,6 +12,10 @@
 //! in an extent are no part of its rows: what lies there, perhaps copies that a growth left behind, counts for nothing,
 //! and neither the code binds it nor does anybody read it. A generation is never written without those before it: the
 //! first write to one zeroes its cells, and theirs.
+//!
+//! While rows are taken to another shape (`task/reshape`), the bit of an extent is of its rows in the new one if all are in
+//! that, else of those in the former. Of an extent with both, those in the new shape are written: it would have been passed
+//! as a whole.
 
 use crate::contract::{Class, FailCause, IoError, IoOp};
 use crate::core::{Core, METADATA_OPS};
@@ -21,10 +25,13 @@ use crate::planted::Bug;
 use crate::standing::Home;
 use crate::units::{Member, Row, Slot};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 #[derive(Clone, Copy, Debug)]
 struct Init {
     extent: u64,
+    /// Its first row that is made real.
+    first: u64,
     /// Of the data cells that it makes real.
     generations: Generations,
     /// The first row that is not being zeroed yet.
@@ -55,6 +62,12 @@ impl Inits {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.list.iter().all(Option::is_none)
+    }
+
+    /// Whether any of these extents is being made real.
+    pub(crate) fn any_of(&self, extents: &Range<u64>) -> bool {
+        let mut inits = self.list.iter().flatten();
+        inits.any(|init| extents.contains(&init.extent))
     }
 
     fn add(&mut self, init: Init) -> usize {
@@ -143,11 +156,43 @@ impl Core {
 
     /// Whether anything of a row was ever written.
     pub(crate) fn is_written(&self, row: Row) -> bool {
+        let there = self.has_generation(self.extent_of(row), 0) || self.is_made(row);
+        there && !self.layout.is_dead(row)
+    }
+
+    /// Whether it is a row in a new shape of an extent that has others in the former.
+    fn is_made(&self, row: Row) -> bool {
+        let end = (self.extent_of(row) + 1) * self.superblock.extent_rows;
+        row < self.layout.edge() && self.layout.edge().0 < end.min(self.layout.rows())
+    }
+
+    /// Whether anything of a row was ever written that is still in the former shape.
+    pub(crate) fn was_written(&self, row: Row) -> bool {
         self.has_generation(self.extent_of(row), 0)
+    }
+
+    /// What the bit of an extent says, and is to say of its rows in the new shape.
+    pub(crate) fn put_extent(&mut self, extent: u64, written: bool) {
+        self.written.put(extent, written);
+    }
+
+    /// Whether the members' maps say of these extents what ours does.
+    pub(crate) fn extents_durable(&self, extents: Range<u64>) -> bool {
+        self.written.on_record(extents)
+    }
+
+    /// Every extent has a bit of its own.
+    pub(crate) fn put_all_extents(&mut self) {
+        for extent in 0..self.extents() {
+            self.written.put(extent, true);
+        }
     }
 
     /// Whether the cell at a place is part of its row.
     pub(crate) fn is_written_at(&self, place: Place) -> bool {
+        if self.layout.is_reshaping() {
+            return self.is_written(place.row);
+        }
         let last = self.layout.generation_of(place.data);
         let extent = self.extent_of(place.row);
         (0..=last).all(|nth| self.has_generation(extent, nth))
@@ -191,17 +236,17 @@ impl Core {
     pub(crate) fn extent_ready(&mut self, row: Row, last: u8) -> bool {
         let last = self.layout.generation_of(last);
         let extent = self.extent_of(row);
-        if (0..=last).all(|nth| self.has_durably(extent, nth)) {
+        if (0..=last).all(|nth| self.has_durably(extent, nth)) || self.is_made(row) {
             return true;
         }
         let real = (0..=last).all(|nth| self.has_generation(extent, nth));
-        let wanted = self.inits.find(extent).is_none() && !real;
+        let wanted = self.inits.find(extent).is_none() && !real && self.may_init(extent);
         if wanted
             && self.stands_still(extent)
             && self.ops.available() > METADATA_OPS + INIT_OPS
             && self.extent_announced(extent)
         {
-            self.begin_init(extent, last);
+            self.begin_init(row, last);
         }
         false
     }
@@ -245,14 +290,21 @@ impl Core {
         self.inits.find(extent).is_some() || (0..self.layout.generations()).any(moves)
     }
 
-    fn begin_init(&mut self, extent: u64, last: u8) {
+    fn begin_init(&mut self, row: Row, last: u8) {
+        let extent = self.extent_of(row);
         let first = extent * self.superblock.extent_rows;
+        // What lies in front of rows of a former shape is dead, or in the new one.
+        let first = match row < self.layout.edge() {
+            true => first,
+            false => first.max(self.layout.live_from().0),
+        };
         let generations = Generations {
             from: self.generations_of(Row(first)),
             to: last + 1,
         };
         let index = self.inits.add(Init {
             extent,
+            first,
             generations,
             next: first,
             outstanding: 0,
@@ -394,8 +446,8 @@ impl Core {
             self.written.put(bit, true);
         }
         if from == 0 {
-            let first = init.extent * self.superblock.extent_rows;
-            self.tasks.note_in_step(first, self.superblock.extent_rows);
+            let end = (init.extent + 1) * self.superblock.extent_rows;
+            self.tasks.note_in_step(init.first, end - init.first);
         }
     }
 }

@@ -1,13 +1,12 @@
 //! Who is current: the superblock chosen, and every device put where it says.
 
-use crate::contract::{CommandError, StartMode, TaskKind};
+use crate::contract::{CommandError, StartMode};
 use crate::core::Core;
 use crate::device::{Device, Health, Places};
-use crate::layout::Layout;
 use crate::maps::{BitMap, LostMap};
 use crate::meta::RegionKind;
 use crate::meta::pages::{self, INTENT_BITS};
-use crate::meta::superblock::{MemberRole, TaskRecord};
+use crate::meta::superblock::MemberRole;
 use crate::meta::{Choice, choose, copies_of};
 use crate::planted::Bug;
 use crate::standing::{Standing, Standings};
@@ -26,14 +25,10 @@ impl Core {
             Ok(choice) => choice,
             Err(error) => return self.boot_fail(error),
         };
-        let Ok(layout) = Layout::new(choice.superblock.geometry) else {
+        let Ok(layout) = choice.superblock.layout() else {
             return self.boot_fail(CommandError::NoArray);
         };
-        let grows = |task: &TaskRecord| task.kind == TaskKind::Reshape;
-        self.layout = match choice.superblock.tasks.iter().any(grows) {
-            true => layout.growing(),
-            false => layout,
-        };
+        self.layout = layout;
         if let Err(error) = self.adopt(choice) {
             return self.boot_fail(error);
         }
@@ -181,8 +176,9 @@ impl Core {
             .superblock
             .region(RegionKind::Lost)
             .map_or(0, |region| pages::pages_in(region.sectors));
-        self.lost = LostMap::new(lost as usize, self.layout.first_sectors());
-        self.boot_mut().would_lose = LostMap::new(lost as usize, self.layout.first_sectors());
+        let first = self.superblock.first_sectors(&self.layout);
+        self.lost = LostMap::new(lost as usize, first);
+        self.boot_mut().would_lose = LostMap::new(lost as usize, first);
         self.size_ops();
     }
 }

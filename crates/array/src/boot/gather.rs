@@ -71,7 +71,10 @@ impl Core {
         }
         self.recall_heat();
         self.restore_tasks();
-        let unread = !self.superblock.clean || !self.returning_members().is_empty();
+        if self.layout.is_reshaping() {
+            self.begin_reshaping();
+        }
+        let unread = !self.logs_tell_nothing() || !self.returning_members().is_empty();
         if !self.logged() || !unread {
             self.logs.start(self.superblock.log_floor.max(1));
             return if self.mode.read_only {
@@ -189,10 +192,15 @@ impl Core {
             .collect()
     }
 
+    /// Whether the logs of those who serve tell nothing: after a stop, and while they are a reshape's journal.
+    fn logs_tell_nothing(&self) -> bool {
+        self.superblock.clean || self.logs_are_journal()
+    }
+
     /// After a crash, the logs of all who serve; and always those of who may come back (see `note_returning`).
     fn ask_logs(&mut self) {
         let mut members = self.returning_members();
-        if !self.superblock.clean {
+        if !self.logs_tell_nothing() {
             members.extend(self.log_keepers());
         }
         let sectors: Vec<u64> = members

@@ -191,6 +191,7 @@ impl Core {
     /// A start that failed leaves nothing behind for the next.
     fn forget_attempt(&mut self) {
         self.tasks.begin_anew();
+        self.reshape = None;
         self.keeper = Keeper::default();
         self.logs = Logs::default();
         self.standing.clear();

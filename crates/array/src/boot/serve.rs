@@ -194,7 +194,8 @@ impl Core {
         }
         // A failure may be on record without what it left owing.
         if !self.superblock.clean && self.layout.tolerance() > 0 && !self.complete() {
-            let rows = self.boot_mut().rows();
+            let mut rows = self.boot_mut().rows();
+            rows.extend(self.row_in_journal().map(|row| row.0));
             for row in rows {
                 self.owe_rows(Row(row), Row(row));
             }

@@ -242,6 +242,11 @@ impl Core {
         let mut durable = false;
         let mut cut_any = false;
         while let Some(&id) = self.requests.writes.front() {
+            if self.is_reshaping() && self.waits_for_reshape(id) {
+                self.requests.writes.pop_front();
+                self.requests.hold(id);
+                continue;
+            }
             let (piece, bytes) = self.next_piece(id);
             match piece {
                 Piece::Data {
@@ -497,7 +502,7 @@ impl Core {
                 _ => Piece::Nothing,
             };
         }
-        let whole = !self.layout.parity() || sectors == self.layout.row_sectors();
+        let whole = !self.layout.parity() || sectors == self.layout.sectors_of(row);
         let map = self.row_map(row);
         let complete = self.live_cells(&map) == CellSet::all(map.width);
         match op {
@@ -527,7 +532,7 @@ impl Core {
     /// Whether a write of zeros to this range needs nothing but fast zeroing of whole cells.
     pub(crate) fn zeroing_is_fast(&self, request: &crate::Request) -> bool {
         let row_bytes = self.layout.row_sectors() * SECTOR_BYTES;
-        if self.layout.parity() && !self.layout.rows_are_runs() {
+        if self.layout.parity() && !self.layout.rows_are_fixed() {
             return false;
         }
         let unit = if self.layout.parity() {

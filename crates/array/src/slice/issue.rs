@@ -240,7 +240,9 @@ impl Core {
         let slice = &self.slices.list[id as usize];
         let (map, band, sectors) = (slice.map, slice.band, slice.band_sectors);
         for cell in cells.intersection(map.data_set()).iter() {
-            self.lose(self.layout.lba(map.row, cell, band), sectors);
+            if self.layout.is_addressed(map.row, cell) {
+                self.lose(self.layout.lba(map.row, cell, band), sectors);
+            }
         }
         let slice = self.slices.get(id);
         slice.zeroed = slice.zeroed.union(cells);

@@ -31,6 +31,7 @@ mod read;
 mod record;
 mod relocate;
 mod replay;
+pub(crate) mod reshape;
 mod scrub;
 mod task;
 mod write;
@@ -85,6 +86,8 @@ pub(crate) enum Kind {
     },
     /// Copy what a growth moves.
     Move,
+    /// Make a row of a new shape.
+    Reshape(reshape::Aim),
     /// Bring parity or copies in step with the data.
     Resync {
         /// Parity is read as well, and written only where it differs.
@@ -104,7 +107,11 @@ impl Kind {
     fn is_window(self) -> bool {
         matches!(
             self,
-            Kind::Fill { .. } | Kind::Move | Kind::Resync { .. } | Kind::Scrub { .. }
+            Kind::Fill { .. }
+                | Kind::Move
+                | Kind::Reshape(_)
+                | Kind::Resync { .. }
+                | Kind::Scrub { .. }
         )
     }
 
@@ -118,12 +125,15 @@ impl Kind {
             Kind::Scrub { .. } => 4,
             Kind::Replay { .. } => 5,
             Kind::Move => 6,
+            Kind::Reshape(_) => 7,
         }
     }
 }
 
-pub(crate) const KINDS: usize = 7;
-const KIND_NAMES: [&str; KINDS] = ["write", "read", "fill", "resync", "scrub", "replay", "move"];
+pub(crate) const KINDS: usize = 8;
+const KIND_NAMES: [&str; KINDS] = [
+    "write", "read", "fill", "resync", "scrub", "replay", "move", "reshape",
+];
 const PHASE_NAMES: [&str; PHASES] = [
     "queued",
     "preparing",
@@ -154,6 +164,9 @@ const EXTRAS: usize = 5;
 pub(crate) struct Slice {
     pub(crate) kind: Kind,
     pub(crate) phase: Phase,
+    /// The row that is locked.
+    row: Row,
+    /// Its cells; while one of a new shape is made, in turn those of the rows that it is made of.
     pub(crate) map: RowMap,
     /// The locked range, in sectors of the chunk.
     pub(crate) start: u64,
@@ -178,6 +191,8 @@ pub(crate) struct Slice {
     pub(crate) fragments: Vec<Fragment>,
     pub(crate) cells: [Option<Buf>; CELLS_MAX],
     pub(crate) extras: [Option<Buf>; EXTRAS],
+    /// Of a row of a new shape, the data cells that are known.
+    pub(crate) made: reshape::Made,
     pub(crate) checksums: [u32; 2],
     pub(crate) record: Option<u64>,
     pub(crate) verdicts: scrub::Verdicts,
@@ -207,6 +222,7 @@ impl Slice {
         Slice {
             kind: Kind::Resync { compares: false },
             phase: Phase::Finished,
+            row: Row(0),
             map: RowMap::EMPTY,
             start: 0,
             sectors: 0,
@@ -224,6 +240,7 @@ impl Slice {
             fragments: Vec::new(),
             cells: [None; CELLS_MAX],
             extras: [None; EXTRAS],
+            made: reshape::Made::default(),
             checksums: [0; 2],
             record: None,
             verdicts: scrub::Verdicts::default(),
@@ -248,7 +265,7 @@ impl Slice {
     }
 
     fn overlaps(&self, other: &Slice) -> bool {
-        self.map.row == other.map.row && self.start < other.end() && other.start < self.end()
+        self.row == other.row && self.start < other.end() && other.start < self.end()
     }
 
     pub(crate) fn band_bytes(&self) -> u32 {
@@ -308,6 +325,8 @@ impl Slices {
             | Kind::Resync { .. }
             | Kind::Scrub { repair: true }
             | Kind::Replay { .. } => true,
+            // Nothing of the array is there, or it is written until it is done.
+            Kind::Reshape(_) => false,
             // A reset makes parity fit what is lost.
             Kind::Fill { .. } | Kind::Move => !slice.zeroed.is_empty(),
             Kind::Read { .. } | Kind::Scrub { repair: false } => false,
@@ -316,14 +335,14 @@ impl Slices {
             .iter()
             .filter(|slice| slice.live)
             .filter(changes)
-            .map(|slice| slice.map.row.0)
+            .map(|slice| slice.row.0)
     }
 
     /// Whether a growth is just moving some of these rows.
     pub(crate) fn moves_in(&self, rows: Range<u64>) -> bool {
         let moves = |slice: &&Slice| slice.live && slice.kind == Kind::Move;
         let mut moves = self.list.iter().filter(moves);
-        moves.any(|slice| slice.phase != Phase::Queued && rows.contains(&slice.map.row.0))
+        moves.any(|slice| slice.phase != Phase::Queued && rows.contains(&slice.row.0))
     }
 
     pub(crate) fn idle(&self) -> bool {
@@ -335,7 +354,7 @@ impl Slices {
     }
 
     fn enqueue(&mut self, id: u32) {
-        let head = self.list[id as usize].map.row.0 as usize % ROWS;
+        let head = self.list[id as usize].row.0 as usize % ROWS;
         self.list[id as usize].next_in_row = NONE;
         if self.rows[head] == NONE {
             self.rows[head] = id;
@@ -351,7 +370,7 @@ impl Slices {
     /// Whether an older slice holds or awaits some of the same sectors.
     fn blocked(&self, id: u32) -> bool {
         let slice = &self.list[id as usize];
-        let mut other = self.rows[slice.map.row.0 as usize % ROWS];
+        let mut other = self.rows[slice.row.0 as usize % ROWS];
         while other != id {
             if self.list[other as usize].overlaps(slice) {
                 return true;
@@ -363,7 +382,7 @@ impl Slices {
 
     /// Takes a slice out of its row; those that waited behind it may run.
     fn dequeue(&mut self, id: u32) {
-        let head = self.list[id as usize].map.row.0 as usize % ROWS;
+        let head = self.list[id as usize].row.0 as usize % ROWS;
         let mut after = self.list[id as usize].next_in_row;
         if self.rows[head] == id {
             self.rows[head] = after;
@@ -434,7 +453,7 @@ impl Core {
         let slice = &mut self.slices.list[id as usize];
         slice.kind = need.kind;
         slice.phase = Phase::Queued;
-        slice.map = map;
+        (slice.row, slice.map) = (need.row, map);
         (slice.start, slice.sectors) = (need.start, need.sectors);
         slice.step = need.step;
         (slice.size, slice.reserved) = (size, need.buffers);
@@ -474,7 +493,10 @@ impl Core {
 
     /// The most buffers that one window of a task takes.
     pub(crate) fn task_buffers(&self) -> u32 {
-        u32::from(self.layout.width()) + 5
+        match self.layout.is_reshaping() {
+            true => self.reshape_buffers(),
+            false => u32::from(self.layout.width()) + 5,
+        }
     }
 
     /// Runs every slice that can go on. Whether any of them ended, which makes room for requests.
@@ -500,7 +522,7 @@ impl Core {
     /// The cells of a slice's row: it may have got more of them, or others places, before the slice had its range for itself.
     fn row_now(&self, id: u32) -> RowMap {
         let map = self.slices.list[id as usize].map;
-        match self.layout.rows_are_runs() || self.planted(Bug::RowSeenOnce) {
+        match self.layout.rows_are_fixed() || self.planted(Bug::RowSeenOnce) {
             true => map,
             false => self.row_map(map.row),
         }
@@ -529,6 +551,7 @@ impl Core {
             Kind::Read { .. } => self.step_read(id),
             Kind::Fill { slot } => self.step_fill(id, slot),
             Kind::Move => self.step_move(id),
+            Kind::Reshape(aim) => self.step_reshape(id, aim),
             Kind::Resync { compares } => self.step_resync(id, compares),
             Kind::Scrub { repair } => self.step_scrub(id, repair),
             Kind::Replay { record } => self.step_replay(id, record),
@@ -599,7 +622,7 @@ impl Core {
         self.set_phase(id, Phase::Finished);
         let slice = &mut self.slices.list[id as usize];
         slice.live = false;
-        let (size, reserved, row) = (slice.size, slice.reserved, slice.map.row);
+        let (size, reserved, row) = (slice.size, slice.reserved, slice.row);
         let intent_held = core::mem::take(&mut slice.intent_held);
         self.buffers.unreserve(size, reserved);
         self.slices.dequeue(id);
@@ -616,7 +639,7 @@ impl Core {
     fn end_slice(&mut self, id: u32) {
         let slice = &mut self.slices.list[id as usize];
         let result = slice.error.map_or(Ok(()), Err);
-        let row = slice.map.row;
+        let row = slice.row;
         match slice.kind {
             Kind::Write(_) => self.end_write(id, result),
             Kind::Read { .. } => self.end_read(id, result),
@@ -625,6 +648,7 @@ impl Core {
                 self.cache_rebuilt(Slot(slot), row);
             }
             Kind::Move | Kind::Resync { .. } | Kind::Scrub { .. } => self.window_done(id, row),
+            Kind::Reshape(_) => self.reshaped_row(result),
             Kind::Replay { .. } => self.replay_done(),
         }
     }
@@ -655,6 +679,9 @@ impl Core {
             if let Some(buf) = held.take() {
                 self.buffers.give_back(buf);
             }
+        }
+        if matches!(slice.kind, Kind::Reshape(_)) {
+            slice.made.drop_buffers(&mut self.buffers);
         }
         slice.have = CellSet::default();
     }

@@ -94,7 +94,9 @@ impl Core {
         if self.mode.accept_loss || !cells.iter().any(|cell| absent(&cell)) {
             return self.declare_lost(id, cells);
         }
-        for cell in cells.intersection(map.data_set()).iter() {
+        let addressed = |cell: &u8| self.layout.is_addressed(map.row, *cell);
+        let cells = cells.intersection(map.data_set()).iter().filter(addressed);
+        for cell in cells.collect::<CellSet>().iter() {
             self.would_lose(self.layout.lba(map.row, cell, band), sectors);
         }
         self.band_done(id);

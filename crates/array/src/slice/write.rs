@@ -145,7 +145,7 @@ impl Core {
     fn plan_discard(&mut self, id: u32, op: IoOp) {
         let map = self.slices.get(id).map;
         // A growth may have begun since the request was cut.
-        let whole = map.data == self.layout.cells_through(1) || !self.layout.parity();
+        let whole = self.layout.is_whole(&map) || !self.layout.parity();
         if self.firm_cells(&map) == map.all() && whole {
             self.slices.get(id).pass = if self.layout.parity() {
                 map.data_set()

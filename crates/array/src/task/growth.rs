@@ -26,7 +26,6 @@ use crate::runset::RunSet;
 use crate::standing::Standing;
 use crate::task::{Task, Tasks};
 use crate::units::{CELLS_MAX, Member, Row, SECTOR_BYTES};
-use alloc::vec::Vec;
 use core::ops::Range;
 
 /// Rows are moved no further ahead of the first that is not, so that a superblock has room for all runs of those that are.
@@ -49,13 +48,7 @@ impl Core {
     /// The array takes so many of its spares as data slots: those that came last.
     pub(crate) fn command_grow(&mut self, by: u16) -> Result<(), CommandError> {
         let layout = self.layout_grown_by(by)?;
-        let mut spares: Vec<Member> = self.spares().collect();
-        let Some(first) = spares.len().checked_sub(by.into()) else {
-            return Err(CommandError::Busy(
-                "the array has fewer spares than that: add some first",
-            ));
-        };
-        let spares = spares.split_off(first);
+        let spares = self.spares_to_take(by)?;
         self.superblock.geometry = *layout.geometry();
         self.layout = layout.growing();
         self.superblock.generation += 1;
@@ -109,6 +102,12 @@ impl Core {
         if !matches!(level, Level::Raid0 | Level::Raid4) || skew.is_some() {
             return refused("only arrays of level 0 and 4 grow by single members");
         }
+        self.check_free_to_grow()
+    }
+
+    /// Whether nothing else keeps the array busy, and nobody has a part in it.
+    pub(super) fn check_free_to_grow(&self) -> Result<(), CommandError> {
+        let refused = |why| Err(CommandError::Busy(why));
         if self.state != ArrayState::Healthy || !self.complete() {
             return refused("the array has to be whole to grow");
         }
@@ -157,7 +156,7 @@ impl Core {
     }
 
     /// A spare serves the next slot.
-    fn take_slot(&mut self, member: Member) {
+    pub(super) fn take_slot(&mut self, member: Member) {
         let home = self.home_on(member, 0, 0);
         let incoming = None;
         self.standing.add_slot(Standing { home, incoming });
@@ -174,8 +173,10 @@ impl Core {
 
     /// A growth waits until everybody is there: a chunk is not moved to nobody.
     pub(super) fn growth_waits(&mut self) {
-        if let Some(index) = self.growth_index() {
-            self.tasks.list[index].waits = !self.complete();
+        let waits = !self.complete();
+        let mut tasks = self.tasks.list.iter_mut();
+        if let Some(task) = tasks.find(|task| task.kind == TaskKind::Reshape) {
+            task.waits = waits;
         }
     }
 
@@ -220,6 +221,9 @@ impl Core {
     }
 
     fn growth_index(&self) -> Option<usize> {
+        if !self.layout.is_growing() {
+            return None;
+        }
         let tasks = &mut self.tasks.list.iter();
         tasks.position(|task| task.kind == TaskKind::Reshape)
     }
@@ -256,6 +260,7 @@ impl Core {
             return;
         }
         let task = self.tasks.list.remove(index);
+        self.reshape_ended();
         self.layout = self.layout.settled();
         self.spread_heat();
         self.fact(Fact::TaskEnded {
@@ -266,4 +271,4 @@ impl Core {
     }
 }
 
-const TOO_MANY: &str = "the array cannot have so many members";
+pub(super) const TOO_MANY: &str = "the array cannot have so many members";

@@ -13,6 +13,7 @@
 
 mod growth;
 mod places;
+pub(crate) mod reshape;
 
 use crate::contract::{BAND_SECTORS_MAX, Fact, TaskKind, TaskOutcome};
 use crate::core::{Core, Wake};
@@ -127,6 +128,8 @@ pub(crate) struct Tasks {
     /// What was rebuilt apart stays so and is spread, unless a slot waits for a spare.
     pub(crate) stays_apart: bool,
     rows: u64,
+    /// A reshape has a window open: nobody else gets any.
+    reshape_open: bool,
     /// Members in service that gave up partitions, and the log sequence as of then.
     vacated: Vec<(Member, u64)>,
     /// Under this version of the superblock what is hosted lies as evenly as it may.
@@ -249,6 +252,7 @@ impl Tasks {
     /// paused or not.
     fn active(&self) -> Option<usize> {
         let order = |task: &Task| match task.kind {
+            TaskKind::Reshape if self.reshape_open => -1,
             TaskKind::Resync => 0,
             TaskKind::Rebuild if !task.stands() => 1,
             TaskKind::Replace if !task.stands() => 2,
@@ -526,6 +530,9 @@ impl Core {
 
     /// Gives tasks their turn: new ones where a slot lost its member, windows for the one that goes first.
     pub(crate) fn task_turn(&mut self) {
+        if self.state == ArrayState::Stopping && !self.mode.read_only {
+            return self.end_reshape_window();
+        }
         if !matches!(
             self.state,
             ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed
@@ -540,11 +547,23 @@ impl Core {
         let Some(index) = self.tasks.active() else {
             return;
         };
+        if self.is_reshaping() && self.tasks.list[index].kind == TaskKind::Reshape {
+            return self.reshape_turn(index);
+        }
         match self.tasks.list[index].state {
             State::Running => self.issue_windows(index),
             State::Flushing => {}
             State::Flushed => self.end_task(index),
             State::Opening { version } => self.open_capacity(index, version),
+        }
+    }
+
+    /// A window that is open when the array is stopped is ended, one way or the other.
+    fn end_reshape_window(&mut self) {
+        let mut tasks = self.tasks.list.iter();
+        let index = tasks.position(|task| task.kind == TaskKind::Reshape);
+        if let Some(index) = index.filter(|_| self.is_reshaping()) {
+            self.reshape_turn(index);
         }
     }
 
@@ -653,7 +672,15 @@ impl Core {
         } else {
             return None;
         };
-        Some(end.min(self.layout.rows()))
+        Some(self.same_side_until(row, end))
+    }
+
+    /// The end of rows that are as dead or alive as this one, and in the same shape: `end` at most.
+    fn same_side_until(&self, row: Row, end: u64) -> u64 {
+        let sides = [self.layout.edge(), self.layout.live_from()];
+        let mut sides = sides.into_iter().filter(|side| *side > row);
+        let end = end.min(self.layout.rows());
+        sides.next().map_or(end, |side| end.min(side.0))
     }
 
     /// The next row that is neither done nor in flight; those that need nothing are done in passing.
@@ -788,6 +815,7 @@ impl Core {
         if changed {
             self.keeper.note_change();
         }
+        self.reshape_flushed(flush);
     }
 
     /// The tasks as the superblock shows them.

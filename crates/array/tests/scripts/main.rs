@@ -19,6 +19,7 @@ mod orders;
 mod planted;
 mod reads;
 mod recovery;
+mod reshapes;
 mod scrubs;
 mod shell;
 mod spares;

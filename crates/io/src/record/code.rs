@@ -299,6 +299,10 @@ impl Writer {
                 self.byte(17);
                 self.small(u32::from(by));
             }
+            Command::Reshape { by } => {
+                self.byte(18);
+                self.small(u32::from(by));
+            }
             Command::AddToSurrogate(member) => self.member_command(13, member),
             Command::Surrogate(surrogate) => {
                 self.raw(&[14, u8::from(surrogate.is_some())]);
@@ -738,6 +742,9 @@ impl<'a> Reader<'a> {
             17 => Command::Grow {
                 by: self.member()?.0,
             },
+            18 => Command::Reshape {
+                by: self.member()?.0,
+            },
             13 => Command::AddToSurrogate(self.member()?),
             14 => {
                 let some = self.flag()?;
@@ -863,6 +870,7 @@ mod tests {
             Command::OnDemand(true),
             Command::CopyBack(false),
             Command::Grow { by: 3 },
+            Command::Reshape { by: 2 },
             Command::AddToSurrogate(Member(3)),
             Command::Surrogate(Some(Uuid([5; 16]))),
             Command::Surrogate(None),

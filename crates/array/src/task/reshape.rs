@@ -1,0 +1,913 @@
+//! Growth that keeps the plain layout (md's reshape): slots are added, and every chunk moves to where a new array of so many
+//! slots would have it.
+//!
+//! Rows are made in their new shape one after the other, from the first on. The *edge* is the first that is not: a row below it
+//! is in the new shape, one from there on in the former. A row of the new shape holds more, so the edge falls behind the
+//! data that it takes, and what lies between is dead: rows are made there, a window of them at a time.
+//!
+//! | window    | waits for                                     | then                                    |
+//! |-----------|-----------------------------------------------|-----------------------------------------|
+//! | Draining  | users that are at work on the window's data   | Quiet                                   |
+//! | Quiet     | extents of its rows that are being made real  | Making, Emptying, or Recording          |
+//! | Emptying  | a flush of all logged writes                  | Opening                                 |
+//! | Opening   | superblocks that say that logs hold no record | Copying                                 |
+//! | Copying   | the row, in the journal                       | Copied                                  |
+//! | Copied    | a flush                                       | Filling                                 |
+//! | Filling   | superblocks that say that the row is there    | Making                                  |
+//! | Making    | its rows, in their places                     | Made                                    |
+//! | Made      | a flush                                       | Recording                               |
+//! | Recording | superblocks with the next edge                | over                                    |
+//!
+//! Users wait who want what the window moves, and nobody else. A crash finds the window's data where they were, or, once
+//! superblocks say so, where they are now. If a member fails, the window is given up and nothing has happened; the reshape
+//! goes on when somebody has taken its place.
+//!
+//! **The first rows.** As long as a row is not behind the data that it takes, what is written over lives. That row goes to the
+//! *journal* first: with logs, each cell to the log of its own member, so that as many losses are borne as ever. Logs hold
+//! nothing else then, and so nobody writes until these rows, fewer than there were data slots, are done. Without logs (and
+//! without redundancy) the row goes to the end of the first member that was added. While the journal is filled nothing is
+//! given up: the row is made, whoever is missing.
+//!
+//! **Records.** A record of the log is about a row in one shape. Before superblocks move the edge past a row, or have it
+//! written over, all that was written in the former shape is flushed, and they have a floor above its records.
+//!
+//! **What was never written** is not moved. An extent of the written map is real in the new shape if any of the former rows that
+//! it takes is. Where none is, the edge passes. Its bit tells of the new shape from when the edge is behind the extent: it is
+//! written before, when all that it could tell of the former shape is dead, or in the journal.
+
+use super::State;
+use crate::contract::{
+    Class, CommandError, FailCause, Halt, IoError, IoOp, RequestError, TaskKind,
+};
+use crate::core::{Core, Wake};
+use crate::flush::Waiter;
+use crate::layout::{Geometry, Layout, Level};
+use crate::meta::log::DONE_SECTORS;
+use crate::meta::superblock::RegionKind;
+use crate::meta::{Journal, Reshape};
+use crate::ops::Owner;
+use crate::policy::throttle::Decision;
+use crate::report::ArrayState;
+use crate::runset::RunSet;
+use crate::slice::reshape::Aim;
+use crate::units::{CELLS_MAX, Member, Nanos, Row};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// A window that could not be made is tried again after so long.
+const AGAIN_AFTER: Nanos = Nanos::from_secs(2);
+/// And so often, if users cannot be let go on without it.
+const TRIES: u32 = 3;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// Nothing is written there.
+    Passed,
+    /// The window's rows are dead.
+    Moved,
+    /// Its one row is not.
+    Journaled,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    Draining,
+    Quiet,
+    Emptying,
+    Opening { version: u64 },
+    Copying,
+    Copied,
+    Filling { version: u64 },
+    Making,
+    Made,
+    Recording { version: u64 },
+}
+
+#[derive(Clone, Debug)]
+struct Window {
+    rows: Range<u64>,
+    kind: Kind,
+    step: Step,
+    /// Sectors of the array, by their former places, whose users wait.
+    zone: Range<u64>,
+    /// The next row to be made, and how many are being made.
+    next: u64,
+    out: u32,
+    /// A row could not be written; how often that happened to one that is in the journal.
+    failed: bool,
+    no_space: bool,
+    tries: u32,
+    /// Records below this are of the former shape.
+    barrier: u64,
+    /// A flush that began after so many.
+    asked: Option<u64>,
+    flushed: bool,
+}
+
+/// What becomes of the journal when no row needs it any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Closing {
+    Zeroing { outstanding: u32 },
+    Recording { version: u64 },
+}
+
+/// A reshape under way.
+#[derive(Default)]
+pub(crate) struct Reshaping {
+    window: Option<Window>,
+    closing: Option<Closing>,
+    /// Logs are no logs: nobody writes.
+    writes_wait: bool,
+    /// No extent is made real: the bits of the written map are on their way.
+    extents_wait: bool,
+    not_before: Nanos,
+    /// Of an array that does not write: the row that the journal has, and its place not.
+    torn: Option<Row>,
+}
+
+impl Reshaping {
+    /// Whether a user has to wait who wants this sector.
+    fn holds(&self, lba: u64, changes: bool) -> bool {
+        let zone = self.window.as_ref().map(|window| &window.zone);
+        changes && self.writes_wait || zone.is_some_and(|zone| zone.contains(&lba))
+    }
+
+    /// Whether users may have to wait for it.
+    fn is_open(&self) -> bool {
+        self.window.is_some() || self.closing.is_some() || self.writes_wait
+    }
+}
+
+impl Core {
+    // ------------------------------------------------------------------------------------------------------ begin
+
+    /// The array takes so many of its spares, and all its chunks are dealt anew.
+    pub(crate) fn command_reshape(&mut self, by: u16) -> Result<(), CommandError> {
+        self.check_may_reshape()?;
+        let before = self.superblock.geometry;
+        let data = before.slots - before.level.parities();
+        let fits = by > 0 && usize::from(by) + usize::from(data) <= CELLS_MAX;
+        let slots = before.slots.checked_add(by).filter(|_| fits);
+        let slots = slots.ok_or(CommandError::Busy(super::growth::TOO_MANY))?;
+        let geometry = Geometry { slots, ..before };
+        let layout = Layout::new(geometry)
+            .map_err(|_| CommandError::Busy(super::growth::TOO_MANY))?
+            .reshaping(before.slots, 0);
+        self.check_has_reshape_room(&layout)?;
+        let spares = self.spares_to_take(by)?;
+        let first_sectors = self.superblock.first_sectors(&self.layout);
+        self.superblock.reshape = Some(Reshape {
+            former: Some(before.slots),
+            journal: Journal::Closed,
+            first_sectors,
+        });
+        self.superblock.geometry = geometry;
+        self.layout = layout;
+        self.superblock.generation += 1;
+        for member in spares {
+            self.take_slot(member);
+        }
+        self.place_entries();
+        self.size_ops();
+        self.start_task(TaskKind::Reshape, None, RunSet::default());
+        self.begin_reshaping();
+        self.rewrite_maps();
+        Ok(())
+    }
+
+    fn check_may_reshape(&self) -> Result<(), CommandError> {
+        let refused = |why| Err(CommandError::Busy(why));
+        let geometry = &self.superblock.geometry;
+        let striped = matches!(
+            geometry.level,
+            Level::Raid0 | Level::Raid4 | Level::Raid5(_) | Level::Raid6(_)
+        );
+        if !striped || geometry.skew.is_some() {
+            return refused("only arrays of level 0, 4, 5 and 6 without groups are reshaped");
+        }
+        if geometry.grown.is_some() {
+            return refused("an array that has grown by the least moves is not reshaped");
+        }
+        if self.layout.parity() && !self.logged() {
+            return refused("an array with parity is reshaped by way of its log, and has none");
+        }
+        self.check_free_to_grow()
+    }
+
+    /// In the journal, and in memory.
+    fn check_has_reshape_room(&self, layout: &Layout) -> Result<(), CommandError> {
+        let refused = |why| Err(CommandError::Busy(why));
+        let chunk = layout.chunk_sectors();
+        let log = self.superblock.region(RegionKind::Log);
+        let journal = log.map_or(0, |log| log.sectors.saturating_sub(DONE_SECTORS));
+        if self.logged() && journal < chunk {
+            return refused("the logs have no room for a chunk");
+        }
+        let (former, _) = layout.former_shape().expect("made for that");
+        let (former, data) = (u64::from(former), layout.data_cells());
+        let journaled = former.div_ceil(data - former);
+        if !self.logged() && layout.rows() < journaled + data {
+            return refused("the members are too small for a reshape");
+        }
+        let former = layout.former_shape().map_or(0, |(_, slots)| slots);
+        if self.config.limits.pool.large < 2 * u32::from(layout.width() + former + 5) {
+            return refused("too few buffers for rows so wide");
+        }
+        Ok(())
+    }
+
+    /// In memory, at the command or as the array starts, from what superblocks say.
+    pub(crate) fn begin_reshaping(&mut self) {
+        let journal = self.journal();
+        let mut reshape = Box::new(Reshaping {
+            writes_wait: journal != Journal::Closed && self.logged(),
+            ..Reshaping::default()
+        });
+        let edge = self.layout.edge().0;
+        if self.superblock.written_all {
+            // From here on each extent has a say of its own.
+            self.put_all_extents();
+            reshape.extents_wait = true;
+        }
+        if journal == Journal::Filled {
+            let mut window = self.window_of(edge..edge + 1, Kind::Journaled);
+            window.step = Step::Making;
+            reshape.window = Some(window);
+        }
+        self.reshape = Some(reshape);
+        if self.mode.read_only {
+            self.reshape_halts();
+        }
+        self.note_open();
+    }
+
+    fn journal(&self) -> Journal {
+        let reshape = self.superblock.reshape;
+        reshape.map_or(Journal::Closed, |reshape| reshape.journal)
+    }
+
+    /// Logs hold what is no record.
+    pub(crate) fn logs_are_journal(&self) -> bool {
+        self.logged() && self.journal() != Journal::Closed
+    }
+
+    fn set_journal(&mut self, journal: Journal) {
+        if let Some(reshape) = &mut self.superblock.reshape {
+            reshape.journal = journal;
+        }
+        self.keeper.note_change();
+    }
+
+    /// The row that nobody who is missing has, unless it is owed.
+    pub(crate) fn row_in_journal(&self) -> Option<Row> {
+        let filled = self.reshape.is_some() && self.journal() == Journal::Filled;
+        filled.then(|| self.layout.edge())
+    }
+
+    // ------------------------------------------------------------------------------------------------------ users
+
+    /// Whether a request has to wait with this sector.
+    pub(crate) fn is_held(&self, lba: u64, changes: bool) -> bool {
+        let reshape = self.reshape.as_ref();
+        reshape.is_some_and(|reshape| reshape.holds(lba, changes))
+    }
+
+    /// Whether this row is read from the journal: the array does not write, and its place may have some of it.
+    pub(crate) fn is_torn(&self, row: Row) -> bool {
+        let torn = self.reshape.as_ref().and_then(|reshape| reshape.torn);
+        torn == Some(row)
+    }
+
+    /// Whether an extent may be made real now.
+    pub(crate) fn may_init(&self, extent: u64) -> bool {
+        let Some(reshape) = &self.reshape else {
+            return true;
+        };
+        let window = reshape.window.as_ref();
+        let taken = window.filter(|window| window.step != Step::Draining);
+        !reshape.extents_wait
+            && taken.is_none_or(|window| !self.extents_of(window).contains(&extent))
+    }
+
+    /// The extents that a window's rows lie in, made and read.
+    fn extents_of(&self, window: &Window) -> Range<u64> {
+        let each = self.superblock.extent_rows;
+        let end = self.sources_of(&window.rows).end.max(window.rows.end);
+        window.rows.start / each..end.div_ceil(each)
+    }
+
+    // ---------------------------------------------------------------------------------------------------- windows
+
+    /// Gives the reshape its turn.
+    pub(super) fn reshape_turn(&mut self, index: usize) {
+        loop {
+            let reshape = self.reshape.as_ref().expect("one is under way");
+            let more = match (&reshape.window, reshape.closing) {
+                (Some(window), _) => {
+                    let step = window.step;
+                    self.window_turn(index, step)
+                }
+                (None, Some(closing)) => self.closing_turn(closing),
+                (None, None) => self.between_windows(index),
+            };
+            self.note_open();
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Nobody else gets windows as long as one of these is open.
+    fn note_open(&mut self) {
+        let open = self.reshape.as_ref().is_some_and(|one| one.is_open());
+        self.tasks.reshape_open = open;
+    }
+
+    fn reshaping(&mut self) -> &mut Reshaping {
+        self.reshape.as_mut().expect("one is under way")
+    }
+
+    fn window(&mut self) -> &mut Window {
+        let window = &mut self.reshaping().window;
+        window.as_mut().expect("a window is open")
+    }
+
+    fn go_to(&mut self, step: Step) -> bool {
+        self.window().step = step;
+        true
+    }
+
+    fn between_windows(&mut self, index: usize) -> bool {
+        if let State::Opening { version } = self.tasks.list[index].state {
+            self.open_capacity(index, version);
+            return false;
+        }
+        if self.reshaping().extents_wait && !self.written.dirty() {
+            self.reshaping().extents_wait = false;
+            self.superblock.written_all = false;
+            self.keeper.note_change();
+        }
+        let stands = self.tasks.list[index].stands() || self.state == ArrayState::Stopping;
+        let stands = stands || !self.complete();
+        if self.logs_are_journal() && (stands || !self.next_is_journaled()) {
+            // Not before a crash would find that they are no logs.
+            return self.keeper.all_durable() && self.begin_closing();
+        }
+        if stands {
+            self.tasks.paced = None;
+            return false;
+        }
+        if self.layout.edge().0 == self.layout.rows() {
+            return self.end_reshape(index);
+        }
+        if self.reshaping().extents_wait {
+            return false;
+        }
+        let others = self.tasks.list.iter().enumerate();
+        let mut others = others.filter(|(other, _)| *other != index);
+        if others.any(|(_, task)| task.in_flight > 0) {
+            return false;
+        }
+        let not_before = self.reshaping().not_before;
+        if self.now < not_before {
+            self.wake_at(Wake::Task, not_before);
+            return false;
+        }
+        self.begin_window(index)
+    }
+
+    /// Whether the next row is not behind the data that it takes.
+    fn next_is_journaled(&self) -> bool {
+        let edge = self.layout.edge();
+        edge.0 < self.layout.rows() && edge >= self.layout.live_from()
+    }
+
+    fn begin_window(&mut self, index: usize) -> bool {
+        let task = &self.tasks.list[index];
+        let (serial, view) = (task.serial, self.throttle_view(task));
+        let rows = match self.decide(serial, &view) {
+            Decision::Issue(bytes) => (bytes / view.window).max(1),
+            Decision::Hold => return false,
+            Decision::Wait(until) => {
+                self.wake_at(Wake::Task, until);
+                return false;
+            }
+        };
+        let (rows, kind) = self.next_window(rows);
+        let moved = if kind == Kind::Passed {
+            0
+        } else {
+            rows.end - rows.start
+        };
+        if let Some(paced) = &mut self.tasks.paced {
+            paced.pacer.issued(moved * view.window);
+        }
+        let window = self.window_of(rows, kind);
+        let logged = self.logged();
+        let reshape = self.reshaping();
+        reshape.writes_wait |= kind == Kind::Journaled && logged;
+        reshape.window = Some(window);
+        true
+    }
+
+    /// The rows to be made next, so many at most, and how.
+    fn next_window(&mut self, most: u64) -> (Range<u64>, Kind) {
+        let (edge, each) = (self.layout.edge().0, self.superblock.extent_rows);
+        let extent = edge / each;
+        if edge.is_multiple_of(each) {
+            let mut end = extent;
+            while end < self.extents() && !self.is_fed(end) {
+                end += 1;
+            }
+            if end > extent {
+                return (edge..(end * each).min(self.layout.rows()), Kind::Passed);
+            }
+        }
+        let dead = self.layout.live_from().0;
+        if dead <= edge {
+            return (edge..edge + 1, Kind::Journaled);
+        }
+        let most = (edge + most).min(dead);
+        let mut end = (extent + 1) * each;
+        while end < most && self.is_fed(end / each) {
+            end += each;
+        }
+        (edge..most.min(end), Kind::Moved)
+    }
+
+    /// Whether an extent of the new shape takes anything that was written.
+    fn is_fed(&self, extent: u64) -> bool {
+        let each = self.superblock.extent_rows;
+        let rows = extent * each..((extent + 1) * each).min(self.layout.rows());
+        self.has_written_source(&rows)
+    }
+
+    fn has_written_source(&self, rows: &Range<u64>) -> bool {
+        let (sources, each) = (self.sources_of(rows), self.superblock.extent_rows);
+        let mut extents = sources.start / each..sources.end.div_ceil(each);
+        !sources.is_empty() && extents.any(|extent| self.was_written(Row(extent * each)))
+    }
+
+    /// The former rows that rows of the new shape take.
+    fn sources_of(&self, rows: &Range<u64>) -> Range<u64> {
+        let (former, _) = self.layout.former_shape().expect("one is under way");
+        let (former, data) = (u64::from(former), self.layout.data_cells());
+        let last = self.layout.rows();
+        let start = (rows.start * data / former).min(last);
+        start..(rows.end * data).div_ceil(former).min(last)
+    }
+
+    fn window_of(&self, rows: Range<u64>, kind: Kind) -> Window {
+        let (former, _) = self.layout.former_shape().expect("one is under way");
+        let chunk = self.layout.chunk_sectors();
+        let start = rows.start * self.layout.data_cells() * chunk;
+        let end = self.sources_of(&rows).end * u64::from(former) * chunk;
+        Window {
+            zone: start..end.max(start),
+            next: rows.start,
+            rows,
+            kind,
+            step: Step::Draining,
+            out: 0,
+            failed: false,
+            no_space: false,
+            tries: 0,
+            barrier: 0,
+            asked: None,
+            flushed: false,
+        }
+    }
+
+    /// Takes a window as far as it goes now. Whether it has gone on.
+    fn window_turn(&mut self, index: usize, step: Step) -> bool {
+        if self.is_given_up() {
+            return self.give_up();
+        }
+        match step {
+            Step::Draining => self.drain(),
+            Step::Quiet => self.begin_rows(),
+            Step::Emptying => self.empty_logs(),
+            Step::Opening { version } => {
+                self.keeper.is_durable(version) && self.go_to(Step::Copying)
+            }
+            Step::Copying => self.make_rows(Aim::Journal) && self.go_to(Step::Copied),
+            Step::Copied => self.flushed_once() && self.fill_journal(),
+            Step::Filling { version } => self.keeper.is_durable(version) && self.begin_settling(),
+            Step::Making => self.make_window(),
+            Step::Made => self.made_turn(index),
+            Step::Recording { version } => {
+                self.keeper.is_durable(version) && self.end_window(index)
+            }
+        }
+    }
+
+    /// Whether somebody has failed whom the window counted on, and nothing is the worse for it.
+    fn is_given_up(&mut self) -> bool {
+        let complete = self.complete();
+        let window = self.window();
+        let committed = match window.step {
+            Step::Filling { .. } | Step::Recording { .. } => true,
+            Step::Making | Step::Made => window.kind == Kind::Journaled,
+            _ => false,
+        };
+        !committed && window.out == 0 && (!complete || window.failed)
+    }
+
+    fn give_up(&mut self) -> bool {
+        if self.window().failed {
+            self.reshaping().not_before = self.now.after(AGAIN_AFTER);
+        }
+        self.close_window();
+        true
+    }
+
+    fn close_window(&mut self) {
+        self.reshaping().window = None;
+        self.release_users();
+    }
+
+    /// Whoever waited may go on.
+    fn release_users(&mut self) {
+        let writes_wait = self.journal() != Journal::Closed && self.logged();
+        self.reshaping().writes_wait = writes_wait;
+        self.requests.release_held();
+        self.slices_wake_waiting();
+        self.wake_at(Wake::Task, self.now);
+    }
+
+    fn drain(&mut self) -> bool {
+        let reshape = self.reshape.as_ref().expect("one is under way");
+        let window = reshape.window.as_ref().expect("a window is open");
+        let (zone, writes) = (window.zone.clone(), reshape.writes_wait);
+        self.requests.quiet_in(&zone, writes) && self.go_to(Step::Quiet)
+    }
+
+    fn begin_rows(&mut self) -> bool {
+        let window = self.window().clone();
+        if self.inits.any_of(&self.extents_of(&window)) {
+            return false;
+        }
+        if window.kind == Kind::Passed && self.has_written_source(&window.rows) {
+            // It was when users were still at work.
+            self.close_window();
+            return true;
+        }
+        if window.kind != Kind::Journaled {
+            self.put_extents_behind(&window);
+        }
+        self.window().barrier = self.logs.next_sequence();
+        self.go_to(match window.kind {
+            Kind::Passed => Step::Made,
+            Kind::Moved => Step::Making,
+            Kind::Journaled => Step::Emptying,
+        })
+    }
+
+    /// The extents that the edge is behind after this window.
+    fn extents_behind(&self, window: &Window) -> Range<u64> {
+        let each = self.superblock.extent_rows;
+        let all = window.rows.end == self.layout.rows();
+        let end = if all {
+            self.extents()
+        } else {
+            window.rows.end / each
+        };
+        let start = (window.rows.start / each).min(end);
+        start..end
+    }
+
+    /// Their bits are of the new shape: rows of the former that they could tell of are dead, or in the journal.
+    fn put_extents_behind(&mut self, window: &Window) {
+        for extent in self.extents_behind(window) {
+            self.put_extent(extent, window.kind != Kind::Passed);
+        }
+    }
+
+    /// Makes all rows of the window; whether they are made.
+    fn make_rows(&mut self, aim: Aim) -> bool {
+        let most = self.most_windows();
+        loop {
+            let window = self.window();
+            let row = Row(window.next);
+            let all = row.0 == window.rows.end || window.out >= most;
+            if all || !self.start_reshaping_row(row, aim) {
+                break;
+            }
+            let window = self.window();
+            (window.next, window.out) = (window.next + 1, window.out + 1);
+        }
+        self.note_rows_out();
+        self.run_slices();
+        let window = self.window();
+        window.next == window.rows.end && window.out == 0 && !window.failed
+    }
+
+    fn note_rows_out(&mut self) {
+        let out = self.window().out;
+        let mut tasks = self.tasks.list.iter_mut();
+        if let Some(task) = tasks.find(|task| task.kind == TaskKind::Reshape) {
+            task.in_flight = out;
+        }
+    }
+
+    /// A slice that made a row has ended.
+    pub(crate) fn reshaped_row(&mut self, result: Result<(), RequestError>) {
+        if self.reshape.as_ref().is_none_or(|one| one.window.is_none()) {
+            return;
+        }
+        let window = self.window();
+        window.out -= 1;
+        window.failed |= result.is_err();
+        window.no_space |= result == Err(RequestError::NoSpace);
+        self.note_rows_out();
+        self.wake_at(Wake::Task, self.now);
+    }
+
+    fn make_window(&mut self) -> bool {
+        if self.window().kind == Kind::Moved {
+            return self.make_rows(Aim::Place) && self.go_to(Step::Made);
+        }
+        if !self.owes_journaled() {
+            return false;
+        }
+        let window = self.window().clone();
+        self.put_extents_behind(&window);
+        if self.window().failed && self.window().out == 0 {
+            self.reshaping().not_before = self.now.after(AGAIN_AFTER);
+            let window = self.window();
+            (window.next, window.failed) = (window.rows.start, false);
+            window.tries += 1;
+            if window.tries == TRIES {
+                // Without redundancy nobody takes the place of who cannot be written to. The row can be read from the journal,
+                // and users need not wait for ever.
+                let no_space = self.window().no_space;
+                self.halt_for(if no_space {
+                    Halt::NoSpace
+                } else {
+                    Halt::TooFew
+                });
+                return false;
+            }
+        }
+        let not_before = self.reshaping().not_before;
+        if self.now < not_before {
+            self.wake_at(Wake::Task, not_before);
+            return false;
+        }
+        self.make_rows(Aim::Settle) && self.go_to(Step::Made)
+    }
+
+    /// Who is missing lacks the row that was in the journal; true once that is on record.
+    fn owes_journaled(&mut self) -> bool {
+        let row = self.layout.edge();
+        self.layout.tolerance() == 0 || self.complete() || self.owe_rows(row, row)
+    }
+
+    /// Asks for a flush, and again until one ended that began since.
+    fn flushed_once(&mut self) -> bool {
+        let begun = self.flusher.begun;
+        let window = self.window();
+        if core::mem::take(&mut window.flushed) {
+            window.asked = None;
+            return true;
+        }
+        if window.asked.is_none() {
+            window.asked = Some(begun);
+            self.flush_for(Waiter::Checkpoint);
+            self.wake_at(Wake::Task, self.now);
+        }
+        false
+    }
+
+    /// This flush has ended.
+    pub(super) fn reshape_flushed(&mut self, flush: u64) {
+        let Some(reshape) = &mut self.reshape else {
+            return;
+        };
+        let waits = |window: &&mut Window| window.asked.is_some_and(|asked| asked < flush);
+        if let Some(window) = reshape.window.as_mut().filter(waits) {
+            window.flushed = true;
+            self.wake_at(Wake::Task, self.now);
+        }
+    }
+
+    /// The flush is over, and what comes next needs more than that.
+    fn flush_again(&mut self) -> bool {
+        let window = self.window();
+        (window.flushed, window.asked) = (true, None);
+        false
+    }
+
+    // ---------------------------------------------------------------------------------------------------- journal
+
+    /// Nobody writes: after a flush no record is live.
+    fn empty_logs(&mut self) -> bool {
+        if !self.logged() {
+            return self.go_to(Step::Copying);
+        }
+        if self.logs.floor() < self.logs.next_sequence() {
+            self.flushed_once();
+            return false;
+        }
+        let window = self.window();
+        (window.asked, window.flushed) = (None, false);
+        if self.journal() == Journal::Open {
+            return self.go_to(Step::Copying);
+        }
+        self.set_journal(Journal::Open);
+        let version = self.keeper.version_wanted();
+        self.go_to(Step::Opening { version })
+    }
+
+    /// The row lies in the journal, whole: from here on it is made, whatever happens.
+    fn fill_journal(&mut self) -> bool {
+        if self.lost.dirty() {
+            return self.flush_again();
+        }
+        self.set_journal(Journal::Filled);
+        let version = self.keeper.version_wanted();
+        self.go_to(Step::Filling { version })
+    }
+
+    fn begin_settling(&mut self) -> bool {
+        let window = self.window();
+        (window.next, window.failed) = (window.rows.start, false);
+        self.go_to(Step::Making)
+    }
+
+    /// What was in the journal is no record either: it is wiped out before logs are logs again.
+    fn begin_closing(&mut self) -> bool {
+        let chunk = self.layout.chunk_sectors();
+        let mut outstanding = 0;
+        for member in self.standing.members() {
+            let places = self.devices[member.0 as usize].places;
+            let sectors = chunk.min(places.log_sectors.saturating_sub(DONE_SECTORS));
+            if sectors > 0 && self.good(member) {
+                outstanding += 1;
+                let at = places.log + DONE_SECTORS;
+                let class = Class::Metadata;
+                self.device_io(
+                    Owner::Journal,
+                    member,
+                    IoOp::Zero,
+                    at,
+                    sectors,
+                    class,
+                    |io| {
+                        io.durable = true;
+                    },
+                );
+            }
+        }
+        self.reshaping().closing = Some(Closing::Zeroing { outstanding });
+        outstanding == 0
+    }
+
+    pub(crate) fn journal_wiped(&mut self, member: Member, result: Result<(), IoError>) {
+        if let Err(error) = result {
+            self.fail_member(member, FailCause::WriteError(error));
+        }
+        let reshape = self.reshape.as_mut();
+        if let Some(Closing::Zeroing { outstanding }) =
+            reshape.and_then(|reshape| reshape.closing.as_mut())
+        {
+            *outstanding -= 1;
+        }
+        self.wake_at(Wake::Task, self.now);
+    }
+
+    fn closing_turn(&mut self, closing: Closing) -> bool {
+        match closing {
+            Closing::Zeroing { outstanding } if outstanding > 0 => false,
+            Closing::Zeroing { .. } => {
+                self.set_journal(Journal::Closed);
+                let version = self.keeper.version_wanted();
+                self.reshaping().closing = Some(Closing::Recording { version });
+                true
+            }
+            Closing::Recording { version } if self.keeper.is_durable(version) => {
+                self.reshaping().closing = None;
+                self.release_users();
+                true
+            }
+            Closing::Recording { .. } => false,
+        }
+    }
+
+    // ----------------------------------------------------------------------------------------------------- record
+
+    /// A flush ends all records of the former shape, unless one is still being written for.
+    fn made_turn(&mut self, index: usize) -> bool {
+        let barrier = self.window().barrier;
+        if self.logs.open_below(barrier) {
+            return false;
+        }
+        self.flushed_once() && self.record_edge(index)
+    }
+
+    /// The rows are made and flushed: superblocks may say so when nothing on record speaks of their former shape, and all that
+    /// does of their new one is there.
+    fn record_edge(&mut self, index: usize) -> bool {
+        let window = self.window().clone();
+        let written = self.extents_durable(self.extents_behind(&window));
+        assert!(self.logs.floor() >= window.barrier, "all were finished");
+        if self.lost.dirty() || !written || window.kind == Kind::Journaled && !self.owes_journaled()
+        {
+            return self.flush_again();
+        }
+        let task = &mut self.tasks.list[index];
+        task.pass(0, window.rows.end);
+        task.durable = task.done.clone();
+        if self.journal() == Journal::Filled {
+            let logged = self.logged();
+            self.set_journal(if logged {
+                Journal::Open
+            } else {
+                Journal::Closed
+            });
+        } else {
+            self.keeper.note_change();
+        }
+        let version = self.keeper.version_wanted();
+        self.go_to(Step::Recording { version })
+    }
+
+    fn end_window(&mut self, index: usize) -> bool {
+        let window = self.window().clone();
+        if window.kind != Kind::Passed {
+            let bytes = self.window_bytes(TaskKind::Reshape);
+            let rows = window.rows.end - window.rows.start;
+            self.tasks.list[index].moved += rows * bytes;
+        }
+        let (_, slots) = self.layout.former_shape().expect("one is under way");
+        self.layout = self.layout.reshaping(slots, window.rows.end);
+        self.close_window();
+        true
+    }
+
+    /// The array writes nothing any more: nobody waits for what will not be.
+    pub(crate) fn reshape_halts(&mut self) {
+        let edge = self.layout.edge();
+        let Some(reshape) = &mut self.reshape else {
+            return;
+        };
+        let window = reshape.window.take();
+        let writes = |step: Step| {
+            let recording = matches!(step, Step::Recording { .. });
+            recording || matches!(step, Step::Making | Step::Made)
+        };
+        let torn = |window: Window| window.kind == Kind::Journaled && writes(window.step);
+        (reshape.closing, reshape.writes_wait) = (None, false);
+        if window.is_some_and(torn) {
+            reshape.torn = Some(edge);
+            let (_, slots) = self.layout.former_shape().expect("one is under way");
+            self.layout = self.layout.reshaping(slots, edge.0 + 1);
+        }
+        self.requests.release_held();
+        self.note_open();
+    }
+
+    /// Whether the reshape leaves the array as a stop may find it.
+    pub(crate) fn reshape_rests(&self) -> bool {
+        let open = self.reshape.as_ref().is_some_and(|one| one.is_open());
+        !open && !self.logs_are_journal() || self.reshape.is_none() || self.mode.read_only
+    }
+
+    // --------------------------------------------------------------------------------------------------------- end
+
+    /// All rows are in the new shape.
+    fn end_reshape(&mut self, index: usize) -> bool {
+        if let Some(reshape) = &mut self.superblock.reshape {
+            reshape.former = None;
+        }
+        self.keeper.note_change();
+        let version = self.keeper.version_wanted();
+        self.tasks.list[index].state = State::Opening { version };
+        false
+    }
+
+    /// Whether a growth takes rows to another shape.
+    pub(crate) fn is_reshaping(&self) -> bool {
+        self.reshape.is_some()
+    }
+
+    /// Superblocks no longer know of a former shape.
+    pub(super) fn reshape_ended(&mut self) {
+        if self.reshape.take().is_some() {
+            self.tasks.reshape_open = false;
+            self.slices_wake_waiting();
+        }
+    }
+
+    /// As many spares as are asked for: those that came last.
+    pub(super) fn spares_to_take(&self, by: u16) -> Result<Vec<Member>, CommandError> {
+        let mut spares: Vec<Member> = self.spares().collect();
+        let Some(first) = spares.len().checked_sub(by.into()) else {
+            return Err(CommandError::Busy(
+                "the array has fewer spares than that: add some first",
+            ));
+        };
+        Ok(spares.split_off(first))
+    }
+}
