@@ -204,6 +204,13 @@ pub fn generations_written(
 ) -> u8 {
     let extents = layout.rows().div_ceil(superblock.extent_rows);
     let extent = row.0 / superblock.extent_rows;
+    if layout.is_reshaping() {
+        // Of an extent with rows of both shapes, those of the new one are written.
+        let end = ((extent + 1) * superblock.extent_rows).min(layout.rows());
+        let made = row < layout.edge() && layout.edge().0 < end;
+        let written = superblock.written_all || bit_written(image, superblock, extent);
+        return u8::from((written || made) && !layout.is_dead(row));
+    }
     let bit = |generation: &u8| u64::from(*generation) * extents + extent;
     let all = |generation: &u8| *generation == 0 && superblock.written_all;
     let is_set =

@@ -56,11 +56,10 @@ impl<'a> Atlas<'a> {
             .iter()
             .max_by_key(|(_, superblock)| (superblock.generation, superblock.sequence))?;
         let superblock = newest.1.clone();
-        let layout = Layout::new(superblock.geometry).ok()?;
+        let layout = superblock.layout().ok()?;
         let grows = |task: &&TaskRecord| task.kind == TaskKind::Reshape;
-        let growth = superblock.tasks.iter().find(grows);
-        let layout = growth.map_or(layout, |_| layout.growing());
-        let moved = growth.map(|growth| growth.done.clone());
+        let mut growths = superblock.tasks.iter().filter(|_| layout.is_growing());
+        let moved = growths.find(grows).map(|growth| growth.done.clone());
         let spot = |slot, partition| spot(&found, &superblock, slot, partition);
         let slot = |slot| {
             (0..layout.partitions())
@@ -168,7 +167,12 @@ impl<'a> Atlas<'a> {
             .moved
             .as_ref()
             .map(|_| self.layout.row_before(row, self.layout.generations()));
-        before.into_iter().chain([self.layout.row(row)])
+        let reshaping = self.layout.is_reshaping();
+        let former = reshaping.then(|| self.layout.former_row(row));
+        before
+            .into_iter()
+            .chain(former)
+            .chain([self.layout.new_row(row)])
     }
 
     /// Slots that have no current disk, or not for every partition.

@@ -13,7 +13,7 @@
 mod growth;
 mod hosts;
 
-pub use growth::enumerate_growth;
+pub use growth::{enumerate_growth, enumerate_reshape};
 pub use hosts::enumerate_hosts;
 
 use crate::array::Spec;

@@ -5,7 +5,7 @@
 mod table;
 
 use restripe_sim::enumerate::{
-    Reach, Report, enumerate, enumerate_grown, enumerate_growth, enumerate_hosts,
+    Reach, Report, enumerate, enumerate_grown, enumerate_growth, enumerate_hosts, enumerate_reshape,
 };
 use restripe_sim::swarm::{
     Coverage, FAMILIES, Family, Hosting, Options, Outcome, RUINS, RUINS_IN_VAIN, run,
@@ -175,15 +175,26 @@ fn arrays_made_with_a_history_keep_every_promise() {
 /// Nor does one of those that grow, which meet everything while chunks move.
 #[test]
 fn arrays_grow_through_everything() {
+    grow_through_everything("grows", "move");
+}
+
+/// Nor does one of those that keep the plain layout as they grow.
+#[test]
+fn arrays_are_reshaped_through_everything() {
+    grow_through_everything("reshape", "reshape");
+}
+
+/// Of all families with such a name; `slices`: what moves their chunks.
+fn grow_through_everything(name: &str, slices: &str) {
     let families = FAMILIES
         .into_iter()
-        .filter(|(name, _)| name.starts_with("grows"));
+        .filter(|(other, _)| other.starts_with(name));
     let families = families.map(|(_, family)| Some(family));
     let Gathered {
         broken, coverage, ..
     } = gather_of(deep(2_000, 10_000), families);
     assert!(broken.is_empty(), "{}", broken.join("\n"));
-    let holes = table::holes_of_growths(&coverage);
+    let holes = table::holes_of_growths(&coverage, slices);
     assert!(holes.is_empty(), "{}", holes.join("\n"));
 }
 
@@ -325,12 +336,22 @@ fn crash_images_of_grown_arrays_are_assembled() {
 /// The same while an array grows: what a start finds goes on to the end, and its new capacity is zeros but where users wrote.
 #[test]
 fn crash_images_of_growths_are_assembled() {
+    assemble_growths(" --growth", enumerate_growth);
+}
+
+/// And while it keeps the plain layout.
+#[test]
+fn crash_images_of_reshapes_are_assembled() {
+    assemble_growths(" --reshape", enumerate_reshape);
+}
+
+fn assemble_growths(kind: &str, enumerate: fn(u64, Reach) -> Report) {
     let wanted = deep(10_000, 400_000) as usize;
     let gathered = Mutex::new(Gathered::default());
     on_half_the_cores(0..deep(1_000, 20_000), |seed| {
-        let report = catch_unwind(|| enumerate_growth(seed, Reach::images(deep(500, 2000)))).ok();
+        let report = catch_unwind(|| enumerate(seed, Reach::images(deep(500, 2000)))).ok();
         let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
-        gathered.add_images(" --growth", seed, report);
+        gathered.add_images(kind, seed, report);
         gathered.images.len() < wanted
     });
     let Gathered { broken, images, .. } = gathered

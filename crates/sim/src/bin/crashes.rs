@@ -2,6 +2,7 @@
 
 use restripe_sim::enumerate::{
     Reach, Report, enumerate, enumerate_grown, enumerate_growth, enumerate_hosts, enumerate_pair,
+    enumerate_reshape,
 };
 use restripe_sim::invariant::{Invariant, Violation};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,6 +24,7 @@ crashes: cuts power at every write of small arrays, and assembles what is left
   --hosts          of arrays with spare partitions, through losses and the way home
   --grown          of arrays to which data slots were added
   --growth         of arrays that are growing
+  --reshape        of arrays that are growing and keep the plain layout
   --stride N       at one moment in N (default 1)
 ";
 
@@ -50,6 +52,7 @@ enum Kind {
     Hosts,
     Grown,
     Growth,
+    Reshape,
 }
 
 fn main() -> ExitCode {
@@ -105,6 +108,7 @@ fn parse(arguments: &[String]) -> Result<Option<Settings>, String> {
             "--hosts" => settings.kind = Kind::Hosts,
             "--grown" => settings.kind = Kind::Grown,
             "--growth" => settings.kind = Kind::Growth,
+            "--reshape" => settings.kind = Kind::Reshape,
             "--stride" => settings.stride = value()?.max(1),
             "--keep-going" => settings.keep_going = true,
             other => return Err(format!("unknown argument {other}; --help lists them")),
@@ -192,6 +196,7 @@ impl Kind {
             Kind::Hosts => " --hosts",
             Kind::Grown => " --grown",
             Kind::Growth => " --growth",
+            Kind::Reshape => " --reshape",
         }
     }
 }
@@ -203,6 +208,7 @@ fn caught(kind: Kind, seed: u64, reach: Reach) -> Report {
         Kind::Hosts => enumerate_hosts,
         Kind::Grown => enumerate_grown,
         Kind::Growth => enumerate_growth,
+        Kind::Reshape => enumerate_reshape,
     };
     catch_unwind(AssertUnwindSafe(|| run(seed, reach))).unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().cloned();

@@ -9,7 +9,7 @@ use crate::rng::{Rng, mix};
 use crate::session::{News, Session};
 use crate::swarm::{Scene, issue};
 use crate::workload::Workload;
-use restripe_array::layout::Level;
+use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{Init, WriteHole};
 use restripe_array::{Command, Engine, Fact, TaskKind};
 
@@ -22,7 +22,35 @@ const AFTERWARDS: u64 = 6;
 pub fn enumerate_growth(seed: u64, reach: Reach) -> Report {
     let mut rng = Rng::new(mix(seed ^ 0x6706));
     let spec = spec(&mut rng);
-    Enumeration::new(rng, reach, spec, None).run_growth()
+    Enumeration::new(rng, reach, spec, None).run_growth(|by| Command::Grow { by })
+}
+
+/// Runs one seed of an array that takes another shape.
+pub fn enumerate_reshape(seed: u64, reach: Reach) -> Report {
+    let mut rng = Rng::new(mix(seed ^ 0x3e54));
+    let spec = shaped(&mut rng);
+    Enumeration::new(rng, reach, spec, None).run_growth(|by| Command::Reshape { by })
+}
+
+fn shaped(rng: &mut Rng) -> Spec {
+    let rotation = *rng.pick(&Rotation::ALL);
+    let (level, slots) = *rng.pick(&[
+        (Level::Raid0, 2),
+        (Level::Raid4, 3),
+        (Level::Raid5(rotation), 3),
+        (Level::Raid5(rotation), 4),
+        (Level::Raid6(rotation), 4),
+        (Level::Raid6(rotation), 5),
+    ]);
+    let write_hole = match level {
+        Level::Raid0 => WriteHole::None,
+        _ => WriteHole::Ppl,
+    };
+    Spec {
+        write_hole,
+        chunks: rng.between(6, 9),
+        ..small(rng, level, slots)
+    }
 }
 
 fn spec(rng: &mut Rng) -> Spec {
@@ -39,11 +67,17 @@ fn spec(rng: &mut Rng) -> Spec {
         _ => WriteHole::Bitmap,
     };
     Spec {
+        write_hole,
+        ..small(rng, level, slots)
+    }
+}
+
+fn small(rng: &mut Rng, level: Level, slots: u16) -> Spec {
+    Spec {
         spares: rng.between(1, 2) as u16,
         payload: Payload::Tokens,
         chunk_sectors: 8,
         chunks: rng.between(4, 7),
-        write_hole,
         init: *rng.pick(&[Init::Written, Init::Zero]),
         member_sectors: 1024,
         extent_rows: Some(2),
@@ -53,7 +87,7 @@ fn spec(rng: &mut Rng) -> Spec {
 }
 
 impl Enumeration {
-    fn run_growth(mut self) -> Report {
+    fn run_growth(mut self, grow: impl Fn(u16) -> Command) -> Report {
         let images = self.spec.format(None).expect("small arrays fit");
         let oracle = Oracle::new(self.spec.payload, self.layout.size_sectors());
         let mut session = self.session(images, oracle, false);
@@ -70,7 +104,7 @@ impl Enumeration {
         for step in 0..STEPS {
             if issued == before && self.scene.is_none() {
                 let by = growths.next().expect("the first");
-                session.command(Command::Grow { by });
+                session.command(grow(by));
                 self.scene = Some(Scene::default());
             }
             if session.outstanding() < 2 && issued < most && session.world.ready() {
@@ -82,7 +116,7 @@ impl Enumeration {
                 workload.grow(take_capacity(&mut session));
                 match growths.next() {
                     Some(by) => {
-                        session.command(Command::Grow { by });
+                        session.command(grow(by));
                     }
                     None => most = issued + AFTERWARDS,
                 }
@@ -142,6 +176,15 @@ mod tests {
                 ..Reach::images(400)
             };
             let report = enumerate_growth(seed, reach);
+            assert!(report.violation.is_none(), "seed {seed}: {report:?}");
+            assert!(report.images > 20, "seed {seed}: {report:?}");
+        }
+        for seed in 0..6 {
+            let reach = Reach {
+                stride: 20,
+                ..Reach::images(400)
+            };
+            let report = enumerate_reshape(seed, reach);
             assert!(report.violation.is_none(), "seed {seed}: {report:?}");
             assert!(report.images > 20, "seed {seed}: {report:?}");
         }

@@ -39,9 +39,14 @@ pub enum Family {
     /// With spares that become data slots.
     Grows0,
     Grows4,
+    /// The same, and all chunks are dealt anew.
+    Reshape0,
+    Reshape4,
+    Reshape5,
+    Reshape6,
 }
 
-pub const FAMILIES: [(&str, Family); 13] = [
+pub const FAMILIES: [(&str, Family); 17] = [
     ("raid0", Family::Raid0),
     ("raid1", Family::Raid1),
     ("raid4", Family::Raid4),
@@ -55,6 +60,10 @@ pub const FAMILIES: [(&str, Family); 13] = [
     ("grown4", Family::Grown4),
     ("grows0", Family::Grows0),
     ("grows4", Family::Grows4),
+    ("reshape0", Family::Reshape0),
+    ("reshape4", Family::Reshape4),
+    ("reshape5", Family::Reshape5),
+    ("reshape6", Family::Reshape6),
 ];
 /// How many of them are plain.
 const PLAIN: usize = 6;
@@ -127,6 +136,8 @@ pub struct Plan {
     pub far: Nanos,
     /// Spares are made data slots.
     pub grows: bool,
+    /// And every chunk moves.
+    pub reshapes: bool,
 }
 
 /// The stream that the cache is drawn from.
@@ -154,7 +165,13 @@ impl Plan {
         Plan {
             dirt: (foreign && rng.chance(1, 2)).then(|| rng.word()),
             grows: options.family.is_some_and(grows),
-            limits: limits(rng, cells(&spec, options), cached, heat),
+            reshapes: options.family.is_some_and(reshapes),
+            limits: limits(
+                rng,
+                cells(&spec, options),
+                cached.filter(|_| !options.family.is_some_and(reshapes)),
+                heat,
+            ),
             lives: if calm { 1 } else { rng.between(1, 3) },
             requests: rng.between(10, 90),
             queue_depth: *rng.pick(&[1, 2, 4, 8, 24]),
@@ -223,11 +240,15 @@ fn level(rng: &mut Rng, family: Family) -> (Level, u16) {
     let rotation = *rng.pick(&rotations);
     let mut slots = |low, high| rng.between(low, high) as u16;
     match family {
-        Family::Raid0 | Family::Grown0 | Family::Grows0 => (Level::Raid0, slots(2, 4)),
+        Family::Raid0 | Family::Grown0 | Family::Grows0 | Family::Reshape0 => {
+            (Level::Raid0, slots(2, 4))
+        }
         Family::Raid1 => (Level::Raid1, slots(2, 3)),
-        Family::Raid4 | Family::Grown4 | Family::Grows4 => (Level::Raid4, slots(3, 5)),
-        Family::Raid5 | Family::S2Raid5 => (Level::Raid5(rotation), slots(3, 6)),
-        Family::Raid6 | Family::S2Raid6 => (Level::Raid6(rotation), slots(4, 7)),
+        Family::Raid4 | Family::Grown4 | Family::Grows4 | Family::Reshape4 => {
+            (Level::Raid4, slots(3, 5))
+        }
+        Family::Raid5 | Family::S2Raid5 | Family::Reshape5 => (Level::Raid5(rotation), slots(3, 6)),
+        Family::Raid6 | Family::S2Raid6 | Family::Reshape6 => (Level::Raid6(rotation), slots(4, 7)),
         Family::Raid10 | Family::S2Raid10 => {
             let copies = slots(2, 3) as u8;
             (Level::Raid10 { copies }, slots(u64::from(copies), 6))
@@ -240,6 +261,13 @@ fn spec(rng: &mut Rng, options: &Options, shape: Shape) -> (Spec, Creation) {
     let grown = history(rng, options.family, level, slots);
     let slots = grown.map_or(slots, |history| history.slots() + level.parities());
     let chunk_sectors = *rng.pick(&[8, 16, 16, 32, 128, 256]);
+    let reshapes = options.family.is_some_and(reshapes);
+    // The logs are to have room for a chunk.
+    let chunk_sectors = if reshapes {
+        chunk_sectors.min(128)
+    } else {
+        chunk_sectors
+    };
     let few = (1024 / u64::from(chunk_sectors)).clamp(3, 24) + rng.below(4);
     // More rows than a task's done-set may have pieces on record.
     let many = chunk_sectors == 8 && rng.clone().fork(MANY_ROWS).chance(1, 24);
@@ -261,7 +289,14 @@ fn spec(rng: &mut Rng, options: &Options, shape: Shape) -> (Spec, Creation) {
         spare_partitions: spare_partitions(rng, skew),
         chunk_sectors,
         chunks,
-        write_hole: write_hole(rng, level, options.write_hole),
+        write_hole: write_hole(
+            rng,
+            level,
+            match reshapes {
+                true => Some(WriteHole::Ppl),
+                false => options.write_hole,
+            },
+        ),
         init: options.init.unwrap_or_else(|| init(rng)),
         payload: options.payload.unwrap_or(if rng.chance(1, 10) {
             Payload::Bytes
@@ -286,7 +321,12 @@ fn spec(rng: &mut Rng, options: &Options, shape: Shape) -> (Spec, Creation) {
 }
 
 fn grows(family: Family) -> bool {
-    matches!(family, Family::Grows0 | Family::Grows4)
+    matches!(family, Family::Grows0 | Family::Grows4) || reshapes(family)
+}
+
+fn reshapes(family: Family) -> bool {
+    use Family::{Reshape0, Reshape4, Reshape5, Reshape6};
+    matches!(family, Reshape0 | Reshape4 | Reshape5 | Reshape6)
 }
 
 /// Of rows that are wider than the plain ones, or may become so.

@@ -491,7 +491,10 @@ impl Run {
             return;
         }
         let by = life.stirring.rng.between(1, 2) as u16;
-        life.session.command(Command::Grow { by });
+        life.session.command(match self.plan.reshapes {
+            true => Command::Reshape { by },
+            false => Command::Grow { by },
+        });
     }
 
     fn task_command(&mut self, life: &mut Life) {

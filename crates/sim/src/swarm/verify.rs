@@ -117,10 +117,20 @@ fn found(run: &Run, life: &Life) -> Vec<String> {
     };
     let map = |row: Row| atlas.written(row).then(|| atlas.row(row));
     let oracle = &life.session.oracle;
+    let reshaping = atlas.layout().is_reshaping();
+    let layout = if reshaping {
+        atlas.layout()
+    } else {
+        &run.layout
+    };
     let lost = |row: Row, offset: u64| {
-        let cells = 0..run.layout.data_cells() as u8;
+        let cells = match reshaping {
+            true => 0..atlas.row(row).data,
+            false => 0..layout.data_cells() as u8,
+        };
         cells
-            .map(|data| run.layout.lba(row, data, offset))
+            .map(|data| layout.lba(row, data, offset))
+            .filter(|lba| *lba < oracle.sectors())
             .any(|lba| oracle.may_be_lost(lba, None))
     };
     mismatches(&run.layout, lies, map, lost)

@@ -66,12 +66,33 @@ const MOVES: &[(&str, &str, &[&str])] = &[
     ("move", "writing", &["preparing", "finished"]),
 ];
 
+/// And one that keeps the plain layout.
+const RESHAPES: &[(&str, &str, &[&str])] = &[
+    ("reshape", "queued", &["preparing"]),
+    ("reshape", "preparing", &["reading", "writing"]),
+    (
+        "reshape",
+        "reading",
+        &["reading", "recovering", "combining", "writing", "finished"],
+    ),
+    (
+        "reshape",
+        "recovering",
+        &["reading", "combining", "writing"],
+    ),
+    ("reshape", "combining", &["writing"]),
+    ("reshape", "writing", &["preparing", "finished"]),
+];
+
 /// And may have: scripts lose what is being moved.
 const RARE_MOVES: &[(&str, &str, &[&str])] = &[
     ("move", "preparing", &["combining"]),
     ("move", "reading", &["preparing", "reading", "combining"]),
     ("move", "recovering", &["finished"]),
     ("move", "combining", &["writing"]),
+    ("reshape", "preparing", &["finished"]),
+    ("reshape", "reading", &["preparing"]),
+    ("reshape", "recovering", &["preparing", "finished"]),
 ];
 
 /// And plots that must have come to their end so often.
@@ -249,8 +270,10 @@ pub fn holes(coverage: &Coverage) -> Vec<String> {
     holes
 }
 
-/// What arrays that grow have not met.
-pub fn holes_of_growths(coverage: &Coverage) -> Vec<String> {
+/// What arrays that grow have not met, by slices of this kind.
+pub fn holes_of_growths(coverage: &Coverage, slices: &str) -> Vec<String> {
+    let growths = MOVES.iter().chain(RESHAPES);
+    let growths: Vec<_> = growths.filter(|row| row.0 == slices).collect();
     let mut holes = Vec::new();
     for phase in PHASES {
         for incident in INCIDENTS_OF_GROWTHS {
@@ -260,7 +283,7 @@ pub fn holes_of_growths(coverage: &Coverage) -> Vec<String> {
             }
         }
     }
-    for (kind, from, tos) in MOVES {
+    for (kind, from, tos) in &growths {
         for to in *tos {
             let hits = coverage.transition(kind, from, to);
             if hits == 0 {
@@ -269,11 +292,11 @@ pub fn holes_of_growths(coverage: &Coverage) -> Vec<String> {
         }
     }
     let listed = |kind, from, to| {
-        let mut moves = MOVES.iter().chain(RARE_MOVES);
+        let mut moves = growths.iter().copied().chain(RARE_MOVES);
         moves.any(|row| (row.0, row.1) == (kind, from) && row.2.contains(&to))
     };
     for (kind, from, to, hits) in coverage.transitions() {
-        if kind == "move" && hits > 0 && !listed(kind, from, to) {
+        if kind == slices && hits > 0 && !listed(kind, from, to) {
             holes.push(format!(
                 "{kind}: {from} -> {to} is not in the table: {hits} hits"
             ));
