@@ -59,6 +59,12 @@ pub enum Bug {
     AddedNotZeroed,
     /// A slice that waited for its row takes it for what it was when it came.
     RowSeenOnce,
+    /// The edge of a reshape passes rows that are not flushed.
+    EdgeRunsAhead,
+    /// A reshape makes a row where what it takes still stands.
+    RowOverItself,
+    /// Users do not wait for what a reshape is moving.
+    WindowLeftOpen,
 }
 
 impl Bug {
@@ -96,6 +102,10 @@ impl Bug {
     /// Bugs that only an array that grows has.
     #[cfg(feature = "planted")]
     pub const OF_GROWTHS: [Bug; 3] = [Bug::MoveNotOnRecord, Bug::AddedNotZeroed, Bug::RowSeenOnce];
+
+    /// Bugs that only an array that grows and keeps the plain layout has.
+    #[cfg(feature = "planted")]
+    pub const OF_RESHAPES: [Bug; 3] = [Bug::EdgeRunsAhead, Bug::RowOverItself, Bug::WindowLeftOpen];
 
     /// And those of arrays with spare partitions that no seed has met, but scripts find: an operation that lingers in just the place that is taken,
     /// and a former host's log, which only costs a start time.

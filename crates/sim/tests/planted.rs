@@ -3,7 +3,9 @@
 #![cfg(feature = "planted")]
 
 use restripe_array::Bug;
-use restripe_sim::enumerate::{Reach, enumerate_growth, enumerate_hosts, enumerate_pair};
+use restripe_sim::enumerate::{
+    Reach, enumerate_growth, enumerate_hosts, enumerate_pair, enumerate_reshape,
+};
 use restripe_sim::invariant::Invariant::{self, *};
 use restripe_sim::surrogate;
 use restripe_sim::swarm::{Family, Options, run};
@@ -48,6 +50,16 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
         Bug::MoveNotOnRecord => (
             Some(Family::Grows4),
             &[MadeUpBytes, FlushedWriteLost, AckedWriteLost],
+        ),
+        Bug::EdgeRunsAhead | Bug::RowOverItself | Bug::WindowLeftOpen => (
+            Some(Family::Reshape5),
+            &[
+                MadeUpBytes,
+                ParityMismatch,
+                FlushedWriteLost,
+                AckedWriteLost,
+                StaleRead,
+            ],
         ),
         Bug::AddedNotZeroed | Bug::RowSeenOnce => (
             Some(Family::Grows4),
@@ -131,6 +143,12 @@ fn every_planted_bug_of_growths_is_found_by_name() {
     find_all(&Bug::OF_GROWTHS);
 }
 
+/// And those that only arrays that take another shape have.
+#[test]
+fn every_planted_bug_of_reshapes_is_found_by_name() {
+    find_all(&Bug::OF_RESHAPES);
+}
+
 fn find_all(bugs: &[Bug]) {
     let missed: Vec<&Bug> = bugs
         .iter()
@@ -187,6 +205,20 @@ fn crash_images_find_a_move_that_is_not_on_record() {
     let found = (0..60).find(broken);
     println!("{found:?}");
     assert!(found.is_some(), "not found");
+}
+
+#[test]
+fn crash_images_find_an_edge_that_runs_ahead() {
+    for bug in [Bug::EdgeRunsAhead, Bug::RowOverItself] {
+        let reach = Reach {
+            bug: Some(bug),
+            ..Reach::images(2_000)
+        };
+        let broken = |seed: &u64| enumerate_reshape(*seed, reach).violation.is_some();
+        let found = (0..60).find(broken);
+        println!("{found:?}");
+        assert!(found.is_some(), "not found: {bug:?}");
+    }
 }
 
 #[test]

@@ -46,6 +46,7 @@ use crate::meta::log::DONE_SECTORS;
 use crate::meta::superblock::RegionKind;
 use crate::meta::{Journal, Reshape};
 use crate::ops::Owner;
+use crate::planted::Bug;
 use crate::policy::throttle::Decision;
 use crate::report::ArrayState;
 use crate::runset::RunSet;
@@ -270,7 +271,8 @@ impl Core {
     /// Whether a request has to wait with this sector.
     pub(crate) fn is_held(&self, lba: u64, changes: bool) -> bool {
         let reshape = self.reshape.as_ref();
-        reshape.is_some_and(|reshape| reshape.holds(lba, changes))
+        let held = reshape.is_some_and(|reshape| reshape.holds(lba, changes));
+        held && !self.planted(Bug::WindowLeftOpen)
     }
 
     /// Whether this row is read from the journal: the array does not write, and its place may have some of it.
@@ -426,7 +428,11 @@ impl Core {
         }
         let dead = self.layout.live_from().0;
         if dead <= edge {
-            return (edge..edge + 1, Kind::Journaled);
+            let kind = match self.planted(Bug::RowOverItself) {
+                true => Kind::Moved,
+                false => Kind::Journaled,
+            };
+            return (edge..edge + 1, kind);
         }
         let most = (edge + most).min(dead);
         let mut end = (extent + 1) * each;
@@ -803,7 +809,8 @@ impl Core {
         if self.logs.open_below(barrier) {
             return false;
         }
-        self.flushed_once() && self.record_edge(index)
+        let flushed = self.planted(Bug::EdgeRunsAhead) || self.flushed_once();
+        flushed && self.record_edge(index)
     }
 
     /// The rows are made and flushed: superblocks may say so when nothing on record speaks of their former shape, and all that
@@ -811,7 +818,11 @@ impl Core {
     fn record_edge(&mut self, index: usize) -> bool {
         let window = self.window().clone();
         let written = self.extents_durable(self.extents_behind(&window));
-        assert!(self.logs.floor() >= window.barrier, "all were finished");
+        let over = self.logs.floor() >= window.barrier;
+        assert!(
+            over || self.planted(Bug::EdgeRunsAhead),
+            "all were finished"
+        );
         if self.lost.dirty() || !written || window.kind == Kind::Journaled && !self.owes_journaled()
         {
             return self.flush_again();

@@ -75,7 +75,7 @@ const SETTLED: usize = 9;
 pub fn bug(name: &str) -> Result<restripe_array::Bug, String> {
     use restripe_array::Bug;
     let of_hosts = || Bug::OF_HOSTS.into_iter().chain(Bug::OF_SCRIPTS);
-    let of_growths = || Bug::OF_GROWTHS.into_iter();
+    let of_growths = || Bug::OF_GROWTHS.into_iter().chain(Bug::OF_RESHAPES);
     let all = || Bug::ALL.into_iter().chain(of_hosts()).chain(of_growths());
     let names: Vec<String> = all().map(|bug| format!("{bug:?}")).collect();
     let found = all().find(|bug| format!("{bug:?}") == name);
