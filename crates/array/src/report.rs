@@ -63,7 +63,7 @@ pub struct GrowthPlan {
     pub size_bytes: u64,
     /// Users' bytes that are copied to new members, about: of what was ever written.
     pub moved_bytes: u64,
-    /// Bytes of one member that it goes through, as limits of its rate count them.
+    /// Bytes that a new member takes, as limits of its rate count them.
     pub member_bytes: u64,
     /// Bytes that a new member has to have.
     pub needs_bytes: u64,

@@ -81,7 +81,7 @@ impl Core {
             slots: grown.geometry().slots,
             size_bytes: grown.size_sectors() * SECTOR_BYTES,
             moved_bytes: chunks * u64::from(by) / grown.data_cells() * chunk,
-            member_bytes: rows_of(0) * chunk,
+            member_bytes: rows_of(0) * chunk * self.layout.data_cells() / grown.data_cells(),
             needs_bytes: self.needs_sectors() * SECTOR_BYTES,
             pacing: self.tasks.pacing(TaskKind::Reshape),
         })
@@ -218,6 +218,13 @@ impl Core {
             self.checkpoint(index);
         }
         durable && (!moved || self.keeper.all_durable())
+    }
+
+    /// What a new member takes of so much of each: what every member takes of a whole row, where chunks are dealt anew.
+    pub(super) fn moved_of(&self, much: u64) -> u64 {
+        let cells = |generations| u64::from(self.layout.cells_through(generations));
+        let after = cells(self.layout.generations_to_come()).max(1);
+        much * cells(self.layout.generations()) / after
     }
 
     fn growth_index(&self) -> Option<usize> {

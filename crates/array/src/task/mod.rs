@@ -422,7 +422,11 @@ impl Core {
     /// Bytes of one member that a task has yet to go through.
     pub(crate) fn left_of(&self, task: &Task) -> u64 {
         let rows = self.layout.rows() - task.done.len();
-        self.layout.rows_of_slot(rows) * self.layout.chunk_sectors() * SECTOR_BYTES
+        let chunks = match task.kind {
+            TaskKind::Reshape => self.moved_of(rows),
+            _ => self.layout.rows_of_slot(rows),
+        };
+        chunks * self.layout.chunk_sectors() * SECTOR_BYTES
     }
 
     /// Bytes of one member that a window moves. What fills a slot has windows in rows of that alone; of what goes through all rows
@@ -431,9 +435,10 @@ impl Core {
         let chunk = self.layout.chunk_sectors() * SECTOR_BYTES;
         match kind {
             TaskKind::Rebuild | TaskKind::Replace => chunk,
-            TaskKind::Resync | TaskKind::Check | TaskKind::Repair | TaskKind::Reshape => {
+            TaskKind::Resync | TaskKind::Check | TaskKind::Repair => {
                 self.layout.rows_of_slot(chunk)
             }
+            TaskKind::Reshape => self.moved_of(chunk),
         }
     }
 

@@ -256,7 +256,7 @@ pub struct GrowthView {
     pub size_bytes_after: u64,
     /// Users' bytes that are copied to new members, about.
     pub moved_bytes: u64,
-    /// Bytes of one member that it goes through, as its limits count them.
+    /// Bytes that a new member takes, as limits of its rate count them.
     pub member_bytes: u64,
     /// The limits of its rate; no maximum if there is none.
     pub rate_min_bytes: u64,
