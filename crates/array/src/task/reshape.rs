@@ -193,6 +193,9 @@ impl Core {
         if self.layout.parity() && !self.logged() {
             return refused("an array with parity is reshaped by way of its log, and has none");
         }
+        if self.read_cache.is_some() {
+            return refused("an array with a read cache is not reshaped: start it without one");
+        }
         self.check_free_to_grow()
     }
 

@@ -153,8 +153,10 @@ pub enum Restoring {
     Resync,
     /// Nothing is lost: all rows are read and compared. There is no phase `degraded`.
     Check,
-    /// The array grows by its spares. There is no phase `degraded`.
+    /// The array grows by its spares, by the least moves. There is no phase `degraded`.
     Growth,
+    /// The same, and keeps the plain layout: every chunk moves, as in md's reshape.
+    Reshape,
 }
 
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -785,6 +787,7 @@ fn plans(settings: &Settings) -> Vec<Plan> {
         Restoring::Resync => Deed::Crash,
         Restoring::Check => Deed::Check,
         Restoring::Growth => Deed::Grow,
+        Restoring::Reshape => Deed::Reshape,
         Restoring::Rebuild if phases.degraded_s == 0 => return plans,
         // Spares that are there and members with room take what is lost at once.
         Restoring::Rebuild if settings.array.rebuilds_at_once() => fails(settings),

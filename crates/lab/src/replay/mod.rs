@@ -52,8 +52,10 @@ pub enum Deed {
     Crash,
     /// The rows of a healthy array are checked.
     Check,
-    /// The array grows by its spares.
+    /// The array grows by its spares, by the least moves.
     Grow,
+    /// The same, and keeps the plain layout.
+    Reshape,
 }
 
 /// What ends a phase.

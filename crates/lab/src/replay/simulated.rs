@@ -169,6 +169,9 @@ impl Replay<'_> {
             Deed::Grow => {
                 self.stage.grow();
             }
+            Deed::Reshape => {
+                self.stage.reshape();
+            }
         }
         Ok(())
     }

@@ -218,6 +218,13 @@ impl Stage {
         })
     }
 
+    /// The same, and every chunk moves to where a new array of so many members has it.
+    pub fn reshape(&mut self) -> CommandTag {
+        self.command(Command::Reshape {
+            by: self.plan.spares,
+        })
+    }
+
     pub fn fail(&mut self, member: Member) -> CommandTag {
         self.command(Command::Fail(member))
     }
