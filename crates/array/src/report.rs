@@ -61,7 +61,9 @@ pub struct GrowthPlan {
     pub slots: u16,
     /// Bytes that users see afterwards.
     pub size_bytes: u64,
-    /// Users' bytes that are copied to new members, about: of what was ever written.
+    /// Only the new members' share moves, each chunk within its row; otherwise every chunk is dealt anew.
+    pub least_moves: bool,
+    /// Users' bytes that are copied, about: of what was ever written.
     pub moved_bytes: u64,
     /// Bytes that a new member takes, as limits of its rate count them.
     pub member_bytes: u64,

@@ -482,8 +482,8 @@ pub struct Replace {
 #[derive(Args, Debug)]
 #[command(
     after_help = "An array of level 0 or 4 grows by the least moves: only the new members' share of the data is copied, each chunk within
-its row, and parity stays as it is. Users are served meanwhile. It may be killed at any time and goes on at the next start; while a
-member is missing it waits. The new capacity is there at the end and reads as zeros; NBD clients see it when they connect anew.
+its row, and parity stays as it is. One of level 5 or 6 has every chunk dealt anew, which wants its write hole closed by `ppl`.
+Users are served meanwhile. It may be killed at any time and goes on at the next start; while a member is missing it waits. The new capacity is there at the end and reads as zeros; NBD clients see it when they connect anew.
 
 Example: restripe grow tank --add e.img --dry-run"
 )]

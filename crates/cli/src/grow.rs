@@ -118,7 +118,7 @@ fn text(plan: &GrowthView, status: &StatusView) -> String {
     };
     format!(
         "{}: from {} to {} members, from {} to {}; nothing is changed yet\n  \
-           moves    about {}: the new members' share of what is written, each chunk within its row{}\n  \
+           moves    about {}: {}\n  \
            takes    {}\n  \
            at risk  {risk}\n  \
            then     the new capacity reads as zeros; clients see it when they connect anew\n",
@@ -128,9 +128,19 @@ fn text(plan: &GrowthView, status: &StatusView) -> String {
         Size(plan.size_bytes),
         Size(plan.size_bytes_after),
         Size(plan.moved_bytes),
-        if redundant { "; no parity" } else { "" },
+        what_moves(plan, redundant),
         duration(plan),
     )
+}
+
+fn what_moves(plan: &GrowthView, redundant: bool) -> &'static str {
+    match (plan.least_moves, redundant) {
+        (true, true) => {
+            "the new members' share of what is written, each chunk within its row; no parity"
+        }
+        (true, false) => "the new members' share of what is written, each chunk within its row",
+        (false, _) => "all that is written, and parity; users of the rows that are just moved wait",
+    }
 }
 
 /// At the least rate, which users may hold it to, and at the most.

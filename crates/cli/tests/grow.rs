@@ -16,10 +16,14 @@ const GROWN: [&str; 5] = ["a.img", "b.img", "c.img", "d.img", "e.img"];
 const SLOW: &str = "1M..2M";
 const FAST: &str = "1G..8G";
 
-/// A RAID-4 of four members, all of it written, and a device to grow by.
+/// A RAID-4 of four members, and devices to grow by.
 fn raid4(name: &str) -> Place {
+    of_level(name, "raid4")
+}
+
+fn of_level(name: &str, level: &str) -> Place {
     let place = Place::new(name);
-    good(place.create(&OLD, &["--level", "raid4"]));
+    good(place.create(&OLD, &["--level", level]));
     good(place.shell("truncate -s 64M e.img f.img"));
     place
 }
@@ -102,7 +106,10 @@ fn what_cannot_grow_is_refused_with_its_devices_untouched() {
     good(place.shell("truncate -s 64M e.img"));
     let offline = ["grow", "tank", "--add", "e.img", "--offline"];
     let told = refused(place.run(&[&offline, &three[..]].concat()));
-    assert!(told.contains("level 0 and 4"), "{told}");
+    assert!(
+        told.contains("only arrays of level 0 and 4 grow by the least moves"),
+        "{told}"
+    );
     assert!(place.bytes("e.img").iter().all(|byte| *byte == 0));
 }
 
@@ -169,31 +176,68 @@ fn a_growth_is_paused_paced_killed_and_goes_on() {
 }
 
 #[test]
+fn a_bitmap_is_no_log_to_deal_chunks_anew_by() {
+    let place = Place::new("grow-bitmap");
+    good(place.create(&OLD, &["--level", "raid5", "--write-hole", "bitmap"]));
+    good(place.shell("truncate -s 64M e.img"));
+    let words = [&["grow", "tank", "--add", "e.img", "--offline"], &OLD[..]].concat();
+    let told = refused(place.run(&words));
+    assert!(told.contains("by way of its log, and has none"), "{told}");
+    assert!(place.bytes("e.img").iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_raid6_that_is_not_served_is_dealt_anew() {
+    let place = of_level("grow-raid6", "raid6");
+    let offline = [&["--offline"], &OLD[..]].concat();
+    let words = |more: &[&'static str]| {
+        [&["grow", "tank", "--add", "e.img", "f.img"], more, &offline].concat()
+    };
+    let told = good(place.run(&words(&["--dry-run"])));
+    assert!(
+        told.contains("from 4 to 6 members, from 120M to 240M"),
+        "{told}"
+    );
+    assert!(told.contains("all that is written, and parity"), "{told}");
+    let told = good(place.run(&words(&[])));
+    assert!(told.contains("tank has 6 members now, and 240M"), "{told}");
+}
+
+#[test]
 fn fio_verifies_through_a_growth_a_kill_and_a_lost_member() {
-    let place = raid4("grow-fio");
     let test = "fio_verifies_through_a_growth_a_kill_and_a_lost_member";
-    if !has(&place, test, &["fio", "nbdcopy"]) {
+    fio_verifies_through_a_growth(&raid4("grow-fio"), test);
+}
+
+#[test]
+fn fio_verifies_as_a_raid5_is_dealt_anew_through_a_kill_and_a_lost_member() {
+    let test = "fio_verifies_as_a_raid5_is_dealt_anew_through_a_kill_and_a_lost_member";
+    fio_verifies_through_a_growth(&of_level("grow-fio5", "raid5"), test);
+}
+
+fn fio_verifies_through_a_growth(place: &Place, test: &str) {
+    if !has(place, test, &["fio", "nbdcopy"]) {
         return;
     }
-    let fio = Fio { place: &place };
-    let daemon = serve(&place, &["--rate", SLOW], &OLD);
+    let fio = Fio { place };
+    let daemon = serve(place, &["--rate", SLOW], &OLD);
     // Behind fio's blocks nothing changes.
-    fill(&place);
+    fill(place);
     good(place.run(&["grow", "tank", "--add", "e.img", "--no-wait"]));
     let writes = |status: &Value| number(&status["counters"]["writes"]);
-    let before = writes(&wait_until(&place, is_under_way));
+    let before = writes(&wait_until(place, is_under_way));
     thread::scope(|scope| {
         let load = scope.spawn(|| fio.run("--verify_state_save=1 --do_verify=0"));
-        wait_until(&place, |status| writes(status) > before + 50);
+        wait_until(place, |status| writes(status) > before + 50);
         daemon.kill();
         let ended = load.join().expect("no panic there");
         assert_ne!(ended.status, 0, "it was interrupted");
     });
-    let daemon = serve(&place, &["--rate", SLOW], &GROWN);
-    assert!(is_under_way(&status(&place)));
+    let daemon = serve(place, &["--rate", SLOW], &GROWN);
+    assert!(is_under_way(&status(place)));
     fio.verify(Fio::DEPTH);
     good(place.run(&["fail", "tank", "b.img"]));
-    let found = wait_until(&place, |status| {
+    let found = wait_until(place, |status| {
         growth(status).is_some_and(|task| task["waits"] == "members")
     });
     assert_eq!(found["state"], "degraded");
@@ -201,11 +245,11 @@ fn fio_verifies_through_a_growth_a_kill_and_a_lost_member() {
     good(place.shell("truncate -s 64M g.img"));
     good(place.run(&["rebuild", "tank", "--rate", FAST]));
     good(place.run(&["add", "tank", "g.img"]));
-    wait_until(&place, |status| {
+    wait_until(place, |status| {
         growth(status).is_none() && status["state"] == "healthy"
     });
     fio.verify(0);
-    let (before, now) = (place.bytes("all.raw"), content(&place, "now.raw"));
+    let (before, now) = (place.bytes("all.raw"), content(place, "now.raw"));
     let behind = Fio::SIZE;
     assert!(
         now[behind..before.len()] == before[behind..],

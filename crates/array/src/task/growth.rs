@@ -64,24 +64,36 @@ impl Core {
         Ok(())
     }
 
-    /// What a growth by so many members would do, if it may begin now.
+    /// What a growth by so many members would do, if it may begin now: by the least moves where the level has them, and else with
+    /// every chunk dealt anew.
     pub(crate) fn growth_plan(&self, by: u16) -> Result<GrowthPlan, CommandError> {
+        match self.superblock.geometry.level {
+            Level::Raid5(_) | Level::Raid6(_) => self.reshape_plan(by),
+            _ => self.least_growth_plan(by),
+        }
+    }
+
+    /// Rows in whose extents a generation is written.
+    pub(super) fn rows_of_generation(&self, generation: u8) -> u64 {
+        let extents = (0..self.extents()).filter(|nth| self.has_generation(*nth, generation));
+        (extents.count() as u64 * self.superblock.extent_rows).min(self.layout.rows())
+    }
+
+    fn least_growth_plan(&self, by: u16) -> Result<GrowthPlan, CommandError> {
         let grown = self.layout_grown_by(by)?;
         let chunk = self.layout.chunk_sectors() * SECTOR_BYTES;
-        let rows_of = |generation| {
-            let extents = (0..self.extents()).filter(|nth| self.has_generation(*nth, generation));
-            (extents.count() as u64 * self.superblock.extent_rows).min(self.layout.rows())
-        };
         let cells = |generations| u64::from(self.layout.cells_through(generations));
         let generations = 0..self.layout.generations();
         let chunks: u64 = generations
-            .map(|nth| rows_of(nth) * (cells(nth + 1) - cells(nth)))
+            .map(|nth| self.rows_of_generation(nth) * (cells(nth + 1) - cells(nth)))
             .sum();
         Ok(GrowthPlan {
             slots: grown.geometry().slots,
             size_bytes: grown.size_sectors() * SECTOR_BYTES,
             moved_bytes: chunks * u64::from(by) / grown.data_cells() * chunk,
-            member_bytes: rows_of(0) * chunk * self.layout.data_cells() / grown.data_cells(),
+            least_moves: true,
+            member_bytes: self.rows_of_generation(0) * chunk * self.layout.data_cells()
+                / grown.data_cells(),
             needs_bytes: self.needs_sectors() * SECTOR_BYTES,
             pacing: self.tasks.pacing(TaskKind::Reshape),
         })
@@ -100,7 +112,9 @@ impl Core {
         let refused = |why| Err(CommandError::Busy(why));
         let Geometry { level, skew, .. } = self.superblock.geometry;
         if !matches!(level, Level::Raid0 | Level::Raid4) || skew.is_some() {
-            return refused("only arrays of level 0 and 4 grow by single members");
+            return refused(
+                "only arrays of level 0 and 4 grow by the least moves, and of 5 and 6 with every chunk dealt anew",
+            );
         }
         self.check_free_to_grow()
     }

@@ -48,10 +48,10 @@ use crate::meta::{Journal, Reshape};
 use crate::ops::Owner;
 use crate::planted::Bug;
 use crate::policy::throttle::Decision;
-use crate::report::ArrayState;
+use crate::report::{ArrayState, GrowthPlan};
 use crate::runset::RunSet;
 use crate::slice::reshape::Aim;
-use crate::units::{CELLS_MAX, Member, Nanos, Row};
+use crate::units::{CELLS_MAX, Member, Nanos, Row, SECTOR_BYTES};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -145,17 +145,10 @@ impl Core {
 
     /// The array takes so many of its spares, and all its chunks are dealt anew.
     pub(crate) fn command_reshape(&mut self, by: u16) -> Result<(), CommandError> {
-        self.check_may_reshape()?;
         let before = self.superblock.geometry;
-        let data = before.slots - before.level.parities();
-        let fits = by > 0 && usize::from(by) + usize::from(data) <= CELLS_MAX;
-        let slots = before.slots.checked_add(by).filter(|_| fits);
-        let slots = slots.ok_or(CommandError::Busy(super::growth::TOO_MANY))?;
-        let geometry = Geometry { slots, ..before };
-        let layout = Layout::new(geometry)
-            .map_err(|_| CommandError::Busy(super::growth::TOO_MANY))?
-            .reshaping(before.slots, 0);
-        self.check_has_reshape_room(&layout)?;
+        let layout = self.layout_reshaped_by(by)?;
+        let geometry = *layout.geometry();
+        let layout = layout.reshaping(before.slots, 0);
         let spares = self.spares_to_take(by)?;
         let first_sectors = self.superblock.first_sectors(&self.layout);
         self.superblock.reshape = Some(Reshape {
@@ -175,6 +168,36 @@ impl Core {
         self.begin_reshaping();
         self.rewrite_maps();
         Ok(())
+    }
+
+    /// What a reshape by so many members would do, if it may begin now.
+    pub(super) fn reshape_plan(&self, by: u16) -> Result<GrowthPlan, CommandError> {
+        let reshaped = self.layout_reshaped_by(by)?;
+        let chunk = self.layout.chunk_sectors() * SECTOR_BYTES;
+        let moved_bytes = self.rows_of_generation(0) * self.layout.data_cells() * chunk;
+        Ok(GrowthPlan {
+            slots: reshaped.geometry().slots,
+            size_bytes: reshaped.size_sectors() * SECTOR_BYTES,
+            least_moves: false,
+            moved_bytes,
+            member_bytes: moved_bytes / reshaped.data_cells(),
+            needs_bytes: self.needs_sectors() * SECTOR_BYTES,
+            pacing: self.tasks.pacing(TaskKind::Reshape),
+        })
+    }
+
+    /// How data would lie in so many slots more; refused if it cannot come to that now.
+    fn layout_reshaped_by(&self, by: u16) -> Result<Layout, CommandError> {
+        self.check_may_reshape()?;
+        let before = self.superblock.geometry;
+        let data = before.slots - before.level.parities();
+        let fits = by > 0 && usize::from(by) + usize::from(data) <= CELLS_MAX;
+        let slots = before.slots.checked_add(by).filter(|_| fits);
+        let slots = slots.ok_or(CommandError::Busy(super::growth::TOO_MANY))?;
+        let layout = Layout::new(Geometry { slots, ..before });
+        let layout = layout.map_err(|_| CommandError::Busy(super::growth::TOO_MANY))?;
+        self.check_has_reshape_room(&layout.reshaping(before.slots, 0))?;
+        Ok(layout)
     }
 
     fn check_may_reshape(&self) -> Result<(), CommandError> {

@@ -34,7 +34,10 @@ impl Desk {
             taken.push(member);
         }
         self.came_last(&taken)?;
-        self.command(Command::Grow { by })?;
+        self.command(match plan.least_moves {
+            true => Command::Grow { by },
+            false => Command::Reshape { by },
+        })?;
         Ok(done(&format!(
             "grows from {} to {} members; {} then",
             view.slots,

@@ -254,7 +254,10 @@ pub struct GrowthView {
     pub slots_after: u16,
     pub size_bytes: u64,
     pub size_bytes_after: u64,
-    /// Users' bytes that are copied to new members, about.
+    /// Only the new members' share moves, each chunk within its row; otherwise every chunk is dealt anew.
+    #[serde(default)]
+    pub least_moves: bool,
+    /// Users' bytes that are copied, about.
     pub moved_bytes: u64,
     /// Bytes that a new member takes, as limits of its rate count them.
     pub member_bytes: u64,
@@ -273,6 +276,7 @@ impl GrowthView {
             slots_after: plan.slots,
             size_bytes: status.size_bytes,
             size_bytes_after: plan.size_bytes,
+            least_moves: plan.least_moves,
             moved_bytes: plan.moved_bytes,
             member_bytes: plan.member_bytes,
             rate_min_bytes: plan.pacing.rate_min,
