@@ -51,6 +51,7 @@ impl Core {
             | Command::Throttle(_)
             | Command::Order(_)
             | Command::OnDemand(_)
+            | Command::Moves(_)
             | Command::CopyBack(_) => {
                 self.set_pace(&command);
                 Ok(())
@@ -78,6 +79,7 @@ impl Core {
             Command::Throttle(throttle) => self.tasks.set_throttle(throttle),
             Command::Order(order) => self.set_order(order),
             Command::OnDemand(on_demand) => self.tasks.set_on_demand(on_demand),
+            Command::Moves(moves) => self.tasks.moves = moves,
             Command::CopyBack(copies_back) => self.tasks.stays_apart = !copies_back,
             _ => return false,
         }

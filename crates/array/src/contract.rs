@@ -7,6 +7,7 @@
 pub use crate::meta::leases::{LeaseCommand, LeaseError, LeaseName};
 pub use crate::policy::goal::LatencyGoal;
 pub use crate::policy::heat::HeatLimits;
+pub use crate::policy::moves::Moves;
 pub use crate::policy::order::Order;
 pub use crate::policy::throttle::Throttle;
 use crate::units::{Member, Nanos, PAGE_BYTES, SECTOR_BYTES, Uuid};
@@ -419,6 +420,8 @@ pub enum Command {
     Order(Order),
     /// Whether users' reads of what is not rebuilt call the task there, whatever its order.
     OnDemand(bool),
+    /// How growths by the least moves go about them, one that runs and those to come.
+    Moves(Moves),
     /// Whether what was rebuilt in spare partitions and on several spares is brought together on one as soon as it can be, or
     /// spread over the spare partitions. It is brought together in any case where a slot waits for a spare that has a part of another.
     CopyBack(bool),

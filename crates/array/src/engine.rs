@@ -215,10 +215,14 @@ impl Core {
             self.run_slices();
             self.settle_turn();
         }
+        self.coalesce();
         core::mem::swap(&mut self.out, actions);
     }
 
     fn device_done(&mut self, io: Box<DeviceIo>, result: Result<(), IoError>) {
+        if self.ops.rider_of(io.tag).is_some() {
+            return self.joined_done(io, result);
+        }
         let owner = self.ops.release(io.tag);
         self.settle_io(&io, result.is_ok());
         match owner {

@@ -276,8 +276,8 @@ impl Core {
     pub(crate) fn abandon(&mut self, member: Member) {
         let mut given_up = Vec::new();
         self.ops.abandon(member, &mut given_up);
-        for (tag, _) in &given_up {
-            self.out.push(Action::Detach(*tag));
+        for tag in given_up.iter().filter_map(|(tag, _)| *tag) {
+            self.out.push(Action::Detach(tag));
         }
         for (_, owner) in given_up {
             self.orphaned(owner, member);

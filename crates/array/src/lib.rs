@@ -22,6 +22,7 @@ extern crate alloc;
 
 mod boot;
 pub mod cache;
+mod coalesce;
 mod command;
 mod contract;
 mod core;

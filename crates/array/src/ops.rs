@@ -86,6 +86,9 @@ struct Slot {
     /// When to ask why it is not there yet, and when not to wait any longer.
     deadline: Nanos,
     last: Nanos,
+    /// The operation that travels with this one, and whether this one travels with another.
+    rider: Option<Tag>,
+    rides: bool,
 }
 
 impl Slot {
@@ -96,6 +99,8 @@ impl Slot {
         sectors: 0,
         deadline: Nanos(u64::MAX),
         last: Nanos(u64::MAX),
+        rider: None,
+        rides: false,
     };
 }
 
@@ -227,6 +232,7 @@ impl Ops {
             sectors,
             deadline,
             last,
+            ..Slot::FREE
         });
         let fresh = DeviceIo {
             tag,
@@ -302,11 +308,35 @@ impl Ops {
         self.boxes.recycle_compute(compute);
     }
 
-    /// Gives up on what is outstanding on a member: its owners, with the tags, in the order of the slots.
-    pub(crate) fn abandon(&mut self, member: Member, into: &mut Vec<(Tag, Owner)>) {
+    pub(crate) fn owner(&self, tag: Tag) -> Owner {
+        self.slots[tag.0 as usize].owner
+    }
+
+    /// From here on an operation travels with another, after what travels with that already.
+    pub(crate) fn join(&mut self, with: Tag, rider: Tag) {
+        let mut last = with;
+        while let Some(next) = self.slots[last.0 as usize].rider {
+            last = next;
+        }
+        self.slots[last.0 as usize].rider = Some(rider);
+        self.slots[rider.0 as usize].rides = true;
+    }
+
+    pub(crate) fn rider_of(&self, tag: Tag) -> Option<Tag> {
+        self.slots[tag.0 as usize].rider
+    }
+
+    pub(crate) fn sectors(&self, tag: Tag) -> u64 {
+        self.slots[tag.0 as usize].sectors
+    }
+
+    /// Gives up on what is outstanding on a member: its owners in the order of the slots, with the tags of those that travel by
+    /// themselves.
+    pub(crate) fn abandon(&mut self, member: Member, into: &mut Vec<(Option<Tag>, Owner)>) {
         for (index, slot) in self.slots.iter_mut().enumerate() {
             if slot.member == member && !matches!(slot.owner, Owner::Free | Owner::Orphan) {
-                into.push((Tag(index as u32), slot.owner));
+                let tag = Tag(index as u32);
+                into.push(((!slot.rides).then_some(tag), slot.owner));
                 slot.owner = Owner::Orphan;
                 slot.deadline = Nanos(u64::MAX);
             }

@@ -10,7 +10,7 @@ use crate::units::{
 use clap::Args;
 use restripe_array::cache::Rule;
 use restripe_array::layout::{Level, Skew};
-use restripe_array::{Order, Throttle};
+use restripe_array::{Moves, Order, Throttle};
 use restripe_io::nbd_wire::uri::{Endpoint, NbdUri};
 use restripe_lab::experiment::cell::{check_form, generated, level, onto, schedule, write_hole};
 use restripe_lab::experiment::{figure, page};
@@ -383,6 +383,7 @@ fn plan(verb: &Replay, needed: u64) -> Outcome<ArrayPlan> {
         throttle: verb.throttle,
         order: verb.order.unwrap_or_default(),
         on_demand: verb.on_demand,
+        moves: Moves::default(),
         heat: heat(verb.zone, verb.epoch),
         rebuild_min: verb.rebuild_rate.min,
         rebuild_max: verb.rebuild_rate.max,

@@ -8,7 +8,7 @@ mod clock;
 use clock::cpu_seconds;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::WriteHole;
-use restripe_array::{HeatLimits, Order, Throttle};
+use restripe_array::{HeatLimits, Moves, Order, Throttle};
 use restripe_lab::experiment::cell::generated;
 use restripe_lab::generate::preset;
 use restripe_lab::replay::simulated::replay;
@@ -60,6 +60,7 @@ fn one(requests: usize) {
         throttle: Throttle::default(),
         order: Order::default(),
         on_demand: false,
+        moves: Moves::default(),
         heat: HeatLimits::default(),
         rebuild_min: 1 << 20,
         rebuild_max: 1 << 30,

@@ -4,7 +4,7 @@ use restripe_array::layout::{Level, Rotation, Skew};
 use restripe_array::meta::{Content, CreateOptions, Init, WriteHole, create};
 use restripe_array::report::Counters;
 use restripe_array::{
-    Action, Command, Fact, HeatLimits, Limits, Member, Nanos, Order, StartMode, TaskKind,
+    Action, Command, Fact, HeatLimits, Limits, Member, Moves, Nanos, Order, StartMode, TaskKind,
     TaskOutcome, Throttle, Uuid,
 };
 use restripe_io::plain::Plain;
@@ -96,6 +96,7 @@ fn stage(kind: Kind) -> Stage {
         throttle: Throttle::default(),
         order: Order::default(),
         on_demand: false,
+        moves: Moves::default(),
         heat: HeatLimits::default(),
         rebuild_min: 1 << 20,
         rebuild_max: 1 << 30,

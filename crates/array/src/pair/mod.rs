@@ -401,6 +401,7 @@ impl Pair {
             | Command::Throttle(_)
             | Command::Order(_)
             | Command::OnDemand(_)
+            | Command::Moves(_)
             | Command::CopyBack(_) => self.tell(Site::Home, Event::Command(tag, command)),
             Command::Surrogate(_) => {
                 let error = CommandError::Busy("it was started as an array with a surrogate");

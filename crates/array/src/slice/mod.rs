@@ -9,7 +9,7 @@
 //! | Preparing     | extent, intent, lost map, log room      | Reading, Merging, Combining, Writing, Finished      |
 //! | Reading       | old data and parity                     | Reading (another way), Recovering, Merging, ...     |
 //! | Recovering    | lost cells computed                     | Merging, Combining, Comparing, Writing, Delivering  |
-//! | Merging       | new bytes put over an old block         | Reading, Recovering, Combining, Logging, Writing    |
+//! | Merging       | new bytes put over an old block; a move: rows that go together | Reading, Recovering, Combining, Logging, Writing |
 //! | Combining     | parity and partial parity computed      | Checksumming, Logging, Writing                      |
 //! | Checksumming  | checksum of the partial parity          | Logging, Writing; a replay: Preparing, judged       |
 //! | Logging       | the record durable                      | Writing                                             |

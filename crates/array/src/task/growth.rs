@@ -13,7 +13,7 @@
 //! new slots' places, which are no part of their rows until they are written (`written`).
 
 use super::State;
-use crate::contract::{CommandError, Fact, TaskKind, TaskOutcome};
+use crate::contract::{CommandError, Fact, Moves, TaskKind, TaskOutcome};
 use crate::core::Core;
 use crate::flush::Waiter;
 use crate::layout::scaled::History;
@@ -29,7 +29,9 @@ use crate::units::{CELLS_MAX, Member, Row, SECTOR_BYTES};
 use core::ops::Range;
 
 /// Rows are moved no further ahead of the first that is not, so that a superblock has room for all runs of those that are.
-pub(super) const AHEAD: u64 = 32;
+const AHEAD: u64 = 32;
+/// A batch has no more rows, so that it stays a small part of what buffers there are.
+const BATCH_ROWS_MAX: u64 = 16;
 
 impl Tasks {
     pub(super) fn growth(&self) -> Option<&Task> {
@@ -236,9 +238,49 @@ impl Core {
 
     /// What a new member takes of so much of each: what every member takes of a whole row, where chunks are dealt anew.
     pub(super) fn moved_of(&self, much: u64) -> u64 {
-        let cells = |generations| u64::from(self.layout.cells_through(generations));
-        let after = cells(self.layout.generations_to_come()).max(1);
-        much * cells(self.layout.generations()) / after
+        let former = u64::from(self.layout.cells_through(self.layout.generations()));
+        much * former / self.region_rows().max(1)
+    }
+
+    /// McPod's region: as many rows as there will be data slots, after which what moves is the same again.
+    pub(crate) fn region_rows(&self) -> u64 {
+        let generations = self.layout.generations_to_come();
+        u64::from(self.layout.cells_through(generations))
+    }
+
+    /// Rows whose moves go together: a region of the growth, or part of one.
+    pub(crate) fn batch_rows(&self) -> u64 {
+        match self.tasks.moves.coalesces() {
+            true => {
+                let most = BATCH_ROWS_MAX.min(u64::from(self.most_windows()));
+                self.region_rows().min(most)
+            }
+            false => 1,
+        }
+    }
+
+    /// Whether the row after this one, which was begun just now, goes with it.
+    pub(super) fn in_one_batch(&self, index: usize, begun: Option<Row>) -> bool {
+        let next = begun.map_or(0, |row| row.0 + 1);
+        let moves = self.tasks.list[index].kind == TaskKind::Reshape;
+        moves && !next.is_multiple_of(self.batch_rows())
+    }
+
+    /// Rows from here on are not moved yet.
+    pub(super) fn move_at_most(&self, task: &Task) -> u64 {
+        match self.tasks.moves {
+            Moves::Recorded => {
+                let region = self.region_rows();
+                (task.durable.first_gap(0) / region + 1) * region
+            }
+            _ => task.done.first_gap(0) + AHEAD,
+        }
+    }
+
+    /// Whether all is moved that may be before that is on record.
+    pub(super) fn records_region(&self, task: &Task) -> bool {
+        let recorded = task.kind == TaskKind::Reshape && self.tasks.moves == Moves::Recorded;
+        recorded && task.done.first_gap(0) >= self.move_at_most(task).min(self.layout.rows())
     }
 
     fn growth_index(&self) -> Option<usize> {

@@ -15,7 +15,7 @@ mod growth;
 mod places;
 pub(crate) mod reshape;
 
-use crate::contract::{BAND_SECTORS_MAX, Fact, TaskKind, TaskOutcome};
+use crate::contract::{BAND_SECTORS_MAX, Fact, Moves, TaskKind, TaskOutcome};
 use crate::core::{Core, Wake};
 use crate::flush::Waiter;
 use crate::layout::Place;
@@ -125,6 +125,9 @@ pub(crate) struct Tasks {
     throttle: Throttle,
     order: Order,
     on_demand: bool,
+    pub(crate) moves: Moves,
+    /// A window of a growth was at work in this step.
+    pub(crate) moved_now: bool,
     /// What was rebuilt apart stays so and is spread, unless a slot waits for a spare.
     pub(crate) stays_apart: bool,
     rows: u64,
@@ -154,6 +157,7 @@ impl Tasks {
             throttle: self.throttle,
             order: self.order,
             on_demand: self.on_demand,
+            moves: self.moves,
             stays_apart: self.stays_apart,
             ..Tasks::default()
         };
@@ -600,6 +604,9 @@ impl Core {
         if self.is_through(index) {
             return self.flush_last(index);
         }
+        if self.records_region(&self.tasks.list[index]) {
+            self.checkpoint(index);
+        }
         let task = &self.tasks.list[index];
         let (serial, view) = (task.serial, self.throttle_view(task));
         let more = match self.decide(serial, &view) {
@@ -612,18 +619,18 @@ impl Core {
         };
         let in_flight = self.tasks.list[index].in_flight;
         let windows = in_flight.saturating_add(more).min(self.most_windows());
-        let mut issued = false;
-        while self.tasks.list[index].in_flight < windows {
+        let mut issued = None;
+        while self.tasks.list[index].in_flight < windows || self.in_one_batch(index, issued) {
             let Some(row) = self.next_row(index) else {
                 break;
             };
             if !self.issue_window(index, row) {
                 break;
             }
-            issued = true;
+            issued = Some(row);
         }
         self.run_slices();
-        if issued
+        if issued.is_some()
             && self
                 .tasks
                 .list
@@ -697,7 +704,7 @@ impl Core {
                 .path
                 .next(&task.claimed, &task.streams, zone_rows, rows)?;
             let furthest = match self.tasks.list[index].kind {
-                TaskKind::Reshape => self.tasks.list[index].done.first_gap(0) + growth::AHEAD,
+                TaskKind::Reshape => self.move_at_most(&self.tasks.list[index]),
                 _ => rows,
             };
             if row.0 >= furthest {

@@ -3,8 +3,8 @@
 use restripe_array::cache::Rule;
 use restripe_array::{
     Action, Buf, BufRef, CacheLimits, Class, Command, Compute, ComputeOp, Config, DeviceIo, Event,
-    Guilty, HeatLimits, IoError, IoOp, LeaseCommand, LeaseName, Limits, Member, MemberInfo, Nanos,
-    Order, Page, Pool, Redirect, Request, RequestOp, RequestTag, Segment, StartMode,
+    Guilty, HeatLimits, IoError, IoOp, LeaseCommand, LeaseName, Limits, Member, MemberInfo, Moves,
+    Nanos, Order, Page, Pool, Redirect, Request, RequestOp, RequestTag, Segment, StartMode,
     SurrogateConfig, SurrogateLimits, Tag, Throttle, Uuid, Verdict,
 };
 use std::io::Write as _;
@@ -302,6 +302,10 @@ impl Writer {
             Command::Reshape { by } => {
                 self.byte(18);
                 self.small(u32::from(by));
+            }
+            Command::Moves(moves) => {
+                let place = Moves::ALL.iter().position(|one| *one == moves);
+                self.raw(&[19, place.map_or(0, |place| place as u8)]);
             }
             Command::AddToSurrogate(member) => self.member_command(13, member),
             Command::Surrogate(surrogate) => {
@@ -745,6 +749,10 @@ impl<'a> Reader<'a> {
             18 => Command::Reshape {
                 by: self.member()?.0,
             },
+            19 => {
+                let place = usize::from(self.byte()?);
+                Command::Moves(*Moves::ALL.get(place).ok_or(Stop::Bad)?)
+            }
             13 => Command::AddToSurrogate(self.member()?),
             14 => {
                 let some = self.flag()?;
@@ -871,6 +879,7 @@ mod tests {
             Command::CopyBack(false),
             Command::Grow { by: 3 },
             Command::Reshape { by: 2 },
+            Command::Moves(Moves::Recorded),
             Command::AddToSurrogate(Member(3)),
             Command::Surrogate(Some(Uuid([5; 16]))),
             Command::Surrogate(None),

@@ -19,7 +19,7 @@ use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Geometry, Level, Rotation, Skew};
 use restripe_array::meta::WriteHole;
 use restripe_array::{
-    CacheLimits, HeatLimits, Nanos, Order, Redirect, SECTOR_BYTES, SMALL_BYTES, Throttle,
+    CacheLimits, HeatLimits, Moves, Nanos, Order, Redirect, SECTOR_BYTES, SMALL_BYTES, Throttle,
 };
 use restripe_sim::disk::queue::Policy;
 use restripe_sim::rng::mix;
@@ -178,6 +178,9 @@ pub struct RebuildSettings {
     /// Zones that are read before they are rebuilt are rebuilt next.
     #[serde(default)]
     pub on_demand: bool,
+    /// Of a growth: best, or that less one technique; see [`Moves`].
+    #[serde(default = "best_moves")]
+    pub moves: String,
     /// A zone: array data that is hot or not as a whole.
     #[serde(default = "zone")]
     pub zone_mib: f64,
@@ -357,6 +360,7 @@ impl Settings {
             throttle: throttle(&self.rebuild.throttle)?,
             order: scheme.order,
             on_demand: self.rebuild.on_demand,
+            moves: moves(&self.rebuild.moves)?,
             heat: HeatLimits {
                 zone_sectors: (self.rebuild.zone_mib * 2048.0) as u64,
                 epoch: Nanos((self.rebuild.epoch_s * 1e9) as u64),
@@ -553,6 +557,14 @@ fn epoch() -> f64 {
 
 fn by_address() -> String {
     Order::default().name().into()
+}
+
+fn best_moves() -> String {
+    Moves::default().name().into()
+}
+
+fn moves(name: &str) -> Result<Moves, String> {
+    Moves::named(name).ok_or_else(|| no_such("way to move", name, &Moves::ALL.map(Moves::name)))
 }
 
 fn no_such(what: &str, name: &str, names: &[&str]) -> String {

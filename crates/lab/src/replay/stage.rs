@@ -9,7 +9,7 @@ use restripe_array::layout::{Layout, Level, Skew};
 use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
 use restripe_array::{
     Buf, CacheLimits, Command, CommandError, CommandTag, Config, Engine, HeatLimits, Limits,
-    Member, MemberInfo, Nanos, Order, Redirect, SECTOR_BYTES, StartMode, SurrogateConfig,
+    Member, MemberInfo, Moves, Nanos, Order, Redirect, SECTOR_BYTES, StartMode, SurrogateConfig,
     SurrogateLimits, Throttle,
 };
 use restripe_sim::array::Spec;
@@ -80,6 +80,8 @@ pub struct ArrayPlan {
     /// What is rebuilt next.
     pub order: Order,
     pub on_demand: bool,
+    /// How it grows.
+    pub moves: Moves,
     /// Bytes a second of one member.
     pub rebuild_min: u64,
     pub rebuild_max: u64,
@@ -161,6 +163,7 @@ impl Stage {
         self.order(Command::Throttle(self.plan.throttle))?;
         self.order(Command::Order(self.plan.order))?;
         self.order(Command::OnDemand(self.plan.on_demand))?;
+        self.order(Command::Moves(self.plan.moves))?;
         self.order(Command::Rate {
             min: self.plan.rebuild_min,
             max: self.plan.rebuild_max,

@@ -10,7 +10,7 @@ use crate::rng::Rng;
 use crate::session::Session;
 use restripe_array::meta::WriteHole;
 use restripe_array::report::{MemberState, MemberStatus, Status};
-use restripe_array::{Command, Engine, Member, Nanos, Order, Uuid};
+use restripe_array::{Command, Engine, Member, Moves, Nanos, Order, Uuid};
 use std::collections::BTreeSet;
 
 /// What was done to the members of one life.
@@ -35,6 +35,7 @@ pub const HANG: u64 = 2;
 const RELEASE: u64 = 1000;
 /// The stream that orders of tasks are drawn from.
 const ORDER: u64 = 0x02de2;
+const MOVES: u64 = 0x40fe5;
 /// The stream that it is drawn from when members are unplugged, and one life in so many.
 pub const UNPLUGGING: u64 = 0x0ff;
 pub const UNPLUG_RARITY: u64 = 12;
@@ -491,6 +492,12 @@ impl Run {
             return;
         }
         let by = life.stirring.rng.between(1, 2) as u16;
+        // Drawn from a stream of its own.
+        let mut drawn = life.stirring.rng.clone().fork(MOVES);
+        if drawn.below(2) == 0 {
+            life.session
+                .command(Command::Moves(*drawn.pick(&Moves::ALL)));
+        }
         life.session.command(match self.plan.reshapes {
             true => Command::Reshape { by },
             false => Command::Grow { by },
