@@ -68,6 +68,20 @@ impl Sector {
             self.loss = Loss::Ended(now);
         }
     }
+
+    /// A crash: what ended a loss may be gone, if it was not durable.
+    fn may_lose_again(&mut self, writes: &[Write]) {
+        let Loss::Ended(at) = self.loss else {
+            return;
+        };
+        let lasts = |id: &WriteId| {
+            let write = &writes[id.0 as usize];
+            write.durable.is_some() && write.ended >= Some(at)
+        };
+        if !self.history.iter().any(lasts) {
+            self.loss = Loss::Allowed;
+        }
+    }
 }
 
 /// A read under way.
@@ -268,9 +282,11 @@ impl Oracle {
                 write.acked = None;
             }
         }
-        self.sectors
-            .iter_mut()
-            .for_each(|sector| sector.pinned = None);
+        let writes = &self.writes;
+        for sector in &mut self.sectors {
+            sector.pinned = None;
+            sector.may_lose_again(writes);
+        }
         self.reads.clear();
         self.crashed = Some(now);
     }
