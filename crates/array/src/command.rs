@@ -327,12 +327,6 @@ impl Core {
             (Some(_), None) if !self.superblock.lent.is_empty() => {
                 return Err(CommandError::Lease(LeaseError::Lends));
             }
-            (Some(_), None) if self.superblock.geometry.grown.is_some() => {
-                // Its zones are no runs of addresses.
-                return Err(CommandError::Busy(
-                    "an array that has grown takes no surrogate",
-                ));
-            }
             (Some(_), None) if self.is_reshaping() => {
                 return Err(CommandError::Busy("the array grows: wait until it has"));
             }

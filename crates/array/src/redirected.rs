@@ -1,4 +1,5 @@
-//! Which rows a surrogate alone has current copies of: one bit for each region of the intent map.
+//! Which sectors a surrogate alone has current copies of: one bit for as many as a region of the intent map held when the array
+//! was created. An array that grows has bits more, and each goes on to say what it said.
 //!
 //! A bit is set, durably on all members that carry maps, before a redirected write is acknowledged that leaves a sector of
 //! its rows old at home. So a start that does not find the surrogate knows what it would serve old copies of
@@ -6,18 +7,37 @@
 //! not keep them up.
 
 use crate::core::Core;
-use crate::meta::RegionKind;
+use crate::layout::Layout;
+use crate::maps::BitMap;
 use crate::meta::superblock::{Partner, PartnerRole};
+use crate::meta::{RegionKind, pages};
 use crate::runset::RunSet;
 use crate::units::Uuid;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 impl Core {
-    /// Regions that have a bit: none in an array of an earlier program, which has no room for the map.
-    pub(crate) fn redirected_bits(&self) -> u64 {
-        let room = self.superblock.region(RegionKind::Redirected).is_some();
-        if room { self.regions() } else { 0 }
+    /// Bits for all sectors of a layout, with those that a growth under way adds: none in an array that has no room for so many, as
+    /// those of an earlier program.
+    pub(crate) fn redirected_bits_of(&self, layout: &Layout) -> u64 {
+        let cells = u64::from(layout.cells_through(layout.generations_to_come()));
+        let sectors = layout.rows() * cells * layout.chunk_sectors();
+        let bits = sectors.div_ceil(self.region_sectors());
+        let region = self.superblock.region(RegionKind::Redirected);
+        let pages = region.map_or(0, |region| pages::pages_in(region.sectors));
+        if bits <= pages * pages::BITS_PER_PAGE {
+            bits
+        } else {
+            0
+        }
+    }
+
+    /// A growth has begun. Without room for bits nobody redirects anything.
+    pub(crate) fn widen_redirected(&mut self) {
+        match self.redirected_bits_of(&self.layout) {
+            0 => self.redirected = BitMap::new(0),
+            bits => self.redirected.widen(bits),
+        }
     }
 
     /// The array that is this one's surrogate.
@@ -77,14 +97,16 @@ impl Core {
         let mut covered = RunSet::default();
         for region in (0..self.redirected.bits()).filter(|&region| self.redirected.get(region)) {
             let lba = region * share;
-            covered.insert(lba, share.min(size - lba));
+            // While it grows there are bits for what is yet to come.
+            covered.insert(lba, share.min(size.saturating_sub(lba)));
         }
         covered.runs().to_vec()
     }
 
     fn region_sectors(&self) -> u64 {
         let rows = self.superblock.intent_rows;
-        rows.saturating_mul(self.layout.row_sectors())
+        let first = u64::from(self.layout.cells_through(1)) * self.layout.chunk_sectors();
+        rows.saturating_mul(first)
     }
 
     fn regions_of(&self, lba: u64, sectors: u64) -> RangeInclusive<u64> {

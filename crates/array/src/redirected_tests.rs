@@ -23,7 +23,7 @@ const PARTNER: Partner = Partner {
     epoch: 1,
 };
 
-/// A mirror of two, with a spare.
+/// Two members that hold the same, with a spare.
 struct Pair {
     engine: Engine,
     config: Config,
@@ -34,14 +34,14 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(partner: Option<Partner>) -> Pair {
+    fn new(level: Level, partner: Option<Partner>) -> Pair {
         let info = MemberInfo {
             sectors: SECTORS,
             logical_block: 512,
             trim_zeroes: true,
             fast_zero: true,
         };
-        let mut options = CreateOptions::new("pair", Uuid([7; 16]), Level::Raid1, 8);
+        let mut options = CreateOptions::new("pair", Uuid([7; 16]), level, 8);
         options.members = vec![info; 3];
         options.uuids = (1..=3).map(|number| Uuid([number; 16])).collect();
         options.spares = 1;
@@ -87,7 +87,7 @@ impl Pair {
     }
 
     fn started(partner: Option<Partner>) -> Pair {
-        let mut pair = Pair::new(partner);
+        let mut pair = Pair::new(Level::Raid1, partner);
         pair.command(Command::Start(StartMode::default()));
         pair
     }
@@ -293,6 +293,31 @@ fn a_start_with_the_surrogate_takes_the_bits_over() {
         "durable already"
     );
     assert_eq!(pair.core().superblock.partner, Some(PARTNER));
+}
+
+/// The rows of an array that has grown hold more, and each bit stands for what it stood for.
+#[test]
+fn an_array_that_grows_has_more_bits_that_say_the_same() {
+    let mut pair = Pair::new(Level::Raid4, Some(PARTNER));
+    pair.command(Command::Start(StartMode::default()));
+    pair.core().attached = true;
+    let size = pair.core().layout.size_sectors();
+    pair.core().redirect_ready(size - 1, 1);
+    pair.run();
+    let before = pair.core().redirected_extents();
+    pair.command(Command::Grow { by: 1 });
+    pair.restarted(true);
+    assert_eq!(pair.core().redirected_extents(), before);
+    pair.run_tasks();
+    assert_eq!(pair.core().layout.size_sectors(), 2 * size);
+    assert_eq!(pair.core().redirected_extents(), before);
+    assert!(pair.core().redirect_ready(size - 1, 1), "durable already");
+    assert!(!pair.core().redirect_ready(2 * size - 1, 1));
+    pair.run();
+    pair.restarted(true);
+    let covered = pair.core().redirected_extents();
+    assert_eq!(covered[0], before[0]);
+    assert_eq!(covered[1].0 + covered[1].1, 2 * size);
 }
 
 #[test]

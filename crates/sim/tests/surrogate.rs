@@ -41,12 +41,13 @@ struct Met {
 }
 
 impl Met {
-    fn lives(&mut self, seeds: u64) {
+    fn lives(&mut self, seeds: u64, options: Options) {
         let mut broken = Vec::new();
+        let family = if options.grows { " --growth" } else { "" };
         for seed in 0..seeds {
-            let outcome = run(seed, Options::default());
+            let outcome = run(seed, options);
             if let Some(violation) = outcome.violations.first() {
-                broken.push(format!("surrogates --seed {seed}: {violation}"));
+                broken.push(format!("surrogates{family} --seed {seed}: {violation}"));
             }
             for (what, times) in outcome.met {
                 *self.counts.entry(what).or_default() += times;
@@ -75,7 +76,7 @@ impl Met {
 fn nothing_is_lost_on_the_way_away_and_home() {
     let deep = std::env::var_os("RESTRIPE_DEEP").is_some();
     let mut met = Met::default();
-    met.lives(if deep { 20_000 } else { 600 });
+    met.lives(if deep { 20_000 } else { 600 }, Options::default());
     for (what, least) in MET {
         let times = met.counts.get(what).copied().unwrap_or(0);
         assert!(
@@ -87,6 +88,28 @@ fn nothing_is_lost_on_the_way_away_and_home() {
     met.expect_incidents(&PHASES);
     if deep {
         met.expect_incidents(&RARE);
+    }
+}
+
+/// Home grows while users' writes are in the surrogate, and comes to its end with what the surrogate brings.
+#[test]
+fn nothing_is_lost_while_home_grows() {
+    let deep = std::env::var_os("RESTRIPE_DEEP").is_some();
+    let mut met = Met::default();
+    let grows = true;
+    let options = Options {
+        grows,
+        ..Options::default()
+    };
+    met.lives(if deep { 12_000 } else { 300 }, options);
+    let least = [
+        ("growths of home", 100),
+        ("writes redirected", 1000),
+        ("sectors home", 5000),
+    ];
+    for (what, least) in least {
+        let times = met.counts.get(what).copied().unwrap_or(0);
+        assert!(times >= least, "{what}: {times} times, not {least}");
     }
 }
 

@@ -170,7 +170,7 @@ impl Core {
         self.heat_pages = self.blank_heat_pages();
         self.written = BitMap::new(self.written_bits());
         self.intent = BitMap::new(INTENT_BITS * self.regions());
-        self.redirected = BitMap::new(self.redirected_bits());
+        self.redirected = BitMap::new(self.redirected_bits_of(&self.layout));
         self.intent_users = vec![Default::default(); self.regions() as usize];
         let lost = self
             .superblock

@@ -505,7 +505,7 @@ fn middle(
         written: map(u64::from(generations_to_come(options, layout)) * rows.div_ceil(extent_rows)),
         intent: map(INTENT_BITS * rows.div_ceil(intent_rows)),
         lost: LOST_PAGES * HOMES_SECTORS,
-        redirected: map(rows.div_ceil(intent_rows)),
+        redirected: map(redirected_bits(options, layout, intent_rows)),
         heat: heat_pages(layout) * HOMES_SECTORS,
         log_min,
     })
@@ -513,9 +513,22 @@ fn middle(
 
 /// Generations of data cells that the written map has room for.
 fn generations_to_come(options: &CreateOptions, layout: &Layout) -> u8 {
-    let grows = matches!(options.level, Level::Raid0 | Level::Raid4) && options.skew.is_none();
-    let room = if grows { GENERATIONS } else { 1 };
+    let room = if grows(options) { GENERATIONS } else { 1 };
     layout.generations().max(room)
+}
+
+/// Bits for the array as it is, and for twice as much as it began with if it can grow to that.
+fn redirected_bits(options: &CreateOptions, layout: &Layout, intent_rows: u64) -> u64 {
+    let regions = layout.rows().div_ceil(intent_rows);
+    let times = |cells: u8| (layout.rows() * u64::from(cells)).div_ceil(intent_rows);
+    let now = times(layout.cells_through(layout.generations()));
+    let first = u64::from(layout.cells_through(1));
+    let room = if grows(options) { 2 } else { 1 };
+    now.div_ceil(first).max(room * regions)
+}
+
+fn grows(options: &CreateOptions) -> bool {
+    matches!(options.level, Level::Raid0 | Level::Raid4) && options.skew.is_none()
 }
 
 /// Pages with an entry for each zone of the default size. With smaller zones, entries may be of several.

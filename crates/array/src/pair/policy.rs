@@ -118,7 +118,9 @@ impl Pair {
         let chunk = home.layout.chunk_sectors();
         (first / chunk..end.div_ceil(chunk)).any(|chunk_index| {
             let place = home.layout.place(chunk_index * chunk);
-            home.read_home(place.row, place.data).is_none()
+            // What a growth added and nobody wrote is in no row yet, and read from no member.
+            let in_row = place.data < home.row_map(place.row).data;
+            in_row && home.read_home(place.row, place.data).is_none()
         })
     }
 

@@ -59,6 +59,7 @@ impl Core {
         }
         self.place_entries();
         self.written.widen(self.written_bits());
+        self.widen_redirected();
         self.forget_unfinished();
         self.rewrite_maps();
         self.size_ops();
@@ -130,8 +131,8 @@ impl Core {
         if !self.tasks.list.is_empty() {
             return refused("a task is running: wait for it");
         }
-        if self.superblock.partner.is_some() {
-            return refused("an array with a surrogate does not grow: remove that first");
+        if self.superblock.partner.is_some() && self.surrogate().is_none() {
+            return refused("an array that serves as a surrogate does not grow");
         }
         if !self.superblock.lent.is_empty() {
             return refused("an array that lends does not grow");
@@ -163,6 +164,11 @@ impl Core {
         if bits > pages * pages::BITS_PER_PAGE {
             return Err(CommandError::Busy(
                 "the array has no room to record what is written after a growth",
+            ));
+        }
+        if self.surrogate().is_some() && self.redirected_bits_of(layout) == 0 {
+            return Err(CommandError::Busy(
+                "the array has no room to record what its surrogate holds after a growth: remove that first",
             ));
         }
         if self.config.limits.pool.large < 2 * (u32::from(layout.width()) + 5) {

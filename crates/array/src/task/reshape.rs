@@ -219,6 +219,9 @@ impl Core {
         if self.read_cache.is_some() {
             return refused("an array with a read cache is not reshaped: start it without one");
         }
+        if self.superblock.partner.is_some() {
+            return refused("an array with a surrogate is not reshaped: remove that first");
+        }
         self.check_free_to_grow()
     }
 

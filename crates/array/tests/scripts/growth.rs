@@ -1,12 +1,12 @@
 //! Growth by the least moves: a chunk is copied within its row, and nothing live is written over.
 
-use crate::shell::{Array, CHUNK, Setup, grown4};
+use crate::shell::{Array, CHUNK, Setup};
 use restripe_array::cache::Rule;
 use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Geometry, Layout, Level, Role};
 use restripe_array::{
     Command, CommandError, Member, MemberInfo, Moves, Nanos, RequestOp, Row, Slot, TaskKind,
-    TaskOutcome, Uuid,
+    TaskOutcome,
 };
 
 const INFO: MemberInfo = MemberInfo {
@@ -455,12 +455,6 @@ fn what_cannot_grow_says_why() {
     };
     let mut plain5 = full(Setup::new(Level::Raid5(Default::default()), 3).spares(1));
     refused(&mut plain5, 1, "level 0 and 4");
-    let mut grown = full(grown4(&[2, 3]));
-    let surrogate = Command::Surrogate(Some(Uuid([9; 16])));
-    assert!(matches!(
-        grown.command(surrogate),
-        Err(CommandError::Busy(why)) if why.contains("has grown")
-    ));
     let mut array = full(plain(Level::Raid4, 3, 1));
     refused(&mut array, 2, "fewer spares");
     refused(&mut array, 0, "so many members");

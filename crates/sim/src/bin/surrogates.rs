@@ -11,6 +11,7 @@ surrogates: random arrays with a surrogate, users and faults in virtual time, ju
 
   --seed N            run one seed, saying what happens with --trace
   --seeds A..B        run many (default 0..1000)
+  --growth            of arrays that grow meanwhile
   --trace             say what happens
 ";
 
@@ -38,6 +39,7 @@ fn parse(arguments: &[String]) -> Result<Option<(Range<u64>, Options)>, String> 
             "--help" | "-h" => return Ok(None),
             "--seed" => seeds = number(value()?).map(|seed| seed..seed + 1)?,
             "--seeds" => seeds = range(value()?)?,
+            "--growth" => options.grows = true,
             "--trace" => options.trace = true,
             other => return Err(format!("unknown argument {other}; --help lists them")),
         }
@@ -59,6 +61,7 @@ fn surrogates(seeds: Range<u64>, options: Options) -> ExitCode {
     let mut met: BTreeMap<&str, u64> = BTreeMap::new();
     let mut incidents: BTreeMap<(Phase, Incident), u64> = BTreeMap::new();
     let mut failed = 0;
+    let family = if options.grows { " --growth" } else { "" };
     for seed in seeds {
         let outcome = catch_unwind(|| run(seed, options));
         let told = match &outcome {
@@ -67,7 +70,7 @@ fn surrogates(seeds: Range<u64>, options: Options) -> ExitCode {
         };
         if let Some(told) = told {
             failed += 1;
-            println!("seed {seed}: {told}\n  replay: surrogates --seed {seed} --trace");
+            println!("seed {seed}: {told}\n  replay: surrogates{family} --seed {seed} --trace");
         }
         let outcome = outcome.unwrap_or_default();
         for (what, times) in outcome.met {

@@ -34,6 +34,8 @@ use std::collections::BTreeMap;
 pub struct Options {
     /// Say what happens.
     pub trace: bool,
+    /// Home is of level 4 and grows.
+    pub grows: bool,
     /// The bug that the engine is to have.
     #[cfg(feature = "planted")]
     pub bug: Option<restripe_array::Bug>,
@@ -77,6 +79,8 @@ struct Plan {
     pace: u64,
     extents: u32,
     copies: u32,
+    /// Home takes spares as members.
+    grows: bool,
 }
 
 const LEVELS: [(Level, u16); 6] = [
@@ -89,9 +93,13 @@ const LEVELS: [(Level, u16); 6] = [
 ];
 
 impl Plan {
-    fn draw(rng: &mut Rng) -> Plan {
+    fn draw(rng: &mut Rng, grows: bool) -> Plan {
         let mut home = spec(rng);
         home.spares = u16::from(rng.chance(3, 4));
+        if grows {
+            (home.level, home.slots) = (Level::Raid4, *rng.pick(&[2, 3, 4]));
+            home.spares += rng.between(1, 3) as u16;
+        }
         let mut log = spec(rng);
         log.identity = 0x1000;
         log.chunks = *rng.pick(&[24, 48]);
@@ -124,6 +132,7 @@ impl Plan {
             pace: *rng.pick(&[64 << 10, 256 << 10, 1 << 20, 16 << 20, u64::MAX]),
             extents: *rng.pick(&[1, 40, 4096]),
             copies: rng.between(1, 3) as u32,
+            grows,
         }
     }
 
@@ -216,7 +225,7 @@ enum Site {
 impl Run {
     fn new(seed: u64, options: Options) -> Run {
         let mut rng = Rng::new(seed);
-        let plan = Plan::draw(&mut rng);
+        let plan = Plan::draw(&mut rng, options.grows);
         let creation = plan.home.create().expect("plans are made to fit");
         let layout = Layout::new(creation.geometry).expect("a created geometry is sound");
         let (size, row) = (layout.size_sectors(), layout.row_sectors());
@@ -331,6 +340,25 @@ impl Run {
         }
     }
 
+    /// Home may have grown.
+    fn take_capacity(&mut self, life: &mut Life) {
+        let status = life.session.world.status();
+        let size = status.size_bytes / 512;
+        if !self.plan.grows || size <= self.layout.size_sectors() {
+            return;
+        }
+        let geometry = status.geometry.expect("it serves");
+        let layout = Layout::new(geometry).expect("it serves by that");
+        // The next growth may have begun.
+        self.layout = match layout.size_sectors() > size {
+            true => layout.growing(),
+            false => layout,
+        };
+        life.session.oracle.grow(size);
+        self.workload.grow(size);
+        self.count("growths of home", 1);
+    }
+
     // ----------------------------------------------------------------------------------------------------- starting
 
     /// Starts the array. `None` when it serves.
@@ -343,6 +371,7 @@ impl Run {
                 match answered {
                     Some(Ok(())) => {
                         life.serving = true;
+                        self.take_capacity(life);
                         self.forgone |= mode.accept_loss && !life.sites.contains(&Site::Log);
                         return None;
                     }
@@ -475,6 +504,7 @@ impl Run {
                 );
             }
             Fact::TaskStarted { .. } => self.count("tasks of home", 1),
+            Fact::TaskEnded { .. } => self.take_capacity(life),
             Fact::Lost { lba, sectors } => {
                 let oracle = &life.session.oracle;
                 let wrongly = (*lba..lba + sectors).find(|lba| !oracle.may_be_lost(*lba, None));

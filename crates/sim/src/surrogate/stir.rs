@@ -9,7 +9,7 @@ use crate::invariant::Invariant;
 use crate::payload::Payload;
 use restripe_array::layout::Level;
 use restripe_array::report::{MapExtent, MemberState, Status};
-use restripe_array::{Command, Member, Nanos};
+use restripe_array::{Command, Member, Nanos, TaskKind};
 
 /// The stream that it is drawn from who is cut off with most of a surrogate.
 const MOST: u64 = 0x305;
@@ -58,7 +58,8 @@ impl Run {
         if site == Site::Log && self.rng.chance(1, if busy { 15 } else { 30 }) {
             return self.lose_surrogate(life, &set.serving);
         }
-        match self.rng.below(5) {
+        let incidents = if self.plan.grows { 7 } else { 5 };
+        match self.rng.below(incidents) {
             0 | 1 if set.whole && set.quiet => self.lose_member(life, site, &set),
             0 | 1 if set.bears_second => self.lose_member(life, site, &set),
             2 if !set.failed.is_empty() => {
@@ -88,6 +89,16 @@ impl Run {
             }
             4 if site == Site::Log && set.whole && set.quiet => self.cut_off(life, &set),
             4 if site == Site::Home => self.cut_off_home(life, &set),
+            5 | 6 if site == Site::Home && set.whole && set.quiet => {
+                let by = self.rng.between(1, 2) as u16;
+                life.session.command(Command::Grow { by });
+            }
+            5 | 6 if site == Site::Home => {
+                let disk = self.blank(site);
+                let member = life.session.world.arrive(disk);
+                life.sites.push(Site::Home);
+                life.session.command(Command::Add(member));
+            }
             _ => {}
         }
     }
@@ -103,12 +114,14 @@ impl Run {
         let faults = |member: &Member| &life.session.world.disk(*member).faults;
         let gone = |member: &Member| faults(member).dead() || faults(member).hanging();
         let here = serving.iter().filter(|member| !gone(member)).count();
-        let slots = usize::from(spec_of(&self.plan, site).slots);
+        let slots = spec_of(&self.plan, site).slots;
+        let slots = usize::from(set.geometry.map_or(slots, |geometry| geometry.slots));
         let raid6 = matches!(spec_of(&self.plan, site).level, Level::Raid6(_));
         Standing {
             whole: here == slots,
             bears_second: site == Site::Home && raid6 && here + 1 == slots,
             quiet: set.tasks.is_empty(),
+            resyncs: set.tasks.iter().any(|task| task.kind == TaskKind::Resync),
             serving: serving.into_iter().filter(|member| !gone(member)).collect(),
             failed,
         }
@@ -180,6 +193,10 @@ impl Run {
         let until = life.session.world.now().after(lasts);
         life.troubled[Site::Home as usize] = true;
         life.session.refusals_expected = true;
+        if set.resyncs {
+            // The first to be missed is missed before it is seen that the others are gone as well.
+            life.session.oracle.allow_all_losses();
+        }
         for member in self.most_of(&set.serving) {
             life.session.world.inject(member, Fault::Hang);
             life.session.world.mark(until, u64::from(member.0));
@@ -235,6 +252,8 @@ struct Standing {
     bears_second: bool,
     /// No task runs.
     quiet: bool,
+    /// Redundancy is not in step.
+    resyncs: bool,
     /// Members that serve and answer.
     serving: Vec<Member>,
     failed: Vec<Member>,

@@ -652,7 +652,12 @@ impl Run {
             return;
         }
         let geometry = status.geometry.expect("it serves");
-        self.layout = Layout::new(geometry).expect("it serves by that");
+        let layout = Layout::new(geometry).expect("it serves by that");
+        // The next growth may have begun.
+        self.layout = match layout.size_sectors() > size {
+            true => layout.growing(),
+            false => layout,
+        };
         life.session.oracle.grow(size);
         self.workload.grow(size);
     }
