@@ -403,6 +403,18 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
         include_str!("../../../../scenarios/mcpod-online.toml"),
     ),
     (
+        "mcpod-parts",
+        include_str!("../../../../scenarios/mcpod-parts.toml"),
+    ),
+    (
+        "mcpod-ido",
+        include_str!("../../../../scenarios/mcpod-ido.toml"),
+    ),
+    (
+        "mcpod-wide",
+        include_str!("../../../../scenarios/mcpod-wide.toml"),
+    ),
+    (
         "mcpod-after",
         include_str!("../../../../scenarios/mcpod-after.toml"),
     ),
