@@ -6,6 +6,7 @@ use super::superblock::{Superblock, TaskRecord, WriteHole};
 use super::{MetaError, field};
 use crate::contract::TaskKind;
 use crate::layout::{Layout, Level};
+use crate::units::Row;
 
 /// Behind the header.
 pub const RESHAPE_BYTES: usize = 16;
@@ -75,7 +76,10 @@ pub(super) fn check(superblock: &Superblock, layout: &Layout) -> Result<(), Meta
     match (&growths[..], former) {
         ([], None) => {}
         ([_], None) if geometry.grown.is_some() => {}
-        ([task], Some(slots)) => check_under_way(superblock, task, slots)?,
+        ([task], Some(slots)) => {
+            check_under_way(superblock, task, slots)?;
+            check_journal(superblock, *layout, edge(task))?;
+        }
         _ => return field("growths under way", growths.len() as u64),
     }
     match superblock.reshape {
@@ -121,6 +125,20 @@ fn check_under_way(
     match task.done[..] {
         [] | [(0, _)] => Ok(()),
         [(row, _), ..] => field("task run", row),
+    }
+}
+
+/// What the journal has is a row that its place has not, and was needed there.
+fn check_journal(superblock: &Superblock, layout: Layout, edge: u64) -> Result<(), MetaError> {
+    let reshape = superblock
+        .reshape
+        .filter(|reshape| reshape.journal == Journal::Filled);
+    let Some(slots) = reshape.and_then(|reshape| reshape.former) else {
+        return Ok(());
+    };
+    match edge < layout.rows() && !layout.reshaping(slots, edge).is_dead(Row(edge)) {
+        true => Ok(()),
+        false => field("row in the journal", edge),
     }
 }
 

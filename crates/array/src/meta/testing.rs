@@ -131,11 +131,17 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
     let former = superblock.reshape.and_then(|reshape| reshape.former);
     if former.is_some() {
         superblock.tasks.truncate(7);
+        let journal = superblock.reshape.map(|reshape| reshape.journal);
+        // Behind the first row few are needed where they are made.
+        let done = match journal {
+            Some(Journal::Filled) => vec![],
+            _ => vec![(0, 1 + random.below(3))],
+        };
         superblock.tasks.push(TaskRecord {
             kind: TaskKind::Reshape,
             slot: None,
             paused: random.flag(),
-            done: vec![(0, 1 + random.below(3))],
+            done,
         });
         superblock.partner = None;
         return superblock;

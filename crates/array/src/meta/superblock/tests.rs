@@ -557,11 +557,13 @@ fn a_reshape_is_a_feature_that_must_be_known() {
     };
     let (over, under_way) = (
         reshape(None, Journal::Closed),
-        reshape(Some(3), Journal::Filled),
+        reshape(Some(3), Journal::Open),
     );
     let unsound = [
         reshape(None, Journal::Open),
         reshape(Some(5), Journal::Closed),
+        // Nobody needs what lies where row 7 will be.
+        reshape(Some(3), Journal::Filled),
     ];
     superblock.reshape = over;
     let bytes = bytes_of(&superblock);
@@ -586,6 +588,13 @@ fn a_reshape_is_a_feature_that_must_be_known() {
         superblock.reshape = reshape;
         assert!(superblock.encode().is_err());
     }
+    superblock.tasks = alloc::vec![task(alloc::vec![(0, 1)])];
+    assert!(
+        superblock.encode().is_ok(),
+        "row 1 is needed where it will be"
+    );
+    superblock.tasks = alloc::vec![task(alloc::vec![(0, superblock.geometry.slot_sectors)])];
+    assert!(superblock.encode().is_err(), "there is no such row");
     superblock.reshape = under_way;
     superblock.tasks = alloc::vec![task(alloc::vec![(1, 7)])];
     assert!(superblock.encode().is_err(), "rows go in order");
