@@ -559,6 +559,11 @@ pub enum Fact {
         guilty: Option<Member>,
         repaired: bool,
     },
+    /// A growth of an array without redundancy could not write to this member; it is tried again after a while.
+    MoveFailed {
+        member: Member,
+        why: IoError,
+    },
     /// A throttle's decision to wait, with its inputs.
     Throttled {
         rate: u64,

@@ -200,7 +200,8 @@ pub(crate) fn price(cache: &mut Cache, layout: &Layout, standing: &Standings) {
 impl Core {
     /// Takes the memory for the cache, if there is to be one: the array's geometry is known by now.
     pub(crate) fn open_cache(&mut self) {
-        let Some(limits) = self.config.limits.cache else {
+        // What is dealt anew changes its places under a cache.
+        let Some(limits) = self.config.limits.cache.filter(|_| !self.is_reshaping()) else {
             return;
         };
         let buffers = self.buffers.lend(limits.buffers());

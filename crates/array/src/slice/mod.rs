@@ -36,7 +36,7 @@ mod scrub;
 mod task;
 mod write;
 
-use crate::contract::{Buf, BufRef, FailCause, IoError, RequestError, Verdict};
+use crate::contract::{Buf, BufRef, Fact, FailCause, IoError, RequestError, Verdict};
 use crate::core::Core;
 use crate::layout::RowMap;
 use crate::layout::code::CellSet;
@@ -776,29 +776,41 @@ impl Core {
 
     fn write_failed(&mut self, id: u32, cell: u8, member: Option<Member>, error: IoError) {
         let member = member.expect("a write has a member");
-        let map = &self.slices.get(id).map;
-        let (slot, row) = (map.cells[usize::from(cell)].slot, map.row);
-        let serving = self.standing_at(slot, row).home;
-        if serving.is_some_and(|serving| serving.member != member) {
+        let slice = &self.slices.list[id as usize];
+        let (kind, row) = (slice.kind, slice.map.row);
+        let serves = |slot| {
+            let home = self.standing_at(slot, row).home;
+            home.is_none_or(|serving| serving.member == member)
+        };
+        let journals = kind == Kind::Reshape(reshape::Aim::Journal);
+        if !journals && !self.slots_written(id, cell).any(serves) {
             // It was being filled: the member that serves has the bytes as well.
             return self.fail_member(member, FailCause::WriteError(error));
         }
-        if self.layout.tolerance() == 0 && error != IoError::Gone {
-            let slice = self.slices.get(id);
-            slice.error.get_or_insert(if error == IoError::NoSpace {
-                RequestError::NoSpace
-            } else {
-                RequestError::ReadOnly
-            });
-            return;
+        if self.layout.tolerance() > 0 {
+            return self.fail_member(member, FailCause::WriteError(error));
         }
-        if self.layout.tolerance() == 0 {
-            self.slices
-                .get(id)
-                .error
-                .get_or_insert(RequestError::ReadOnly);
+        let told = match error {
+            IoError::NoSpace => RequestError::NoSpace,
+            _ => RequestError::ReadOnly,
+        };
+        self.slices.get(id).error.get_or_insert(told);
+        match kind {
+            _ if error == IoError::Gone => self.fail_member(member, FailCause::WriteError(error)),
+            Kind::Move | Kind::Reshape(_) => {
+                let why = error;
+                self.fact(Fact::MoveFailed { member, why });
+            }
+            _ => {}
         }
-        self.fail_member(member, FailCause::WriteError(error));
+    }
+
+    /// The slots that a cell of a slice is written to: what moves, where it was or where it will be.
+    fn slots_written(&self, id: u32, cell: u8) -> impl Iterator<Item = Slot> + use<> {
+        let slice = &self.slices.list[id as usize];
+        let slot = |map: &RowMap| map.cells[usize::from(cell)].slot;
+        let moved = (slice.kind == Kind::Move).then(|| slot(&self.moving_cells(&slice.map).1));
+        [Some(slot(&slice.map)), moved].into_iter().flatten()
     }
 
     fn log_failed(&mut self, id: u32, member: Option<Member>, error: IoError) {

@@ -183,6 +183,10 @@ impl Core {
     }
 
     fn band_moved(&mut self, id: u32) {
+        if self.slices.get(id).error.take().is_some() {
+            self.tasks.move_later(self.now);
+            return self.leave_row(id);
+        }
         if !self.slices.get(id).zeroed.is_empty() {
             return self.begin_band_again(id);
         }

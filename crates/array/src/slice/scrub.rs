@@ -37,7 +37,7 @@ impl Verdicts {
 impl Core {
     pub(crate) fn step_scrub(&mut self, id: u32, repair: bool) {
         match self.slices.get(id).phase {
-            Phase::Preparing => self.begin_scrub(id),
+            Phase::Preparing => self.begin_scrub(id, repair),
             Phase::Reading => self.scrub_read(id, repair),
             Phase::Combining => self.scrub_compare(id),
             Phase::Comparing => self.scrub_judge(id, repair),
@@ -48,9 +48,11 @@ impl Core {
     }
 
     /// Rows that were never written, that miss a cell, or that a resynchronisation still owes, have nothing to check.
-    fn begin_scrub(&mut self, id: u32) {
+    /// Parity is repaired to fit what a crash would find.
+    fn begin_scrub(&mut self, id: u32, repair: bool) {
         let map = self.slices.get(id).map;
-        if self.extent_in_motion(map.row) {
+        let stays = !repair || self.durably_moved(map.row.0..map.row.0 + 1);
+        if self.extent_in_motion(map.row) || !stays {
             return self.await_metadata(id);
         }
         let complete = self.live_cells(&map) == map.all();

@@ -25,17 +25,27 @@ use crate::report::{ArrayState, GrowthPlan};
 use crate::runset::RunSet;
 use crate::standing::Standing;
 use crate::task::{Task, Tasks};
-use crate::units::{CELLS_MAX, Member, Row, SECTOR_BYTES};
+use crate::units::{CELLS_MAX, Member, Nanos, Row, SECTOR_BYTES};
 use core::ops::Range;
 
 /// Rows are moved no further ahead of the first that is not, so that a superblock has room for all runs of those that are.
 const AHEAD: u64 = 32;
+/// What could not be written is tried again after so long.
+pub(super) const AGAIN_AFTER: Nanos = Nanos::from_secs(2);
 /// A batch has no more rows, so that it stays a small part of what buffers there are.
 const BATCH_ROWS_MAX: u64 = 16;
 
 impl Tasks {
     pub(super) fn growth(&self) -> Option<&Task> {
         self.list.iter().find(|task| task.kind == TaskKind::Reshape)
+    }
+
+    /// Something could not be moved: it is tried again, after a while.
+    pub(crate) fn move_later(&mut self, now: Nanos) {
+        let mut tasks = self.list.iter_mut();
+        if let Some(task) = tasks.find(|task| task.kind == TaskKind::Reshape) {
+            task.not_before = now.after(AGAIN_AFTER);
+        }
     }
 
     /// Whether a row stands as it will after the growth, or there is none.

@@ -90,6 +90,8 @@ pub(crate) struct Task {
     begun: Nanos,
     /// A growth, while somebody is missing.
     waits: bool,
+    /// A growth that could not write to somebody waits so long.
+    not_before: Nanos,
     /// When its last row was done.
     barrier: Nanos,
     /// Rows done or in flight.
@@ -385,6 +387,7 @@ impl Core {
             next_checkpoint: self.now.after(checkpoint_every(kind)),
             begun: self.now,
             waits: false,
+            not_before: Nanos::ZERO,
             barrier: self.now,
             in_flight: 0,
             serial: self.tasks.serials,
@@ -608,6 +611,10 @@ impl Core {
             self.checkpoint(index);
         }
         let task = &self.tasks.list[index];
+        if self.now < task.not_before {
+            let until = task.not_before;
+            return self.wake_at(Wake::Task, until);
+        }
         let (serial, view) = (task.serial, self.throttle_view(task));
         let more = match self.decide(serial, &view) {
             Decision::Issue(bytes) => u32::try_from(bytes / view.window).unwrap_or(u32::MAX),

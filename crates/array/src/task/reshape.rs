@@ -36,6 +36,7 @@
 //! written before, when all that it could tell of the former shape is dead, or in the journal.
 
 use super::State;
+use super::growth::AGAIN_AFTER;
 use crate::contract::{
     Class, CommandError, FailCause, Halt, IoError, IoOp, RequestError, TaskKind,
 };
@@ -56,9 +57,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// A window that could not be made is tried again after so long.
-const AGAIN_AFTER: Nanos = Nanos::from_secs(2);
-/// And so often, if users cannot be let go on without it.
+/// A window that could not be made is tried again so often, if users cannot be let go on without it.
 const TRIES: u32 = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

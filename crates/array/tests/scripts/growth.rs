@@ -5,8 +5,8 @@ use restripe_array::cache::Rule;
 use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Geometry, Layout, Level, Role};
 use restripe_array::{
-    Command, CommandError, Member, MemberInfo, Moves, Nanos, RequestOp, Row, Slot, TaskKind,
-    TaskOutcome,
+    Command, CommandError, Fact, IoError, Member, MemberInfo, Moves, Nanos, RequestOp, Row, Slot,
+    TaskKind, TaskOutcome,
 };
 
 const INFO: MemberInfo = MemberInfo {
@@ -506,4 +506,59 @@ fn what_is_lost_where_it_stood_is_told_and_the_rest_moves() {
             array.consistent();
         }
     }
+}
+
+/// A write of the growth's that mentions this, once it is held.
+fn held(array: &mut Array, part: &str) -> String {
+    array.run_but(part);
+    let labels = array.labels();
+    let found = labels.into_iter().find(|label| label.contains(part));
+    found.expect("it is written").to_string()
+}
+
+/// Without redundancy nobody can be spared: a sector that cannot be written is tried again, and users go on.
+#[test]
+fn a_growth_without_redundancy_waits_for_who_cannot_be_written() {
+    for (part, spoiled) in [("m2 write data", None), ("m0 write data", Some(5))] {
+        let mut array = full(plain(Level::Raid0, 2, 1));
+        let after = after(&array, 1);
+        if let Some(lba) = spoiled {
+            let (member, at) = array.home(lba);
+            assert_eq!(member, 0);
+            array.spoil(member, at, 1);
+        }
+        array.order(Command::Grow { by: 1 });
+        let told = |fact: &Fact| matches!(fact, Fact::MoveFailed { .. });
+        while !array.has_fact(told) {
+            let label = held(&mut array, part);
+            array.fail(&label, IoError::Media);
+        }
+        array.run_tasks();
+        assert!(array.ended(TaskKind::Reshape, TaskOutcome::Done));
+        if let Some(lba) = spoiled {
+            assert_eq!(array.engine.status().lost, [(lba, 1)]);
+            array.written(lba, 1).expect("given anew");
+        }
+        has_grown(&mut array, after);
+    }
+}
+
+/// Parity is made to fit what a crash would find: what was moved is put on record before it is believed.
+#[test]
+fn a_repair_waits_until_what_was_moved_is_on_record() {
+    let mut array = full(plain(Level::Raid4, 3, 1));
+    array.order(Command::Grow { by: 1 });
+    let label = held(&mut array, "m3 write data");
+    array.complete(&label);
+    array.command(Command::Pause(true)).expect("it runs");
+    array.run();
+    array.listing();
+    array.order(Command::Scrub { repair: true });
+    array.run();
+    let listing = array.listing();
+    let flushed = listing.find("m3 flush").expect("the new member is flushed");
+    let after = &listing[flushed..];
+    let recorded = after.find("write super").expect("it is recorded");
+    let read = after.find("m3 read data").expect("the scrub reads");
+    assert!(recorded < read, "{listing}");
 }

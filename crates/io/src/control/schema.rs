@@ -758,6 +758,7 @@ fn fact_kind(fact: &Fact) -> &'static str {
         Fact::TaskStarted { .. } => "task-started",
         Fact::TaskEnded { .. } => "task-ended",
         Fact::Mismatch { .. } => "mismatch",
+        Fact::MoveFailed { .. } => "move-failed",
         Fact::Throttled { .. } => "throttled",
         Fact::OfSurrogate(fact) => fact_kind(fact),
         Fact::SurrogateAbsent { .. } => "surrogate-absent",
@@ -834,6 +835,10 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
             repaired,
             ..
         } => mismatch_text(*row, guilty.map(name_of), *repaired),
+        Fact::MoveFailed { member, why } => {
+            let name = name_of(*member);
+            format!("the growth cannot write to {name} ({why}): it tries again")
+        }
         Fact::Throttled { rate, .. } => format!("background work waits at {rate} bytes a second"),
         Fact::OfSurrogate(fact) => {
             let telling = Telling { read_only, name_of };
