@@ -608,7 +608,7 @@ pub enum TaskKind {
     Check,
     Repair,
     /// Chunks move to members that were added.
-    Reshape,
+    Growth,
 }
 
 impl TaskKind {

@@ -57,7 +57,7 @@ impl<'a> Atlas<'a> {
             .max_by_key(|(_, superblock)| (superblock.generation, superblock.sequence))?;
         let superblock = newest.1.clone();
         let layout = superblock.layout().ok()?;
-        let grows = |task: &&TaskRecord| task.kind == TaskKind::Reshape;
+        let grows = |task: &&TaskRecord| task.kind == TaskKind::Growth;
         let mut growths = superblock.tasks.iter().filter(|_| layout.is_growing());
         let moved = growths.find(grows).map(|growth| growth.done.clone());
         let spot = |slot, partition| spot(&found, &superblock, slot, partition);

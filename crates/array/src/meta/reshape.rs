@@ -69,7 +69,7 @@ pub(super) fn check(superblock: &Superblock, layout: &Layout) -> Result<(), Meta
     let mut tasks = superblock.tasks.iter();
     let growths: alloc::vec::Vec<&TaskRecord> = tasks
         .by_ref()
-        .filter(|task| task.kind == TaskKind::Reshape)
+        .filter(|task| task.kind == TaskKind::Growth)
         .collect();
     let geometry = &superblock.geometry;
     let former = superblock.reshape.and_then(|reshape| reshape.former);
@@ -152,7 +152,7 @@ impl Superblock {
     pub fn layout(&self) -> Result<Layout, MetaError> {
         let layout = Layout::new(self.geometry).map_err(MetaError::Geometry)?;
         let mut tasks = self.tasks.iter();
-        let growth = tasks.find(|task| task.kind == TaskKind::Reshape);
+        let growth = tasks.find(|task| task.kind == TaskKind::Growth);
         let former = self.reshape.and_then(|reshape| reshape.former);
         Ok(match (growth, former) {
             (None, _) => layout,

@@ -1083,7 +1083,7 @@ fn put_task(bytes: &mut [u8], task: &TaskRecord) {
         TaskKind::Resync => 3,
         TaskKind::Check => 4,
         TaskKind::Repair => 5,
-        TaskKind::Reshape => 6,
+        TaskKind::Growth => 6,
     };
     bytes[at::TASK_PAUSED] = u8::from(task.paused);
     put_u16(bytes, at::TASK_SLOT, task.slot.unwrap_or(NONE));
@@ -1099,7 +1099,7 @@ fn get_task(bytes: &[u8]) -> Result<(TaskRecord, u16), MetaError> {
         3 => TaskKind::Resync,
         4 => TaskKind::Check,
         5 => TaskKind::Repair,
-        6 => TaskKind::Reshape,
+        6 => TaskKind::Growth,
         other => return field("task kind", u64::from(other)),
     };
     let task = TaskRecord {

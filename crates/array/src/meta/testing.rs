@@ -128,21 +128,9 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
         superblock.tasks.truncate(8);
     }
     superblock.reshape = any_reshape(random, &superblock);
-    let former = superblock.reshape.and_then(|reshape| reshape.former);
-    if former.is_some() {
+    if let Some(reshape) = superblock.reshape.filter(|one| one.former.is_some()) {
         superblock.tasks.truncate(7);
-        let journal = superblock.reshape.map(|reshape| reshape.journal);
-        // Behind the first row few are needed where they are made.
-        let done = match journal {
-            Some(Journal::Filled) => vec![],
-            _ => vec![(0, 1 + random.below(3))],
-        };
-        superblock.tasks.push(TaskRecord {
-            kind: TaskKind::Reshape,
-            slot: None,
-            paused: random.flag(),
-            done,
-        });
+        superblock.tasks.push(task_of_reshape(random, &reshape));
         superblock.partner = None;
         return superblock;
     }
@@ -152,6 +140,20 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
         superblock.lent.drain(..random.below(most as u64) as usize);
     }
     superblock
+}
+
+/// Behind the first row few are needed where they will be: the journal has that one.
+fn task_of_reshape(random: &mut Random, reshape: &Reshape) -> TaskRecord {
+    let done = match reshape.journal {
+        Journal::Filled => vec![],
+        Journal::Closed | Journal::Open => vec![(0, 1 + random.below(3))],
+    };
+    TaskRecord {
+        kind: TaskKind::Growth,
+        slot: None,
+        paused: random.flag(),
+        done,
+    }
 }
 
 /// Of every other array that can take another shape, or have taken one.

@@ -91,7 +91,7 @@ impl Pair {
     pub(super) fn moves_users(&self) -> bool {
         let counts = |kind: TaskKind| match kind {
             TaskKind::Check | TaskKind::Repair => self.policy.scrubs,
-            TaskKind::Rebuild | TaskKind::Replace | TaskKind::Resync | TaskKind::Reshape => true,
+            TaskKind::Rebuild | TaskKind::Replace | TaskKind::Resync | TaskKind::Growth => true,
         };
         let tasks = &self.home().tasks.list;
         tasks.iter().any(|task| counts(task.kind) && !task.paused)

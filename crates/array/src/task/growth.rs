@@ -26,6 +26,7 @@ use crate::runset::RunSet;
 use crate::standing::Standing;
 use crate::task::{Task, Tasks};
 use crate::units::{CELLS_MAX, Member, Nanos, Row, SECTOR_BYTES};
+use alloc::vec::Vec;
 use core::ops::Range;
 
 /// Rows are moved no further ahead of the first that is not, so that a superblock has room for all runs of those that are.
@@ -36,14 +37,24 @@ pub(super) const AGAIN_AFTER: Nanos = Nanos::from_secs(2);
 const BATCH_ROWS_MAX: u64 = 16;
 
 impl Tasks {
+    /// The growth that is under way, of either kind.
+    pub(super) fn growth_index(&self) -> Option<usize> {
+        let mut kinds = self.list.iter().map(|task| task.kind);
+        kinds.position(|kind| kind == TaskKind::Growth)
+    }
+
     pub(super) fn growth(&self) -> Option<&Task> {
-        self.list.iter().find(|task| task.kind == TaskKind::Reshape)
+        Some(&self.list[self.growth_index()?])
+    }
+
+    pub(super) fn growth_mut(&mut self) -> Option<&mut Task> {
+        let index = self.growth_index()?;
+        Some(&mut self.list[index])
     }
 
     /// Something could not be moved: it is tried again, after a while.
     pub(crate) fn move_later(&mut self, now: Nanos) {
-        let mut tasks = self.list.iter_mut();
-        if let Some(task) = tasks.find(|task| task.kind == TaskKind::Reshape) {
+        if let Some(task) = self.growth_mut() {
             task.not_before = now.after(AGAIN_AFTER);
         }
     }
@@ -73,7 +84,7 @@ impl Core {
         self.forget_unfinished();
         self.rewrite_maps();
         self.size_ops();
-        self.start_task(TaskKind::Reshape, None, RunSet::default());
+        self.start_task(TaskKind::Growth, None, RunSet::default());
         Ok(())
     }
 
@@ -108,20 +119,20 @@ impl Core {
             member_bytes: self.rows_of_generation(0) * chunk * self.layout.data_cells()
                 / grown.data_cells(),
             needs_bytes: self.needs_sectors() * SECTOR_BYTES,
-            pacing: self.tasks.pacing(TaskKind::Reshape),
+            pacing: self.tasks.pacing(TaskKind::Growth),
         })
     }
 
     /// How data would lie in so many slots more; refused if it cannot come to that now.
     fn layout_grown_by(&self, by: u16) -> Result<Layout, CommandError> {
-        self.check_may_grow()?;
+        self.check_may_grow(by)?;
         let geometry = self.grown_by(by)?;
         let layout = Layout::new(geometry).map_err(|_| CommandError::Busy(TOO_MANY))?;
         self.check_has_room(&layout)?;
         Ok(layout)
     }
 
-    fn check_may_grow(&self) -> Result<(), CommandError> {
+    fn check_may_grow(&self, by: u16) -> Result<(), CommandError> {
         let refused = |why| Err(CommandError::Busy(why));
         let Geometry { level, skew, .. } = self.superblock.geometry;
         if !matches!(level, Level::Raid0 | Level::Raid4) || skew.is_some() {
@@ -129,12 +140,15 @@ impl Core {
                 "only arrays of level 0 and 4 grow by the least moves, and of 5 and 6 with every chunk dealt anew",
             );
         }
-        self.check_free_to_grow()
+        self.check_free_to_grow(by)
     }
 
     /// Whether nothing else keeps the array busy, and nobody has a part in it.
-    pub(super) fn check_free_to_grow(&self) -> Result<(), CommandError> {
+    pub(super) fn check_free_to_grow(&self, by: u16) -> Result<(), CommandError> {
         let refused = |why| Err(CommandError::Busy(why));
+        if by == 0 {
+            return refused("a growth by no member is none");
+        }
         if self.state != ArrayState::Healthy || !self.complete() {
             return refused("the array has to be whole to grow");
         }
@@ -187,6 +201,17 @@ impl Core {
         Ok(())
     }
 
+    /// As many spares as are asked for: those that came last.
+    pub(super) fn spares_to_take(&self, by: u16) -> Result<Vec<Member>, CommandError> {
+        let mut spares: Vec<Member> = self.spares().collect();
+        let Some(first) = spares.len().checked_sub(by.into()) else {
+            return Err(CommandError::Busy(
+                "the array has fewer spares than that: add some first",
+            ));
+        };
+        Ok(spares.split_off(first))
+    }
+
     /// A spare serves the next slot.
     pub(super) fn take_slot(&mut self, member: Member) {
         let home = self.home_on(member, 0, 0);
@@ -206,8 +231,7 @@ impl Core {
     /// A growth waits until everybody is there: a chunk is not moved to nobody.
     pub(super) fn growth_waits(&mut self) {
         let waits = !self.complete();
-        let mut tasks = self.tasks.list.iter_mut();
-        if let Some(task) = tasks.find(|task| task.kind == TaskKind::Reshape) {
+        if let Some(task) = self.tasks.growth_mut() {
             task.waits = waits;
         }
     }
@@ -227,7 +251,7 @@ impl Core {
     /// the places that they were moved from. If not, that is about to change: wait for metadata to move.
     pub(crate) fn may_change(&mut self, map: &RowMap, cells: CellSet) -> bool {
         let stays = || self.moving_cells(map).0.intersection(cells).is_empty();
-        if self.growth_index().is_none() || self.planted(Bug::MoveNotOnRecord) || stays() {
+        if !self.layout.is_growing() || self.planted(Bug::MoveNotOnRecord) || stays() {
             return true;
         }
         self.durably_moved(map.row.0..map.row.0 + 1)
@@ -236,7 +260,8 @@ impl Core {
     /// Whether these rows are found after a crash where they are now. If not, that is about to change: wait for metadata to
     /// move.
     pub(crate) fn durably_moved(&mut self, rows: Range<u64>) -> bool {
-        let Some(index) = self.growth_index() else {
+        let index = self.tasks.growth_index();
+        let Some(index) = index.filter(|_| self.layout.is_growing()) else {
             return true;
         };
         let task = &self.tasks.list[index];
@@ -278,7 +303,7 @@ impl Core {
     /// Whether the row after this one, which was begun just now, goes with it.
     pub(super) fn in_one_batch(&self, index: usize, begun: Option<Row>) -> bool {
         let next = begun.map_or(0, |row| row.0 + 1);
-        let moves = self.tasks.list[index].kind == TaskKind::Reshape;
+        let moves = self.tasks.list[index].kind == TaskKind::Growth;
         moves && !next.is_multiple_of(self.batch_rows())
     }
 
@@ -295,16 +320,8 @@ impl Core {
 
     /// Whether all is moved that may be before that is on record.
     pub(super) fn records_region(&self, task: &Task) -> bool {
-        let recorded = task.kind == TaskKind::Reshape && self.tasks.moves == Moves::Recorded;
+        let recorded = task.kind == TaskKind::Growth && self.tasks.moves == Moves::Recorded;
         recorded && task.done.first_gap(0) >= self.move_at_most(task).min(self.layout.rows())
-    }
-
-    fn growth_index(&self) -> Option<usize> {
-        if !self.layout.is_growing() {
-            return None;
-        }
-        let tasks = &mut self.tasks.list.iter();
-        tasks.position(|task| task.kind == TaskKind::Reshape)
     }
 
     /// Makes what a task has done so far durable, unless that is under way.

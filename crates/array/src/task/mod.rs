@@ -258,14 +258,14 @@ impl Tasks {
     /// paused or not.
     fn active(&self) -> Option<usize> {
         let order = |task: &Task| match task.kind {
-            TaskKind::Reshape if self.reshape_open => -1,
+            TaskKind::Growth if self.reshape_open => -1,
             TaskKind::Resync => 0,
             TaskKind::Rebuild if !task.stands() => 1,
             TaskKind::Replace if !task.stands() => 2,
             TaskKind::Rebuild | TaskKind::Replace => 3,
-            TaskKind::Reshape if !task.stands() => 4,
+            TaskKind::Growth if !task.stands() => 4,
             TaskKind::Check | TaskKind::Repair => 5,
-            TaskKind::Reshape => 6,
+            TaskKind::Growth => 6,
         };
         (0..self.list.len()).min_by_key(|&index| (order(&self.list[index]), index))
     }
@@ -338,7 +338,7 @@ impl Tasks {
     /// The order that was asked for; a scrub restores nothing, and goes by address.
     fn order_of(&self, kind: TaskKind) -> Order {
         match kind {
-            TaskKind::Check | TaskKind::Repair | TaskKind::Reshape => Order::Pr,
+            TaskKind::Check | TaskKind::Repair | TaskKind::Growth => Order::Pr,
             TaskKind::Rebuild | TaskKind::Replace | TaskKind::Resync => self.order,
         }
     }
@@ -421,7 +421,7 @@ impl Core {
     fn new_streams(&self, kind: TaskKind) -> Streams {
         let count = match kind {
             TaskKind::Rebuild | TaskKind::Replace => self.layout.partitions(),
-            TaskKind::Resync | TaskKind::Check | TaskKind::Repair | TaskKind::Reshape => 1,
+            TaskKind::Resync | TaskKind::Check | TaskKind::Repair | TaskKind::Growth => 1,
         };
         Streams::new(self.layout.rows(), count)
     }
@@ -430,7 +430,7 @@ impl Core {
     pub(crate) fn left_of(&self, task: &Task) -> u64 {
         let rows = self.layout.rows() - task.done.len();
         let chunks = match task.kind {
-            TaskKind::Reshape => self.moved_of(rows),
+            TaskKind::Growth => self.moved_of(rows),
             _ => self.layout.rows_of_slot(rows),
         };
         chunks * self.layout.chunk_sectors() * SECTOR_BYTES
@@ -445,7 +445,7 @@ impl Core {
             TaskKind::Resync | TaskKind::Check | TaskKind::Repair => {
                 self.layout.rows_of_slot(chunk)
             }
-            TaskKind::Reshape => self.moved_of(chunk),
+            TaskKind::Growth => self.moved_of(chunk),
         }
     }
 
@@ -559,7 +559,7 @@ impl Core {
         let Some(index) = self.tasks.active() else {
             return;
         };
-        if self.is_reshaping() && self.tasks.list[index].kind == TaskKind::Reshape {
+        if self.is_reshaping() && self.tasks.list[index].kind == TaskKind::Growth {
             return self.reshape_turn(index);
         }
         match self.tasks.list[index].state {
@@ -572,8 +572,7 @@ impl Core {
 
     /// A window that is open when the array is stopped is ended, one way or the other.
     fn end_reshape_window(&mut self) {
-        let mut tasks = self.tasks.list.iter();
-        let index = tasks.position(|task| task.kind == TaskKind::Reshape);
+        let index = self.tasks.growth_index();
         if let Some(index) = index.filter(|_| self.is_reshaping()) {
             self.reshape_turn(index);
         }
@@ -711,7 +710,7 @@ impl Core {
                 .path
                 .next(&task.claimed, &task.streams, zone_rows, rows)?;
             let furthest = match self.tasks.list[index].kind {
-                TaskKind::Reshape => self.move_at_most(&self.tasks.list[index]),
+                TaskKind::Growth => self.move_at_most(&self.tasks.list[index]),
                 _ => rows,
             };
             if row.0 >= furthest {
@@ -749,7 +748,7 @@ impl Core {
             },
             (TaskKind::Check, _) => Kind::Scrub { repair: false },
             (TaskKind::Repair, _) => Kind::Scrub { repair: true },
-            (TaskKind::Reshape, _) => Kind::Move,
+            (TaskKind::Growth, _) => Kind::Move,
         };
         let chunk = self.layout.chunk_sectors();
         let need = Need {
@@ -862,7 +861,7 @@ impl Core {
         if self.maps_dirty() || !self.keeper.all_durable() {
             return;
         }
-        if self.tasks.list[index].kind == TaskKind::Reshape {
+        if self.tasks.list[index].kind == TaskKind::Growth {
             return self.end_growth(index);
         }
         let task = self.tasks.list.remove(index);
@@ -901,7 +900,7 @@ impl Core {
 
 fn checkpoint_every(kind: TaskKind) -> Nanos {
     match kind {
-        TaskKind::Reshape => GROWTH_CHECKPOINT_EVERY,
+        TaskKind::Growth => GROWTH_CHECKPOINT_EVERY,
         _ => CHECKPOINT_EVERY,
     }
 }

@@ -54,7 +54,6 @@ use crate::runset::RunSet;
 use crate::slice::reshape::Aim;
 use crate::units::{CELLS_MAX, Member, Nanos, Row, SECTOR_BYTES};
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::ops::Range;
 
 /// A window that could not be made is tried again so often, if users cannot be let go on without it.
@@ -163,7 +162,7 @@ impl Core {
         }
         self.place_entries();
         self.size_ops();
-        self.start_task(TaskKind::Reshape, None, RunSet::default());
+        self.start_task(TaskKind::Growth, None, RunSet::default());
         self.begin_reshaping();
         self.rewrite_maps();
         Ok(())
@@ -181,13 +180,13 @@ impl Core {
             moved_bytes,
             member_bytes: moved_bytes / reshaped.data_cells(),
             needs_bytes: self.needs_sectors() * SECTOR_BYTES,
-            pacing: self.tasks.pacing(TaskKind::Reshape),
+            pacing: self.tasks.pacing(TaskKind::Growth),
         })
     }
 
     /// How data would lie in so many slots more; refused if it cannot come to that now.
     fn layout_reshaped_by(&self, by: u16) -> Result<Layout, CommandError> {
-        self.check_may_reshape()?;
+        self.check_may_reshape(by)?;
         let before = self.superblock.geometry;
         let data = before.slots - before.level.parities();
         let fits = by > 0 && usize::from(by) + usize::from(data) <= CELLS_MAX;
@@ -199,7 +198,7 @@ impl Core {
         Ok(layout)
     }
 
-    fn check_may_reshape(&self) -> Result<(), CommandError> {
+    fn check_may_reshape(&self, by: u16) -> Result<(), CommandError> {
         let refused = |why| Err(CommandError::Busy(why));
         let geometry = &self.superblock.geometry;
         let striped = matches!(
@@ -221,7 +220,7 @@ impl Core {
         if self.superblock.partner.is_some() {
             return refused("an array with a surrogate is not reshaped: remove that first");
         }
-        self.check_free_to_grow()
+        self.check_free_to_grow(by)
     }
 
     /// In the journal, and in memory.
@@ -639,8 +638,7 @@ impl Core {
 
     fn note_rows_out(&mut self) {
         let out = self.window().out;
-        let mut tasks = self.tasks.list.iter_mut();
-        if let Some(task) = tasks.find(|task| task.kind == TaskKind::Reshape) {
+        if let Some(task) = self.tasks.growth_mut() {
             task.in_flight = out;
         }
     }
@@ -875,7 +873,7 @@ impl Core {
     fn end_window(&mut self, index: usize) -> bool {
         let window = self.window().clone();
         if window.kind != Kind::Passed {
-            let bytes = self.window_bytes(TaskKind::Reshape);
+            let bytes = self.window_bytes(TaskKind::Growth);
             let rows = window.rows.end - window.rows.start;
             self.tasks.list[index].moved += rows * bytes;
         }
@@ -937,16 +935,5 @@ impl Core {
             self.tasks.reshape_open = false;
             self.slices_wake_waiting();
         }
-    }
-
-    /// As many spares as are asked for: those that came last.
-    pub(super) fn spares_to_take(&self, by: u16) -> Result<Vec<Member>, CommandError> {
-        let mut spares: Vec<Member> = self.spares().collect();
-        let Some(first) = spares.len().checked_sub(by.into()) else {
-            return Err(CommandError::Busy(
-                "the array has fewer spares than that: add some first",
-            ));
-        };
-        Ok(spares.split_off(first))
     }
 }

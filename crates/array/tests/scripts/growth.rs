@@ -2,12 +2,13 @@
 
 use crate::shell::{Array, CHUNK, Setup};
 use restripe_array::cache::Rule;
-use restripe_array::layout::scaled::History;
+use restripe_array::layout::scaled::{History, Run};
 use restripe_array::layout::{Geometry, Layout, Level, Role};
 use restripe_array::{
     Command, CommandError, Fact, IoError, Member, MemberInfo, Moves, Nanos, RequestOp, Row, Slot,
     TaskKind, TaskOutcome,
 };
+use std::collections::BTreeSet;
 
 const INFO: MemberInfo = MemberInfo {
     sectors: 1024,
@@ -59,7 +60,7 @@ fn grow(array: &mut Array, by: u16) {
     let after = after(array, by);
     array.command(Command::Grow { by }).expect("it can grow");
     array.run_tasks();
-    assert!(array.ended(TaskKind::Reshape, TaskOutcome::Done));
+    assert!(array.ended(TaskKind::Growth, TaskOutcome::Done));
     has_grown(array, after);
 }
 
@@ -131,7 +132,9 @@ fn operations(mut array: Array, by: u16, moves: Moves) -> Operations {
         let member = |line: &str| line[1..line.find(' ').expect("a word")].parse::<u16>();
         lines.filter_map(|line| member(line).ok()).collect()
     };
+    let data = listing.lines().filter(|line| line.contains(" data+"));
     Operations {
+        data: data.map(str::to_string).collect(),
         reads: of("read data+"),
         writes: of("write data+"),
         superblocks: of("write super"),
@@ -139,28 +142,36 @@ fn operations(mut array: Array, by: u16, moves: Moves) -> Operations {
 }
 
 struct Operations {
+    data: BTreeSet<String>,
     reads: Vec<u16>,
     writes: Vec<u16>,
     superblocks: Vec<u16>,
 }
 
-/// McPod, section 3.2: a region takes m - 1 reads and n writes, here with m and n of one level 4. No parity.
+/// McPod, section 3.2: a region takes a read of each of m - 1 members and a write of each of n, and none of parity.
 #[test]
 fn a_region_takes_a_read_of_each_old_member_and_a_write_of_each_new_one() {
     for (slots, by) in [(3, 1), (3, 2), (4, 1), (4, 3), (5, 2)] {
         let array = full(plain(Level::Raid4, slots, usize::from(by)));
-        let (rows, region) = (array.layout.rows(), u64::from(slots - 1 + by));
+        let rows = array.layout.rows();
+        let history = after(&array, by).geometry().grown;
+        let growth = history.and_then(|history| history.growths().next_back());
+        let growth = growth.expect("it grows");
+        let regions = || (0..growth.regions(rows)).map(|index| growth.region(index, rows));
+        // Parity stands between the old data slots and the new ones.
+        let listed = |op: &str, run: Run| {
+            let member = run.slot.0 + u16::from(run.slot.0 >= slots - 1);
+            let (at, sectors) = (run.rows.start * CHUNK, run.rows.end - run.rows.start);
+            format!("m{member} {op} data+{at} {}", sectors * CHUNK)
+        };
+        let reads = regions().flat_map(|region| region.reads());
+        let writes = regions().flat_map(|region| region.writes());
+        let wanted: BTreeSet<String> = reads
+            .map(|run| listed("read", run))
+            .chain(writes.map(|run| listed("write", run)))
+            .collect();
         let found = operations(array, by, Moves::Best);
-        let old = found.reads.iter().all(|member| *member < slots - 1);
-        let new = found.writes.iter().all(|member| *member >= slots);
-        assert!(old && new, "data of old members go to new ones");
-        let most = |count: u16| rows.div_ceil(region) as usize * usize::from(count);
-        let least = |count: u16| (rows / region) as usize * usize::from(count);
-        let reads = least(slots - 1)..=most(slots - 1);
-        let writes = least(by)..=most(by);
-        let told = (found.reads.len(), found.writes.len());
-        assert!(reads.contains(&told.0), "{slots} + {by}: {told:?}");
-        assert!(writes.contains(&told.1), "{slots} + {by}: {told:?}");
+        assert_eq!(found.data, wanted, "{slots} + {by}");
     }
 }
 
@@ -204,7 +215,7 @@ fn of_a_stretch_that_cannot_be_read_only_that_sector_is_lost() {
         }
         array.command(Command::Grow { by: 2 }).expect("it can grow");
         array.run_tasks();
-        assert!(array.ended(TaskKind::Reshape, TaskOutcome::Done));
+        assert!(array.ended(TaskKind::Growth, TaskOutcome::Done));
         let told: &[(u64, u64)] = if lost { &[(lba, 1)] } else { &[] };
         assert_eq!(array.engine.status().lost, told);
         if lost {
@@ -457,7 +468,7 @@ fn what_cannot_grow_says_why() {
     refused(&mut plain5, 1, "level 0 and 4");
     let mut array = full(plain(Level::Raid4, 3, 1));
     refused(&mut array, 2, "fewer spares");
-    refused(&mut array, 0, "so many members");
+    refused(&mut array, 0, "no member");
     refused(&mut array, 30, "so many members");
     array.order(Command::Scrub { repair: false });
     let busy = array.order(Command::Grow { by: 1 });
@@ -534,7 +545,7 @@ fn a_growth_without_redundancy_waits_for_who_cannot_be_written() {
             array.fail(&label, IoError::Media);
         }
         array.run_tasks();
-        assert!(array.ended(TaskKind::Reshape, TaskOutcome::Done));
+        assert!(array.ended(TaskKind::Growth, TaskOutcome::Done));
         if let Some(lba) = spoiled {
             assert_eq!(array.engine.status().lost, [(lba, 1)]);
             array.written(lba, 1).expect("given anew");

@@ -65,7 +65,7 @@ fn reshape(array: &mut Array, by: u16) {
     let after = after(array, by);
     array.command(Command::Reshape { by }).expect("it can");
     array.run_tasks();
-    assert!(array.ended(TaskKind::Reshape, TaskOutcome::Done));
+    assert!(array.ended(TaskKind::Growth, TaskOutcome::Done));
     has_grown(array, after);
 }
 
@@ -176,7 +176,7 @@ fn what_is_written_in_part_stays_so() {
                 if step > 5000 {
                     panic!("no end: {:?}", array.labels());
                 }
-                if array.ended(TaskKind::Reshape, TaskOutcome::Done) {
+                if array.ended(TaskKind::Growth, TaskOutcome::Done) {
                     break;
                 }
             }
@@ -200,7 +200,7 @@ fn a_reshape_goes_on_after_any_crash() {
                 array.order(Command::Reshape { by });
                 let mut ended = false;
                 for _ in 0..step {
-                    ended = array.ended(TaskKind::Reshape, TaskOutcome::Done);
+                    ended = array.ended(TaskKind::Growth, TaskOutcome::Done);
                     if ended {
                         break;
                     }
@@ -241,7 +241,7 @@ fn a_start_that_only_reads_finds_everything() {
             array.order(Command::Reshape { by });
             let mut ended = false;
             for _ in 0..step {
-                ended = array.ended(TaskKind::Reshape, TaskOutcome::Done);
+                ended = array.ended(TaskKind::Growth, TaskOutcome::Done);
                 if !ended {
                     go_on(&mut array);
                 }
@@ -270,7 +270,7 @@ fn a_reshape_goes_on_after_a_crash_that_takes_a_member() {
             array.order(Command::Reshape { by });
             let mut ended = false;
             for _ in 0..step {
-                ended = array.ended(TaskKind::Reshape, TaskOutcome::Done);
+                ended = array.ended(TaskKind::Growth, TaskOutcome::Done);
                 if ended {
                     break;
                 }
@@ -491,7 +491,7 @@ fn what_is_not_reshaped_says_why() {
     refused(&mut grown, 1, "least moves");
     let mut array = full(plain(raid5, 3, 1));
     refused(&mut array, 2, "fewer spares");
-    refused(&mut array, 0, "so many members");
+    refused(&mut array, 0, "no member");
     refused(&mut array, 31, "so many members");
     let mut wide = full(plain(raid5, 3, 1).chunk(256));
     refused(&mut wide, 1, "room for a chunk");

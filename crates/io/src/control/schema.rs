@@ -610,9 +610,7 @@ fn wait_of(task: &TaskStatus, status: &Status) -> &'static str {
     match status.read_only {
         _ if task.paused => "",
         true => "read-only",
-        false if task.kind == TaskKind::Reshape && status.state == ArrayState::Degraded => {
-            "members"
-        }
+        false if task.kind == TaskKind::Growth && status.state == ArrayState::Degraded => "members",
         false if !task.first => "another-task",
         false => "",
     }
@@ -741,7 +739,7 @@ fn task_word(kind: TaskKind) -> &'static str {
         TaskKind::Resync => "resync",
         TaskKind::Check => "check",
         TaskKind::Repair => "repair",
-        TaskKind::Reshape => "growth",
+        TaskKind::Growth => "growth",
     }
 }
 
@@ -835,10 +833,7 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
             repaired,
             ..
         } => mismatch_text(*row, guilty.map(name_of), *repaired),
-        Fact::MoveFailed { member, why } => {
-            let name = name_of(*member);
-            format!("the growth cannot write to {name} ({why}): it tries again")
-        }
+        Fact::MoveFailed { member, why } => move_failed_text(&name_of(*member), *why),
         Fact::Throttled { rate, .. } => format!("background work waits at {rate} bytes a second"),
         Fact::OfSurrogate(fact) => {
             let telling = Telling { read_only, name_of };
@@ -846,6 +841,10 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
         }
         Fact::SurrogateAbsent { .. } => "the surrogate cannot be started".into(),
     }
+}
+
+fn move_failed_text(name: &str, why: restripe_array::IoError) -> String {
+    format!("the growth cannot write to {name} ({why}): it tries again")
 }
 
 fn task_started_text(kind: TaskKind, slot: Option<u16>, read_only: bool) -> String {

@@ -405,11 +405,11 @@ impl Replay<'_> {
                 ..
             } => self.begins(at, "check begins"),
             Fact::TaskStarted {
-                kind: TaskKind::Reshape,
+                kind: TaskKind::Growth,
                 ..
             } => self.begins(at, "growth begins"),
             Fact::TaskEnded {
-                kind: TaskKind::Rebuild | TaskKind::Resync | TaskKind::Check | TaskKind::Reshape,
+                kind: TaskKind::Rebuild | TaskKind::Resync | TaskKind::Check | TaskKind::Growth,
                 outcome,
                 ..
             } => {
@@ -434,8 +434,8 @@ impl Replay<'_> {
         let end = self.elapsed();
         let status = self.stage.world.status();
         let running = status.tasks.iter().find(|task| {
-            use TaskKind::{Check, Rebuild, Reshape, Resync};
-            [Rebuild, Resync, Check, Reshape].contains(&task.kind)
+            use TaskKind::{Check, Growth, Rebuild, Resync};
+            [Rebuild, Resync, Check, Growth].contains(&task.kind)
         });
         let rows = status
             .geometry

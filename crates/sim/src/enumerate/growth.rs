@@ -149,7 +149,7 @@ impl Enumeration {
 fn has_ended(session: &mut Session<Engine>) -> bool {
     let mut ended = false;
     while let Some(news) = session.news() {
-        let kind = TaskKind::Reshape;
+        let kind = TaskKind::Growth;
         ended |= matches!(news, News::Fact(Fact::TaskEnded { kind: other, .. }) if other == kind);
     }
     ended

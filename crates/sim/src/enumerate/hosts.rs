@@ -358,7 +358,7 @@ impl Enumeration {
         // A growth waits while a member is missing.
         let whole = status.state == ArrayState::Healthy;
         let mut tasks = status.tasks.iter();
-        let stays = tasks.any(|task| whole || task.kind != TaskKind::Reshape);
+        let stays = tasks.any(|task| whole || task.kind != TaskKind::Growth);
         let stays = stays && status.state != ArrayState::Failed;
         let paused = status.tasks.iter().any(|task| task.paused);
         if (waits || stays) && !paused {

@@ -627,7 +627,7 @@ impl Run {
                     .violation(Invariant::TaskFailed, format!("{kind:?}"));
             }
             TaskOutcome::Done => {
-                if kind == TaskKind::Reshape {
+                if kind == TaskKind::Growth {
                     self.outcome.coverage.count("growths", 1);
                     self.take_capacity(life);
                 }
@@ -972,7 +972,7 @@ impl Run {
             let waits = status
                 .tasks
                 .iter()
-                .all(|task| task.kind == TaskKind::Reshape)
+                .all(|task| task.kind == TaskKind::Growth)
                 && status.state != ArrayState::Healthy;
             let ended = waits || status.tasks.is_empty() || status.read_only && self.in_ruins();
             if life.session.world.quiescent() && ended {

@@ -75,7 +75,7 @@ impl Run {
             quest.kind = TaskKind::Replace;
         }
         if self.plan.grows && self.rng.clone().fork(GROWTH).chance(3, 4) {
-            quest.kind = TaskKind::Reshape;
+            quest.kind = TaskKind::Growth;
         } else if quest.kind == TaskKind::Resync && !resyncs {
             quest.kind = TaskKind::Rebuild;
         }
@@ -130,9 +130,9 @@ impl Run {
                 let repair = kind == TaskKind::Repair;
                 life.session.command(Command::Scrub { repair });
             }
-            TaskKind::Reshape if any(MemberState::Spare) => self.grow(life),
+            TaskKind::Growth if any(MemberState::Spare) => self.grow(life),
             TaskKind::Replace if any(MemberState::Spare) => self.replace(life),
-            TaskKind::Replace | TaskKind::Reshape => self.arrive(life),
+            TaskKind::Replace | TaskKind::Growth => self.arrive(life),
             TaskKind::Rebuild if any(MemberState::Failed) => {
                 if life.stirring.rng.chance(1, 2) {
                     self.take_back(life)

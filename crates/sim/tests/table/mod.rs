@@ -277,7 +277,7 @@ pub fn holes_of_growths(coverage: &Coverage, slices: &str) -> Vec<String> {
     let mut holes = Vec::new();
     for phase in PHASES {
         for incident in INCIDENTS_OF_GROWTHS {
-            let hits = coverage.met((TaskKind::Reshape, phase), incident);
+            let hits = coverage.met((TaskKind::Growth, phase), incident);
             if hits < HITS_OF_HOSTS {
                 holes.push(format!("growth {phase:?} x {incident:?}: {hits} hits"));
             }

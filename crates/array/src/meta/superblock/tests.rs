@@ -572,7 +572,7 @@ fn a_reshape_is_a_feature_that_must_be_known() {
     superblock.reshape = under_way;
     assert!(superblock.encode().is_err(), "no task knows of it");
     let task = |done| TaskRecord {
-        kind: TaskKind::Reshape,
+        kind: TaskKind::Growth,
         slot: None,
         paused: false,
         done,
@@ -623,7 +623,7 @@ fn lending_is_a_feature_that_must_be_known() {
     let mut superblock = any_superblock(&mut Random::new(16));
     superblock.partner = None;
     superblock.reshape = None;
-    let reshapes = |task: &TaskRecord| task.kind == TaskKind::Reshape;
+    let reshapes = |task: &TaskRecord| task.kind == TaskKind::Growth;
     superblock.tasks.retain(|task| !reshapes(task));
     superblock.lent = parcels(&superblock, 5);
     let bytes = bytes_of(&superblock);
