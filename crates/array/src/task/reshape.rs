@@ -63,9 +63,9 @@ const TRIES: u32 = 3;
 enum Kind {
     /// Nothing is written there.
     Passed,
-    /// The window's rows are dead.
+    /// The window's rows are dead: nothing is needed where they are made.
     Moved,
-    /// Its one row is not.
+    /// One row, and what lies where it is made is still needed.
     Journaled,
 }
 
