@@ -119,19 +119,19 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    const EMPTY: Recipe = Recipe {
+    pub(super) const EMPTY: Recipe = Recipe {
         count: 0,
         cells: [0; CELLS_MAX],
         coefficients: [0; CELLS_MAX],
     };
 
-    fn copy_of(cell: u8) -> Recipe {
+    pub(super) fn copy_of(cell: u8) -> Recipe {
         let mut recipe = Recipe::EMPTY;
         recipe.add(cell, 1);
         recipe
     }
 
-    fn add(&mut self, cell: u8, coefficient: u8) {
+    pub(super) fn add(&mut self, cell: u8, coefficient: u8) {
         if coefficient != 0 {
             self.cells[usize::from(self.count)] = cell;
             self.coefficients[usize::from(self.count)] = coefficient;

@@ -11,6 +11,7 @@
 pub mod code;
 mod geometry;
 mod gf;
+pub mod reed_solomon;
 mod rotation;
 pub mod scaled;
 mod skewed;
