@@ -30,13 +30,11 @@ fn main() {
         "GB of source data per CPU second (median of {ROUNDS} rounds); ratios to ISA-L: median (lower quartile)\n"
     );
     for set in SETS {
-        for job in [Job::Xor, Job::Pq, Job::ReedSolomon] {
-            for data in [4, 8] {
-                let title = title(job, data, set);
-                if title.contains(&wanted) {
-                    println!("{title}");
-                    run(&pool, &libraries, job, data, set);
-                }
+        for (job, data) in JOBS {
+            let title = title(job, data, set);
+            if title.contains(&wanted) {
+                println!("{title}");
+                run(&pool, &libraries, job, data, set);
             }
         }
     }
@@ -46,13 +44,29 @@ fn main() {
 enum Job {
     Xor,
     Pq,
-    /// Two targets of general coefficients.
-    ReedSolomon,
+    /// So many targets of general coefficients.
+    ReedSolomon(usize),
 }
+
+/// Jobs, each with its number of sources.
+const JOBS: [(Job, usize); 8] = [
+    (Job::Xor, 4),
+    (Job::Xor, 8),
+    (Job::Pq, 4),
+    (Job::Pq, 8),
+    (Job::ReedSolomon(2), 4),
+    (Job::ReedSolomon(2), 8),
+    (Job::ReedSolomon(3), 8),
+    (Job::ReedSolomon(4), 10),
+];
 
 impl Job {
     fn targets(self) -> usize {
-        if self == Job::Xor { 1 } else { 2 }
+        match self {
+            Job::Xor => 1,
+            Job::Pq => 2,
+            Job::ReedSolomon(targets) => targets,
+        }
     }
 
     fn rows(self, data: usize) -> Vec<Vec<u8>> {
@@ -64,7 +78,9 @@ impl Job {
         match self {
             Job::Xor => vec![vec![1; data]],
             Job::Pq => vec![vec![1; data], powers(1)],
-            Job::ReedSolomon => vec![powers(3), powers(5)],
+            Job::ReedSolomon(targets) => {
+                (0..targets as u32).map(|nth| powers(3 + 2 * nth)).collect()
+            }
         }
     }
 }
@@ -132,7 +148,7 @@ fn title(job: Job, data: usize, set: Set) -> String {
     let name = match job {
         Job::Xor => format!("XOR-{data}"),
         Job::Pq => format!("PQ-{data}"),
-        Job::ReedSolomon => format!("RS-{data}+2"),
+        Job::ReedSolomon(parities) => format!("RS-{data}+{parities}"),
     };
     let place = if set.dram { "DRAM" } else { "cached" };
     format!("{name}, chunks of {} B, {place}", set.chunk)
@@ -229,7 +245,7 @@ impl<'a> Encoder<'a> {
     }
 
     fn ours(&self, kernels: Kernels, row: &[*mut u8], chunk: usize) {
-        const MOST: usize = 8;
+        const MOST: usize = 10;
         let mut sources: [&[u8]; MOST] = [&[]; MOST];
         for (source, &pointer) in sources.iter_mut().zip(&row[..self.data]) {
             // SAFETY: the pool's chunks are disjoint, initialised and live as long as the pool; nobody writes a source.
@@ -241,7 +257,16 @@ impl<'a> Encoder<'a> {
         let sources = &sources[..self.data];
         match self.coefficients.len() {
             1 => kernels.linear(sources, self.coefficients, &mut [target(0)]),
-            _ => kernels.linear(sources, self.coefficients, &mut [target(0), target(1)]),
+            2 => kernels.linear(sources, self.coefficients, &mut [target(0), target(1)]),
+            3 => {
+                let mut targets = [target(0), target(1), target(2)];
+                kernels.linear(sources, self.coefficients, &mut targets)
+            }
+            4 => {
+                let mut targets = [target(0), target(1), target(2), target(3)];
+                kernels.linear(sources, self.coefficients, &mut targets)
+            }
+            more => unreachable!("no job has {more} targets"),
         }
     }
 }
