@@ -59,10 +59,16 @@ const MOVES: &[(&str, &str, &[&str])] = &[
     (
         "move",
         "preparing",
-        &["preparing", "reading", "writing", "finished"],
+        &["preparing", "reading", "merging", "writing", "finished"],
     ),
-    ("move", "reading", &["recovering", "writing", "finished"]),
-    ("move", "recovering", &["writing"]),
+    (
+        "move",
+        "reading",
+        &["recovering", "combining", "merging", "finished"],
+    ),
+    ("move", "recovering", &["merging"]),
+    ("move", "combining", &["merging"]),
+    ("move", "merging", &["writing", "finished"]),
     ("move", "writing", &["preparing", "finished"]),
 ];
 
@@ -87,9 +93,10 @@ const RESHAPES: &[(&str, &str, &[&str])] = &[
 /// And may have: scripts lose what is being moved.
 const RARE_MOVES: &[(&str, &str, &[&str])] = &[
     ("move", "preparing", &["combining"]),
-    ("move", "reading", &["preparing", "reading", "combining"]),
-    ("move", "recovering", &["finished"]),
-    ("move", "combining", &["writing"]),
+    ("move", "reading", &["preparing", "reading"]),
+    ("move", "recovering", &["combining", "finished"]),
+    ("move", "combining", &["writing", "finished"]),
+    ("move", "merging", &["merging", "reading"]),
     ("reshape", "preparing", &["finished"]),
     ("reshape", "reading", &["preparing"]),
     ("reshape", "recovering", &["preparing", "finished"]),
