@@ -486,6 +486,8 @@ pub enum CommandError {
     },
     /// Not now: a task runs, or none does, or the array is not serving.
     Busy(&'static str),
+    /// Not now, nor later: the array is not made for it.
+    Unsuited(&'static str),
     /// Metadata could not be read from, or not be written to, enough members.
     Metadata,
     /// No space is left on a member.

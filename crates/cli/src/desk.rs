@@ -770,6 +770,7 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
             "the device has logical blocks of {member} bytes, the array of {array}"
         )),
         CommandError::Busy(why) => Refusal::new(format!("not now: {why}")),
+        CommandError::Unsuited(why) => Refusal::new(*why),
         CommandError::NoSpace => Refusal::new("no space is left on a member")
             .hint("nothing is lost: make room and start again"),
         CommandError::Metadata => Refusal::new("the array's maps or superblocks could not be read or written on enough members"),

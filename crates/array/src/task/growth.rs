@@ -127,20 +127,24 @@ impl Core {
     fn layout_grown_by(&self, by: u16) -> Result<Layout, CommandError> {
         self.check_may_grow(by)?;
         let geometry = self.grown_by(by)?;
-        let layout = Layout::new(geometry).map_err(|_| CommandError::Busy(TOO_MANY))?;
+        let layout = Layout::new(geometry).map_err(|_| CommandError::Unsuited(TOO_MANY))?;
         self.check_has_room(&layout)?;
         Ok(layout)
     }
 
     fn check_may_grow(&self, by: u16) -> Result<(), CommandError> {
-        let refused = |why| Err(CommandError::Busy(why));
+        let unsuited = |why| Err(CommandError::Unsuited(why));
         let Geometry { level, skew, .. } = self.superblock.geometry;
-        if !matches!(level, Level::Raid0 | Level::Raid4) || skew.is_some() {
-            return refused(
-                "only arrays of level 0 and 4 grow by the least moves, and of 5 and 6 with every chunk dealt anew",
-            );
+        if skew.is_some() {
+            return unsuited("arrays with groups do not grow");
         }
-        self.check_free_to_grow(by)
+        match level {
+            Level::Raid0 | Level::Raid4 => self.check_free_to_grow(by),
+            Level::Raid5(_) | Level::Raid6(_) => {
+                unsuited("levels 5 and 6 do not grow by the least moves")
+            }
+            Level::Raid1 | Level::Raid10 { .. } => unsuited("arrays of level 1 and 10 do not grow"),
+        }
     }
 
     /// Whether nothing else keeps the array busy, and nobody has a part in it.
@@ -175,7 +179,7 @@ impl Core {
         let history = grown.and_then(|grown| History::of_mask(mask | 1 << (grown - 1)));
         Ok(Geometry {
             slots: geometry.slots + by,
-            grown: Some(history.ok_or(CommandError::Busy(TOO_MANY))?),
+            grown: Some(history.ok_or(CommandError::Unsuited(TOO_MANY))?),
             ..geometry
         })
     }
@@ -186,7 +190,7 @@ impl Core {
         let pages = region.map_or(0, |region| pages::pages_in(region.sectors));
         let bits = u64::from(layout.generations()) * self.extents();
         if bits > pages * pages::BITS_PER_PAGE {
-            return Err(CommandError::Busy(
+            return Err(CommandError::Unsuited(
                 "the array has no room to record what is written after a growth",
             ));
         }

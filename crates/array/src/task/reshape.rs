@@ -191,52 +191,54 @@ impl Core {
         let data = before.slots - before.level.parities();
         let fits = by > 0 && usize::from(by) + usize::from(data) <= CELLS_MAX;
         let slots = before.slots.checked_add(by).filter(|_| fits);
-        let slots = slots.ok_or(CommandError::Busy(super::growth::TOO_MANY))?;
+        let slots = slots.ok_or(CommandError::Unsuited(super::growth::TOO_MANY))?;
         let layout = Layout::new(Geometry { slots, ..before });
-        let layout = layout.map_err(|_| CommandError::Busy(super::growth::TOO_MANY))?;
+        let layout = layout.map_err(|_| CommandError::Unsuited(super::growth::TOO_MANY))?;
         self.check_has_reshape_room(&layout.reshaping(before.slots, 0))?;
         Ok(layout)
     }
 
     fn check_may_reshape(&self, by: u16) -> Result<(), CommandError> {
+        let unsuited = |why| Err(CommandError::Unsuited(why));
         let refused = |why| Err(CommandError::Busy(why));
         let geometry = &self.superblock.geometry;
-        let striped = matches!(
-            geometry.level,
-            Level::Raid0 | Level::Raid4 | Level::Raid5(_) | Level::Raid6(_)
-        );
-        if !striped || geometry.skew.is_some() {
-            return refused("only arrays of level 0, 4, 5 and 6 without groups are reshaped");
+        if geometry.skew.is_some() {
+            return unsuited("arrays with groups do not grow");
+        }
+        if matches!(geometry.level, Level::Raid1 | Level::Raid10 { .. }) {
+            return unsuited("arrays of level 1 and 10 do not grow");
         }
         if geometry.grown.is_some() {
-            return refused("an array that has grown by the least moves is not reshaped");
+            return unsuited("an array that has grown by the least moves goes on that way");
         }
         if self.layout.parity() && !self.logged() {
-            return refused("an array with parity is reshaped by way of its log, and has none");
+            return unsuited(
+                "it grows by way of its log, which closes the write hole (ppl), and has none",
+            );
         }
         if self.read_cache.is_some() {
-            return refused("an array with a read cache is not reshaped: start it without one");
+            return refused("with a read cache it does not grow: start it without one");
         }
         if self.superblock.partner.is_some() {
-            return refused("an array with a surrogate is not reshaped: remove that first");
+            return refused("with a surrogate it does not grow: remove that first");
         }
         self.check_free_to_grow(by)
     }
 
     /// In the journal, and in memory.
     fn check_has_reshape_room(&self, layout: &Layout) -> Result<(), CommandError> {
-        let refused = |why| Err(CommandError::Busy(why));
+        let refused = |why| Err(CommandError::Unsuited(why));
         let chunk = layout.chunk_sectors();
         let log = self.superblock.region(RegionKind::Log);
         let journal = log.map_or(0, |log| log.sectors.saturating_sub(DONE_SECTORS));
         if self.logged() && journal < chunk {
-            return refused("the logs have no room for a chunk");
+            return refused("its logs have no room for a chunk, by way of which it would grow");
         }
         let (former, _) = layout.former_shape().expect("made for that");
         let (former, data) = (u64::from(former), layout.data_cells());
         let journaled = former.div_ceil(data - former);
         if !self.logged() && layout.rows() < journaled + data {
-            return refused("the members are too small for a reshape");
+            return refused("its members are too small to grow");
         }
         let former = layout.former_shape().map_or(0, |(_, slots)| slots);
         if self.config.limits.pool.large < 2 * u32::from(layout.width() + former + 5) {
