@@ -482,7 +482,8 @@ pub struct Replace {
 #[derive(Args, Debug)]
 #[command(
     after_help = "An array of level 0 or 4 grows by the least moves: only the new members' share of the data is copied, each chunk within
-its row, and parity stays as it is. One of level 5 or 6 has every chunk dealt anew, which wants its write hole closed by `ppl`.
+its row, and parity stays as it is. One of level 5 or 6 has every chunk dealt anew, which wants its write hole closed by `ppl`, and
+neither a read cache nor a surrogate. Arrays of level 1 and 10, and those with groups, do not grow.
 Users are served meanwhile. It may be killed at any time and goes on at the next start; while a member is missing it waits. The new capacity is there at the end and reads as zeros; NBD clients see it when they connect anew.
 
 Example: restripe grow tank --add e.img --dry-run"
@@ -491,7 +492,7 @@ pub struct Grow {
     #[command(flatten)]
     pub target: Target,
     /// The devices to grow by: new ones, or spares of the array
-    #[arg(long, value_name = "MEMBER", num_args = 1..)]
+    #[arg(long, value_name = "MEMBER", num_args = 1.., conflicts_with_all = ["pause", "resume"])]
     pub add: Vec<String>,
     /// Say what it would move, how long that takes and what is at risk, and change nothing
     #[arg(long, requires = "add", conflicts_with_all = ["force", "no_wait", "Pace"])]

@@ -32,15 +32,15 @@ fn grow(session: &Session, verb: &Grow, members: Vec<String>) -> Outcome {
     for member in &members {
         confirm_overwriting(session, member, verb.force, verb.yes)?;
     }
-    if let Some(request) = pace(&verb.pace) {
-        session.order(&request)?;
-    }
     let (_, since) = session.facts(u64::MAX)?;
     session.order(&Request::Grow {
         members,
         force: verb.force,
         dry_run: false,
     })?;
+    if let Some(request) = pace(&verb.pace) {
+        session.order(&request)?;
+    }
     if verb.no_wait && session.is_served() {
         return Ok(());
     }
@@ -75,7 +75,14 @@ fn the_growth<'a>(status: &'a StatusView, members: &WithoutDaemon) -> Outcome<&'
 }
 
 fn watch_growth(session: &Session, since: u64) -> Outcome {
-    watch(session, since, Whose::Array, is_growth)?.succeed("the growth")?;
+    let ended = watch(session, since, Whose::Array, is_growth);
+    let ended = ended.map_err(|failure| match session.status() {
+        Err(_) => {
+            Failure::new("the daemon has ended: the growth goes on when the array is served again")
+        }
+        Ok(_) => failure,
+    });
+    ended?.succeed("the growth")?;
     let status = session.status()?;
     print(format_args!(
         "{} has {} members now, and {}; clients see that when they connect anew",
@@ -89,6 +96,10 @@ fn watch_growth(session: &Session, since: u64) -> Outcome {
 // ---------------------------------------------------------------------------------------------------------- dry run
 
 fn tell(session: &Session, members: Vec<String>) -> Outcome {
+    // Offline nothing is written while only this is asked for.
+    if session.is_served() {
+        check_moves(&session.status()?)?;
+    }
     let request = Request::Grow {
         members,
         force: false,
@@ -139,7 +150,9 @@ fn what_moves(plan: &GrowthView, redundant: bool) -> &'static str {
             "the new members' share of what is written, each chunk within its row; no parity"
         }
         (true, false) => "the new members' share of what is written, each chunk within its row",
-        (false, _) => "all that is written, and parity; users of the rows that are just moved wait",
+        (false, _) => {
+            "all that is written, and parity; users of the rows that are just moved wait, and at its beginning all who write"
+        }
     }
 }
 

@@ -7,36 +7,55 @@ use restripe_array::meta::{MemberEntry, MemberRole, MetaError, RegionKind, copie
 use restripe_array::{SECTOR_BYTES, Uuid};
 use restripe_io::member::{MemberSource, OpenError, OpenFailure};
 use restripe_io::plain::Plain;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path;
+use std::path::{self, PathBuf};
 
 /// Opens a member, with advice if that fails.
 pub fn open(name: &str, read_only: bool) -> Outcome<Plain> {
     Plain::open(name, read_only).map_err(open_failure)
 }
 
-/// One file under two names: a link, or a relative path and an absolute one. Of files that are gone only the names can
-/// be compared.
-pub fn same_file(one: &str, other: &str) -> bool {
-    match (fs::metadata(one), fs::metadata(other)) {
-        (Ok(one), Ok(other)) if one.file_type().is_block_device() => {
-            other.file_type().is_block_device() && one.rdev() == other.rdev()
+/// What tells a device from others, under whatever names it has.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Identity {
+    Block(u64),
+    /// File system and inode.
+    File(u64, u64),
+    /// Of what is not there, and of an export, only the name can be compared.
+    Absent(PathBuf),
+    Export(String),
+}
+
+impl Identity {
+    fn of(name: &str) -> Identity {
+        match MemberSource::parse(name) {
+            Ok(MemberSource::Path(_)) => Identity::of_path(name),
+            _ => Identity::Export(name.into()),
         }
-        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
-        (Err(_), Err(_)) => match (path::absolute(one), path::absolute(other)) {
-            (Ok(one), Ok(other)) => one == other,
-            _ => false,
-        },
-        _ => false,
     }
+
+    fn of_path(name: &str) -> Identity {
+        match fs::metadata(name) {
+            Ok(found) if found.file_type().is_block_device() => Identity::Block(found.rdev()),
+            Ok(found) => Identity::File(found.dev(), found.ino()),
+            Err(_) => Identity::Absent(path::absolute(name).unwrap_or_else(|_| name.into())),
+        }
+    }
+}
+
+/// One file under two names: a link, or a relative path and an absolute one.
+pub fn same_file(one: &str, other: &str) -> bool {
+    Identity::of_path(one) == Identity::of_path(other)
 }
 
 /// Refuses a member that is named twice, under one name or two.
 pub fn check_distinct(names: &[String]) -> Outcome {
-    for (nth, name) in names.iter().enumerate() {
-        let Some(other) = names[..nth].iter().find(|other| is_same(other, name)) else {
+    let mut seen: BTreeMap<Identity, &String> = BTreeMap::new();
+    for name in names {
+        let Some(other) = seen.insert(Identity::of(name), name) else {
             continue;
         };
         if other == name {
@@ -46,11 +65,6 @@ pub fn check_distinct(names: &[String]) -> Outcome {
         return Err(Failure::usage(what).at(format!("{other} and {name}")));
     }
     Ok(())
-}
-
-fn is_same(one: &str, other: &str) -> bool {
-    let is_path = |name| matches!(MemberSource::parse(name), Ok(MemberSource::Path(_)));
-    one == other || (is_path(one) && is_path(other) && same_file(one, other))
 }
 
 pub fn open_failure(error: OpenError) -> Failure {

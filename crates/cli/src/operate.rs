@@ -442,6 +442,11 @@ pub fn check_moves(status: &StatusView) -> Outcome {
 /// Nor for a task behind one that is paused: who waits here may be the only one who could let that go on.
 fn check_its_turn_comes(task: &TaskView, tasks: &[TaskView], name: &str) -> Outcome {
     let goes = |other: &TaskView| !other.paused && other.waits.is_empty();
+    if task.waits == "members" && !tasks.iter().any(goes) {
+        let hint = format!("restripe add {name} DEVICE, and it goes on when that is rebuilt");
+        let said = format!("the {} waits until no member is missing", task.kind);
+        return Err(Failure::new(said).hint(hint));
+    }
     if task.waits != "another-task" || tasks.iter().any(goes) {
         return Ok(());
     }

@@ -9,6 +9,7 @@ use harness::steps::{
 use harness::{Daemon, Place};
 use serde_json::Value;
 use std::thread;
+use std::time::Duration;
 
 const OLD: [&str; 4] = ["a.img", "b.img", "c.img", "d.img"];
 const GROWN: [&str; 5] = ["a.img", "b.img", "c.img", "d.img", "e.img"];
@@ -55,6 +56,31 @@ fn fill(place: &Place) {
         "set -e; (head -c {zeros} /dev/zero; head -c {random} /dev/urandom) > all.raw
          nbdcopy --flush all.raw '{URI}'"
     )));
+}
+
+/// All of an array that is not served is written, if the tools for that are here.
+fn written_before(place: &Place, test: &str) -> bool {
+    if !has(place, test, &["nbdcopy"]) {
+        return false;
+    }
+    let daemon = serve(place, &[], &OLD);
+    fill(place);
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+    true
+}
+
+/// And it is there when the array has grown, with its redundancy.
+fn is_kept(place: &Place, members: &[&str]) {
+    let daemon = serve(place, &[], members);
+    is_there_and_zeros_behind(place);
+    let told = good(place.run(&["scrub", "tank"]));
+    assert!(
+        !told.contains("mismatch") || told.contains("0 mismatch"),
+        "{told}"
+    );
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
 }
 
 /// What was there before is there, and zeros behind it.
@@ -107,16 +133,82 @@ fn what_cannot_grow_is_refused_with_its_devices_untouched() {
     let offline = ["grow", "tank", "--add", "e.img", "--offline"];
     let told = refused(place.run(&[&offline, &three[..]].concat()));
     assert!(
-        told.contains("only arrays of level 0 and 4 grow by the least moves"),
+        told.contains("error: arrays of level 1 and 10 do not grow"),
         "{told}"
     );
     assert!(place.bytes("e.img").iter().all(|byte| *byte == 0));
+}
+
+/// All that speaks against a growth is found before a device is written to.
+#[test]
+fn a_refused_growth_leaves_no_spares_behind() {
+    let place = Place::new("grow-spares");
+    let members = ["a.img", "b.img", "c.img", "s.img", "t.img"];
+    good(place.create(&members, &["--level", "raid4", "--spares", "2"]));
+    good(place.shell("truncate -s 64M e.img f.img; truncate -s 8M small.img"));
+    let daemon = serve(&place, &[], &members);
+    let untouched = |devices: &[&str]| {
+        for device in devices {
+            assert!(
+                place.bytes(device).iter().all(|byte| *byte == 0),
+                "{device}"
+            );
+        }
+        let found = status(&place);
+        let all = found["members"].as_array().expect("a list");
+        assert_eq!(all.len(), members.len(), "{found}");
+    };
+    for dry in [&["--dry-run"][..], &[]] {
+        let words = |more: &[&'static str]| [&["grow", "tank", "--add"], more, dry].concat();
+        let small = refused(place.run(&words(&["e.img", "small.img"])));
+        assert!(small.contains("8388608 bytes"), "{small}");
+        let older = refused(place.run(&words(&["e.img", "s.img"])));
+        assert!(older.contains("came later"), "{older}");
+        untouched(&["e.img", "f.img", "small.img"]);
+    }
+    let both = place.run(&["grow", "tank", "--add", "e.img", "--pause"]);
+    assert_eq!(both.status, 2, "{}", both.stderr);
+    let mut many = vec!["grow", "tank", "--dry-run", "--add"];
+    let names: Vec<String> = (0..5000).map(|nth| format!("none{nth}")).collect();
+    many.extend(names.iter().map(String::as_str));
+    let many = refused(place.run(&many));
+    assert!(many.contains("so many members"), "{many}");
+    good(place.run(&["grow", "tank", "--add", "s.img", "t.img", "--rate", FAST]));
+    assert_eq!(number(&status(&place)["slots"]), 5);
+    drop(daemon);
+    let daemon = serve(&place, &["--read-only"], &members);
+    let told = refused(place.run(&["grow", "tank", "--add", "e.img", "--dry-run"]));
+    assert!(told.contains("nothing is written to this array"), "{told}");
+    drop(daemon);
+}
+
+/// Who waits for a growth is told when that waits for a member, and does not wait for ever.
+#[test]
+fn who_waits_is_told_of_a_missing_member() {
+    let place = raid4("grow-missing");
+    if !has(
+        &place,
+        "who_waits_is_told_of_a_missing_member",
+        &["nbdcopy"],
+    ) {
+        return;
+    }
+    let daemon = serve(&place, &["--rate", SLOW], &OLD);
+    fill(&place);
+    good(place.run(&["grow", "tank", "--add", "e.img", "--no-wait"]));
+    wait_until(&place, is_under_way);
+    good(place.run(&["fail", "tank", "b.img"]));
+    let told = refused(place.run(&["grow", "tank"]));
+    assert!(told.contains("waits until no member is missing"), "{told}");
+    assert!(told.contains("restripe add tank"), "{told}");
+    drop(daemon);
 }
 
 /// With nobody to serve, the command itself is who grows it.
 #[test]
 fn an_array_that_is_not_served_grows_too() {
     let place = raid4("grow-offline");
+    let kept = written_before(&place, "an_array_that_is_not_served_grows_too");
     let offline = [&["--offline"], &OLD[..]].concat();
     let words = [&["grow", "tank", "--add", "e.img"], &offline[..]].concat();
     let told = good(place.run(&words));
@@ -127,6 +219,9 @@ fn an_array_that_is_not_served_grows_too() {
     assert!(told.contains("tank has 5 members now, and 240M"), "{told}");
     let examined = good(place.run(&["examine", "e.img"]));
     assert!(examined.contains("5 slots"), "{examined}");
+    if kept {
+        is_kept(&place, &GROWN);
+    }
 }
 
 #[test]
@@ -161,7 +256,12 @@ fn a_growth_is_paused_paced_killed_and_goes_on() {
     wait_until(&place, is_under_way);
     daemon.kill();
     let daemon = serve(&place, &["--rate", FAST], &GROWN);
-    good(place.shell("restripe grow tank || restripe status tank"));
+    let ended = place.run(&["grow", "tank"]);
+    assert!(
+        ended.status == 0 || ended.stderr.contains("no growth runs"),
+        "{}",
+        ended.stderr
+    );
     wait_until(&place, |status| growth(status).is_none());
     is_there_and_zeros_behind(&place);
     // A second one right after, with the new capacity written.
@@ -182,13 +282,17 @@ fn a_bitmap_is_no_log_to_deal_chunks_anew_by() {
     good(place.shell("truncate -s 64M e.img"));
     let words = [&["grow", "tank", "--add", "e.img", "--offline"], &OLD[..]].concat();
     let told = refused(place.run(&words));
-    assert!(told.contains("by way of its log, and has none"), "{told}");
+    assert!(
+        told.contains("by way of its log, which closes the write hole (ppl)"),
+        "{told}"
+    );
     assert!(place.bytes("e.img").iter().all(|byte| *byte == 0));
 }
 
 #[test]
 fn a_raid6_that_is_not_served_is_dealt_anew() {
     let place = of_level("grow-raid6", "raid6");
+    let kept = written_before(&place, "a_raid6_that_is_not_served_is_dealt_anew");
     let offline = [&["--offline"], &OLD[..]].concat();
     let words = |more: &[&'static str]| {
         [&["grow", "tank", "--add", "e.img", "f.img"], more, &offline].concat()
@@ -201,6 +305,34 @@ fn a_raid6_that_is_not_served_is_dealt_anew() {
     assert!(told.contains("all that is written, and parity"), "{told}");
     let told = good(place.run(&words(&[])));
     assert!(told.contains("tank has 6 members now, and 240M"), "{told}");
+    if kept {
+        is_kept(
+            &place,
+            &["a.img", "b.img", "c.img", "d.img", "e.img", "f.img"],
+        );
+    }
+}
+
+/// The first rows of a reshape go through the journal: the daemon is killed while they do, at its own pace of those moments.
+#[test]
+fn a_raid5_is_killed_while_its_first_rows_are_dealt_anew() {
+    let test = "a_raid5_is_killed_while_its_first_rows_are_dealt_anew";
+    for pause in [0, 30, 90] {
+        let place = of_level("grow-first-rows", "raid5");
+        if !has(&place, test, &["nbdcopy"]) {
+            return;
+        }
+        let daemon = serve(&place, &["--rate", "1K..100K"], &OLD);
+        fill(&place);
+        good(place.run(&["grow", "tank", "--add", "e.img", "--no-wait"]));
+        thread::sleep(Duration::from_millis(pause));
+        daemon.kill();
+        let daemon = serve(&place, &["--rate", FAST], &GROWN);
+        wait_until(&place, |status| growth(status).is_none());
+        is_there_and_zeros_behind(&place);
+        good(place.run(&["stop", "tank"]));
+        assert_eq!(daemon.wait(), 0);
+    }
 }
 
 #[test]

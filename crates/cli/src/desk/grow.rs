@@ -7,43 +7,91 @@ use restripe_array::{Command, Member, SECTOR_BYTES};
 use restripe_io::control::{GrowthView, Refusal, Reply};
 use restripe_io::member;
 
+/// What an array is to grow by.
+struct Added<'a> {
+    spares: Vec<Member>,
+    devices: Vec<&'a String>,
+}
+
 impl Desk {
-    /// Nothing is taken in before it is known that the array may grow by so many.
+    /// Nothing is written to a device before all is known that speaks against the growth.
     pub(super) fn grow(
         &self,
         members: &[String],
         force: bool,
         dry_run: bool,
     ) -> Result<Reply, Refusal> {
+        let Ok(_changing) = self.changing.try_lock() else {
+            return Err(Refusal::new("another growth, or another change, has begun"));
+        };
         let by = u16::try_from(members.len()).unwrap_or(u16::MAX);
         let plan = self.growth_plan(by)?;
         let (status, _) = self.look()?;
         let view = GrowthView::new(&plan, &status);
+        let added = self.to_be_added(members, &plan, force)?;
         if dry_run {
-            for path in members {
-                self.could_be_taken_in(path, &plan)?;
-            }
             return Ok(Reply::Growth(view));
         }
-        let mut taken = Vec::new();
-        for path in members {
-            let member = match self.spare_named(path)? {
-                Some(spare) => spare,
-                None => self.admit(path, force, Some(Whose::Array))?,
-            };
-            taken.push(member);
-        }
-        self.came_last(&taken)?;
-        self.command(match plan.least_moves {
+        let taken = self.take_all_in(&added, force)?;
+        let grown = self.command(match plan.least_moves {
             true => Command::Grow { by },
             false => Command::Reshape { by },
-        })?;
+        });
+        grown.map_err(|refusal| self.let_all_go(&taken, refusal))?;
         Ok(done(&format!(
-            "grows from {} to {} members; {} then",
+            "grows from {} to {} members; {} then; its next start is to name all {1}",
             view.slots,
             view.slots_after,
-            Size(view.size_bytes_after)
+            Size(view.size_bytes_after),
         )))
+    }
+
+    fn to_be_added<'a>(
+        &self,
+        members: &'a [String],
+        plan: &GrowthPlan,
+        force: bool,
+    ) -> Result<Added<'a>, Refusal> {
+        let mut added = Added {
+            spares: Vec::new(),
+            devices: Vec::new(),
+        };
+        for path in members {
+            match self.spare_named(path)? {
+                Some(spare) => added.spares.push(spare),
+                None => {
+                    self.could_be_taken_in(path, plan, force)?;
+                    added.devices.push(path);
+                }
+            }
+        }
+        self.came_last(&added.spares)?;
+        Ok(added)
+    }
+
+    /// All devices, or none.
+    fn take_all_in(&self, added: &Added, force: bool) -> Result<Vec<Member>, Refusal> {
+        let mut taken = Vec::new();
+        for path in &added.devices {
+            match self.admit(path, force, Some(Whose::Array)) {
+                Ok(member) => taken.push(member),
+                Err(refusal) => return Err(self.let_all_go(&taken, refusal)),
+            }
+        }
+        Ok(taken)
+    }
+
+    /// The growth is refused: what was taken in for it is no spare either.
+    fn let_all_go(&self, taken: &[Member], refusal: Refusal) -> Refusal {
+        let kept = taken
+            .iter()
+            .filter(|member| self.command(Command::Remove(**member)).is_err());
+        match kept.count() {
+            0 => refusal,
+            some => refusal.hint(format!(
+                "{some} of the devices are spares of the array now: restripe remove forgets them"
+            )),
+        }
     }
 
     fn growth_plan(&self, by: u16) -> Result<GrowthPlan, Refusal> {
@@ -52,10 +100,7 @@ impl Desk {
     }
 
     /// Opened as for taking it in, and let go again.
-    fn could_be_taken_in(&self, path: &str, plan: &GrowthPlan) -> Result<(), Refusal> {
-        if self.spare_named(path)?.is_some() {
-            return Ok(());
-        }
+    fn could_be_taken_in(&self, path: &str, plan: &GrowthPlan, force: bool) -> Result<(), Refusal> {
         self.held(path)?;
         let device = member::open(path, self.open)
             .map_err(|error| super::refusal_of(super::open_failure(error)))?;
@@ -65,7 +110,7 @@ impl Desk {
                 .at(path)
                 .hint(format!("it needs {} bytes or more", plan.needs_bytes)));
         }
-        self.checked(device, false, Some(Whose::Array)).map(|_| ())
+        self.checked(device, force, Some(Whose::Array)).map(|_| ())
     }
 
     fn spare_named(&self, text: &str) -> Result<Option<Member>, Refusal> {
