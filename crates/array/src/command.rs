@@ -79,7 +79,7 @@ impl Core {
             Command::Throttle(throttle) => self.tasks.set_throttle(throttle),
             Command::Order(order) => self.set_order(order),
             Command::OnDemand(on_demand) => self.tasks.set_on_demand(on_demand),
-            Command::Moves(moves) => self.tasks.moves = moves,
+            Command::Moves(moves) => self.set_moves(moves),
             Command::CopyBack(copies_back) => self.tasks.stays_apart = !copies_back,
             _ => return false,
         }

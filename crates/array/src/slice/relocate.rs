@@ -119,6 +119,16 @@ impl Core {
         read.into_iter().for_each(|id| self.slices.requeue(id));
     }
 
+    /// From now on other rows may go together: who waits for others looks again.
+    pub(crate) fn set_moves(&mut self, moves: Moves) {
+        self.tasks.moves = moves;
+        let slices = (0..).zip(&self.slices.list);
+        let waits = |slice: &Slice| slice.live && slice.kind == Kind::Move;
+        let waiting = slices.filter(|(_, slice)| waits(slice) && slice.phase == Phase::Merging);
+        let waiting: Vec<u32> = waiting.map(|(id, _)| id).collect();
+        waiting.into_iter().for_each(|id| self.slices.requeue(id));
+    }
+
     fn batch_of(&self, row: Row) -> impl Iterator<Item = (u32, &Slice)> {
         let rows = self.batch_rows();
         let batch = row.0 / rows;
