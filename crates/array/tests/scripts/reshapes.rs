@@ -120,7 +120,7 @@ fn an_array_grows_both_ways() {
     array.verify();
     array.consistent();
     let again = array.command(Command::Reshape { by: 1 });
-    assert!(matches!(again, Err(CommandError::Busy(_))));
+    assert!(matches!(again, Err(CommandError::Unsuited(_))));
 }
 
 /// Nothing is read or moved where nothing was written.
