@@ -393,6 +393,43 @@ fn fio_verifies_through_a_growth(place: &Place, test: &str) {
     assert_eq!(daemon.wait(), 0);
 }
 
+/// Users' writes go to a surrogate while the array grows, through a kill, and come home to it when it has.
+#[test]
+fn fio_verifies_through_a_growth_with_a_surrogate_and_a_kill() {
+    let place = Place::new("grow-surrogate");
+    let test = "fio_verifies_through_a_growth_with_a_surrogate_and_a_kill";
+    good(place.create(&OLD, &["--level", "raid4", "--surrogate", "s0,s1"]));
+    good(place.shell("truncate -s 64M e.img"));
+    if !has(&place, test, &["fio", "nbdcopy"]) {
+        return;
+    }
+    let with = |members: &[&'static str]| [members, &["s0", "s1"]].concat();
+    let of_surrogate = |status: &Value, what: &str| number(&status["surrogate"]["overlay"][what]);
+    let fio = Fio { place: &place };
+    let daemon = serve(&place, &["--rate", SLOW], &with(&OLD));
+    fill(&place);
+    good(place.run(&["grow", "tank", "--add", "e.img", "--no-wait"]));
+    wait_until(&place, is_under_way);
+    good(fio.run("--verify_state_save=1 --verify_fatal=1"));
+    let found = status(&place);
+    assert!(is_under_way(&found), "{found}");
+    assert!(of_surrogate(&found, "redirected_writes") > 0, "{found}");
+    daemon.kill();
+    let daemon = serve(&place, &["--rate", SLOW], &with(&GROWN));
+    fio.verify(0);
+    good(place.run(&["grow", "tank", "--rate", FAST]));
+    wait_until(&place, |status| {
+        growth(status).is_none() && of_surrogate(status, "away_bytes") == 0
+    });
+    fio.verify(0);
+    let (before, now) = (place.bytes("all.raw"), content(&place, "now.raw"));
+    let behind = Fio::SIZE;
+    assert!(now.len() > before.len() && now[behind..before.len()] == before[behind..]);
+    good(place.run(&["scrub", "tank"]));
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+}
+
 #[test]
 fn ext4_stays_clean_through_a_growth_a_kill_and_a_lost_member() {
     let place = raid4("grow-ext4");
