@@ -142,7 +142,7 @@ pub fn member_lines(members: &[MemberView], missing_slots: &[u16]) -> Vec<String
             path,
             ..
         } = member;
-        let hosts = hosts_text(&member.hosts);
+        let (path, hosts) = (on_one_line(path), hosts_text(&member.hosts));
         let line =
             format!("  {number:>6}  {slot:>4}  {state:<10}  {read_errors:>11}  {path}{hosts}");
         (member.slot, line)
@@ -154,6 +154,15 @@ pub fn member_lines(members: &[MemberView], missing_slots: &[u16]) -> Vec<String
     let mut lines: Vec<_> = members.chain(missing).collect();
     lines.sort_by_key(|(slot, _)| slot.unwrap_or(u16::MAX));
     lines.into_iter().map(|(_, line)| line).collect()
+}
+
+/// A name with a line's end in it, or what else moves a terminal's cursor, is shown by escapes.
+fn on_one_line(name: &str) -> String {
+    let shown = |letter: char| match letter.is_control() {
+        true => letter.escape_default().to_string(),
+        false => letter.to_string(),
+    };
+    name.chars().map(shown).collect()
 }
 
 /// What reads cost the members, where it is not one for one: why a degraded array is slow, and what a cache spares it.
@@ -212,6 +221,14 @@ fn skew_of(view: &StatusView) -> Option<Skew> {
 mod tests {
     use super::*;
     use restripe_io::control::TaskView;
+
+    #[test]
+    fn a_name_stays_on_its_line() {
+        assert_eq!(
+            on_one_line("a\nb\u{1b}[2J \u{e4}.img"),
+            "a\\nb\\u{1b}[2J \u{e4}.img"
+        );
+    }
 
     #[test]
     fn a_status_fits_a_screen_and_says_what_is_wrong() {
