@@ -63,6 +63,7 @@ pub use engine::{Config, Engine, Limits};
 pub use pair::{Redirect, SurrogateConfig, SurrogateLimits};
 #[cfg(feature = "planted")]
 pub use planted::Bug;
+pub use policy::destage;
 pub use read_cache::CacheLimits;
 pub use slab::Slab;
 pub use units::*;
