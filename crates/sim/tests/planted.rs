@@ -165,7 +165,10 @@ fn find_all(bugs: &[Bug]) {
 #[test]
 fn every_planted_bug_of_a_surrogate_is_found_by_name() {
     let first = |seed: u64, bug: Option<Bug>| {
-        let options = surrogate::Options { trace: false, bug };
+        let options = surrogate::Options {
+            bug,
+            ..surrogate::Options::default()
+        };
         let outcome = catch_unwind(AssertUnwindSafe(|| surrogate::run(seed, options))).ok()?;
         let violation = outcome.violations.first()?;
         Some(violation.invariant)
