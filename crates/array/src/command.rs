@@ -56,6 +56,7 @@ impl Core {
                 self.set_pace(&command);
                 Ok(())
             }
+            Command::Destage => Err(CommandError::Unsuited("the array has no log")),
             Command::Lease(command) => self.command_lease(command),
         };
         match result {

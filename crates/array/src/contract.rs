@@ -425,6 +425,8 @@ pub enum Command {
     /// Whether what was rebuilt in spare partitions and on several spares is brought together on one as soon as it can be, or
     /// spread over the spare partitions. It is brought together in any case where a slot waits for a spare that has a part of another.
     CopyBack(bool),
+    /// Bring home what lies in the log of an array that redirects every write at all times (RERAID).
+    Destage,
     /// What of the array is lent to others.
     Lease(LeaseCommand),
 }

@@ -6,6 +6,9 @@
 //! since a member may leave before that is flushed; it is cleared when nobody is missing any more and all is flushed.
 //! Kept apart, since after a crash what is dirty is in doubt and what is owed is not.
 //!
+//! Where rows are written whole ([`WriteHole::WholeRows`]) *dirty* does not call codes in doubt after a crash: it only tells what a
+//! member that leaves may lack.
+//!
 //! An array that guards against nothing (`WriteHole::None`) keeps only what is owed: every region is in doubt.
 
 use crate::core::{Core, NEVER, Wake};
@@ -48,6 +51,11 @@ impl Core {
     /// Whether members may differ in a region after a crash, or after one of them left.
     pub(crate) fn in_doubt(&self, region: u64) -> bool {
         self.unguarded() || self.intent.get(self.dirty_bit(region))
+    }
+
+    /// Whether rows are written whole only, and none that is cut short counts for anybody.
+    pub(crate) fn whole_rows(&self) -> bool {
+        self.superblock.write_hole == WriteHole::WholeRows
     }
 
     /// Announces a write to a row; true once every announcement that it needs is durable.

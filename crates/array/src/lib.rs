@@ -60,7 +60,7 @@ mod written;
 
 pub use contract::*;
 pub use engine::{Config, Engine, Limits};
-pub use pair::{Redirect, SurrogateConfig, SurrogateLimits};
+pub use pair::{Destage, Redirect, SurrogateConfig, SurrogateLimits};
 #[cfg(feature = "planted")]
 pub use planted::Bug;
 pub use policy::destage;

@@ -12,8 +12,8 @@ use crate::units::{Rate, Size};
 use restripe_array::cache::Rule;
 use restripe_array::meta::newest_of;
 use restripe_array::{
-    CacheLimits, Command, HeatLimits, Limits, Nanos, Order, Redirect, SECTOR_BYTES, SMALL_BYTES,
-    StartMode, SurrogateConfig, SurrogateLimits, Throttle, Uuid,
+    CacheLimits, Command, Destage, HeatLimits, Limits, Nanos, Order, Redirect, SECTOR_BYTES,
+    SMALL_BYTES, StartMode, SurrogateConfig, SurrogateLimits, Throttle, Uuid,
 };
 use restripe_io::BackendChoice;
 use restripe_io::member::{self, MemberSource, OpenFailure, OpenMember, OpenOptions};
@@ -99,6 +99,7 @@ impl Setup {
             limits: SurrogateLimits::default(),
             redirect: self.redirect,
             scrubs: self.redirect_scrubs,
+            destage: Destage::default(),
         })
     }
 

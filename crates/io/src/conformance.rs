@@ -16,9 +16,9 @@ use restripe_array::meta::{Partner, PartnerRole};
 use restripe_array::overlay::OverlayCounters;
 use restripe_array::report::{OverlayStatus, Status};
 use restripe_array::{
-    Action, Actions, BufRef, CacheLimits, Command, CommandTag, Config, Engine, Event, HeatLimits,
-    IoError, Limits, Member, MemberInfo, Nanos, Order, Pool, Redirect, Request, RequestOp,
-    RequestTag, StartMode, SurrogateConfig, SurrogateLimits, Tag,
+    Action, Actions, BufRef, CacheLimits, Command, CommandTag, Config, Destage, Engine, Event,
+    HeatLimits, IoError, Limits, Member, MemberInfo, Nanos, Order, Pool, Redirect, Request,
+    RequestOp, RequestTag, StartMode, SurrogateConfig, SurrogateLimits, Tag,
 };
 use restripe_sim::array::Spec;
 use restripe_sim::compute;
@@ -119,12 +119,15 @@ fn surrogate(members: u16, redirect: Redirect) -> SurrogateConfig {
         ios: 64,
         extents: 4096,
         copies: 2,
+        cluster_records: 1,
+        records_in_memory: 0,
     };
     SurrogateConfig {
         members,
         limits,
         redirect,
         scrubs: true,
+        destage: Destage::default(),
     }
 }
 

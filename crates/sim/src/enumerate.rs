@@ -34,8 +34,8 @@ use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Layout, Level, Rotation};
 use restripe_array::meta::{Init, Partner, PartnerRole, RegionKind, WriteHole};
 use restripe_array::{
-    Command, CommandError, Config, Engine, Limits, Member, MemberInfo, Nanos, Pool, Redirect,
-    StartMode, SurrogateConfig, SurrogateLimits,
+    Command, CommandError, Config, Destage, Engine, Limits, Member, MemberInfo, Nanos, Pool,
+    Redirect, StartMode, SurrogateConfig, SurrogateLimits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -405,9 +405,12 @@ impl Enumeration {
                 ios: 64,
                 extents: 4096,
                 copies: 2,
+                cluster_records: 1,
+                records_in_memory: 0,
             },
             redirect: log.redirect,
             scrubs: false,
+            destage: Destage::default(),
         };
         (
             limits.with_surrogate(Some(&surrogate.limits)),

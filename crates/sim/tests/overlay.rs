@@ -2,7 +2,7 @@
 //! what was flushed and lose what they like of the rest.
 
 use restripe_array::overlay::{
-    CopyTag, Effect, Extent, FoundInLog, Kind, LogShape, Overlay, OverlayLimits, Site,
+    CopyTag, Effect, Extent, FoundInLog, Kind, LogShape, Overlay, OverlayLimits, Packing, Site,
 };
 use restripe_array::{Buf, BufRef, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES};
 use restripe_sim::oracle::{FlushTicket, Oracle, ReadTicket, WriteId, WriteKind};
@@ -21,12 +21,26 @@ fn shape(seed: u64) -> LogShape {
         drop_below: 6,
     }
 }
-const LIMITS: OverlayLimits = OverlayLimits {
-    extents: 160,
-    requests: 8,
-    record_sectors: 24,
-    copies: 2,
-};
+/// Some gather what is written.
+fn limits(seed: u64) -> OverlayLimits {
+    let packing = Packing {
+        records: 1 + (seed / 3) as u32 % 3,
+        held: 3 + (seed / 9) as u32 % 3,
+    };
+    let packs = seed.is_multiple_of(3);
+    OverlayLimits {
+        extents: 160,
+        requests: 8,
+        record_sectors: 24,
+        copies: 2,
+        grain: if packs {
+            [8, 16, 24][(seed / 3) as usize % 3]
+        } else {
+            8
+        },
+        packing: packs.then_some(packing),
+    }
+}
 const UNIT: usize = Payload::Tokens.unit();
 
 /// What a user waits for.
@@ -48,7 +62,10 @@ struct Copy {
 /// A record as it lies in the log.
 #[derive(Clone)]
 struct Record {
-    extent: Extent,
+    sequence: u64,
+    footprint: std::ops::Range<u64>,
+    extents: Vec<Extent>,
+    /// From its first sector of payload on.
     contents: Vec<Token>,
     /// All records below were durable when it was written.
     durable_below: u64,
@@ -56,8 +73,12 @@ struct Record {
 }
 
 impl Record {
-    fn footprint(&self) -> std::ops::Range<u64> {
-        self.extent.at - 8..self.extent.log_end().next_multiple_of(8)
+    fn payload_at(&self) -> u64 {
+        self.footprint.start + 8
+    }
+
+    fn payload(&self) -> std::ops::Range<u64> {
+        self.payload_at()..self.payload_at() + self.contents.len() as u64
     }
 }
 
@@ -86,6 +107,7 @@ struct Home {
 }
 
 struct World {
+    limits: OverlayLimits,
     shape: LogShape,
     rng: Rng,
     oracle: Oracle,
@@ -99,6 +121,8 @@ struct World {
     /// Clean copies being made: begun, perhaps read, perhaps being appended.
     copies: Vec<Copy>,
     memory: BTreeMap<Buf, Vec<u8>>,
+    /// What is gathered in memory, by its sector of the log.
+    gathered: BTreeMap<u64, Token>,
     next: u32,
     met: BTreeMap<&'static str, u64>,
 }
@@ -114,10 +138,12 @@ fn new_log() -> FoundInLog {
 impl World {
     fn new(seed: u64) -> World {
         World {
+            limits: limits(seed),
             shape: shape(seed),
             rng: Rng::new(seed),
             oracle: Oracle::new(Payload::Tokens, SECTORS),
-            overlay: Overlay::new(LIMITS, shape(seed), &new_log()).expect("nothing was found"),
+            overlay: Overlay::new(limits(seed), shape(seed), &new_log())
+                .expect("nothing was found"),
             home: Home {
                 live: vec![0; SECTORS as usize],
                 durable: vec![0; SECTORS as usize],
@@ -129,6 +155,7 @@ impl World {
             asked: BTreeMap::new(),
             copies: Vec::new(),
             memory: BTreeMap::new(),
+            gathered: BTreeMap::new(),
             next: 0,
             met: BTreeMap::new(),
         }
@@ -141,6 +168,10 @@ impl World {
     fn step(&mut self) {
         match self.rng.below(100) {
             0 => self.crash(),
+            1 if self.rng.chance(1, 2) => {
+                self.overlay.seal();
+                self.collect();
+            }
             1 => {
                 let next = self.overlay.next_sequence();
                 let below = next - self.rng.below(next.min(12));
@@ -156,6 +187,7 @@ impl World {
         }
         if self.overlay.is_starved() {
             self.count("starved");
+            self.overlay.seal();
             self.overlay.go_home(self.overlay.next_sequence());
             self.collect();
         }
@@ -293,18 +325,31 @@ impl World {
                 Effect::Reply(tag, result) => self.reply(tag, result),
                 Effect::Copied(tag, result) => self.copied(tag, result),
                 effect => {
-                    if let Effect::Append { extent, .. } = &effect {
-                        // What lay there may be gone as soon as it is begun.
-                        let from = extent.at - 8;
-                        let end = extent.log_end().next_multiple_of(8);
-                        self.log.retain(|old| {
-                            old.footprint().end <= from || end <= old.footprint().start
-                        });
+                    // What lay there may be gone as soon as it is begun.
+                    if let Some(place) = self.written_in_log(&effect) {
+                        let apart = |old: &Record| {
+                            old.footprint.end <= place.start || place.end <= old.footprint.start
+                        };
+                        self.log.retain(apart);
                     }
                     self.doing.push(effect);
                 }
             }
         }
+    }
+
+    fn written_in_log(&self, effect: &Effect) -> Option<std::ops::Range<u64>> {
+        let (from, payload) = match effect {
+            Effect::Append { extent, .. } => (extent.at - 8, extent.sectors),
+            Effect::Seal {
+                extents,
+                payload_sectors,
+                ..
+            } => (extents[0].at - 8, *payload_sectors),
+            _ => return None,
+        };
+        let sectors = (8 + payload).next_multiple_of(self.limits.grain);
+        Some(from..from + u64::from(sectors))
     }
 
     /// Ends something that is under way.
@@ -324,6 +369,17 @@ impl World {
         self.perform(&effect);
         match effect {
             Effect::Append { extent, .. } => self.overlay.appended(extent.sequence, Ok(())),
+            Effect::Pack { tag, .. } => self.overlay.packed(tag),
+            Effect::Seal {
+                sequence, extents, ..
+            } => {
+                for extent in extents {
+                    for at in extent.at..extent.log_end() {
+                        self.gathered.remove(&at);
+                    }
+                }
+                self.overlay.appended(sequence, Ok(()));
+            }
             Effect::Read { part, .. }
             | Effect::Pass { part, .. }
             | Effect::Flush { part, .. }
@@ -357,8 +413,39 @@ impl World {
                 payload,
                 durable,
             } => {
-                let record = self.record(*extent, *payload, *durable);
+                let footprint = self.written_in_log(effect).expect("it is written");
+                let record = self.record(*extent, *payload, *durable, footprint);
                 self.log.push(record);
+            }
+            Effect::Pack { extent, source, .. } => {
+                let tokens = self.tokens_of(*source, extent.sectors);
+                for (at, token) in (extent.at..).zip(tokens) {
+                    if self.gathered.insert(at, token).is_some() {
+                        self.count("written over in memory");
+                    }
+                }
+            }
+            Effect::Seal {
+                sequence,
+                extents,
+                payload_sectors,
+                durable,
+                ..
+            } => {
+                let footprint = self.written_in_log(effect).expect("it is written");
+                let first = footprint.start + 8;
+                let payload = first..first + u64::from(*payload_sectors);
+                if extents.len() > 1 {
+                    self.count("records of several extents");
+                }
+                self.log.push(Record {
+                    sequence: *sequence,
+                    footprint,
+                    extents: extents.clone(),
+                    contents: payload.map(|at| self.gathered[&at]).collect(),
+                    durable_below: *durable,
+                    durable: false,
+                });
             }
             Effect::CopyHome { extent, .. } => {
                 let contents = self.in_log(extent.at, extent.sectors);
@@ -375,12 +462,8 @@ impl World {
             } => {
                 self.anchor.durable = self.anchor.durable.max(*durable);
                 self.anchor.void(*segment, *durable);
-                let held = |record: &&Record| self.segment_of(&record.extent) == *segment;
-                let newest = self
-                    .log
-                    .iter()
-                    .filter(held)
-                    .map(|record| record.extent.sequence);
+                let held = |record: &&Record| self.segment_of(record.footprint.start) == *segment;
+                let newest = self.log.iter().filter(held).map(|record| record.sequence);
                 assert!(
                     newest.max() < Some(*durable),
                     "a record is written over that counts"
@@ -390,17 +473,28 @@ impl World {
         }
     }
 
-    fn record(&self, extent: Extent, payload: Option<BufRef>, durable_below: u64) -> Record {
-        let contents = match payload {
+    fn tokens_of(&self, payload: Option<BufRef>, sectors: u32) -> Vec<Token> {
+        match payload {
             Some(buf) => {
                 let bytes = &self.memory[&buf.buf][at(buf.offset)..at(buf.offset + buf.bytes)];
                 bytes.chunks_exact(UNIT).map(token).collect()
             }
-            None => vec![0; extent.sectors as usize],
-        };
+            None => vec![0; sectors as usize],
+        }
+    }
+
+    fn record(
+        &self,
+        extent: Extent,
+        payload: Option<BufRef>,
+        durable_below: u64,
+        footprint: std::ops::Range<u64>,
+    ) -> Record {
         Record {
-            extent,
-            contents,
+            sequence: extent.sequence,
+            footprint,
+            extents: vec![extent],
+            contents: self.tokens_of(payload, extent.sectors),
             durable_below,
             durable: false,
         }
@@ -425,10 +519,12 @@ impl World {
     /// What a place of the log holds. That it was written over is a failure.
     fn in_log(&self, at: u64, sectors: u32) -> Vec<Token> {
         let place = |at: u64| {
-            let holds =
-                |record: &&Record| (record.extent.at..record.extent.log_end()).contains(&at);
+            if let Some(token) = self.gathered.get(&at) {
+                return *token;
+            }
+            let holds = |record: &&Record| record.payload().contains(&at);
             let record = self.log.iter().find(holds).expect("what counts is there");
-            record.contents[(at - record.extent.at) as usize]
+            record.contents[(at - record.payload_at()) as usize]
         };
         (at..at + u64::from(sectors)).map(place).collect()
     }
@@ -467,6 +563,8 @@ impl World {
             Effect::CopyHome { .. } => "crash while copying",
             Effect::Void { .. } => "crash while voiding",
             Effect::Append { .. } => "crash while appending",
+            Effect::Seal { .. } => "crash while sealing",
+            Effect::Pack { .. } => "crash while packing",
             _ => "crash",
         });
         let stages: Vec<&str> = stage.collect();
@@ -480,11 +578,12 @@ impl World {
         }
         self.home.durable.clone_from(&self.home.live);
         let found = self.recover();
-        self.overlay =
-            Overlay::new(LIMITS, self.shape, &found).expect("no more is found than was mapped");
+        self.overlay = Overlay::new(self.limits, self.shape, &found)
+            .expect("no more is found than was mapped");
         self.asked.clear();
         self.copies.clear();
         self.memory.clear();
+        self.gathered.clear();
         self.oracle.crash();
         self.read_all();
         if self.rng.chance(1, 2) {
@@ -512,8 +611,8 @@ impl World {
 
     /// The records that count: those not void, up to the first that is missing of what was not known to be durable.
     fn recover(&mut self) -> FoundInLog {
-        self.log.sort_by_key(|record| record.extent.sequence);
-        let above = self.log.last().map_or(1, |last| last.extent.sequence + 1);
+        self.log.sort_by_key(|record| record.sequence);
+        let above = self.log.last().map_or(1, |last| last.sequence + 1);
         let sequence = above.max(self.overlay.next_sequence());
         let known = self
             .log
@@ -524,8 +623,8 @@ impl World {
         let mut next = known.max(self.anchor.durable);
         let mut counted = 0;
         for record in &self.log {
-            if record.extent.sequence >= next {
-                if record.extent.sequence > next {
+            if record.sequence >= next {
+                if record.sequence > next {
                     break;
                 }
                 next += 1;
@@ -539,20 +638,16 @@ impl World {
         self.log.truncate(counted);
         self.log.iter_mut().for_each(|record| record.durable = true);
         let standing = |record: &&Record| {
-            let segment = self.segment_of(&record.extent);
+            let segment = self.segment_of(record.footprint.start);
             let void_below = self.anchor.void_below.get(&segment);
-            void_below.is_none_or(|below| record.extent.sequence >= *below)
-                && record.extent.kind != Kind::Clean
+            void_below.is_none_or(|below| record.sequence >= *below)
         };
-        let extents: Vec<Extent> = self
-            .log
-            .iter()
-            .filter(standing)
-            .map(|record| record.extent)
-            .collect();
+        let standing = self.log.iter().filter(standing);
+        let extents = standing.flat_map(|record| record.extents.iter().copied());
+        let extents: Vec<Extent> = extents.filter(|one| one.kind != Kind::Clean).collect();
         let mut segments: Vec<u32> = Vec::new();
         for extent in &extents {
-            let segment = self.segment_of(extent);
+            let segment = self.segment_of(extent.at);
             segments.retain(|held| *held != segment);
             segments.push(segment);
         }
@@ -563,14 +658,17 @@ impl World {
         }
     }
 
-    fn segment_of(&self, extent: &Extent) -> u32 {
-        (extent.at / u64::from(self.shape.segment_sectors)) as u32
+    fn segment_of(&self, at: u64) -> u32 {
+        (at / u64::from(self.shape.segment_sectors)) as u32
     }
 
     // ------------------------------------------------------------------------------------------------------- an end
 
     /// Lets everything end, brings all home, and reads all of it.
     fn settle(&mut self) {
+        self.drain();
+        self.overlay.seal();
+        self.collect();
         self.drain();
         self.overlay.go_home(self.overlay.next_sequence());
         self.collect();
@@ -583,6 +681,7 @@ impl World {
     fn drain(&mut self) {
         while !self.doing.is_empty() || !self.asked.is_empty() {
             if self.overlay.is_starved() {
+                self.overlay.seal();
                 self.overlay.go_home(self.overlay.next_sequence());
                 self.collect();
             }
@@ -643,6 +742,10 @@ fn what_was_told_is_read_whatever_happens() {
         "crash while copying",
         "crash while voiding",
         "crash while appending",
+        "crash while packing",
+        "crash while sealing",
+        "records of several extents",
+        "written over in memory",
         "records behind a gap",
         "read from both",
         "sectors home",

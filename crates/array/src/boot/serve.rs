@@ -68,6 +68,7 @@ impl Core {
                 self.undo_replace(row, 1);
             }
             self.undo_owed_replacements();
+            self.undo_replacements_in_doubt();
             if self.layout.tolerance() == 0 {
                 // Nothing tells which rows were being written.
                 self.undo_replace(0, self.layout.rows());
@@ -81,7 +82,7 @@ impl Core {
 
     /// After a crash, members of an array without a log may differ wherever the intent map says so.
     fn owe_resync(&mut self) -> Result<(), CommandError> {
-        let unlogged = self.layout.tolerance() > 0 && !self.logged();
+        let unlogged = self.layout.tolerance() > 0 && !self.logged() && !self.whole_rows();
         let dirty: Vec<u64> = (0..self.regions())
             .filter(|&region| self.in_doubt(region))
             .collect();
@@ -102,6 +103,19 @@ impl Core {
             return Ok(());
         }
         self.lose_unsynced_slots()
+    }
+
+    /// Of a row that is written whole and counts for nobody yet, one place of a cell may have it and the other not.
+    fn undo_replacements_in_doubt(&mut self) {
+        if !self.whole_rows() {
+            return;
+        }
+        for region in 0..self.regions() {
+            if self.in_doubt(region) {
+                let rows = self.superblock.intent_rows;
+                self.undo_replace(region * rows, rows);
+            }
+        }
     }
 
     /// Rows whose parity was missing were written without a record; they are among those owed.

@@ -8,8 +8,8 @@ use super::pages::{
 };
 use super::superblock::{MEMBERS_MAX, SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_SECTORS};
 use super::{
-    MemberEntry, MemberRole, MetaError, Parcel, Partner, Placement, Region, RegionKind, Superblock,
-    TaskRecord, WriteHole, leases,
+    MemberEntry, MemberRole, MetaError, Parcel, Partner, PartnerRole, Placement, Region,
+    RegionKind, Superblock, TaskRecord, WriteHole, leases,
 };
 use crate::contract::{MemberInfo, Page, TaskKind, zeroed_page};
 use crate::layout::scaled::History;
@@ -344,6 +344,7 @@ fn check_write_hole(options: &CreateOptions) -> Result<(), CreateError> {
         WriteHole::Ppl => level.parities() > 0,
         WriteHole::Bitmap => level != Level::Raid0,
         WriteHole::Journal => false,
+        WriteHole::WholeRows => options.partner.is_some_and(is_surrogate),
     };
     if fits {
         return Ok(());
@@ -352,6 +353,10 @@ fn check_write_hole(options: &CreateOptions) -> Result<(), CreateError> {
         write_hole: options.write_hole,
         level,
     })
+}
+
+fn is_surrogate(partner: Partner) -> bool {
+    partner.role == PartnerRole::Surrogate
 }
 
 fn logical_block(options: &CreateOptions) -> Result<u32, CreateError> {

@@ -175,6 +175,9 @@ pub enum WriteHole {
     Bitmap,
     /// A redo log. Reserved: no version of this code writes it.
     Journal,
+    /// Rows are written whole, by somebody who counts none that a crash cut short: the clusters of an overlay's log. So no row
+    /// that counts is ever out of step, and nothing has to be said about those that are being written.
+    WholeRows,
 }
 
 impl WriteHole {
@@ -878,6 +881,7 @@ fn write_hole_code(write_hole: WriteHole) -> u8 {
         WriteHole::Ppl => 1,
         WriteHole::Bitmap => 2,
         WriteHole::Journal => 3,
+        WriteHole::WholeRows => 4,
     }
 }
 
@@ -887,6 +891,7 @@ fn get_write_hole(bytes: &[u8]) -> Result<WriteHole, MetaError> {
         1 => Ok(WriteHole::Ppl),
         2 => Ok(WriteHole::Bitmap),
         3 => Ok(WriteHole::Journal),
+        4 => Ok(WriteHole::WholeRows),
         other => field("write hole", u64::from(other)),
     }
 }

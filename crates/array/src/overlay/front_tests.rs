@@ -14,6 +14,8 @@ fn overlay() -> Overlay {
         requests: 4,
         record_sectors: SECTORS,
         copies: 1,
+        grain: 8,
+        packing: None,
     };
     let shape = LogShape {
         segments: 4,

@@ -205,6 +205,15 @@ impl LogSpace {
         Some(self.segment_range(segment).start + u64::from(taken))
     }
 
+    /// The record that took room last needs so many sectors of it no more.
+    ///
+    /// # Panics
+    /// If no segment is open.
+    pub fn give_back(&mut self, sectors: u32) {
+        let (_, taken) = self.open.as_mut().expect("a record took room");
+        *taken -= sectors;
+    }
+
     /// The record that begins there is mapped, or was given up: it is under way no longer.
     pub fn landed(&mut self, at: u64) {
         let segment = self.segment_of(at);

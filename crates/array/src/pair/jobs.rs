@@ -5,6 +5,7 @@
 //! | append      | announced at home; the payload's checksum taken; the header put into a buffer; header and payload written |
 //! | copy home   | the copy read from the log; written home                                            |
 //! | copy out    | what a user read copied into a buffer; appended as a clean copy                      |
+//! | pack, seal | of records that are gathered in memory: [`super::cluster`]                           |
 //! | anchors     | every anchor that changed put into a buffer and written durably; one round at a time |
 //!
 //! An append is *announced* when the home set's members say durably that the surrogate has something of these rows: so no
@@ -20,7 +21,7 @@ use crate::contract::{
 use crate::meta::crc::crc32c_of_zeros;
 use crate::ops::Boxes;
 use crate::overlay::format::{AnchorTable, RecordHeader, record};
-use crate::overlay::{CopyTag, Effect, Extent, Kind, Overlay, PartTag, Site};
+use crate::overlay::{CopyTag, Effect, Extent, Kind, Overlay, PackTag, PartTag, Site};
 use crate::planted::Bug;
 use crate::pool::Size;
 use crate::slab::Slab;
@@ -32,7 +33,7 @@ use alloc::vec::Vec;
 
 /// A record on its way into the log.
 #[derive(Clone, Copy, Debug)]
-struct Append {
+pub(super) struct Append {
     extent: Extent,
     /// `None`: zeros.
     payload: Option<BufRef>,
@@ -46,7 +47,7 @@ struct Append {
 
 /// A copy on its way home.
 #[derive(Clone, Copy, Debug)]
-struct CopyHome {
+pub(super) struct CopyHome {
     part: PartTag,
     extent: Extent,
     buf: Buf,
@@ -67,7 +68,7 @@ impl CopyHome {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct AnchorPage {
+pub(super) struct AnchorPage {
     index: u32,
     at: u64,
     buf: Buf,
@@ -75,7 +76,7 @@ struct AnchorPage {
 
 /// Bytes of a read that are copied out of its memory, to be kept.
 #[derive(Clone, Copy, Debug)]
-struct CopyOut {
+pub(super) struct CopyOut {
     copy: CopyTag,
     home: u64,
     target: BufRef,
@@ -83,7 +84,16 @@ struct CopyOut {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Job {
+pub(super) enum Job {
+    /// A copy into a record in memory.
+    Pack(PackTag),
+    /// A read of a record in memory.
+    Gathered {
+        part: PartTag,
+        sequence: u64,
+    },
+    /// A record on its way out of memory.
+    Seal(u64),
     Append(Append),
     CopyHome(CopyHome),
     Anchor(AnchorPage),
@@ -105,7 +115,7 @@ struct Anchors {
 
 #[derive(Default)]
 pub(super) struct Jobs {
-    list: Slab<Job>,
+    pub(super) list: Slab<Job>,
     /// Appends that are not announced yet, or have no buffer: the oldest first.
     appends: VecDeque<Append>,
     /// Copies that wait for their time, or a buffer.
@@ -128,6 +138,10 @@ impl Jobs {
     pub(super) fn begin_anew(&mut self) {
         self.anchors = Anchors::default();
         self.table = None;
+    }
+
+    pub(super) fn page(&mut self) -> Page {
+        self.boxes.page()
     }
 
     pub(super) fn table(&mut self) -> &mut AnchorTable {
@@ -156,33 +170,33 @@ impl Pair {
         match effect {
             Effect::Read {
                 part,
-                site,
+                site: Site::Home,
+                sector,
+                buf,
+                ..
+            } => self.read_part(Owner::Part(part), Site::Home, sector, buf),
+            Effect::Read {
+                part,
+                site: Site::Log,
                 sector,
                 home,
                 clean,
                 buf,
             } => {
-                let owner = match site {
-                    Site::Home => Owner::Part(part),
-                    Site::Log => Owner::LogPart {
-                        part,
-                        home,
-                        clean,
-                        buf,
-                    },
+                let owner = Owner::LogPart {
+                    part,
+                    home,
+                    clean,
+                    buf,
                 };
-                self.read_part(owner, site, sector, buf);
+                if !self.read_gathered(part, sector, buf) {
+                    self.read_part(owner, Site::Log, sector, buf);
+                }
             }
             Effect::Pass { part, request } => {
                 self.children.ask(Site::Home, Owner::Part(part), request);
             }
-            Effect::Flush { part, site } => {
-                let way_home = self.overlay.as_ref().is_some_and(Overlay::is_going_home);
-                if site == Site::Home && way_home && self.home().planted(Bug::VoidBeforeFlush) {
-                    return self.part_done(part, Ok(()));
-                }
-                self.children.ask(site, Owner::Part(part), flush());
-            }
+            Effect::Flush { part, site } => self.flush_set(part, site),
             Effect::Append {
                 extent,
                 payload,
@@ -195,26 +209,47 @@ impl Pair {
                 writes: 0,
                 failed: None,
             }),
+            Effect::Pack {
+                tag,
+                extent,
+                at,
+                source,
+            } => self.pack(tag, extent, at, source),
+            Effect::Seal {
+                sequence,
+                extents,
+                payload_sectors,
+                durable,
+            } => self.seal(sequence, extents, payload_sectors, durable),
             Effect::CopyHome { part, extent } => self.jobs.copies.push_back((part, extent)),
-            Effect::Void { part, below } => {
-                let table = self.jobs.table();
-                table.flushed(below);
-                table.void_all(below);
-                self.jobs.anchors.next.push(part);
-            }
+            Effect::Void { part, below } => self.void(part, None, below),
             Effect::Reuse {
                 part,
                 segment,
                 durable,
-            } => {
-                let table = self.jobs.table();
-                table.flushed(durable);
-                table.void(segment, durable);
-                self.jobs.anchors.next.push(part);
-            }
+            } => self.void(part, Some(segment), durable),
             Effect::Copied(copy, result) => self.copied(copy, result),
             Effect::Reply(tag, result) => self.overlaid(tag, result),
         }
+    }
+
+    /// Calls records below void, of one segment or of all.
+    fn void(&mut self, part: PartTag, segment: Option<u32>, below: u64) {
+        let table = self.jobs.table();
+        table.flushed(below);
+        match segment {
+            Some(segment) => table.void(segment, below),
+            None => table.void_all(below),
+        }
+        self.jobs.anchors.next.push(part);
+    }
+
+    fn flush_set(&mut self, part: PartTag, site: Site) {
+        let way_home = self.overlay.as_ref().is_some_and(Overlay::is_going_home);
+        if site == Site::Home && way_home && self.home().planted(Bug::VoidBeforeFlush) {
+            return self.part_done(part, Ok(()));
+        }
+        self.children.ask(site, Owner::Part(part), flush());
     }
 
     fn read_part(&mut self, owner: Owner, site: Site, sector: u64, buf: BufRef) {
@@ -234,7 +269,8 @@ impl Pair {
 
     /// Starts what waited for an announcement, for its time or for a buffer; false if nothing could be.
     pub(super) fn resume_jobs(&mut self) -> bool {
-        self.next_append() | self.next_copy() | self.next_anchors()
+        let packs = self.next_pack() | self.next_seal();
+        packs | self.next_append() | self.next_copy() | self.next_anchors()
     }
 
     // ----------------------------------------------------------------------------------------------------- appends
@@ -272,7 +308,7 @@ impl Pair {
     }
 
     /// Whether home knows durably that the surrogate may have these sectors. It is told otherwise.
-    fn is_announced(&mut self, extent: &Extent) -> bool {
+    pub(super) fn is_announced(&mut self, extent: &Extent) -> bool {
         let home = &mut self.sets[Site::Home as usize];
         let before = home.redirected.touched;
         let ready = home.redirect_ready(extent.home, u64::from(extent.sectors));
@@ -348,7 +384,7 @@ impl Pair {
         self.appended(append.extent.sequence, append.failed.map_or(Ok(()), Err));
     }
 
-    fn appended(&mut self, sequence: u64, result: Result<(), RequestError>) {
+    pub(super) fn appended(&mut self, sequence: u64, result: Result<(), RequestError>) {
         // Users ask home, and know nothing of the log's places.
         let result = result.map_err(|error| match error {
             RequestError::NoSpace => RequestError::NoSpace,
@@ -367,7 +403,7 @@ impl Pair {
         if !self.may_copy_home(extent.sectors) {
             return false;
         }
-        let Some(buf) = self.buffers.take_free(Size::Large) else {
+        let Some(buf) = self.large_buffer() else {
             return false;
         };
         self.jobs.copies.pop_front();
@@ -488,7 +524,11 @@ impl Pair {
         let Some(index) = self.jobs.table().changed() else {
             return false;
         };
-        let Some(buf) = self.buffers.take_free(Size::Small) else {
+        let buf = match self.log().whole_rows() {
+            true => self.large_buffer(),
+            false => self.buffers.take_free(Size::Small),
+        };
+        let Some(buf) = buf else {
             return false;
         };
         let mut page = self.jobs.boxes.page();
@@ -561,7 +601,7 @@ impl Pair {
 
     // ------------------------------------------------------------------------------------------------- computations
 
-    fn compute(
+    pub(super) fn compute(
         &mut self,
         owner: u32,
         op: ComputeOp,
@@ -594,11 +634,23 @@ impl Pair {
             self.jobs.boxes.recycle_page(page);
         }
         match (self.jobs.list.get(tag.0).copied(), verdict) {
+            (Some(Job::Pack(pack)), _) => {
+                self.jobs.list.remove(tag.0);
+                self.overlay.as_mut().expect("it gathers").packed(pack);
+            }
+            (Some(Job::Gathered { part, sequence }), _) => {
+                self.gathered_read(tag.0, part, sequence);
+            }
+            (Some(Job::Seal(sequence)), Verdict::Checksum(crc)) => {
+                self.put_sealed_header(tag.0, sequence, crc);
+            }
+            (Some(Job::Seal(sequence)), _) => self.write_sealed(tag.0, sequence),
             (Some(Job::Append(_)), Verdict::Checksum(crc)) => self.put_header(tag.0, crc),
             (Some(Job::Append(_)), _) => self.write_record(tag.0),
             (Some(Job::Anchor(page)), _) => {
-                let source = BufRef::new(page.buf, 0, SMALL_BYTES);
-                let request = child(RequestOp::Write, page.at, PAGE_SECTORS, source, true);
+                let sectors = u64::from(self.jobs.table().layout().grain());
+                let source = BufRef::new(page.buf, 0, (sectors * SECTOR_BYTES) as u32);
+                let request = child(RequestOp::Write, page.at, sectors, source, true);
                 self.children.ask(Site::Log, Owner::Job(tag.0), request);
             }
             (Some(Job::CopyOut(out)), _) => self.append_read(tag.0, out),
@@ -621,7 +673,13 @@ impl Pair {
             Some(Job::Append(_)) => self.append_written(job, result),
             Some(Job::CopyHome(_)) => self.copy_moved(job, result),
             Some(Job::Anchor(page)) => self.anchor_written(job, page, result),
-            Some(Job::CopyOut(_)) | None => unreachable!("it asked for nothing, or is over"),
+            Some(Job::Seal(sequence)) => {
+                self.jobs.list.remove(job);
+                self.sealed(sequence, result);
+            }
+            Some(Job::CopyOut(_) | Job::Pack(_) | Job::Gathered { .. }) | None => {
+                unreachable!("it asked for nothing, or is over")
+            }
         }
     }
 }

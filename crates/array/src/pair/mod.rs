@@ -20,6 +20,8 @@
 //! | stopping | users' requests and jobs are over, both sets stopped   | stopped  |
 
 mod child;
+mod cluster;
+mod destage;
 mod jobs;
 mod keep;
 mod migrate;
@@ -41,6 +43,8 @@ use crate::units::{Member, Nanos, SECTOR_BYTES};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use child::{Children, Owner};
+use cluster::Clusters;
+pub use destage::Destage;
 use jobs::Jobs;
 use keep::Keeping;
 use migrate::Source;
@@ -58,6 +62,8 @@ pub struct SurrogateConfig {
     pub redirect: Redirect,
     /// Users are moved out of a scrub's way, too, not only of tasks that restore redundancy.
     pub scrubs: bool,
+    /// Where every write is redirected at all times.
+    pub destage: Destage,
 }
 
 /// Bounds of the surrogate's engine and of the overlay.
@@ -72,6 +78,11 @@ pub struct SurrogateLimits {
     pub extents: u32,
     /// Copies on their way home at once, and as many on their way into the log.
     pub copies: u32,
+    /// Where writes are gathered: records of 64 KiB of a cluster, which goes into the log at once.
+    pub cluster_records: u32,
+    /// And records in memory: those of clusters that are being filled or written, and the newest of those that were. None where
+    /// nothing is gathered.
+    pub records_in_memory: u32,
 }
 
 impl Default for SurrogateLimits {
@@ -86,6 +97,8 @@ impl Default for SurrogateLimits {
             ios: 2048,
             extents: 1 << 18,
             copies: 8,
+            cluster_records: 16,
+            records_in_memory: 0,
         }
     }
 }
@@ -96,11 +109,19 @@ const RECORD_SECTORS: u32 = crate::BAND_SECTORS_MAX as u32;
 const PAGES: u32 = 64;
 
 impl SurrogateLimits {
+    /// Of an array whose surrogate is a code cache: four clusters of 1 MiB in memory (RERAID, section 3.2).
+    pub fn gathering() -> SurrogateLimits {
+        SurrogateLimits {
+            records_in_memory: 64,
+            ..SurrogateLimits::default()
+        }
+    }
+
     /// Buffers that neither engine has: for pages, and for copies.
     fn own_pool(&self) -> Pool {
         Pool {
             small: PAGES,
-            large: 2 * self.copies,
+            large: 2 * self.copies + self.records_in_memory,
         }
     }
 
@@ -163,6 +184,7 @@ pub(crate) struct Pair {
     children: Children,
     jobs: Jobs,
     buffers: Buffers,
+    clusters: Clusters,
     policy: policy::State,
     /// Clean copies on their way into the log.
     copies: Vec<(CopyTag, Source)>,
@@ -190,6 +212,7 @@ impl Pair {
             children: Children::default(),
             jobs: Jobs::default(),
             buffers,
+            clusters: Clusters::default(),
             policy: policy::State::new(surrogate.redirect, surrogate.scrubs),
             copies: Vec::new(),
             keeping: Keeping::default(),
@@ -415,6 +438,10 @@ impl Pair {
                 let error = CommandError::Busy("the array is not serving");
                 self.out.push(Action::CommandReply(tag, Err(error)));
             }
+            Command::Destage => {
+                let result = self.ask_destage();
+                self.out.push(Action::CommandReply(tag, result));
+            }
             command => {
                 let (site, command) = self.route_command(command);
                 self.tell(site, Event::Command(tag, command));
@@ -488,7 +515,13 @@ impl Pair {
             return false;
         };
         let quiet = self.overlay.as_ref().is_none_or(Overlay::is_quiet);
-        let works = !self.jobs.is_idle() || !self.keeping.is_idle() || !self.copies.is_empty();
+        if let Some(overlay) = self.overlay.as_mut().filter(|one| one.is_idle()) {
+            overlay.seal();
+        }
+        let works = !self.jobs.is_idle()
+            || !self.clusters.is_idle()
+            || !self.keeping.is_idle()
+            || !self.copies.is_empty();
         if !quiet || works || !self.children.is_idle() {
             return false;
         }

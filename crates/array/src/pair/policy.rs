@@ -1,6 +1,6 @@
 //! Which writes go to the surrogate, and when what lies there goes home.
 
-use super::{Pair, Stage};
+use super::{Pair, Stage, destage};
 use crate::contract::{Request, RequestOp, TaskKind};
 use crate::core::Core;
 use crate::overlay::{Kind, Overlay, Pressure};
@@ -20,14 +20,17 @@ pub enum Redirect {
     /// Every write, and the zones that users read most, as they are restored (IDO, section 3.4).
     #[default]
     Ido,
+    /// Every write, at all times: home is written when the log is nearly full, or users have been idle for long (RERAID).
+    Reraid,
 }
 
 impl Redirect {
-    pub const ALL: [Redirect; 4] = [
+    pub const ALL: [Redirect; 5] = [
         Redirect::None,
         Redirect::WorkOut,
         Redirect::Vdf,
         Redirect::Ido,
+        Redirect::Reraid,
     ];
 
     pub fn name(self) -> &'static str {
@@ -36,6 +39,7 @@ impl Redirect {
             Redirect::WorkOut => "workout",
             Redirect::Vdf => "vdf",
             Redirect::Ido => "ido",
+            Redirect::Reraid => "reraid",
         }
     }
 
@@ -57,14 +61,15 @@ pub(super) struct State {
     redirect: Redirect,
     scrubs: bool,
     /// When the last request of a user came.
-    last_request: Nanos,
+    pub(super) last_request: Nanos,
     /// When the next copy may go home although users are busy.
     next_copy: Nanos,
     /// No way home is begun before.
-    not_before: Nanos,
-    going: bool,
+    pub(super) not_before: Nanos,
+    pub(super) going: bool,
     /// The zones that go to the surrogate have been chosen, for the tasks that run.
     pub(super) chosen: bool,
+    pub(super) destage: destage::State,
 }
 
 impl State {
@@ -77,6 +82,7 @@ impl State {
             not_before: Nanos::ZERO,
             going: false,
             chosen: false,
+            destage: destage::State::default(),
         }
     }
 
@@ -100,12 +106,16 @@ impl Pair {
     /// Whether a write is to go to the surrogate.
     pub(super) fn redirects(&mut self, request: &Request) -> bool {
         self.policy.last_request = self.now;
+        if self.policy.redirect == Redirect::Reraid {
+            self.note_gathered();
+            return true;
+        }
         if !self.moves_users() || request.op == RequestOp::Trim {
             return false;
         }
         match self.policy.redirect {
             Redirect::None => false,
-            Redirect::WorkOut | Redirect::Ido => true,
+            Redirect::WorkOut | Redirect::Ido | Redirect::Reraid => true,
             Redirect::Vdf => self.misses_member(request),
         }
     }
@@ -153,9 +163,11 @@ impl Pair {
             self.came_home();
             return true;
         }
-        let due = overlay.is_starved()
-            || overlay.pressure() >= Pressure::Reclaim
-            || !moving && overlay.holds_anything();
+        let short = overlay.is_starved() || overlay.pressure() >= Pressure::Reclaim;
+        let due = match self.policy.redirect {
+            Redirect::Reraid => return self.drive_destage(short),
+            _ => short || !moving && overlay.holds_anything(),
+        };
         // One that frees nothing would be begun again at once, and what is awaited would never come.
         let idle = overlay.is_going_home() || overlay.is_broken() || !overlay.has_a_way_home();
         if !due || idle {
@@ -197,6 +209,8 @@ impl Pair {
         let overlay = self.overlay.as_ref().expect("it goes home");
         let short =
             overlay.is_starved() || overlay.is_closing() || overlay.pressure() >= Pressure::Reclaim;
+        // Mirrors are awake for it: it is to be over soon.
+        let short = short || self.policy.redirect == Redirect::Reraid;
         let idle_from = self.policy.last_request.after(IDLE);
         let stopping = self.stage != Stage::Serving;
         if short || stopping || overlay.is_idle() && self.now >= idle_from {

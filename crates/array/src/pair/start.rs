@@ -27,8 +27,9 @@ use crate::core::Core;
 use crate::meta::superblock::{Partner, PartnerRole};
 use crate::overlay::format::{
     AnchorTable, LogLayout, LogOwner, LogRegion, PayloadFound, Read, RecordHeader, Recovered, Scan,
+    record,
 };
-use crate::overlay::{Extent, FoundInLog, Kind, LogShape, Overlay, OverlayLimits, Site};
+use crate::overlay::{Extent, FoundInLog, Kind, LogShape, Overlay, OverlayLimits, Packing, Site};
 use crate::pool::Size;
 use crate::runset::RunSet;
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
@@ -70,6 +71,17 @@ enum Wanted {
 struct Reading {
     wanted: Wanted,
     buf: Buf,
+    step: Step,
+}
+
+/// Of a payload in a log that is written by whole rows, which is read with its header: nobody knows whether its parity was
+/// written, so it is written again before it counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Reading,
+    /// The payload is sound: the header is looked at once more.
+    Sound,
+    Rewriting,
 }
 
 impl Wanted {
@@ -113,9 +125,15 @@ fn segment_sectors(sectors: u64) -> u32 {
     power.clamp(SEGMENT_SECTORS_MIN, SEGMENT_SECTORS_MAX) as u32
 }
 
-/// The payload of a record at most.
-fn record_sectors(layout: &LogLayout) -> u32 {
-    RECORD_SECTORS.min(layout.segment_sectors() - PAGE_SECTORS as u32)
+/// The payload of a record at most. Where a record is written at once, with its header, it is one buffer with that.
+fn record_sectors(layout: &LogLayout, whole_rows: bool) -> u32 {
+    let header = PAGE_SECTORS as u32;
+    match whole_rows {
+        true => {
+            RECORD_SECTORS.min(layout.segment_sectors()) / layout.grain() * layout.grain() - header
+        }
+        false => RECORD_SECTORS.min(layout.segment_sectors() - header),
+    }
 }
 
 fn shape(layout: &LogLayout) -> LogShape {
@@ -325,11 +343,20 @@ impl Pair {
             start: 0,
             sectors: log.layout.size_sectors(),
         };
-        match region.cut(segment_sectors(region.sectors)) {
+        let grain = match log.whole_rows() {
+            true => log.layout.row_sectors() as u32,
+            false => PAGE_SECTORS as u32,
+        };
+        let segment = segment_sectors(region.sectors) / grain * grain;
+        match region.cut_in_grains(segment, grain) {
             Err(_) => self.refuse(CommandError::TooSmall {
                 has: region.sectors,
                 needs: 4 * SEGMENT_SECTORS_MIN,
             }),
+            Ok(_) if log.whole_rows() && self.surrogate.limits.records_in_memory == 0 => {
+                let why = "a code cache takes memory for its clusters";
+                self.refuse(CommandError::Unsuited(why));
+            }
             Ok(layout) if home.redirected_extents().is_empty() => self.begin_anew(layout),
             Ok(layout) => self.read_log(layout),
         }
@@ -454,13 +481,18 @@ impl Pair {
                 self.unask(wanted);
                 break;
             };
-            self.read_for_start(Reading { wanted, buf });
+            self.read_for_start(Reading {
+                wanted,
+                buf,
+                step: Step::Reading,
+            });
             any = true;
         }
         any || self.all_read()
     }
 
     fn next_wanted(&mut self) -> Option<Wanted> {
+        let whole_rows = self.log().whole_rows();
         let start = self.start_mut();
         match &mut start.phase {
             Phase::Anchors { homes, asked, .. } if *asked < homes.len() => {
@@ -468,11 +500,20 @@ impl Pair {
                 Some(Wanted::Anchor(*asked - 1))
             }
             Phase::Scan(scan) => {
-                let read = start.next.take().or_else(|| scan.next_read())?;
-                Some(match read {
-                    Read::Header { at } => Wanted::Header(at),
-                    Read::Payload(header) => Wanted::Payload(header),
-                })
+                let most = record_sectors(scan.layout(), whole_rows);
+                let fits = |header: &RecordHeader| header.payload_sectors <= most;
+                loop {
+                    match start.next.take().or_else(|| scan.next_read())? {
+                        Read::Header { at } => return Some(Wanted::Header(at)),
+                        Read::Payload(header) if fits(&header) => {
+                            return Some(Wanted::Payload(header));
+                        }
+                        // No writer made it: it does not count.
+                        Read::Payload(header) => {
+                            scan.payload(header.sequence, PayloadFound::Torn);
+                        }
+                    }
+                }
             }
             _ => None,
         }
@@ -501,6 +542,10 @@ impl Pair {
                 (source.anchor_home(index, parity), PAGE_SECTORS)
             }
             Wanted::Header(at) => (source.sector(at), PAGE_SECTORS),
+            Wanted::Payload(header) if self.log().whole_rows() => (
+                source.sector(header.at),
+                u64::from(source.footprint(header.payload_sectors)),
+            ),
             Wanted::Payload(header) => (
                 source.sector(header.payload_at()),
                 u64::from(header.payload_sectors),
@@ -525,26 +570,73 @@ impl Pair {
     }
 
     pub(super) fn start_read(&mut self, read: u32, result: Result<(), RequestError>) {
-        let Reading { wanted, buf } = self.reading(read);
+        let Reading { wanted, buf, step } = self.reading(read);
         if result.is_err() {
             return self.found(read, None, None);
         }
         match wanted {
+            Wanted::Payload(header) if step == Step::Rewriting => {
+                let sound = Verdict::Checksum(header.payload_crc);
+                self.found(read, None, Some(sound));
+            }
             Wanted::Payload(header) => {
                 let bytes = header.payload_sectors * SECTOR_BYTES as u32;
-                self.compute_for_start(read, BufRef::new(buf, 0, bytes), false);
+                let from = if self.log().whole_rows() {
+                    SMALL_BYTES
+                } else {
+                    0
+                };
+                self.compute_for_start(read, BufRef::new(buf, from, bytes), false);
             }
             _ => self.compute_for_start(read, BufRef::new(buf, 0, SMALL_BYTES), true),
         }
     }
 
     pub(super) fn start_computed(&mut self, read: u32, page: Option<Page>, verdict: Verdict) {
-        self.found(read, page, Some(verdict));
+        let Reading { wanted, buf, step } = self.reading(read);
+        let rewrites = self.log().whole_rows() && !self.start_mut().mode.read_only;
+        match (wanted, step, verdict) {
+            (Wanted::Payload(header), Step::Reading, Verdict::Checksum(crc))
+                if rewrites && crc == header.payload_crc =>
+            {
+                self.step(read, Step::Sound);
+                self.compute_for_start(read, BufRef::new(buf, 0, SMALL_BYTES), true);
+            }
+            (Wanted::Payload(header), Step::Sound, _) => {
+                let page = page.expect("a page was taken");
+                self.write_again(read, &header, buf, &page);
+            }
+            _ => self.found(read, page, Some(verdict)),
+        }
+    }
+
+    fn step(&mut self, read: u32, step: Step) {
+        let reading = self.start_mut().reads[read as usize].as_mut();
+        reading.expect("it is under way").step = step;
+    }
+
+    /// Writes a record as it was read, whole. One whose header reads otherwise than it did cannot be told from others.
+    fn write_again(&mut self, read: u32, header: &RecordHeader, buf: Buf, page: &Page) {
+        let Phase::Scan(scan) = &self.start_mut().phase else {
+            unreachable!("payloads are read in this phase")
+        };
+        let layout = *scan.layout();
+        let same = record::decode(scan.owner(), header.at, page);
+        if same.map(|view| view.header) != Ok(*header) {
+            return self.found(read, None, None);
+        }
+        self.step(read, Step::Rewriting);
+        let sectors = u64::from(layout.footprint(header.payload_sectors));
+        let source = BufRef::new(buf, 0, (sectors * SECTOR_BYTES) as u32);
+        let at = layout.sector(header.at);
+        let request = jobs::child(RequestOp::Write, at, sectors, source, false);
+        let owner = Owner::StartRead(read);
+        self.children.ask(Site::Log, owner, request);
     }
 
     /// What a read brought; nothing if it failed.
     fn found(&mut self, read: u32, page: Option<Page>, verdict: Option<Verdict>) {
-        let Reading { wanted, buf } = self.reading(read);
+        let Reading { wanted, buf, .. } = self.reading(read);
         self.start_mut().reads[read as usize] = None;
         self.buffers.release(buf);
         match (&mut self.start_mut().phase, wanted) {
@@ -595,10 +687,14 @@ impl Pair {
             array: home.superblock.array,
             epoch: partner.epoch,
         };
+        let wavers = self.log().whole_rows();
         match AnchorTable::load(owner, layout, homes) {
             Ok(table) => {
                 let start = self.start_mut();
                 let mut scan = Scan::new(table);
+                if wavers {
+                    scan.waver();
+                }
                 if let Some(cut) = start.cut {
                     scan.cut_at(cut);
                 }
@@ -717,8 +813,13 @@ impl Pair {
         let limits = OverlayLimits {
             extents: limits.extents.max(needed),
             requests: self.config.limits.requests,
-            record_sectors: record_sectors(&layout),
+            record_sectors: record_sectors(&layout, self.log().whole_rows()),
             copies: limits.copies,
+            grain: layout.grain(),
+            packing: self.log().whole_rows().then_some(Packing {
+                records: limits.cluster_records,
+                held: limits.records_in_memory,
+            }),
         };
         let overlay = Overlay::new(limits, shape(&layout), found);
         self.overlay = Some(overlay.expect("the map has room for what was found"));

@@ -69,7 +69,9 @@ impl Core {
     fn pass_outdated(&mut self, id: u32, map: &RowMap) -> bool {
         let pass = self.slices.get(id).pass;
         let planted = self.planted(Bug::DegradedInOneStep);
-        self.layout.parity() && pass.len() > 1 && !pass.within(self.firm_cells(map)) && !planted
+        let whole = self.whole_rows() && pass == map.data_set();
+        let outdated = pass.len() > 1 && !pass.within(self.firm_cells(map));
+        self.layout.parity() && outdated && !whole && !planted
     }
 
     fn plan_anew(&mut self, id: u32) {

@@ -257,7 +257,8 @@ impl Core {
         if !map.decodable(live) {
             return false;
         }
-        let here = if self.planted(Bug::DegradedInOneStep) {
+        let whole = self.whole_rows() && todo == map.data_set();
+        let here = if whole || self.planted(Bug::DegradedInOneStep) {
             todo
         } else {
             todo.intersection(self.firm_cells(map))

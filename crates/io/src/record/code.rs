@@ -2,10 +2,10 @@
 
 use restripe_array::cache::Rule;
 use restripe_array::{
-    Action, Buf, BufRef, CacheLimits, Class, Command, Compute, ComputeOp, Config, DeviceIo, Event,
-    Guilty, HeatLimits, IoError, IoOp, LeaseCommand, LeaseName, Limits, Member, MemberInfo, Moves,
-    Nanos, Order, Page, Pool, Redirect, Request, RequestOp, RequestTag, Segment, StartMode,
-    SurrogateConfig, SurrogateLimits, Tag, Throttle, Uuid, Verdict,
+    Action, Buf, BufRef, CacheLimits, Class, Command, Compute, ComputeOp, Config, Destage,
+    DeviceIo, Event, Guilty, HeatLimits, IoError, IoOp, LeaseCommand, LeaseName, Limits, Member,
+    MemberInfo, Moves, Nanos, Order, Page, Pool, Redirect, Request, RequestOp, RequestTag, Segment,
+    StartMode, SurrogateConfig, SurrogateLimits, Tag, Throttle, Uuid, Verdict,
 };
 use std::io::Write as _;
 
@@ -54,12 +54,15 @@ fn part_of(surrogate: &SurrogateLimits, whole: &Limits) -> bool {
         ios,
         extents,
         copies,
+        cluster_records,
+        records_in_memory,
     } = *surrogate;
     let small = pool.small.checked_add(SMALL_MIN);
     let large = copies
         .checked_mul(2)
+        .and_then(|own| own.checked_add(records_in_memory))
         .and_then(|own| own.checked_add(pool.large));
-    [requests, slices, ios, copies]
+    [requests, slices, ios, copies, cluster_records]
         .into_iter()
         .all(|bound| bound <= BOUND_MAX)
         && extents <= EXTENTS_MAX
@@ -140,6 +143,7 @@ impl Writer {
             limits,
             redirect,
             scrubs,
+            destage,
         }) = surrogate
         {
             self.small(u32::from(members));
@@ -151,12 +155,18 @@ impl Writer {
                 limits.ios,
                 limits.extents,
                 limits.copies,
+                limits.cluster_records,
+                limits.records_in_memory,
             ] {
                 self.small(bound);
             }
             let place = Redirect::ALL.iter().position(|one| *one == redirect);
             self.byte(place.map_or(0, |place| place as u8));
             self.flag(scrubs);
+            let Destage { idle, every, seal } = destage;
+            for time in [idle, every, Some(seal)] {
+                self.number(time.map_or(u64::MAX, |time| time.0));
+            }
         }
     }
 
@@ -307,6 +317,7 @@ impl Writer {
                 let place = Moves::ALL.iter().position(|one| *one == moves);
                 self.raw(&[19, place.map_or(0, |place| place as u8)]);
             }
+            Command::Destage => self.byte(20),
             Command::AddToSurrogate(member) => self.member_command(13, member),
             Command::Surrogate(surrogate) => {
                 self.raw(&[14, u8::from(surrogate.is_some())]);
@@ -593,6 +604,18 @@ impl<'a> Reader<'a> {
         })
     }
 
+    fn destage(&mut self) -> Taken<Destage> {
+        let mut time = || -> Taken<Option<Nanos>> {
+            let time = self.number()?;
+            Ok((time < u64::MAX).then_some(Nanos(time)))
+        };
+        Ok(Destage {
+            idle: time()?,
+            every: time()?,
+            seal: time()?.ok_or(Stop::Bad)?,
+        })
+    }
+
     fn surrogate(&mut self, whole: &Limits, members: usize) -> Taken<Option<SurrogateConfig>> {
         if !self.flag()? {
             return Ok(None);
@@ -608,6 +631,8 @@ impl<'a> Reader<'a> {
             ios: self.small()?,
             extents: self.small()?,
             copies: self.small()?,
+            cluster_records: self.small()?,
+            records_in_memory: self.small()?,
         };
         let redirect = Redirect::ALL.get(usize::from(self.byte()?));
         let fits = usize::from(of_members) <= members && part_of(&limits, whole);
@@ -617,6 +642,7 @@ impl<'a> Reader<'a> {
             limits,
             redirect,
             scrubs: self.flag()?,
+            destage: self.destage()?,
         }))
     }
 
@@ -753,6 +779,7 @@ impl<'a> Reader<'a> {
                 let place = usize::from(self.byte()?);
                 Command::Moves(*Moves::ALL.get(place).ok_or(Stop::Bad)?)
             }
+            20 => Command::Destage,
             13 => Command::AddToSurrogate(self.member()?),
             14 => {
                 let some = self.flag()?;
@@ -880,6 +907,7 @@ mod tests {
             Command::Grow { by: 3 },
             Command::Reshape { by: 2 },
             Command::Moves(Moves::Recorded),
+            Command::Destage,
             Command::AddToSurrogate(Member(3)),
             Command::Surrogate(Some(Uuid([5; 16]))),
             Command::Surrogate(None),

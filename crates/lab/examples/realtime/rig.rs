@@ -3,8 +3,8 @@
 use restripe_array::layout::{Level, Skew};
 use restripe_array::meta::{Content, CreateOptions, Init, Partner, PartnerRole, WriteHole, create};
 use restripe_array::{
-    Command, Fact, Limits, Member, Nanos, StartMode, SurrogateConfig, SurrogateLimits, TaskKind,
-    TaskOutcome, Uuid,
+    Command, Destage, Fact, Limits, Member, Nanos, StartMode, SurrogateConfig, SurrogateLimits,
+    TaskKind, TaskOutcome, Uuid,
 };
 use restripe_io::front::listen::Listener;
 use restripe_io::front::nbd;
@@ -309,6 +309,7 @@ fn spec(plan: &ArrayPlan, members: Vec<restripe_io::member::OpenMember>) -> Arra
         limits: SurrogateLimits::default(),
         redirect: surrogate.redirect,
         scrubs: false,
+        destage: Destage::default(),
     });
     let limits = Limits {
         heat: plan.heat,

@@ -8,9 +8,9 @@ use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Layout, Level, Skew};
 use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
 use restripe_array::{
-    Buf, CacheLimits, Command, CommandError, CommandTag, Config, Engine, HeatLimits, Limits,
-    Member, MemberInfo, Moves, Nanos, Order, Redirect, SECTOR_BYTES, StartMode, SurrogateConfig,
-    SurrogateLimits, Throttle,
+    Buf, CacheLimits, Command, CommandError, CommandTag, Config, Destage, Engine, HeatLimits,
+    Limits, Member, MemberInfo, Moves, Nanos, Order, Redirect, SECTOR_BYTES, StartMode,
+    SurrogateConfig, SurrogateLimits, Throttle,
 };
 use restripe_sim::array::Spec;
 use restripe_sim::disk::Disk;
@@ -399,6 +399,7 @@ fn built(members: Vec<MemberInfo>, plan: &ArrayPlan) -> (Limits, Engine) {
         limits: SurrogateLimits::default(),
         redirect: surrogate.redirect,
         scrubs: false,
+        destage: Destage::default(),
     });
     let limits = Limits {
         heat: plan.heat,

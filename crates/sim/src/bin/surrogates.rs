@@ -12,6 +12,7 @@ surrogates: random arrays with a surrogate, users and faults in virtual time, ju
   --seed N            run one seed, saying what happens with --trace
   --seeds A..B        run many (default 0..1000)
   --growth            of arrays that grow meanwhile
+  --gathers           of mirrors whose writes all go into a log of clusters
   --trace             say what happens
 ";
 
@@ -40,6 +41,7 @@ fn parse(arguments: &[String]) -> Result<Option<(Range<u64>, Options)>, String> 
             "--seed" => seeds = number(value()?).map(|seed| seed..seed + 1)?,
             "--seeds" => seeds = range(value()?)?,
             "--growth" => options.grows = true,
+            "--gathers" => options.gathers = true,
             "--trace" => options.trace = true,
             other => return Err(format!("unknown argument {other}; --help lists them")),
         }
@@ -61,7 +63,7 @@ fn surrogates(seeds: Range<u64>, options: Options) -> ExitCode {
     let mut met: BTreeMap<&str, u64> = BTreeMap::new();
     let mut incidents: BTreeMap<(Phase, Incident), u64> = BTreeMap::new();
     let mut failed = 0;
-    let family = if options.grows { " --growth" } else { "" };
+    let family = options.family();
     for seed in seeds {
         let outcome = catch_unwind(|| run(seed, options));
         let told = match &outcome {

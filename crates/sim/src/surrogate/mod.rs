@@ -21,11 +21,11 @@ use crate::workload::Workload;
 use crate::world::{World, WorldConfig};
 pub use coverage::{Incident, Phase};
 use restripe_array::layout::{Layout, Level, Rotation};
-use restripe_array::meta::{Init, Partner, PartnerRole};
+use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
 use restripe_array::report::{MemberState, Status};
 use restripe_array::{
-    Command, CommandError, Config, Engine, Fact, Limits, Member, Nanos, Pool, Redirect, StartMode,
-    SurrogateConfig, SurrogateLimits,
+    Command, CommandError, Config, Destage, Engine, Fact, Limits, Member, Nanos, Pool, Redirect,
+    StartMode, SurrogateConfig, SurrogateLimits,
 };
 use std::collections::BTreeMap;
 
@@ -36,9 +36,22 @@ pub struct Options {
     pub trace: bool,
     /// Home is of level 4 and grows.
     pub grows: bool,
+    /// Every write goes into a log of clusters at all times (RERAID).
+    pub gathers: bool,
     /// The bug that the engine is to have.
     #[cfg(feature = "planted")]
     pub bug: Option<restripe_array::Bug>,
+}
+
+impl Options {
+    /// As the command has it.
+    pub fn family(&self) -> &'static str {
+        match self {
+            Options { grows: true, .. } => " --growth",
+            Options { gathers: true, .. } => " --gathers",
+            _ => "",
+        }
+    }
 }
 
 /// What came of a seed.
@@ -81,6 +94,9 @@ struct Plan {
     copies: u32,
     /// Home takes spares as members.
     grows: bool,
+    destage: Destage,
+    cluster_records: u32,
+    records_in_memory: u32,
 }
 
 const LEVELS: [(Level, u16); 6] = [
@@ -93,7 +109,8 @@ const LEVELS: [(Level, u16); 6] = [
 ];
 
 impl Plan {
-    fn draw(rng: &mut Rng, grows: bool) -> Plan {
+    fn draw(rng: &mut Rng, options: Options) -> Plan {
+        let grows = options.grows;
         let mut home = spec(rng);
         home.spares = u16::from(rng.chance(3, 4));
         if grows {
@@ -112,7 +129,7 @@ impl Plan {
         };
         home.partner = partner(PartnerRole::Main, log.uuid());
         log.partner = partner(PartnerRole::Surrogate, home.uuid());
-        Plan {
+        let plan = Plan {
             home,
             log,
             redirect: *rng.pick(&[
@@ -133,7 +150,42 @@ impl Plan {
             extents: *rng.pick(&[1, 40, 4096]),
             copies: rng.between(1, 3) as u32,
             grows,
+            destage: Destage::default(),
+            cluster_records: 1,
+            records_in_memory: 0,
+        };
+        match options.gathers {
+            true => plan.gathering(rng),
+            false => plan,
         }
+    }
+
+    /// Mirrors, and a log that is written by whole rows.
+    fn gathering(mut self, rng: &mut Rng) -> Plan {
+        let copies = *rng.pick(&[2, 2, 3]);
+        self.home.level = Level::Raid10 { copies };
+        self.home.slots = u16::from(copies) * rng.between(2, 3) as u16;
+        self.home.write_hole = WriteHole::default_for(self.home.level);
+        let log = &mut self.log;
+        (log.level, log.slots) = *rng.pick(&[
+            (Level::Raid5(Rotation::LeftSymmetric), 3),
+            (Level::Raid5(Rotation::LeftSymmetric), 4),
+            (Level::Raid6(Rotation::LeftSymmetric), 4),
+            (Level::Raid6(Rotation::LeftSymmetric), 5),
+        ]);
+        log.write_hole = WriteHole::WholeRows;
+        log.chunk_sectors = 8;
+        log.chunks = *rng.pick(&[64, 128]);
+        self.redirect = Redirect::Reraid;
+        let millis = |rng: &mut Rng, times: &[u64]| Nanos::from_millis(*rng.pick(times));
+        self.destage = Destage {
+            idle: rng.chance(1, 2).then(|| millis(rng, &[1, 100, 3000])),
+            every: rng.chance(1, 4).then(|| millis(rng, &[10, 1000])),
+            seal: millis(rng, &[1, 50, 5000]),
+        };
+        self.cluster_records = rng.between(1, 4) as u32;
+        self.records_in_memory = self.cluster_records + rng.below(6) as u32;
+        self
     }
 
     fn limits(&self) -> (Limits, SurrogateLimits) {
@@ -148,6 +200,8 @@ impl Plan {
             ios: 64,
             extents: self.extents,
             copies: self.copies,
+            cluster_records: self.cluster_records,
+            records_in_memory: self.records_in_memory,
         };
         let limits = Limits {
             pool,
@@ -225,7 +279,7 @@ enum Site {
 impl Run {
     fn new(seed: u64, options: Options) -> Run {
         let mut rng = Rng::new(seed);
-        let plan = Plan::draw(&mut rng, options.grows);
+        let plan = Plan::draw(&mut rng, options);
         let creation = plan.home.create().expect("plans are made to fit");
         let layout = Layout::new(creation.geometry).expect("a created geometry is sound");
         let (size, row) = (layout.size_sectors(), layout.row_sectors());
@@ -304,6 +358,7 @@ impl Run {
             limits: surrogate,
             redirect: self.plan.redirect,
             scrubs: self.plan.scrubs,
+            destage: self.plan.destage,
         };
         disks.extend(log);
         let engine = Engine::new(Config {
@@ -404,6 +459,12 @@ impl Run {
                     life.session.oracle.allow_all_losses();
                     self.count("starts without a lost surrogate", 1);
                     mode.accept_loss = true;
+                }
+                // What is left of the log can be read in part, and not be written.
+                CommandError::Metadata
+                    if site == Site::Log && mode.accept_loss && self.may_miss() =>
+                {
+                    return Some(End::Forgo);
                 }
                 CommandError::WouldLose { .. } if self.loss_is_allowed(life) => {
                     mode.accept_loss = true;
@@ -615,7 +676,10 @@ impl Run {
         for member in failed {
             life.session.command(Command::Add(member));
         }
-        for _ in 0..200_000 {
+        for round in 0..200_000 {
+            if self.options.gathers && round % 1000 == 0 {
+                life.session.command(Command::Destage);
+            }
             self.hear(life, None);
             let status = life.session.world.status();
             let at_rest = life.session.world.quiescent() && status.tasks.is_empty();

@@ -1,9 +1,11 @@
 //! Where things lie in a log's region: first the anchors' homes, then the segments, then perhaps a rest.
+//!
+//! All begins and ends at the edges of *grains*: pages, or the whole rows of a set that is written by whole rows only.
 
 use super::super::LOG_SECTORS_MAX;
+use super::RecordHeader;
 use super::anchor::SEGMENTS_PER_PAGE;
 use crate::meta::log::total_sectors;
-use crate::meta::pages;
 use crate::units::PAGE_SECTORS;
 use core::fmt;
 
@@ -21,6 +23,7 @@ pub struct LogRegion {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogLayout {
     start: u64,
+    grain: u32,
     segment_sectors: u32,
     segments: u32,
 }
@@ -30,7 +33,7 @@ pub struct LogLayout {
 pub enum RegionError {
     /// The region begins within a page, or ends beyond [`LOG_SECTORS_MAX`].
     Place(LogRegion),
-    /// A segment is whole pages, and a record fits it.
+    /// A segment is whole grains, and a record fits it.
     SegmentSectors(u32),
     TooSmall {
         sectors: u64,
@@ -61,24 +64,36 @@ impl fmt::Display for RegionError {
 impl LogRegion {
     /// Cuts it in as many segments as it has room for, with their anchors.
     pub fn cut(&self, segment_sectors: u32) -> Result<LogLayout, RegionError> {
+        self.cut_in_grains(segment_sectors, PAGE_SECTORS as u32)
+    }
+
+    /// The same in grains of so many sectors: whole pages.
+    pub fn cut_in_grains(
+        &self,
+        segment_sectors: u32,
+        grain: u32,
+    ) -> Result<LogLayout, RegionError> {
         let end = self.start.checked_add(self.sectors);
         if !self.start.is_multiple_of(PAGE_SECTORS) || end.is_none_or(|end| end > LOG_SECTORS_MAX) {
             return Err(RegionError::Place(*self));
         }
         let segment = u64::from(segment_sectors);
-        if !segment.is_multiple_of(PAGE_SECTORS) || segment < total_sectors(1) {
+        let pages = u64::from(grain).is_multiple_of(PAGE_SECTORS) && grain > 0;
+        let least = total_sectors(1).next_multiple_of(u64::from(grain.max(1)));
+        if !pages || !segment_sectors.is_multiple_of(grain) || segment < least {
             return Err(RegionError::SegmentSectors(segment_sectors));
         }
-        let count = segments_in(self.sectors, segment);
+        let count = segments_in(self.sectors, segment, 2 * u64::from(grain));
         if count < u64::from(SEGMENTS_MIN) {
             return Err(RegionError::TooSmall {
                 sectors: self.sectors,
-                needs: pages::HOMES_SECTORS + u64::from(SEGMENTS_MIN) * segment,
+                needs: 2 * u64::from(grain) + u64::from(SEGMENTS_MIN) * segment,
             });
         }
         let segments = u32::try_from(count).map_err(|_| RegionError::TooManySegments(count))?;
         Ok(LogLayout {
             start: self.start,
+            grain,
             segment_sectors,
             segments,
         })
@@ -86,10 +101,10 @@ impl LogRegion {
 }
 
 /// An anchor goes with each [`SEGMENTS_PER_PAGE`] segments or what is left of so many.
-fn segments_in(sectors: u64, segment: u64) -> u64 {
+fn segments_in(sectors: u64, segment: u64, homes: u64) -> u64 {
     let each = SEGMENTS_PER_PAGE as u64;
-    let group = pages::HOMES_SECTORS + each * segment;
-    let rest = (sectors % group).saturating_sub(pages::HOMES_SECTORS);
+    let group = homes + each * segment;
+    let rest = (sectors % group).saturating_sub(homes);
     sectors / group * each + rest / segment
 }
 
@@ -109,12 +124,28 @@ impl LogLayout {
 
     /// The sector of the surrogate at which an anchor of this version lies.
     pub fn anchor_home(&self, index: u32, version: u64) -> u64 {
-        pages::home(self.start, index, version)
+        self.start + (2 * u64::from(index) + (version & 1)) * u64::from(self.grain)
+    }
+
+    /// Sectors of a grain: what is written begins and ends at the edge of one.
+    pub fn grain(&self) -> u32 {
+        self.grain
+    }
+
+    /// Sectors that a record with a payload of so many takes.
+    pub fn footprint(&self, payload: u32) -> u32 {
+        (total_sectors(payload) as u32).next_multiple_of(self.grain)
+    }
+
+    /// The sector of the log behind a record.
+    pub fn end_of(&self, record: &RecordHeader) -> u64 {
+        let sectors = total_sectors(record.payload_sectors);
+        record.at + sectors.next_multiple_of(u64::from(self.grain))
     }
 
     /// The sector of the surrogate that a sector of the log is.
     pub fn sector(&self, at: u64) -> u64 {
-        self.start + u64::from(self.anchors()) * pages::HOMES_SECTORS + at
+        self.start + 2 * u64::from(self.anchors()) * u64::from(self.grain) + at
     }
 
     /// Where in the log a segment begins.
@@ -160,11 +191,27 @@ mod tests {
         assert_eq!(layout.segment_of(299 * 64 + 63), 299);
     }
 
+    #[test]
+    fn grains_are_kept_whole() {
+        let region = LogRegion {
+            start: 0,
+            sectors: 24 * 4 + 300 * 240,
+        };
+        let layout = region.cut_in_grains(240, 24).unwrap();
+        assert_eq!((layout.segments(), layout.anchors()), (300, 2));
+        assert_eq!(layout.anchor_home(1, 7), 72);
+        assert_eq!(layout.sector(240), 96 + 240);
+        assert_eq!(layout.footprint(1), 24);
+        assert_eq!(layout.footprint(17), 48);
+        let refused = region.cut_in_grains(244, 24);
+        assert_eq!(refused, Err(RegionError::SegmentSectors(244)));
+    }
+
     /// As many as fit, and not one less: against counting up.
     #[test]
     fn segments_fill_the_region() {
         let needs = |count: u64, segment: u64| {
-            count.div_ceil(SEGMENTS_PER_PAGE as u64) * pages::HOMES_SECTORS + count * segment
+            count.div_ceil(SEGMENTS_PER_PAGE as u64) * 16 + count * segment
         };
         for segment in [16, 24, 64] {
             let mut count = 0;
@@ -173,7 +220,7 @@ mod tests {
                     count += 1;
                 }
                 assert_eq!(
-                    segments_in(sectors, segment),
+                    segments_in(sectors, segment, 16),
                     count,
                     "{sectors} in {segment}"
                 );

@@ -11,7 +11,7 @@
 
 use super::anchor::SEGMENTS_PER_PAGE;
 use super::record::{self, RecordHeader, RecordView};
-use super::{AnchorTable, LogLayout, check_found};
+use super::{AnchorTable, LogLayout, LogOwner, check_found};
 use crate::contract::Page;
 use crate::meta::MetaError;
 use crate::overlay::Extent;
@@ -124,6 +124,8 @@ pub struct Scan {
     gap: u64,
     /// What counts ends here in any case.
     cut: u64,
+    /// What is not seen may be seen later.
+    wavering: bool,
     damage: Vec<Damage>,
 }
 
@@ -141,6 +143,7 @@ impl Scan {
             highest: 0,
             gap: u64::MAX,
             cut: u64::MAX,
+            wavering: false,
             damage: Vec::new(),
             table,
         };
@@ -161,6 +164,16 @@ impl Scan {
     /// Records from this sequence on are not to count, whatever they are: what they had is lost, and known to be.
     pub fn cut_at(&mut self, sequence: u64) {
         self.cut = sequence;
+    }
+
+    /// The log lies in rows that a crash left out of step: a record that is not to be read now may be there when a member has been
+    /// rebuilt from parity. So every segment in which nothing counts is cut off.
+    pub fn waver(&mut self) {
+        self.wavering = true;
+    }
+
+    pub fn owner(&self) -> &LogOwner {
+        self.table.owner()
     }
 
     pub fn layout(&self) -> &LogLayout {
@@ -214,7 +227,8 @@ impl Scan {
     /// Whether a record is the next of its segment, and lies within it.
     fn continues(&self, segment: u32, record: &RecordHeader) -> bool {
         let end = self.segment_end(segment);
-        record.sequence > self.chains[segment as usize].last && record.end() <= end
+        let fits = self.table.layout().end_of(record) <= end;
+        record.sequence > self.chains[segment as usize].last && fits
     }
 
     fn segment_end(&self, segment: u32) -> u64 {
@@ -238,10 +252,11 @@ impl Scan {
                 unread: false,
             });
         }
-        if header.end() < self.segment_end(segment) && !self.is_whole(segment) {
-            self.read_header(segment, header.end());
+        let end = self.table.layout().end_of(&header);
+        if end < self.segment_end(segment) && !self.is_whole(segment) {
+            self.read_header(segment, end);
         } else {
-            self.end_chain(segment, header.end());
+            self.end_chain(segment, end);
         }
     }
 
@@ -362,7 +377,7 @@ impl Scan {
         for ((last, chain), segment) in lasts.into_iter().zip(&self.chains).zip(0..) {
             match last {
                 Some(last) => self.table.close(segment, last + 1),
-                None if chain.candidate => self.table.cut(segment),
+                None if chain.candidate || self.wavering => self.table.cut(segment),
                 None => {}
             }
         }

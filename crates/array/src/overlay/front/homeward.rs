@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 impl Overlay {
     /// Every record below has been told to its user, and is mapped as far as it counts.
-    pub(super) fn told(&self) -> u64 {
+    pub fn told(&self) -> u64 {
         let oldest = self.records.front();
         oldest.map_or(self.sequence, |record| record.extent.sequence)
     }
@@ -38,6 +38,9 @@ impl Overlay {
     /// The last way home begins when no record is under way: then it takes all there is. Writes that wait for room wait for
     /// it.
     pub(super) fn begin_last(&mut self) {
+        if self.closing {
+            self.seal();
+        }
         let ready = self.records.is_empty() && self.home.is_none();
         if self.closing && self.broken && self.home.is_none() {
             self.end_way_home(false);
@@ -164,7 +167,7 @@ impl Overlay {
                 })
                 .expect("a whole extent goes: that takes no room");
         }
-        gone.into_iter().for_each(|piece| self.retire(piece, true));
+        gone.into_iter().for_each(|piece| self.retire(piece, 0));
         self.settle_retired();
         self.end_way_home(true);
     }

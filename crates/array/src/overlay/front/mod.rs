@@ -40,7 +40,10 @@
 //!    otherwise look like one that never was acknowledged, and end what counts ([`super::format`]).
 
 mod homeward;
+mod pack;
 mod records;
+
+pub use pack::{PackTag, Packing};
 
 use super::{Extent, ExtentMap, Kind, LogShape, LogSpace, Piece, Pressure, Refusal};
 use crate::contract::{BufRef, Request, RequestError, RequestOp, RequestTag};
@@ -48,6 +51,7 @@ use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
+use pack::Pack;
 
 /// Where a part of the work is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -93,6 +97,23 @@ pub enum Effect {
         /// Every record below is durable.
         durable: u64,
     },
+    /// Copies part of a user's write, or zeros, into a record in memory, to where the extent says; ends with
+    /// [`Overlay::packed`].
+    Pack {
+        tag: PackTag,
+        extent: Extent,
+        /// Of the record's header, in the log.
+        at: u64,
+        source: Option<BufRef>,
+    },
+    /// Writes a record that was gathered in memory; ends with [`Overlay::appended`]. Its memory is needed no more then.
+    Seal {
+        sequence: u64,
+        extents: Vec<Extent>,
+        payload_sectors: u32,
+        /// Every record below is durable.
+        durable: u64,
+    },
     /// Writes the copy of an extent to its home; ends with [`Overlay::part_done`].
     CopyHome {
         part: PartTag,
@@ -130,6 +151,10 @@ pub struct OverlayLimits {
     pub record_sectors: u32,
     /// Copies on their way home at once, and as many clean ones on their way into the log.
     pub copies: u32,
+    /// What is written to the log is so many sectors, or a multiple: whole pages.
+    pub grain: u32,
+    /// Writes are gathered in memory. Then no clean copies are made.
+    pub packing: Option<Packing>,
 }
 
 impl OverlayLimits {
@@ -182,13 +207,15 @@ enum Owner {
 #[derive(Clone, Copy, Debug)]
 struct Part {
     owner: Owner,
-    /// Of a flush of the log: records below were told when it began, and so many retirements had been.
-    covers: Option<(u64, u64)>,
+    /// Of a flush of the log: records below were told when it began.
+    covers: Option<u64>,
 }
 
 /// Who is told when a record has landed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Teller {
+    /// Whoever wrote was told when the record had it.
+    Nobody,
     Request(u32),
     Copy(CopyTag),
 }
@@ -206,8 +233,8 @@ struct Retired {
     piece: Extent,
     /// Reads begun before this one may be reading it.
     serial: u64,
-    /// What replaced it is durable, or it is void.
-    durable: bool,
+    /// It is free when all records below are durable: so what replaced it is.
+    until: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -266,8 +293,10 @@ pub struct Overlay {
     reading: VecDeque<(u64, bool)>,
     serial: u64,
     retired: VecDeque<Retired>,
-    retirements: u64,
     space_flush: bool,
+    /// Flushes of the log that wait until records below have landed.
+    flushes: VecDeque<(u64, PartTag)>,
+    pack: Option<Pack>,
     home: Option<GoingHome>,
     /// The last way home goes on, or is about to begin: writes that meet what lies in the log wait.
     closing: bool,
@@ -311,7 +340,7 @@ impl Overlay {
         found: &FoundInLog,
     ) -> Result<Overlay, Refusal> {
         assert!(
-            footprint(limits.record_sectors) <= shape.segment_sectors,
+            footprint(limits.record_sectors, limits.grain) <= shape.segment_sectors,
             "a record lies within a segment"
         );
         let (parts, requests) = (limits.parts(), limits.requests as usize);
@@ -332,8 +361,9 @@ impl Overlay {
             reading: VecDeque::with_capacity(parts as usize),
             serial: 0,
             retired: VecDeque::new(),
-            retirements: 0,
             space_flush: false,
+            flushes: VecDeque::new(),
+            pack: limits.packing.map(Pack::new),
             home: None,
             closing: false,
             fell_short: false,
@@ -389,7 +419,9 @@ impl Overlay {
 
     /// Whether writes wait for room that only going home can make.
     pub fn is_starved(&self) -> bool {
-        !self.writes.is_empty() && self.retired.is_empty() && self.held.is_none()
+        let gathers = self.pack.as_ref().is_some_and(Pack::waits);
+        let waits = gathers || self.held.is_some() || !self.retired.is_empty();
+        !self.writes.is_empty() && !waits
     }
 
     /// How short the log's space is.
@@ -432,7 +464,8 @@ impl Overlay {
     pub fn is_quiet(&self) -> bool {
         let parts = self.free_parts.len() == self.parts.len() && self.held.is_none();
         let works = self.home.is_some() || !self.copies.is_empty() || !self.records.is_empty();
-        self.is_idle() && parts && !works && self.effects.is_empty()
+        let gathers = self.pack.as_ref().is_some_and(|pack| !pack.is_quiet());
+        self.is_idle() && parts && !works && !gathers && self.effects.is_empty()
     }
 
     /// Whether home has everything, and nothing is on its way into the log.
@@ -485,11 +518,11 @@ impl Overlay {
         let met = self.is_in_log(sectors_of(&request));
         match request.op {
             // To do nothing is a trim, too.
-            RequestOp::Trim if met => {
+            RequestOp::Trim if met || redirect => {
                 self.pending(id).cut = whole(&request);
                 self.reply_if_done(id);
             }
-            RequestOp::WriteZeroes { fast: true } if met => {
+            RequestOp::WriteZeroes { fast: true } if met || redirect => {
                 self.pending(id).error = Some(RequestError::NotFast);
                 self.pending(id).cut = whole(&request);
                 self.reply_if_done(id);
@@ -515,9 +548,12 @@ impl Overlay {
     /// Whether any of these sectors is mapped, or is in a record under way.
     fn is_in_log(&self, sectors: Range<u64>) -> bool {
         let mapped = |piece: Piece| matches!(piece, Piece::Mapped(_));
-        self.records
-            .iter()
-            .any(|record| record.extent.within(sectors.clone()).is_some())
+        let packs = |pack: &Pack| pack.touches(&sectors);
+        self.pack.as_ref().is_some_and(packs)
+            || self
+                .records
+                .iter()
+                .any(|record| record.extent.within(sectors.clone()).is_some())
             || self.map.lookup(sectors).any(mapped)
     }
 
@@ -531,12 +567,25 @@ impl Overlay {
         self.flush_log(Owner::Request(id));
     }
 
+    /// Flushes the log, when all that was told lies there.
     fn flush_log(&mut self, owner: Owner) {
         let part = self.begin_part(owner);
-        let covers = (self.told(), self.retirements);
-        self.part_mut(part).covers = Some(covers);
-        let site = Site::Log;
-        self.effects.push_back(Effect::Flush { part, site });
+        let until = match self.pack {
+            Some(_) => self.sequence,
+            None => self.told(),
+        };
+        self.flushes.push_back((until, part));
+        self.seal();
+        self.begin_flushes();
+    }
+
+    fn begin_flushes(&mut self) {
+        let told = self.told();
+        while let Some((_, part)) = self.flushes.pop_front_if(|(until, _)| *until <= told) {
+            self.part_mut(part).covers = Some(told);
+            let site = Site::Log;
+            self.effects.push_back(Effect::Flush { part, site });
+        }
     }
 
     // ------------------------------------------------------------------------------------------------------- reads
@@ -643,6 +692,13 @@ impl Overlay {
         let part = self.parts[tag.0 as usize].take().expect("it is under way");
         self.free_parts.push(tag.0);
         let result = match (part.covers, result) {
+            // Some of what was told may be in memory only.
+            (Some(_), Ok(())) if self.broken && self.pack.is_some() => {
+                Err(RequestError::Unavailable)
+            }
+            (_, result) => result,
+        };
+        let result = match (part.covers, result) {
             // Nothing that was told lies in the log alone: that it fails costs nobody anything.
             (Some(_), Err(_)) if self.holds_nothing_instead() => {
                 self.broken = true;
@@ -719,7 +775,7 @@ fn whole(request: &Request) -> u64 {
     }
 }
 
-/// Sectors that a record takes of the log: its header, and its payload in whole pages.
-fn footprint(payload: u32) -> u32 {
-    PAGE_SECTORS as u32 + payload.next_multiple_of(PAGE_SECTORS as u32)
+/// Sectors that a record takes of the log: its header, and its payload, in whole grains.
+fn footprint(payload: u32, grain: u32) -> u32 {
+    (PAGE_SECTORS as u32 + payload).next_multiple_of(grain)
 }

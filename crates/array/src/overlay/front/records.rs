@@ -1,5 +1,6 @@
 //! Records on their way into the log, clean copies, and the log's places that are needed no more.
 
+use super::pack::Pack;
 use super::{
     CleanCopy, CopyTag, Effect, Overlay, Owner, Pending, Record, Retired, Teller, footprint,
     sectors_of, whole,
@@ -12,6 +13,9 @@ use core::ops::Range;
 
 impl Overlay {
     pub(super) fn pump_writes(&mut self) {
+        if self.broken {
+            self.seal();
+        }
         while let Some(&id) = self.writes.front() {
             let Pending { request, cut, .. } = *self.pending(id);
             if cut == whole(&request) {
@@ -20,7 +24,7 @@ impl Overlay {
             } else if self.broken {
                 self.pending(id).error = Some(RequestError::Unavailable);
                 self.pending(id).cut = whole(&request);
-            } else if !self.append(id, &request, cut) {
+            } else if !self.begin_piece(id, &request, cut) {
                 return self.win_space();
             }
         }
@@ -36,6 +40,14 @@ impl Overlay {
             self.reply_if_done(id);
         }
         any
+    }
+
+    /// Starts the next piece of a write; false if there is no room for it.
+    fn begin_piece(&mut self, id: u32, request: &Request, cut: u64) -> bool {
+        match self.pack {
+            Some(_) => self.pack(id),
+            None => self.append(id, request, cut),
+        }
     }
 
     /// Starts the next record of a write; false if there is no room for it.
@@ -67,7 +79,7 @@ impl Overlay {
             return false;
         }
         let opened = self.space.opened();
-        let Some(at) = self.space.take(footprint(sectors), Purpose::Use) else {
+        let Some(at) = self.space.take(self.footprint(sectors), Purpose::Use) else {
             return false;
         };
         let extent = Extent {
@@ -98,8 +110,12 @@ impl Overlay {
         true
     }
 
-    /// The record that is held begins a segment.
-    fn reuse(&mut self, at: u64) {
+    pub(super) fn footprint(&self, payload: u32) -> u32 {
+        footprint(payload, self.limits.grain)
+    }
+
+    /// A record begins a segment: what lies there is made void first.
+    pub(super) fn reuse(&mut self, at: u64) {
         let part = self.begin_part(Owner::Reuse);
         self.effects.push_back(Effect::Reuse {
             part,
@@ -109,6 +125,9 @@ impl Overlay {
     }
 
     pub(super) fn reused(&mut self, result: Result<(), RequestError>) {
+        if self.pack.is_some() {
+            return self.segment_begun(result.is_err());
+        }
         let held = self.held.take().expect("a record waits for it");
         match (result, &held) {
             (Err(error), Effect::Append { extent, .. }) => {
@@ -130,6 +149,7 @@ impl Overlay {
             let record = self.records.pop_front().expect("it was seen");
             self.landed(&record, result);
         }
+        self.begin_flushes();
         self.pump_writes();
         self.begin_last();
     }
@@ -138,6 +158,9 @@ impl Overlay {
     fn landed(&mut self, record: &Record, result: Result<(), RequestError>) {
         let at = record.extent.at - PAGE_SECTORS;
         self.broken |= result.is_err();
+        if record.teller == Teller::Nobody {
+            return self.space.landed(at);
+        }
         if self.broken {
             // Behind a record that may be torn, recovery finds nothing.
             self.space.landed(at);
@@ -150,14 +173,15 @@ impl Overlay {
             .expect("its room was there before it was begun");
         self.space.mapped(&record.extent);
         for piece in replaced {
-            self.retire(piece, false);
+            self.retire(piece, record.extent.sequence + 1);
         }
         self.space.landed(at);
         self.tell(record.teller, Ok(()));
     }
 
-    fn tell(&mut self, teller: Teller, result: Result<(), RequestError>) {
+    pub(super) fn tell(&mut self, teller: Teller, result: Result<(), RequestError>) {
         let id = match teller {
+            Teller::Nobody => return,
             Teller::Copy(tag) => {
                 self.counters.clean_copies += u64::from(result.is_ok());
                 return self.effects.push_back(Effect::Copied(tag, result));
@@ -183,7 +207,12 @@ impl Overlay {
         assert!((1..=self.limits.record_sectors).contains(&sectors));
         let range = home..home + u64::from(sectors);
         let room = self.copies.len() < self.limits.copies as usize;
-        if !room || self.broken || self.is_in_log(range.clone()) || self.is_written(&range) {
+        if !room
+            || self.broken
+            || self.pack.is_some()
+            || self.is_in_log(range.clone())
+            || self.is_written(&range)
+        {
             return None;
         }
         self.next_copy += 1;
@@ -272,7 +301,7 @@ impl Overlay {
         let any = !dropped.is_empty();
         for piece in dropped {
             told(&piece);
-            self.retire(piece, true);
+            self.retire(piece, 0);
         }
         self.settle_retired();
         any
@@ -280,20 +309,21 @@ impl Overlay {
 
     // ------------------------------------------------------------------------------------------------------- space
 
-    pub(super) fn retire(&mut self, piece: Extent, durable: bool) {
-        self.retirements += 1;
+    /// The map let a piece go: its place is needed until all records below are durable, and who reads there has ended.
+    pub(super) fn retire(&mut self, piece: Extent, until: u64) {
         self.retired.push_back(Retired {
             piece,
             serial: self.serial,
-            durable,
+            until,
         });
     }
 
     /// Gives back places that nobody needs any more.
     pub(super) fn settle_retired(&mut self) {
         let oldest = self.reading.front().map(|(serial, _)| *serial);
+        let durable = self.durable;
         let free = |retired: &&Retired| {
-            retired.durable && oldest.is_none_or(|oldest| oldest > retired.serial)
+            retired.until <= durable && oldest.is_none_or(|oldest| oldest > retired.serial)
         };
         while let Some(retired) = self.retired.front().filter(free).copied() {
             self.retired.pop_front();
@@ -302,18 +332,18 @@ impl Overlay {
     }
 
     /// Everything told before this flush of the log began is durable.
-    pub(super) fn log_flushed(&mut self, (told, retirements): (u64, u64)) {
+    pub(super) fn log_flushed(&mut self, told: u64) {
         self.durable = self.durable.max(told);
-        let first = self.retirements - self.retired.len() as u64;
-        let count = retirements.saturating_sub(first) as usize;
-        let covered = self.retired.iter_mut().take(count);
-        covered.for_each(|retired| retired.durable = true);
         self.settle_retired();
     }
 
     /// A write waits for room: what was replaced is made free.
     fn win_space(&mut self) {
-        let volatile = self.retired.iter().any(|retired| !retired.durable);
+        if self.pack.as_ref().is_some_and(Pack::waits) {
+            return;
+        }
+        let durable = self.durable;
+        let volatile = self.retired.iter().any(|retired| retired.until > durable);
         if volatile && !self.space_flush {
             self.space_flush = true;
             self.flush_log(Owner::Space);
