@@ -87,7 +87,7 @@ impl Core {
         true
     }
 
-    fn serving(&self) -> bool {
+    pub(crate) fn serving(&self) -> bool {
         matches!(
             self.state,
             ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed

@@ -102,6 +102,18 @@ pub enum IoOp {
     Zero,
     /// The range's contents are no longer needed. Only sent to members that then read zeros.
     Trim,
+    /// Nothing will be asked for a while: the spindle may stand still, once all that was written is durable. Without a range, as
+    /// a flush. A device that cannot says [`IoError::Unsupported`]. Whatever is asked next wakes it.
+    Standby,
+    /// The spindle is to turn again; ends when it does. Without a range.
+    Wake,
+}
+
+impl IoOp {
+    /// Whether it is about a range of sectors.
+    pub fn has_range(self) -> bool {
+        !matches!(self, IoOp::Flush | IoOp::Standby | IoOp::Wake)
+    }
 }
 
 /// Where the bytes of a device operation come from or go to, in address order.

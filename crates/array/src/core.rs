@@ -303,9 +303,10 @@ impl Core {
         class: Class,
         fill: impl FnOnce(&mut DeviceIo),
     ) {
-        let deadline = self.now.after(self.config.io_timeout);
+        let spins_up = self.rouse(member, op);
+        let deadline = self.now.after(self.config.io_timeout).after(spins_up);
         let last = Nanos(self.config.io_timeout.0.saturating_mul(TIMEOUTS_MAX));
-        let last = self.now.after(last);
+        let last = self.now.after(last).after(spins_up);
         let mut io = self
             .ops
             .device(owner, member, op, at, sectors, class, deadline, last);
@@ -372,6 +373,8 @@ impl Core {
         let device = &mut self.devices[io.member.0 as usize];
         device.in_flight -= 1;
         device.progress = self.now;
+        self.roused(io.member, io.op);
+        let device = &mut self.devices[io.member.0 as usize];
         if ok && !io.durable && matches!(io.op, IoOp::Write | IoOp::Zero | IoOp::Trim) {
             device.unflushed = true;
         }

@@ -3,6 +3,7 @@
 use crate::contract::MemberInfo;
 use crate::meta::pages::{self, MapKind};
 use crate::meta::superblock::{Region, RegionKind};
+use crate::power::Power;
 use crate::units::Nanos;
 use alloc::vec::Vec;
 
@@ -69,6 +70,7 @@ pub(crate) struct Device {
     /// Writes completed that no flush has covered yet.
     pub(crate) unflushed: bool,
     pub(crate) in_flight: u32,
+    pub(crate) power: Power,
     /// Media errors that the last check met.
     pub(crate) check_errors: u32,
     /// When it last completed anything.
@@ -87,6 +89,7 @@ impl Device {
             places: Places::default(),
             unflushed: false,
             in_flight: 0,
+            power: Power::default(),
             check_errors: 0,
             progress: Nanos(0),
             left_under: 0,

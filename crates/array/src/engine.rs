@@ -261,6 +261,7 @@ impl Core {
         match owner {
             Owner::Slice { slice, what } => self.slice_op_done(slice, what, Some(member), result),
             Owner::Flush => self.member_flushed(member, result),
+            Owner::Power { wakes } => self.power_told(member, wakes, result),
             Owner::DoneList => self.done_list_written(member, result),
             Owner::Superblock => self.superblock_written(member, result),
             Owner::MapPage { map, page } => self.map_page_written(map, page, member, result),

@@ -11,6 +11,7 @@ use crate::device::Health;
 use crate::flush::Waiter;
 use crate::meta::superblock::MemberRole;
 use crate::planted::Bug;
+use crate::power::Power;
 use crate::units::{Member, Row, Slot};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -33,6 +34,7 @@ impl Core {
         }
         device.health = Health::Failed;
         device.unflushed = false;
+        device.power = Power::default();
         self.fact(Fact::MemberFailed { member, why: cause });
         let one_too_many = serves && self.is_one_too_many(member);
         if one_too_many {

@@ -209,7 +209,10 @@ impl Core {
     /// A start may still be refused, and writes none.
     pub(crate) fn heat_may_write(&self) -> bool {
         let pages = self.heat_pages.pages.iter();
-        self.boot.is_none() && pages.filter(|page| page.writing > 0).count() < WRITING_MAX
+        let sleeps = self.devices.iter().any(|device| !device.power.is_up());
+        self.boot.is_none()
+            && !(sleeps && self.serving())
+            && pages.filter(|page| page.writing > 0).count() < WRITING_MAX
     }
 
     /// Rows are wider from now on, so that zones have fewer: what is known of them goes over to those that there are now.

@@ -45,6 +45,7 @@ mod pair;
 mod planted;
 mod policy;
 mod pool;
+mod power;
 mod read_cache;
 mod redirected;
 pub mod report;
@@ -60,7 +61,7 @@ mod written;
 
 pub use contract::*;
 pub use engine::{Config, Engine, Limits};
-pub use pair::{Destage, Redirect, SurrogateConfig, SurrogateLimits};
+pub use pair::{Destage, Redirect, Sleep, SurrogateConfig, SurrogateLimits};
 #[cfg(feature = "planted")]
 pub use planted::Bug;
 pub use policy::destage;

@@ -59,6 +59,10 @@ pub(crate) enum Owner {
         way: BlockCopy,
     },
     Flush,
+    /// A member is told to rest, or to wake.
+    Power {
+        wakes: bool,
+    },
     /// The list of a log's records that are over.
     DoneList,
     Superblock,

@@ -481,7 +481,10 @@ impl Core {
             let Some(home) = self.homes(cell.slot, row).read else {
                 continue;
             };
-            let load = |home: Home| self.devices[home.member.0 as usize].in_flight;
+            let load = |home: Home| {
+                let device = &self.devices[home.member.0 as usize];
+                (!device.power.is_up(), device.in_flight)
+            };
             if best.is_none_or(|(held, _)| settled && load(home) < load(held)) {
                 best = Some((home, cell.at));
             }

@@ -43,6 +43,10 @@ pub enum Fault {
     Misdirect {
         by: u64,
     },
+    /// What is asked first of a device in standby takes so much longer; `None`: it hangs from then on.
+    Wakes {
+        after: Option<Nanos>,
+    },
 }
 
 /// The faults of one disk.
@@ -58,6 +62,9 @@ pub struct Faults {
     /// Neither writes nor, if it says so, flushes find space.
     full: Option<bool>,
     misdirect: Option<u64>,
+    asleep: bool,
+    /// How it wakes, if that is not at once.
+    wakes: Option<Option<Nanos>>,
 }
 
 impl Faults {
@@ -75,6 +82,7 @@ impl Faults {
             Fault::FlushError { flushes } => self.flush_errors = flushes,
             Fault::Full { flushes } => self.full = Some(flushes),
             Fault::Misdirect { by } => self.misdirect = Some(by),
+            Fault::Wakes { after } => self.wakes = Some(after),
         }
     }
 
@@ -93,6 +101,11 @@ impl Faults {
 
     pub fn full(&self) -> bool {
         self.full.is_some()
+    }
+
+    /// Whether it stands still, and will go on to.
+    pub fn sleeps_for_good(&self) -> bool {
+        self.asleep && self.wakes == Some(None)
     }
 
     pub fn hanging(&self) -> bool {
@@ -123,7 +136,18 @@ impl Faults {
         if self.hanging {
             return None;
         }
+        let slept = std::mem::replace(&mut self.asleep, op == IoOp::Standby);
         let mut end = served;
+        if slept && op != IoOp::Standby {
+            match self.wakes {
+                Some(Some(after)) => end = end.after(after),
+                Some(None) => {
+                    self.hanging = true;
+                    return None;
+                }
+                None => {}
+            }
+        }
         if let Some(factor) = self.slow {
             end = now.after(Nanos(served.since(now).0.saturating_mul(u64::from(factor))));
         }

@@ -642,7 +642,7 @@ impl<M: Machine> World<M> {
         if !carries && !io.segments.is_empty() {
             return Err("segments on an operation that carries none".into());
         }
-        if io.op != IoOp::Flush && io.sectors == 0 {
+        if io.op.has_range() && io.sectors == 0 {
             return Err("no sectors".into());
         }
         for segment in &io.segments {

@@ -5,10 +5,14 @@
 //! | logging | the log runs short; users were idle for so long; somebody asks | sealing |
 //! | sealing | all that was gathered has landed in the log                  | home    |
 //! | home    | the way home has ended, well or not                          | logging |
+//!
+//! While it is logging, mirrors may sleep ([`crate::power`]): home is not written then. Before they do, home has it on record that
+//! any of its sectors may be current in the log alone, so that nothing has to be written down while they sleep.
 
 use super::{Pair, Redirect};
 use crate::contract::CommandError;
-use crate::overlay::Overlay;
+use crate::core::Core;
+use crate::overlay::{Overlay, Site};
 use crate::units::Nanos;
 
 /// When what lies in the log goes home.
@@ -20,7 +24,31 @@ pub struct Destage {
     pub every: Option<Nanos>,
     /// What was gathered in memory goes into the log so long after it came, though nobody flushes.
     pub seal: Nanos,
+    /// Mirrors sleep between ways home.
+    pub sleep: Option<Sleep>,
 }
+
+/// When mirrors are let sleep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sleep {
+    /// So long after they were needed last.
+    pub after: Nanos,
+    /// How often a day at most: what the drives' rating of starts and stops allows. More of them wait until the budget has grown
+    /// again.
+    pub starts_a_day: u32,
+}
+
+impl Default for Sleep {
+    /// 50,000 starts in five years, as drives are rated.
+    fn default() -> Sleep {
+        Sleep {
+            after: Nanos::from_secs(10),
+            starts_a_day: 27,
+        }
+    }
+}
+
+const DAY: Nanos = Nanos::from_secs(24 * 60 * 60);
 
 impl Default for Destage {
     fn default() -> Destage {
@@ -28,6 +56,7 @@ impl Default for Destage {
             idle: None,
             every: None,
             seal: Nanos::from_secs(5),
+            sleep: None,
         }
     }
 }
@@ -52,6 +81,36 @@ pub(super) struct State {
     asked: bool,
     /// Ways home that were begun.
     pub(super) begun: u64,
+    rest: Rest,
+}
+
+/// What mirrors did, and may do.
+#[derive(Clone, Copy, Default)]
+struct Rest {
+    /// Some of them sleep.
+    asleep: bool,
+    /// Since when they are awake.
+    since: Nanos,
+    /// How often they were let sleep.
+    times: u64,
+    /// The time that the budget had grown for when it was looked at last, a day at most, less what was spent.
+    spent: Nanos,
+    looked: Nanos,
+}
+
+impl Rest {
+    /// When the budget allows another start; it is spent if that is now.
+    fn allowed(&mut self, now: Nanos, starts_a_day: u32) -> Nanos {
+        let price = Nanos(DAY.0 / u64::from(starts_a_day.max(1)));
+        let grown = now.since(self.looked);
+        self.spent = Nanos(self.spent.0.saturating_sub(grown.0));
+        self.looked = now;
+        let over = (self.spent.0 + price.0).saturating_sub(DAY.0);
+        if over == 0 {
+            self.spent = self.spent.after(price);
+        }
+        now.after(Nanos(over))
+    }
 }
 
 impl Pair {
@@ -80,14 +139,17 @@ impl Pair {
             return false;
         }
         let stage = self.policy.destage.stage;
+        let due = stage == Stage::Logging && self.destage_is_due(short);
         match stage {
-            Stage::Logging => self.destage_is_due(short) && self.begin_destage(),
+            Stage::Logging if !due => self.rest_in_time(),
+            Stage::Logging => self.begin_destage(),
             Stage::Sealing(below) => self.go_home(below),
             Stage::Home => {
                 let now = self.now;
                 let state = &mut self.policy.destage;
                 state.stage = Stage::Logging;
                 state.last = now;
+                state.rest.since = now;
                 true
             }
         }
@@ -139,16 +201,72 @@ impl Pair {
         let state = &mut self.policy.destage;
         state.asked = false;
         state.stage = Stage::Sealing(below);
+        state.rest.asleep = false;
+        self.at_home(Core::wake_mirrors);
         true
     }
 
+    /// Lets mirrors sleep that were not needed for long enough.
+    fn rest_in_time(&mut self) -> bool {
+        let Some(sleep) = self.surrogate.destage.sleep else {
+            return false;
+        };
+        let (now, asleep) = (self.now, self.home().mirrors_asleep() > 0);
+        let rest = &mut self.policy.destage.rest;
+        if asleep {
+            rest.asleep = true;
+            return false;
+        }
+        if core::mem::take(&mut rest.asleep) {
+            rest.since = now;
+        }
+        let due = rest.since.after(sleep.after);
+        if now < due {
+            self.route.wake_own(due);
+            return false;
+        }
+        if !self.home().may_rest() || !self.all_announced() {
+            return false;
+        }
+        let allowed = self.policy.destage.rest.allowed(now, sleep.starts_a_day);
+        if now < allowed {
+            self.route.wake_own(allowed);
+            return false;
+        }
+        self.at_home(Core::rest_mirrors);
+        self.policy.destage.rest.times += 1;
+        true
+    }
+
+    /// Whether home knows durably that the log may have any of its sectors.
+    fn all_announced(&mut self) -> bool {
+        let sectors = self.home().layout.size_sectors();
+        let home = &mut self.sets[Site::Home as usize];
+        let before = home.redirected.touched;
+        let ready = home.redirect_ready(0, sectors);
+        self.children.delivered |= home.redirected.touched && !before;
+        ready
+    }
+
+    /// Whether home goes on to call the log needed, though that holds nothing: mirrors that sleep cannot be told otherwise.
+    pub(super) fn keeps_announced(&self) -> bool {
+        self.surrogate.destage.sleep.is_some() && self.stage == super::Stage::Serving
+    }
+
+    pub(super) fn rests(&self) -> (u16, u64, u64) {
+        let state = &self.policy.destage;
+        (self.home().mirrors_asleep(), state.rest.times, state.begun)
+    }
+
     fn go_home(&mut self, below: u64) -> bool {
-        let overlay = self.overlay.as_mut().expect("a serving pair has one");
-        if overlay.told() < below {
+        let overlay = self.overlay.as_ref().expect("a serving pair has one");
+        let awake = self.home().mirrors_asleep() == 0;
+        if overlay.told() < below || !awake {
             return false;
         }
         self.policy.destage.stage = Stage::Home;
         self.policy.destage.begun += 1;
+        let overlay = self.overlay.as_mut().expect("a serving pair has one");
         overlay.go_home(below);
         self.policy.going = overlay.is_going_home();
         true

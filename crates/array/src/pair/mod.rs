@@ -44,7 +44,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use child::{Children, Owner};
 use cluster::Clusters;
-pub use destage::Destage;
+pub use destage::{Destage, Sleep};
 use jobs::Jobs;
 use keep::Keeping;
 use migrate::Source;

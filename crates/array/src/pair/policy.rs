@@ -198,7 +198,7 @@ impl Pair {
     pub(super) fn forget_redirects(&mut self) {
         let overlay = self.overlay.as_ref();
         let holds_nothing = overlay.is_some_and(Overlay::holds_nothing_instead);
-        if holds_nothing && !self.home().mode.read_only {
+        if holds_nothing && !self.home().mode.read_only && !self.keeps_announced() {
             self.at_home(Core::redirects_home);
         }
     }

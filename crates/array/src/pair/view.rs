@@ -43,6 +43,7 @@ impl Pair {
     fn overlay_status(&self) -> Option<OverlayStatus> {
         let overlay = self.overlay.as_ref()?;
         let map = overlay.map();
+        let (mirrors_asleep, rests, destages) = self.rests();
         Some(OverlayStatus {
             redirect: self.policy.redirect(),
             extents: map.extent_count(),
@@ -51,6 +52,9 @@ impl Pair {
             log_sectors: overlay.log_sectors(),
             going_home: overlay.is_going_home(),
             broken: overlay.is_broken(),
+            mirrors_asleep,
+            rests,
+            destages,
             counters: overlay.counters(),
         })
     }

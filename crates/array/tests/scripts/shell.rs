@@ -447,7 +447,7 @@ impl Array {
         let bytes = match io.op {
             IoOp::Write => self.gathered(&io),
             IoOp::Zero | IoOp::Trim => vec![0; (io.sectors * SECTOR) as usize],
-            IoOp::Read | IoOp::Flush => Vec::new(),
+            IoOp::Read | IoOp::Flush | IoOp::Standby | IoOp::Wake => Vec::new(),
         };
         self.now += 1;
         self.held.push(Held {
@@ -550,7 +550,8 @@ impl Array {
         let io = &mut held.io;
         let disk = &mut self.disks[usize::from(io.member.0)];
         match io.op {
-            IoOp::Flush => {
+            IoOp::Wake => {}
+            IoOp::Flush | IoOp::Standby => {
                 let before = held.stamp;
                 disk.settle(|cached| cached.durable || cached.stamp < before);
                 disk.cache

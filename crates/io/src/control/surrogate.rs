@@ -149,6 +149,9 @@ mod tests {
             sectors: [8, 4, 2],
             log_sectors: 4096,
             going_home: true,
+            mirrors_asleep: 0,
+            rests: 0,
+            destages: 0,
             broken: false,
             counters: OverlayCounters {
                 redirected_writes: 5,

@@ -186,7 +186,7 @@ impl Flight {
     }
 
     fn plan(&mut self, device: &FileDevice, scratch: &mut Scratch) -> Progress {
-        if self.left == 0 && self.io.op != IoOp::Flush {
+        if self.left == 0 && self.io.op.has_range() {
             return Progress::Done(Ok(()));
         }
         match device.plan(self.io.op, self.at, self.left) {

@@ -78,7 +78,7 @@ impl FileDevice {
             IoOp::Zero => self.plan_zero(at, bytes),
             IoOp::Trim if self.block_device => Plan::Submit(self.erase(Erase::Discard, at, bytes)),
             IoOp::Trim => Plan::Submit(self.allocate(libc::FALLOC_FL_PUNCH_HOLE, at, bytes)),
-            IoOp::Read | IoOp::Write => Plan::Unsupported,
+            IoOp::Read | IoOp::Write | IoOp::Standby | IoOp::Wake => Plan::Unsupported,
         }
     }
 

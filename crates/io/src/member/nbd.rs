@@ -618,6 +618,8 @@ fn choose(job: &mut Job, info: &ExportInfo) -> Option<Command> {
             Command::Write
         }
         (_, IoOp::Flush) => Command::Flush,
+        // A peer's disks are its own affair.
+        (_, IoOp::Standby | IoOp::Wake) => return None,
     };
     info.takes(command).then_some(command)
 }

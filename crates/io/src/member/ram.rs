@@ -32,6 +32,7 @@ impl RamDevice {
             IoOp::Read => self.read(start, io, handles),
             IoOp::Write => self.write(start, io, handles),
             IoOp::Flush => {}
+            IoOp::Standby | IoOp::Wake => return Err(IoError::Unsupported),
             IoOp::Zero | IoOp::Trim => self.memory.clear(start, bytes),
         }
         Ok(())

@@ -5,7 +5,7 @@ use restripe_array::{
     Action, Buf, BufRef, CacheLimits, Class, Command, Compute, ComputeOp, Config, Destage,
     DeviceIo, Event, Guilty, HeatLimits, IoError, IoOp, LeaseCommand, LeaseName, Limits, Member,
     MemberInfo, Moves, Nanos, Order, Page, Pool, Redirect, Request, RequestOp, RequestTag, Segment,
-    StartMode, SurrogateConfig, SurrogateLimits, Tag, Throttle, Uuid, Verdict,
+    Sleep, StartMode, SurrogateConfig, SurrogateLimits, Tag, Throttle, Uuid, Verdict,
 };
 use std::io::Write as _;
 
@@ -163,10 +163,16 @@ impl Writer {
             let place = Redirect::ALL.iter().position(|one| *one == redirect);
             self.byte(place.map_or(0, |place| place as u8));
             self.flag(scrubs);
-            let Destage { idle, every, seal } = destage;
-            for time in [idle, every, Some(seal)] {
+            let Destage {
+                idle,
+                every,
+                seal,
+                sleep,
+            } = destage;
+            for time in [idle, every, Some(seal), sleep.map(|sleep| sleep.after)] {
                 self.number(time.map_or(u64::MAX, |time| time.0));
             }
+            self.small(sleep.map_or(0, |sleep| sleep.starts_a_day));
         }
     }
 
@@ -459,6 +465,8 @@ fn io_op(op: IoOp) -> u8 {
         IoOp::Flush => 2,
         IoOp::Zero => 3,
         IoOp::Trim => 4,
+        IoOp::Standby => 5,
+        IoOp::Wake => 6,
     }
 }
 
@@ -609,10 +617,16 @@ impl<'a> Reader<'a> {
             let time = self.number()?;
             Ok((time < u64::MAX).then_some(Nanos(time)))
         };
+        let (idle, every, seal, after) = (time()?, time()?, time()?, time()?);
+        let starts_a_day = self.small()?;
         Ok(Destage {
-            idle: time()?,
-            every: time()?,
-            seal: time()?.ok_or(Stop::Bad)?,
+            idle,
+            every,
+            seal: seal.ok_or(Stop::Bad)?,
+            sleep: after.map(|after| Sleep {
+                after,
+                starts_a_day,
+            }),
         })
     }
 

@@ -76,7 +76,7 @@ impl Device for Linked {
         let (there, back) = match asked.op {
             IoOp::Read => (0, bytes),
             IoOp::Write => (bytes, 0),
-            IoOp::Flush | IoOp::Zero | IoOp::Trim => (0, 0),
+            IoOp::Flush | IoOp::Zero | IoOp::Trim | IoOp::Standby | IoOp::Wake => (0, 0),
         };
         let arrived = self.link.carry(now, Way::There, there);
         let done = self.drive.serve(arrived, asked, rng);

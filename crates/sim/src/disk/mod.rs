@@ -94,7 +94,7 @@ impl Device for Simple {
     fn serve(&mut self, now: Nanos, asked: &Asked, rng: &mut Rng) -> Nanos {
         let bytes = match asked.op {
             IoOp::Read | IoOp::Write => asked.sectors * SECTOR_BYTES,
-            IoOp::Flush | IoOp::Zero | IoOp::Trim => 0,
+            IoOp::Flush | IoOp::Zero | IoOp::Trim | IoOp::Standby | IoOp::Wake => 0,
         };
         let transfer = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate);
         self.free_at = self.free_at.max(now).after(Nanos(transfer as u64));
@@ -103,7 +103,7 @@ impl Device for Simple {
         } else {
             rng.below(self.jitter.0)
         };
-        let far = if asked.op != IoOp::Flush && asked.at < self.far.0 {
+        let far = if asked.op.has_range() && asked.at < self.far.0 {
             self.far.1
         } else {
             Nanos::ZERO
@@ -329,7 +329,8 @@ impl Disk {
         match io.op {
             IoOp::Read => self.read(io, memory, private),
             IoOp::Write => self.write(io, memory, private.as_deref()),
-            IoOp::Flush => self.flush(mark),
+            IoOp::Flush | IoOp::Standby => self.flush(mark),
+            IoOp::Wake => {}
             IoOp::Zero | IoOp::Trim => self.zero(io),
         }
         Ok(())
@@ -429,7 +430,7 @@ impl Disk {
             IoOp::Zero | IoOp::Trim => vec![Part::Zero {
                 sectors: io.sectors,
             }],
-            IoOp::Read | IoOp::Flush => return None,
+            IoOp::Read | IoOp::Flush | IoOp::Standby | IoOp::Wake => return None,
         };
         Some(Pending {
             number: u64::MAX,

@@ -31,7 +31,7 @@ fn command(asked: &Asked) -> Option<Command> {
             durable: asked.durable,
             ..Command::write(asked.at, blocks)
         }),
-        IoOp::Flush | IoOp::Zero | IoOp::Trim => None,
+        IoOp::Flush | IoOp::Zero | IoOp::Trim | IoOp::Standby | IoOp::Wake => None,
     }
 }
 
@@ -60,6 +60,12 @@ impl HardDisk {
         if let Some(power) = &mut self.power {
             power.spin_down(now.0);
         }
+    }
+
+    /// Starts the spindle: when it turns.
+    pub fn wake(&mut self, now: Nanos) -> Nanos {
+        let power = self.power.as_mut();
+        power.map_or(now, |power| Nanos(power.wake(now.0)))
     }
 
     /// When a command that arrives at `now` ends; spins the drive up for it.
@@ -102,6 +108,12 @@ impl Device for HardDisk {
         match command(asked) {
             Some(command) => Nanos(self.service(now.0, command)),
             None if asked.op == IoOp::Flush => Nanos(self.drive.flush(now.0)),
+            None if asked.op == IoOp::Standby => {
+                let flushed = Nanos(self.drive.flush(now.0));
+                self.spin_down(flushed);
+                flushed
+            }
+            None if asked.op == IoOp::Wake => self.wake(now),
             None => now,
         }
     }

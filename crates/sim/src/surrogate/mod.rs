@@ -25,7 +25,7 @@ use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
 use restripe_array::report::{MemberState, Status};
 use restripe_array::{
     Command, CommandError, Config, Destage, Engine, Fact, Limits, Member, Nanos, Pool, Redirect,
-    StartMode, SurrogateConfig, SurrogateLimits,
+    Sleep, StartMode, SurrogateConfig, SurrogateLimits,
 };
 use std::collections::BTreeMap;
 
@@ -182,6 +182,10 @@ impl Plan {
             idle: rng.chance(1, 2).then(|| millis(rng, &[1, 100, 3000])),
             every: rng.chance(1, 4).then(|| millis(rng, &[10, 1000])),
             seal: millis(rng, &[1, 50, 5000]),
+            sleep: rng.chance(3, 4).then(|| Sleep {
+                after: millis(rng, &[1, 100]),
+                starts_a_day: *rng.pick(&[1000, 1 << 30]),
+            }),
         };
         self.cluster_records = rng.between(1, 4) as u32;
         self.records_in_memory = self.cluster_records + rng.below(6) as u32;
@@ -719,6 +723,8 @@ impl Run {
             self.count("reads of the log", counters.reads_of_log);
             self.count("reads of both", counters.reads_of_both);
             self.count("sectors home", counters.sectors_home);
+            self.count("rests of mirrors", overlay.rests);
+            self.count("destages", overlay.destages);
             self.count("clean copies", counters.clean_copies);
         }
         if end == End::Crash {

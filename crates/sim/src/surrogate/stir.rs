@@ -58,6 +58,10 @@ impl Run {
         if site == Site::Log && self.rng.chance(1, if busy { 15 } else { 30 }) {
             return self.lose_surrogate(life, &set.serving);
         }
+        let sleeps = self.options.gathers && site == Site::Home && !set.serving.is_empty();
+        if sleeps && self.rng.chance(1, 6) {
+            return self.spoil_sleep(life, &set);
+        }
         let incidents = if self.plan.grows { 7 } else { 5 };
         match self.rng.below(incidents) {
             0 | 1 if set.whole && set.quiet => self.lose_member(life, site, &set),
@@ -112,7 +116,9 @@ impl Run {
         let (serving, failed) = (of_state(MemberState::Active), of_state(MemberState::Failed));
         // One that is dead, or cut off, may not have been found out yet.
         let faults = |member: &Member| &life.session.world.disk(*member).faults;
-        let gone = |member: &Member| faults(member).dead() || faults(member).hanging();
+        let gone = |member: &Member| {
+            faults(member).dead() || faults(member).hanging() || faults(member).sleeps_for_good()
+        };
         let here = serving.iter().filter(|member| !gone(member)).count();
         let slots = spec_of(&self.plan, site).slots;
         let slots = usize::from(set.geometry.map_or(slots, |geometry| geometry.slots));
@@ -144,6 +150,17 @@ impl Run {
             life.session.world.inject(member, Fault::Death);
         }
         self.count("members lost", 1);
+    }
+
+    /// A member of home wakes late from its next standby, or never: then it is one that is lost.
+    fn spoil_sleep(&mut self, life: &mut Life, set: &Standing) {
+        let late = Nanos(self.rng.between(1, 30) * 1_000_000_000);
+        let never = set.whole && set.quiet && self.rng.chance(1, 3);
+        let member = *self.rng.pick(&set.serving);
+        let after = (!never).then_some(late);
+        life.troubled[Site::Home as usize] |= never;
+        life.session.world.inject(member, Fault::Wakes { after });
+        self.count("sleeps spoilt", 1);
     }
 
     /// All of the surrogate dies. What it alone has is lost, and may be called so; nothing may be made up.

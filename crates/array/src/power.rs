@@ -1,0 +1,136 @@
+//! Mirrors that sleep: copies beyond the first of each chunk, on members that stand still until something is asked of them.
+//!
+//! | state   | cause                                                        | next    |
+//! |---------|--------------------------------------------------------------|---------|
+//! | awake   | told to rest, and nothing is under way that needs the member | resting |
+//! | resting | the device has taken it                                      | asleep  |
+//! | resting | the device cannot                                            | awake, for good |
+//! | resting, asleep | any operation on it                                  | waking  |
+//! | waking  | an operation on it has ended                                 | awake   |
+//!
+//! Whatever the engine wants of a sleeping member wakes it: a superblock that records a failure, a block that its first copy
+//! cannot give, a task. So a member that sleeps lacks nothing, and what metadata say of it stays true. Nothing is written only to
+//! keep it in step, because nothing changes meanwhile: whoever lets mirrors sleep keeps users' writes elsewhere (`pair/destage`).
+//! Time-outs leave out the time that a spindle takes.
+
+use crate::contract::{Class, IoError, IoOp};
+use crate::core::{Core, NEVER, Wake};
+use crate::layout::Level;
+use crate::ops::Owner;
+use crate::units::{Member, Nanos};
+use alloc::vec::Vec;
+
+/// What a spindle may take to turn again, beside all that is waited for otherwise.
+pub(crate) const SPIN_UP_MAX: Nanos = Nanos::from_secs(30);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Power {
+    #[default]
+    Awake,
+    Resting,
+    Asleep,
+    Waking,
+    /// It was told to rest, and cannot.
+    Restless,
+}
+
+impl Power {
+    pub(crate) fn is_up(self) -> bool {
+        matches!(self, Power::Awake | Power::Restless)
+    }
+}
+
+impl Core {
+    /// Members that hold further copies only.
+    fn mirrors(&self) -> Vec<Member> {
+        let copies = match self.superblock.geometry.level {
+            Level::Raid10 { copies } => usize::from(copies),
+            Level::Raid1 => usize::from(self.superblock.geometry.slots),
+            _ => return Vec::new(),
+        };
+        let slots = 0..usize::from(self.superblock.geometry.slots);
+        let further = slots.filter(|slot| !slot.is_multiple_of(copies));
+        let members = further.flat_map(|slot| self.standing.of_slot(slot));
+        members
+            .filter_map(|standing| standing.home)
+            .map(|home| home.member)
+            .collect()
+    }
+
+    /// Whether a mirror is awake that could rest, and nothing is under way or on its way that would wake it again.
+    pub(crate) fn may_rest(&self) -> bool {
+        self.mirrors().iter().any(|member| self.is_restful(*member))
+            && self.serving()
+            && self.complete()
+            && self.tasks.list.is_empty()
+            && !self.halted()
+            && self.keeper.all_durable()
+            && !self.maps_dirty()
+            && !self.intent.any()
+            && self.wake[Wake::Lazy as usize] == NEVER
+            && self.flusher.idle()
+            && self.slices.idle()
+    }
+
+    fn is_restful(&self, member: Member) -> bool {
+        let device = &self.devices[usize::from(member.0)];
+        device.power == Power::Awake && device.in_flight == 0 && !device.unflushed
+    }
+
+    /// Lets every mirror rest that can.
+    pub(crate) fn rest_mirrors(&mut self) {
+        for member in self.mirrors() {
+            if self.is_restful(member) {
+                self.devices[usize::from(member.0)].power = Power::Resting;
+                let (owner, class) = (Owner::Power { wakes: false }, Class::Metadata);
+                self.device_io(owner, member, IoOp::Standby, 0, 0, class, |_| {});
+            }
+        }
+    }
+
+    /// Wakes every mirror that sleeps.
+    pub(crate) fn wake_mirrors(&mut self) {
+        for member in self.mirrors() {
+            let power = self.devices[usize::from(member.0)].power;
+            if matches!(power, Power::Resting | Power::Asleep) {
+                let (owner, class) = (Owner::Power { wakes: true }, Class::Metadata);
+                self.device_io(owner, member, IoOp::Wake, 0, 0, class, |_| {});
+            }
+        }
+    }
+
+    /// How many mirrors do not turn, or are on their way there.
+    pub(crate) fn mirrors_asleep(&self) -> u16 {
+        let asleep = |member: &Member| !self.devices[usize::from(member.0)].power.is_up();
+        self.mirrors().iter().filter(|one| asleep(one)).count() as u16
+    }
+
+    /// An operation is going to be sent: how much longer it may take for the member's spindle.
+    pub(crate) fn rouse(&mut self, member: Member, op: IoOp) -> Nanos {
+        let power = &mut self.devices[usize::from(member.0)].power;
+        match *power {
+            Power::Awake | Power::Restless => return Nanos::ZERO,
+            Power::Resting | Power::Asleep if op != IoOp::Standby => *power = Power::Waking,
+            _ => {}
+        }
+        SPIN_UP_MAX
+    }
+
+    /// An operation on a member has ended.
+    pub(crate) fn roused(&mut self, member: Member, op: IoOp) {
+        let power = &mut self.devices[usize::from(member.0)].power;
+        if *power == Power::Waking && op != IoOp::Standby {
+            *power = Power::Awake;
+        }
+    }
+
+    /// A member was told to rest or to wake. One that cannot wake says so by what is asked of it next.
+    pub(crate) fn power_told(&mut self, member: Member, wakes: bool, result: Result<(), IoError>) {
+        let power = &mut self.devices[usize::from(member.0)].power;
+        match (*power, result) {
+            (Power::Resting, Ok(())) => *power = Power::Asleep,
+            (Power::Resting, Err(_)) if !wakes => *power = Power::Restless,
+            _ => {}
+        }
+    }
+}
