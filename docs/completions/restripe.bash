@@ -121,6 +121,9 @@ _restripe() {
             restripe__subcmd__surrogate,add)
                 cmd="restripe__subcmd__surrogate__subcmd__add"
                 ;;
+            restripe__subcmd__surrogate,destage)
+                cmd="restripe__subcmd__surrogate__subcmd__destage"
+                ;;
             restripe__subcmd__surrogate,remove)
                 cmd="restripe__subcmd__surrogate__subcmd__remove"
                 ;;
@@ -310,7 +313,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__create)
-            opts="-h --config --level --chunk --rotation --copies --groups --partitions --spare-partitions --spares --init --write-hole --size-per-member --data-offset --image-size --lend --surrogate --surrogate-level --force --yes --json --help"
+            opts="-h --config --level --chunk --rotation --copies --groups --partitions --spare-partitions --spares --init --write-hole --size-per-member --data-offset --image-size --lend --surrogate --surrogate-level --code-cache --force --yes --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1082,7 +1085,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__serve)
-            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --memory --cache --cache-policy --io-timeout --rate --throttle --order --on-demand --no-copy-back --zone --epoch --redirect --redirect-scrubs --backend --buffered --record --help"
+            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --memory --cache --cache-policy --io-timeout --rate --throttle --order --on-demand --no-copy-back --zone --epoch --redirect --redirect-scrubs --destage-idle --destage-every --sleep --starts-a-day --backend --buffered --record --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1137,7 +1140,23 @@ _restripe() {
                     return 0
                     ;;
                 --redirect)
-                    COMPREPLY=($(compgen -W "none workout vdf ido" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "none workout vdf ido reraid" -- "${cur}"))
+                    return 0
+                    ;;
+                --destage-idle)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --destage-every)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sleep)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --starts-a-day)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --backend)
@@ -1256,7 +1275,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__surrogate)
-            opts="-h --help status add remove"
+            opts="-h --help status add remove destage"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1280,6 +1299,24 @@ _restripe() {
                     COMPREPLY=($(compgen -W "raid1 raid5 raid6 raid10" -- "${cur}"))
                     return 0
                     ;;
+                --offline)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        restripe__subcmd__surrogate__subcmd__destage)
+            opts="-h --offline --degraded --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --offline)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -95,6 +95,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand create" -l surrogate-l
 raid5\t''
 raid6\t''
 raid10\t''"
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l code-cache -d 'Make the surrogate a code cache (RERAID), which is written by whole rows of small chunks: `serve` gathers every write into clusters there, at all times. Of three members or more, raid5 or raid6 [default: raid6 from four members on]'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l force -d 'Overwrite what the members carry; says what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l json -d 'Print the result as JSON'
@@ -127,10 +128,15 @@ sor\t''
 dor\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l zone -d 'What is read most is learned by zones of so much [default: 12M]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l epoch -d 'What was read before counts half after so long [default: 10m]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l redirect -d 'What goes to a surrogate while a member is rebuilt: nothing (none), every write and what is read again (workout), what a missing member held and what is read (vdf), or every write and what was read most (ido) [default: ido]' -r -f -a "none\t''
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l redirect -d 'What goes to a surrogate while a member is rebuilt: nothing (none), every write and what is read again (workout), what a missing member held and what is read (vdf), every write and what was read most (ido); or every write, at all times (reraid) [default: ido, and reraid to a code cache]' -r -f -a "none\t''
 workout\t''
 vdf\t''
-ido\t''"
+ido\t''
+reraid\t''"
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-idle -d 'With redirect reraid: bring home what lies in the log when users have been idle for so long [default: only when the log is nearly full]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-every -d 'With redirect reraid: and so long after the last time' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l sleep -d 'With redirect reraid: let further copies of a raid1 or raid10 sleep so long after they were needed' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l starts-a-day -d 'Let them sleep so often a day at most, for the drives\' rating of starts and stops [default: 27]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l backend -d 'How operations reach the kernel' -r -f -a "auto\t'io_uring where the kernel allows it, else threads'
 uring\t''
 threads\t''"
@@ -217,10 +223,11 @@ complete -c restripe -n "__fish_restripe_using_subcommand metrics" -s h -l help 
 complete -c restripe -n "__fish_restripe_using_subcommand heat" -l top -d 'The hottest zones, so many at most' -r
 complete -c restripe -n "__fish_restripe_using_subcommand heat" -l json -d 'Print JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand heat" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove" -f -a "status" -d 'Show the surrogate\'s members, what lies there, and what it has done for users'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove" -f -a "add" -d 'Make a surrogate for an array that has none'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove" -f -a "remove" -d 'Go on without the surrogate, when nothing is away'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "status" -d 'Show the surrogate\'s members, what lies there, and what it has done for users'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "add" -d 'Make a surrogate for an array that has none'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "remove" -d 'Go on without the surrogate, when nothing is away'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "destage" -d 'Bring home what lies in a code cache, now'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -l offline -d 'Look at these members directly, the array\'s and the surrogate\'s, with no daemon running; changes nothing' -r
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -l json -d 'Print it as JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
@@ -236,6 +243,9 @@ complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_seen_subcommand_from add remove list" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_seen_subcommand_from add remove list" -f -a "add" -d 'Lend a part of the array; it is served as an export of its own'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_seen_subcommand_from add remove list" -f -a "remove" -d 'Take a lease back and wipe it'

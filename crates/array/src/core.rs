@@ -74,6 +74,8 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     /// Users' requests are counted by whoever passes them on.
     pub(crate) counted_above: bool,
+    /// How often members were let sleep, each counted by itself.
+    pub(crate) rests: u64,
     /// Rows that the start made consistent.
     pub(crate) recovered_rows: u64,
     pub(crate) boot: Option<Boot>,
@@ -146,6 +148,7 @@ impl Core {
             read_cache: None,
             counters: Counters::default(),
             counted_above: false,
+            rests: 0,
             recovered_rows: 0,
             boot: None,
             answers: Vec::new(),

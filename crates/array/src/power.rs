@@ -128,7 +128,10 @@ impl Core {
     pub(crate) fn power_told(&mut self, member: Member, wakes: bool, result: Result<(), IoError>) {
         let power = &mut self.devices[usize::from(member.0)].power;
         match (*power, result) {
-            (Power::Resting, Ok(())) => *power = Power::Asleep,
+            (Power::Resting, Ok(())) => {
+                *power = Power::Asleep;
+                self.rests += 1;
+            }
             (Power::Resting, Err(_)) if !wakes => *power = Power::Restless,
             _ => {}
         }

@@ -93,7 +93,7 @@ pub struct OverlayStatus {
     pub going_home: bool,
     /// The log failed: what must go there is refused.
     pub broken: bool,
-    /// Mirrors that stand still now, how often they were let, and how often all went home.
+    /// Mirrors that stand still now, how often mirrors were let, and how often all went home.
     pub mirrors_asleep: u16,
     pub rests: u64,
     pub destages: u64,

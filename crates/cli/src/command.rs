@@ -294,6 +294,10 @@ pub struct Create {
     /// The surrogate's level [default: raid1 for two members, raid5 for more; a lease is as safe as its array]
     #[arg(long, value_name = "LEVEL", value_enum, requires = "surrogate")]
     pub surrogate_level: Option<SurrogateLevel>,
+    /// Make the surrogate a code cache (RERAID), which is written by whole rows of small chunks: `serve` gathers every write
+    /// into clusters there, at all times. Of three members or more, raid5 or raid6 [default: raid6 from four members on]
+    #[arg(long, requires = "surrogate")]
+    pub code_cache: bool,
     /// Overwrite what the members carry; says what will be lost and asks
     #[arg(long)]
     pub force: bool,
@@ -384,12 +388,26 @@ pub struct Serve {
     #[arg(long, value_name = "TIME", value_parser = parse_epoch)]
     pub epoch: Option<Duration>,
     /// What goes to a surrogate while a member is rebuilt: nothing (none), every write and what is read again (workout),
-    /// what a missing member held and what is read (vdf), or every write and what was read most (ido) [default: ido]
+    /// what a missing member held and what is read (vdf), every write and what was read most (ido); or every write, at all
+    /// times (reraid) [default: ido, and reraid to a code cache]
     #[arg(long, value_name = "NAME", value_parser = redirect_parser())]
     pub redirect: Option<Redirect>,
     /// Move users to a surrogate while the array is scrubbed, too
     #[arg(long)]
     pub redirect_scrubs: bool,
+    /// With redirect reraid: bring home what lies in the log when users have been idle for so long [default: only when the log
+    /// is nearly full]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub destage_idle: Option<Duration>,
+    /// With redirect reraid: and so long after the last time
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub destage_every: Option<Duration>,
+    /// With redirect reraid: let further copies of a raid1 or raid10 sleep so long after they were needed
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub sleep: Option<Duration>,
+    /// Let them sleep so often a day at most, for the drives' rating of starts and stops [default: 27]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub starts_a_day: Option<u32>,
     /// How operations reach the kernel
     #[arg(long, value_enum, default_value_t)]
     pub backend: BackendName,
@@ -620,6 +638,8 @@ pub enum Surrogate {
     Add(AddSurrogate),
     /// Go on without the surrogate, when nothing is away
     Remove(Target),
+    /// Bring home what lies in a code cache, now
+    Destage(Target),
 }
 
 #[derive(Args, Debug)]

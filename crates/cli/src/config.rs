@@ -71,6 +71,8 @@ pub struct ArrayConfig {
     pub surrogate: Vec<String>,
     #[serde(default, deserialize_with = "choice")]
     pub surrogate_level: Option<SurrogateLevel>,
+    #[serde(default)]
+    pub code_cache: bool,
 }
 
 impl ArrayConfig {
@@ -116,6 +118,13 @@ pub struct ServeConfig {
     pub redirect: Option<Redirect>,
     #[serde(default)]
     pub redirect_scrubs: bool,
+    #[serde(default, deserialize_with = "time")]
+    pub destage_idle: Option<Duration>,
+    #[serde(default, deserialize_with = "time")]
+    pub destage_every: Option<Duration>,
+    #[serde(default, deserialize_with = "time")]
+    pub sleep: Option<Duration>,
+    pub starts_a_day: Option<u32>,
     #[serde(default)]
     pub degraded: bool,
 }

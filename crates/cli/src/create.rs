@@ -87,6 +87,7 @@ fn wanted(verb: Create) -> Outcome<ArrayConfig> {
         lend: verb.lend.or(file.lend),
         surrogate: given(verb.surrogate, file.surrogate),
         surrogate_level: verb.surrogate_level.or(file.surrogate_level),
+        code_cache: verb.code_cache || file.code_cache,
     })
 }
 
@@ -338,7 +339,11 @@ impl Plans {
             true => None,
             false => {
                 let wanted = surrogate_of(wanted);
-                let options = surrogate::partnered(&mut array, options(&wanted, of_surrogate)?);
+                let mut options = options(&wanted, of_surrogate)?;
+                if wanted.code_cache {
+                    options.write_hole = WriteHole::WholeRows;
+                }
+                let options = surrogate::partnered(&mut array, options);
                 Some(planned(&options, &wanted.members).map_err(|why| why.of("the surrogate"))?)
             }
         };

@@ -252,6 +252,7 @@ impl Desk {
                 force,
             } => self.add_surrogate(&members, level.as_deref(), force),
             Request::RemoveSurrogate => self.remove_surrogate(),
+            Request::Destage => self.simple(Command::Destage, "what lies in the log goes home"),
             Request::Scrub { repair } => self.simple(Command::Scrub { repair }, "the scrub runs"),
             Request::Pause => self.simple(Command::Pause(true), "paused"),
             Request::Resume => self.simple(Command::Pause(false), "it goes on"),

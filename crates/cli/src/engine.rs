@@ -52,9 +52,10 @@ pub struct Setup {
     pub copy_back: bool,
     pub heat: HeatLimits,
     /// What goes to a surrogate, of an array that has one.
-    pub redirect: Redirect,
+    pub redirect: Option<Redirect>,
     /// While a scrub runs, too.
     pub redirect_scrubs: bool,
+    pub destage: Destage,
     pub record: Option<PathBuf>,
 }
 
@@ -74,8 +75,9 @@ impl Default for Setup {
             on_demand: false,
             copy_back: true,
             heat: HeatLimits::default(),
-            redirect: Redirect::default(),
+            redirect: None,
             redirect_scrubs: false,
+            destage: Destage::default(),
             record: None,
         }
     }
@@ -93,13 +95,17 @@ impl Setup {
     }
 
     /// A surrogate of so many members; none of 0.
-    pub fn surrogate(&self, members: u16) -> Option<SurrogateConfig> {
+    pub fn surrogate(&self, members: u16, code_cache: bool) -> Option<SurrogateConfig> {
+        let (limits, redirect) = match code_cache {
+            true => (SurrogateLimits::gathering(), Redirect::Reraid),
+            false => (SurrogateLimits::default(), Redirect::default()),
+        };
         (members > 0).then(|| SurrogateConfig {
             members,
-            limits: SurrogateLimits::default(),
-            redirect: self.redirect,
+            limits,
+            redirect: self.redirect.unwrap_or(redirect),
             scrubs: self.redirect_scrubs,
-            destage: Destage::default(),
+            destage: self.destage,
         })
     }
 
@@ -301,8 +307,9 @@ fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(Array
     let (members, absent) = open_all(members, setup.open_options())?;
     let sets = Sets::of(Roster::read(members, absent)?);
     let prospect = sets.check(name, setup)?;
+    let code_cache = sets.has_code_cache();
     let (members, of_surrogate) = sets.into_members();
-    let surrogate = setup.surrogate(of_surrogate);
+    let surrogate = setup.surrogate(of_surrogate, code_cache);
     let spec = ArraySpec {
         members,
         limits: setup.limits(surrogate.as_ref()),

@@ -101,6 +101,7 @@ fn run(verb: Verb) -> Outcome {
         Verb::Surrogate(Surrogate::Status(verb)) => surrogate::run(&verb),
         Verb::Surrogate(Surrogate::Add(verb)) => operate::add_surrogate(&verb),
         Verb::Surrogate(Surrogate::Remove(verb)) => operate::remove_surrogate(&verb),
+        Verb::Surrogate(Surrogate::Destage(verb)) => operate::destage(&verb),
         Verb::Lease(verb) => lease::run(&verb),
         Verb::Heat(verb) => heat::run(&verb),
         Verb::Sim(verb) => sim::run(&verb),

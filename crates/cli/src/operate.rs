@@ -93,6 +93,11 @@ pub fn remove_surrogate(verb: &Target) -> Outcome {
     session.end_after(|session| session.order(&Request::RemoveSurrogate))
 }
 
+pub fn destage(verb: &Target) -> Outcome {
+    let session = Session::open(&verb.name, &verb.without_daemon)?;
+    session.end_after(|session| session.order(&Request::Destage))
+}
+
 pub fn replace(verb: &Replace) -> Outcome {
     let session = Session::open(&verb.name, &verb.without_daemon)?;
     session.end_after(|session| replace_in(session, verb))

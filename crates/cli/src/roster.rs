@@ -16,7 +16,8 @@ use crate::member::{readable_copies, was_replaced};
 use crate::terminal::say;
 use restripe_array::layout::Layout;
 use restripe_array::meta::{
-    Candidate, Choice, MemberRole, MetaError, Partner, Placement, Superblock, choose, newest_of,
+    Candidate, Choice, MemberRole, MetaError, Partner, Placement, Superblock, WriteHole, choose,
+    newest_of,
 };
 use restripe_array::{CommandError, Member, Slot, StartMode, Uuid};
 use restripe_io::member::{MemberSource, OpenMember};
@@ -146,6 +147,12 @@ impl Roster {
     }
 
     /// The members, for a shell.
+    /// How the write hole is closed, as those tell who carry a superblock.
+    pub fn write_hole(&self) -> Option<WriteHole> {
+        let told = self.candidates.iter().find_map(newest);
+        told.map(|superblock| superblock.write_hole)
+    }
+
     pub fn into_members(self) -> Vec<OpenMember> {
         self.members.into_iter().map(Plain::into_member).collect()
     }

@@ -9,7 +9,7 @@ use crate::engine::{IO_TIMEOUT, MEMORY_BYTES, Running, Setup, by_array, heat, re
 use crate::failure::{Failure, Outcome};
 use crate::status;
 use crate::terminal::{print, say};
-use restripe_array::StartMode;
+use restripe_array::{Destage, Nanos, Sleep, StartMode};
 use restripe_io::BackendChoice;
 use restripe_io::control::{Answer, Claim, Server, StatusView, runtime_folder};
 use restripe_io::front::listen::{Listener, Wire};
@@ -133,10 +133,27 @@ fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
         on_demand: verb.on_demand || file.on_demand,
         copy_back: !verb.no_copy_back && file.copy_back.unwrap_or(true),
         heat: heat(verb.zone.or(file.zone), verb.epoch.or(file.epoch)),
-        redirect: verb.redirect.or(file.redirect).unwrap_or_default(),
+        redirect: verb.redirect.or(file.redirect),
+        destage: destage(verb, file),
         redirect_scrubs: verb.redirect_scrubs || file.redirect_scrubs,
         record: verb.record.clone(),
     })
+}
+
+/// When what lies in a log that takes every write goes home, and who sleeps meanwhile.
+fn destage(verb: &Serve, file: &ServeConfig) -> Destage {
+    let nanos = |time: Duration| Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    let starts_a_day = verb.starts_a_day.or(file.starts_a_day);
+    let sleep = verb.sleep.or(file.sleep).map(|after| Sleep {
+        after: nanos(after),
+        starts_a_day: starts_a_day.unwrap_or(Sleep::default().starts_a_day),
+    });
+    Destage {
+        idle: verb.destage_idle.or(file.destage_idle).map(nanos),
+        every: verb.destage_every.or(file.destage_every).map(nanos),
+        sleep,
+        ..Destage::default()
+    }
 }
 
 /// Signals become a reason to end. A second one, not just an echo of the first (a shell and its group may both send

@@ -11,7 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::roster::{Prospect, Roster};
 use crate::terminal::say;
 use restripe_array::Uuid;
-use restripe_array::meta::{Partner, PartnerRole, Superblock};
+use restripe_array::meta::{Partner, PartnerRole, Superblock, WriteHole};
 use restripe_io::member::OpenMember;
 
 /// The array to which a member belongs: a surrogate's belongs to the array that it stands in for.
@@ -74,6 +74,12 @@ impl Sets {
             replaced,
             ..found
         })
+    }
+
+    /// Whether the surrogate is a code cache.
+    pub fn has_code_cache(&self) -> bool {
+        let whole_rows = |roster: &Roster| roster.write_hole() == Some(WriteHole::WholeRows);
+        self.surrogate.as_ref().is_some_and(whole_rows)
     }
 
     /// All members, the surrogate's last, and how many these are.

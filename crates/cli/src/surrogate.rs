@@ -75,6 +75,9 @@ fn away_line(overlay: &OverlayView) -> String {
     }
     let (extents, most) = (overlay.extents, overlay.extents_max);
     parts.push(format!("map {extents} of {most} extents"));
+    if overlay.mirrors_asleep > 0 {
+        parts.push(format!("{} mirrors asleep", overlay.mirrors_asleep));
+    }
     if overlay.broken {
         parts.push("the log FAILED: what must go there is refused".into());
     }
@@ -84,11 +87,16 @@ fn away_line(overlay: &OverlayView) -> String {
 /// What it has done since the start.
 fn done_line(overlay: &OverlayView) -> String {
     let reads = overlay.log_reads + overlay.split_reads;
-    format!(
+    let mut line = format!(
         "since the start: {} writes redirected, {reads} reads of the log, {} home",
         overlay.redirected_writes,
         Size(overlay.home_bytes)
-    )
+    );
+    if overlay.destages + overlay.rests > 0 {
+        let (destages, rests) = (overlay.destages, overlay.rests);
+        let _ = write!(line, " in {destages} destages; mirrors slept {rests} times");
+    }
+    line
 }
 
 /// What only `surrogate status` has room for.

@@ -91,8 +91,6 @@ struct Rest {
     asleep: bool,
     /// Since when they are awake.
     since: Nanos,
-    /// How often they were let sleep.
-    times: u64,
     /// The time that the budget had grown for when it was looked at last, a day at most, less what was spent.
     spent: Nanos,
     looked: Nanos,
@@ -234,7 +232,6 @@ impl Pair {
             return false;
         }
         self.at_home(Core::rest_mirrors);
-        self.policy.destage.rest.times += 1;
         true
     }
 
@@ -255,7 +252,7 @@ impl Pair {
 
     pub(super) fn rests(&self) -> (u16, u64, u64) {
         let state = &self.policy.destage;
-        (self.home().mirrors_asleep(), state.rest.times, state.begun)
+        (self.home().mirrors_asleep(), self.home().rests, state.begun)
     }
 
     fn go_home(&mut self, below: u64) -> bool {

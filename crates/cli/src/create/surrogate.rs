@@ -14,11 +14,18 @@ use serde_json::{Value, json};
 const SUFFIX: &str = "-surrogate";
 /// An array's name at most, in bytes.
 const NAME_BYTES_MAX: usize = 32;
+/// Bytes of a code cache's chunk.
+const CODE_CACHE_CHUNK: u64 = 4096;
+/// The most members of a code cache: a row is no longer than a record.
+const CODE_CACHE_MEMBERS_MAX: usize = 16;
 /// Below this a log has not the segments that it needs.
 const LOG_BYTES_MIN: u64 = 1 << 20;
 
 /// A surrogate bears the loss of a member: what it holds may be the only copy.
 pub fn check_surrogate(wanted: &ArrayConfig) -> Outcome {
+    if wanted.code_cache {
+        check_code_cache(wanted)?;
+    }
     match wanted.surrogate.len() {
         0 if wanted.surrogate_level.is_some() => Err(Failure::usage(
             "a level for a surrogate, and no members for it",
@@ -44,11 +51,26 @@ pub fn check_surrogate(wanted: &ArrayConfig) -> Outcome {
     }
 }
 
+fn check_code_cache(wanted: &ArrayConfig) -> Outcome {
+    let members = wanted.surrogate.len();
+    if !(3..=CODE_CACHE_MEMBERS_MAX).contains(&members) {
+        let what = format!("a code cache has 3 to {CODE_CACHE_MEMBERS_MAX} members, not {members}");
+        return Err(Failure::usage(what).hint("name a partition of each disk that stays awake"));
+    }
+    match wanted.surrogate_level {
+        Some(SurrogateLevel::Raid1 | SurrogateLevel::Raid10) => Err(Failure::usage(
+            "a code cache is of level raid5 or raid6: its clusters are data and parity",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// The surrogate as an array of its own: as large as its members allow, all else by default.
 pub fn surrogate_of(wanted: &ArrayConfig) -> ArrayConfig {
     let level = match (wanted.surrogate_level, wanted.surrogate.len()) {
         (Some(SurrogateLevel::Raid1), _) | (None, 2) => LevelName::Raid1,
         (Some(SurrogateLevel::Raid6), _) => LevelName::Raid6,
+        (None, 4..) if wanted.code_cache => LevelName::Raid6,
         (Some(SurrogateLevel::Raid10), _) => LevelName::Raid10,
         // A lease: the lender's redundancy is below.
         (None, 1) => LevelName::Raid0,
@@ -58,6 +80,9 @@ pub fn surrogate_of(wanted: &ArrayConfig) -> ArrayConfig {
         name: name_of(&wanted.name),
         members: wanted.surrogate.clone(),
         level: Some(level),
+        // A record of a few sectors is a whole row or two.
+        chunk: wanted.code_cache.then_some(CODE_CACHE_CHUNK),
+        code_cache: wanted.code_cache,
         ..ArrayConfig::default()
     }
 }

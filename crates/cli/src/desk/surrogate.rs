@@ -67,7 +67,7 @@ impl Desk {
         let (surrogate, devices) = make(&status, members, level, force).map_err(refusal_of)?;
         self.command(Command::Surrogate(Some(surrogate)))?;
         let count = u16::try_from(devices.len()).unwrap_or(u16::MAX);
-        let config = self.setup.surrogate(count);
+        let config = self.setup.surrogate(count, false);
         let joining = devices.into_iter().map(Plain::into_member).collect();
         let held = Held::new(&self.remote, self.array)?;
         self.exchange(self.change(joining, Vec::new(), config))?;

@@ -68,6 +68,8 @@ pub enum Request {
     },
     /// Go on without the surrogate, in which nothing may be that counts.
     RemoveSurrogate,
+    /// Bring home what lies in a log that takes every write.
+    Destage,
     Scrub {
         repair: bool,
     },
@@ -135,6 +137,7 @@ impl Request {
             Request::Grow { .. } => "grow",
             Request::AddSurrogate { .. } => "add-surrogate",
             Request::RemoveSurrogate => "remove-surrogate",
+            Request::Destage => "destage",
             Request::Scrub { .. } => "scrub",
             Request::Pause => "pause",
             Request::Resume => "resume",

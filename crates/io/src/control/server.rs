@@ -448,6 +448,7 @@ mod tests {
                 force: true,
             },
             Request::RemoveSurrogate,
+            Request::Destage,
             Request::Replace {
                 old: "1".into(),
                 path: "y".into(),

@@ -27,7 +27,7 @@ pub struct SurrogateView {
 /// What of the array lies in its surrogate.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct OverlayView {
-    /// `none`, `workout`, `vdf` or `ido`.
+    /// `none`, `workout`, `vdf`, `ido` or `reraid`.
     pub redirect: String,
     /// Extents of the map from the array to the log (IDO's D_Map), and how many it can have.
     pub extents: u32,
@@ -51,6 +51,14 @@ pub struct OverlayView {
     pub home_bytes: u64,
     /// Clean copies made.
     pub clean_copies: u64,
+    /// Ways home of all that lay there.
+    #[serde(default)]
+    pub destages: u64,
+    /// Mirrors that stand still now, and how often they were let.
+    #[serde(default)]
+    pub mirrors_asleep: u16,
+    #[serde(default)]
+    pub rests: u64,
 }
 
 impl SurrogateView {
@@ -110,6 +118,9 @@ fn overlay_view(overlay: &OverlayStatus) -> OverlayView {
         split_reads: counters.reads_of_both,
         home_bytes: bytes(counters.sectors_home),
         clean_copies: counters.clean_copies,
+        destages: overlay.destages,
+        mirrors_asleep: overlay.mirrors_asleep,
+        rests: overlay.rests,
     }
 }
 
@@ -177,6 +188,7 @@ mod tests {
             split_reads: 7,
             home_bytes: 8192,
             clean_copies: 9,
+            ..OverlayView::default()
         };
         assert_eq!(view, wanted);
     }

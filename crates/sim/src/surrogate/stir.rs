@@ -144,12 +144,30 @@ impl Run {
         );
         let member = *self.rng.pick(&set.serving);
         life.troubled[site as usize] = true;
+        if site == Site::Home {
+            self.lose_beside(life);
+        }
         if self.rng.chance(1, 2) {
             life.session.command(Command::Fail(member));
         } else {
             life.session.world.inject(member, Fault::Death);
         }
         self.count("members lost", 1);
+    }
+
+    /// A disk that has a member of home and one of a code cache goes with both.
+    fn lose_beside(&mut self, life: &mut Life) {
+        let status = life.session.world.status();
+        let Some(set) = set_of(&status, Site::Log).filter(|_| self.options.gathers) else {
+            return;
+        };
+        let log = self.standing(life, set, Site::Log);
+        if log.whole && log.quiet && self.rng.chance(1, 2) {
+            let beside = *self.rng.pick(&log.serving);
+            life.troubled[Site::Log as usize] = true;
+            life.session.world.inject(beside, Fault::Death);
+            self.count("disks lost with both", 1);
+        }
     }
 
     /// A member of home wakes late from its next standby, or never: then it is one that is lost.

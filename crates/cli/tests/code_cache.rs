@@ -1,0 +1,160 @@
+//! Arrays of mirrors whose writes all go into a code cache (RERAID), by the command alone: killed, without two disks, and with a
+//! file system.
+
+#[allow(dead_code)]
+mod harness;
+
+use harness::steps::{Fio, URI, content, good, has, number, refused, status, wait_until};
+use harness::{Daemon, Place};
+use serde_json::Value;
+
+const HOME: [&str; 8] = ["a0", "a1", "b0", "b1", "c0", "c1", "d0", "d1"];
+const CACHE: [&str; 4] = ["ca", "cb", "cc", "cd"];
+
+fn of_mirrors(name: &str) -> Place {
+    let place = Place::new(name);
+    let options = ["--level", "raid10", "--surrogate", "ca,cb,cc,cd"];
+    good(place.create(&HOME, &[&options[..], &["--code-cache"]].concat()));
+    place
+}
+
+fn serve(place: &Place, options: &[&str], gone: &[&str]) -> Daemon {
+    let members = HOME
+        .iter()
+        .chain(&CACHE)
+        .filter(|name| !gone.contains(name));
+    let mut words = vec!["serve", "--unix", "nbd.sock", "--sleep", "1s"];
+    words.extend(options);
+    words.extend(members);
+    place.await_service(&mut place.command(&words))
+}
+
+fn overlay(status: &Value, what: &str) -> u64 {
+    number(&status["surrogate"]["overlay"][what])
+}
+
+/// What lies in the log comes home when asked, and all of it.
+fn comes_home(place: &Place) {
+    good(place.run(&["surrogate", "destage", "tank"]));
+    let found = wait_until(place, |status| overlay(status, "away_bytes") == 0);
+    assert!(overlay(&found, "destages") > 0, "{found}");
+}
+
+fn stop(place: &Place, daemon: &Daemon) {
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn a_code_cache_is_of_three_members_or_more_with_parity() {
+    let place = Place::new("code-cache-refused");
+    let create = |options: &[&str]| {
+        let words = [&["--level", "raid10"], options, &["--code-cache"]].concat();
+        place.create(&["a", "b"], &words)
+    };
+    let two = create(&["--surrogate", "c,d"]);
+    assert_eq!(two.status, 2, "{}", two.stderr);
+    assert!(two.stderr.contains("a code cache has 3 to 16 members"));
+    let copies = ["--surrogate", "c,d,e,f", "--surrogate-level", "raid10"];
+    let mirrors = create(&copies);
+    assert_eq!(mirrors.status, 2, "{}", mirrors.stderr);
+    assert!(mirrors.stderr.contains("raid5 or raid6"));
+    assert_eq!(create(&[]).status, 2);
+}
+
+#[test]
+fn only_a_log_that_takes_every_write_is_destaged() {
+    let place = Place::new("code-cache-none");
+    good(place.create(&["a", "b"], &["--level", "raid1", "--surrogate", "c,d"]));
+    let words = ["serve", "--unix", "nbd.sock", "a", "b", "c", "d"];
+    let daemon = place.await_service(&mut place.command(&words));
+    let told = refused(place.run(&["surrogate", "destage", "tank"]));
+    assert!(told.contains("goes home by itself"), "{told}");
+    stop(&place, &daemon);
+}
+
+/// What was flushed is there after a kill, whoever of two disks is gone with it, and when it has come home.
+#[test]
+fn fio_verifies_through_a_kill_destages_and_two_lost_disks() {
+    let place = of_mirrors("code-cache-fio");
+    let test = "fio_verifies_through_a_kill_destages_and_two_lost_disks";
+    if !has(&place, test, &["fio"]) {
+        return;
+    }
+    let fio = Fio { place: &place };
+    let daemon = serve(&place, &[], &[]);
+    good(fio.run("--verify_state_save=1 --verify_fatal=1 --end_fsync=1"));
+    let found = status(&place);
+    assert!(overlay(&found, "redirected_writes") > 0, "{found}");
+    assert!(overlay(&found, "away_bytes") > 0, "{found}");
+    daemon.kill();
+    let daemon = serve(&place, &[], &[]);
+    fio.verify(0);
+    // Two disks that stay awake, each with a member of the array and one of the code cache.
+    for member in ["a0", "ca", "c0", "cc"] {
+        good(place.run(&["fail", "tank", member, "--yes"]));
+    }
+    fio.verify(0);
+    good(fio.run("--verify_state_save=1 --verify_fatal=1 --end_fsync=1"));
+    daemon.kill();
+    let daemon = serve(&place, &["--degraded"], &["a0", "ca", "c0", "cc"]);
+    fio.verify(0);
+    comes_home(&place);
+    fio.verify(0);
+    stop(&place, &daemon);
+    let daemon = serve(&place, &["--degraded"], &["a0", "ca", "c0", "cc"]);
+    fio.verify(0);
+    stop(&place, &daemon);
+}
+
+/// The daemon is killed while it writes; of what was flushed nothing is lost.
+#[test]
+fn fio_verifies_after_a_kill_in_its_midst() {
+    let place = of_mirrors("code-cache-kill");
+    let test = "fio_verifies_after_a_kill_in_its_midst";
+    if !has(&place, test, &["fio"]) {
+        return;
+    }
+    let fio = Fio { place: &place };
+    let daemon = serve(&place, &["--destage-every", "1s"], &[]);
+    let writes = |status: &Value| number(&status["counters"]["writes"]);
+    std::thread::scope(|scope| {
+        let each_flushed = "--verify_state_save=1 --do_verify=0 --fsync=1";
+        let load = scope.spawn(|| fio.run(each_flushed));
+        wait_until(&place, |status| writes(status) > 300);
+        daemon.kill();
+        let ended = load.join().expect("no panic there");
+        assert_ne!(ended.status, 0, "it was interrupted");
+    });
+    let daemon = serve(&place, &[], &[]);
+    fio.verify(Fio::DEPTH);
+    comes_home(&place);
+    fio.verify(Fio::DEPTH);
+    stop(&place, &daemon);
+}
+
+#[test]
+fn ext4_stays_clean_through_a_kill_and_a_destage() {
+    let place = of_mirrors("code-cache-ext4");
+    let test = "ext4_stays_clean_through_a_kill_and_a_destage";
+    let tools = ["nbdcopy", "mkfs.ext4", "debugfs", "e2fsck"];
+    if !has(&place, test, &tools) {
+        return;
+    }
+    let daemon = serve(&place, &[], &[]);
+    let size = number(&status(&place)["size_bytes"]);
+    good(place.shell(&format!(
+        "set -e; truncate -s {size} fs.raw; mkfs.ext4 -q -F fs.raw
+         head -c 9000000 /dev/urandom > file; debugfs -w -R 'write file file' fs.raw 2>/dev/null
+         nbdcopy --flush fs.raw '{URI}'"
+    )));
+    daemon.kill();
+    let daemon = serve(&place, &[], &[]);
+    let clean = "set -e; e2fsck -fn now.raw; debugfs -R 'dump file now.file' now.raw 2>/dev/null; cmp file now.file";
+    content(&place, "now.raw");
+    good(place.shell(clean));
+    comes_home(&place);
+    content(&place, "now.raw");
+    good(place.shell(clean));
+    stop(&place, &daemon);
+}
