@@ -137,6 +137,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-idle
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-every -d 'With redirect reraid: and so long after the last time' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l sleep -d 'With redirect reraid: let further copies of a raid1 or raid10 sleep so long after they were needed' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l starts-a-day -d 'Let them sleep so often a day at most, for the drives\' rating of starts and stops [default: 27]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l power -d 'What tells a member to stand still or to turn, for disks that the kernel cannot tell: exec: and a command with its words, run without a shell; behind them comes standby or wake, and the member\'s path' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l backend -d 'How operations reach the kernel' -r -f -a "auto\t'io_uring where the kernel allows it, else threads'
 uring\t''
 threads\t''"

@@ -99,10 +99,16 @@ impl Core {
         }
     }
 
-    /// How many mirrors do not turn, or are on their way there.
+    /// How many mirrors stand still.
     pub(crate) fn mirrors_asleep(&self) -> u16 {
-        let asleep = |member: &Member| !self.devices[usize::from(member.0)].power.is_up();
-        self.mirrors().iter().filter(|one| asleep(one)).count() as u16
+        let asleep = |one: &&Member| self.devices[usize::from(one.0)].power == Power::Asleep;
+        self.mirrors().iter().filter(asleep).count() as u16 // 64 at most
+    }
+
+    /// Whether every mirror turns, and none is on its way to rest.
+    pub(crate) fn mirrors_up(&self) -> bool {
+        let up = |one: &Member| self.devices[usize::from(one.0)].power.is_up();
+        self.mirrors().iter().all(up)
     }
 
     /// An operation is going to be sent: how much longer it may take for the member's spindle.

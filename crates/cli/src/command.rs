@@ -2,8 +2,8 @@
 //! completions all come from it.
 
 use crate::units::{
-    Rate, order_parser, parse_epoch, parse_rate, parse_size, parse_throttle, parse_time,
-    parse_zone, redirect_parser, rule_parser, whether_parser,
+    PowerCommand, Rate, order_parser, parse_epoch, parse_power, parse_rate, parse_size,
+    parse_throttle, parse_time, parse_zone, redirect_parser, rule_parser, whether_parser,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use restripe_array::cache::Rule;
@@ -408,6 +408,10 @@ pub struct Serve {
     /// Let them sleep so often a day at most, for the drives' rating of starts and stops [default: 27]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub starts_a_day: Option<u32>,
+    /// What tells a member to stand still or to turn, for disks that the kernel cannot tell: exec: and a command with its words, run
+    /// without a shell; behind them comes standby or wake, and the member's path
+    #[arg(long, value_name = "exec:CMD", value_parser = parse_power)]
+    pub power: Option<PowerCommand>,
     /// How operations reach the kernel
     #[arg(long, value_enum, default_value_t)]
     pub backend: BackendName,

@@ -15,8 +15,8 @@
 use crate::command::{InitName, LevelName, RotationName, SurrogateLevel, WriteHoleName};
 use crate::failure::{Failure, Outcome};
 use crate::units::{
-    Rate, parse_epoch, parse_order, parse_rate, parse_redirect, parse_rule, parse_size,
-    parse_throttle, parse_time, parse_zone,
+    PowerCommand, Rate, parse_epoch, parse_order, parse_power, parse_rate, parse_redirect,
+    parse_rule, parse_size, parse_throttle, parse_time, parse_zone,
 };
 use clap::ValueEnum;
 use restripe_array::cache::Rule;
@@ -125,6 +125,8 @@ pub struct ServeConfig {
     #[serde(default, deserialize_with = "time")]
     pub sleep: Option<Duration>,
     pub starts_a_day: Option<u32>,
+    #[serde(default, deserialize_with = "power")]
+    pub power: Option<PowerCommand>,
     #[serde(default)]
     pub degraded: bool,
 }
@@ -230,6 +232,10 @@ fn epoch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>,
 
 fn order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Order>, D::Error> {
     text(deserializer, parse_order)
+}
+
+fn power<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PowerCommand>, D::Error> {
+    text(deserializer, parse_power)
 }
 
 fn redirect<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Redirect>, D::Error> {

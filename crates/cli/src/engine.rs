@@ -16,6 +16,7 @@ use restripe_array::{
     SMALL_BYTES, StartMode, SurrogateConfig, SurrogateLimits, Throttle, Uuid,
 };
 use restripe_io::BackendChoice;
+use restripe_io::backend::PowerHook;
 use restripe_io::member::{self, MemberSource, OpenFailure, OpenMember, OpenOptions};
 use restripe_io::plain::Plain;
 use restripe_io::remote::Remote;
@@ -56,6 +57,8 @@ pub struct Setup {
     /// While a scrub runs, too.
     pub redirect_scrubs: bool,
     pub destage: Destage,
+    /// What tells spindles in the kernel's place.
+    pub power: Option<PowerHook>,
     pub record: Option<PathBuf>,
 }
 
@@ -78,6 +81,7 @@ impl Default for Setup {
             redirect: None,
             redirect_scrubs: false,
             destage: Destage::default(),
+            power: None,
             record: None,
         }
     }
@@ -134,6 +138,7 @@ impl Setup {
         OpenOptions {
             direct: self.direct,
             read_only: self.start.read_only,
+            power: self.power,
             ..OpenOptions::default()
         }
     }

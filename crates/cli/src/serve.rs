@@ -9,8 +9,10 @@ use crate::engine::{IO_TIMEOUT, MEMORY_BYTES, Running, Setup, by_array, heat, re
 use crate::failure::{Failure, Outcome};
 use crate::status;
 use crate::terminal::{print, say};
+use crate::units::PowerCommand;
 use restripe_array::{Destage, Nanos, Sleep, StartMode};
 use restripe_io::BackendChoice;
+use restripe_io::backend::PowerHook;
 use restripe_io::control::{Answer, Claim, Server, StatusView, runtime_folder};
 use restripe_io::front::listen::{Listener, Wire};
 use restripe_io::front::nbd;
@@ -135,6 +137,7 @@ fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
         heat: heat(verb.zone.or(file.zone), verb.epoch.or(file.epoch)),
         redirect: verb.redirect.or(file.redirect),
         destage: destage(verb, file),
+        power: verb.power.clone().or(file.power.clone()).map(hook),
         redirect_scrubs: verb.redirect_scrubs || file.redirect_scrubs,
         record: verb.record.clone(),
     })
@@ -154,6 +157,11 @@ fn destage(verb: &Serve, file: &ServeConfig) -> Destage {
         sleep,
         ..Destage::default()
     }
+}
+
+/// The words live as long as the daemon.
+fn hook(command: PowerCommand) -> PowerHook {
+    PowerHook(command.0.leak())
 }
 
 /// Signals become a reason to end. A second one, not just an echo of the first (a shell and its group may both send

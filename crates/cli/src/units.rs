@@ -134,6 +134,23 @@ pub fn parse_epoch(text: &str) -> Result<Duration, String> {
     Ok(epoch)
 }
 
+/// The words of a command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PowerCommand(pub Vec<String>);
+
+/// `exec:` and a command: its words, at blanks.
+pub fn parse_power(text: &str) -> Result<PowerCommand, String> {
+    let command = text.strip_prefix("exec:");
+    let words = command.unwrap_or("").split_whitespace().map(String::from);
+    let words: Vec<String> = words.collect();
+    match words.is_empty() {
+        true => Err(format!(
+            "{text}: exec: and a command, as exec:/usr/sbin/hdpower"
+        )),
+        false => Ok(PowerCommand(words)),
+    }
+}
+
 /// What is rebuilt next, by the order's name.
 pub fn parse_order(text: &str) -> Result<Order, String> {
     Order::named(text).ok_or_else(|| no_such("order", text, &Order::ALL.map(Order::name)))

@@ -158,3 +158,44 @@ fn ext4_stays_clean_through_a_kill_and_a_destage() {
     good(place.shell(clean));
     stop(&place, &daemon);
 }
+
+/// The operator's command hears who may stand still and who is to turn; fio sees what it wrote all the while.
+#[test]
+fn mirrors_sleep_and_wake_by_the_operators_command() {
+    let place = of_mirrors("code-cache-sleep");
+    let test = "mirrors_sleep_and_wake_by_the_operators_command";
+    good(place.shell(
+        "printf '#!/bin/sh\\necho \"$1 $(basename $2)\" >> told\\n' > power.sh; chmod +x power.sh; touch told",
+    ));
+    let bad = place.run(&["serve", "--power", "hdparm", "a0"]);
+    assert_eq!(bad.status, 2, "{}", bad.stderr);
+    if !has(&place, test, &["fio"]) {
+        return;
+    }
+    let told = |word: &str| {
+        let bytes = place.bytes("told");
+        let text = String::from_utf8(bytes).expect("letters");
+        let of = text.lines().filter_map(|line| line.strip_prefix(word));
+        let mut of: Vec<String> = of.map(|name| name.trim().to_string()).collect();
+        of.sort();
+        of
+    };
+    let mirrors = ["a1", "b1", "c1", "d1"];
+    let fio = Fio { place: &place };
+    let daemon = serve(&place, &["--power", "exec:./power.sh"], &[]);
+    let asleep = |status: &Value| overlay(status, "mirrors_asleep") == 4;
+    wait_until(&place, asleep);
+    assert_eq!(told("standby"), mirrors);
+    good(fio.run("--verify_state_save=1 --verify_fatal=1 --end_fsync=1"));
+    let found = status(&place);
+    assert!(asleep(&found), "they sleep through it: {found}");
+    assert!(told("wake").is_empty());
+    comes_home(&place);
+    assert_eq!(told("wake"), mirrors);
+    fio.verify(0);
+    // A lost disk of those that are awake wakes its mirror.
+    wait_until(&place, asleep);
+    good(place.run(&["fail", "tank", "a0"]));
+    fio.verify(0);
+    stop(&place, &daemon);
+}

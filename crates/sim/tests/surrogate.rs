@@ -130,7 +130,7 @@ fn nothing_is_lost_while_writes_are_gathered() {
         ("rests of mirrors", 300),
         ("destages", 300),
         ("sleeps spoilt", 200),
-        ("disks lost with both", 100),
+        ("disks lost with both", 60),
     ];
     for (what, least) in least {
         let times = met.counts.get(what).copied().unwrap_or(0);

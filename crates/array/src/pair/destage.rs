@@ -209,7 +209,7 @@ impl Pair {
         let Some(sleep) = self.surrogate.destage.sleep else {
             return false;
         };
-        let (now, asleep) = (self.now, self.home().mirrors_asleep() > 0);
+        let (now, asleep) = (self.now, !self.home().mirrors_up());
         let rest = &mut self.policy.destage.rest;
         if asleep {
             rest.asleep = true;
@@ -257,7 +257,7 @@ impl Pair {
 
     fn go_home(&mut self, below: u64) -> bool {
         let overlay = self.overlay.as_ref().expect("a serving pair has one");
-        let awake = self.home().mirrors_asleep() == 0;
+        let awake = self.home().mirrors_up();
         if overlay.told() < below || !awake {
             return false;
         }

@@ -2,7 +2,7 @@
 //!
 //! The portable backend runs all its device operations here; the ring only those that have no asynchronous form.
 
-use super::{Completion, Erase, Op, Token, Waker, message, outcome, vectors};
+use super::{Completion, Erase, Op, Token, Waker, message, outcome, power, vectors};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -35,6 +35,7 @@ pub(super) fn perform(op: Op, iov: &mut Vec<libc::iovec>) -> (i32, Vec<crate::me
             at,
             bytes,
         } => (allocate(fd, mode, at, bytes), Vec::new()),
+        Op::Power { spindle, turns } => (power::tell(&spindle, turns), Vec::new()),
         Op::Erase { fd, how, at, bytes } => (erase(fd, how, at, bytes), Vec::new()),
         Op::Receive { stream, pieces } => {
             vectors(&pieces, iov);
@@ -59,7 +60,7 @@ fn write(fd: RawFd, at: u64, iov: &[libc::iovec], durable: bool) -> i32 {
     outcome(unsafe { libc::pwritev2(fd, iov.as_ptr(), iov.len() as i32, at as i64, flags) })
 }
 
-fn sync(fd: RawFd) -> i32 {
+pub(super) fn sync(fd: RawFd) -> i32 {
     // SAFETY: no pointers are passed.
     outcome(unsafe { libc::fdatasync(fd) } as isize)
 }

@@ -4,6 +4,7 @@
 //! errno) and its memory. Tokens are the caller's; a backend does not look at them.
 
 mod blocking;
+mod power;
 pub mod ring;
 pub mod threads;
 
@@ -11,6 +12,7 @@ pub mod threads;
 mod tests;
 
 use crate::memory::Piece;
+pub use power::{PowerHook, Spindle};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -52,6 +54,11 @@ pub enum Op {
         how: Erase,
         at: u64,
         bytes: u64,
+    },
+    /// A spindle is to turn, or to stand still.
+    Power {
+        spindle: Box<Spindle>,
+        turns: bool,
     },
     /// Up to as many bytes as the pieces hold; 0 at the end of the stream.
     Receive {

@@ -406,7 +406,7 @@ fn shape(op: Op) -> (Shape, Vec<Piece>) {
                 .flags(libc::SOCK_CLOEXEC);
             (Shape::Plain(accept.build()), Vec::new())
         }
-        Op::Erase { .. } => unreachable!("has no asynchronous form"),
+        Op::Erase { .. } | Op::Power { .. } => unreachable!("has no asynchronous form"),
     }
 }
 
@@ -416,7 +416,7 @@ impl Backend for Ring {
     }
 
     fn submit(&mut self, token: Token, op: Op) {
-        if matches!(op, Op::Erase { .. }) {
+        if matches!(op, Op::Erase { .. } | Op::Power { .. }) {
             self.workers.submit(token, op);
             return;
         }

@@ -9,7 +9,7 @@
 //! | `Write` | writes of zeros | writes of zeros |
 
 use super::{OpenFailure, OpenOptions};
-use crate::backend::{Erase, Op};
+use crate::backend::{Erase, Op, PowerHook, Spindle};
 use restripe_array::{IoError, IoOp, MemberInfo, SECTOR_BYTES};
 use std::fs::{self, File};
 use std::io;
@@ -35,6 +35,8 @@ pub struct FileDevice {
     zero: Rung,
     /// What addresses and lengths of memory must be multiples of: 1 through the page cache.
     alignment: usize,
+    path: String,
+    hook: Option<PowerHook>,
 }
 
 /// What to do for an operation without data.
@@ -78,8 +80,26 @@ impl FileDevice {
             IoOp::Zero => self.plan_zero(at, bytes),
             IoOp::Trim if self.block_device => Plan::Submit(self.erase(Erase::Discard, at, bytes)),
             IoOp::Trim => Plan::Submit(self.allocate(libc::FALLOC_FL_PUNCH_HOLE, at, bytes)),
-            IoOp::Read | IoOp::Write | IoOp::Standby | IoOp::Wake => Plan::Unsupported,
+            IoOp::Standby => self.plan_power(false),
+            IoOp::Wake => self.plan_power(true),
+            IoOp::Read | IoOp::Write => Plan::Unsupported,
         }
+    }
+
+    /// Files have no spindle, unless somebody says what to do about theirs.
+    fn plan_power(&self, turns: bool) -> Plan {
+        if self.hook.is_none() && !self.block_device {
+            return Plan::Unsupported;
+        }
+        let spindle = Spindle {
+            fd: self.fd(),
+            path: self.path.clone(),
+            hook: self.hook,
+        };
+        Plan::Submit(Op::Power {
+            spindle: Box::new(spindle),
+            turns,
+        })
     }
 
     fn plan_zero(&self, at: u64, bytes: u64) -> Plan {
@@ -154,6 +174,8 @@ pub fn open(path: &Path, options: OpenOptions) -> Result<(FileDevice, MemberInfo
         block_device,
         zero: Rung::Punch,
         alignment: 1,
+        path: path.display().to_string(),
+        hook: options.power,
     };
     let info = if block_device {
         probe_device(&device)?

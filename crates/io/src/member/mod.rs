@@ -5,6 +5,7 @@ pub mod file;
 pub mod nbd;
 pub mod ram;
 
+use crate::backend::PowerHook;
 use crate::nbd_wire::uri::{NbdUri, UriError};
 use restripe_array::MemberInfo;
 use std::fmt;
@@ -70,6 +71,8 @@ pub struct OpenOptions {
     /// How long a member may be in use before that is an error: the kernel lets go of a killed process's files a
     /// moment after the process is gone.
     pub patience: Duration,
+    /// What tells a member's spindle to turn or to stand still, in the kernel's place.
+    pub power: Option<PowerHook>,
 }
 
 impl Default for OpenOptions {
@@ -79,6 +82,7 @@ impl Default for OpenOptions {
             read_only: false,
             file_block: 512,
             patience: Duration::from_secs(2),
+            power: None,
         }
     }
 }

@@ -33,6 +33,7 @@ const OPEN: OpenOptions = OpenOptions {
     read_only: false,
     file_block: 512,
     patience: Duration::from_secs(2),
+    power: None,
 };
 
 /// An array that is served until it is dropped.
