@@ -35,7 +35,7 @@ use restripe_array::layout::{Layout, Level, Rotation};
 use restripe_array::meta::{Init, Partner, PartnerRole, RegionKind, WriteHole};
 use restripe_array::{
     Command, CommandError, Config, Destage, Engine, Limits, Member, MemberInfo, Nanos, Pool,
-    Redirect, StartMode, SurrogateConfig, SurrogateLimits,
+    Redirect, Sleep, StartMode, SurrogateConfig, SurrogateLimits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,6 +48,10 @@ const ALL_SUBSETS_OF_PAIR: usize = 2;
 const SAMPLES_OF_PAIR: u64 = 3;
 /// What tells the seeds of grown arrays from those of others.
 const GROWN: u64 = 0x6707_0000;
+/// And those of code caches from those of other surrogates.
+const GATHERS: u64 = 0x6a74_0000;
+/// Steps after which what lies in a code cache is asked home again.
+const ASKS: u64 = 400;
 /// Steps of a life with a surrogate at most.
 const STEPS_OF_PAIR: u64 = 20_000;
 
@@ -124,15 +128,57 @@ pub fn enumerate_pair(seed: u64, reach: Reach) -> Report {
         Some(Surrogate {
             spec: log,
             redirect,
+            destage: Destage::default(),
+            gathered: [1, 0],
         }),
     )
     .run_pair()
+}
+
+/// Runs one seed of mirrors whose writes all go into a code cache, and that sleep meanwhile.
+pub fn enumerate_gathering(seed: u64, reach: Reach) -> Report {
+    let mut rng = Rng::new(mix(!seed ^ GATHERS));
+    let (mut home, mut log) = pair_specs(&mut rng);
+    let copies = 2;
+    (home.level, home.slots) = (Level::Raid10 { copies }, 4);
+    home.write_hole = WriteHole::default_for(home.level);
+    let rotation = Rotation::default();
+    let levels = [(Level::Raid5(rotation), 3), (Level::Raid6(rotation), 4)];
+    (log.level, log.slots) = *rng.pick(&levels);
+    log.write_hole = WriteHole::WholeRows;
+    (log.chunk_sectors, log.chunks) = (8, 48);
+    let destage = Destage {
+        every: rng.chance(1, 2).then(|| Nanos::from_millis(1)),
+        seal: Nanos::from_millis(1),
+        sleep: Some(Sleep {
+            after: Nanos(100_000),
+            starts_a_day: 1 << 30,
+        }),
+        ..Destage::default()
+    };
+    let records = rng.between(1, 3) as u32;
+    let surrogate = Surrogate {
+        spec: log,
+        redirect: Redirect::Reraid,
+        destage,
+        gathered: [records, records + rng.below(3) as u32],
+    };
+    Enumeration::new(rng, reach, home, Some(surrogate)).run_pair()
 }
 
 /// The second set.
 struct Surrogate {
     spec: Spec,
     redirect: Redirect,
+    destage: Destage,
+    /// Records of a cluster, and in memory.
+    gathered: [u32; 2],
+}
+
+impl Surrogate {
+    fn gathers(&self) -> bool {
+        self.redirect == Redirect::Reraid
+    }
 }
 
 struct Enumeration {
@@ -310,6 +356,7 @@ impl Enumeration {
         let requests = before + self.rng.between(8, 24);
         let mut issued = 0;
         let first_cut = self.rng.below(self.reach.stride);
+        let gathers = self.surrogate.as_ref().is_some_and(Surrogate::gathers);
         for step in 0..STEPS_OF_PAIR {
             if issued == before && !self.lost {
                 self.lost = true;
@@ -327,8 +374,11 @@ impl Enumeration {
                 self.cut_here(&session);
             }
             let done = issued == requests && session.outstanding() == 0;
+            if done && gathers && step % ASKS == 0 && self.phase != Phase::AtHome {
+                session.command(Command::Destage);
+            }
             let rests = done && self.phase == Phase::AtHome;
-            if self.over() || rests || done && !more {
+            if self.over() || rests || done && !more && !gathers {
                 break;
             }
         }
@@ -405,12 +455,12 @@ impl Enumeration {
                 ios: 64,
                 extents: 4096,
                 copies: 2,
-                cluster_records: 1,
-                records_in_memory: 0,
+                cluster_records: log.gathered[0],
+                records_in_memory: log.gathered[1],
             },
             redirect: log.redirect,
             scrubs: false,
-            destage: Destage::default(),
+            destage: log.destage,
         };
         (
             limits.with_surrogate(Some(&surrogate.limits)),

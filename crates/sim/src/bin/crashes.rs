@@ -1,8 +1,8 @@
 //! Assembles crash images: `crashes --images 100000`, or `crashes --seed N --trace IMAGE` to see one fail.
 
 use restripe_sim::enumerate::{
-    Reach, Report, enumerate, enumerate_grown, enumerate_growth, enumerate_hosts, enumerate_pair,
-    enumerate_reshape,
+    Reach, Report, enumerate, enumerate_gathering, enumerate_grown, enumerate_growth,
+    enumerate_hosts, enumerate_pair, enumerate_reshape,
 };
 use restripe_sim::invariant::{Invariant, Violation};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,6 +21,7 @@ crashes: cuts power at every write of small arrays, and assembles what is left
   --jobs N         in so many threads (default: all cores)
   --keep-going     do not stop at the first failure
   --pair           of arrays with a surrogate, through the loss of a member
+  --gathers        of mirrors with a code cache, that sleep
   --hosts          of arrays with spare partitions, through losses and the way home
   --grown          of arrays to which data slots were added
   --growth         of arrays that are growing
@@ -49,6 +50,7 @@ struct Settings {
 enum Kind {
     Plain,
     Pair,
+    Gathers,
     Hosts,
     Grown,
     Growth,
@@ -105,6 +107,7 @@ fn parse(arguments: &[String]) -> Result<Option<Settings>, String> {
             "--trace" => settings.trace = Some(value()?),
             "--jobs" => settings.jobs = value()?.max(1),
             "--pair" => settings.kind = Kind::Pair,
+            "--gathers" => settings.kind = Kind::Gathers,
             "--hosts" => settings.kind = Kind::Hosts,
             "--grown" => settings.kind = Kind::Grown,
             "--growth" => settings.kind = Kind::Growth,
@@ -193,6 +196,7 @@ impl Kind {
         match self {
             Kind::Plain => "",
             Kind::Pair => " --pair",
+            Kind::Gathers => " --gathers",
             Kind::Hosts => " --hosts",
             Kind::Grown => " --grown",
             Kind::Growth => " --growth",
@@ -205,6 +209,7 @@ fn caught(kind: Kind, seed: u64, reach: Reach) -> Report {
     let run = match kind {
         Kind::Plain => enumerate,
         Kind::Pair => enumerate_pair,
+        Kind::Gathers => enumerate_gathering,
         Kind::Hosts => enumerate_hosts,
         Kind::Grown => enumerate_grown,
         Kind::Growth => enumerate_growth,
