@@ -605,7 +605,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__lab__subcmd__reliability)
-            opts="-h --disks --mttf --mttr --repair --spare-delay --sector-loss --asleep --tolerates --row --partitions --mission --simulate --seeds --seed --json --help"
+            opts="-h --disks --mttf --mttr --repair --spare-delay --sector-loss --asleep --wakes --tolerates --row --partitions --mission --simulate --seeds --seed --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -336,6 +336,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_s
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l mission -d 'How long the array is to serve' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l seeds -d 'Lives to simulate, one a seed' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l seed -d 'The first seed' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l wakes -d 'A sleeping disk fails like one awake while it is the source of a rebuild, whatever --asleep says'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l simulate -d 'Simulate single disks too, and hold the chain against them'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l json -d 'Print it as JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -806,6 +806,9 @@ pub struct Reliability {
     /// Failures of a sleeping disk for each of one awake (reraid, graid, eraid)
     #[arg(long, value_name = "FACTOR", value_parser = parse_number, default_value = "1")]
     pub asleep: Exact,
+    /// A sleeping disk fails like one awake while it is the source of a rebuild, whatever --asleep says
+    #[arg(long)]
+    pub wakes: bool,
     /// Losses that the model `code` bears
     #[arg(long, value_name = "N")]
     pub tolerates: Option<usize>,

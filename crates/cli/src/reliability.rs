@@ -61,6 +61,7 @@ fn parameters(verb: &Reliability) -> Parameters {
         row: verb.row,
         partitions: verb.partitions,
         asleep: verb.asleep.clone(),
+        wakes: verb.wakes,
     }
 }
 

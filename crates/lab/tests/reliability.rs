@@ -65,6 +65,41 @@ fn simulated_disks_agree_with_the_chains() {
     }
 }
 
+/// Mirrors that never fail, that fail while they are the source of a rebuild, and that always do; repaired in turn or all at
+/// once.
+#[test]
+fn sleepers_that_wake_for_a_rebuild_agree_with_the_chains() {
+    let factors = [(0, false), (0, true), (1, true), (1, false)];
+    for (name, disks) in [("reraid", 8), ("graid", 9), ("eraid", 8)] {
+        for repair in [Repair::One, Repair::All] {
+            let conditions = conditions(repair, 0, 0);
+            let expected = factors.map(|(asleep, wakes)| {
+                let parameters = Parameters {
+                    asleep: Exact::from_integer(asleep.into()),
+                    wakes,
+                    ..Parameters::new(disks)
+                };
+                let model = named(name, &parameters).expect("a model");
+                let chain = model.chain(&conditions).expect("a chain");
+                let hours = chain.expect::<f64>().expect("it ends").hours;
+                let lives = simulate(&model, &conditions, 1, LIVES, EVENTS_MAX).expect("not long");
+                let mean = lives.mean(NORMAL_999);
+                let case = format!("{name} {repair:?} {asleep} {wakes}: {hours} and {mean:?}");
+                assert!(mean.contains(hours), "{case}");
+                hours
+            });
+            let [never, source, awake, always] = expected;
+            let at_least = |one: f64, other: f64| one >= other * (1.0 - 1e-9);
+            let ordered = at_least(never, source) && at_least(source, always);
+            assert!(ordered, "{name}: {expected:?}");
+            assert!(
+                (awake - always).abs() < 1e-9 * always,
+                "{name}: {expected:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn the_share_of_early_losses_agrees_with_the_chains() {
     use restripe_lab::reliability::mission::mission;

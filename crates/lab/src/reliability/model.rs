@@ -42,6 +42,8 @@ pub struct Model {
     pub groups: Vec<Group>,
     /// By disk, failures for each failure of a disk that is awake.
     pub wear: Vec<Exact>,
+    /// By disk, the one for whose rebuild it wakes: while that is failed, it fails like one that is awake.
+    pub wakes_for: Vec<Option<usize>>,
     shape: Shape,
 }
 
@@ -57,6 +59,8 @@ pub struct Parameters {
     pub partitions: Option<usize>,
     /// Failures of a sleeping disk for each of one that is awake.
     pub asleep: Exact,
+    /// And it fails like one that is awake while it is the source of a rebuild.
+    pub wakes: bool,
 }
 
 impl Parameters {
@@ -67,6 +71,7 @@ impl Parameters {
             row: 3,
             partitions: None,
             asleep: Exact::one(),
+            wakes: false,
         }
     }
 }
@@ -182,6 +187,7 @@ impl Model {
             disks,
             groups,
             wear: vec![Exact::one(); disks],
+            wakes_for: vec![None; disks],
             shape: Shape::Sets,
         }
     }

@@ -69,6 +69,7 @@ pub fn reraid_text(parameters: &Parameters) -> Result<Model, String> {
     let asleep = Exact::zero();
     let mut model = reraid(&Parameters {
         asleep,
+        wakes: false,
         ..parameters.clone()
     })?;
     model.name = "reraid-text";
@@ -89,7 +90,7 @@ pub fn reraid(parameters: &Parameters) -> Result<Model, String> {
     Ok(asleep(
         Model::of_groups("reraid", parameters.disks, groups),
         half,
-        &parameters.asleep,
+        parameters,
     ))
 }
 
@@ -99,7 +100,7 @@ pub fn graid(parameters: &Parameters) -> Result<Model, String> {
     let half = halves(log).map_err(|_| "GRAID has two equal groups and one log disk")?;
     let groups = mirrors(half).chain((0..half).map(|disk| pair(disk, log)));
     let model = Model::of_groups("graid", parameters.disks, groups.collect());
-    Ok(asleep(model, half, &parameters.asleep))
+    Ok(asleep(model, half, parameters))
 }
 
 /// ERAID as its comparison's section 6.1 has it: new data is in one copy until the mirrors wake.
@@ -113,7 +114,7 @@ pub fn eraid(parameters: &Parameters) -> Result<Model, String> {
     Ok(asleep(
         Model::of_groups("eraid", parameters.disks, groups),
         half,
-        &parameters.asleep,
+        parameters,
     ))
 }
 
@@ -135,9 +136,14 @@ fn mirrors(half: usize) -> impl Iterator<Item = Group> {
     (0..half).map(move |disk| pair(disk, half + disk))
 }
 
-/// The second of two groups of `half` disks sleeps.
-fn asleep(mut model: Model, half: usize, wear: &Exact) -> Model {
-    model.wear[half..2 * half].fill(wear.clone());
+/// The second of two groups of `half` disks sleeps, each the mirror of one of the first.
+fn asleep(mut model: Model, half: usize, parameters: &Parameters) -> Model {
+    model.wear[half..2 * half].fill(parameters.asleep.clone());
+    if parameters.wakes {
+        for disk in 0..half {
+            model.wakes_for[half + disk] = Some(disk);
+        }
+    }
     model
 }
 

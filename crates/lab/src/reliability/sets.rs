@@ -93,8 +93,11 @@ impl Found {
 
 fn leave(from: usize, model: &Model, conditions: &Conditions, guards: &Guards, found: &mut Found) {
     let state = found.order[from];
-    for (disk, wear) in model.wear.iter().enumerate() {
+    for disk in 0..model.disks {
         let bit = 1 << disk;
+        let one = Exact::one();
+        let awake = model.wakes_for[disk].is_some_and(|source| state.failed & 1 << source != 0);
+        let wear = if awake { &one } else { &model.wear[disk] };
         if state.failed & bit == 0 {
             let ready = if conditions.spare_rate().is_some() {
                 0

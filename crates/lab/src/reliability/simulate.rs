@@ -100,6 +100,10 @@ pub fn simulate(
 struct World {
     /// By disk, the mean lifetime; infinite for one that cannot fail.
     lifetime: Vec<f64>,
+    /// Of one that is awake.
+    awake: f64,
+    /// By disk, the one for whose rebuild it wakes.
+    wakes_for: Vec<Option<usize>>,
     mttr: f64,
     spare_delay: f64,
     sector_loss: f64,
@@ -124,6 +128,8 @@ impl World {
                 .iter()
                 .map(|wear| mttf / to_float(wear))
                 .collect(),
+            awake: mttf,
+            wakes_for: model.wakes_for.clone(),
             mttr: to_float(&conditions.mttr),
             spare_delay: to_float(&conditions.spare_delay),
             sector_loss: to_float(&conditions.sector_loss),
@@ -136,9 +142,18 @@ impl World {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Disk {
-    Lives { until: f64 },
-    Waits { until: f64 },
-    Repairs { work: f64 },
+    /// Of its life so much was left at `since`, in mean lifetimes of `mean`.
+    Lives {
+        since: f64,
+        left: f64,
+        mean: f64,
+    },
+    Waits {
+        until: f64,
+    },
+    Repairs {
+        work: f64,
+    },
 }
 
 struct Life<'a> {
@@ -157,7 +172,9 @@ struct Life<'a> {
 impl Life<'_> {
     fn new(world: &World, mut rng: Rng) -> Life<'_> {
         let lives = |mean: &f64| Disk::Lives {
-            until: mean * exponential(&mut rng),
+            since: 0.0,
+            left: exponential(&mut rng),
+            mean: *mean,
         };
         Life {
             disks: world.lifetime.iter().map(lives).collect(),
@@ -181,7 +198,8 @@ impl Life<'_> {
         let (mut disk, mut at) = (0, f64::INFINITY);
         for (index, state) in self.disks.iter().enumerate() {
             let time = match state {
-                Disk::Lives { until } | Disk::Waits { until } => *until,
+                Disk::Lives { since, left, mean } => since + mean * left,
+                Disk::Waits { until } => *until,
                 Disk::Repairs { work } => self.now + work * slowdown,
             };
             if time < at {
@@ -214,6 +232,7 @@ impl Life<'_> {
             self.failed[*group] += 1;
             self.lost |= self.failed[*group] > self.world.tolerates[*group];
         }
+        self.wake_mirrors(disk, true);
         if self.world.spare_delay > 0.0 {
             let until = self.now + self.world.spare_delay * exponential(&mut self.rng);
             self.disks[disk] = Disk::Waits { until };
@@ -241,8 +260,35 @@ impl Life<'_> {
         for group in groups {
             self.failed[*group] -= 1;
         }
-        let until = self.now + self.world.lifetime[disk] * exponential(&mut self.rng);
-        self.disks[disk] = Disk::Lives { until };
+        self.disks[disk] = Disk::Lives {
+            since: self.now,
+            left: exponential(&mut self.rng),
+            mean: self.mean_of(disk),
+        };
+        self.wake_mirrors(disk, false);
+    }
+
+    fn mean_of(&self, disk: usize) -> f64 {
+        let failed = |source: usize| !matches!(self.disks[source], Disk::Lives { .. });
+        match self.world.wakes_for[disk] {
+            Some(source) if failed(source) => self.world.awake,
+            _ => self.world.lifetime[disk],
+        }
+    }
+
+    /// Who is the source of a disk's rebuild lives as one that is awake from now on, or as it did before.
+    fn wake_mirrors(&mut self, source: usize, awake: bool) {
+        for index in 0..self.disks.len() {
+            if self.world.wakes_for[index] != Some(source) {
+                continue;
+            }
+            let asleep = self.world.lifetime[index];
+            if let Disk::Lives { since, left, mean } = &mut self.disks[index] {
+                *left -= (self.now - *since) / *mean;
+                *since = self.now;
+                *mean = if awake { self.world.awake } else { asleep };
+            }
+        }
     }
 }
 
