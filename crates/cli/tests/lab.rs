@@ -284,6 +284,7 @@ fn the_results_are_those_of_the_experiments() {
         "mcpod-after",
         "goals",
         "energy",
+        "reraid",
     ] {
         let run = place.shell(&format!("'{optimised}' lab run {name}"));
         assert_eq!(run.status, 0, "{}", run.stderr);

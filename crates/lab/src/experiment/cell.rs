@@ -11,7 +11,7 @@ use crate::replay::facts::Log;
 use crate::replay::link::LinkPlan;
 use crate::replay::simulated::replay;
 use crate::replay::source::{Placed, Placing, Survey};
-use crate::replay::stage::{ArrayPlan, Stage, SurrogatePlan, size_bytes};
+use crate::replay::stage::{ArrayPlan, CodeCachePlan, Stage, SurrogatePlan, copies_of, size_bytes};
 use crate::replay::{Deed, OUTSTANDING_MAX, Pace, Plan, Script, Until};
 use crate::trace::{Options, Requests, TraceError, files, open, read_twice, shape};
 use restripe_array::cache::Rule;
@@ -98,6 +98,19 @@ pub struct ArraySettings {
     /// A round trip through that network.
     #[serde(default)]
     pub surrogate_round_trip_us: f64,
+    /// A code cache (RERAID) of so many MiB on the drive of each first copy, of `surrogate_level`, in place of a surrogate; 0: none.
+    #[serde(default)]
+    pub code_cache_mib: u64,
+    /// Seconds after which further copies sleep beside it; below 0: never.
+    #[serde(default = "own")]
+    pub sleep_s: f64,
+    /// Memory for records that are gathered or were written last.
+    #[serde(default = "gathered")]
+    pub code_cache_memory_mib: f64,
+}
+
+fn gathered() -> f64 {
+    4.0
 }
 
 fn mirrored() -> String {
@@ -379,6 +392,7 @@ impl Settings {
         let level = level(&array.surrogate_level)?;
         match (redirect, array.surrogate) {
             (Redirect::None, _) => Ok(None),
+            (Redirect::Reraid, _) if array.code_cache_mib > 0 => self.code_cache(level).map(Some),
             (_, 0) => Err("users are to be moved, and array.surrogate has no drives".into()),
             (redirect, members) => Ok(Some(SurrogatePlan {
                 level,
@@ -386,8 +400,27 @@ impl Settings {
                 member_bytes: array.member_mib << 20,
                 redirect,
                 link: link(array),
+                code_cache: None,
             })),
         }
+    }
+
+    /// On the drives of the array's first copies.
+    fn code_cache(&self, set_level: Level) -> Result<SurrogatePlan, String> {
+        let array = &self.array;
+        let copies = copies_of(level(&array.level)?);
+        let sleep = (array.sleep_s >= 0.0).then_some(Nanos((array.sleep_s * 1e9) as u64));
+        Ok(SurrogatePlan {
+            level: set_level,
+            members: array.members()? / copies,
+            member_bytes: array.code_cache_mib << 20,
+            redirect: Redirect::Reraid,
+            link: None,
+            code_cache: Some(CodeCachePlan {
+                sleep,
+                records_in_memory: (array.code_cache_memory_mib * 16.0) as u32,
+            }),
+        })
     }
 
     fn scheme(&self) -> Result<Scheme, String> {

@@ -2,7 +2,8 @@
 //!
 //! `rebuild_s`, `rebuild_share`, `utilisation`, `offered_per_s`, `capacity_per_s`, `energy_kj`, `standby_share`,
 //! `spin_ups`; of an array with a surrogate `reclaim_s` (from the rebuild's end until home had everything), `map_extents`,
-//! `map_kib`, `heat_kib`, `clean_mib` (at most, each); and of a phase, as in `during.mean_ms`: `mean_ms`, `p50_ms`, `p95_ms`, `p99_ms`, `max_ms`, `read_mean_ms`,
+//! `map_kib`, `heat_kib`, `clean_mib` (at most, each), and of a code cache `destages` and `destage_share` (of the looks at it, one a
+//! step); and of a phase, as in `during.mean_ms`: `mean_ms`, `p50_ms`, `p95_ms`, `p99_ms`, `max_ms`, `read_mean_ms`,
 //! `write_mean_ms`, `rgr` (blocks read from members for each that a read asked for), `cached_share`, `requests`, `per_s`, `mb_s`, `failed`, `held_share`, `busy_share`, `ios_user`, `ios_parity`,
 //! `ios_rebuild`, `ios_metadata`, `redirected_share` (writes that the surrogate took and reads that it served alone, of
 //! all requests), `write_share`, `hit_share` (reads that the surrogate served alone, of all reads). The phase `common` is
@@ -51,6 +52,8 @@ fn of_surrogate(moved: &Moved, name: &str) -> Option<f64> {
         "map_kib" => Some(kib(moved.extents * moved.extent_bytes)),
         "heat_kib" => Some(kib(moved.heat_bytes)),
         "clean_mib" => Some(kib(moved.clean_bytes) / 1024.0),
+        "destages" => Some(moved.destages as f64),
+        "destage_share" => Some(moved.looks_home as f64 / moved.looks.max(1) as f64),
         _ => None,
     }
 }
@@ -143,7 +146,7 @@ fn of_phase(phase: &Phase, name: &str) -> Option<f64> {
 
 /// Whether a name can be asked for at all.
 pub fn known(name: &str) -> bool {
-    const RUN: [&str; 12] = [
+    const RUN: [&str; 14] = [
         "rebuild_s",
         "rebuild_share",
         "offered_per_s",
@@ -156,6 +159,8 @@ pub fn known(name: &str) -> bool {
         "map_kib",
         "heat_kib",
         "clean_mib",
+        "destages",
+        "destage_share",
     ];
     match name.split_once('.') {
         Some((_, name)) => {

@@ -419,6 +419,7 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
         include_str!("../../../../scenarios/mcpod-after.toml"),
     ),
     ("energy", include_str!("../../../../scenarios/energy.toml")),
+    ("reraid", include_str!("../../../../scenarios/reraid.toml")),
     (
         "vdf-open-loop",
         include_str!("../../../../scenarios/vdf-open-loop.toml"),

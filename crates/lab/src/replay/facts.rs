@@ -120,6 +120,14 @@ pub struct Moved {
     pub home_ns: Option<u64>,
     /// Bytes of the table of what users read.
     pub heat_bytes: u64,
+    /// Ways home of a log that takes every write.
+    #[serde(default)]
+    pub destages: u64,
+    /// How often was looked, and how often something went home then.
+    #[serde(default)]
+    pub looks: u64,
+    #[serde(default)]
+    pub looks_home: u64,
 }
 
 /// What a member drew, over the whole run, in microjoules, and how often its spindle started.

@@ -34,9 +34,19 @@ struct Metered {
 /// The world's side of a metered drive.
 pub struct Instrumented(Arc<Mutex<Metered>>);
 
-/// The observer's side.
+/// The observer's side; of a member that lies on another's drive, which counts both, nothing.
 #[derive(Clone)]
-pub struct Meter(Arc<Mutex<Metered>>);
+pub struct Meter {
+    drive: Arc<Mutex<Metered>>,
+    counts: bool,
+}
+
+/// A member on another's drive, behind what that has of it. The drive takes what either asks in the order in which it is begun.
+pub struct Beside {
+    drive: Arc<Mutex<Metered>>,
+    base: u64,
+    shifted: VecDeque<Asked>,
+}
 
 pub fn metered(model: Model) -> (Instrumented, Meter) {
     let shared = Arc::new(Mutex::new(Metered {
@@ -44,7 +54,37 @@ pub fn metered(model: Model) -> (Instrumented, Meter) {
         busy_ns: [0; 4],
         free_at: 0,
     }));
-    (Instrumented(Arc::clone(&shared)), Meter(shared))
+    let meter = Meter {
+        drive: Arc::clone(&shared),
+        counts: true,
+    };
+    (Instrumented(shared), meter)
+}
+
+fn serve(metered: &mut Metered, now: Nanos, asked: &Asked, rng: &mut Rng) -> Nanos {
+    let end = metered.model.device().serve(now, asked, rng);
+    let from = now.0.max(metered.free_at);
+    metered.busy_ns[cause(asked.class)] += end.0.saturating_sub(from);
+    metered.free_at = metered.free_at.max(end.0);
+    end
+}
+
+impl Device for Beside {
+    fn serve(&mut self, now: Nanos, asked: &Asked, rng: &mut Rng) -> Nanos {
+        let at = asked.at + self.base;
+        serve(&mut lock(&self.drive), now, &Asked { at, ..*asked }, rng)
+    }
+
+    fn choose(&mut self, now: Nanos, waiting: &VecDeque<Asked>) -> usize {
+        let shifted = waiting.iter().map(|asked| Asked {
+            at: asked.at + self.base,
+            ..*asked
+        });
+        self.shifted.clear();
+        self.shifted.extend(shifted);
+        let mut metered = lock(&self.drive);
+        metered.model.device().choose(now, &self.shifted)
+    }
 }
 
 /// Both sides live on one thread: the lock is never contended, and a poisoned one has seen a panic already.
@@ -54,12 +94,7 @@ fn lock(shared: &Mutex<Metered>) -> MutexGuard<'_, Metered> {
 
 impl Device for Instrumented {
     fn serve(&mut self, now: Nanos, asked: &Asked, rng: &mut Rng) -> Nanos {
-        let mut metered = lock(&self.0);
-        let end = metered.model.device().serve(now, asked, rng);
-        let from = now.0.max(metered.free_at);
-        metered.busy_ns[cause(asked.class)] += end.0.saturating_sub(from);
-        metered.free_at = metered.free_at.max(end.0);
-        end
+        serve(&mut lock(&self.0), now, asked, rng)
     }
 
     fn choose(&mut self, now: Nanos, waiting: &VecDeque<Asked>) -> usize {
@@ -68,12 +103,37 @@ impl Device for Instrumented {
 }
 
 impl Meter {
+    /// A further member on this drive, from this block on.
+    pub fn beside(&self, base: u64) -> (Beside, Meter) {
+        let beside = Beside {
+            drive: Arc::clone(&self.drive),
+            base,
+            shifted: VecDeque::new(),
+        };
+        let meter = Meter {
+            drive: Arc::clone(&self.drive),
+            counts: false,
+        };
+        (beside, meter)
+    }
+
+    /// Whether it has a drive of its own.
+    pub fn counts(&self) -> bool {
+        self.counts
+    }
+
     pub fn busy_ns(&self) -> u64 {
-        lock(&self.0).busy_ns.iter().sum()
+        match self.counts {
+            true => lock(&self.drive).busy_ns.iter().sum(),
+            false => 0,
+        }
     }
 
     pub fn labour(&self) -> Labour {
-        let metered = lock(&self.0);
+        if !self.counts {
+            return Labour::default();
+        }
+        let metered = lock(&self.drive);
         let work = match &metered.model {
             Model::Hard(disk) => disk.drive().work(),
             Model::Flash(_) => Work::default(),
@@ -88,7 +148,7 @@ impl Meter {
 
     /// What the drive drew up to `now`; `None` where its power is not known.
     pub fn energy(&self, now: Nanos) -> Option<Energy> {
-        match &mut lock(&self.0).model {
+        match &mut lock(&self.drive).model {
             Model::Hard(disk) => disk.ledger(now).map(energy),
             Model::Flash(_) => None,
         }

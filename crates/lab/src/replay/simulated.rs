@@ -257,6 +257,9 @@ impl Replay<'_> {
         moved.extent_bytes = EXTENT_BYTES;
         moved.clean_bytes = moved.clean_bytes.max(clean * SECTOR_BYTES);
         moved.heat_bytes = zones * ZONE_BYTES;
+        moved.destages = overlay.destages;
+        moved.looks += 1;
+        moved.looks_home += u64::from(overlay.going_home);
         moved.whole_ns = whole;
         if whole.is_some() && instead + also == 0 {
             moved.home_ns.get_or_insert(elapsed);
@@ -447,7 +450,8 @@ impl Replay<'_> {
         }
         self.recorder.log().moved = self.moved;
         let now = self.stage.world.now();
-        let energy = self.stage.meters.iter().map(|meter| meter.energy(now));
+        let drives = self.stage.meters.iter().filter(|meter| meter.counts());
+        let energy = drives.map(|meter| meter.energy(now));
         self.recorder.log().energy = energy.collect::<Option<Vec<_>>>().unwrap_or_default();
         self.recorder.finish(end)
     }

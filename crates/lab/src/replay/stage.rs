@@ -9,15 +9,15 @@ use restripe_array::layout::{Layout, Level, Skew};
 use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
 use restripe_array::{
     Buf, CacheLimits, Command, CommandError, CommandTag, Config, Destage, Engine, HeatLimits,
-    Limits, Member, MemberInfo, Moves, Nanos, Order, Redirect, SECTOR_BYTES, StartMode,
+    Limits, Member, MemberInfo, Moves, Nanos, Order, Redirect, SECTOR_BYTES, Sleep, StartMode,
     SurrogateConfig, SurrogateLimits, Throttle,
 };
 use restripe_sim::array::Spec;
-use restripe_sim::disk::Disk;
 use restripe_sim::disk::flash::Flash;
 use restripe_sim::disk::mechanical::Mechanical;
 use restripe_sim::disk::queue::Policy;
 use restripe_sim::disk::served::HardDisk;
+use restripe_sim::disk::{Device, Disk};
 use restripe_sim::image::Image;
 use restripe_sim::payload::Payload;
 use restripe_sim::world::{Happening, World, WorldConfig};
@@ -29,6 +29,8 @@ const IO_TIMEOUT: Nanos = Nanos::from_secs(3600);
 /// All requests share one buffer of this length: without payload nothing is ever in it.
 pub const REQUEST_BYTES_MAX: u32 = 4 << 20;
 const FLASH_DEPTH: u32 = 32;
+/// As `restripe create` has it.
+const CODE_CACHE_CHUNK_SECTORS: u32 = 8;
 /// What tells a surrogate from the array.
 const SURROGATE_IDENTITY: u64 = 0x1000;
 
@@ -42,6 +44,17 @@ pub struct SurrogatePlan {
     pub redirect: Redirect,
     /// What lies between the array and these drives; `None`: they are local.
     pub link: Option<LinkPlan>,
+    /// It is a code cache, and its members lie behind those of the array's first copies, on their drives.
+    pub code_cache: Option<CodeCachePlan>,
+}
+
+/// RERAID.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CodeCachePlan {
+    /// Further copies sleep so long after they were needed.
+    pub sleep: Option<Nanos>,
+    /// Records in memory, of 64 KiB each.
+    pub records_in_memory: u32,
 }
 
 /// What array to build.
@@ -99,7 +112,14 @@ impl ArrayPlan {
             members: surrogate.members,
             spares: 0,
             member_bytes: surrogate.member_bytes,
-            write_hole: WriteHole::default_for(surrogate.level),
+            write_hole: match surrogate.code_cache {
+                Some(_) => WriteHole::WholeRows,
+                None => WriteHole::default_for(surrogate.level),
+            },
+            chunk_sectors: match surrogate.code_cache {
+                Some(_) => CODE_CACHE_CHUNK_SECTORS,
+                None => self.chunk_sectors,
+            },
             region_rows: None,
             surrogate: None,
             ..self.clone()
@@ -125,18 +145,25 @@ impl Stage {
         let preset = preset::named(&plan.drive)?;
         let spare = preset::named(plan.spare_drive.as_ref().unwrap_or(&plan.drive))?;
         let (spec, surrogate) = specs(plan, &preset);
-        let mut meters = Vec::new();
+        let home_sectors = spec.member_sectors;
+        let mut meters: Vec<Meter> = Vec::new();
         let mut disks = Vec::new();
         fits(&spare, &spec)?;
         for spec in [Some(&spec), surrogate.as_ref()].into_iter().flatten() {
             fits(&preset, spec)?;
+            fits_beside(plan, &preset, spec, home_sectors)?;
             let images = spec.format(None).map_err(|error| error.to_string())?;
             let link = link_to(plan, spec);
             for (slot, image) in (0..).zip(images) {
                 let member = meters.len() as u16;
                 let preset = if slot < spec.slots { &preset } else { &spare };
-                let (device, meter) = metered(model(plan, preset)?);
-                let device = linked(device, link.as_ref());
+                let (device, meter) = match host_of(plan, spec, slot) {
+                    Some(host) => beside(&meters[host], home_sectors),
+                    None => {
+                        let (device, meter) = metered(model(plan, preset)?);
+                        (linked(device, link.as_ref()), meter)
+                    }
+                };
                 let spec = of_kind(spec, preset);
                 disks.push(spec.disk(member, image, device, 1));
                 meters.push(meter);
@@ -372,6 +399,39 @@ fn model(plan: &ArrayPlan, preset: &Preset) -> Result<Model, String> {
     ))))
 }
 
+/// The array's member on whose drive a member of a code cache lies.
+fn host_of(plan: &ArrayPlan, spec: &Spec, slot: u16) -> Option<usize> {
+    plan.surrogate?.code_cache?;
+    let copies = copies_of(plan.level);
+    (spec.identity == SURROGATE_IDENTITY).then(|| usize::from(slot * copies))
+}
+
+/// How many copies of a chunk there are.
+pub fn copies_of(level: Level) -> u16 {
+    match level {
+        Level::Raid10 { copies } => u16::from(copies),
+        _ => 1,
+    }
+}
+
+fn beside(host: &Meter, base: u64) -> (Box<dyn Device>, Meter) {
+    let (device, meter) = host.beside(base);
+    (Box::new(device), meter)
+}
+
+/// A member of a code cache has room behind the array's on one drive.
+fn fits_beside(plan: &ArrayPlan, preset: &Preset, spec: &Spec, home: u64) -> Result<(), String> {
+    let blocks = preset.make()?.blocks();
+    let shares = host_of(plan, spec, 0).is_some();
+    match shares && home + spec.member_sectors > blocks {
+        true => Err(format!(
+            "{} has no room for a code cache behind the array",
+            preset.name
+        )),
+        false => Ok(()),
+    }
+}
+
 /// The link that all drives of a set share, where there is one.
 fn link_to(plan: &ArrayPlan, spec: &Spec) -> Option<Link> {
     let link = plan.surrogate?.link?;
@@ -396,10 +456,22 @@ fn world(seed: u64, disks: Vec<Disk>, plan: &ArrayPlan) -> World<Engine> {
 fn built(members: Vec<MemberInfo>, plan: &ArrayPlan) -> (Limits, Engine) {
     let surrogate = plan.surrogate.as_ref().map(|surrogate| SurrogateConfig {
         members: surrogate.members,
-        limits: SurrogateLimits::default(),
+        limits: SurrogateLimits {
+            records_in_memory: surrogate.code_cache.map_or(0, |one| one.records_in_memory),
+            ..SurrogateLimits::default()
+        },
         redirect: surrogate.redirect,
         scrubs: false,
-        destage: Destage::default(),
+        destage: Destage {
+            sleep: surrogate
+                .code_cache
+                .and_then(|one| one.sleep)
+                .map(|after| Sleep {
+                    after,
+                    ..Sleep::default()
+                }),
+            ..Destage::default()
+        },
     });
     let limits = Limits {
         heat: plan.heat,
