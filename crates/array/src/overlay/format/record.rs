@@ -9,7 +9,7 @@ use super::{LogOwner, check_owner, check_zero};
 use crate::contract::Page;
 use crate::meta::bytes::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
 use crate::meta::rules::check_counter;
-use crate::meta::{MetaError, field, header, log};
+use crate::meta::{MetaError, field, header};
 use crate::units::{PAGE_BYTES, PAGE_SECTORS};
 
 pub const MAGIC: [u8; 8] = *b"RstrpOvl";
@@ -60,11 +60,6 @@ impl RecordHeader {
     /// Where in the log the payload begins.
     pub fn payload_at(&self) -> u64 {
         self.at + PAGE_SECTORS
-    }
-
-    /// The sector of the log behind the record.
-    pub fn end(&self) -> u64 {
-        self.at + log::total_sectors(self.payload_sectors)
     }
 }
 

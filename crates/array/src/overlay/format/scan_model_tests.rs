@@ -495,7 +495,7 @@ fn answer(scan: &mut Scan, disk: &Disk, read: Read) {
     match read {
         Read::Header { at } => scan.header(at, Some(disk.page(layout.sector(at)))),
         Read::Payload(record) => {
-            let bytes: Vec<u8> = (record.payload_at()..record.end())
+            let bytes: Vec<u8> = (record.payload_at()..layout.end_of(&record))
                 .step_by(PAGE_SECTORS as usize)
                 .flat_map(|at| disk.page(layout.sector(at)).to_vec())
                 .collect();
