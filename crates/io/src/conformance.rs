@@ -121,6 +121,7 @@ fn surrogate(members: u16, redirect: Redirect) -> SurrogateConfig {
         copies: 2,
         cluster_records: 1,
         records_in_memory: 0,
+        parts_home: 0,
     };
     SurrogateConfig {
         members,

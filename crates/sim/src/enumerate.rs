@@ -457,6 +457,7 @@ impl Enumeration {
                 copies: 2,
                 cluster_records: log.gathered[0],
                 records_in_memory: log.gathered[1],
+                parts_home: log.gathered[1],
             },
             redirect: log.redirect,
             scrubs: false,

@@ -383,6 +383,7 @@ impl World {
             Effect::Read { part, .. }
             | Effect::Pass { part, .. }
             | Effect::Flush { part, .. }
+            | Effect::Load { part, .. }
             | Effect::CopyHome { part, .. }
             | Effect::Void { part, .. }
             | Effect::Reuse { part, .. } => self.overlay.part_done(part, Ok(())),
@@ -469,7 +470,7 @@ impl World {
                     "a record is written over that counts"
                 );
             }
-            Effect::Reply(..) | Effect::Copied(..) => {}
+            Effect::Reply(..) | Effect::Copied(..) | Effect::Load { .. } => {}
         }
     }
 

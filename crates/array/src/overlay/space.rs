@@ -180,6 +180,17 @@ impl LogSpace {
         }
     }
 
+    /// The segments of which something has to be copied, the oldest first.
+    pub fn to_copy(&self) -> impl Iterator<Item = u32> + use<> {
+        let each = (0..).zip(&self.segments);
+        let mut found: Vec<(u64, u32)> = each
+            .filter(|(_, segment)| segment.copy_sectors() > 0)
+            .map(|(index, segment)| (segment.age, index))
+            .collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, index)| index)
+    }
+
     /// How many segments have been opened, each as often as it was.
     pub fn opened(&self) -> u64 {
         self.opened

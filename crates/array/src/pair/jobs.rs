@@ -54,6 +54,8 @@ pub(super) struct CopyHome {
     /// Sectors that are home, and those that move at once: all, or one where some are lost in the log.
     done: u32,
     step: u32,
+    /// Some of it is lost: sector by sector.
+    singly: bool,
     /// They are being written; before, they are being read.
     writing: bool,
 }
@@ -94,6 +96,8 @@ pub(super) enum Job {
     },
     /// A record on its way out of memory.
     Seal(u64),
+    /// Part of the log that is read with others, to go home.
+    Load(u32),
     Append(Append),
     CopyHome(CopyHome),
     Anchor(AnchorPage),
@@ -221,6 +225,7 @@ impl Pair {
                 payload_sectors,
                 durable,
             } => self.seal(sequence, extents, payload_sectors, durable),
+            Effect::Load { part, log } => self.load_part(part, log),
             Effect::CopyHome { part, extent } => self.jobs.copies.push_back((part, extent)),
             Effect::Void { part, below } => self.void(part, None, below),
             Effect::Reuse {
@@ -413,6 +418,7 @@ impl Pair {
             buf,
             done: 0,
             step: extent.sectors,
+            singly: false,
             writing: false,
         }));
         self.read_copy(job);
@@ -429,7 +435,14 @@ impl Pair {
     fn read_copy(&mut self, job: u32) {
         let copy = self.copy_home(job);
         copy.writing = false;
+        if !copy.singly {
+            copy.step = copy.extent.sectors - copy.done;
+        }
         let (piece, buf) = (copy.piece(), copy.buf);
+        if let Some((source, sectors)) = self.loaded_part(piece.at, piece.sectors) {
+            self.copy_home(job).step = sectors;
+            return self.write_from(job, source);
+        }
         let at = self.log_sector(piece.at);
         let sectors = u64::from(piece.sectors);
         let request = child(RequestOp::Read, at, sectors, copy_of(&piece, buf), false);
@@ -443,7 +456,8 @@ impl Pair {
             Ok(()) => self.piece_home(job),
             Err(RequestError::Lost { .. }) if !copy.writing && copy.step > 1 => {
                 // Sector by sector, so that exactly what is lost is lost.
-                self.copy_home(job).step = 1;
+                let copy = self.copy_home(job);
+                (copy.step, copy.singly) = (1, true);
                 self.read_copy(job);
             }
             Err(RequestError::Lost { .. }) if !copy.writing => {
@@ -456,10 +470,15 @@ impl Pair {
 
     fn write_copy(&mut self, job: u32) {
         let copy = self.copy_home(job);
+        let source = copy_of(&copy.piece(), copy.buf);
+        self.write_from(job, source);
+    }
+
+    fn write_from(&mut self, job: u32, source: BufRef) {
+        let copy = self.copy_home(job);
         copy.writing = true;
-        let (piece, buf) = (copy.piece(), copy.buf);
+        let piece = copy.piece();
         let sectors = u64::from(piece.sectors);
-        let source = copy_of(&piece, buf);
         let request = child(RequestOp::Write, piece.home, sectors, source, false);
         self.children.ask(Site::Home, Owner::Job(job), request);
     }
@@ -673,6 +692,7 @@ impl Pair {
             Some(Job::Append(_)) => self.append_written(job, result),
             Some(Job::CopyHome(_)) => self.copy_moved(job, result),
             Some(Job::Anchor(page)) => self.anchor_written(job, page, result),
+            Some(Job::Load(index)) => self.part_loaded(job, index, result),
             Some(Job::Seal(sequence)) => {
                 self.jobs.list.remove(job);
                 self.sealed(sequence, result);

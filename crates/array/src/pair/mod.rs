@@ -83,6 +83,8 @@ pub struct SurrogateLimits {
     /// And records in memory: those of clusters that are being filled or written, and the newest of those that were. None where
     /// nothing is gathered.
     pub records_in_memory: u32,
+    /// And so many parts of 64 KiB of the log on its way home, which are read at once; more is read piece by piece.
+    pub parts_home: u32,
 }
 
 impl Default for SurrogateLimits {
@@ -99,6 +101,7 @@ impl Default for SurrogateLimits {
             copies: 8,
             cluster_records: 16,
             records_in_memory: 0,
+            parts_home: 0,
         }
     }
 }
@@ -109,10 +112,13 @@ const RECORD_SECTORS: u32 = crate::BAND_SECTORS_MAX as u32;
 const PAGES: u32 = 64;
 
 impl SurrogateLimits {
-    /// Of an array whose surrogate is a code cache: four clusters of 1 MiB in memory (RERAID, section 3.2).
+    /// Of an array whose surrogate is a code cache: four clusters of 1 MiB in memory (RERAID, section 3.2), and 16 MiB on its way
+    /// home, so many copies at once that drives can choose among them.
     pub fn gathering() -> SurrogateLimits {
         SurrogateLimits {
+            copies: 32,
             records_in_memory: 64,
+            parts_home: 256,
             ..SurrogateLimits::default()
         }
     }
@@ -121,7 +127,7 @@ impl SurrogateLimits {
     fn own_pool(&self) -> Pool {
         Pool {
             small: PAGES,
-            large: 2 * self.copies + self.records_in_memory,
+            large: 2 * self.copies + self.records_in_memory + self.parts_home,
         }
     }
 

@@ -56,11 +56,13 @@ fn part_of(surrogate: &SurrogateLimits, whole: &Limits) -> bool {
         copies,
         cluster_records,
         records_in_memory,
+        parts_home,
     } = *surrogate;
     let small = pool.small.checked_add(SMALL_MIN);
     let large = copies
         .checked_mul(2)
         .and_then(|own| own.checked_add(records_in_memory))
+        .and_then(|own| own.checked_add(parts_home))
         .and_then(|own| own.checked_add(pool.large));
     [requests, slices, ios, copies, cluster_records]
         .into_iter()
@@ -157,6 +159,7 @@ impl Writer {
                 limits.copies,
                 limits.cluster_records,
                 limits.records_in_memory,
+                limits.parts_home,
             ] {
                 self.small(bound);
             }
@@ -647,6 +650,7 @@ impl<'a> Reader<'a> {
             copies: self.small()?,
             cluster_records: self.small()?,
             records_in_memory: self.small()?,
+            parts_home: self.small()?,
         };
         let redirect = Redirect::ALL.get(usize::from(self.byte()?));
         let fits = usize::from(of_members) <= members && part_of(&limits, whole);

@@ -456,9 +456,12 @@ fn world(seed: u64, disks: Vec<Disk>, plan: &ArrayPlan) -> World<Engine> {
 fn built(members: Vec<MemberInfo>, plan: &ArrayPlan) -> (Limits, Engine) {
     let surrogate = plan.surrogate.as_ref().map(|surrogate| SurrogateConfig {
         members: surrogate.members,
-        limits: SurrogateLimits {
-            records_in_memory: surrogate.code_cache.map_or(0, |one| one.records_in_memory),
-            ..SurrogateLimits::default()
+        limits: match surrogate.code_cache {
+            Some(cache) => SurrogateLimits {
+                records_in_memory: cache.records_in_memory,
+                ..SurrogateLimits::gathering()
+            },
+            None => SurrogateLimits::default(),
         },
         redirect: surrogate.redirect,
         scrubs: false,

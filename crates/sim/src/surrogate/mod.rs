@@ -206,6 +206,7 @@ impl Plan {
             copies: self.copies,
             cluster_records: self.cluster_records,
             records_in_memory: self.records_in_memory,
+            parts_home: self.records_in_memory / 2,
         };
         let limits = Limits {
             pool,

@@ -50,12 +50,37 @@ impl Overlay {
     }
 
     fn home_below(&mut self, below: u64) {
-        self.home = Some(GoingHome {
+        let mut home = GoingHome {
             below,
+            segment: None,
             copies: 0,
             stage: Stage::Copying(0),
             failed: false,
-        });
+        };
+        if self.pack.is_some() {
+            self.segments_left.clear();
+            self.segments_left.extend(self.space.to_copy());
+            home.segment = self.segments_left.pop_front();
+        }
+        self.home = Some(home);
+        self.load_segment();
+    }
+
+    /// A log of small writes has its pieces everywhere: it goes home a segment at a time, which is read at once.
+    fn load_segment(&mut self) {
+        let home = self.home.as_mut().expect("something goes home");
+        let Some(segment) = home.segment else {
+            return self.copy_more();
+        };
+        home.stage = Stage::Loading;
+        let log = self.space.segment_range(segment);
+        let part = self.begin_part(Owner::Load);
+        self.effects.push_back(Effect::Load { part, log });
+    }
+
+    pub(super) fn batch_loaded(&mut self) {
+        let home = self.home.as_mut().expect("its segment was read");
+        home.stage = Stage::Copying(0);
         self.copy_more();
     }
 
@@ -87,7 +112,7 @@ impl Overlay {
             if home.copies == self.limits.copies {
                 return;
             }
-            let next = self.next_to_copy(from, home.below);
+            let next = self.next_to_copy(from, &home);
             let Some(extent) = next.filter(|_| !home.failed) else {
                 return self.all_copied(&home);
             };
@@ -109,14 +134,26 @@ impl Overlay {
             return;
         }
         if home.failed {
-            self.end_way_home(false);
-        } else {
-            self.flush_home();
+            return self.end_way_home(false);
+        }
+        match self.segments_left.pop_front() {
+            Some(next) => {
+                let home = self.home.as_mut().expect("something goes home");
+                home.segment = Some(next);
+                self.load_segment();
+            }
+            None => self.flush_home(),
         }
     }
 
-    fn next_to_copy(&self, from: u64, below: u64) -> Option<Extent> {
-        let due = |extent: &Extent| extent.sequence < below && extent.kind != Kind::Clean;
+    fn next_to_copy(&self, from: u64, home: &GoingHome) -> Option<Extent> {
+        let here = |extent: &Extent| {
+            let segment = home.segment;
+            segment.is_none_or(|segment| self.space.segment_of(extent.at) == segment)
+        };
+        let due = |extent: &Extent| {
+            extent.sequence < home.below && extent.kind != Kind::Clean && here(extent)
+        };
         let found = self.map.extents_from(from).find(due)?;
         let start = found.home.max(from);
         found.within(start..start + u64::from(self.limits.record_sectors))

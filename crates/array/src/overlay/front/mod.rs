@@ -20,6 +20,9 @@
 //! | flushing | home and log are flushed                                    | voiding  |
 //! | voiding  | the log's anchor says durably that these records are void   | -        |
 //!
+//! Copies go in the order of home's addresses: of the whole log, or, where writes are gathered, of one segment after the other, the
+//! oldest first, each of which is read at once before.
+//!
 //! What users write again and again would never be home. So when little is left, a last way home holds writes up that meet
 //! it, from before its first copy until it is over.
 //!
@@ -114,6 +117,11 @@ pub enum Effect {
         /// Every record below is durable.
         durable: u64,
     },
+    /// Many copies that lie here are going home: they are best read at once. Ends with [`Overlay::part_done`].
+    Load {
+        part: PartTag,
+        log: Range<u64>,
+    },
     /// Writes the copy of an extent to its home; ends with [`Overlay::part_done`].
     CopyHome {
         part: PartTag,
@@ -198,6 +206,7 @@ enum Owner {
     Copy {
         serial: u64,
     },
+    Load,
     Reuse,
     HomeFlush,
     LogFlush,
@@ -239,6 +248,8 @@ struct Retired {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
+    /// What lies in the segment is being read.
+    Loading,
     /// From this sector of home on.
     Copying(u64),
     Flushing {
@@ -250,6 +261,8 @@ enum Stage {
 #[derive(Clone, Copy, Debug)]
 struct GoingHome {
     below: u64,
+    /// The segment that is copied now; `None`: the whole log, in home's order.
+    segment: Option<u32>,
     /// Copies under way.
     copies: u32,
     stage: Stage,
@@ -298,6 +311,8 @@ pub struct Overlay {
     flushes: VecDeque<(u64, PartTag)>,
     pack: Option<Pack>,
     home: Option<GoingHome>,
+    /// Segments that have yet to go home, the oldest first.
+    segments_left: VecDeque<u32>,
     /// The last way home goes on, or is about to begin: writes that meet what lies in the log wait.
     closing: bool,
     held_up: Vec<u32>,
@@ -323,8 +338,8 @@ struct CleanCopy {
 
 /// Parts under way for each request, besides its records: a read that alternates between log and home waits for room.
 const PARTS_PER_REQUEST: u32 = 8;
-/// Parts that are nobody's request: a flush for space, the two flushes or the void of going home, a segment's reuse.
-const PARTS_OF_OWN: u32 = 4;
+/// Parts that are nobody's request: a flush for space, the two flushes or the void of going home, a segment that is read, its reuse.
+const PARTS_OF_OWN: u32 = 5;
 
 impl Overlay {
     /// An overlay of a log in which this was found. What was found is durable.
@@ -365,6 +380,7 @@ impl Overlay {
             flushes: VecDeque::new(),
             pack: limits.packing.map(Pack::new),
             home: None,
+            segments_left: VecDeque::with_capacity(shape.segments as usize),
             closing: false,
             fell_short: false,
             held_up: Vec::with_capacity(requests),
@@ -723,6 +739,8 @@ impl Overlay {
             }
             Owner::Space => self.space_flush = false,
             Owner::Copy { serial } => self.copied(serial, result),
+            // What could not be read at once is read piece by piece.
+            Owner::Load => self.batch_loaded(),
             Owner::HomeFlush | Owner::LogFlush => self.flushed_for_home(result),
             Owner::Void if result.is_ok() => self.voided(),
             Owner::Void => self.end_way_home(false),
