@@ -30,6 +30,7 @@ use crate::surrogate::Phase;
 use crate::swarm::{Hosting, Scene, issue};
 use crate::workload::{Ask, Workload};
 use crate::world::{World, WorldConfig};
+use restripe_array::destage::Order;
 use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Layout, Level, Rotation};
 use restripe_array::meta::{Init, Partner, PartnerRole, RegionKind, WriteHole};
@@ -150,6 +151,7 @@ pub fn enumerate_gathering(seed: u64, reach: Reach) -> Report {
     let destage = Destage {
         every: rng.chance(1, 2).then(|| Nanos::from_millis(1)),
         seal: Nanos::from_millis(1),
+        order: *rng.pick(&Order::ALL),
         sleep: Some(Sleep {
             after: Nanos(100_000),
             starts_a_day: 1 << 30,

@@ -1,8 +1,10 @@
 //! The overlay against the oracle: users' requests, going home and crashes in any order, on a home and a log that keep
 //! what was flushed and lose what they like of the rest.
 
+use restripe_array::destage::Order;
 use restripe_array::overlay::{
-    CopyTag, Effect, Extent, FoundInLog, Kind, LogShape, Overlay, OverlayLimits, Packing, Site,
+    CopyTag, Effect, Extent, FoundInLog, Homeward, Kind, LogShape, Overlay, OverlayLimits, Packing,
+    Site,
 };
 use restripe_array::{Buf, BufRef, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES};
 use restripe_sim::oracle::{FlushTicket, Oracle, ReadTicket, WriteId, WriteKind};
@@ -26,6 +28,13 @@ fn limits(seed: u64) -> OverlayLimits {
     let packing = Packing {
         records: 1 + (seed / 3) as u32 % 3,
         held: 3 + (seed / 9) as u32 % 3,
+        homeward: Homeward {
+            order: Order::ALL[(seed / 7) as usize % 3],
+            stripe_sectors: [8, 32][(seed / 5) as usize % 2],
+            run_sectors: 16,
+            // Often too few for all, now and then for some stripe.
+            pages: [3, 5, 12, 64][(seed / 2) as usize % 4],
+        },
     };
     let packs = seed.is_multiple_of(3);
     OverlayLimits {
@@ -123,6 +132,8 @@ struct World {
     memory: BTreeMap<Buf, Vec<u8>>,
     /// What is gathered in memory, by its sector of the log.
     gathered: BTreeMap<u64, Token>,
+    /// What is kept on its way home: by home, with its sector of the log.
+    kept: BTreeMap<u64, (u64, Token)>,
     next: u32,
     met: BTreeMap<&'static str, u64>,
 }
@@ -156,6 +167,7 @@ impl World {
             copies: Vec::new(),
             memory: BTreeMap::new(),
             gathered: BTreeMap::new(),
+            kept: BTreeMap::new(),
             next: 0,
             met: BTreeMap::new(),
         }
@@ -324,6 +336,10 @@ impl World {
             match effect {
                 Effect::Reply(tag, result) => self.reply(tag, result),
                 Effect::Copied(tag, result) => self.copied(tag, result),
+                Effect::Forget { home, log } => {
+                    self.kept
+                        .retain(|sector, (at, _)| !home.contains(sector) || !log.contains(at));
+                }
                 effect => {
                     // What lay there may be gone as soon as it is begun.
                     if let Some(place) = self.written_in_log(&effect) {
@@ -383,11 +399,13 @@ impl World {
             Effect::Read { part, .. }
             | Effect::Pass { part, .. }
             | Effect::Flush { part, .. }
-            | Effect::Load { part, .. }
+            | Effect::Fetch { part, .. }
             | Effect::CopyHome { part, .. }
             | Effect::Void { part, .. }
             | Effect::Reuse { part, .. } => self.overlay.part_done(part, Ok(())),
-            Effect::Reply(..) | Effect::Copied(..) => unreachable!("words are not work"),
+            Effect::Reply(..) | Effect::Copied(..) | Effect::Forget { .. } => {
+                unreachable!("words are not work")
+            }
         }
         self.collect();
     }
@@ -448,10 +466,20 @@ impl World {
                     durable: false,
                 });
             }
-            Effect::CopyHome { extent, .. } => {
-                let contents = self.in_log(extent.at, extent.sectors);
-                for (token, sector) in contents.into_iter().zip(extent.home..) {
-                    self.write_home(sector, token);
+            Effect::Fetch { pieces, .. } => {
+                for piece in pieces {
+                    let contents = self.in_log(piece.at, piece.sectors);
+                    for ((home, at), token) in (piece.home..).zip(piece.at..).zip(contents) {
+                        self.kept.insert(home, (at, token));
+                    }
+                }
+                let (most, kept) = (self.limits.packing, self.kept.len() as u64);
+                let most = most.expect("it gathers").homeward.pages * 8;
+                assert!(kept <= most, "{kept} sectors in memory for {most}");
+            }
+            Effect::CopyHome { extents, .. } => {
+                for extent in extents {
+                    self.bring_home(extent);
                 }
             }
             Effect::Void { below, .. } => {
@@ -470,7 +498,22 @@ impl World {
                     "a record is written over that counts"
                 );
             }
-            Effect::Reply(..) | Effect::Copied(..) | Effect::Load { .. } => {}
+            Effect::Reply(..) | Effect::Copied(..) | Effect::Forget { .. } => {}
+        }
+    }
+
+    /// From memory, where that has it.
+    fn bring_home(&mut self, extent: &Extent) {
+        for (home, at) in (extent.home..extent.end()).zip(extent.at..) {
+            let kept = self.kept.get(&home).filter(|kept| kept.0 == at).copied();
+            let token = match kept {
+                Some((_, token)) => {
+                    self.count("brought home from memory");
+                    token
+                }
+                None => self.in_log(at, 1)[0],
+            };
+            self.write_home(home, token);
         }
     }
 
@@ -585,6 +628,7 @@ impl World {
         self.copies.clear();
         self.memory.clear();
         self.gathered.clear();
+        self.kept.clear();
         self.oracle.crash();
         self.read_all();
         if self.rng.chance(1, 2) {
@@ -709,7 +753,10 @@ fn written_at_home(effect: &Effect) -> Option<(u64, u64)> {
             let first = request.offset / SECTOR_BYTES;
             Some((first, first + request.bytes / SECTOR_BYTES))
         }
-        Effect::CopyHome { extent, .. } => Some((extent.home, extent.end())),
+        Effect::CopyHome { extents, .. } => {
+            let last = extents.last().expect("something goes home");
+            Some((extents[0].home, last.end()))
+        }
         _ => None,
     }
 }
@@ -734,6 +781,10 @@ fn what_was_told_is_read_whatever_happens() {
         world.met.insert("read from both", counters.reads_of_both);
         world.met.insert("sectors home", counters.sectors_home);
         world.met.insert("copies spoiled", counters.copies_spoiled);
+        world.met.insert("clusters read", counters.clusters_read);
+        world
+            .met
+            .insert("clusters read again", counters.clusters_reread);
         for (what, count) in world.met {
             *met.entry(what).or_default() += count;
         }
@@ -752,6 +803,9 @@ fn what_was_told_is_read_whatever_happens() {
         "sectors home",
         "copies",
         "copies spoiled",
+        "clusters read",
+        "clusters read again",
+        "brought home from memory",
         "starved",
     ] {
         assert!(

@@ -62,21 +62,7 @@ pub(super) struct Clusters {
     waiting: VecDeque<Packing>,
     /// Sealed, and not yet announced at home: sequences, the oldest first.
     sealing: VecDeque<u64>,
-    loaded: Loaded,
 }
-
-/// Part of the log that was read at once, to go home.
-#[derive(Default)]
-struct Loaded {
-    log: core::ops::Range<u64>,
-    /// By part of a buffer's length; `None`: not read, or not to be had.
-    parts: Vec<Option<Buf>>,
-    under_way: u32,
-    waits: Option<PartTag>,
-}
-
-/// Sectors of such a part.
-const PART_SECTORS: u64 = LARGE_BYTES as u64 / SECTOR_BYTES;
 
 impl Clusters {
     pub(super) fn is_idle(&self) -> bool {
@@ -310,73 +296,5 @@ impl Pair {
     pub(super) fn sealed(&mut self, sequence: u64, result: Result<(), RequestError>) {
         self.clusters.of(sequence).landed = result.is_ok();
         self.appended(sequence, result);
-    }
-
-    // ----------------------------------------------------------------------------------------------- on the way home
-
-    /// Reads part of the log at once, as far as there is memory for it.
-    pub(super) fn load_part(&mut self, part: PartTag, log: core::ops::Range<u64>) {
-        for buf in core::mem::take(&mut self.clusters.loaded.parts)
-            .into_iter()
-            .flatten()
-        {
-            self.buffers.release(buf);
-        }
-        let most = self.surrogate.limits.parts_home;
-        let count = (log.end - log.start).div_ceil(PART_SECTORS);
-        let wanted = u32::try_from(count).unwrap_or(u32::MAX).min(most);
-        self.clusters.loaded.log = log.clone();
-        for index in 0..wanted {
-            let Some(buf) = self.buffers.take_free(Size::Large) else {
-                break;
-            };
-            let from = log.start + u64::from(index) * PART_SECTORS;
-            let sectors = PART_SECTORS.min(log.end - from);
-            let bytes = (sectors * SECTOR_BYTES) as u32;
-            let at = self.jobs.table().layout().sector(from);
-            let job = self.jobs.list.insert(Job::Load(index));
-            let target = BufRef::new(buf, 0, bytes);
-            let request = child(RequestOp::Read, at, sectors, target, false);
-            self.children.ask(Site::Log, Owner::Job(job), request);
-            self.clusters.loaded.parts.push(Some(buf));
-            self.clusters.loaded.under_way += 1;
-        }
-        self.clusters.loaded.waits = Some(part);
-        self.all_loaded();
-    }
-
-    pub(super) fn part_loaded(&mut self, job: u32, index: u32, result: Result<(), RequestError>) {
-        self.jobs.list.remove(job);
-        let loaded = &mut self.clusters.loaded;
-        loaded.under_way -= 1;
-        if result.is_err()
-            && let Some(buf) = loaded.parts[index as usize].take()
-        {
-            self.buffers.release(buf);
-        }
-        self.all_loaded();
-    }
-
-    fn all_loaded(&mut self) {
-        let loaded = &mut self.clusters.loaded;
-        if loaded.under_way > 0 {
-            return;
-        }
-        if let Some(part) = loaded.waits.take() {
-            self.part_done(part, Ok(()));
-        }
-    }
-
-    /// The first sectors of a place in the log that were read with others: where they are, and how many.
-    pub(super) fn loaded_part(&self, at: u64, sectors: u32) -> Option<(BufRef, u32)> {
-        let loaded = &self.clusters.loaded;
-        let from = at.checked_sub(loaded.log.start)?;
-        let index = usize::try_from(from / PART_SECTORS).ok()?;
-        let buf = (*loaded.parts.get(index)?)?;
-        let skip = from % PART_SECTORS;
-        let here = u64::from(sectors).min(PART_SECTORS - skip);
-        let bytes = (here * SECTOR_BYTES) as u32;
-        let source = BufRef::new(buf, (skip * SECTOR_BYTES) as u32, bytes);
-        Some((source, here as u32))
     }
 }

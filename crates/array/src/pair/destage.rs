@@ -13,6 +13,7 @@ use super::{Pair, Redirect};
 use crate::contract::CommandError;
 use crate::core::Core;
 use crate::overlay::{Overlay, Site};
+use crate::policy::destage::Order;
 use crate::units::Nanos;
 
 /// When what lies in the log goes home.
@@ -24,6 +25,8 @@ pub struct Destage {
     pub every: Option<Nanos>,
     /// What was gathered in memory goes into the log so long after it came, though nobody flushes.
     pub seal: Nanos,
+    /// In which order stripes go home.
+    pub order: Order,
     /// Mirrors sleep between ways home.
     pub sleep: Option<Sleep>,
 }
@@ -56,6 +59,7 @@ impl Default for Destage {
             idle: None,
             every: None,
             seal: Nanos::from_secs(5),
+            order: Order::default(),
             sleep: None,
         }
     }

@@ -3,7 +3,7 @@
 //! | job         | steps                                                                               |
 //! |-------------|-------------------------------------------------------------------------------------|
 //! | append      | announced at home; the payload's checksum taken; the header put into a buffer; header and payload written |
-//! | copy home   | the copy read from the log; written home                                            |
+//! | copy home   | copies that lie side by side at home, gathered from memory and from the log; written home at once |
 //! | copy out    | what a user read copied into a buffer; appended as a clean copy                      |
 //! | pack, seal | of records that are gathered in memory: [`super::cluster`]                           |
 //! | anchors     | every anchor that changed put into a buffer and written durably; one round at a time |
@@ -45,27 +45,38 @@ pub(super) struct Append {
     failed: Option<RequestError>,
 }
 
-/// A copy on its way home.
-#[derive(Clone, Copy, Debug)]
+/// Copies on their way home, where they lie side by side.
+#[derive(Clone, Debug)]
 pub(super) struct CopyHome {
     part: PartTag,
-    extent: Extent,
+    extents: Vec<Extent>,
     buf: Buf,
     /// Sectors that are home, and those that move at once: all, or one where some are lost in the log.
     done: u32,
     step: u32,
-    /// Some of it is lost: sector by sector.
-    singly: bool,
-    /// They are being written; before, they are being read.
+    /// They are being gathered by so many reads and computations; afterwards they are being written.
+    under_way: u32,
     writing: bool,
+    failed: Option<RequestError>,
 }
 
 impl CopyHome {
+    fn sectors(&self) -> u32 {
+        self.extents.iter().map(|extent| extent.sectors).sum()
+    }
+
+    /// The first sector at home of what moves now.
+    fn home(&self) -> u64 {
+        self.extents[0].home + u64::from(self.done)
+    }
+
     /// What moves now.
-    fn piece(&self) -> Extent {
-        let from = self.extent.home + u64::from(self.done);
-        let piece = self.extent.within(from..from + u64::from(self.step));
-        piece.expect("something is left of it")
+    fn pieces(&self) -> Vec<Extent> {
+        let moves = self.home()..self.home() + u64::from(self.step);
+        let pieces = self.extents.iter();
+        pieces
+            .filter_map(|extent| extent.within(moves.clone()))
+            .collect()
     }
 }
 
@@ -96,10 +107,12 @@ pub(super) enum Job {
     },
     /// A record on its way out of memory.
     Seal(u64),
-    /// Part of the log that is read with others, to go home.
+    /// Part of the log that is read to go home, and a copy out of it to where it is kept: by the load's number.
     Load(u32),
+    Keep(u32),
     Append(Append),
-    CopyHome(CopyHome),
+    /// By its number in [`Jobs::homeward`].
+    CopyHome(u32),
     Anchor(AnchorPage),
     CopyOut(CopyOut),
 }
@@ -123,7 +136,8 @@ pub(super) struct Jobs {
     /// Appends that are not announced yet, or have no buffer: the oldest first.
     appends: VecDeque<Append>,
     /// Copies that wait for their time, or a buffer.
-    copies: VecDeque<(PartTag, Extent)>,
+    copies: VecDeque<(PartTag, Vec<Extent>)>,
+    homeward: Slab<CopyHome>,
     anchors: Anchors,
     /// The anchors, once the log is known.
     pub(super) table: Option<AnchorTable>,
@@ -135,6 +149,7 @@ impl Jobs {
         self.list.is_empty()
             && self.appends.is_empty()
             && self.copies.is_empty()
+            && self.homeward.is_empty()
             && !self.anchors.running
     }
 
@@ -225,8 +240,9 @@ impl Pair {
                 payload_sectors,
                 durable,
             } => self.seal(sequence, extents, payload_sectors, durable),
-            Effect::Load { part, log } => self.load_part(part, log),
-            Effect::CopyHome { part, extent } => self.jobs.copies.push_back((part, extent)),
+            Effect::Fetch { part, pieces } => self.fetch(part, pieces),
+            Effect::Forget { home, log } => self.forget_kept(home, &log),
+            Effect::CopyHome { part, extents } => self.jobs.copies.push_back((part, extents)),
             Effect::Void { part, below } => self.void(part, None, below),
             Effect::Reuse {
                 part,
@@ -268,14 +284,15 @@ impl Pair {
     }
 
     /// The sector of the surrogate that a sector of the log is.
-    fn log_sector(&mut self, at: u64) -> u64 {
+    pub(super) fn log_sector(&mut self, at: u64) -> u64 {
         self.jobs.table().layout().sector(at)
     }
 
     /// Starts what waited for an announcement, for its time or for a buffer; false if nothing could be.
     pub(super) fn resume_jobs(&mut self) -> bool {
         let packs = self.next_pack() | self.next_seal();
-        packs | self.next_append() | self.next_copy() | self.next_anchors()
+        let homeward = self.next_fetch() | self.next_copy();
+        packs | self.next_append() | homeward | self.next_anchors()
     }
 
     // ----------------------------------------------------------------------------------------------------- appends
@@ -402,103 +419,123 @@ impl Pair {
     // --------------------------------------------------------------------------------------------------- copies home
 
     fn next_copy(&mut self) -> bool {
-        let Some(&(part, extent)) = self.jobs.copies.front() else {
+        let Some((_, extents)) = self.jobs.copies.front() else {
             return false;
         };
-        if !self.may_copy_home(extent.sectors) {
+        let sectors = extents.iter().map(|extent| extent.sectors).sum();
+        if !self.may_copy_home(sectors) {
             return false;
         }
         let Some(buf) = self.large_buffer() else {
             return false;
         };
-        self.jobs.copies.pop_front();
-        let job = self.jobs.list.insert(Job::CopyHome(CopyHome {
+        let (part, extents) = self.jobs.copies.pop_front().expect("it was seen");
+        let copy = self.jobs.homeward.insert(CopyHome {
             part,
-            extent,
+            extents,
             buf,
             done: 0,
-            step: extent.sectors,
-            singly: false,
+            step: sectors,
+            under_way: 0,
             writing: false,
-        }));
-        self.read_copy(job);
+            failed: None,
+        });
+        self.gather_copy(copy);
         true
     }
 
-    fn copy_home(&mut self, job: u32) -> &mut CopyHome {
-        match self.jobs.list.get_mut(job) {
-            Some(Job::CopyHome(copy)) => copy,
-            other => unreachable!("{other:?} is no copy home"),
+    fn copy_home(&mut self, copy: u32) -> &mut CopyHome {
+        let found = self.jobs.homeward.get_mut(copy);
+        found.expect("it is on its way home")
+    }
+
+    /// Brings together what moves now, from memory where that has it.
+    fn gather_copy(&mut self, copy: u32) {
+        let found = self.copy_home(copy);
+        found.writing = false;
+        let (pieces, home) = (found.pieces(), found.home());
+        let whole = copy_of(found.step, found.buf);
+        let parts: Vec<(Extent, Option<BufRef>)> = pieces
+            .into_iter()
+            .flat_map(|piece| self.sources_of(piece))
+            .collect();
+        self.copy_home(copy).under_way = parts.len() as u32; // a sector each at least
+        for (piece, source) in parts {
+            let bytes = (u64::from(piece.sectors) * SECTOR_BYTES) as u32;
+            let offset = ((piece.home - home) * SECTOR_BYTES) as u32;
+            let target = whole.part(offset, bytes);
+            let job = self.jobs.list.insert(Job::CopyHome(copy));
+            match source {
+                Some(source) => {
+                    let op = ComputeOp::Linear;
+                    let compute = self.compute(job, op, Some(source), Some(target), None);
+                    self.out.push(Action::Compute(compute));
+                }
+                None => {
+                    let (at, sectors) = (self.log_sector(piece.at), u64::from(piece.sectors));
+                    let request = child(RequestOp::Read, at, sectors, target, false);
+                    self.children.ask(Site::Log, Owner::Job(job), request);
+                }
+            }
         }
     }
 
-    fn read_copy(&mut self, job: u32) {
-        let copy = self.copy_home(job);
-        copy.writing = false;
-        if !copy.singly {
-            copy.step = copy.extent.sectors - copy.done;
+    fn copy_moved(&mut self, job: u32, copy: u32, result: Result<(), RequestError>) {
+        self.jobs.list.remove(job);
+        let found = self.copy_home(copy);
+        found.under_way -= 1;
+        if let Err(error) = result {
+            // What cannot be had for now is no loss: that comes before one.
+            if matches!(found.failed, None | Some(RequestError::Lost { .. })) {
+                found.failed = Some(error);
+            }
         }
-        let (piece, buf) = (copy.piece(), copy.buf);
-        if let Some((source, sectors)) = self.loaded_part(piece.at, piece.sectors) {
-            self.copy_home(job).step = sectors;
-            return self.write_from(job, source);
+        if found.under_way > 0 {
+            return;
         }
-        let at = self.log_sector(piece.at);
-        let sectors = u64::from(piece.sectors);
-        let request = child(RequestOp::Read, at, sectors, copy_of(&piece, buf), false);
-        self.children.ask(Site::Log, Owner::Job(job), request);
-    }
-
-    fn copy_moved(&mut self, job: u32, result: Result<(), RequestError>) {
-        let copy = *self.copy_home(job);
-        match result {
-            Ok(()) if !copy.writing => self.write_copy(job),
-            Ok(()) => self.piece_home(job),
-            Err(RequestError::Lost { .. }) if !copy.writing && copy.step > 1 => {
+        match (found.failed.take(), found.writing) {
+            (None, false) => self.write_copy(copy),
+            (None, true) => self.piece_home(copy),
+            (Some(RequestError::Lost { .. }), false) if found.step > 1 => {
                 // Sector by sector, so that exactly what is lost is lost.
-                let copy = self.copy_home(job);
-                (copy.step, copy.singly) = (1, true);
-                self.read_copy(job);
+                found.step = 1;
+                self.gather_copy(copy);
             }
-            Err(RequestError::Lost { .. }) if !copy.writing => {
-                self.lose_for_good(copy.piece().home, 1);
-                self.piece_home(job);
+            (Some(RequestError::Lost { .. }), false) => {
+                let home = found.home();
+                self.lose_for_good(home, 1);
+                self.piece_home(copy);
             }
-            Err(error) => self.end_copy(job, Err(error)),
+            (Some(error), _) => self.end_copy(copy, Err(error)),
         }
     }
 
-    fn write_copy(&mut self, job: u32) {
-        let copy = self.copy_home(job);
-        let source = copy_of(&copy.piece(), copy.buf);
-        self.write_from(job, source);
-    }
-
-    fn write_from(&mut self, job: u32, source: BufRef) {
-        let copy = self.copy_home(job);
-        copy.writing = true;
-        let piece = copy.piece();
-        let sectors = u64::from(piece.sectors);
-        let request = child(RequestOp::Write, piece.home, sectors, source, false);
+    fn write_copy(&mut self, copy: u32) {
+        let found = self.copy_home(copy);
+        (found.writing, found.under_way) = (true, 1);
+        let (home, sectors) = (found.home(), u64::from(found.step));
+        let source = copy_of(found.step, found.buf);
+        let job = self.jobs.list.insert(Job::CopyHome(copy));
+        let request = child(RequestOp::Write, home, sectors, source, false);
         self.children.ask(Site::Home, Owner::Job(job), request);
     }
 
-    /// A piece is home, or lost.
-    fn piece_home(&mut self, job: u32) {
-        let copy = self.copy_home(job);
-        copy.done += copy.step;
-        if copy.done < copy.extent.sectors {
-            self.read_copy(job);
+    /// What moved is home, or lost.
+    fn piece_home(&mut self, copy: u32) {
+        let found = self.copy_home(copy);
+        found.done += found.step;
+        if found.done < found.sectors() {
+            self.gather_copy(copy);
         } else {
-            self.end_copy(job, Ok(()));
+            self.end_copy(copy, Ok(()));
         }
     }
 
-    fn end_copy(&mut self, job: u32, result: Result<(), RequestError>) {
-        let CopyHome { part, buf, .. } = *self.copy_home(job);
-        self.buffers.release(buf);
-        self.jobs.list.remove(job);
-        self.part_done(part, result);
+    fn end_copy(&mut self, copy: u32, result: Result<(), RequestError>) {
+        let over = self.jobs.homeward.remove(copy);
+        let over = over.expect("it is on its way home");
+        self.buffers.release(over.buf);
+        self.part_done(over.part, result);
     }
 
     // ------------------------------------------------------------------------------------------------------ anchors
@@ -664,6 +701,8 @@ impl Pair {
                 self.put_sealed_header(tag.0, sequence, crc);
             }
             (Some(Job::Seal(sequence)), _) => self.write_sealed(tag.0, sequence),
+            (Some(Job::Keep(load)), _) => self.piece_kept(tag.0, load),
+            (Some(Job::CopyHome(copy)), _) => self.copy_moved(tag.0, copy, Ok(())),
             (Some(Job::Append(_)), Verdict::Checksum(crc)) => self.put_header(tag.0, crc),
             (Some(Job::Append(_)), _) => self.write_record(tag.0),
             (Some(Job::Anchor(page)), _) => {
@@ -690,14 +729,14 @@ impl Pair {
     pub(super) fn job_child_ended(&mut self, job: u32, result: Result<(), RequestError>) {
         match self.jobs.list.get(job).copied() {
             Some(Job::Append(_)) => self.append_written(job, result),
-            Some(Job::CopyHome(_)) => self.copy_moved(job, result),
+            Some(Job::CopyHome(copy)) => self.copy_moved(job, copy, result),
             Some(Job::Anchor(page)) => self.anchor_written(job, page, result),
-            Some(Job::Load(index)) => self.part_loaded(job, index, result),
+            Some(Job::Load(load)) => self.load_read(job, load, result),
             Some(Job::Seal(sequence)) => {
                 self.jobs.list.remove(job);
                 self.sealed(sequence, result);
             }
-            Some(Job::CopyOut(_) | Job::Pack(_) | Job::Gathered { .. }) | None => {
+            Some(Job::CopyOut(_) | Job::Pack(_) | Job::Gathered { .. } | Job::Keep(_)) | None => {
                 unreachable!("it asked for nothing, or is over")
             }
         }
@@ -707,9 +746,9 @@ impl Pair {
 /// Computations of the start have tags from here on.
 const START_TAGS: u32 = 1 << 24;
 
-/// The buffer's part that an extent's copy fills.
-fn copy_of(extent: &Extent, buf: Buf) -> BufRef {
-    let bytes = (u64::from(extent.sectors) * SECTOR_BYTES) as u32;
+/// The buffer's part that so many sectors fill.
+fn copy_of(sectors: u32, buf: Buf) -> BufRef {
+    let bytes = (u64::from(sectors) * SECTOR_BYTES) as u32;
     assert!(bytes <= LARGE_BYTES, "a copy fits a buffer");
     BufRef::new(buf, 0, bytes)
 }

@@ -24,6 +24,7 @@ mod cluster;
 mod destage;
 mod jobs;
 mod keep;
+mod kept;
 mod migrate;
 mod policy;
 mod route;
@@ -47,6 +48,7 @@ use cluster::Clusters;
 pub use destage::{Destage, Sleep};
 use jobs::Jobs;
 use keep::Keeping;
+use kept::Kept;
 use migrate::Source;
 pub use policy::Redirect;
 use route::Route;
@@ -83,7 +85,7 @@ pub struct SurrogateLimits {
     /// And records in memory: those of clusters that are being filled or written, and the newest of those that were. None where
     /// nothing is gathered.
     pub records_in_memory: u32,
-    /// And so many parts of 64 KiB of the log on its way home, which are read at once; more is read piece by piece.
+    /// And so many buffers of 64 KiB for what of the log is on its way home.
     pub parts_home: u32,
 }
 
@@ -127,7 +129,15 @@ impl SurrogateLimits {
     fn own_pool(&self) -> Pool {
         Pool {
             small: PAGES,
-            large: 2 * self.copies + self.records_in_memory + self.parts_home,
+            large: 2 * self.copies + self.records_in_memory + self.homeward_buffers(),
+        }
+    }
+
+    /// Buffers of what goes home from a log in which writes are gathered: kept, or being read.
+    pub fn homeward_buffers(&self) -> u32 {
+        match self.parts_home {
+            0 => 0,
+            parts => parts.saturating_add(kept::LOAD_BUFFERS),
         }
     }
 
@@ -195,6 +205,7 @@ pub(crate) struct Pair {
     /// Clean copies on their way into the log.
     copies: Vec<(CopyTag, Source)>,
     keeping: Keeping,
+    kept: Kept,
     /// What the surrogate's set could not be started for.
     absent: Option<CommandError>,
 }
@@ -222,6 +233,7 @@ impl Pair {
             policy: policy::State::new(surrogate.redirect, surrogate.scrubs),
             copies: Vec::new(),
             keeping: Keeping::default(),
+            kept: Kept::default(),
             absent: None,
             config,
             surrogate,

@@ -17,22 +17,25 @@
 //! A start that failed may be tried again: sets that serve already go on to.
 
 use super::child::Owner;
-use super::{Pair, RECORD_SECTORS, Stage, child_command, jobs};
-use crate::Buf;
+use super::{Pair, RECORD_SECTORS, Stage, child_command, jobs, kept};
 use crate::contract::{
     Action, BufRef, Command, CommandError, CommandTag, Event, Fact, Page, RequestError, RequestOp,
     SMALL_BYTES, StartMode, Verdict,
 };
 use crate::core::Core;
+use crate::layout::Level;
 use crate::meta::superblock::{Partner, PartnerRole};
 use crate::overlay::format::{
     AnchorTable, LogLayout, LogOwner, LogRegion, PayloadFound, Read, RecordHeader, Recovered, Scan,
     record,
 };
-use crate::overlay::{Extent, FoundInLog, Kind, LogShape, Overlay, OverlayLimits, Packing, Site};
+use crate::overlay::{
+    Extent, FoundInLog, Homeward, Kind, LogShape, Overlay, OverlayLimits, Packing, Site,
+};
 use crate::pool::Size;
 use crate::runset::RunSet;
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
+use crate::{BAND_SECTORS_MAX, Buf};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -803,6 +806,22 @@ impl Pair {
         true
     }
 
+    /// How what was gathered goes home: a stripe is a chunk of each first copy.
+    fn homeward(&self) -> Homeward {
+        let geometry = self.home().superblock.geometry;
+        let copies = match geometry.level {
+            Level::Raid10 { copies } => u64::from(copies),
+            _ => u64::from(geometry.slots),
+        };
+        let chunk = self.home().layout.chunk_sectors();
+        Homeward {
+            order: self.surrogate.destage.order,
+            stripe_sectors: chunk * (u64::from(geometry.slots) / copies).max(1),
+            run_sectors: BAND_SECTORS_MAX as u32,
+            pages: u64::from(self.surrogate.limits.parts_home) * kept::PAGES,
+        }
+    }
+
     fn open_overlay(&mut self, found: &FoundInLog) {
         let layout = *self.jobs.table().layout();
         let limits = self.surrogate.limits;
@@ -819,6 +838,7 @@ impl Pair {
             packing: self.log().whole_rows().then_some(Packing {
                 records: limits.cluster_records,
                 held: limits.records_in_memory,
+                homeward: self.homeward(),
             }),
         };
         let overlay = Overlay::new(limits, shape(&layout), found);

@@ -11,8 +11,19 @@
 //! | `address` | the first stripe | an elevator's |
 //!
 //! Memory is counted in blocks, and the bound holds always. With as much as the clusters hold, every order reads each cluster once.
-//! Where it is less, [`Destage::read_again`] tells what that cost. The table of who has what is sparse: an entry for each
-//! cluster and stripe that meet.
+//! Where it is less, [`Destage::read_again`] tells what that cost: kept are the blocks of the stripes whose turn comes first. The table
+//! of who has what is sparse: an entry for each cluster and stripe that meet.
+//!
+//! | stripe  | cause                                                              | next    |
+//! |---------|--------------------------------------------------------------------|---------|
+//! | waiting | its turn has come, and memory has room for what is missing of it   | begun   |
+//! | begun   | all its blocks are in memory: it is written, and its blocks let go | -       |
+//!
+//! | block of a stripe | cause                                                    | next   |
+//! |---------|--------------------------------------------------------------------|--------|
+//! | away    | its cluster is read, for its stripe or with room to spare          | coming |
+//! | coming  | the read has ended                                                 | here   |
+//! | here    | its stripe waits, and room is needed for one whose turn is sooner  | away   |
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -26,11 +37,34 @@ pub enum Order {
     Address,
 }
 
+impl Order {
+    pub const ALL: [Order; 3] = [Order::Mcfd, Order::Oldest, Order::Address];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Order::Mcfd => "mcfd",
+            Order::Oldest => "oldest",
+            Order::Address => "address",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Order> {
+        Order::ALL.into_iter().find(|one| one.name() == name)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Held {
+    Away,
+    Coming,
+    Here,
+}
+
 /// Blocks of one stripe in one cluster.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     blocks: u64,
-    in_memory: bool,
+    held: Held,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -42,16 +76,29 @@ struct Cluster {
 
 #[derive(Clone, Debug, Default)]
 struct Stripe {
+    /// The oldest first.
     clusters: Vec<u32>,
     /// Of these, how many have to be read: its correlation.
     unread: u32,
+    /// Its blocks that are here, or coming.
+    held: u64,
+    begun: bool,
 }
 
-/// What is done next: these clusters are read, in this order, and then the stripe is written.
+/// A read of a cluster, and the stripes of which it brings what is kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fetch {
+    pub cluster: u32,
+    pub keep: Vec<u64>,
+}
+
+/// What is done next: blocks are dropped from memory, clusters are read in this order, and then the stripe is written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
     pub stripe: u64,
-    pub reads: Vec<u32>,
+    /// By cluster and stripe.
+    pub dropped: Vec<(u32, u64)>,
+    pub reads: Vec<Fetch>,
 }
 
 /// A way home for all that some clusters hold.
@@ -60,10 +107,14 @@ pub struct Destage {
     /// Blocks.
     memory: u64,
     used: u64,
+    /// Of these, how many could be dropped: they are here, and their stripes wait.
+    spare: u64,
     clusters: Vec<Cluster>,
     stripes: BTreeMap<u64, Stripe>,
-    /// Stripes by their rank, lowest first.
+    /// Stripes that wait, by their rank, lowest first.
     queue: BTreeSet<(u32, u64)>,
+    /// Those of them that have blocks here, or coming.
+    keeping: BTreeSet<(u32, u64)>,
     reads: u64,
     read_again: u64,
 }
@@ -80,22 +131,22 @@ impl Destage {
             order,
             memory,
             used: 0,
+            spare: 0,
             clusters: Vec::new(),
             stripes: BTreeMap::new(),
             queue: BTreeSet::new(),
+            keeping: BTreeSet::new(),
             reads: 0,
             read_again: 0,
         };
         for (cluster, stripe, blocks) in blocks {
             destage.note(cluster, stripe, blocks);
         }
-        let stripes: Vec<u64> = destage.stripes.keys().copied().collect();
-        for stripe in stripes {
-            if destage.blocks_of(stripe) > memory {
+        for (number, stripe) in &destage.stripes {
+            if destage.missing(*number, stripe) > memory {
                 return None;
             }
-            let rank = destage.rank(stripe);
-            destage.queue.insert((rank, stripe));
+            destage.queue.insert((destage.rank(stripe), *number));
         }
         Some(destage)
     }
@@ -103,46 +154,82 @@ impl Destage {
     fn note(&mut self, cluster: u32, stripe: u64, blocks: u64) {
         let known = self.clusters.len().max(cluster as usize + 1);
         self.clusters.resize(known, Cluster::default());
-        let in_memory = false;
-        let part = Part { blocks, in_memory };
+        let held = Held::Away;
+        let part = Part { blocks, held };
         let before = self.clusters[cluster as usize].parts.insert(stripe, part);
         assert!(before.is_none() && blocks > 0, "each pair once");
         let stripe = self.stripes.entry(stripe).or_default();
-        stripe.clusters.push(cluster);
-        stripe.clusters.sort_unstable();
+        let place = stripe.clusters.partition_point(|older| *older < cluster);
+        stripe.clusters.insert(place, cluster);
         stripe.unread += 1;
     }
 
-    /// The next stripe, all of whose blocks are in memory once its reads are done. It stays until [`Destage::written`].
+    /// Begins the next stripe. None if none waits, or there is no room for it before others are written.
     pub fn next_stripe(&mut self) -> Option<Step> {
-        let &(_, stripe) = self.queue.first()?;
-        let clusters = self.stripes[&stripe].clusters.clone();
+        let &(rank, number) = self.queue.first()?;
+        let stripe = &self.stripes[&number];
+        let (missing, held) = (self.missing(number, stripe), stripe.held);
+        let here = self.blocks(number, stripe, Held::Here);
+        if self.used - (self.spare - here) + missing > self.memory {
+            return None;
+        }
+        self.queue.remove(&(rank, number));
+        self.keeping.remove(&(rank, number));
+        self.spare -= here;
+        let mut dropped = Vec::new();
+        self.make_room(missing, None, &mut dropped);
+        // Room for all of it is taken before other stripes have any.
+        self.used += missing;
+        let stripe = self.stripes.get_mut(&number).expect("it waited");
+        stripe.begun = true;
+        stripe.held = held + missing;
         let mut reads = Vec::new();
-        for cluster in clusters {
-            if !self.clusters[cluster as usize].parts[&stripe].in_memory {
-                self.read(cluster, stripe);
-                reads.push(cluster);
+        for cluster in stripe.clusters.clone() {
+            if self.part(cluster, number).held == Held::Away {
+                reads.push(self.read(cluster, number, &mut dropped));
             }
         }
-        Some(Step { stripe, reads })
+        Some(Step {
+            stripe: number,
+            dropped,
+            reads,
+        })
+    }
+
+    /// A read has ended: what it brought is here.
+    pub fn arrived(&mut self, fetch: &Fetch) {
+        for stripe in &fetch.keep {
+            let part = self.part(fetch.cluster, *stripe);
+            part.held = Held::Here;
+            let blocks = part.blocks;
+            if !self.stripes[stripe].begun {
+                self.spare += blocks;
+            }
+        }
+    }
+
+    /// Whether all blocks of a stripe that was begun are here.
+    pub fn is_here(&self, stripe: u64) -> bool {
+        let mut clusters = self.stripes[&stripe].clusters.iter();
+        clusters.all(|cluster| self.clusters[*cluster as usize].parts[&stripe].held == Held::Here)
     }
 
     /// A stripe is home: its blocks are needed no more.
     pub fn written(&mut self, stripe: u64) {
-        let rank = self.rank(stripe);
-        self.queue.remove(&(rank, stripe));
-        let gone = self
-            .stripes
-            .remove(&stripe)
-            .expect("a stripe that is not home");
+        let gone = self.stripes.remove(&stripe);
+        let gone = gone.filter(|gone| gone.begun).expect("it was begun");
         for cluster in gone.clusters {
-            let part = self.clusters[cluster as usize].parts.remove(&stripe);
-            let part = part.filter(|part| part.in_memory);
-            self.used -= part.expect("a stripe is written from memory").blocks;
+            self.clusters[cluster as usize].parts.remove(&stripe);
         }
+        self.used -= gone.held;
     }
 
-    /// Blocks in memory.
+    /// Whether every stripe is home.
+    pub fn is_over(&self) -> bool {
+        self.stripes.is_empty()
+    }
+
+    /// Blocks in memory, or on their way there.
     pub fn used(&self) -> u64 {
         self.used
     }
@@ -157,96 +244,137 @@ impl Destage {
         self.read_again
     }
 
-    fn rank(&self, stripe: u64) -> u32 {
-        let found = &self.stripes[&stripe];
+    fn rank(&self, stripe: &Stripe) -> u32 {
         match self.order {
-            Order::Mcfd => found.unread,
-            Order::Oldest => found.clusters[0],
+            Order::Mcfd => stripe.unread,
+            Order::Oldest => stripe.clusters[0],
             Order::Address => 0,
         }
     }
 
-    fn blocks_of(&self, stripe: u64) -> u64 {
-        let clusters = self.stripes[&stripe].clusters.iter();
-        clusters
-            .map(|cluster| self.clusters[*cluster as usize].parts[&stripe].blocks)
-            .sum()
+    fn part(&mut self, cluster: u32, stripe: u64) -> &mut Part {
+        let parts = &mut self.clusters[cluster as usize].parts;
+        parts.get_mut(&stripe).expect("they meet")
     }
 
-    /// Reads a cluster for a stripe. What it brings of others is kept where there is room.
-    fn read(&mut self, cluster: u32, stripe: u64) {
+    /// Blocks of a stripe that are away.
+    fn missing(&self, number: u64, stripe: &Stripe) -> u64 {
+        self.blocks(number, stripe, Held::Away)
+    }
+
+    fn blocks(&self, number: u64, stripe: &Stripe, held: Held) -> u64 {
+        let clusters = stripe.clusters.iter();
+        let parts = clusters.map(|cluster| self.clusters[*cluster as usize].parts[&number]);
+        let such = parts.filter(|part| part.held == held);
+        such.map(|part| part.blocks).sum()
+    }
+
+    /// Reads a cluster for a stripe that was begun. What it brings of others is kept where there is room, or where it is wanted
+    /// sooner than what has the room.
+    fn read(&mut self, cluster: u32, stripe: u64, dropped: &mut Vec<(u32, u64)>) -> Fetch {
         let found = &mut self.clusters[cluster as usize];
         self.reads += 1;
         self.read_again += u64::from(core::mem::replace(&mut found.was_read, true));
-        let wanted = found.parts[&stripe].blocks;
-        let others: Vec<u64> = found
-            .parts
-            .keys()
-            .copied()
-            .filter(|other| *other != stripe)
-            .collect();
-        self.make_room(wanted, stripe);
-        self.hold(cluster, stripe);
-        for other in others {
-            let part = self.clusters[cluster as usize].parts[&other];
-            if !part.in_memory && self.used + part.blocks <= self.memory {
+        self.part(cluster, stripe).held = Held::Coming;
+        let mut keep = Vec::from([stripe]);
+        for (rank, other) in self.others_in(cluster) {
+            let blocks = self.part(cluster, other).blocks;
+            if self.make_room(blocks, Some((rank, other)), dropped) {
                 self.hold(cluster, other);
+                keep.push(other);
             }
         }
+        keep.sort_unstable();
+        Fetch { cluster, keep }
     }
 
-    /// Drops blocks of the stripes that are written last, until so many fit.
-    fn make_room(&mut self, blocks: u64, stripe: u64) {
-        let last: Vec<u64> = self.queue.iter().rev().map(|(_, stripe)| *stripe).collect();
-        for other in last.into_iter().filter(|other| *other != stripe) {
-            for cluster in self.stripes[&other].clusters.clone() {
-                if self.used + blocks <= self.memory {
-                    return;
+    /// The stripes that wait, and of which a cluster has blocks that are away: with the rank that they would have had they these.
+    fn others_in(&self, cluster: u32) -> Vec<(u32, u64)> {
+        let parts = self.clusters[cluster as usize].parts.iter();
+        let away = parts.filter(|(_, part)| part.held == Held::Away);
+        let stripes = away.map(|(number, _)| (*number, &self.stripes[number]));
+        let mut others: Vec<(u32, u64)> = stripes
+            .map(|(number, stripe)| {
+                let rank = self.rank(stripe);
+                (rank - u32::from(self.order == Order::Mcfd), number)
+            })
+            .collect();
+        others.sort_unstable();
+        others
+    }
+
+    /// Drops blocks of stripes that wait, the last first, until so many fit: of those whose turn comes after another's, or of any.
+    /// False if they do not fit.
+    fn make_room(
+        &mut self,
+        blocks: u64,
+        after: Option<(u32, u64)>,
+        dropped: &mut Vec<(u32, u64)>,
+    ) -> bool {
+        let mut behind = None;
+        while self.used + blocks > self.memory {
+            let last = match behind {
+                None => self.keeping.last().copied(),
+                Some(behind) => self.keeping.range(..behind).next_back().copied(),
+            };
+            let Some(last) = last.filter(|last| Some(*last) > after) else {
+                return false;
+            };
+            behind = Some(last);
+            let number = last.1;
+            for cluster in self.stripes[&number].clusters.clone() {
+                if self.part(cluster, number).held == Held::Here {
+                    self.let_go(cluster, number);
+                    dropped.push((cluster, number));
                 }
-                self.drop_part(cluster, other);
             }
         }
-        assert!(self.used + blocks <= self.memory, "a stripe fits");
+        true
     }
 
     fn hold(&mut self, cluster: u32, stripe: u64) {
-        let part = self.clusters[cluster as usize]
-            .parts
-            .get_mut(&stripe)
-            .expect("a part of it");
-        part.in_memory = true;
-        self.used += part.blocks;
-        self.count(stripe, |unread| unread - 1);
+        let part = self.part(cluster, stripe);
+        part.held = Held::Coming;
+        let blocks = part.blocks;
+        self.used += blocks;
+        self.change(stripe, |found| {
+            found.unread -= 1;
+            found.held += blocks;
+        });
     }
 
-    fn drop_part(&mut self, cluster: u32, stripe: u64) {
-        let part = self.clusters[cluster as usize]
-            .parts
-            .get_mut(&stripe)
-            .expect("a part of it");
-        if core::mem::take(&mut part.in_memory) {
-            self.used -= part.blocks;
-            self.count(stripe, |unread| unread + 1);
+    fn let_go(&mut self, cluster: u32, stripe: u64) {
+        let part = self.part(cluster, stripe);
+        part.held = Held::Away;
+        let blocks = part.blocks;
+        self.used -= blocks;
+        self.spare -= blocks;
+        self.change(stripe, |found| {
+            found.unread += 1;
+            found.held -= blocks;
+        });
+    }
+
+    /// A stripe that waits changes, and so may its place among the others.
+    fn change(&mut self, number: u64, change: impl FnOnce(&mut Stripe)) {
+        let mut stripe = self.stripes.remove(&number).expect("it waits");
+        let before = self.rank(&stripe);
+        self.queue.remove(&(before, number));
+        self.keeping.remove(&(before, number));
+        change(&mut stripe);
+        let rank = self.rank(&stripe);
+        self.queue.insert((rank, number));
+        if stripe.held > 0 {
+            self.keeping.insert((rank, number));
         }
-    }
-
-    /// Another number of clusters has to be read for a stripe, which changes its rank.
-    fn count(&mut self, stripe: u64, change: impl FnOnce(u32) -> u32) {
-        let before = self.rank(stripe);
-        self.queue.remove(&(before, stripe));
-        let found = self
-            .stripes
-            .get_mut(&stripe)
-            .expect("a stripe that is not home");
-        found.unread = change(found.unread);
-        let rank = self.rank(stripe);
-        self.queue.insert((rank, stripe));
+        self.stripes.insert(number, stripe);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
 
     /// The paper's Table 1: clusters 1 to 7, of which stripes each has blocks.
     const TABLE: [(u32, &[u64]); 7] = [
@@ -264,14 +392,34 @@ mod tests {
         rows.flat_map(|(cluster, stripes)| stripes.iter().map(move |stripe| (cluster, *stripe, 1)))
     }
 
-    /// All steps, with the bound held and every block written once.
-    fn run(mut destage: Destage) -> (Vec<Step>, u64) {
-        let mut steps = Vec::new();
-        while let Some(step) = destage.next_stripe() {
-            assert!(destage.used() <= destage.memory);
+    /// All steps, so many stripes begun at once, with the bound held and every block written once from memory.
+    fn run_at_once(mut destage: Destage, most: usize) -> (Vec<Step>, u64) {
+        let (mut steps, mut begun) = (Vec::new(), Vec::new());
+        let mut here: BTreeSet<(u32, u64)> = BTreeSet::new();
+        loop {
+            let next = (begun.len() < most).then(|| destage.next_stripe());
+            if let Some(step) = next.flatten() {
+                assert!(destage.used() <= destage.memory);
+                for dropped in &step.dropped {
+                    assert!(here.remove(dropped), "{dropped:?} was here");
+                }
+                begun.push(step);
+                continue;
+            }
+            if begun.is_empty() {
+                break;
+            }
+            let step: Step = begun.remove(0);
+            for fetch in &step.reads {
+                destage.arrived(fetch);
+                here.extend(fetch.keep.iter().map(|stripe| (fetch.cluster, *stripe)));
+            }
+            assert!(destage.is_here(step.stripe));
             destage.written(step.stripe);
+            here.retain(|(_, stripe)| *stripe != step.stripe);
             steps.push(step);
         }
+        assert!(destage.is_over() && here.is_empty());
         assert_eq!(destage.used(), 0);
         assert!(
             destage
@@ -282,18 +430,22 @@ mod tests {
         (steps, destage.read_again())
     }
 
+    fn run(destage: Destage) -> (Vec<Step>, u64) {
+        run_at_once(destage, 1)
+    }
+
     /// The paper's worked example (3.4.2): stripe 8 with cluster 2, then stripe 3 with cluster 5; each cluster is read once.
     #[test]
     fn the_paper_s_example_goes_as_it_says() {
         let destage = Destage::new(Order::Mcfd, 100, table()).expect("room for all");
         let (steps, again) = run(destage);
-        let step = |stripe, reads: &[u32]| Step {
-            stripe,
-            reads: reads.into(),
-        };
-        assert_eq!(steps[..2], [step(8, &[2]), step(3, &[5])]);
+        let clusters =
+            |step: &Step| -> Vec<u32> { step.reads.iter().map(|fetch| fetch.cluster).collect() };
+        assert_eq!((steps[0].stripe, clusters(&steps[0])), (8, vec![2]));
+        assert_eq!((steps[1].stripe, clusters(&steps[1])), (3, vec![5]));
+        assert_eq!(steps[0].reads[0].keep, [3, 8]);
         assert_eq!((steps.len(), again), (8, 0));
-        let mut read: Vec<u32> = steps.iter().flat_map(|step| step.reads.clone()).collect();
+        let mut read: Vec<u32> = steps.iter().flat_map(clusters).collect();
         read.sort_unstable();
         assert_eq!(read, [1, 2, 3, 4, 5, 6, 7]);
     }
@@ -336,11 +488,15 @@ mod tests {
                     .iter()
                     .map(|((cluster, stripe), blocks)| (*cluster, *stripe, *blocks))
             };
-            for order in [Order::Mcfd, Order::Oldest, Order::Address] {
+            for order in Order::ALL {
                 let (_, again) = run(Destage::new(order, all, entries()).expect("room for all"));
                 assert_eq!(again, 0, "{order:?}");
-                let least = (1..).find_map(|memory| Destage::new(order, memory, entries()));
-                run(least.expect("some memory will do"));
+                let least = (1..).find(|memory| Destage::new(order, *memory, entries()).is_some());
+                let least = least.expect("some memory will do");
+                for (memory, most) in [(least, 1), (least, 4), (least + random(9), 3)] {
+                    let destage = Destage::new(order, memory, entries()).expect("it did");
+                    run_at_once(destage, most);
+                }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The record's encoding: events as they are stored, actions as they are summed, and back.
 
 use restripe_array::cache::Rule;
+use restripe_array::destage;
 use restripe_array::{
     Action, Buf, BufRef, CacheLimits, Class, Command, Compute, ComputeOp, Config, Destage,
     DeviceIo, Event, Guilty, HeatLimits, IoError, IoOp, LeaseCommand, LeaseName, Limits, Member,
@@ -56,13 +57,13 @@ fn part_of(surrogate: &SurrogateLimits, whole: &Limits) -> bool {
         copies,
         cluster_records,
         records_in_memory,
-        parts_home,
+        parts_home: _,
     } = *surrogate;
     let small = pool.small.checked_add(SMALL_MIN);
     let large = copies
         .checked_mul(2)
         .and_then(|own| own.checked_add(records_in_memory))
-        .and_then(|own| own.checked_add(parts_home))
+        .and_then(|own| own.checked_add(surrogate.homeward_buffers()))
         .and_then(|own| own.checked_add(pool.large));
     [requests, slices, ios, copies, cluster_records]
         .into_iter()
@@ -170,8 +171,11 @@ impl Writer {
                 idle,
                 every,
                 seal,
+                order,
                 sleep,
             } = destage;
+            let place = destage::Order::ALL.iter().position(|one| *one == order);
+            self.byte(place.map_or(0, |place| place as u8));
             for time in [idle, every, Some(seal), sleep.map(|sleep| sleep.after)] {
                 self.number(time.map_or(u64::MAX, |time| time.0));
             }
@@ -616,6 +620,8 @@ impl<'a> Reader<'a> {
     }
 
     fn destage(&mut self) -> Taken<Destage> {
+        let order = destage::Order::ALL.get(usize::from(self.byte()?));
+        let order = *order.ok_or(Stop::Bad)?;
         let mut time = || -> Taken<Option<Nanos>> {
             let time = self.number()?;
             Ok((time < u64::MAX).then_some(Nanos(time)))
@@ -626,6 +632,7 @@ impl<'a> Reader<'a> {
             idle,
             every,
             seal: seal.ok_or(Stop::Bad)?,
+            order,
             sleep: after.map(|after| Sleep {
                 after,
                 starts_a_day,

@@ -20,6 +20,7 @@ use crate::swarm::issue;
 use crate::workload::Workload;
 use crate::world::{World, WorldConfig};
 pub use coverage::{Incident, Phase};
+use restripe_array::destage::Order;
 use restripe_array::layout::{Layout, Level, Rotation};
 use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
 use restripe_array::report::{MemberState, Status};
@@ -182,6 +183,7 @@ impl Plan {
             idle: rng.chance(1, 2).then(|| millis(rng, &[1, 100, 3000])),
             every: rng.chance(1, 4).then(|| millis(rng, &[10, 1000])),
             seal: millis(rng, &[1, 50, 5000]),
+            order: *rng.pick(&Order::ALL),
             sleep: rng.chance(3, 4).then(|| Sleep {
                 after: millis(rng, &[1, 100]),
                 starts_a_day: *rng.pick(&[1000, 1 << 30]),

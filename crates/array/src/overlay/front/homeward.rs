@@ -50,37 +50,17 @@ impl Overlay {
     }
 
     fn home_below(&mut self, below: u64) {
-        let mut home = GoingHome {
+        let by_stripes = self.begin_by_stripes(below);
+        let stage = match by_stripes {
+            true => Stage::ByStripes,
+            false => Stage::Copying(0),
+        };
+        self.home = Some(GoingHome {
             below,
-            segment: None,
             copies: 0,
-            stage: Stage::Copying(0),
+            stage,
             failed: false,
-        };
-        if self.pack.is_some() {
-            self.segments_left.clear();
-            self.segments_left.extend(self.space.to_copy());
-            home.segment = self.segments_left.pop_front();
-        }
-        self.home = Some(home);
-        self.load_segment();
-    }
-
-    /// A log of small writes has its pieces everywhere: it goes home a segment at a time, which is read at once.
-    fn load_segment(&mut self) {
-        let home = self.home.as_mut().expect("something goes home");
-        let Some(segment) = home.segment else {
-            return self.copy_more();
-        };
-        home.stage = Stage::Loading;
-        let log = self.space.segment_range(segment);
-        let part = self.begin_part(Owner::Load);
-        self.effects.push_back(Effect::Load { part, log });
-    }
-
-    pub(super) fn batch_loaded(&mut self) {
-        let home = self.home.as_mut().expect("its segment was read");
-        home.stage = Stage::Copying(0);
+        });
         self.copy_more();
     }
 
@@ -98,6 +78,10 @@ impl Overlay {
     pub(super) fn end_way_home(&mut self, whole: bool) {
         self.fell_short = !whole;
         self.home = None;
+        if self.stripes.take().is_some() {
+            let (home, log) = (0..u64::MAX, 0..u64::MAX);
+            self.effects.push_back(Effect::Forget { home, log });
+        }
         self.closing = false;
         for id in core::mem::take(&mut self.held_up) {
             self.change(id, false);
@@ -106,8 +90,10 @@ impl Overlay {
 
     pub(super) fn copy_more(&mut self) {
         while let Some(home) = self.home {
-            let Stage::Copying(from) = home.stage else {
-                return;
+            let from = match home.stage {
+                Stage::Copying(from) => from,
+                Stage::ByStripes => return self.go_by_stripes(),
+                Stage::Flushing { .. } | Stage::Voiding => return,
             };
             if home.copies == self.limits.copies {
                 return;
@@ -116,50 +102,41 @@ impl Overlay {
             let Some(extent) = next.filter(|_| !home.failed) else {
                 return self.all_copied(&home);
             };
-            let serial = self.begin_reading();
-            let part = self.begin_part(Owner::Copy { serial });
-            self.counters.sectors_home += u64::from(extent.sectors);
-            self.home = Some(GoingHome {
-                copies: home.copies + 1,
-                stage: Stage::Copying(extent.end()),
-                ..home
-            });
-            self.effects.push_back(Effect::CopyHome { part, extent });
+            let home = self.home.as_mut().expect("something goes home");
+            home.stage = Stage::Copying(extent.end());
+            self.begin_copy_home(Vec::from([extent]), None);
         }
+    }
+
+    /// Begins to write extents home that lie side by side there.
+    pub(super) fn begin_copy_home(&mut self, extents: Vec<Extent>, stripe: Option<u64>) {
+        let home = self.home.as_mut().expect("something goes home");
+        home.copies += 1;
+        let serial = self.begin_reading();
+        let part = self.begin_part(Owner::Copy { serial, stripe });
+        let sectors = extents.iter().map(|extent| u64::from(extent.sectors));
+        self.counters.sectors_home += sectors.sum::<u64>();
+        self.counters.writes_home += 1;
+        self.effects.push_back(Effect::CopyHome { part, extents });
     }
 
     /// There is nothing more to copy.
     fn all_copied(&mut self, home: &GoingHome) {
-        if home.copies > 0 {
-            return;
-        }
-        if home.failed {
-            return self.end_way_home(false);
-        }
-        match self.segments_left.pop_front() {
-            Some(next) => {
-                let home = self.home.as_mut().expect("something goes home");
-                home.segment = Some(next);
-                self.load_segment();
-            }
-            None => self.flush_home(),
+        match home.copies {
+            0 if home.failed => self.end_way_home(false),
+            0 => self.flush_home(),
+            _ => {}
         }
     }
 
     fn next_to_copy(&self, from: u64, home: &GoingHome) -> Option<Extent> {
-        let here = |extent: &Extent| {
-            let segment = home.segment;
-            segment.is_none_or(|segment| self.space.segment_of(extent.at) == segment)
-        };
-        let due = |extent: &Extent| {
-            extent.sequence < home.below && extent.kind != Kind::Clean && here(extent)
-        };
+        let due = |extent: &Extent| extent.sequence < home.below && extent.kind != Kind::Clean;
         let found = self.map.extents_from(from).find(due)?;
         let start = found.home.max(from);
         found.within(start..start + u64::from(self.limits.record_sectors))
     }
 
-    fn flush_home(&mut self) {
+    pub(super) fn flush_home(&mut self) {
         let home = self.home.as_mut().expect("something goes home");
         home.stage = Stage::Flushing { left: 2 };
         let part = self.begin_part(Owner::HomeFlush);
@@ -209,11 +186,19 @@ impl Overlay {
         self.end_way_home(true);
     }
 
-    pub(super) fn copied(&mut self, serial: u64, result: Result<(), RequestError>) {
+    pub(super) fn copied(
+        &mut self,
+        serial: u64,
+        stripe: Option<u64>,
+        result: Result<(), RequestError>,
+    ) {
         self.end_reading(serial);
         let home = self.home.as_mut().expect("its copies are under way");
         home.copies -= 1;
         home.failed |= result.is_err();
+        if let Some(stripe) = stripe {
+            self.run_ended(stripe, result);
+        }
         self.copy_more();
     }
 }

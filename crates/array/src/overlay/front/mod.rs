@@ -20,8 +20,7 @@
 //! | flushing | home and log are flushed                                    | voiding  |
 //! | voiding  | the log's anchor says durably that these records are void   | -        |
 //!
-//! Copies go in the order of home's addresses: of the whole log, or, where writes are gathered, of one segment after the other, the
-//! oldest first, each of which is read at once before.
+//! Copies go in the order of home's addresses, or, where writes are gathered, stripe by stripe ([`stripes`]).
 //!
 //! What users write again and again would never be home. So when little is left, a last way home holds writes up that meet
 //! it, from before its first copy until it is over.
@@ -45,8 +44,10 @@
 mod homeward;
 mod pack;
 mod records;
+mod stripes;
 
 pub use pack::{PackTag, Packing};
+pub use stripes::Homeward;
 
 use super::{Extent, ExtentMap, Kind, LogShape, LogSpace, Piece, Pressure, Refusal};
 use crate::contract::{BufRef, Request, RequestError, RequestOp, RequestTag};
@@ -55,6 +56,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 use pack::Pack;
+use stripes::Stripes;
 
 /// Where a part of the work is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -117,15 +119,21 @@ pub enum Effect {
         /// Every record below is durable.
         durable: u64,
     },
-    /// Many copies that lie here are going home: they are best read at once. Ends with [`Overlay::part_done`].
-    Load {
+    /// Reads pieces that lie near each other in the log into memory, to be kept there as far as there is room: they go home soon.
+    /// Ends with [`Overlay::part_done`], whatever came of it.
+    Fetch {
         part: PartTag,
+        pieces: Vec<Extent>,
+    },
+    /// Pieces of these homes, and of this part of the log, need not be kept any more.
+    Forget {
+        home: Range<u64>,
         log: Range<u64>,
     },
-    /// Writes the copy of an extent to its home; ends with [`Overlay::part_done`].
+    /// Writes copies to their home, where they lie side by side; ends with [`Overlay::part_done`].
     CopyHome {
         part: PartTag,
-        extent: Extent,
+        extents: Vec<Extent>,
     },
     /// Says durably in the log that all records below are void; ends with [`Overlay::part_done`].
     Void {
@@ -205,8 +213,11 @@ enum Owner {
     Space,
     Copy {
         serial: u64,
+        stripe: Option<u64>,
     },
-    Load,
+    Fetch {
+        serial: u64,
+    },
     Reuse,
     HomeFlush,
     LogFlush,
@@ -248,10 +259,10 @@ struct Retired {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// What lies in the segment is being read.
-    Loading,
     /// From this sector of home on.
     Copying(u64),
+    /// As [`stripes`] says.
+    ByStripes,
     Flushing {
         left: u32,
     },
@@ -261,8 +272,6 @@ enum Stage {
 #[derive(Clone, Copy, Debug)]
 struct GoingHome {
     below: u64,
-    /// The segment that is copied now; `None`: the whole log, in home's order.
-    segment: Option<u32>,
     /// Copies under way.
     copies: u32,
     stage: Stage,
@@ -278,6 +287,11 @@ pub struct OverlayCounters {
     pub reads_of_both: u64,
     pub records: u64,
     pub sectors_home: u64,
+    /// Writes by which they went home.
+    pub writes_home: u64,
+    /// Clusters that were read for it, and how many of these had been read before on the same way.
+    pub clusters_read: u64,
+    pub clusters_reread: u64,
     pub copies_spoiled: u64,
     pub clean_copies: u64,
 }
@@ -311,8 +325,7 @@ pub struct Overlay {
     flushes: VecDeque<(u64, PartTag)>,
     pack: Option<Pack>,
     home: Option<GoingHome>,
-    /// Segments that have yet to go home, the oldest first.
-    segments_left: VecDeque<u32>,
+    stripes: Option<Stripes>,
     /// The last way home goes on, or is about to begin: writes that meet what lies in the log wait.
     closing: bool,
     held_up: Vec<u32>,
@@ -338,8 +351,9 @@ struct CleanCopy {
 
 /// Parts under way for each request, besides its records: a read that alternates between log and home waits for room.
 const PARTS_PER_REQUEST: u32 = 8;
-/// Parts that are nobody's request: a flush for space, the two flushes or the void of going home, a segment that is read, its reuse.
-const PARTS_OF_OWN: u32 = 5;
+/// Parts that are nobody's request: a flush for space, the two flushes or the void of going home, the reuse of a segment, clusters
+/// that are read.
+const PARTS_OF_OWN: u32 = 4 + stripes::FETCHES as u32;
 
 impl Overlay {
     /// An overlay of a log in which this was found. What was found is durable.
@@ -380,7 +394,7 @@ impl Overlay {
             flushes: VecDeque::new(),
             pack: limits.packing.map(Pack::new),
             home: None,
-            segments_left: VecDeque::with_capacity(shape.segments as usize),
+            stripes: None,
             closing: false,
             fell_short: false,
             held_up: Vec::with_capacity(requests),
@@ -738,9 +752,12 @@ impl Overlay {
                 self.request_part_done(request, result);
             }
             Owner::Space => self.space_flush = false,
-            Owner::Copy { serial } => self.copied(serial, result),
+            Owner::Copy { serial, stripe } => self.copied(serial, stripe, result),
             // What could not be read at once is read piece by piece.
-            Owner::Load => self.batch_loaded(),
+            Owner::Fetch { serial } => {
+                self.fetched(tag, serial);
+                self.copy_more();
+            }
             Owner::HomeFlush | Owner::LogFlush => self.flushed_for_home(result),
             Owner::Void if result.is_ok() => self.voided(),
             Owner::Void => self.end_way_home(false),

@@ -15,7 +15,7 @@
 //! What is written again while it is still in the record being filled replaces the bytes there: a record has no sector of
 //! home twice.
 
-use super::{Effect, Overlay, Pending, Record, Teller, sectors_of, whole};
+use super::{Effect, Homeward, Overlay, Pending, Record, Teller, sectors_of, whole};
 use crate::contract::{BufRef, RequestError, RequestOp};
 use crate::overlay::format::EXTENTS_MAX;
 use crate::overlay::{Extent, Kind, Purpose};
@@ -30,6 +30,7 @@ pub struct Packing {
     pub records: u32,
     /// Records in memory at once: filling, closed, or being written.
     pub held: u32,
+    pub homeward: Homeward,
 }
 
 /// Names a copy of a user's bytes into a record.
@@ -90,6 +91,10 @@ impl Pack {
             first_copy: 0,
             waits: false,
         }
+    }
+
+    pub(super) fn packing(&self) -> Packing {
+        self.packing
     }
 
     pub(super) fn waits(&self) -> bool {

@@ -1,0 +1,305 @@
+//! Going home stripe by stripe, of a log in which writes were gathered: what lies in pieces all over it is read by clusters into
+//! memory, and each stripe of home is written when all there is of it is there (RERAID, section 3.4).
+//!
+//! In which order, and what stays in memory, [`Destage`] says. Here its clusters and stripes have places:
+//!
+//! | stripe  | cause                                                          | next    |
+//! |---------|----------------------------------------------------------------|---------|
+//! | begun   | its clusters are read, of which pieces are kept                | ready   |
+//! | ready   | its pieces, joined where home has them side by side, are home  | -       |
+//!
+//! What is kept is a help, no promise: a piece that could not be read with its cluster, or found no memory, is read for itself when
+//! its turn comes. And what users write meanwhile is no part of it any more: the map tells, whenever a stripe's turn comes.
+
+use super::{Effect, Overlay, Owner, PartTag};
+use crate::contract::RequestError;
+use crate::overlay::{Extent, Kind};
+use crate::policy::destage::{Destage, Fetch, Order};
+use crate::units::PAGE_SECTORS;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// How what was gathered goes home.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Homeward {
+    pub order: Order,
+    /// Sectors of a stripe of home.
+    pub stripe_sectors: u64,
+    /// Sectors that are written home at once, at most and from a multiple on.
+    pub run_sectors: u32,
+    /// Pages of memory for what was read and is not home yet.
+    pub pages: u64,
+}
+
+/// Clusters that are read at once.
+pub(super) const FETCHES: usize = 4;
+
+/// A way home that is under way.
+pub(super) struct Stripes {
+    homeward: Homeward,
+    below: u64,
+    order: Destage,
+    /// Where they lie in the log, the oldest first.
+    clusters: Vec<Range<u64>>,
+    /// The first of each segment, by its number.
+    first_of: BTreeMap<u32, u32>,
+    /// Begun, and not ready.
+    begun: Vec<u64>,
+    /// Reads whose turn has yet to come, and those under way.
+    fetches: VecDeque<Fetch>,
+    fetching: Vec<(PartTag, Fetch)>,
+    /// Of stripes that are ready: what has yet to be written, and how much of each is not home.
+    runs: VecDeque<(u64, Vec<Extent>)>,
+    left: BTreeMap<u64, u32>,
+}
+
+impl Stripes {
+    fn home_of(&self, stripe: u64) -> Range<u64> {
+        let sectors = self.homeward.stripe_sectors;
+        stripe * sectors..(stripe + 1) * sectors
+    }
+
+    fn is_due(&self, extent: &Extent) -> bool {
+        extent.sequence < self.below && extent.kind != Kind::Clean
+    }
+
+    /// The cluster that has a sector of the log.
+    fn cluster_of(&self, segment: u32, at: u64) -> u32 {
+        let mut cluster = self.first_of[&segment];
+        while self.clusters[cluster as usize].end <= at {
+            cluster += 1;
+        }
+        cluster
+    }
+
+    fn is_idle(&self) -> bool {
+        self.fetching.is_empty() && self.left.is_empty()
+    }
+}
+
+impl Overlay {
+    /// Begins a way home by stripes; false if nothing was gathered here, or memory is too little for some stripe.
+    pub(super) fn begin_by_stripes(&mut self, below: u64) -> bool {
+        let Some(packing) = self.pack.as_ref().map(|pack| pack.packing()) else {
+            return false;
+        };
+        let record = u64::from(self.footprint(self.limits.record_sectors));
+        let mut stripes = Stripes {
+            homeward: packing.homeward,
+            below,
+            order: Destage::new(packing.homeward.order, 0, []).expect("no stripe is too large"),
+            clusters: Vec::new(),
+            first_of: BTreeMap::new(),
+            begun: Vec::new(),
+            fetches: VecDeque::new(),
+            fetching: Vec::new(),
+            runs: VecDeque::new(),
+            left: BTreeMap::new(),
+        };
+        for segment in self.space.to_copy() {
+            let all = self.space.segment_range(segment);
+            let first = stripes.clusters.len() as u32;
+            stripes.first_of.insert(segment, first);
+            let step = u64::from(packing.records) * record;
+            let starts = (all.start..all.end).step_by(step as usize);
+            let ranges = starts.map(|start| start..all.end.min(start + step));
+            stripes.clusters.extend(ranges);
+        }
+        let mut blocks: BTreeMap<(u32, u64), u64> = BTreeMap::new();
+        for extent in self.map.extents_from(0).filter(|one| stripes.is_due(one)) {
+            for (cluster, piece) in self.pieces(&stripes, extent) {
+                let stripe = piece.home / packing.homeward.stripe_sectors;
+                *blocks.entry((cluster, stripe)).or_default() += pages(&piece);
+            }
+        }
+        let entries = blocks.iter();
+        let entries = entries.map(|((cluster, stripe), blocks)| (*cluster, *stripe, *blocks));
+        let order = Destage::new(packing.homeward.order, packing.homeward.pages, entries);
+        let Some(order) = order else {
+            return false;
+        };
+        self.stripes = Some(Stripes { order, ..stripes });
+        true
+    }
+
+    /// An extent's pieces by cluster, each within one stripe.
+    fn pieces(&self, stripes: &Stripes, extent: Extent) -> Vec<(u32, Extent)> {
+        let mut pieces = Vec::new();
+        let mut from = extent.home;
+        while let Some(rest) = extent.within(from..extent.end()) {
+            let segment = self.space.segment_of(rest.at);
+            let cluster = stripes.cluster_of(segment, rest.at);
+            let stripe = stripes.home_of(rest.home / stripes.homeward.stripe_sectors);
+            let rest = rest.within_log(stripes.clusters[cluster as usize].clone());
+            let piece = rest.and_then(|rest| rest.within(stripe));
+            let piece = piece.expect("its first sector lies in both");
+            from = piece.end();
+            pieces.push((cluster, piece));
+        }
+        pieces
+    }
+
+    /// What is due of a stripe, by cluster.
+    fn due_of(&self, stripes: &Stripes, stripe: u64) -> Vec<(u32, Extent)> {
+        let home = stripes.home_of(stripe);
+        let extents = self.map.extents_from(home.start);
+        let extents = extents.take_while(|extent| extent.home < home.end);
+        let due = extents.filter(|extent| stripes.is_due(extent));
+        let parts = due.filter_map(|extent| extent.within(home.clone()));
+        parts.flat_map(|part| self.pieces(stripes, part)).collect()
+    }
+
+    /// Begins what may be begun of a way home by stripes.
+    pub(super) fn go_by_stripes(&mut self) {
+        let Some(mut stripes) = self.stripes.take() else {
+            return;
+        };
+        let home = self.home.expect("something goes home");
+        if home.failed {
+            stripes.fetches.clear();
+            for (stripe, _) in core::mem::take(&mut stripes.runs) {
+                stripes.run_over(stripe);
+            }
+        } else {
+            self.begin_stripes(&mut stripes);
+            self.begin_fetches(&mut stripes);
+            self.begin_runs(&mut stripes);
+        }
+        let over = stripes.order.is_over() || home.failed;
+        let over = over && stripes.is_idle();
+        self.stripes = Some(stripes);
+        match over {
+            true if home.failed => self.end_way_home(false),
+            true => self.flush_home(),
+            false => {}
+        }
+    }
+
+    fn begin_stripes(&mut self, stripes: &mut Stripes) {
+        loop {
+            while let Some(index) = stripes.first_ready() {
+                let stripe = stripes.begun.remove(index);
+                self.write_stripe(stripes, stripe);
+            }
+            let busy = stripes.begun.len() + stripes.left.len();
+            if busy >= self.limits.copies as usize {
+                return;
+            }
+            let again = stripes.order.read_again();
+            let Some(step) = stripes.order.next_stripe() else {
+                return;
+            };
+            self.counters.clusters_read += step.reads.len() as u64;
+            self.counters.clusters_reread += stripes.order.read_again() - again;
+            for (cluster, stripe) in step.dropped {
+                let log = stripes.clusters[cluster as usize].clone();
+                let home = stripes.home_of(stripe);
+                self.effects.push_back(Effect::Forget { home, log });
+            }
+            stripes.begun.push(step.stripe);
+            stripes.fetches.extend(step.reads);
+        }
+    }
+
+    /// All that is due of a stripe is in memory, or cannot be: it is written.
+    fn write_stripe(&mut self, stripes: &mut Stripes, stripe: u64) {
+        let mut runs: Vec<Vec<Extent>> = Vec::new();
+        let grain = u64::from(stripes.homeward.run_sectors);
+        for (_, piece) in self.due_of(stripes, stripe) {
+            let mut from = piece.home;
+            while let Some(rest) = piece.within(from..(from / grain + 1) * grain) {
+                from = rest.end();
+                let joins = |run: &&mut Vec<Extent>| {
+                    let last = run.last().expect("a run has a piece");
+                    last.end() == rest.home && !rest.home.is_multiple_of(grain)
+                };
+                match runs.last_mut().filter(joins) {
+                    Some(run) => run.push(rest),
+                    None => runs.push(Vec::from([rest])),
+                }
+            }
+        }
+        if runs.is_empty() {
+            return self.stripe_home(stripes, stripe);
+        }
+        stripes.left.insert(stripe, runs.len() as u32);
+        stripes
+            .runs
+            .extend(runs.into_iter().map(|run| (stripe, run)));
+    }
+
+    fn stripe_home(&mut self, stripes: &mut Stripes, stripe: u64) {
+        stripes.order.written(stripe);
+        let (home, log) = (stripes.home_of(stripe), 0..u64::MAX);
+        self.effects.push_back(Effect::Forget { home, log });
+    }
+
+    fn begin_fetches(&mut self, stripes: &mut Stripes) {
+        while stripes.fetching.len() < FETCHES {
+            let Some(fetch) = stripes.fetches.pop_front() else {
+                return;
+            };
+            let wanted = fetch.keep.iter();
+            let pieces = wanted.flat_map(|stripe| self.due_of(stripes, *stripe));
+            let here = pieces.filter(|(cluster, _)| *cluster == fetch.cluster);
+            let pieces: Vec<Extent> = here.map(|(_, piece)| piece).collect();
+            let serial = self.begin_reading();
+            let part = self.begin_part(Owner::Fetch { serial });
+            stripes.fetching.push((part, fetch));
+            self.effects.push_back(Effect::Fetch { part, pieces });
+        }
+    }
+
+    fn begin_runs(&mut self, stripes: &mut Stripes) {
+        while self
+            .home
+            .is_some_and(|home| home.copies < self.limits.copies)
+        {
+            let Some((stripe, extents)) = stripes.runs.pop_front() else {
+                return;
+            };
+            self.begin_copy_home(extents, Some(stripe));
+        }
+    }
+
+    pub(super) fn fetched(&mut self, tag: PartTag, serial: u64) {
+        self.end_reading(serial);
+        let stripes = self.stripes.as_mut().expect("it goes home by stripes");
+        let mut fetching = stripes.fetching.iter();
+        let index = fetching.position(|(part, _)| *part == tag);
+        let (_, fetch) = stripes.fetching.remove(index.expect("it is under way"));
+        stripes.order.arrived(&fetch);
+    }
+
+    /// A run is home, or could not be brought there.
+    pub(super) fn run_ended(&mut self, stripe: u64, result: Result<(), RequestError>) {
+        let mut stripes = self.stripes.take().expect("it goes home by stripes");
+        if stripes.run_over(stripe) && result.is_ok() {
+            self.stripe_home(&mut stripes, stripe);
+        }
+        self.stripes = Some(stripes);
+    }
+}
+
+impl Stripes {
+    fn first_ready(&self) -> Option<usize> {
+        let mut begun = self.begun.iter();
+        begun.position(|stripe| self.order.is_here(*stripe))
+    }
+
+    /// One run less of a stripe is to be written: whether it was the last.
+    fn run_over(&mut self, stripe: u64) -> bool {
+        let left = self.left.get_mut(&stripe).expect("it is being written");
+        *left -= 1;
+        let last = *left == 0;
+        if last {
+            self.left.remove(&stripe);
+        }
+        last
+    }
+}
+
+fn pages(piece: &Extent) -> u64 {
+    u64::from(piece.sectors).div_ceil(PAGE_SECTORS)
+}
