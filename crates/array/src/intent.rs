@@ -17,6 +17,7 @@ use crate::meta::WriteHole;
 use crate::planted::Bug;
 use crate::units::{Nanos, Row};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// How long a region stays dirty after its last write (md's default).
 const LAZY: Nanos = Nanos::from_secs(5);
@@ -72,6 +73,26 @@ impl Core {
             ready &= self.announce(self.owed_bit(region));
         }
         ready
+    }
+
+    /// Sectors are going to be written soon, or all that was to be written of them is: until then their regions stay dirty, called so
+    /// in one go and not one after the other.
+    pub(crate) fn foresee_writes(&mut self, sectors: Range<u64>, soon: bool) {
+        if self.layout.tolerance() == 0 || self.logged() || self.unguarded() {
+            return;
+        }
+        let row = |lba| self.layout.place(lba).row;
+        let (first, last) = (row(sectors.start), row(sectors.end - 1));
+        for region in self.intent_region(first)..=self.intent_region(last) {
+            let row = Row(region * self.superblock.intent_rows);
+            match soon {
+                true => {
+                    self.intent.put(self.dirty_bit(region), true);
+                    self.intent_acquire(row);
+                }
+                false => self.intent_release(row),
+            }
+        }
     }
 
     fn announce(&mut self, bit: u64) -> bool {

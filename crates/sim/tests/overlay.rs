@@ -336,6 +336,7 @@ impl World {
             match effect {
                 Effect::Reply(tag, result) => self.reply(tag, result),
                 Effect::Copied(tag, result) => self.copied(tag, result),
+                Effect::Foresee { .. } => {}
                 Effect::Forget { home, log } => {
                     self.kept
                         .retain(|sector, (at, _)| !home.contains(sector) || !log.contains(at));
@@ -403,7 +404,10 @@ impl World {
             | Effect::CopyHome { part, .. }
             | Effect::Void { part, .. }
             | Effect::Reuse { part, .. } => self.overlay.part_done(part, Ok(())),
-            Effect::Reply(..) | Effect::Copied(..) | Effect::Forget { .. } => {
+            Effect::Reply(..)
+            | Effect::Copied(..)
+            | Effect::Forget { .. }
+            | Effect::Foresee { .. } => {
                 unreachable!("words are not work")
             }
         }
@@ -498,7 +502,10 @@ impl World {
                     "a record is written over that counts"
                 );
             }
-            Effect::Reply(..) | Effect::Copied(..) | Effect::Forget { .. } => {}
+            Effect::Reply(..)
+            | Effect::Copied(..)
+            | Effect::Forget { .. }
+            | Effect::Foresee { .. } => {}
         }
     }
 

@@ -242,6 +242,7 @@ impl Pair {
             } => self.seal(sequence, extents, payload_sectors, durable),
             Effect::Fetch { part, pieces } => self.fetch(part, pieces),
             Effect::Forget { home, log } => self.forget_kept(home, &log),
+            Effect::Foresee { home, soon } => self.at_home(|core| core.foresee_writes(home, soon)),
             Effect::CopyHome { part, extents } => self.jobs.copies.push_back((part, extents)),
             Effect::Void { part, below } => self.void(part, None, below),
             Effect::Reuse {

@@ -15,6 +15,7 @@ use crate::replay::stage::{ArrayPlan, CodeCachePlan, Stage, SurrogatePlan, copie
 use crate::replay::{Deed, OUTSTANDING_MAX, Pace, Plan, Script, Until};
 use crate::trace::{Options, Requests, TraceError, files, open, read_twice, shape};
 use restripe_array::cache::Rule;
+use restripe_array::destage;
 use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Geometry, Level, Rotation, Skew};
 use restripe_array::meta::WriteHole;
@@ -107,6 +108,22 @@ pub struct ArraySettings {
     /// Memory for records that are gathered or were written last.
     #[serde(default = "gathered")]
     pub code_cache_memory_mib: f64,
+    /// In which order its stripes go home, and the memory for what is on its way.
+    #[serde(default)]
+    pub destage_order: String,
+    #[serde(default = "homeward")]
+    pub destage_memory_mib: f64,
+}
+
+fn homeward() -> f64 {
+    16.0
+}
+
+fn destage_order(name: &str) -> Result<destage::Order, String> {
+    match name {
+        "" => Ok(destage::Order::default()),
+        name => destage::Order::named(name).ok_or_else(|| format!("no order of destage: {name}")),
+    }
 }
 
 fn gathered() -> f64 {
@@ -419,6 +436,8 @@ impl Settings {
             code_cache: Some(CodeCachePlan {
                 sleep,
                 records_in_memory: (array.code_cache_memory_mib * 16.0) as u32,
+                destage_order: destage_order(&array.destage_order)?,
+                destage_buffers: (array.destage_memory_mib * 16.0) as u32,
             }),
         })
     }

@@ -3,7 +3,7 @@
 //! `rebuild_s`, `rebuild_share`, `utilisation`, `offered_per_s`, `capacity_per_s`, `energy_kj`, `standby_share`,
 //! `spin_ups`; of an array with a surrogate `reclaim_s` (from the rebuild's end until home had everything), `map_extents`,
 //! `map_kib`, `heat_kib`, `clean_mib` (at most, each), and of a code cache `destages` and `destage_share` (of the looks at it, one a
-//! step); and of a phase, as in `during.mean_ms`: `mean_ms`, `p50_ms`, `p95_ms`, `p99_ms`, `max_ms`, `read_mean_ms`,
+//! step), `home_writes` and `home_write_kib` (the mean of one), `clusters_read` and `clusters_reread` (of these, again); and of a phase, as in `during.mean_ms`: `mean_ms`, `p50_ms`, `p95_ms`, `p99_ms`, `max_ms`, `read_mean_ms`,
 //! `write_mean_ms`, `rgr` (blocks read from members for each that a read asked for), `cached_share`, `requests`, `per_s`, `mb_s`, `failed`, `held_share`, `busy_share`, `ios_user`, `ios_parity`,
 //! `ios_rebuild`, `ios_metadata`, `redirected_share` (writes that the surrogate took and reads that it served alone, of
 //! all requests), `write_share`, `hit_share` (reads that the surrogate served alone, of all reads). The phase `common` is
@@ -12,6 +12,7 @@
 use super::cell::{AFTER, COMMON, DURING};
 use crate::replay::facts::{CAUSES, Energy, Log, Moved, Phase};
 use crate::replay::histogram::{self, Times};
+use restripe_array::SECTOR_BYTES;
 
 /// A phase in which more than this part of the requests waited for room is saturated: its times say how long it lasted.
 pub const SATURATED_SHARE: f64 = 0.01;
@@ -53,6 +54,10 @@ fn of_surrogate(moved: &Moved, name: &str) -> Option<f64> {
         "heat_kib" => Some(kib(moved.heat_bytes)),
         "clean_mib" => Some(kib(moved.clean_bytes) / 1024.0),
         "destages" => Some(moved.destages as f64),
+        "home_writes" => Some(moved.home_writes as f64),
+        "home_write_kib" => Some(kib(moved.home_sectors * SECTOR_BYTES) / moved.home_writes as f64),
+        "clusters_read" => Some(moved.clusters_read as f64),
+        "clusters_reread" => Some(moved.clusters_reread as f64),
         "destage_share" => Some(moved.looks_home as f64 / moved.looks.max(1) as f64),
         _ => None,
     }
@@ -146,7 +151,7 @@ fn of_phase(phase: &Phase, name: &str) -> Option<f64> {
 
 /// Whether a name can be asked for at all.
 pub fn known(name: &str) -> bool {
-    const RUN: [&str; 14] = [
+    const RUN: [&str; 18] = [
         "rebuild_s",
         "rebuild_share",
         "offered_per_s",
@@ -161,6 +166,10 @@ pub fn known(name: &str) -> bool {
         "clean_mib",
         "destages",
         "destage_share",
+        "home_writes",
+        "home_write_kib",
+        "clusters_read",
+        "clusters_reread",
     ];
     match name.split_once('.') {
         Some((_, name)) => {

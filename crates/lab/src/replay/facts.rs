@@ -123,6 +123,15 @@ pub struct Moved {
     /// Ways home of a log that takes every write.
     #[serde(default)]
     pub destages: u64,
+    /// Writes and sectors by which it went home, and clusters read for it, at first and again.
+    #[serde(default)]
+    pub home_writes: u64,
+    #[serde(default)]
+    pub home_sectors: u64,
+    #[serde(default)]
+    pub clusters_read: u64,
+    #[serde(default)]
+    pub clusters_reread: u64,
     /// How often was looked, and how often something went home then.
     #[serde(default)]
     pub looks: u64,

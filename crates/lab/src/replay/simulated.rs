@@ -258,6 +258,10 @@ impl Replay<'_> {
         moved.clean_bytes = moved.clean_bytes.max(clean * SECTOR_BYTES);
         moved.heat_bytes = zones * ZONE_BYTES;
         moved.destages = overlay.destages;
+        moved.home_writes = overlay.counters.writes_home;
+        moved.home_sectors = overlay.counters.sectors_home;
+        moved.clusters_read = overlay.counters.clusters_read;
+        moved.clusters_reread = overlay.counters.clusters_reread;
         moved.looks += 1;
         moved.looks_home += u64::from(overlay.going_home);
         moved.whole_ns = whole;

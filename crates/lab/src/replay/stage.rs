@@ -4,6 +4,7 @@ use super::facts::Labour;
 use super::link::{Link, LinkPlan, linked};
 use super::meter::{Meter, Model, metered};
 use crate::drives::preset::{self, Preset};
+use restripe_array::destage;
 use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Layout, Level, Skew};
 use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
@@ -55,6 +56,9 @@ pub struct CodeCachePlan {
     pub sleep: Option<Nanos>,
     /// Records in memory, of 64 KiB each.
     pub records_in_memory: u32,
+    pub destage_order: destage::Order,
+    /// For what is on its way home, of 64 KiB each.
+    pub destage_buffers: u32,
 }
 
 /// What array to build.
@@ -459,6 +463,7 @@ fn built(members: Vec<MemberInfo>, plan: &ArrayPlan) -> (Limits, Engine) {
         limits: match surrogate.code_cache {
             Some(cache) => SurrogateLimits {
                 records_in_memory: cache.records_in_memory,
+                parts_home: cache.destage_buffers,
                 ..SurrogateLimits::gathering()
             },
             None => SurrogateLimits::default(),
@@ -466,6 +471,9 @@ fn built(members: Vec<MemberInfo>, plan: &ArrayPlan) -> (Limits, Engine) {
         redirect: surrogate.redirect,
         scrubs: false,
         destage: Destage {
+            order: surrogate
+                .code_cache
+                .map_or(destage::Order::default(), |one| one.destage_order),
             sleep: surrogate
                 .code_cache
                 .and_then(|one| one.sleep)

@@ -130,6 +130,11 @@ pub enum Effect {
         home: Range<u64>,
         log: Range<u64>,
     },
+    /// Writes are soon going to these homes, or are over.
+    Foresee {
+        home: Range<u64>,
+        soon: bool,
+    },
     /// Writes copies to their home, where they lie side by side; ends with [`Overlay::part_done`].
     CopyHome {
         part: PartTag,

@@ -1,12 +1,14 @@
 //! Going home stripe by stripe, of a log in which writes were gathered: what lies in pieces all over it is read by clusters into
 //! memory, and each stripe of home is written when all there is of it is there (RERAID, section 3.4).
 //!
-//! In which order, and what stays in memory, [`Destage`] says. Here its clusters and stripes have places:
+//! In which order, and what stays in memory, [`Destage`] says. So many stripes are begun at once as memory has room for, for a drive that
+//! is asked for the log and for home in turns does little else than seek:
 //!
-//! | stripe  | cause                                                          | next    |
-//! |---------|----------------------------------------------------------------|---------|
-//! | begun   | its clusters are read, of which pieces are kept                | ready   |
-//! | ready   | its pieces, joined where home has them side by side, are home  | -       |
+//! | batch    | cause                                                            | next     |
+//! |----------|------------------------------------------------------------------|----------|
+//! | none     | stripes are left: as many as fit are begun                       | fetching |
+//! | fetching | their clusters were read, in the log's order, and pieces kept    | writing  |
+//! | writing  | in home's order, joined where they lie side by side, all is home | none     |
 //!
 //! What is kept is a help, no promise: a piece that could not be read with its cluster, or found no memory, is read for itself when
 //! its turn comes. And what users write meanwhile is no part of it any more: the map tells, whenever a stripe's turn comes.
@@ -44,14 +46,14 @@ pub(super) struct Stripes {
     clusters: Vec<Range<u64>>,
     /// The first of each segment, by its number.
     first_of: BTreeMap<u32, u32>,
-    /// Begun, and not ready.
+    /// Begun, and being fetched.
     begun: Vec<u64>,
     /// Reads whose turn has yet to come, and those under way.
     fetches: VecDeque<Fetch>,
     fetching: Vec<(PartTag, Fetch)>,
-    /// Of stripes that are ready: what has yet to be written, and how much of each is not home.
+    /// Of stripes that are in memory: what has yet to be written, and how much of each is not home.
     runs: VecDeque<(u64, Vec<Extent>)>,
-    left: BTreeMap<u64, u32>,
+    left: BTreeMap<u64, (u32, Range<u64>)>,
 }
 
 impl Stripes {
@@ -71,6 +73,10 @@ impl Stripes {
             cluster += 1;
         }
         cluster
+    }
+
+    fn fetches(&self) -> bool {
+        !self.fetching.is_empty() || !self.fetches.is_empty()
     }
 
     fn is_idle(&self) -> bool {
@@ -159,11 +165,16 @@ impl Overlay {
         if home.failed {
             stripes.fetches.clear();
             for (stripe, _) in core::mem::take(&mut stripes.runs) {
-                stripes.run_over(stripe);
+                self.run_over(&mut stripes, stripe);
             }
         } else {
-            self.begin_stripes(&mut stripes);
+            while stripes.is_idle() && !stripes.order.is_over() {
+                self.begin_batch(&mut stripes);
+                self.begin_fetches(&mut stripes);
+                self.begin_writing(&mut stripes);
+            }
             self.begin_fetches(&mut stripes);
+            self.begin_writing(&mut stripes);
             self.begin_runs(&mut stripes);
         }
         let over = stripes.order.is_over() || home.failed;
@@ -176,22 +187,11 @@ impl Overlay {
         }
     }
 
-    fn begin_stripes(&mut self, stripes: &mut Stripes) {
-        loop {
-            while let Some(index) = stripes.first_ready() {
-                let stripe = stripes.begun.remove(index);
-                self.write_stripe(stripes, stripe);
-            }
-            let busy = stripes.begun.len() + stripes.left.len();
-            if busy >= self.limits.copies as usize {
-                return;
-            }
-            let again = stripes.order.read_again();
-            let Some(step) = stripes.order.next_stripe() else {
-                return;
-            };
+    /// Begins as many stripes as there is memory for.
+    fn begin_batch(&mut self, stripes: &mut Stripes) {
+        let again = stripes.order.read_again();
+        while let Some(step) = stripes.order.next_stripe() {
             self.counters.clusters_read += step.reads.len() as u64;
-            self.counters.clusters_reread += stripes.order.read_again() - again;
             for (cluster, stripe) in step.dropped {
                 let log = stripes.clusters[cluster as usize].clone();
                 let home = stripes.home_of(stripe);
@@ -200,9 +200,23 @@ impl Overlay {
             stripes.begun.push(step.stripe);
             stripes.fetches.extend(step.reads);
         }
+        self.counters.clusters_reread += stripes.order.read_again() - again;
+        let fetches = stripes.fetches.make_contiguous();
+        fetches.sort_by_key(|fetch| fetch.cluster);
+        stripes.begun.sort_unstable();
     }
 
-    /// All that is due of a stripe is in memory, or cannot be: it is written.
+    /// All stripes that were begun are in memory, or cannot be: they are written.
+    fn begin_writing(&mut self, stripes: &mut Stripes) {
+        if stripes.fetches() {
+            return;
+        }
+        for stripe in core::mem::take(&mut stripes.begun) {
+            self.write_stripe(stripes, stripe);
+        }
+    }
+
+    /// Joins what is due of a stripe where home has it side by side.
     fn write_stripe(&mut self, stripes: &mut Stripes, stripe: u64) {
         let mut runs: Vec<Vec<Extent>> = Vec::new();
         let grain = u64::from(stripes.homeward.run_sectors);
@@ -223,7 +237,13 @@ impl Overlay {
         if runs.is_empty() {
             return self.stripe_home(stripes, stripe);
         }
-        stripes.left.insert(stripe, runs.len() as u32);
+        let first = runs[0][0].home;
+        let last = runs.last().and_then(|run| run.last());
+        let home = first..last.map_or(first, Extent::end);
+        let left = runs.len() as u32;
+        stripes.left.insert(stripe, (left, home.clone()));
+        let soon = true;
+        self.effects.push_back(Effect::Foresee { home, soon });
         stripes
             .runs
             .extend(runs.into_iter().map(|run| (stripe, run)));
@@ -275,28 +295,23 @@ impl Overlay {
     /// A run is home, or could not be brought there.
     pub(super) fn run_ended(&mut self, stripe: u64, result: Result<(), RequestError>) {
         let mut stripes = self.stripes.take().expect("it goes home by stripes");
-        if stripes.run_over(stripe) && result.is_ok() {
+        if self.run_over(&mut stripes, stripe) && result.is_ok() {
             self.stripe_home(&mut stripes, stripe);
         }
         self.stripes = Some(stripes);
     }
-}
-
-impl Stripes {
-    fn first_ready(&self) -> Option<usize> {
-        let mut begun = self.begun.iter();
-        begun.position(|stripe| self.order.is_here(*stripe))
-    }
 
     /// One run less of a stripe is to be written: whether it was the last.
-    fn run_over(&mut self, stripe: u64) -> bool {
-        let left = self.left.get_mut(&stripe).expect("it is being written");
+    fn run_over(&mut self, stripes: &mut Stripes, stripe: u64) -> bool {
+        let (left, home) = stripes.left.get_mut(&stripe).expect("it is being written");
         *left -= 1;
-        let last = *left == 0;
-        if last {
-            self.left.remove(&stripe);
+        if *left > 0 {
+            return false;
         }
-        last
+        let (home, soon) = (home.clone(), false);
+        stripes.left.remove(&stripe);
+        self.effects.push_back(Effect::Foresee { home, soon });
+        true
     }
 }
 
