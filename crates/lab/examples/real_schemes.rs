@@ -10,8 +10,9 @@ mod realtime;
 
 use realtime::late;
 use realtime::rig::{Figures, Rig, Times};
-use restripe_lab::experiment::cell::{Cell, Contents, measure_capacity, requests, run};
+use restripe_lab::experiment::cell::{Cell, Contents, measure_capacity, run};
 use restripe_lab::experiment::metric::metric;
+use restripe_lab::experiment::requests::requests;
 use restripe_lab::experiment::scenario::{Point, Value, named, parse};
 use restripe_lab::experiment::statistics::{Estimate, geometric, ratio};
 use restripe_lab::replay::stage::size_bytes;

@@ -9,7 +9,7 @@ use clock::cpu_seconds;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::WriteHole;
 use restripe_array::{HeatLimits, Moves, Order, Throttle};
-use restripe_lab::experiment::cell::generated;
+use restripe_lab::experiment::requests::generated;
 use restripe_lab::generate::preset;
 use restripe_lab::replay::simulated::replay;
 use restripe_lab::replay::stage::{ArrayPlan, Stage};

@@ -55,7 +55,9 @@ fn of_surrogate(moved: &Moved, name: &str) -> Option<f64> {
         "clean_mib" => Some(kib(moved.clean_bytes) / 1024.0),
         "destages" => Some(moved.destages as f64),
         "home_writes" => Some(moved.home_writes as f64),
-        "home_write_kib" => Some(kib(moved.home_sectors * SECTOR_BYTES) / moved.home_writes as f64),
+        "home_write_kib" => {
+            Some(kib(moved.home_sectors * SECTOR_BYTES) / moved.home_writes.max(1) as f64)
+        }
         "clusters_read" => Some(moved.clusters_read as f64),
         "clusters_reread" => Some(moved.clusters_reread as f64),
         "destage_share" => Some(moved.looks_home as f64 / moved.looks.max(1) as f64),

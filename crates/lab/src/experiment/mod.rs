@@ -7,6 +7,7 @@
 //! | [`scheme`] | rebuild schemes by the papers' names |
 //! | [`form`] | groups, partitions and spare partitions of a skewed array by a name |
 //! | [`cell`] | one point of the sweep: settings, canonical text, hash, its run |
+//! | [`requests`] | what its workload asks for |
 //! | [`runner`] | cells over cores, the cache, progress |
 //! | [`metric`] | numbers of a run by name |
 //! | [`statistics`] | geometric means and intervals |
@@ -20,6 +21,7 @@ pub mod form;
 pub mod metric;
 pub mod outcome;
 pub mod page;
+pub mod requests;
 pub mod runner;
 pub mod scenario;
 pub mod scheme;

@@ -1,0 +1,146 @@
+//! The requests of a cell's workload: a generator's, a trace's over and over, or blocks in a simple course.
+
+use super::cell::{Settings, WorkloadSettings};
+use crate::generate::blocks::{Blocks, Course};
+use crate::generate::{Generator, Parameters, preset};
+use crate::replay::source::{Placed, Placing, Survey};
+use crate::trace::{Options, Requests, TraceError, open, read_twice, shape};
+use std::path::Path;
+
+pub type Source = Box<dyn Iterator<Item = crate::trace::Item>>;
+
+/// The requests of a cell's workload, placed in an array of `size` bytes, at `rate` a second or the workload's own.
+pub fn requests(
+    settings: &Settings,
+    size: u64,
+    seed: u64,
+    rate: Option<f64>,
+) -> Result<Source, String> {
+    let workload = &settings.workload;
+    if workload.source == "none" || workload.load == 0.0 {
+        return Ok(Box::new(std::iter::empty()));
+    }
+    if let Some(path) = workload.source.strip_prefix("trace:") {
+        return from_trace(Path::new(path), size, rate);
+    }
+    if let Some(course) = Course::named(&workload.source) {
+        return blocks(course, workload, size, seed);
+    }
+    let parameters = named(&workload.source)?;
+    let scaled = scaled(parameters, workload, size, rate)?;
+    Ok(Box::new(generated(&scaled, size, seed)?))
+}
+
+fn blocks(
+    course: Course,
+    workload: &WorkloadSettings,
+    size: u64,
+    seed: u64,
+) -> Result<Source, String> {
+    if workload.depth == 0 {
+        return Err("blocks are asked for workload.depth at a time, which is 0".into());
+    }
+    let range = (size as f64 * fill(workload, size)) as u64;
+    let block = workload.block_kib.saturating_mul(1024);
+    let writes = workload.write_share.max(0.0);
+    let blocks = Blocks::new(course, block, range, writes, seed)
+        .ok_or_else(|| format!("no block of {} KiB fits", workload.block_kib))?;
+    let placing = Placing::of_devices([range].into_iter(), size);
+    let placing = placing.map_err(|error| error.to_string())?;
+    Ok(Box::new(Placed::new(Box::new(blocks), placing, size)))
+}
+
+/// The part of an array of `size` bytes that a workload covers.
+fn fill(workload: &WorkloadSettings, size: u64) -> f64 {
+    match workload.fill_mib {
+        0 => workload.fill,
+        mib => ((mib << 20) as f64 / size as f64).min(1.0),
+    }
+}
+
+fn named(name: &str) -> Result<Parameters, String> {
+    let found = preset::named(name).ok_or_else(|| preset::unknown(name))?;
+    found.map_err(|error| error.to_string())
+}
+
+/// Endless requests of a generator, its devices end to end.
+pub fn generated(parameters: &Parameters, size: u64, seed: u64) -> Result<Placed, String> {
+    let generator = Generator::new(parameters, seed).map_err(|error| error.to_string())?;
+    let bytes = parameters.devices.iter().map(|device| device.bytes);
+    let placing = Placing::of_devices(bytes, size).map_err(|error| error.to_string())?;
+    let requests: Requests = Box::new(generator.map(Ok));
+    Ok(Placed::new(requests, placing, size))
+}
+
+/// A preset's parameters at another rate and write ratio, its devices on a part of the array.
+fn scaled(
+    mut parameters: Parameters,
+    workload: &WorkloadSettings,
+    size: u64,
+    rate: Option<f64>,
+) -> Result<Parameters, String> {
+    if let Some(rate) = rate {
+        parameters.rate = rate;
+    }
+    if workload.write_share >= 0.0 {
+        parameters.write_share = workload.write_share;
+    }
+    onto(parameters, size, fill(workload, size))
+}
+
+/// A workload on a part of an array: its devices in proportion, zones as popular as before, but fewer (or more) of them.
+pub fn onto(mut parameters: Parameters, size: u64, fill: f64) -> Result<Parameters, String> {
+    let zone = parameters.zone_bytes;
+    let devices = parameters.devices.iter();
+    let whole: f64 = devices.map(|device| device.bytes as f64).sum();
+    let room = (size as f64 * fill) as u64 / zone;
+    for device in &mut parameters.devices {
+        let zones = (device.bytes as f64 / whole * room as f64) as u64;
+        device.bytes = zones.max(1) * zone;
+    }
+    let needed: u64 = parameters.devices.iter().map(|device| device.bytes).sum();
+    if needed > size {
+        return Err(format!(
+            "{} devices of a zone of {} MiB each do not fit an array of {} MiB",
+            parameters.devices.len(),
+            zone >> 20,
+            size >> 20
+        ));
+    }
+    parameters.check().map_err(|error| error.to_string())?;
+    Ok(parameters)
+}
+
+/// A trace, over and over: phases last as long as they do, whatever the trace.
+fn from_trace(path: &Path, size: u64, rate: Option<f64>) -> Result<Source, String> {
+    let path = path.to_path_buf();
+    let options = Options {
+        sort: true,
+        ..Options::default()
+    };
+    read_twice(&path).map_err(|error| error.to_string())?;
+    let read = move || -> Result<Requests, TraceError> {
+        let all = open(&path, &options)?;
+        if !all.features.times {
+            return Err(TraceError::timeless(&path));
+        }
+        // What asks for nothing is no request; a round of nothing else ends the trace.
+        Ok(Box::new(all.filter(
+            |item| !matches!(item, Ok(request) if request.is_void()),
+        )))
+    };
+    let survey = read().and_then(Survey::of);
+    let survey = survey.map_err(|error| error.to_string())?;
+    let placing = survey.placed(size).map_err(|error| error.to_string())?;
+    let length = match survey.end_ns - survey.start_ns {
+        0 => survey.period_ns(),
+        length => length,
+    };
+    let own = survey.requests as f64 * 1e9 / length as f64;
+    let repeated = shape::repeat(read, survey.period_ns());
+    let requests: Requests = match rate {
+        Some(rate) => shape::stretch(repeated, survey.start_ns, own / rate),
+        None => repeated,
+    };
+    Ok(Box::new(Placed::new(requests, placing, size)))
+}
