@@ -25,8 +25,8 @@ const LAZY: Nanos = Nanos::from_secs(5);
 /// The writes that an intent region has seen, and the repairs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct IntentUsers {
-    /// In flight.
-    writes: u16,
+    /// In flight, or foreseen.
+    writes: u32,
     /// How many flushes had begun when the last one ended.
     finished_at: u64,
 }
