@@ -726,6 +726,8 @@ impl Run {
             self.count("reads of the log", counters.reads_of_log);
             self.count("reads of both", counters.reads_of_both);
             self.count("sectors home", counters.sectors_home);
+            self.count("clusters read", counters.clusters_read);
+            self.count("clusters read again", counters.clusters_reread);
             self.count("rests of mirrors", overlay.rests);
             self.count("destages", overlay.destages);
             self.count("clean copies", counters.clean_copies);

@@ -37,15 +37,20 @@ pub struct Homeward {
 /// Clusters that are read at once.
 pub(super) const FETCHES: usize = 4;
 
-/// A way home that is under way.
-pub(super) struct Stripes {
+/// Where clusters and stripes lie, and what of them goes home.
+struct Places {
     homeward: Homeward,
     below: u64,
-    order: Destage,
-    /// Where they lie in the log, the oldest first.
+    /// In the log, the oldest first.
     clusters: Vec<Range<u64>>,
     /// The first of each segment, by its number.
     first_of: BTreeMap<u32, u32>,
+}
+
+/// A way home that is under way.
+pub(super) struct Stripes {
+    places: Places,
+    order: Destage,
     /// Begun, and being fetched.
     begun: Vec<u64>,
     /// Reads whose turn has yet to come, and those under way.
@@ -56,7 +61,11 @@ pub(super) struct Stripes {
     left: BTreeMap<u64, (u32, Range<u64>)>,
 }
 
-impl Stripes {
+impl Places {
+    fn stripe_of(&self, home: u64) -> u64 {
+        home / self.homeward.stripe_sectors
+    }
+
     fn home_of(&self, stripe: u64) -> Range<u64> {
         let sectors = self.homeward.stripe_sectors;
         stripe * sectors..(stripe + 1) * sectors
@@ -74,7 +83,9 @@ impl Stripes {
         }
         cluster
     }
+}
 
+impl Stripes {
     fn fetches(&self) -> bool {
         !self.fetching.is_empty() || !self.fetches.is_empty()
     }
@@ -91,53 +102,61 @@ impl Overlay {
             return false;
         };
         let record = u64::from(self.footprint(self.limits.record_sectors));
-        let mut stripes = Stripes {
-            homeward: packing.homeward,
-            below,
-            order: Destage::new(packing.homeward.order, 0, []).expect("no stripe is too large"),
-            clusters: Vec::new(),
-            first_of: BTreeMap::new(),
+        let places = self.places(packing.homeward, u64::from(packing.records) * record, below);
+        let Some(order) = self.order_of(&places) else {
+            return false;
+        };
+        self.stripes = Some(Stripes {
+            places,
+            order,
             begun: Vec::new(),
             fetches: VecDeque::new(),
             fetching: Vec::new(),
             runs: VecDeque::new(),
             left: BTreeMap::new(),
-        };
-        for segment in self.space.to_copy() {
-            let all = self.space.segment_range(segment);
-            let first = stripes.clusters.len() as u32;
-            stripes.first_of.insert(segment, first);
-            let step = u64::from(packing.records) * record;
-            let starts = (all.start..all.end).step_by(step as usize);
-            let ranges = starts.map(|start| start..all.end.min(start + step));
-            stripes.clusters.extend(ranges);
-        }
-        let mut blocks: BTreeMap<(u32, u64), u64> = BTreeMap::new();
-        for extent in self.map.extents_from(0).filter(|one| stripes.is_due(one)) {
-            for (cluster, piece) in self.pieces(&stripes, extent) {
-                let stripe = piece.home / packing.homeward.stripe_sectors;
-                *blocks.entry((cluster, stripe)).or_default() += pages(&piece);
-            }
-        }
-        let entries = blocks.iter();
-        let entries = entries.map(|((cluster, stripe), blocks)| (*cluster, *stripe, *blocks));
-        let order = Destage::new(packing.homeward.order, packing.homeward.pages, entries);
-        let Some(order) = order else {
-            return false;
-        };
-        self.stripes = Some(Stripes { order, ..stripes });
+        });
         true
     }
 
+    /// Cuts the segments of which something has to be copied in clusters of so many sectors.
+    fn places(&self, homeward: Homeward, sectors: u64, below: u64) -> Places {
+        let (mut clusters, mut first_of) = (Vec::new(), BTreeMap::new());
+        for segment in self.space.to_copy() {
+            let all = self.space.segment_range(segment);
+            first_of.insert(segment, clusters.len() as u32);
+            let starts = (all.start..all.end).step_by(sectors as usize);
+            clusters.extend(starts.map(|start| start..all.end.min(start + sectors)));
+        }
+        Places {
+            homeward,
+            below,
+            clusters,
+            first_of,
+        }
+    }
+
+    fn order_of(&self, places: &Places) -> Option<Destage> {
+        let mut blocks: BTreeMap<(u32, u64), u64> = BTreeMap::new();
+        for extent in self.map.extents_from(0).filter(|one| places.is_due(one)) {
+            for (cluster, piece) in self.pieces(places, extent) {
+                let stripe = places.stripe_of(piece.home);
+                *blocks.entry((cluster, stripe)).or_default() += pages(&piece);
+            }
+        }
+        let entries = blocks.into_iter();
+        let entries = entries.map(|((cluster, stripe), blocks)| (cluster, stripe, blocks));
+        Destage::new(places.homeward.order, places.homeward.pages, entries)
+    }
+
     /// An extent's pieces by cluster, each within one stripe.
-    fn pieces(&self, stripes: &Stripes, extent: Extent) -> Vec<(u32, Extent)> {
+    fn pieces(&self, places: &Places, extent: Extent) -> Vec<(u32, Extent)> {
         let mut pieces = Vec::new();
         let mut from = extent.home;
         while let Some(rest) = extent.within(from..extent.end()) {
             let segment = self.space.segment_of(rest.at);
-            let cluster = stripes.cluster_of(segment, rest.at);
-            let stripe = stripes.home_of(rest.home / stripes.homeward.stripe_sectors);
-            let rest = rest.within_log(stripes.clusters[cluster as usize].clone());
+            let cluster = places.cluster_of(segment, rest.at);
+            let stripe = places.home_of(places.stripe_of(rest.home));
+            let rest = rest.within_log(places.clusters[cluster as usize].clone());
             let piece = rest.and_then(|rest| rest.within(stripe));
             let piece = piece.expect("its first sector lies in both");
             from = piece.end();
@@ -147,13 +166,13 @@ impl Overlay {
     }
 
     /// What is due of a stripe, by cluster.
-    fn due_of(&self, stripes: &Stripes, stripe: u64) -> Vec<(u32, Extent)> {
-        let home = stripes.home_of(stripe);
+    fn due_of(&self, places: &Places, stripe: u64) -> Vec<(u32, Extent)> {
+        let home = places.home_of(stripe);
         let extents = self.map.extents_from(home.start);
         let extents = extents.take_while(|extent| extent.home < home.end);
-        let due = extents.filter(|extent| stripes.is_due(extent));
+        let due = extents.filter(|extent| places.is_due(extent));
         let parts = due.filter_map(|extent| extent.within(home.clone()));
-        parts.flat_map(|part| self.pieces(stripes, part)).collect()
+        parts.flat_map(|part| self.pieces(places, part)).collect()
     }
 
     /// Begins what may be begun of a way home by stripes.
@@ -193,8 +212,8 @@ impl Overlay {
         while let Some(step) = stripes.order.next_stripe() {
             self.counters.clusters_read += step.reads.len() as u64;
             for (cluster, stripe) in step.dropped {
-                let log = stripes.clusters[cluster as usize].clone();
-                let home = stripes.home_of(stripe);
+                let log = stripes.places.clusters[cluster as usize].clone();
+                let home = stripes.places.home_of(stripe);
                 self.effects.push_back(Effect::Forget { home, log });
             }
             stripes.begun.push(step.stripe);
@@ -219,8 +238,8 @@ impl Overlay {
     /// Joins what is due of a stripe where home has it side by side.
     fn write_stripe(&mut self, stripes: &mut Stripes, stripe: u64) {
         let mut runs: Vec<Vec<Extent>> = Vec::new();
-        let grain = u64::from(stripes.homeward.run_sectors);
-        for (_, piece) in self.due_of(stripes, stripe) {
+        let grain = u64::from(stripes.places.homeward.run_sectors);
+        for (_, piece) in self.due_of(&stripes.places, stripe) {
             let mut from = piece.home;
             while let Some(rest) = piece.within(from..(from / grain + 1) * grain) {
                 from = rest.end();
@@ -251,7 +270,7 @@ impl Overlay {
 
     fn stripe_home(&mut self, stripes: &mut Stripes, stripe: u64) {
         stripes.order.written(stripe);
-        let (home, log) = (stripes.home_of(stripe), 0..u64::MAX);
+        let (home, log) = (stripes.places.home_of(stripe), 0..u64::MAX);
         self.effects.push_back(Effect::Forget { home, log });
     }
 
@@ -261,7 +280,7 @@ impl Overlay {
                 return;
             };
             let wanted = fetch.keep.iter();
-            let pieces = wanted.flat_map(|stripe| self.due_of(stripes, *stripe));
+            let pieces = wanted.flat_map(|stripe| self.due_of(&stripes.places, *stripe));
             let here = pieces.filter(|(cluster, _)| *cluster == fetch.cluster);
             let pieces: Vec<Extent> = here.map(|(_, piece)| piece).collect();
             let serial = self.begin_reading();
