@@ -76,6 +76,10 @@ pub(crate) struct Core {
     pub(crate) counted_above: bool,
     /// How often members were let sleep, each counted by itself.
     pub(crate) rests: u64,
+    /// Some writes go to first copies only ([`crate::apart`]).
+    pub(crate) copies_apart: bool,
+    /// Every region is called dirty, and stays so.
+    pub(crate) all_dirty: bool,
     /// Rows that the start made consistent.
     pub(crate) recovered_rows: u64,
     pub(crate) boot: Option<Boot>,
@@ -149,6 +153,8 @@ impl Core {
             counters: Counters::default(),
             counted_above: false,
             rests: 0,
+            copies_apart: false,
+            all_dirty: false,
             recovered_rows: 0,
             boot: None,
             answers: Vec::new(),

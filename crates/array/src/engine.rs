@@ -1,7 +1,8 @@
 //! The engine: owns the parts and routes events to them. It decides nothing itself.
 
 use crate::contract::{
-    Actions, CommandError, Compute, DeviceIo, Event, HeatLimits, IoError, MemberInfo, Pool, Verdict,
+    Actions, CommandError, Compute, DeviceIo, Event, HeatLimits, IoError, MemberInfo, Pool,
+    Request, Verdict,
 };
 use crate::core::Core;
 use crate::ops::{Owner, SliceOp};
@@ -10,6 +11,7 @@ use crate::pair::{Pair, SurrogateConfig, SurrogateLimits};
 use crate::pool::Share;
 use crate::read_cache::CacheLimits;
 use crate::report::{GrowthPlan, HeatMap, MapExtent, Status};
+use crate::request::Copies;
 use crate::units::{Member, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -191,6 +193,21 @@ impl Engine {
 impl Core {
     /// As [`Engine::handle`].
     pub(crate) fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
+        self.step_by(now, actions, |core| core.take(event));
+    }
+
+    /// The same for a request that is about some copies only.
+    pub(crate) fn step_request(
+        &mut self,
+        now: Nanos,
+        request: Request,
+        copies: Copies,
+        actions: &mut Actions,
+    ) {
+        self.step_by(now, actions, |core| core.request(request, copies));
+    }
+
+    fn step_by(&mut self, now: Nanos, actions: &mut Actions, change: impl FnOnce(&mut Core)) {
         assert!(
             now >= self.now,
             "time never goes back: {now:?} after {:?}",
@@ -198,16 +215,7 @@ impl Core {
         );
         self.now = now;
         core::mem::swap(&mut self.out, actions);
-        match event {
-            Event::Request(request) => self.request(request),
-            Event::Device(io, result) => self.device_done(io, result),
-            Event::Compute(compute, verdict) => self.compute_done(compute, verdict),
-            Event::Timer => self.timer(),
-            Event::Arrived(info) => self.arrived(info),
-            Event::Departed(member) => self.departed(member),
-            Event::Command(tag, command) => self.command(tag, command),
-            Event::Turn => self.turn(),
-        }
+        change(self);
         self.run_slices();
         self.settle_turn();
         while let Some(io) = self.refused() {
@@ -217,6 +225,19 @@ impl Core {
         }
         self.coalesce();
         core::mem::swap(&mut self.out, actions);
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Request(request) => self.request(request, Copies::All),
+            Event::Device(io, result) => self.device_done(io, result),
+            Event::Compute(compute, verdict) => self.compute_done(compute, verdict),
+            Event::Timer => self.timer(),
+            Event::Arrived(info) => self.arrived(info),
+            Event::Departed(member) => self.departed(member),
+            Event::Command(tag, command) => self.command(tag, command),
+            Event::Turn => self.turn(),
+        }
     }
 
     fn device_done(&mut self, io: Box<DeviceIo>, result: Result<(), IoError>) {

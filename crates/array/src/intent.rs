@@ -95,6 +95,24 @@ impl Core {
         }
     }
 
+    /// Calls every region dirty until further notice: true once that is durable.
+    pub(crate) fn dirty_all(&mut self) -> bool {
+        let needed = self.layout.tolerance() > 0 && !self.logged() && !self.unguarded();
+        self.all_dirty = true;
+        let mut durable = true;
+        for region in (0..self.regions()).filter(|_| needed) {
+            durable &= self.announce(self.dirty_bit(region));
+        }
+        durable
+    }
+
+    /// The notice: regions that nobody writes become clean with time.
+    pub(crate) fn clean_by_and_by(&mut self) {
+        if core::mem::take(&mut self.all_dirty) && self.intent.any() {
+            self.wake_at(Wake::Lazy, self.now.after(LAZY));
+        }
+    }
+
     fn announce(&mut self, bit: u64) -> bool {
         self.intent.put(bit, true);
         self.intent.is_durable(bit) || self.planted(Bug::IntentNotDurable)
@@ -121,7 +139,7 @@ impl Core {
         users.finished_at = self.flusher.begun;
         let dirty = self.intent.get(self.dirty_bit(region as u64));
         let owed = self.complete() && self.intent.get(self.owed_bit(region as u64));
-        if (dirty || owed) && self.wake[Wake::Lazy as usize] == NEVER {
+        if (dirty || owed) && !self.all_dirty && self.wake[Wake::Lazy as usize] == NEVER {
             self.wake_at(Wake::Lazy, self.now.after(LAZY));
         }
     }
@@ -165,7 +183,7 @@ impl Core {
     /// A flush ended: regions without writers are the same on all current members; with nobody missing, nothing is
     /// owed there.
     pub(crate) fn intent_flushed(&mut self, ended: u64) {
-        if self.boot.is_some() || !self.intent.any() {
+        if self.boot.is_some() || !self.intent.any() || self.all_dirty {
             return;
         }
         let in_step = self.tasks.resync_owes().is_none();

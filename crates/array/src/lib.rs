@@ -20,6 +20,7 @@
 
 extern crate alloc;
 
+mod apart;
 mod boot;
 pub mod cache;
 mod coalesce;

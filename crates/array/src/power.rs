@@ -41,6 +41,14 @@ impl Power {
 }
 
 impl Core {
+    /// Whether each chunk has copies, and nothing else.
+    pub(crate) fn has_mirrors(&self) -> bool {
+        matches!(
+            self.superblock.geometry.level,
+            Level::Raid1 | Level::Raid10 { .. }
+        )
+    }
+
     /// Members that hold further copies only.
     fn mirrors(&self) -> Vec<Member> {
         let copies = match self.superblock.geometry.level {
@@ -66,7 +74,7 @@ impl Core {
             && !self.halted()
             && self.keeper.all_durable()
             && !self.maps_dirty()
-            && !self.intent.any()
+            && (self.all_dirty || !self.intent.any())
             && self.wake[Wake::Lazy as usize] == NEVER
             && self.flusher.idle()
             && self.slices.idle()

@@ -17,9 +17,20 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+/// Which copies of a chunk a request is about, where there are several: others are neither written, nor read if those cannot be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Copies {
+    #[default]
+    All,
+    First,
+    /// All but the first.
+    Further,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) request: Request,
+    pub(crate) copies: Copies,
     /// Bytes of the request that have been cut into parts.
     pub(crate) cut: u64,
     /// Parts started and not done.
@@ -132,7 +143,7 @@ impl Requests {
 }
 
 impl Core {
-    pub(crate) fn request(&mut self, request: Request) {
+    pub(crate) fn request(&mut self, request: Request, copies: Copies) {
         if let Err(error) = self.admit(&request) {
             self.reply(request.tag, Err(error));
             return;
@@ -147,6 +158,7 @@ impl Core {
         };
         self.requests.list[id as usize] = Some(Pending {
             request,
+            copies,
             cut: 0,
             parts: 0,
             error: None,
@@ -384,7 +396,8 @@ impl Core {
         sectors: u64,
         target: BufRef,
     ) -> Option<u64> {
-        match self.read_home(place.row, place.data) {
+        let copies = self.requests.get(id).copies;
+        match self.read_home_of(place.row, place.data, copies) {
             Some((home, cell_at)) => {
                 let sectors = self.uncached(lba, sectors);
                 let target = target.part(0, (sectors * SECTOR_BYTES) as u32);
@@ -466,8 +479,13 @@ impl Core {
     /// The member that reads a data cell without computing: its own, or the least busy that holds a copy. While
     /// copies may differ, always the same one.
     pub(crate) fn read_home(&self, row: crate::Row, data: u8) -> Option<(Home, u64)> {
+        self.read_home_of(row, data, Copies::All)
+    }
+
+    fn read_home_of(&self, row: crate::Row, data: u8, copies: Copies) -> Option<(Home, u64)> {
         let map = self.row_map(row);
-        if map.data == map.width || self.layout.parity() {
+        let first = copies == Copies::First;
+        if first || map.data == map.width || self.layout.parity() {
             let cell = map.cells[data as usize];
             return self.homes(cell.slot, row).read.map(|home| (home, cell.at));
         }

@@ -7,10 +7,12 @@ use crate::contract::{BAND_SECTORS_MAX, BufRef, IoOp, RequestOp};
 use crate::core::Core;
 use crate::layout::Place;
 use crate::layout::code::CellSet;
+use crate::request::Copies;
 use crate::standing::Home;
 use crate::units::{Member, Row, SECTOR_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Where new data comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +69,7 @@ pub(crate) struct Band {
     pub(crate) sectors: u64,
     pub(crate) kind: BandKind,
     pub(crate) durable: bool,
+    pub(crate) copies: Copies,
     first: u32,
     count: u32,
 }
@@ -101,7 +104,7 @@ impl Gather {
     }
 
     /// Cuts the gathered pieces of a row into bands.
-    fn cut(&mut self, row: Row, durable: bool) {
+    fn cut(&mut self, row: Row, durable: bool, copies: Copies) {
         self.cuts.clear();
         self.pieces
             .sort_unstable_by_key(|piece| (piece.cell, piece.start));
@@ -137,14 +140,14 @@ impl Gather {
                 }
                 other => {
                     if let Some((from, to, _)) = other {
-                        self.push_band(row, from, to, durable);
+                        self.push_band(row, from..to, durable, copies);
                     }
                     (!cells.is_empty()).then_some((start, end, cells))
                 }
             };
         }
         if let Some((from, to, _)) = open {
-            self.push_band(row, from, to, durable);
+            self.push_band(row, from..to, durable, copies);
         }
     }
 
@@ -160,7 +163,8 @@ impl Gather {
             .fold(CellSet::default(), |set, piece| set.with(piece.cell))
     }
 
-    fn push_band(&mut self, row: Row, start: u64, end: u64, durable: bool) {
+    fn push_band(&mut self, row: Row, range: Range<u64>, durable: bool, copies: Copies) {
+        let Range { start, end } = range;
         let first = self.fragments.len() as u32;
         for piece in &self.pieces {
             let (from, to) = (piece.start.max(start), piece.end().min(end));
@@ -182,6 +186,7 @@ impl Gather {
             sectors: end - start,
             kind,
             durable,
+            copies,
             first,
             count,
         });
@@ -238,7 +243,7 @@ impl Core {
     /// Gathers the front of the queue as far as it stays in one row. False when the queue is empty.
     fn gather_row(&mut self) -> bool {
         self.requests.gather.pieces.clear();
-        let mut gathering: Option<Row> = None;
+        let mut gathering: Option<(Row, Copies)> = None;
         let mut durable = false;
         let mut cut_any = false;
         while let Some(&id) = self.requests.writes.front() {
@@ -248,13 +253,16 @@ impl Core {
                 continue;
             }
             let (piece, bytes) = self.next_piece(id);
+            let copies = self.requests.get(id).copies;
             match piece {
                 Piece::Data {
                     row,
                     offset,
                     sectors,
-                } if gathering.is_none_or(|held| held == row) && !self.clashes(offset, sectors) => {
-                    gathering = Some(row);
+                } if gathering.is_none_or(|held| held == (row, copies))
+                    && !self.clashes(offset, sectors) =>
+                {
+                    gathering = Some((row, copies));
                     durable |= self.requests.get(id).request.fua;
                     self.gather_data(id, offset, sectors);
                 }
@@ -275,8 +283,8 @@ impl Core {
             cut_any = true;
             self.advance_cut(id, bytes);
         }
-        if let Some(row) = gathering {
-            self.cut_gathered(row, durable);
+        if let Some((row, copies)) = gathering {
+            self.cut_gathered(row, durable, copies);
         }
         self.close_cut();
         cut_any
@@ -293,9 +301,9 @@ impl Core {
         }
     }
 
-    fn cut_gathered(&mut self, row: Row, durable: bool) {
+    fn cut_gathered(&mut self, row: Row, durable: bool, copies: Copies) {
         let first = self.requests.gather.fragments.len();
-        self.requests.gather.cut(row, durable);
+        self.requests.gather.cut(row, durable, copies);
         for index in first..self.requests.gather.fragments.len() {
             let request = self.requests.gather.fragments[index].request;
             self.requests.begin_part(request);
@@ -374,7 +382,8 @@ impl Core {
 
     /// A whole row, or part of a row whose cells are bound by nothing but their copies.
     fn push_discard(&mut self, id: u32, row: Row, offset: u64, sectors: u64, op: IoOp) {
-        let durable = self.requests.get(id).request.fua;
+        let pending = self.requests.get(id);
+        let (durable, copies) = (pending.request.fua, pending.copies);
         let kind = BandKind::Discard(op);
         if self.layout.parity() {
             let chunk = self.layout.chunk_sectors();
@@ -384,6 +393,7 @@ impl Core {
                 sectors: chunk,
                 kind,
                 durable,
+                copies,
                 first: 0,
                 count: 0,
             };
@@ -404,6 +414,7 @@ impl Core {
                 sectors: count,
                 kind,
                 durable,
+                copies,
                 first: 0,
                 count: 0,
             };
@@ -441,6 +452,7 @@ impl Core {
             sectors: block,
             kind: BandKind::Merge { skip, bytes },
             durable: pending.request.fua,
+            copies: pending.copies,
             first: 0,
             count: 0,
         };

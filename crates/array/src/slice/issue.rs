@@ -6,6 +6,7 @@ use crate::contract::{Action, BufRef, Class, ComputeOp, IoOp, LinearOutput, Segm
 use crate::core::Core;
 use crate::layout::{CellSet, Recipe};
 use crate::ops::{Owner, SliceOp};
+use crate::request::Copies;
 use crate::standing::Home;
 use crate::units::SECTOR_BYTES;
 
@@ -28,7 +29,11 @@ impl Core {
     /// The cells whose member can be read and whose medium has not erred in this band.
     pub(crate) fn readable(&self, id: u32) -> CellSet {
         let slice = &self.slices.list[id as usize];
-        self.live_cells(&slice.map).minus(slice.bad)
+        let readable = self.live_cells(&slice.map).minus(slice.bad);
+        match slice.copies {
+            Copies::First => readable.intersection(slice.map.data_set()),
+            Copies::All | Copies::Further => readable,
+        }
     }
 
     /// Reads cells into their buffers. They count as held at once; an error takes that back.

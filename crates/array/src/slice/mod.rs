@@ -43,6 +43,7 @@ use crate::layout::code::CellSet;
 use crate::ops::SliceOp;
 use crate::planted::Bug;
 use crate::pool::Size;
+use crate::request::Copies;
 use crate::standing::Standing;
 use crate::units::{CELLS_MAX, Member, Row, SECTOR_BYTES, Slot};
 use alloc::collections::VecDeque;
@@ -177,6 +178,8 @@ pub(crate) struct Slice {
     pub(crate) step: u64,
     pub(crate) pending: u32,
     pub(crate) durable: bool,
+    /// Which cells of those that hold the same it is about.
+    pub(crate) copies: Copies,
     /// Cells whose medium cannot be read in this band.
     pub(crate) bad: CellSet,
     /// `bad` tells what was found before the slice had its range for itself: a write may have healed it since.
@@ -231,6 +234,7 @@ impl Slice {
             step: 0,
             pending: 0,
             durable: false,
+            copies: Copies::All,
             bad: CellSet::default(),
             hearsay: false,
             have: CellSet::default(),
@@ -458,6 +462,7 @@ impl Core {
         slice.step = need.step;
         (slice.size, slice.reserved) = (size, need.buffers);
         (slice.pending, slice.durable, slice.intent_held) = (0, false, false);
+        slice.copies = Copies::All;
         (slice.several, slice.skipped, slice.narrowed) = (false, false, false);
         slice.told = (CellSet::EMPTY, false);
         (slice.error, slice.record) = (None, None);

@@ -39,6 +39,7 @@ impl Core {
             return false;
         };
         self.requests.begin_part(request);
+        self.slices.get(id).copies = self.requests.get(request).copies;
         self.counters.degraded_reads += 1;
         if let Some(member) = erred {
             let map = self.slices.get(id).map;
@@ -162,7 +163,8 @@ impl Core {
         let cell = self.read_cell_of(id);
         let map = self.slices.get(id).map;
         let live = self.live_cells(&map);
-        if !(self.slices.get(id).bad.contains(cell) && live.contains(cell)) || self.mode.read_only {
+        let repairs = self.slices.get(id).bad.contains(cell) && live.contains(cell);
+        if !repairs || self.copies_apart || self.mode.read_only {
             return self.band_done(id);
         }
         self.set_phase(id, Phase::Writing);

@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::flush::Waiter;
 use crate::layout::{CellSet, RowMap};
 use crate::planted::Bug;
+use crate::request::Copies;
 
 /// How the new parity of a pass is had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +54,7 @@ impl Core {
             return false;
         };
         let slice = &mut self.slices.list[id as usize];
-        slice.durable = band.durable;
+        (slice.durable, slice.copies) = (band.durable, band.copies);
         slice
             .fragments
             .extend_from_slice(self.requests.gather.fragments(band));
@@ -250,9 +251,7 @@ impl Core {
         let todo = self.slices.get(id).todo;
         if !self.layout.parity() {
             self.slices.get(id).pass = todo;
-            return todo
-                .iter()
-                .all(|cell| !map.copies_of(cell).intersection(live).is_empty());
+            return self.is_kept(id, map, todo);
         }
         if !map.decodable(live) {
             return false;
@@ -345,12 +344,7 @@ impl Core {
         let slice = self.slices.get(id);
         let mut fragments = core::mem::take(&mut slice.fragments);
         let (from, to) = slice.band_range_of(&fragments, cell);
-        let copies = if map.parity_set().is_empty() {
-            map.copies_of(cell)
-        } else {
-            CellSet::only(cell)
-        };
-        for copy in copies.iter() {
+        for copy in self.copies_written(id, map, cell).iter() {
             self.write_fragments(id, copy, &fragments[from..to], op, None);
         }
         core::mem::swap(&mut self.slices.get(id).fragments, &mut fragments);
@@ -409,11 +403,35 @@ impl Core {
         let slice = self.slices.get(id);
         let (map, pass) = (slice.map, slice.pass);
         let live = self.live_cells(&map);
-        if self.layout.parity() {
-            return map.decodable(live);
+        match self.layout.parity() {
+            true => map.decodable(live),
+            false => self.is_kept(id, &map, pass),
         }
-        let kept = |cell: u8| !map.copies_of(cell).intersection(live).is_empty();
-        pass.iter().all(kept)
+    }
+
+    /// Whether each of these cells has a member to be written on, of those that the slice is about. That further copies are gone is
+    /// no reason not to write: they will be owed what the first has.
+    fn is_kept(&mut self, id: u32, map: &RowMap, cells: CellSet) -> bool {
+        let live = self.live_cells(map);
+        let first = self.slices.get(id).copies == Copies::First;
+        let kept = |cell: u8| match first {
+            true => live.contains(cell),
+            false => !map.copies_of(cell).intersection(live).is_empty(),
+        };
+        cells.iter().all(kept)
+    }
+
+    /// The cells that a write of a data cell goes to, but for parity.
+    fn copies_written(&mut self, id: u32, map: &RowMap, cell: u8) -> CellSet {
+        if !map.parity_set().is_empty() {
+            return CellSet::only(cell);
+        }
+        let copies = map.copies_of(cell);
+        match self.slices.get(id).copies {
+            Copies::All => copies,
+            Copies::First => CellSet::only(cell),
+            Copies::Further => copies.without(cell),
+        }
     }
 
     pub(super) fn end_record(&mut self, id: u32) {
