@@ -93,6 +93,8 @@ pub struct OverlayStatus {
     pub going_home: bool,
     /// The log failed: what must go there is refused.
     pub broken: bool,
+    /// First copies at home are believed to have what goes into the log (GRAID).
+    pub ahead: bool,
     /// Mirrors that stand still now, how often mirrors were let, and how often all went home.
     pub mirrors_asleep: u16,
     pub rests: u64,

@@ -389,20 +389,20 @@ pub struct Serve {
     pub epoch: Option<Duration>,
     /// What goes to a surrogate while a member is rebuilt: nothing (none), every write and what is read again (workout),
     /// what a missing member held and what is read (vdf), every write and what was read most (ido); or every write, at all
-    /// times (reraid) [default: ido, and reraid to a code cache]
+    /// times, beside sleeping mirrors (reraid; graid, to first copies as well) [default: ido, and reraid to a code cache]
     #[arg(long, value_name = "NAME", value_parser = redirect_parser())]
     pub redirect: Option<Redirect>,
     /// Move users to a surrogate while the array is scrubbed, too
     #[arg(long)]
     pub redirect_scrubs: bool,
-    /// With redirect reraid: bring home what lies in the log when users have been idle for so long [default: only when the log
+    /// With redirect reraid or graid: bring home what lies in the log when users have been idle for so long [default: only when the log
     /// is nearly full]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub destage_idle: Option<Duration>,
-    /// With redirect reraid: and so long after the last time
+    /// With redirect reraid or graid: and so long after the last time
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub destage_every: Option<Duration>,
-    /// With redirect reraid: let further copies of a raid1 or raid10 sleep so long after they were needed
+    /// With redirect reraid or graid: let further copies of a raid1 or raid10 sleep so long after they were needed
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub sleep: Option<Duration>,
     /// Let them sleep so often a day at most, for the drives' rating of starts and stops [default: 27]

@@ -1,5 +1,6 @@
 //! The overlay against the oracle: users' requests, going home and crashes in any order, on a home and a log that keep
-//! what was flushed and lose what they like of the rest.
+//! what was flushed and lose what they like of the rest. Home has two copies; in some runs the first goes ahead (GRAID), and is
+//! lost, or the log is.
 
 use restripe_array::destage::Order;
 use restripe_array::overlay::{
@@ -107,7 +108,7 @@ impl Anchor {
     }
 }
 
-/// What home holds, and may hold after a crash.
+/// What a copy of home holds, and may hold after a crash.
 struct Home {
     live: Vec<Token>,
     durable: Vec<Token>,
@@ -115,13 +116,33 @@ struct Home {
     written: Vec<(u64, Token)>,
 }
 
+impl Home {
+    fn new() -> Home {
+        Home {
+            live: vec![0; SECTORS as usize],
+            durable: vec![0; SECTORS as usize],
+            written: Vec::new(),
+        }
+    }
+
+    fn flush(&mut self) {
+        self.durable.clone_from(&self.live);
+        self.written.clear();
+    }
+}
+
+const FIRST: usize = 0;
+const FURTHER: usize = 1;
+
 struct World {
     limits: OverlayLimits,
     shape: LogShape,
     rng: Rng,
     oracle: Oracle,
     overlay: Overlay,
-    home: Home,
+    home: [Home; 2],
+    /// First copies go ahead of the further ones.
+    ahead: bool,
     log: Vec<Record>,
     anchor: Anchor,
     /// Started and not ended, in the order in which they were.
@@ -155,11 +176,8 @@ impl World {
             oracle: Oracle::new(Payload::Tokens, SECTORS),
             overlay: Overlay::new(limits(seed), shape(seed), &new_log())
                 .expect("nothing was found"),
-            home: Home {
-                live: vec![0; SECTORS as usize],
-                durable: vec![0; SECTORS as usize],
-                written: Vec::new(),
-            },
+            home: [Home::new(), Home::new()],
+            ahead: seed % 3 == 1,
             log: Vec::new(),
             anchor: Anchor::default(),
             doing: Vec::new(),
@@ -178,7 +196,11 @@ impl World {
     }
 
     fn step(&mut self) {
+        if self.ahead {
+            self.step_ahead();
+        }
         match self.rng.below(100) {
+            0 if self.overlay.is_broken() => {}
             0 => self.crash(),
             1 if self.rng.chance(1, 2) => {
                 self.overlay.seal();
@@ -203,6 +225,50 @@ impl World {
             self.overlay.go_home(self.overlay.next_sequence());
             self.collect();
         }
+    }
+
+    /// First copies are believed again, or lost, or the log is: never both.
+    fn step_ahead(&mut self) {
+        let overlay = &mut self.overlay;
+        let empty = overlay.holds_nothing_instead() && !overlay.is_going_home();
+        if !overlay.trusts() && empty && !overlay.is_broken() && self.rng.chance(1, 4) {
+            overlay.trust(true);
+        } else if overlay.trusts() && !overlay.is_broken() && self.rng.chance(1, 150) {
+            self.lose_first();
+        } else if overlay.trusts() && !overlay.is_broken() && self.rng.chance(1, 600) {
+            self.count("logs lost");
+            self.overlay.break_log();
+            self.collect();
+        }
+        if self.overlay.is_broken() && self.rng.chance(1, 20) {
+            let next = self.overlay.next_sequence();
+            match self.rng.chance(1, 2) {
+                true => self.overlay.go_home_for_good(),
+                false => self.overlay.go_home(next),
+            }
+            self.collect();
+        }
+    }
+
+    /// What was on its way to the first copy arrives nowhere, and a further copy stands in for it.
+    fn lose_first(&mut self) {
+        self.count("first copies lost");
+        self.overlay.trust(false);
+        let (besides, others): (Vec<Effect>, Vec<Effect>) = std::mem::take(&mut self.doing)
+            .into_iter()
+            .partition(|effect| matches!(effect, Effect::Beside { .. }));
+        self.doing = others;
+        let further = self.home[FURTHER].live.clone();
+        self.home[FIRST].live = further;
+        self.home[FIRST].flush();
+        self.home[FURTHER].flush();
+        for effect in besides {
+            if let Effect::Beside { sequence, .. } = effect {
+                let error = Err(RequestError::ReadOnly);
+                self.overlay.went_beside(sequence, error);
+            }
+        }
+        self.collect();
     }
 
     // ------------------------------------------------------------------------------------------------------- users
@@ -259,6 +325,7 @@ impl World {
             buf: BufRef::new(buf, 0, bytes as u32),
             fua: fua && matches!(op, RequestOp::Write | RequestOp::WriteZeroes { .. }),
         };
+        let redirect = redirect && (!self.ahead || self.overlay.trusts());
         self.overlay.request(request, redirect);
         self.collect();
     }
@@ -277,7 +344,7 @@ impl World {
         let bytes = sectors * SECTOR_BYTES as u32;
         let whole = BufRef::new(buf, 0, bytes);
         self.memory.insert(buf, vec![0; at(bytes)]);
-        self.read(Site::Home, home, whole);
+        self.read(home, None, whole);
         // Time passes between the read and what comes of it.
         for _ in 0..self.rng.below(6) {
             self.work();
@@ -385,7 +452,20 @@ impl World {
         let effect = self.doing.remove(index);
         self.perform(&effect);
         match effect {
-            Effect::Append { extent, .. } => self.overlay.appended(extent.sequence, Ok(())),
+            Effect::Append { extent, .. } => {
+                let result = self.of_log();
+                self.overlay.appended(extent.sequence, result);
+            }
+            Effect::Beside { sequence, .. } => self.overlay.went_beside(sequence, Ok(())),
+            Effect::Void { part, .. }
+            | Effect::Reuse { part, .. }
+            | Effect::Flush {
+                part,
+                site: Site::Log,
+            } => {
+                let result = self.of_log();
+                self.overlay.part_done(part, result);
+            }
             Effect::Pack { tag, .. } => self.overlay.packed(tag),
             Effect::Seal {
                 sequence, extents, ..
@@ -401,9 +481,7 @@ impl World {
             | Effect::Pass { part, .. }
             | Effect::Flush { part, .. }
             | Effect::Fetch { part, .. }
-            | Effect::CopyHome { part, .. }
-            | Effect::Void { part, .. }
-            | Effect::Reuse { part, .. } => self.overlay.part_done(part, Ok(())),
+            | Effect::CopyHome { part, .. } => self.overlay.part_done(part, Ok(())),
             Effect::Reply(..)
             | Effect::Copied(..)
             | Effect::Forget { .. }
@@ -414,18 +492,34 @@ impl World {
         self.collect();
     }
 
+    /// What becomes of what is asked of the log.
+    fn of_log(&self) -> Result<(), RequestError> {
+        match self.overlay.is_broken() {
+            true => Err(RequestError::Unavailable),
+            false => Ok(()),
+        }
+    }
+
     fn perform(&mut self, effect: &Effect) {
         match effect {
             Effect::Read {
-                site, sector, buf, ..
-            } => self.read(*site, *sector, *buf),
-            Effect::Pass { request, .. } => self.pass(request),
+                home, copy, buf, ..
+            } => self.read(*home, *copy, *buf),
+            Effect::Pass { request, .. } => {
+                self.pass(FIRST, request);
+                self.pass(FURTHER, request);
+            }
+            Effect::Beside { request, all, .. } => {
+                self.count("writes beside");
+                self.pass(FIRST, request);
+                if *all {
+                    self.count("writes mended");
+                    self.pass(FURTHER, request);
+                }
+            }
             Effect::Flush {
                 site: Site::Home, ..
-            } => {
-                self.home.durable.clone_from(&self.home.live);
-                self.home.written.clear();
-            }
+            } => self.home.iter_mut().for_each(Home::flush),
             Effect::Flush {
                 site: Site::Log, ..
             } => {
@@ -511,6 +605,14 @@ impl World {
 
     /// From memory, where that has it.
     fn bring_home(&mut self, extent: &Extent) {
+        if extent.kind == Kind::Also {
+            self.count("brought to further copies");
+            for home in extent.home..extent.end() {
+                let token = self.home[FIRST].live[home as usize];
+                self.write_home(FURTHER, home, token);
+            }
+            return;
+        }
         for (home, at) in (extent.home..extent.end()).zip(extent.at..) {
             let kept = self.kept.get(&home).filter(|kept| kept.0 == at).copied();
             let token = match kept {
@@ -520,7 +622,8 @@ impl World {
                 }
                 None => self.in_log(at, 1)[0],
             };
-            self.write_home(home, token);
+            self.write_home(FIRST, home, token);
+            self.write_home(FURTHER, home, token);
         }
     }
 
@@ -551,11 +654,17 @@ impl World {
         }
     }
 
-    fn read(&mut self, site: Site, sector: u64, buf: BufRef) {
+    /// What home alone has is the same in both copies, but for what is being written.
+    fn read(&mut self, home: u64, copy: Option<(Kind, u64)>, buf: BufRef) {
         let sectors = buf.bytes / SECTOR_BYTES as u32;
-        let tokens = match site {
-            Site::Home => self.home.live[sector as usize..][..sectors as usize].to_vec(),
-            Site::Log => self.in_log(sector, sectors),
+        let either = self.rng.below(2) as usize;
+        let trusts = self.overlay.trusts();
+        let at_home =
+            |copy: usize| self.home[copy].live[home as usize..][..sectors as usize].to_vec();
+        let tokens = match copy {
+            None => at_home(either),
+            Some((Kind::Also, _)) if trusts => at_home(FIRST),
+            Some((_, at)) => self.in_log(at, sectors),
         };
         let memory = self
             .memory
@@ -580,31 +689,32 @@ impl World {
         (at..at + u64::from(sectors)).map(place).collect()
     }
 
-    fn pass(&mut self, request: &Request) {
+    fn pass(&mut self, copy: usize, request: &Request) {
         let first = request.offset / SECTOR_BYTES;
         let sectors = request.bytes / SECTOR_BYTES;
         for i in 0..sectors {
             let token = match request.op {
-                RequestOp::Write => {
-                    token(&self.memory[&request.buf.buf][i as usize * UNIT..][..UNIT])
-                }
+                RequestOp::Write => token(
+                    &self.memory[&request.buf.buf][at(request.buf.offset) + i as usize * UNIT..]
+                        [..UNIT],
+                ),
                 _ => 0,
             };
-            self.write_home(first + i, token);
+            self.write_home(copy, first + i, token);
         }
         if request.fua {
+            let home = &mut self.home[copy];
             for sector in first..first + sectors {
-                self.home.durable[sector as usize] = self.home.live[sector as usize];
+                home.durable[sector as usize] = home.live[sector as usize];
             }
-            self.home
-                .written
+            home.written
                 .retain(|(sector, _)| !(first..first + sectors).contains(sector));
         }
     }
 
-    fn write_home(&mut self, sector: u64, token: Token) {
-        self.home.live[sector as usize] = token;
-        self.home.written.push((sector, token));
+    fn write_home(&mut self, copy: usize, sector: u64, token: Token) {
+        self.home[copy].live[sector as usize] = token;
+        self.home[copy].written.push((sector, token));
     }
 
     // ----------------------------------------------------------------------------------------------------- crashes
@@ -621,13 +731,24 @@ impl World {
         let stages: Vec<&str> = stage.collect();
         stages.into_iter().for_each(|stage| self.count(stage));
         self.cut_short();
-        self.home.live.clone_from(&self.home.durable);
-        for (sector, token) in std::mem::take(&mut self.home.written) {
-            if self.rng.chance(1, 2) {
-                self.home.live[sector as usize] = token;
+        for home in &mut self.home {
+            home.live.clone_from(&home.durable);
+            for (sector, token) in std::mem::take(&mut home.written) {
+                if self.rng.chance(1, 2) {
+                    home.live[sector as usize] = token;
+                }
             }
         }
-        self.home.durable.clone_from(&self.home.live);
+        // Every region is in doubt: copies are brought in step.
+        let source = match self.rng.chance(1, 4) {
+            true => FURTHER,
+            false => FIRST,
+        };
+        let live = self.home[source].live.clone();
+        for home in &mut self.home {
+            home.live.clone_from(&live);
+            home.flush();
+        }
         let found = self.recover();
         self.overlay = Overlay::new(self.limits, self.shape, &found)
             .expect("no more is found than was mapped");
@@ -725,7 +846,16 @@ impl World {
         self.overlay.go_home(self.overlay.next_sequence());
         self.collect();
         self.drain();
-        assert!(self.overlay.map().is_empty() && !self.overlay.is_going_home());
+        assert!(
+            self.overlay.map().is_empty() && !self.overlay.is_going_home(),
+            "left: {:?}, trusts {} broken {} going {} fell {} closing {}",
+            self.overlay.map().extents_from(0).collect::<Vec<_>>(),
+            self.overlay.trusts(),
+            self.overlay.is_broken(),
+            self.overlay.is_going_home(),
+            self.overlay.fell_short(),
+            self.overlay.is_closing()
+        );
         self.read_all();
         assert!(self.asked.is_empty());
     }
@@ -757,6 +887,10 @@ fn token(bytes: &[u8]) -> Token {
 fn written_at_home(effect: &Effect) -> Option<(u64, u64)> {
     match effect {
         Effect::Pass { request, .. } => {
+            let first = request.offset / SECTOR_BYTES;
+            Some((first, first + request.bytes / SECTOR_BYTES))
+        }
+        Effect::Beside { request, .. } => {
             let first = request.offset / SECTOR_BYTES;
             Some((first, first + request.bytes / SECTOR_BYTES))
         }
@@ -814,6 +948,10 @@ fn what_was_told_is_read_whatever_happens() {
         "clusters read again",
         "brought home from memory",
         "starved",
+        "writes beside",
+        "brought to further copies",
+        "first copies lost",
+        "logs lost",
     ] {
         assert!(
             met.get(what).is_some_and(|count| *count > 20),

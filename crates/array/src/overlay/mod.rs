@@ -34,6 +34,13 @@ use core::ops::Range;
 pub const HOME_SECTORS_MAX: u64 = 1 << 44;
 /// Sectors of a log that a map can tell apart.
 pub const LOG_SECTORS_MAX: u64 = 1 << 62;
+/// What first copies at home have, and the log does not, is mapped to places that no log has: from here on, by its home.
+pub(crate) const UNLOGGED: u64 = LOG_SECTORS_MAX / 2;
+
+/// Whether a sector is one of the log.
+pub(crate) fn is_logged(at: u64) -> bool {
+    at < UNLOGGED
+}
 /// Sectors of one extent at most: 512 MiB. What continues a longest extent is an extent of its own.
 pub const EXTENT_SECTORS_MAX: u32 = 1 << 20;
 

@@ -1,9 +1,10 @@
 //! Requests that the pair makes of its sets: each waits until the set takes it, and tells its owner how it ended.
 
 use super::{Pair, jobs, route};
-use crate::contract::{BufRef, Event, Request, RequestError, RequestOp, RequestTag};
-use crate::overlay::{PartTag, Site};
+use crate::contract::{BufRef, Request, RequestError, RequestOp, RequestTag};
+use crate::overlay::{PartTag, Site, is_logged};
 use crate::report::ArrayState;
+use crate::request::Copies;
 use crate::slab::Slab;
 use crate::units::SECTOR_BYTES;
 use alloc::collections::VecDeque;
@@ -15,6 +16,15 @@ pub(super) enum Owner {
     User(RequestTag),
     /// The overlay: a part of its work, as it is.
     Part(PartTag),
+    /// The overlay reads at home, of a first copy, what the log has there, too.
+    FirstPart {
+        part: PartTag,
+        home: u64,
+        at: u64,
+        buf: BufRef,
+    },
+    /// What goes into this record goes to first copies, too.
+    Beside(u64),
     /// The overlay reads a copy in the log of what has this home.
     LogPart {
         part: PartTag,
@@ -24,6 +34,7 @@ pub(super) enum Owner {
         buf: BufRef,
     },
     Job(u32),
+    Stop,
     Start,
     /// The start's read of a page or a payload, by its number.
     StartRead(u32),
@@ -33,7 +44,7 @@ pub(super) enum Owner {
 pub(super) struct Children {
     owners: Slab<Owner>,
     /// By [`Site`]: what its engine has no room for yet.
-    waiting: [VecDeque<Request>; 2],
+    waiting: [VecDeque<(Request, Copies)>; 2],
     ended: VecDeque<(Owner, Result<(), RequestError>)>,
     /// Some were handed to a set since this was last cleared.
     pub(super) delivered: bool,
@@ -41,10 +52,21 @@ pub(super) struct Children {
 
 impl Children {
     /// `request` is made of a set; its tag means nothing.
-    pub(super) fn ask(&mut self, site: Site, owner: Owner, mut request: Request) {
+    pub(super) fn ask(&mut self, site: Site, owner: Owner, request: Request) {
+        self.ask_copies(site, owner, request, Copies::All);
+    }
+
+    /// The same, of some copies only.
+    pub(super) fn ask_copies(
+        &mut self,
+        site: Site,
+        owner: Owner,
+        mut request: Request,
+        copies: Copies,
+    ) {
         let index = self.owners.insert(owner);
         request.tag = RequestTag(u64::from(index));
-        self.waiting[site as usize].push_back(request);
+        self.waiting[site as usize].push_back((request, copies));
     }
 
     pub(super) fn ended(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
@@ -74,9 +96,11 @@ impl Pair {
             if !self.sets[site as usize].requests.room() {
                 continue;
             }
-            if let Some(request) = self.children.waiting[site as usize].pop_front() {
+            if let Some((request, copies)) = self.children.waiting[site as usize].pop_front() {
                 self.children.delivered = true;
-                self.tell(site, Event::Request(request));
+                self.tell_by(site, |set, now, actions| {
+                    set.step_request(now, request, copies, actions);
+                });
                 return true;
             }
         }
@@ -85,12 +109,23 @@ impl Pair {
 
     pub(super) fn child_ended(&mut self, owner: Owner, result: Result<(), RequestError>) {
         let result = match owner {
+            Owner::Job(job) if self.reads_first(job) => result,
             Owner::LogPart { .. } | Owner::Job(_) => result.map_err(|error| self.of_log(error)),
             _ => result,
         };
         match owner {
             Owner::User(tag) => self.reply(tag, result),
             Owner::Part(part) => self.part_done(part, result),
+            Owner::FirstPart {
+                part,
+                home,
+                at,
+                buf,
+            } => self.first_read(part, home, at, buf, result),
+            Owner::Beside(sequence) => {
+                let overlay = self.overlay.as_mut().expect("it writes");
+                overlay.went_beside(sequence, result);
+            }
             Owner::LogPart {
                 part,
                 home,
@@ -109,9 +144,35 @@ impl Pair {
                 self.part_done(part, result);
             }
             Owner::Job(job) => self.job_child_ended(job, result),
+            Owner::Stop => self.stop_flushed(result),
             Owner::Start => self.start_written(result),
             Owner::StartRead(read) => self.start_read(read, result),
         }
+    }
+
+    /// A first copy was read. What cannot be had there, or not be believed any more, the log has.
+    fn first_read(
+        &mut self,
+        part: PartTag,
+        home: u64,
+        at: u64,
+        buf: BufRef,
+        result: Result<(), RequestError>,
+    ) {
+        let overlay = self.overlay.as_ref().expect("it reads");
+        if overlay.trusts() && (result.is_ok() || overlay.is_broken()) {
+            return self.part_done(part, result);
+        }
+        if !is_logged(at) {
+            return self.part_done(part, Err(RequestError::Unavailable));
+        }
+        let owner = Owner::LogPart {
+            part,
+            home,
+            clean: false,
+            buf,
+        };
+        self.read_part(owner, Site::Log, at, buf);
     }
 
     /// What a log without enough members calls lost may be there again when they are.

@@ -241,7 +241,7 @@ impl Pair {
         let extents = sealed.extents.clone();
         let mut announced = true;
         for extent in &extents {
-            announced &= self.is_announced(extent);
+            announced &= self.is_announced(extent.home, u64::from(extent.sectors));
         }
         if !announced && !self.home().halted() {
             return false;

@@ -1,4 +1,4 @@
-//! RERAID: every write goes into the log, and home when the log is nearly full, or when users have been idle for long.
+//! RERAID and GRAID: every write goes into the log, and home when the log is nearly full, or when users have been idle for long.
 //!
 //! | stage   | cause                                                        | next    |
 //! |---------|--------------------------------------------------------------|---------|
@@ -6,9 +6,10 @@
 //! | sealing | all that was gathered has landed in the log                  | home    |
 //! | home    | the way home has ended, well or not                          | logging |
 //!
-//! While it is logging, mirrors may sleep ([`crate::power`]): home is not written then. Before they do, home has it on record that
+//! While it is logging, mirrors may sleep ([`crate::power`]): their part of home is not written then. Before they do, home has it on record that
 //! any of its sectors may be current in the log alone, so that nothing has to be written down while they sleep.
 
+use super::policy::LAST_EXTENTS;
 use super::{Pair, Redirect};
 use crate::contract::CommandError;
 use crate::core::Core;
@@ -124,7 +125,7 @@ impl Pair {
 
     /// A way home is wanted, whatever the log holds.
     pub(super) fn ask_destage(&mut self) -> Result<(), CommandError> {
-        if self.policy.redirect() != Redirect::Reraid {
+        if !self.policy.redirect().is_constant() {
             return Err(CommandError::Unsuited(
                 "what lies in the log goes home by itself",
             ));
@@ -137,7 +138,7 @@ impl Pair {
     pub(super) fn drive_destage(&mut self, short: bool) -> bool {
         self.seal_in_time();
         let overlay = self.overlay.as_ref().expect("a serving pair has one");
-        if overlay.is_going_home() || overlay.is_broken() {
+        if overlay.is_going_home() || overlay.is_stuck() {
             return false;
         }
         let stage = self.policy.destage.stage;
@@ -192,7 +193,10 @@ impl Pair {
         if let Some(next) = next.filter(|next| *next > now) {
             self.route.wake_own(next);
         }
-        short || self.policy.destage.asked || next.is_some_and(|next| next <= now)
+        short
+            || self.policy.destage.asked
+            || self.wants_log_empty()
+            || next.is_some_and(|next| next <= now)
     }
 
     /// What is in memory goes into the log first: then the way home takes all there is.
@@ -227,7 +231,8 @@ impl Pair {
             self.route.wake_own(due);
             return false;
         }
-        if !self.home().may_rest() || !self.all_announced() {
+        let ahead = self.policy.redirect() != Redirect::Graid || self.goes_ahead();
+        if !ahead || !self.home().may_rest() || !self.all_announced() {
             return false;
         }
         let allowed = self.policy.destage.rest.allowed(now, sleep.starts_a_day);
@@ -251,7 +256,8 @@ impl Pair {
 
     /// Whether home goes on to call the log needed, though that holds nothing: mirrors that sleep cannot be told otherwise.
     pub(super) fn keeps_announced(&self) -> bool {
-        self.surrogate.destage.sleep.is_some() && self.stage == super::Stage::Serving
+        let broken = self.overlay.as_ref().is_none_or(Overlay::is_broken);
+        !broken && self.surrogate.destage.sleep.is_some() && self.stage == super::Stage::Serving
     }
 
     pub(super) fn rests(&self) -> (u16, u64, u64) {
@@ -267,8 +273,12 @@ impl Pair {
         }
         self.policy.destage.stage = Stage::Home;
         self.policy.destage.begun += 1;
+        let last = self.wants_log_empty();
         let overlay = self.overlay.as_mut().expect("a serving pair has one");
-        overlay.go_home(below);
+        match last && overlay.extents_instead() <= LAST_EXTENTS {
+            true => overlay.go_home_for_good(),
+            false => overlay.go_home(below),
+        }
         self.policy.going = overlay.is_going_home();
         true
     }

@@ -21,9 +21,10 @@ use crate::contract::{
 use crate::meta::crc::crc32c_of_zeros;
 use crate::ops::Boxes;
 use crate::overlay::format::{AnchorTable, RecordHeader, record};
-use crate::overlay::{CopyTag, Effect, Extent, Kind, Overlay, PackTag, PartTag, Site};
+use crate::overlay::{CopyTag, Effect, Extent, Kind, Overlay, PackTag, PartTag, Site, is_logged};
 use crate::planted::Bug;
 use crate::pool::Size;
+use crate::request::Copies;
 use crate::slab::Slab;
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
 use crate::{Buf, LARGE_BYTES};
@@ -68,6 +69,21 @@ impl CopyHome {
     /// The first sector at home of what moves now.
     fn home(&self) -> u64 {
         self.extents[0].home + u64::from(self.done)
+    }
+
+    /// First copies have it.
+    fn is_first(&self) -> bool {
+        self.extents[0].kind == Kind::Also
+    }
+
+    fn is_logged(&self) -> bool {
+        self.extents.iter().all(|extent| is_logged(extent.at))
+    }
+
+    fn forgo_first(&mut self) {
+        for extent in &mut self.extents {
+            extent.kind = Kind::Instead;
+        }
     }
 
     /// What moves now.
@@ -135,6 +151,8 @@ pub(super) struct Jobs {
     pub(super) list: Slab<Job>,
     /// Appends that are not announced yet, or have no buffer: the oldest first.
     appends: VecDeque<Append>,
+    /// What goes into records, and is not announced yet, on its way to first copies.
+    besides: VecDeque<(u64, Request, Copies)>,
     /// Copies that wait for their time, or a buffer.
     copies: VecDeque<(PartTag, Vec<Extent>)>,
     homeward: Slab<CopyHome>,
@@ -148,6 +166,7 @@ impl Jobs {
     pub(super) fn is_idle(&self) -> bool {
         self.list.is_empty()
             && self.appends.is_empty()
+            && self.besides.is_empty()
             && self.copies.is_empty()
             && self.homeward.is_empty()
             && !self.anchors.running
@@ -189,28 +208,17 @@ impl Pair {
         match effect {
             Effect::Read {
                 part,
-                site: Site::Home,
-                sector,
-                buf,
-                ..
-            } => self.read_part(Owner::Part(part), Site::Home, sector, buf),
-            Effect::Read {
-                part,
-                site: Site::Log,
-                sector,
                 home,
-                clean,
+                copy,
                 buf,
+            } => self.read_overlaid(part, home, copy, buf),
+            Effect::Beside {
+                sequence,
+                request,
+                all,
             } => {
-                let owner = Owner::LogPart {
-                    part,
-                    home,
-                    clean,
-                    buf,
-                };
-                if !self.read_gathered(part, sector, buf) {
-                    self.read_part(owner, Site::Log, sector, buf);
-                }
+                let copies = if all { Copies::All } else { Copies::First };
+                self.jobs.besides.push_back((sequence, request, copies));
             }
             Effect::Pass { part, request } => {
                 self.children.ask(Site::Home, Owner::Part(part), request);
@@ -255,6 +263,38 @@ impl Pair {
         }
     }
 
+    fn read_overlaid(&mut self, part: PartTag, home: u64, copy: Option<(Kind, u64)>, buf: BufRef) {
+        match copy {
+            None => self.read_part(Owner::Part(part), Site::Home, home, buf),
+            Some((Kind::Also, at)) => {
+                let owner = Owner::FirstPart {
+                    part,
+                    home,
+                    at,
+                    buf,
+                };
+                let sectors = u64::from(buf.bytes) / SECTOR_BYTES;
+                let request = child(RequestOp::Read, home, sectors, buf, false);
+                let children = &mut self.children;
+                children.ask_copies(Site::Home, owner, request, Copies::First);
+            }
+            // First copies alone had it, and are believed no more.
+            Some((_, at)) if !is_logged(at) => {
+                self.part_done(part, Err(RequestError::Unavailable));
+            }
+            Some((kind, at)) if !self.read_gathered(part, at, buf) => {
+                let owner = Owner::LogPart {
+                    part,
+                    home,
+                    clean: kind == Kind::Clean,
+                    buf,
+                };
+                self.read_part(owner, Site::Log, at, buf);
+            }
+            Some(_) => {}
+        }
+    }
+
     /// Calls records below void, of one segment or of all.
     fn void(&mut self, part: PartTag, segment: Option<u32>, below: u64) {
         let table = self.jobs.table();
@@ -274,7 +314,7 @@ impl Pair {
         self.children.ask(site, Owner::Part(part), flush());
     }
 
-    fn read_part(&mut self, owner: Owner, site: Site, sector: u64, buf: BufRef) {
+    pub(super) fn read_part(&mut self, owner: Owner, site: Site, sector: u64, buf: BufRef) {
         let sectors = u64::from(buf.bytes) / SECTOR_BYTES;
         let at = match site {
             Site::Home => sector,
@@ -293,17 +333,40 @@ impl Pair {
     pub(super) fn resume_jobs(&mut self) -> bool {
         let packs = self.next_pack() | self.next_seal();
         let homeward = self.next_fetch() | self.next_copy();
-        packs | self.next_append() | homeward | self.next_anchors()
+        packs | self.next_beside() | self.next_append() | homeward | self.next_anchors()
     }
 
     // ----------------------------------------------------------------------------------------------------- appends
+
+    fn next_beside(&mut self) -> bool {
+        let Some((sequence, request, copies)) = self.jobs.besides.front().copied() else {
+            return false;
+        };
+        let (lba, sectors) = (request.offset / SECTOR_BYTES, request.bytes / SECTOR_BYTES);
+        let announced = copies == Copies::All || self.is_announced(lba, sectors);
+        if !announced && !self.home().halted() {
+            return false;
+        }
+        self.jobs.besides.pop_front();
+        if announced {
+            let owner = Owner::Beside(sequence);
+            let children = &mut self.children;
+            children.ask_copies(Site::Home, owner, request, copies);
+        } else {
+            let error = Err(self.home().refusal(RequestOp::Write));
+            let overlay = self.overlay.as_mut().expect("it writes");
+            overlay.went_beside(sequence, error);
+        }
+        true
+    }
 
     fn next_append(&mut self) -> bool {
         let Some(append) = self.jobs.appends.front().copied() else {
             return false;
         };
         let extent = append.extent;
-        if extent.kind != Kind::Clean && !self.is_announced(&extent) {
+        let sectors = u64::from(extent.sectors);
+        if extent.kind != Kind::Clean && !self.is_announced(extent.home, sectors) {
             if self.home().halted() {
                 self.jobs.appends.pop_front();
                 let error = self.home().refusal(RequestOp::Write);
@@ -331,10 +394,10 @@ impl Pair {
     }
 
     /// Whether home knows durably that the surrogate may have these sectors. It is told otherwise.
-    pub(super) fn is_announced(&mut self, extent: &Extent) -> bool {
+    pub(super) fn is_announced(&mut self, lba: u64, sectors: u64) -> bool {
         let home = &mut self.sets[Site::Home as usize];
         let before = home.redirected.touched;
-        let ready = home.redirect_ready(extent.home, u64::from(extent.sectors));
+        let ready = home.redirect_ready(lba, sectors);
         // It is written in home's next turn. What is being written comes back by itself.
         self.children.delivered |= home.redirected.touched && !before;
         ready || self.home().planted(Bug::RedirectNotAnnounced)
@@ -383,6 +446,21 @@ impl Pair {
         ] {
             self.children.ask(Site::Log, Owner::Job(job), request);
         }
+    }
+
+    /// Whether a job reads first copies.
+    pub(super) fn reads_first(&self, job: u32) -> bool {
+        match self.jobs.list.get(job) {
+            Some(Job::CopyHome(copy)) => {
+                let copy = self.jobs.homeward.get(*copy);
+                copy.is_some_and(|copy| copy.is_first() && !copy.writing)
+            }
+            _ => false,
+        }
+    }
+
+    fn log_is_broken(&self) -> bool {
+        self.overlay.as_ref().is_none_or(Overlay::is_broken)
     }
 
     fn append(&mut self, job: u32) -> &mut Append {
@@ -450,10 +528,13 @@ impl Pair {
         found.expect("it is on its way home")
     }
 
-    /// Brings together what moves now, from memory where that has it.
+    /// Brings together what moves now, from memory where that has it, or from first copies.
     fn gather_copy(&mut self, copy: u32) {
         let found = self.copy_home(copy);
         found.writing = false;
+        if found.is_first() {
+            return self.read_firsts(copy);
+        }
         let (pieces, home) = (found.pieces(), found.home());
         let whole = copy_of(found.step, found.buf);
         let parts: Vec<(Extent, Option<BufRef>)> = pieces
@@ -481,6 +562,19 @@ impl Pair {
         }
     }
 
+    /// What first copies have goes to the further ones.
+    fn read_firsts(&mut self, copy: u32) {
+        let found = self.copy_home(copy);
+        found.under_way = 1;
+        let (home, sectors) = (found.home(), u64::from(found.step));
+        let target = copy_of(found.step, found.buf);
+        let job = self.jobs.list.insert(Job::CopyHome(copy));
+        let request = child(RequestOp::Read, home, sectors, target, false);
+        let owner = Owner::Job(job);
+        let children = &mut self.children;
+        children.ask_copies(Site::Home, owner, request, Copies::First);
+    }
+
     fn copy_moved(&mut self, job: u32, copy: u32, result: Result<(), RequestError>) {
         self.jobs.list.remove(job);
         let found = self.copy_home(copy);
@@ -494,7 +588,15 @@ impl Pair {
         if found.under_way > 0 {
             return;
         }
-        match (found.failed.take(), found.writing) {
+        let again = found.is_first() && !found.writing && found.is_logged();
+        let (failed, writing) = (found.failed.take(), found.writing);
+        if failed.is_some() && again && !self.log_is_broken() {
+            // The log has it, too. Then it goes to all copies.
+            self.copy_home(copy).forgo_first();
+            return self.gather_copy(copy);
+        }
+        let found = self.copy_home(copy);
+        match (failed, writing) {
             (None, false) => self.write_copy(copy),
             (None, true) => self.piece_home(copy),
             (Some(RequestError::Lost { .. }), false) if found.step > 1 => {
@@ -516,9 +618,15 @@ impl Pair {
         (found.writing, found.under_way) = (true, 1);
         let (home, sectors) = (found.home(), u64::from(found.step));
         let source = copy_of(found.step, found.buf);
+        let copies = match found.is_first() {
+            true => Copies::Further,
+            false => Copies::All,
+        };
         let job = self.jobs.list.insert(Job::CopyHome(copy));
         let request = child(RequestOp::Write, home, sectors, source, false);
-        self.children.ask(Site::Home, Owner::Job(job), request);
+        let owner = Owner::Job(job);
+        let children = &mut self.children;
+        children.ask_copies(Site::Home, owner, request, copies);
     }
 
     /// What moved is home, or lost.

@@ -19,6 +19,7 @@
 //! | alone    | the command to stop                                    | stopping |
 //! | stopping | users' requests and jobs are over, both sets stopped   | stopped  |
 
+mod ahead;
 mod child;
 mod cluster;
 mod destage;
@@ -168,6 +169,8 @@ enum Stage {
 enum Stopping {
     /// Users' requests and jobs are ending.
     Draining,
+    /// What first copies have ahead of the further ones is made durable in the log.
+    Flushing,
     /// A set is stopping, the other waits for it.
     Set(Site),
 }
@@ -297,8 +300,12 @@ impl Pair {
 
     /// Gives a set an event, and takes up what it wants.
     fn tell(&mut self, site: Site, event: Event) {
+        self.tell_by(site, |set, now, actions| set.step(now, event, actions));
+    }
+
+    fn tell_by(&mut self, site: Site, step: impl FnOnce(&mut Core, Nanos, &mut Actions)) {
         let mut actions = core::mem::take(&mut self.scratch);
-        self.sets[site as usize].step(self.now, event, &mut actions);
+        step(&mut self.sets[site as usize], self.now, &mut actions);
         for action in actions.drain(..) {
             self.take_up(site, action);
         }
@@ -460,6 +467,7 @@ impl Pair {
                 let result = self.ask_destage();
                 self.out.push(Action::CommandReply(tag, result));
             }
+            command if self.hold(tag, &command) => {}
             command => {
                 let (site, command) = self.route_command(command);
                 self.tell(site, Event::Command(tag, command));
@@ -522,6 +530,7 @@ impl Pair {
             result: Ok(()),
         });
         self.stage = Stage::Stopping(Stopping::Draining);
+        self.refuse_held();
         if let Some(overlay) = &mut self.overlay {
             overlay.rest();
         }
@@ -544,8 +553,22 @@ impl Pair {
             return false;
         }
         self.forget_redirects();
-        self.stop_set(Site::Home);
+        match self.home().all_dirty {
+            true => {
+                self.stage = Stage::Stopping(Stopping::Flushing);
+                self.children.ask(Site::Log, Owner::Stop, jobs::flush());
+            }
+            false => self.stop_set(Site::Home),
+        }
         true
+    }
+
+    /// The log has what home may be out of step in, or a crash's next start brings that in step.
+    fn stop_flushed(&mut self, result: Result<(), RequestError>) {
+        if result.is_ok() {
+            self.at_home(Core::clean_by_and_by);
+        }
+        self.stop_set(Site::Home);
     }
 
     fn stop_set(&mut self, site: Site) {

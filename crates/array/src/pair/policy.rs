@@ -1,11 +1,12 @@
 //! Which writes go to the surrogate, and when what lies there goes home.
 
 use super::{Pair, Stage, destage};
-use crate::contract::{Request, RequestOp, TaskKind};
+use crate::contract::{Command, CommandTag, Request, RequestOp, TaskKind};
 use crate::core::Core;
 use crate::overlay::{Kind, Overlay, Pressure};
 use crate::report::ArrayState;
 use crate::units::{Nanos, SECTOR_BYTES};
+use alloc::vec::Vec;
 
 /// Which requests are moved away while a task runs that users are to be out of the way of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
@@ -22,15 +23,19 @@ pub enum Redirect {
     Ido,
     /// Every write, at all times: home is written when the log is nearly full, or users have been idle for long (RERAID).
     Reraid,
+    /// Every write, and to first copies at home as well: mirrors sleep, and get it from there when the log is nearly full (GRAID: Mao
+    /// et al., MASCOTS 2008).
+    Graid,
 }
 
 impl Redirect {
-    pub const ALL: [Redirect; 5] = [
+    pub const ALL: [Redirect; 6] = [
         Redirect::None,
         Redirect::WorkOut,
         Redirect::Vdf,
         Redirect::Ido,
         Redirect::Reraid,
+        Redirect::Graid,
     ];
 
     pub fn name(self) -> &'static str {
@@ -40,7 +45,13 @@ impl Redirect {
             Redirect::Vdf => "vdf",
             Redirect::Ido => "ido",
             Redirect::Reraid => "reraid",
+            Redirect::Graid => "graid",
         }
+    }
+
+    /// Whether writes are redirected at all times, so that mirrors can sleep.
+    pub fn is_constant(self) -> bool {
+        matches!(self, Redirect::Reraid | Redirect::Graid)
     }
 
     pub fn named(name: &str) -> Option<Redirect> {
@@ -55,7 +66,7 @@ const IDLE: Nanos = Nanos::from_millis(20);
 /// A way home that failed is tried again after so long.
 const RETRY: Nanos = Nanos::from_secs(1);
 /// With so few extents left, users wait for the last of them.
-const LAST_EXTENTS: u64 = 64;
+pub(super) const LAST_EXTENTS: u64 = 64;
 
 pub(super) struct State {
     redirect: Redirect,
@@ -70,6 +81,8 @@ pub(super) struct State {
     /// The zones that go to the surrogate have been chosen, for the tasks that run.
     pub(super) chosen: bool,
     pub(super) destage: destage::State,
+    /// Commands that wait until the log holds nothing.
+    pub(super) held: Vec<(CommandTag, Command)>,
 }
 
 impl State {
@@ -83,6 +96,7 @@ impl State {
             going: false,
             chosen: false,
             destage: destage::State::default(),
+            held: Vec::new(),
         }
     }
 
@@ -110,12 +124,15 @@ impl Pair {
             self.note_gathered();
             return true;
         }
+        if self.policy.redirect == Redirect::Graid {
+            return self.goes_ahead();
+        }
         if !self.moves_users() || request.op == RequestOp::Trim {
             return false;
         }
         match self.policy.redirect {
             Redirect::None => false,
-            Redirect::WorkOut | Redirect::Ido | Redirect::Reraid => true,
+            Redirect::WorkOut | Redirect::Ido | Redirect::Reraid | Redirect::Graid => true,
             Redirect::Vdf => self.misses_member(request),
         }
     }
@@ -138,6 +155,9 @@ impl Pair {
 
     /// Begins and ends what time and space ask for; false if nothing is to be done now.
     pub(super) fn drive(&mut self) -> bool {
+        if self.settle_trust() {
+            return true;
+        }
         if self.home().halted() {
             let refusal = self.home().refusal(RequestOp::Write);
             let overlay = self.overlay.as_mut();
@@ -165,7 +185,7 @@ impl Pair {
         }
         let short = overlay.is_starved() || overlay.pressure() >= Pressure::Reclaim;
         let due = match self.policy.redirect {
-            Redirect::Reraid => return self.drive_destage(short),
+            Redirect::Reraid | Redirect::Graid => return self.drive_destage(short),
             _ => short || !moving && overlay.holds_anything(),
         };
         // One that frees nothing would be begun again at once, and what is awaited would never come.
@@ -210,7 +230,7 @@ impl Pair {
         let short =
             overlay.is_starved() || overlay.is_closing() || overlay.pressure() >= Pressure::Reclaim;
         // Mirrors are awake for it: it is to be over soon.
-        let short = short || self.policy.redirect == Redirect::Reraid;
+        let short = short || self.policy.redirect.is_constant();
         let idle_from = self.policy.last_request.after(IDLE);
         let stopping = self.stage != Stage::Serving;
         if short || stopping || overlay.is_idle() && self.now >= idle_from {
@@ -234,7 +254,7 @@ impl Pair {
 
 impl Overlay {
     /// Extents whose only current copy is in the log.
-    fn extents_instead(&self) -> u64 {
+    pub(super) fn extents_instead(&self) -> u64 {
         let held = [Kind::Instead, Kind::Also].map(|kind| self.map().total(kind).extents);
         held.iter().sum()
     }

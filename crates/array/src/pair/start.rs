@@ -17,7 +17,7 @@
 //! A start that failed may be tried again: sets that serve already go on to.
 
 use super::child::Owner;
-use super::{Pair, RECORD_SECTORS, Stage, child_command, jobs, kept};
+use super::{Pair, RECORD_SECTORS, Redirect, Stage, child_command, jobs, kept};
 use crate::contract::{
     Action, BufRef, Command, CommandError, CommandTag, Event, Fact, Page, RequestError, RequestOp,
     SMALL_BYTES, StartMode, Verdict,
@@ -356,6 +356,14 @@ impl Pair {
                 has: region.sectors,
                 needs: 4 * SEGMENT_SECTORS_MIN,
             }),
+            Ok(_) if self.policy.redirect() == Redirect::Graid && !home.has_mirrors() => {
+                let why = "first copies go ahead in raid1 and raid10 only (redirect graid)";
+                self.refuse(CommandError::Unsuited(why));
+            }
+            Ok(_) if self.policy.redirect() == Redirect::Graid && log.whole_rows() => {
+                let why = "a code cache is no log for redirect graid";
+                self.refuse(CommandError::Unsuited(why));
+            }
             Ok(_) if log.whole_rows() && self.surrogate.limits.records_in_memory == 0 => {
                 let why = "a code cache takes memory for its clusters";
                 self.refuse(CommandError::Unsuited(why));
@@ -843,6 +851,8 @@ impl Pair {
         };
         let overlay = Overlay::new(limits, shape(&layout), found);
         self.overlay = Some(overlay.expect("the map has room for what was found"));
+        let ahead = self.policy.redirect() == Redirect::Graid;
+        self.sets[Site::Home as usize].copies_apart = ahead;
         self.forget_redirects();
         self.end_start(Ok(()), Stage::Serving);
     }

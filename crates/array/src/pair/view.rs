@@ -52,6 +52,7 @@ impl Pair {
             log_sectors: overlay.log_sectors(),
             going_home: overlay.is_going_home(),
             broken: overlay.is_broken(),
+            ahead: overlay.trusts(),
             mirrors_asleep,
             rests,
             destages,

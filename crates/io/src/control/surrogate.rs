@@ -164,6 +164,7 @@ mod tests {
             rests: 0,
             destages: 0,
             broken: false,
+            ahead: false,
             counters: OverlayCounters {
                 redirected_writes: 5,
                 reads_of_log: 6,

@@ -22,14 +22,14 @@ impl Overlay {
     /// Begins to bring home what was written by records below this sequence, as far as they have landed; nothing if that
     /// is under way already.
     pub fn go_home(&mut self, below: u64) {
-        if self.home.is_none() && !self.broken {
+        if self.home.is_none() && !self.is_stuck() {
             self.home_below(below.min(self.told()));
         }
     }
 
     /// Begins the last way home: from now on writes wait that meet what lies in the log.
     pub fn go_home_for_good(&mut self) {
-        if self.home.is_none() && !self.broken {
+        if self.home.is_none() && !self.is_stuck() {
             self.closing = true;
             self.begin_last();
         }
@@ -42,7 +42,7 @@ impl Overlay {
             self.seal();
         }
         let ready = self.records.is_empty() && self.home.is_none();
-        if self.closing && self.broken && self.home.is_none() {
+        if self.closing && self.is_stuck() && self.home.is_none() {
             self.end_way_home(false);
         } else if self.closing && ready {
             self.home_below(self.sequence);
@@ -109,7 +109,10 @@ impl Overlay {
     }
 
     /// Begins to write extents home that lie side by side there.
-    pub(super) fn begin_copy_home(&mut self, extents: Vec<Extent>, stripe: Option<u64>) {
+    pub(super) fn begin_copy_home(&mut self, mut extents: Vec<Extent>, stripe: Option<u64>) {
+        for extent in &mut extents {
+            extent.kind = self.kind_now(extent);
+        }
         let home = self.home.as_mut().expect("something goes home");
         home.copies += 1;
         let serial = self.begin_reading();
@@ -130,18 +133,32 @@ impl Overlay {
     }
 
     fn next_to_copy(&self, from: u64, home: &GoingHome) -> Option<Extent> {
-        let due = |extent: &Extent| extent.sequence < home.below && extent.kind != Kind::Clean;
+        let due = |extent: &Extent| extent.sequence < home.below && self.can_go_home(extent);
         let found = self.map.extents_from(from).find(due)?;
         let start = found.home.max(from);
         found.within(start..start + u64::from(self.limits.record_sectors))
     }
 
+    /// Whether a copy counts, and can be had: of a log that failed, what first copies have as well.
+    fn can_go_home(&self, extent: &Extent) -> bool {
+        match self.kind_now(extent) {
+            Kind::Instead => !self.broken,
+            Kind::Also => true,
+            Kind::Clean => false,
+        }
+    }
+
     pub(super) fn flush_home(&mut self) {
+        let broken = self.broken;
         let home = self.home.as_mut().expect("something goes home");
-        home.stage = Stage::Flushing { left: 2 };
+        let left = if broken { 1 } else { 2 };
+        home.stage = Stage::Flushing { left };
         let part = self.begin_part(Owner::HomeFlush);
         let site = Site::Home;
         self.effects.push_back(Effect::Flush { part, site });
+        if broken {
+            return;
+        }
         self.flush_log(Owner::LogFlush);
     }
 
@@ -158,6 +175,10 @@ impl Overlay {
         if home.failed {
             return self.end_way_home(false);
         }
+        if self.broken {
+            // Nothing of it will be read again.
+            return self.voided();
+        }
         home.stage = Stage::Voiding;
         let below = home.below;
         let part = self.begin_part(Owner::Void);
@@ -170,7 +191,8 @@ impl Overlay {
         let mut gone = Vec::new();
         let mut from = 0;
         loop {
-            let due = |extent: &Extent| extent.sequence < below;
+            let kept = |extent: &Extent| self.broken && self.kind_now(extent) == Kind::Instead;
+            let due = |extent: &Extent| extent.sequence < below && !kept(extent);
             let Some(extent) = self.map.extents_from(from).find(due) else {
                 break;
             };

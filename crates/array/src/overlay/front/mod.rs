@@ -38,7 +38,10 @@
 //! 6. A clean copy is made of sectors that nobody writes from before they are read until it is a record: what is written
 //!    meanwhile spoils it.
 //! 7. A start counts no clean copy: it may be of bytes that home had not made durable, and that a crash took back there.
-//! 8. A segment is written again only when its records are durably void: a record that is written over and torn would
+//! 8. A write that goes *beside* its record to first copies at home, too, is told when both have it (GRAID). As long as home can be
+//!    believed to have all that it was given ([`Overlay::trust`]), it is read there, and goes home from there to the further
+//!    copies; from the moment when it cannot, and after every start, the record alone counts.
+//! 9. A segment is written again only when its records are durably void: a record that is written over and torn would
 //!    otherwise look like one that never was acknowledged, and end what counts ([`super::format`]).
 
 mod homeward;
@@ -75,13 +78,10 @@ pub enum Effect {
     /// Reads sectors into a user's buffer; ends with [`Overlay::part_done`].
     Read {
         part: PartTag,
-        site: Site,
-        /// There.
-        sector: u64,
         /// At home.
         home: u64,
-        /// Home has the same.
-        clean: bool,
+        /// What the log has of it, and at which sector; nothing of what home alone has.
+        copy: Option<(Kind, u64)>,
         buf: BufRef,
     },
     /// Hands a request on to home as it is; ends with [`Overlay::part_done`].
@@ -101,6 +101,13 @@ pub enum Effect {
         payload: Option<BufRef>,
         /// Every record below is durable.
         durable: u64,
+    },
+    /// Writes to first copies at home what goes into a record, or to all of them what does not count in the end, so that they are
+    /// the same; ends with [`Overlay::went_beside`].
+    Beside {
+        sequence: u64,
+        request: Request,
+        all: bool,
     },
     /// Copies part of a user's write, or zeros, into a record in memory, to where the extent says; ends with
     /// [`Overlay::packed`].
@@ -135,7 +142,8 @@ pub enum Effect {
         home: Range<u64>,
         soon: bool,
     },
-    /// Writes copies to their home, where they lie side by side; ends with [`Overlay::part_done`].
+    /// Writes copies to their home, where they lie side by side: from first copies there to further ones what both have; ends with
+    /// [`Overlay::part_done`].
     CopyHome {
         part: PartTag,
         extents: Vec<Extent>,
@@ -249,7 +257,22 @@ enum Teller {
 struct Record {
     extent: Extent,
     teller: Teller,
+    /// Whether the log has it.
     result: Option<Result<(), RequestError>>,
+    beside: Beside,
+}
+
+/// What became of a record at home.
+#[derive(Clone, Copy, Debug)]
+enum Beside {
+    /// It does not go there.
+    Not,
+    UnderWay(Request),
+    There(Request),
+    /// Not all of it is there.
+    Failed(Request),
+    /// It counts no more, and all copies get it.
+    Mending,
 }
 
 /// A piece that the map let go, whose place may still be needed.
@@ -340,6 +363,7 @@ pub struct Overlay {
     copies: Vec<CleanCopy>,
     next_copy: u64,
     broken: bool,
+    trusts: bool,
     counters: OverlayCounters,
     effects: VecDeque<Effect>,
 }
@@ -406,6 +430,7 @@ impl Overlay {
             copies: Vec::with_capacity(limits.copies as usize),
             next_copy: 0,
             broken: false,
+            trusts: false,
             counters: OverlayCounters::default(),
             effects: VecDeque::new(),
         };
@@ -476,6 +501,35 @@ impl Overlay {
         self.broken
     }
 
+    /// From now on what goes into the log goes to first copies at home as well, and they are believed to have it, or no more. Not before nothing is
+    /// left of what was not believed ([`Overlay::holds_nothing_instead`]).
+    pub fn trust(&mut self, trusts: bool) {
+        self.trusts = trusts;
+        if let Some(home) = self.home.as_mut().filter(|_| !trusts) {
+            home.failed = true;
+            self.copy_more();
+        }
+    }
+
+    pub fn trusts(&self) -> bool {
+        self.trusts
+    }
+
+    /// Whether something of what was told can be had from the log alone.
+    fn needs_log(&self) -> bool {
+        let has = |kind| self.map.total(kind).extents > 0;
+        let beside = |record: &Record| !matches!(record.beside, Beside::Not);
+        match self.trusts {
+            true => has(Kind::Instead) || !self.records.iter().all(beside),
+            false => !self.holds_nothing_instead(),
+        }
+    }
+
+    /// Whether nothing can go home.
+    pub fn is_stuck(&self) -> bool {
+        self.broken && !self.trusts
+    }
+
     pub fn is_going_home(&self) -> bool {
         self.home.is_some() || self.closing
     }
@@ -507,6 +561,11 @@ impl Overlay {
     pub fn holds_nothing_instead(&self) -> bool {
         let held = [Kind::Instead, Kind::Also].map(|kind| self.map.total(kind).extents);
         held == [0, 0] && self.records.is_empty()
+    }
+
+    /// The same, and no write waits to go there.
+    pub fn is_void(&self) -> bool {
+        self.holds_nothing_instead() && self.writes.is_empty()
     }
 
     /// Sectors of a record's payload at most.
@@ -652,13 +711,15 @@ impl Overlay {
             let rest = sectors.start + cut..sectors.end;
             let home = rest.start;
             let piece = self.map.lookup(rest).next().expect("a range has pieces");
-            let (site, sector, count, clean) = match piece {
+            let (copy, count) = match piece {
                 Piece::Mapped(extent) => {
-                    let clean = extent.kind == Kind::Clean;
-                    (Site::Log, extent.at, u64::from(extent.sectors), clean)
+                    let copy = (self.kind_now(&extent), extent.at);
+                    (Some(copy), u64::from(extent.sectors))
                 }
-                Piece::Hole { home, sectors } => (Site::Home, home, sectors, false),
+                Piece::Hole { sectors, .. } => (None, sectors),
             };
+            let at_home = copy.is_none_or(|(kind, _)| kind == Kind::Also);
+            let site = if at_home { Site::Home } else { Site::Log };
             self.pending(id).asked[site as usize] = true;
             let serial = self.begin_reading();
             let part = self.begin_part(Owner::Reading {
@@ -670,12 +731,18 @@ impl Overlay {
             self.pending(id).cut += count;
             self.effects.push_back(Effect::Read {
                 part,
-                site,
-                sector,
                 home,
-                clean,
+                copy,
                 buf,
             });
+        }
+    }
+
+    /// As what a copy counts.
+    fn kind_now(&self, extent: &Extent) -> Kind {
+        match extent.kind {
+            Kind::Also if !self.trusts => Kind::Instead,
+            kind => kind,
         }
     }
 
@@ -735,7 +802,7 @@ impl Overlay {
         };
         let result = match (part.covers, result) {
             // Nothing that was told lies in the log alone: that it fails costs nobody anything.
-            (Some(_), Err(_)) if self.holds_nothing_instead() => {
+            (Some(_), Err(_)) if !self.needs_log() => {
                 self.broken = true;
                 Ok(())
             }

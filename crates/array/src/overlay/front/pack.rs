@@ -15,7 +15,7 @@
 //! What is written again while it is still in the record being filled replaces the bytes there: a record has no sector of
 //! home twice.
 
-use super::{Effect, Homeward, Overlay, Pending, Record, Teller, sectors_of, whole};
+use super::{Beside, Effect, Homeward, Overlay, Pending, Record, Teller, sectors_of, whole};
 use crate::contract::{BufRef, RequestError, RequestOp};
 use crate::overlay::format::EXTENTS_MAX;
 use crate::overlay::{Extent, Kind, Purpose};
@@ -299,6 +299,7 @@ impl Overlay {
         self.sequence += 1;
         self.counters.records += 1;
         self.records.push_back(Record {
+            beside: Beside::Not,
             extent: Extent {
                 home: 0,
                 sectors: 0,

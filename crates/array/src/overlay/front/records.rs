@@ -2,14 +2,21 @@
 
 use super::pack::Pack;
 use super::{
-    CleanCopy, CopyTag, Effect, Overlay, Owner, Pending, Record, Retired, Teller, footprint,
-    sectors_of, whole,
+    Beside, CleanCopy, CopyTag, Effect, Overlay, Owner, Pending, Record, Retired, Teller,
+    footprint, sectors_of, whole,
 };
 use crate::contract::{BufRef, Request, RequestError, RequestOp};
-use crate::overlay::{Extent, Kind, Piece, Purpose};
+use crate::overlay::{Extent, Kind, Piece, Purpose, UNLOGGED, is_logged};
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
 use alloc::vec::Vec;
 use core::ops::Range;
+
+impl Record {
+    fn is_over(&self) -> bool {
+        let waits = matches!(self.beside, Beside::UnderWay(_) | Beside::Mending);
+        self.result.is_some() && !waits
+    }
+}
 
 impl Overlay {
     pub(super) fn pump_writes(&mut self) {
@@ -21,6 +28,10 @@ impl Overlay {
             if cut == whole(&request) {
                 self.writes.pop_front();
                 self.reply_if_done(id);
+            } else if self.broken && self.trusts {
+                if !self.go_on_unlogged(id, &request, cut) {
+                    return;
+                }
             } else if self.broken {
                 self.pending(id).error = Some(RequestError::Unavailable);
                 self.pending(id).cut = whole(&request);
@@ -52,19 +63,97 @@ impl Overlay {
 
     /// Starts the next record of a write; false if there is no room for it.
     fn append(&mut self, id: u32, request: &Request, cut: u64) -> bool {
-        let left = whole(request) - cut;
-        let sectors = left.min(u64::from(self.limits.record_sectors)) as u32;
-        let bytes = (u64::from(sectors) * SECTOR_BYTES) as u32;
-        let offset = (cut * SECTOR_BYTES) as u32;
-        let payload = (request.op == RequestOp::Write).then(|| request.buf.part(offset, bytes));
-        let home = sectors_of(request).start + cut;
-        if !self.begin_record(home, sectors, Kind::Instead, Teller::Request(id), payload) {
+        let part = self.next_part(request, cut);
+        let (home, sectors) = (part.offset / SECTOR_BYTES, part.bytes / SECTOR_BYTES);
+        let payload = (part.op == RequestOp::Write).then_some(part.buf);
+        let (sequence, teller) = (self.sequence, Teller::Request(id));
+        if !self.begin_record(home, sectors as u32, Kind::Instead, teller, payload) {
             return false;
         }
+        if self.trusts {
+            self.go_beside(sequence, part);
+        }
         let pending = self.pending(id);
-        pending.cut += u64::from(sectors);
+        pending.cut += sectors;
         pending.parts += 1;
         true
+    }
+
+    /// The next part of a write that one record takes.
+    fn next_part(&self, request: &Request, cut: u64) -> Request {
+        let sectors = (whole(request) - cut).min(u64::from(self.limits.record_sectors));
+        let (offset, bytes) = (cut * SECTOR_BYTES, sectors * SECTOR_BYTES);
+        let buf = match request.op {
+            RequestOp::Write => request.buf.part(offset as u32, bytes as u32),
+            _ => request.buf,
+        };
+        Request {
+            offset: request.offset + offset,
+            bytes,
+            buf,
+            ..*request
+        }
+    }
+
+    /// What goes into the newest record goes to first copies at home, too.
+    fn go_beside(&mut self, sequence: u64, request: Request) {
+        let record = self.records.back_mut().expect("it was begun just now");
+        record.beside = Beside::UnderWay(request);
+        let all = false;
+        self.effects.push_back(Effect::Beside {
+            sequence,
+            request,
+            all,
+        });
+    }
+
+    /// The log has failed: first copies alone have what is written over what lies there, until it is home.
+    /// False if the map has no room.
+    fn go_on_unlogged(&mut self, id: u32, request: &Request, cut: u64) -> bool {
+        if !self.map.room_for(self.records.len() as u32 + 1) {
+            return false;
+        }
+        let part = self.next_part(request, cut);
+        let (home, sectors) = (part.offset / SECTOR_BYTES, part.bytes / SECTOR_BYTES);
+        let sequence = self.sequence;
+        self.sequence += 1;
+        self.records.push_back(Record {
+            extent: Extent {
+                home,
+                sectors: sectors as u32,
+                at: UNLOGGED + home,
+                sequence,
+                kind: Kind::Instead,
+            },
+            teller: Teller::Request(id),
+            result: Some(Err(RequestError::Unavailable)),
+            beside: Beside::Not,
+        });
+        self.go_beside(sequence, part);
+        let pending = self.pending(id);
+        pending.cut += sectors;
+        pending.parts += 1;
+        true
+    }
+
+    /// First copies at home have what goes into a record, or do not.
+    ///
+    /// # Panics
+    /// If no record of this sequence is under way.
+    pub fn went_beside(&mut self, sequence: u64, result: Result<(), RequestError>) {
+        let record = self.record_mut(sequence);
+        record.beside = match (record.beside, result) {
+            (Beside::UnderWay(request), Ok(())) => Beside::There(request),
+            (Beside::UnderWay(request), Err(_)) => Beside::Failed(request),
+            _ => Beside::Not,
+        };
+        self.settle_records();
+    }
+
+    fn record_mut(&mut self, sequence: u64) -> &mut Record {
+        let first = self.records.front().expect("it is under way");
+        let index = (sequence - first.extent.sequence) as usize;
+        &mut self.records[index]
     }
 
     fn begin_record(
@@ -95,6 +184,7 @@ impl Overlay {
             extent,
             teller,
             result: None,
+            beside: Beside::Not,
         });
         let append = Effect::Append {
             extent,
@@ -142,41 +232,83 @@ impl Overlay {
     /// # Panics
     /// If no record of this sequence is under way.
     pub fn appended(&mut self, sequence: u64, result: Result<(), RequestError>) {
-        let first = self.records.front().expect("it is under way");
-        let index = (sequence - first.extent.sequence) as usize;
-        self.records[index].result = Some(result);
-        while let Some(result) = self.records.front().and_then(|record| record.result) {
-            let record = self.records.pop_front().expect("it was seen");
-            self.landed(&record, result);
+        self.record_mut(sequence).result = Some(result);
+        self.settle_records();
+    }
+
+    /// What is over of the records goes on, in their order.
+    fn settle_records(&mut self) {
+        while let Some(record) = self.records.front().filter(|record| record.is_over()) {
+            if self.mends(*record) {
+                break;
+            }
+            let record = self.records.pop_front().expect("just seen");
+            self.landed(&record);
         }
         self.begin_flushes();
         self.pump_writes();
         self.begin_last();
     }
 
+    /// A record that counts neither here nor there, though first copies have it: all get it, or they would go on to differ. False if
+    /// it is not such a one.
+    fn mends(&mut self, record: Record) -> bool {
+        let request = match record.beside {
+            Beside::There(request) if !self.trusts => request,
+            Beside::Failed(request) => request,
+            _ => return false,
+        };
+        if !self.broken && record.result == Some(Ok(())) {
+            return false;
+        }
+        let sequence = record.extent.sequence;
+        // Nothing more is asked of it: it is over when this is, however it ends.
+        self.record_mut(sequence).beside = Beside::Mending;
+        self.effects.push_back(Effect::Beside {
+            sequence,
+            request,
+            all: true,
+        });
+        true
+    }
+
     /// Its turn has come: all older ones have landed.
-    fn landed(&mut self, record: &Record, result: Result<(), RequestError>) {
-        let at = record.extent.at - PAGE_SECTORS;
+    fn landed(&mut self, record: &Record) {
+        let result = record.result.expect("it is over");
         self.broken |= result.is_err();
-        if record.teller == Teller::Nobody {
-            return self.space.landed(at);
-        }
-        if self.broken {
+        let beside = self.trusts && matches!(record.beside, Beside::There(_));
+        let told = match self.broken {
             // Behind a record that may be torn, recovery finds nothing.
-            self.space.landed(at);
-            let error = result.err().unwrap_or(RequestError::Unavailable);
-            return self.tell(record.teller, Err(error));
+            true if !beside => Err(result.err().unwrap_or(RequestError::Unavailable)),
+            _ => Ok(()),
+        };
+        if record.teller != Teller::Nobody && told.is_ok() {
+            let extent = record.extent;
+            let kind = if beside { Kind::Also } else { extent.kind };
+            // What the log failed to take it may have anything of.
+            let at = match result {
+                Ok(()) => extent.at,
+                Err(_) => UNLOGGED + extent.home,
+            };
+            self.put_on_map(Extent { kind, at, ..extent });
         }
+        if is_logged(record.extent.at) {
+            self.space.landed(record.extent.at - PAGE_SECTORS);
+        }
+        self.tell(record.teller, told);
+    }
+
+    fn put_on_map(&mut self, extent: Extent) {
         let mut replaced = Vec::new();
         self.map
-            .insert(record.extent, |piece| replaced.push(piece))
+            .insert(extent, |piece| replaced.push(piece))
             .expect("its room was there before it was begun");
-        self.space.mapped(&record.extent);
-        for piece in replaced {
-            self.retire(piece, record.extent.sequence + 1);
+        if is_logged(extent.at) {
+            self.space.mapped(&extent);
         }
-        self.space.landed(at);
-        self.tell(record.teller, Ok(()));
+        for piece in replaced {
+            self.retire(piece, extent.sequence + 1);
+        }
     }
 
     pub(super) fn tell(&mut self, teller: Teller, result: Result<(), RequestError>) {
@@ -311,6 +443,9 @@ impl Overlay {
 
     /// The map let a piece go: its place is needed until all records below are durable, and who reads there has ended.
     pub(super) fn retire(&mut self, piece: Extent, until: u64) {
+        if !is_logged(piece.at) {
+            return;
+        }
         self.retired.push_back(Retired {
             piece,
             serial: self.serial,
