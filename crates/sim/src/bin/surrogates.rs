@@ -13,6 +13,7 @@ surrogates: random arrays with a surrogate, users and faults in virtual time, ju
   --seeds A..B        run many (default 0..1000)
   --growth            of arrays that grow meanwhile
   --gathers           of mirrors whose writes all go into a log of clusters
+  --graid             of mirrors whose writes all go to first copies and into a log
   --trace             say what happens
 ";
 
@@ -42,6 +43,7 @@ fn parse(arguments: &[String]) -> Result<Option<(Range<u64>, Options)>, String> 
             "--seeds" => seeds = range(value()?)?,
             "--growth" => options.grows = true,
             "--gathers" => options.gathers = true,
+            "--graid" => options.graid = true,
             "--trace" => options.trace = true,
             other => return Err(format!("unknown argument {other}; --help lists them")),
         }

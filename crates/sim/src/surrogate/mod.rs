@@ -39,6 +39,8 @@ pub struct Options {
     pub grows: bool,
     /// Every write goes into a log of clusters at all times (RERAID).
     pub gathers: bool,
+    /// Every write goes into a log, and to first copies (GRAID).
+    pub graid: bool,
     /// The bug that the engine is to have.
     #[cfg(feature = "planted")]
     pub bug: Option<restripe_array::Bug>,
@@ -50,6 +52,7 @@ impl Options {
         match self {
             Options { grows: true, .. } => " --growth",
             Options { gathers: true, .. } => " --gathers",
+            Options { graid: true, .. } => " --graid",
             _ => "",
         }
     }
@@ -155,18 +158,36 @@ impl Plan {
             cluster_records: 1,
             records_in_memory: 0,
         };
-        match options.gathers {
-            true => plan.gathering(rng),
-            false => plan,
+        match options {
+            Options { gathers: true, .. } => plan.gathering(rng),
+            Options { graid: true, .. } => plan.ahead(rng),
+            _ => plan,
         }
     }
 
-    /// Mirrors, and a log that is written by whole rows.
-    fn gathering(mut self, rng: &mut Rng) -> Plan {
+    /// Mirrors.
+    fn mirrored(&mut self, rng: &mut Rng) {
         let copies = *rng.pick(&[2, 2, 3]);
         self.home.level = Level::Raid10 { copies };
         self.home.slots = u16::from(copies) * rng.between(2, 3) as u16;
         self.home.write_hole = WriteHole::default_for(self.home.level);
+    }
+
+    /// Mirrors, and a log on a disk of its own.
+    fn ahead(mut self, rng: &mut Rng) -> Plan {
+        self.mirrored(rng);
+        (self.log.level, self.log.slots) = (Level::Raid0, 1);
+        self.log.write_hole = WriteHole::None;
+        self.log.chunks = *rng.pick(&[64, 128]);
+        self.redirect = Redirect::Graid;
+        self.extents = *rng.pick(&[40, 4096]);
+        self.destage = destage(rng);
+        self
+    }
+
+    /// Mirrors, and a log that is written by whole rows.
+    fn gathering(mut self, rng: &mut Rng) -> Plan {
+        self.mirrored(rng);
         let log = &mut self.log;
         (log.level, log.slots) = *rng.pick(&[
             (Level::Raid5(Rotation::LeftSymmetric), 3),
@@ -178,17 +199,7 @@ impl Plan {
         log.chunk_sectors = 8;
         log.chunks = *rng.pick(&[64, 128]);
         self.redirect = Redirect::Reraid;
-        let millis = |rng: &mut Rng, times: &[u64]| Nanos::from_millis(*rng.pick(times));
-        self.destage = Destage {
-            idle: rng.chance(1, 2).then(|| millis(rng, &[1, 100, 3000])),
-            every: rng.chance(1, 4).then(|| millis(rng, &[10, 1000])),
-            seal: millis(rng, &[1, 50, 5000]),
-            order: *rng.pick(&Order::ALL),
-            sleep: rng.chance(3, 4).then(|| Sleep {
-                after: millis(rng, &[1, 100]),
-                starts_a_day: *rng.pick(&[1000, 1 << 30]),
-            }),
-        };
+        self.destage = destage(rng);
         self.cluster_records = rng.between(1, 4) as u32;
         self.records_in_memory = self.cluster_records + rng.below(6) as u32;
         self
@@ -218,6 +229,20 @@ impl Plan {
             ..Limits::default()
         };
         (limits.with_surrogate(Some(&surrogate)), surrogate)
+    }
+}
+
+fn destage(rng: &mut Rng) -> Destage {
+    let millis = |rng: &mut Rng, times: &[u64]| Nanos::from_millis(*rng.pick(times));
+    Destage {
+        idle: rng.chance(1, 2).then(|| millis(rng, &[1, 100, 3000])),
+        every: rng.chance(1, 4).then(|| millis(rng, &[10, 1000])),
+        seal: millis(rng, &[1, 50, 5000]),
+        order: *rng.pick(&Order::ALL),
+        sleep: rng.chance(3, 4).then(|| Sleep {
+            after: millis(rng, &[1, 100]),
+            starts_a_day: *rng.pick(&[1000, 1 << 30]),
+        }),
     }
 }
 
@@ -684,7 +709,7 @@ impl Run {
             life.session.command(Command::Add(member));
         }
         for round in 0..200_000 {
-            if self.options.gathers && round % 1000 == 0 {
+            if self.plan.redirect.is_constant() && round % 1000 == 0 {
                 life.session.command(Command::Destage);
             }
             self.hear(life, None);
@@ -794,7 +819,9 @@ impl Run {
         let whole = |disks: &[Disk]| Atlas::of(disks.iter()).is_some_and(|atlas| atlas.whole(None));
         if !whole(&self.log) {
             self.log_gone = true;
-            oracle.allow_all_losses();
+            if !self.options.graid {
+                oracle.allow_all_losses();
+            }
         }
         if !whole(&self.home) || end == End::Beyond {
             self.count("runs beyond redundancy", 1);
@@ -857,7 +884,7 @@ fn set_of(status: &Status, site: Site) -> Option<&Status> {
 /// Sectors whose current copy is in the surrogate alone.
 fn away(status: &Status) -> u64 {
     let overlay = status.surrogate.as_ref().and_then(|one| one.overlay);
-    overlay.map_or(0, |overlay| overlay.sectors[0])
+    overlay.map_or(0, |overlay| overlay.sectors[0] + overlay.sectors[1])
 }
 
 fn going_home(status: &Status) -> bool {

@@ -55,10 +55,17 @@ impl Run {
             return;
         };
         let set = self.standing(life, set, site);
+        if self.options.graid && site == Site::Log {
+            if self.rng.chance(1, 20) && !set.serving.is_empty() {
+                self.lose_log_disk(life, &set.serving);
+            }
+            return;
+        }
         if site == Site::Log && self.rng.chance(1, if busy { 15 } else { 30 }) {
             return self.lose_surrogate(life, &set.serving);
         }
-        let sleeps = self.options.gathers && site == Site::Home && !set.serving.is_empty();
+        let sleeps =
+            self.plan.redirect.is_constant() && site == Site::Home && !set.serving.is_empty();
         if sleeps && self.rng.chance(1, 6) {
             return self.spoil_sleep(life, &set);
         }
@@ -145,6 +152,7 @@ impl Run {
         let member = *self.rng.pick(&set.serving);
         life.troubled[site as usize] = true;
         if site == Site::Home {
+            self.trouble_home(life);
             self.lose_beside(life);
         }
         if self.rng.chance(1, 2) {
@@ -176,9 +184,41 @@ impl Run {
         let never = set.whole && set.quiet && self.rng.chance(1, 3);
         let member = *self.rng.pick(&set.serving);
         let after = (!never).then_some(late);
-        life.troubled[Site::Home as usize] |= never;
+        if never {
+            self.trouble_home(life);
+        }
         life.session.world.inject(member, Fault::Wakes { after });
         self.count("sleeps spoilt", 1);
+    }
+
+    /// The log disk dies. If first copies are believed nobody loses anything, nor is anybody refused.
+    fn lose_log_disk(&mut self, life: &mut Life, members: &[Member]) {
+        let overlay = life
+            .session
+            .world
+            .status()
+            .surrogate
+            .and_then(|one| one.overlay);
+        let ahead = overlay.is_some_and(|overlay| overlay.ahead);
+        if life.troubled[Site::Home as usize] || !ahead {
+            return self.lose_surrogate(life, members);
+        }
+        self.note(life, Incident::SurrogateLoss);
+        for member in members {
+            life.session.world.inject(*member, Fault::Death);
+        }
+        life.troubled[Site::Log as usize] = true;
+        self.log_gone = true;
+        self.count("log disks lost", 1);
+    }
+
+    /// Home loses something: what first copies alone have, since the log is lost, may be lost with it.
+    fn trouble_home(&mut self, life: &mut Life) {
+        life.troubled[Site::Home as usize] = true;
+        if self.options.graid && self.log_gone {
+            life.session.refusals_expected = true;
+            life.session.oracle.allow_all_losses();
+        }
     }
 
     /// All of the surrogate dies. What it alone has is lost, and may be called so; nothing may be made up.
@@ -226,7 +266,7 @@ impl Run {
         let mut drawn = self.rng.clone().fork(MOST);
         let lasts = Nanos(drawn.between(IO_TIMEOUT.0 / 4, 3 * IO_TIMEOUT.0));
         let until = life.session.world.now().after(lasts);
-        life.troubled[Site::Home as usize] = true;
+        self.trouble_home(life);
         life.session.refusals_expected = true;
         if set.resyncs {
             // The first to be missed is missed before it is seen that the others are gone as well.
