@@ -97,7 +97,8 @@ pub struct ArraySettings {
     /// A round trip through that network.
     #[serde(default)]
     pub surrogate_round_trip_us: f64,
-    /// A code cache (RERAID) of so many MiB on the drive of each first copy, of `surrogate_level`, in place of a surrogate; 0: none.
+    /// A code cache (RERAID) of so many MiB on the drive of each first copy, of `surrogate_level`, in place of a surrogate, or a log
+    /// disk with as much room for data (GRAID); 0: none.
     #[serde(default)]
     pub code_cache_mib: u64,
     /// Seconds after which further copies sleep beside it; below 0: never.
@@ -410,6 +411,7 @@ impl Settings {
         match (redirect, array.surrogate) {
             (Redirect::None, _) => Ok(None),
             (Redirect::Reraid, _) if array.code_cache_mib > 0 => self.code_cache(level).map(Some),
+            (Redirect::Graid, _) if array.code_cache_mib > 0 => self.log_disk(level).map(Some),
             (_, 0) => Err("users are to be moved, and array.surrogate has no drives".into()),
             (redirect, members) => Ok(Some(SurrogatePlan {
                 level,
@@ -417,24 +419,46 @@ impl Settings {
                 member_bytes: array.member_mib << 20,
                 redirect,
                 link: link(array),
+                sleep: None,
                 code_cache: None,
             })),
         }
+    }
+
+    /// Further copies sleep so long after they were needed.
+    fn sleep(&self) -> Option<Nanos> {
+        let seconds = self.array.sleep_s;
+        (seconds >= 0.0).then_some(Nanos((seconds * 1e9) as u64))
+    }
+
+    /// On a drive of its own, with as much room for data as the code cache would have.
+    fn log_disk(&self, set_level: Level) -> Result<SurrogatePlan, String> {
+        let array = &self.array;
+        let hosts = array.members()? / copies_of(level(&array.level)?);
+        let shares = u64::from(hosts.saturating_sub(set_level.parities()).max(1));
+        Ok(SurrogatePlan {
+            level: Level::Raid0,
+            members: 1,
+            member_bytes: (array.code_cache_mib * shares) << 20,
+            redirect: Redirect::Graid,
+            link: link(array),
+            sleep: self.sleep(),
+            code_cache: None,
+        })
     }
 
     /// On the drives of the array's first copies.
     fn code_cache(&self, set_level: Level) -> Result<SurrogatePlan, String> {
         let array = &self.array;
         let copies = copies_of(level(&array.level)?);
-        let sleep = (array.sleep_s >= 0.0).then_some(Nanos((array.sleep_s * 1e9) as u64));
         Ok(SurrogatePlan {
             level: set_level,
             members: array.members()? / copies,
             member_bytes: array.code_cache_mib << 20,
             redirect: Redirect::Reraid,
             link: None,
+            sleep: self.sleep(),
             code_cache: Some(CodeCachePlan {
-                sleep,
                 records_in_memory: (array.code_cache_memory_mib * 16.0) as u32,
                 destage_order: destage_order(&array.destage_order)?,
                 destage_buffers: (array.destage_memory_mib * 16.0) as u32,

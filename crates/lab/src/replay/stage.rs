@@ -45,6 +45,8 @@ pub struct SurrogatePlan {
     pub redirect: Redirect,
     /// What lies between the array and these drives; `None`: they are local.
     pub link: Option<LinkPlan>,
+    /// Further copies at home sleep so long after they were needed (RERAID, GRAID).
+    pub sleep: Option<Nanos>,
     /// It is a code cache, and its members lie behind those of the array's first copies, on their drives.
     pub code_cache: Option<CodeCachePlan>,
 }
@@ -52,8 +54,6 @@ pub struct SurrogatePlan {
 /// RERAID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CodeCachePlan {
-    /// Further copies sleep so long after they were needed.
-    pub sleep: Option<Nanos>,
     /// Records in memory, of 64 KiB each.
     pub records_in_memory: u32,
     pub destage_order: destage::Order,
@@ -466,6 +466,10 @@ fn built(members: Vec<MemberInfo>, plan: &ArrayPlan) -> (Limits, Engine) {
                 parts_home: cache.destage_buffers,
                 ..SurrogateLimits::gathering()
             },
+            None if surrogate.redirect.is_constant() => SurrogateLimits {
+                copies: SurrogateLimits::gathering().copies,
+                ..SurrogateLimits::default()
+            },
             None => SurrogateLimits::default(),
         },
         redirect: surrogate.redirect,
@@ -474,13 +478,10 @@ fn built(members: Vec<MemberInfo>, plan: &ArrayPlan) -> (Limits, Engine) {
             order: surrogate
                 .code_cache
                 .map_or(destage::Order::default(), |one| one.destage_order),
-            sleep: surrogate
-                .code_cache
-                .and_then(|one| one.sleep)
-                .map(|after| Sleep {
-                    after,
-                    ..Sleep::default()
-                }),
+            sleep: surrogate.sleep.map(|after| Sleep {
+                after,
+                ..Sleep::default()
+            }),
             ..Destage::default()
         },
     });
