@@ -1140,7 +1140,7 @@ _restripe() {
                     return 0
                     ;;
                 --redirect)
-                    COMPREPLY=($(compgen -W "none workout vdf ido reraid" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "none workout vdf ido reraid graid" -- "${cur}"))
                     return 0
                     ;;
                 --destage-idle)

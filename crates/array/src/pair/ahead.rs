@@ -73,7 +73,7 @@ impl Pair {
         let ahead = self.stage == Stage::Serving && self.policy.redirect() == Redirect::Graid;
         let holds = ahead && matches!(command, Command::Scrub { .. });
         if holds {
-            self.policy.held.push((tag, command.clone()));
+            self.policy.held.push((tag, *command));
         }
         holds
     }
