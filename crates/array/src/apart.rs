@@ -9,8 +9,35 @@
 use crate::contract::TaskKind;
 use crate::core::Core;
 use crate::report::ArrayState;
+use crate::units::Row;
 
 impl Core {
+    /// Puts on record that first copies may have what further ones lack, or that they do not. Nothing is redirected before that is
+    /// durable.
+    pub(crate) fn set_ahead(&mut self, ahead: bool) {
+        self.superblock.ahead = ahead;
+        self.keeper.note_partner();
+    }
+
+    /// Whether of this row first copies alone tell what is there: nobody has brought the others in step.
+    pub(crate) fn first_alone(&self, row: Row) -> bool {
+        self.superblock.ahead && !self.in_sync(row)
+    }
+
+    /// Copies are in step, and nobody lets first ones go ahead any more.
+    pub(crate) fn settle_ahead(&mut self) {
+        let over = self.superblock.ahead
+            && !self.copies_apart
+            && self.serving()
+            && !self.mode.read_only
+            && !self.halted()
+            && self.tasks.resync_owes().is_none();
+        if over {
+            self.superblock.ahead = false;
+            self.keeper.note_change();
+        }
+    }
+
     /// Whether all copies are here: what first copies were given they have.
     pub(crate) fn copies_are_whole(&self) -> bool {
         self.state == ArrayState::Healthy && self.complete() && !self.halted()

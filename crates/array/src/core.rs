@@ -203,6 +203,7 @@ impl Core {
         if self.undecided() {
             return self.arm();
         }
+        self.settle_ahead();
         self.keep();
         self.flusher_turn();
         if self.run_slices() && self.requests.waiting() {
@@ -552,6 +553,7 @@ fn blank_superblock(geometry: Geometry) -> Superblock {
         forced: 0,
         log_floor: 0,
         resync_pending: false,
+        ahead: false,
         members: Vec::new(),
         placement: Vec::new(),
         tasks: Vec::new(),

@@ -224,13 +224,15 @@ impl Core {
         }
     }
 
-    /// The data cells in a partition of a slot, by their first lba, that lie in written rows whose parity is not in step.
+    /// The data cells in a partition of a slot, by their first lba, that lie in written rows whose parity is not in step, or whose
+    /// further copies are not where first ones go ahead.
     pub(crate) fn unsynced_cells(
         &self,
         slot: usize,
         partition: u16,
     ) -> impl Iterator<Item = u64> + '_ {
-        let owed = self.tasks.resync_owes().filter(|_| self.layout.parity());
+        let tells = self.layout.parity() || self.superblock.ahead;
+        let owed = self.tasks.resync_owes().filter(|_| tells);
         let rows = owed.into_iter().flatten();
         let rows = rows.flat_map(|(first, count)| (first..first + count).map(Row));
         let cell = move |row: Row| {

@@ -41,14 +41,6 @@ impl Power {
 }
 
 impl Core {
-    /// Whether each chunk has copies, and nothing else.
-    pub(crate) fn has_mirrors(&self) -> bool {
-        matches!(
-            self.superblock.geometry.level,
-            Level::Raid1 | Level::Raid10 { .. }
-        )
-    }
-
     /// Members that hold further copies only.
     fn mirrors(&self) -> Vec<Member> {
         let copies = match self.superblock.geometry.level {

@@ -484,7 +484,7 @@ impl Core {
 
     fn read_home_of(&self, row: crate::Row, data: u8, copies: Copies) -> Option<(Home, u64)> {
         let map = self.row_map(row);
-        let first = copies == Copies::First;
+        let first = copies == Copies::First || self.first_alone(row);
         if first || map.data == map.width || self.layout.parity() {
             let cell = map.cells[data as usize];
             return self.homes(cell.slot, row).read.map(|home| (home, cell.at));

@@ -83,10 +83,11 @@ impl Core {
     /// After a crash, members of an array without a log may differ wherever the intent map says so.
     fn owe_resync(&mut self) -> Result<(), CommandError> {
         let unlogged = self.layout.tolerance() > 0 && !self.logged() && !self.whole_rows();
+        let ahead = self.superblock.ahead;
         let dirty: Vec<u64> = (0..self.regions())
-            .filter(|&region| self.in_doubt(region))
+            .filter(|&region| ahead || self.in_doubt(region))
             .collect();
-        if self.superblock.clean || !unlogged || dirty.is_empty() {
+        if self.superblock.clean && !ahead || !unlogged || dirty.is_empty() {
             return Ok(());
         }
         let mut done = self.resynced_before();

@@ -1,6 +1,7 @@
 //! Starting one array of a pair: never without the other where that would serve old copies, or data that is none.
 //!
-//! An array whose surrogate holds the only current copy of something is refused without it. A start that is told to
+//! An array whose surrogate holds the only current copy of something is refused without it, unless first copies at home are on record
+//! to have all of it: then they are believed, and further copies brought in step with them. A start that is told to
 //! accept that calls those sectors lost and lets go of the surrogate, so that it cannot come back with copies that are old
 //! by then, in an order that no crash turns into old copies being served:
 //!
@@ -34,11 +35,20 @@ impl Core {
             self.redirected.clear();
             return Ok(());
         };
+        if self.attached {
+            // From here on the log alone counts.
+            self.superblock.ahead = false;
+        }
         if !self.redirectable() {
             return Err(CommandError::Metadata);
         }
         let extents = self.redirected_extents();
         if self.attached || extents.is_empty() {
+            return Ok(());
+        }
+        if self.superblock.ahead {
+            // First copies have all that the log had.
+            self.boot_mut().forsakes = !self.mode.read_only;
             return Ok(());
         }
         if !self.mode.accept_loss {

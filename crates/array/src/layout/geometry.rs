@@ -41,6 +41,11 @@ impl Level {
         }
     }
 
+    /// Whether each chunk has copies, and nothing else.
+    pub fn mirrors(&self) -> bool {
+        matches!(self, Level::Raid1 | Level::Raid10 { .. })
+    }
+
     /// Parity cells of a row.
     pub fn parities(&self) -> u16 {
         match self {

@@ -23,6 +23,9 @@ pub fn check(superblock: &Superblock) -> Result<(), MetaError> {
     check_identity(superblock)?;
     check_counters(superblock)?;
     check_partner(superblock)?;
+    if superblock.ahead && !superblock.geometry.level.mirrors() {
+        return field("copies ahead", 1);
+    }
     let layout = Layout::new(superblock.geometry).map_err(MetaError::Geometry)?;
     check_regions(superblock)?;
     check_write_hole(superblock, &layout)?;

@@ -62,7 +62,8 @@ const NONE: u16 = u16::MAX;
 const FLAG_WRITTEN_ALL: u32 = 1;
 const FLAG_CLEAN: u32 = 2;
 const FLAG_RESYNC_PENDING: u32 = 4;
-const FLAGS_KNOWN: u32 = FLAG_WRITTEN_ALL | FLAG_CLEAN | FLAG_RESYNC_PENDING;
+const FLAG_AHEAD: u32 = 8;
+const FLAGS_KNOWN: u32 = FLAG_WRITTEN_ALL | FLAG_CLEAN | FLAG_RESYNC_PENDING | FLAG_AHEAD;
 
 /// Features whose bit stands in a superblock and that a reader must know: current copies may lie in another array.
 const INCOMPATIBLE_PARTNER: u64 = 1;
@@ -74,11 +75,14 @@ const INCOMPATIBLE_SKEWED: u64 = 4;
 const INCOMPATIBLE_GROWN: u64 = 8;
 /// And: rows are taken to another shape, or once were.
 const INCOMPATIBLE_RESHAPED: u64 = 16;
+/// Further copies may lack what first ones have.
+const INCOMPATIBLE_AHEAD: u64 = 32;
 const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_PARTNER
     | INCOMPATIBLE_LENDS
     | INCOMPATIBLE_SKEWED
     | INCOMPATIBLE_GROWN
-    | INCOMPATIBLE_RESHAPED;
+    | INCOMPATIBLE_RESHAPED
+    | INCOMPATIBLE_AHEAD;
 
 /// Byte offsets in the header and in the entries of each table.
 pub mod at {
@@ -347,6 +351,8 @@ pub struct Superblock {
     pub log_floor: u64,
     /// Rows outside the resync task's done-set are not known to be in step.
     pub resync_pending: bool,
+    /// First copies may have what further ones lack, and are believed to have all.
+    pub ahead: bool,
     pub members: Vec<MemberEntry>,
     /// Ascending by (slot, partition); every slot is in it.
     pub placement: Vec<Placement>,
@@ -493,6 +499,7 @@ impl Superblock {
             | bit(self.geometry.skew.is_some(), INCOMPATIBLE_SKEWED)
             | bit(self.geometry.grown.is_some(), INCOMPATIBLE_GROWN)
             | bit(self.reshape.is_some(), INCOMPATIBLE_RESHAPED)
+            | bit(self.ahead, INCOMPATIBLE_AHEAD)
     }
 
     fn put_geometry(&self, bytes: &mut [u8]) {
@@ -514,6 +521,7 @@ impl Superblock {
         bit(self.written_all, FLAG_WRITTEN_ALL)
             | bit(self.clean, FLAG_CLEAN)
             | bit(self.resync_pending, FLAG_RESYNC_PENDING)
+            | bit(self.ahead, FLAG_AHEAD)
     }
 
     fn put_tables(&self, bytes: &mut Vec<u8>) {
@@ -576,6 +584,7 @@ impl Superblock {
             clean: flags & FLAG_CLEAN != 0,
             log_floor: get_u64(bytes, at::LOG_FLOOR),
             resync_pending: flags & FLAG_RESYNC_PENDING != 0,
+            ahead: flags & FLAG_AHEAD != 0,
             members: Table::open(bytes, "members", at::MEMBERS, MEMBER_BYTES, MEMBERS_MAX)?
                 .read(get_member)?,
             placement: Table::open(

@@ -93,6 +93,7 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
     superblock.clean = random.flag();
     superblock.written_all = random.flag();
     superblock.resync_pending = random.flag();
+    superblock.ahead = random.flag() && level.mirrors();
     superblock.name = "ä".repeat(random.below(17) as usize);
     let beyond = superblock
         .regions

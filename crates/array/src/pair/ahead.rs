@@ -12,7 +12,6 @@
 
 use super::{Pair, Redirect, Stage};
 use crate::contract::{Action, Command, CommandError, CommandTag, Event};
-use crate::core::Core;
 use crate::overlay::Site;
 
 impl Pair {
@@ -38,13 +37,16 @@ impl Pair {
             && overlay.is_void();
         let trusts = match trusted {
             true => whole,
-            false => whole && begins && self.all_called_dirty(),
+            false => whole && begins && self.all_called_dirty() && self.is_on_record(),
         };
         if trusts == trusted {
             return self.release_held();
         }
         if !trusts {
-            self.at_home(Core::clean_by_and_by);
+            self.at_home(|core| {
+                core.set_ahead(false);
+                core.clean_by_and_by();
+            });
         }
         let overlay = self.overlay.as_mut().expect("just seen");
         overlay.trust(trusts);
@@ -58,6 +60,14 @@ impl Pair {
         let ready = home.dirty_all();
         self.children.delivered |= home.intent.touched && !before;
         ready
+    }
+
+    /// Whether a start without the log would believe first copies.
+    fn is_on_record(&mut self) -> bool {
+        if !self.home().superblock.ahead {
+            self.at_home(|core| core.set_ahead(true));
+        }
+        self.home().keeper.partner_durable()
     }
 
     /// Whether what lies in the log is to go home for good.

@@ -356,7 +356,7 @@ impl Pair {
                 has: region.sectors,
                 needs: 4 * SEGMENT_SECTORS_MIN,
             }),
-            Ok(_) if self.policy.redirect() == Redirect::Graid && !home.has_mirrors() => {
+            Ok(_) if self.policy.redirect() == Redirect::Graid && !home.superblock.geometry.level.mirrors() => {
                 let why = "first copies go ahead in raid1 and raid10 only (redirect graid)";
                 self.refuse(CommandError::Unsuited(why));
             }

@@ -30,9 +30,9 @@ impl Core {
     pub(crate) fn readable(&self, id: u32) -> CellSet {
         let slice = &self.slices.list[id as usize];
         let readable = self.live_cells(&slice.map).minus(slice.bad);
-        match slice.copies {
-            Copies::First => readable.intersection(slice.map.data_set()),
-            Copies::All | Copies::Further => readable,
+        match slice.copies == Copies::First || self.first_alone(slice.row) {
+            true => readable.intersection(slice.map.data_set()),
+            false => readable,
         }
     }
 

@@ -268,7 +268,10 @@ impl Core {
             return match self.readable(id).first() {
                 Some(cell) => self.read_cells(id, CellSet::only(cell)),
                 None if self.narrow(id) => {}
-                None => self.band_done(id),
+                None => {
+                    self.lose_first(id);
+                    self.band_done(id);
+                }
             };
         };
         self.set_phase(id, Phase::Writing);
@@ -280,6 +283,22 @@ impl Core {
         self.hand_over(id);
         if self.slices.get(id).pending == 0 {
             self.slices.requeue(id);
+        }
+    }
+}
+
+impl Core {
+    /// A first copy that goes ahead of the others cannot be read: what they have instead is old.
+    fn lose_first(&mut self, id: u32) {
+        let slice = &self.slices.list[id as usize];
+        if !self.first_alone(slice.row) {
+            return;
+        }
+        let (map, band, sectors) = (slice.map, slice.band, slice.band_sectors);
+        for cell in map.data_set().iter() {
+            if self.layout.is_addressed(map.row, cell) {
+                self.lose(self.layout.lba(map.row, cell, band), sectors);
+            }
         }
     }
 }

@@ -772,6 +772,9 @@ impl Run {
 
     /// Power goes, also after an orderly stop.
     fn cut(&mut self, life: Life, end: End) -> bool {
+        let overlay = life.session.world.status().surrogate;
+        let overlay = overlay.and_then(|surrogate| surrogate.overlay);
+        let ahead = overlay.is_some_and(|overlay| overlay.ahead);
         let Life {
             session,
             sites,
@@ -810,6 +813,12 @@ impl Run {
                 Site::Home => self.home.push(disk),
                 Site::Log => self.log.push(disk),
             }
+        }
+        if self.options.graid && ahead && !troubled[Site::Home as usize] && self.rng.chance(1, 8) {
+            // First copies have all that was flushed.
+            self.log.clear();
+            self.log_gone = true;
+            self.count("log disks lost with a crash", 1);
         }
         if end == End::Forgo {
             self.log.clear();
