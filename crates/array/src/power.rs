@@ -15,6 +15,7 @@
 
 use crate::contract::{Class, IoError, IoOp};
 use crate::core::{Core, NEVER, Wake};
+use crate::flush::Waiter;
 use crate::layout::Level;
 use crate::ops::Owner;
 use crate::units::{Member, Nanos};
@@ -41,6 +42,10 @@ impl Power {
 }
 
 impl Core {
+    pub(crate) fn is_mirrored(&self) -> bool {
+        self.superblock.geometry.level.mirrors()
+    }
+
     /// Members that hold further copies only.
     fn mirrors(&self) -> Vec<Member> {
         let copies = match self.superblock.geometry.level {
@@ -57,9 +62,14 @@ impl Core {
             .collect()
     }
 
-    /// Whether a mirror is awake that could rest, and nothing is under way or on its way that would wake it again.
+    /// Whether all mirrors are awake that can rest, some are, and nothing is under way or on its way that would wake them again.
     pub(crate) fn may_rest(&self) -> bool {
-        self.mirrors().iter().any(|member| self.is_restful(*member))
+        let power = |member: &Member| self.devices[usize::from(member.0)].power;
+        let can = |member: &Member| power(member) != Power::Restless;
+        let mut mirrors: Vec<Member> = self.mirrors();
+        mirrors.retain(can);
+        !mirrors.is_empty()
+            && mirrors.iter().all(|member| self.is_restful(*member))
             && self.serving()
             && self.complete()
             && self.tasks.list.is_empty()
@@ -68,8 +78,22 @@ impl Core {
             && !self.maps_dirty()
             && (self.all_dirty || !self.intent.any())
             && self.wake[Wake::Lazy as usize] == NEVER
-            && self.flusher.idle()
-            && self.slices.idle()
+            && self.spares_mirrors()
+    }
+
+    /// Begins a flush if mirrors have what no flush covered, and none is under way: nobody else may ask for one. False if not.
+    pub(crate) fn flush_mirrors(&mut self) -> bool {
+        let unflushed = |member: &Member| self.devices[usize::from(member.0)].unflushed;
+        if !self.flusher.idle() || !self.mirrors().iter().any(unflushed) {
+            return false;
+        }
+        self.flush_for(Waiter::Intent);
+        true
+    }
+
+    /// Whether nothing that is under way can be about mirrors; what goes to first copies alone is not.
+    fn spares_mirrors(&self) -> bool {
+        self.superblock.ahead || self.flusher.idle() && self.slices.idle()
     }
 
     fn is_restful(&self, member: Member) -> bool {

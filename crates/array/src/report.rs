@@ -95,6 +95,10 @@ pub struct OverlayStatus {
     pub broken: bool,
     /// First copies at home are believed to have what goes into the log (GRAID).
     pub ahead: bool,
+    /// Nobody else has it: there is no log (ERAID), or it failed.
+    pub alone: bool,
+    /// There never was one.
+    pub logless: bool,
     /// Mirrors that stand still now, how often mirrors were let, and how often all went home.
     pub mirrors_asleep: u16,
     pub rests: u64,

@@ -476,6 +476,13 @@ impl Core {
         self.copy(owner, None, target);
     }
 
+    /// Whether the first copy of a sector is on a member that serves.
+    pub(crate) fn has_first(&self, lba: u64) -> bool {
+        let place = self.layout.place(lba);
+        let first = self.read_home_of(place.row, place.data, Copies::First);
+        first.is_some()
+    }
+
     /// The member that reads a data cell without computing: its own, or the least busy that holds a copy. While
     /// copies may differ, always the same one.
     pub(crate) fn read_home(&self, row: crate::Row, data: u8) -> Option<(Home, u64)> {

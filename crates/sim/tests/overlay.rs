@@ -48,6 +48,7 @@ fn limits(seed: u64) -> OverlayLimits {
         } else {
             8
         },
+        logless: false,
         packing: packs.then_some(packing),
     }
 }
@@ -262,6 +263,7 @@ impl World {
         self.home[FIRST].live = further;
         self.home[FIRST].flush();
         self.home[FURTHER].flush();
+        self.overlay.lapsed();
         for effect in besides {
             if let Effect::Beside { sequence, .. } = effect {
                 let error = Err(RequestError::ReadOnly);

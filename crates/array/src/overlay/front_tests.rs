@@ -16,6 +16,7 @@ fn overlay() -> Overlay {
         copies: 1,
         grain: 8,
         packing: None,
+        logless: false,
     };
     let shape = LogShape {
         segments: 4,

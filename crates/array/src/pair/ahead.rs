@@ -1,4 +1,4 @@
-//! GRAID: first copies at home go ahead of the further ones, which sleep; a log elsewhere has what those lack.
+//! GRAID and ERAID: first copies at home go ahead of the further ones, which sleep; a log elsewhere has what those lack, or nobody.
 //!
 //! | state     | cause                                                            | next      |
 //! |-----------|------------------------------------------------------------------|-----------|
@@ -9,10 +9,13 @@
 //! copies: so a log that fails costs nothing, since they go on with what it had. While they are doubted the log counts alone, as
 //! after every start: so a first copy that fails costs nothing, since log and mirror have all. Then no further write goes into the
 //! log but over what lies there, and that goes home at once. So it does before copies are compared, and as long as they are.
+//!
+//! First copies without a log are never doubted: of what they alone had, exactly what lay on a member that is lost is lost with it.
 
-use super::{Pair, Redirect, Stage};
+use super::{Pair, Stage};
 use crate::contract::{Action, Command, CommandError, CommandTag, Event};
-use crate::overlay::Site;
+use crate::overlay::{Overlay, Site};
+use alloc::vec::Vec;
 
 impl Pair {
     /// Whether a write goes into the log, and to first copies.
@@ -26,22 +29,23 @@ impl Pair {
         let Some(overlay) = &self.overlay else {
             return false;
         };
-        if self.policy.redirect() != Redirect::Graid {
+        if !self.policy.redirect().goes_ahead() {
             return false;
         }
         let (whole, trusted) = (self.home().copies_are_whole(), overlay.trusts());
         let begins = self.stage == Stage::Serving
-            && !overlay.is_broken()
+            && (!overlay.is_broken() || overlay.is_logless())
             && !overlay.is_going_home()
             && !self.home().compares_copies()
             && overlay.is_void();
         let trusts = match trusted {
-            true => whole,
+            true => whole && !self.policy.beside_failed || overlay.is_alone(),
             false => whole && begins && self.all_called_dirty() && self.is_on_record(),
         };
         if trusts == trusted {
-            return self.release_held();
+            return self.settle_lapse() || self.release_held();
         }
+        self.policy.beside_failed = false;
         if !trusts {
             self.at_home(|core| {
                 core.set_ahead(false);
@@ -50,6 +54,22 @@ impl Pair {
         }
         let overlay = self.overlay.as_mut().expect("just seen");
         overlay.trust(trusts);
+        true
+    }
+
+    /// Records are told again when a start without the log would not believe first copies any more; in an array that puts nothing more
+    /// on record they are refused.
+    fn settle_lapse(&mut self) -> bool {
+        let halted = self.home().halted();
+        let durable = !halted && self.home().keeper.partner_durable();
+        let overlay = self.overlay.as_mut().expect("just seen");
+        if !overlay.is_lapsing() || !(halted || durable) {
+            return false;
+        }
+        if !durable {
+            overlay.break_log();
+        }
+        overlay.lapsed();
         true
     }
 
@@ -70,17 +90,58 @@ impl Pair {
         self.home().keeper.partner_durable()
     }
 
+    pub(super) fn is_logless(&self) -> bool {
+        self.overlay.as_ref().is_some_and(Overlay::is_logless)
+    }
+
+    /// What first copies alone had, and had on members that are gone, is lost: before anything could be rebuilt there from older
+    /// copies.
+    pub(super) fn lose_firsts(&mut self) {
+        if !self.overlay.as_ref().is_some_and(Overlay::is_alone) {
+            return;
+        }
+        if self.home().complete() {
+            return;
+        }
+        let overlay = self.overlay.as_mut().expect("just seen");
+        overlay.doubt_records();
+        let seen = (overlay.told(), self.home().superblock.sequence);
+        if self.policy.firsts_seen == Some(seen) {
+            return;
+        }
+        let overlay = self.overlay.as_ref().expect("just seen");
+        self.policy.firsts_seen = Some(seen);
+        let chunk = self.home().layout.chunk_sectors();
+        let mut lost = Vec::new();
+        for extent in overlay.map().extents_from(0) {
+            let mut from = extent.home;
+            while from < extent.end() {
+                let end = extent.end().min((from / chunk + 1) * chunk);
+                if !self.home().has_first(from) {
+                    lost.push(from..end);
+                }
+                from = end;
+            }
+        }
+        for range in lost {
+            self.lose_for_good(range.start, range.end - range.start);
+            let overlay = self.overlay.as_mut().expect("just seen");
+            overlay.forget(range);
+        }
+    }
+
     /// Whether what lies in the log is to go home for good.
     pub(super) fn wants_log_empty(&self) -> bool {
         let overlay = self.overlay.as_ref().expect("a serving pair has one");
-        let ahead = self.policy.redirect() == Redirect::Graid;
+        let ahead = self.policy.redirect().goes_ahead();
         let compares = !self.policy.held.is_empty() || self.home().compares_copies();
-        ahead && (!overlay.trusts() || overlay.is_broken() || compares)
+        let fails = overlay.is_broken() && !overlay.is_logless() || !self.home().copies_are_whole();
+        ahead && (!overlay.trusts() || fails || compares)
     }
 
     /// A command that compares copies waits until they are the same; false if it need not.
     pub(super) fn hold(&mut self, tag: CommandTag, command: &Command) -> bool {
-        let ahead = self.stage == Stage::Serving && self.policy.redirect() == Redirect::Graid;
+        let ahead = self.stage == Stage::Serving && self.policy.redirect().goes_ahead();
         let holds = ahead && matches!(command, Command::Scrub { .. });
         if holds {
             self.policy.held.push((tag, *command));
@@ -91,7 +152,7 @@ impl Pair {
     /// They are the same, or will not be; false if nothing waited for it.
     fn release_held(&mut self) -> bool {
         let overlay = self.overlay.as_ref().expect("a serving pair has one");
-        let over = overlay.is_void() || !overlay.trusts();
+        let over = overlay.is_void() || !overlay.trusts() || self.home().halted();
         if self.policy.held.is_empty() || !over {
             return false;
         }

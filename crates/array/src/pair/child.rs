@@ -123,6 +123,7 @@ impl Pair {
                 buf,
             } => self.first_read(part, home, at, buf, result),
             Owner::Beside(sequence) => {
+                self.policy.beside_failed |= result.is_err();
                 let overlay = self.overlay.as_mut().expect("it writes");
                 overlay.went_beside(sequence, result);
             }

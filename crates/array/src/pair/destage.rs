@@ -9,8 +9,8 @@
 //! While it is logging, mirrors may sleep ([`crate::power`]): their part of home is not written then. Before they do, home has it on record that
 //! any of its sectors may be current in the log alone, so that nothing has to be written down while they sleep.
 
+use super::Pair;
 use super::policy::LAST_EXTENTS;
-use super::{Pair, Redirect};
 use crate::contract::CommandError;
 use crate::core::Core;
 use crate::overlay::{Overlay, Site};
@@ -194,9 +194,17 @@ impl Pair {
             self.route.wake_own(next);
         }
         short
+            || self.map_is_short()
             || self.policy.destage.asked
             || self.wants_log_empty()
             || next.is_some_and(|next| next <= now)
+    }
+
+    /// Whether writes may soon wait for room in the map alone: each takes two extents at most.
+    fn map_is_short(&self) -> bool {
+        let overlay = self.overlay.as_ref().expect("a serving pair has one");
+        let (held, most) = (overlay.map().extent_count(), overlay.map().capacity());
+        self.policy.redirect().goes_ahead() && held > most / 8 * 7
     }
 
     /// What is in memory goes into the log first: then the way home takes all there is.
@@ -231,7 +239,10 @@ impl Pair {
             self.route.wake_own(due);
             return false;
         }
-        let ahead = self.policy.redirect() != Redirect::Graid || self.goes_ahead();
+        if self.policy.redirect().goes_ahead() && self.flush_mirrors() {
+            return true;
+        }
+        let ahead = !self.policy.redirect().goes_ahead() || self.goes_ahead();
         if !ahead || !self.home().may_rest() || !self.all_announced() {
             return false;
         }
@@ -244,8 +255,18 @@ impl Pair {
         true
     }
 
+    fn flush_mirrors(&mut self) -> bool {
+        let home = &mut self.sets[Site::Home as usize];
+        let begun = home.flush_mirrors();
+        self.children.delivered |= begun;
+        begun
+    }
+
     /// Whether home knows durably that the log may have any of its sectors.
     fn all_announced(&mut self) -> bool {
+        if self.is_logless() {
+            return true;
+        }
         let sectors = self.home().layout.size_sectors();
         let home = &mut self.sets[Site::Home as usize];
         let before = home.redirected.touched;

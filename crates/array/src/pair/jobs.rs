@@ -343,17 +343,25 @@ impl Pair {
             return false;
         };
         let (lba, sectors) = (request.offset / SECTOR_BYTES, request.bytes / SECTOR_BYTES);
-        let announced = copies == Copies::All || self.is_announced(lba, sectors);
+        let needless = copies == Copies::All || self.is_logless();
+        let announced = needless || self.is_announced(lba, sectors);
         if !announced && !self.home().halted() {
             return false;
         }
         self.jobs.besides.pop_front();
         if announced {
+            // What is lost is regained by all copies together, and where one is missing none goes ahead.
+            let home = self.home();
+            let copies = match home.complete() && home.lost.first_in(lba, sectors).is_none() {
+                true => copies,
+                false => Copies::All,
+            };
             let owner = Owner::Beside(sequence);
             let children = &mut self.children;
             children.ask_copies(Site::Home, owner, request, copies);
         } else {
             let error = Err(self.home().refusal(RequestOp::Write));
+            self.policy.beside_failed = true;
             let overlay = self.overlay.as_mut().expect("it writes");
             overlay.went_beside(sequence, error);
         }

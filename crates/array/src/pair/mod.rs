@@ -126,6 +126,14 @@ impl SurrogateLimits {
         }
     }
 
+    /// Of an array whose first copies go ahead of the further ones: so many copies at once that drives can choose among them.
+    pub fn ahead() -> SurrogateLimits {
+        SurrogateLimits {
+            copies: SurrogateLimits::gathering().copies,
+            ..SurrogateLimits::default()
+        }
+    }
+
     /// Buffers that neither engine has: for pages, and for copies.
     fn own_pool(&self) -> Pool {
         Pool {
@@ -553,6 +561,16 @@ impl Pair {
             return false;
         }
         self.forget_redirects();
+        let empty = self
+            .overlay
+            .as_ref()
+            .is_none_or(Overlay::holds_nothing_instead);
+        if empty && self.home().superblock.ahead {
+            self.at_home(|core| {
+                core.set_ahead(false);
+                core.clean_by_and_by();
+            });
+        }
         match self.home().all_dirty {
             true => {
                 self.stage = Stage::Stopping(Stopping::Flushing);

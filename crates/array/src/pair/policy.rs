@@ -26,16 +26,20 @@ pub enum Redirect {
     /// Every write, and to first copies at home as well: mirrors sleep, and get it from there when the log is nearly full (GRAID: Mao
     /// et al., MASCOTS 2008).
     Graid,
+    /// Every write to first copies, and to nothing else: mirrors sleep, and get it from there when the map is nearly full, in time or
+    /// when somebody asks (ERAID: Li and Wang, 2006). Until then **a first copy that is lost takes new writes with it**.
+    Eraid,
 }
 
 impl Redirect {
-    pub const ALL: [Redirect; 6] = [
+    pub const ALL: [Redirect; 7] = [
         Redirect::None,
         Redirect::WorkOut,
         Redirect::Vdf,
         Redirect::Ido,
         Redirect::Reraid,
         Redirect::Graid,
+        Redirect::Eraid,
     ];
 
     pub fn name(self) -> &'static str {
@@ -46,12 +50,18 @@ impl Redirect {
             Redirect::Ido => "ido",
             Redirect::Reraid => "reraid",
             Redirect::Graid => "graid",
+            Redirect::Eraid => "eraid",
         }
     }
 
     /// Whether writes are redirected at all times, so that mirrors can sleep.
     pub fn is_constant(self) -> bool {
-        matches!(self, Redirect::Reraid | Redirect::Graid)
+        matches!(self, Redirect::Reraid | Redirect::Graid | Redirect::Eraid)
+    }
+
+    /// Whether first copies go ahead of the further ones.
+    pub fn goes_ahead(self) -> bool {
+        matches!(self, Redirect::Graid | Redirect::Eraid)
     }
 
     pub fn named(name: &str) -> Option<Redirect> {
@@ -83,6 +93,10 @@ pub(super) struct State {
     pub(super) destage: destage::State,
     /// Commands that wait until the log holds nothing.
     pub(super) held: Vec<(CommandTag, Command)>,
+    /// Something did not reach first copies though they were believed.
+    pub(super) beside_failed: bool,
+    /// What was told, and which superblock home had, when first copies were last looked through.
+    pub(super) firsts_seen: Option<(u64, u64)>,
 }
 
 impl State {
@@ -97,6 +111,8 @@ impl State {
             chosen: false,
             destage: destage::State::default(),
             held: Vec::new(),
+            beside_failed: false,
+            firsts_seen: None,
         }
     }
 
@@ -124,7 +140,7 @@ impl Pair {
             self.note_gathered();
             return true;
         }
-        if self.policy.redirect == Redirect::Graid {
+        if self.policy.redirect.goes_ahead() {
             return self.goes_ahead();
         }
         if !self.moves_users() || request.op == RequestOp::Trim {
@@ -132,7 +148,8 @@ impl Pair {
         }
         match self.policy.redirect {
             Redirect::None => false,
-            Redirect::WorkOut | Redirect::Ido | Redirect::Reraid | Redirect::Graid => true,
+            Redirect::WorkOut | Redirect::Ido => true,
+            Redirect::Reraid | Redirect::Graid | Redirect::Eraid => true,
             Redirect::Vdf => self.misses_member(request),
         }
     }
@@ -163,6 +180,7 @@ impl Pair {
             let overlay = self.overlay.as_mut();
             return overlay.is_some_and(|overlay| overlay.refuse_waiting(refusal));
         }
+        self.lose_firsts();
         if self.stage != Stage::Serving || self.home().mode.read_only {
             return false;
         }
@@ -185,7 +203,7 @@ impl Pair {
         }
         let short = overlay.is_starved() || overlay.pressure() >= Pressure::Reclaim;
         let due = match self.policy.redirect {
-            Redirect::Reraid | Redirect::Graid => return self.drive_destage(short),
+            redirect if redirect.is_constant() => return self.drive_destage(short),
             _ => short || !moving && overlay.holds_anything(),
         };
         // One that frees nothing would be begun again at once, and what is awaited would never come.

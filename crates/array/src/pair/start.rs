@@ -121,6 +121,34 @@ const RESERVE: u32 = 1;
 const RECLAIM_SHARE: u32 = 8;
 const DROP_SHARE: u32 = 4;
 
+const ONLY_MIRRORS: &str = "first copies go ahead in raid1 and raid10 only (redirect graid, eraid)";
+
+/// How records come to lie in a log.
+struct LogUse {
+    record_sectors: u32,
+    grain: u32,
+    logless: bool,
+}
+
+/// Of an array that has none.
+const LOGLESS: LogUse = LogUse {
+    record_sectors: RECORD_SECTORS,
+    grain: PAGE_SECTORS as u32,
+    logless: true,
+};
+const LOGLESS_SHAPE: LogShape = LogShape {
+    segments: 4,
+    segment_sectors: 2 * RECORD_SECTORS,
+    reserve: 1,
+    reclaim_below: 1,
+    drop_below: 1,
+};
+const NOTHING: FoundInLog = FoundInLog {
+    segments: Vec::new(),
+    extents: Vec::new(),
+    sequence: 1,
+};
+
 /// The sectors of a segment in a log of so many: the same size always gives the same.
 fn segment_sectors(sectors: u64) -> u32 {
     let share = (sectors / SEGMENTS).max(1);
@@ -172,7 +200,7 @@ impl Pair {
             cut: None,
         }));
         self.sets[Site::Log as usize].serves_as_surrogate = true;
-        if self.started[Site::Log as usize] {
+        if self.started[Site::Log as usize] || self.surrogate.members == 0 {
             self.start_home();
         } else {
             self.start_set(Site::Log, mode);
@@ -188,7 +216,7 @@ impl Pair {
 
     fn start_home(&mut self) {
         let home = &mut self.sets[Site::Home as usize];
-        home.attached = self.absent.is_none();
+        home.attached = self.absent.is_none() && self.surrogate.members > 0;
         if self.started[Site::Home as usize] {
             self.open_log();
         } else {
@@ -332,6 +360,9 @@ impl Pair {
 
     /// Both sets serve. The log is read if anything in it counts, and begun anew if not.
     fn open_log(&mut self) {
+        if self.surrogate.members == 0 {
+            return self.go_without_log();
+        }
         let (home, log) = (self.home(), self.log());
         let partner = home.superblock.partner;
         let theirs = log.superblock.partner;
@@ -356,8 +387,11 @@ impl Pair {
                 has: region.sectors,
                 needs: 4 * SEGMENT_SECTORS_MIN,
             }),
-            Ok(_) if self.policy.redirect() == Redirect::Graid && !home.superblock.geometry.level.mirrors() => {
-                let why = "first copies go ahead in raid1 and raid10 only (redirect graid)";
+            Ok(_) if self.policy.redirect() == Redirect::Graid && !home.is_mirrored() => {
+                self.refuse(CommandError::Unsuited(ONLY_MIRRORS));
+            }
+            Ok(_) if self.policy.redirect() == Redirect::Eraid => {
+                let why = "redirect eraid has no log: this array has a surrogate";
                 self.refuse(CommandError::Unsuited(why));
             }
             Ok(_) if self.policy.redirect() == Redirect::Graid && log.whole_rows() => {
@@ -371,6 +405,16 @@ impl Pair {
             Ok(layout) if home.redirected_extents().is_empty() => self.begin_anew(layout),
             Ok(layout) => self.read_log(layout),
         }
+    }
+
+    /// First copies go ahead, and nobody else has what they have (ERAID).
+    fn go_without_log(&mut self) {
+        let why = match self.policy.redirect() {
+            Redirect::Eraid if !self.home().is_mirrored() => ONLY_MIRRORS,
+            Redirect::Eraid => return self.open_overlay_of(LOGLESS, &NOTHING, LOGLESS_SHAPE),
+            _ => "there is no surrogate to redirect to",
+        };
+        self.end_start(Err(CommandError::Unsuited(why)), Stage::Idle);
     }
 
     fn read_log(&mut self, layout: LogLayout) {
@@ -832,6 +876,15 @@ impl Pair {
 
     fn open_overlay(&mut self, found: &FoundInLog) {
         let layout = *self.jobs.table().layout();
+        let log = LogUse {
+            record_sectors: record_sectors(&layout, self.log().whole_rows()),
+            grain: layout.grain(),
+            logless: false,
+        };
+        self.open_overlay_of(log, found, shape(&layout));
+    }
+
+    fn open_overlay_of(&mut self, log: LogUse, found: &FoundInLog, shape: LogShape) {
         let limits = self.surrogate.limits;
         let found_extents = u32::try_from(found.extents.len()).unwrap_or(u32::MAX);
         let needed = found_extents
@@ -840,18 +893,19 @@ impl Pair {
         let limits = OverlayLimits {
             extents: limits.extents.max(needed),
             requests: self.config.limits.requests,
-            record_sectors: record_sectors(&layout, self.log().whole_rows()),
+            record_sectors: log.record_sectors,
             copies: limits.copies,
-            grain: layout.grain(),
+            grain: log.grain,
+            logless: log.logless,
             packing: self.log().whole_rows().then_some(Packing {
                 records: limits.cluster_records,
                 held: limits.records_in_memory,
                 homeward: self.homeward(),
             }),
         };
-        let overlay = Overlay::new(limits, shape(&layout), found);
+        let overlay = Overlay::new(limits, shape, found);
         self.overlay = Some(overlay.expect("the map has room for what was found"));
-        let ahead = self.policy.redirect() == Redirect::Graid;
+        let ahead = self.policy.redirect().goes_ahead();
         self.sets[Site::Home as usize].copies_apart = ahead;
         self.forget_redirects();
         self.end_start(Ok(()), Stage::Serving);

@@ -53,6 +53,8 @@ impl Pair {
             going_home: overlay.is_going_home(),
             broken: overlay.is_broken(),
             ahead: overlay.trusts(),
+            alone: overlay.is_alone(),
+            logless: overlay.is_logless(),
             mirrors_asleep,
             rests,
             destages,

@@ -457,11 +457,13 @@ impl Core {
     pub(crate) fn end_write(&mut self, id: u32, result: Result<(), RequestError>) {
         let slice = self.slices.get(id);
         let (row, whole_row, several) = (slice.map.row, slice.discard().is_some(), slice.several);
+        let copies = slice.copies;
         let written = result.is_ok() && !slice.skipped;
         let mut fragments = core::mem::take(&mut slice.fragments);
         for fragment in fragments.drain(..) {
             let mut regained = false;
-            if written {
+            // Some copies alone may have got what is older than what was lost.
+            if written && copies == Copies::All {
                 let lba = self.layout.lba(row, fragment.cell, fragment.start);
                 let sectors = if whole_row && self.layout.parity() {
                     self.layout

@@ -412,6 +412,7 @@ impl Settings {
             (Redirect::None, _) => Ok(None),
             (Redirect::Reraid, _) if array.code_cache_mib > 0 => self.code_cache(level).map(Some),
             (Redirect::Graid, _) if array.code_cache_mib > 0 => self.log_disk(level).map(Some),
+            (Redirect::Eraid, _) => Ok(Some(self.no_log())),
             (_, 0) => Err("users are to be moved, and array.surrogate has no drives".into()),
             (redirect, members) => Ok(Some(SurrogatePlan {
                 level,
@@ -429,6 +430,19 @@ impl Settings {
     fn sleep(&self) -> Option<Nanos> {
         let seconds = self.array.sleep_s;
         (seconds >= 0.0).then_some(Nanos((seconds * 1e9) as u64))
+    }
+
+    /// First copies alone have what is new.
+    fn no_log(&self) -> SurrogatePlan {
+        SurrogatePlan {
+            level: Level::Raid0,
+            members: 0,
+            member_bytes: 0,
+            redirect: Redirect::Eraid,
+            link: None,
+            sleep: self.sleep(),
+            code_cache: None,
+        }
     }
 
     /// On a drive of its own, with as much room for data as the code cache would have.

@@ -289,7 +289,8 @@ pub fn refused(command: &Command, error: &CommandError) -> String {
 fn specs(plan: &ArrayPlan, preset: &Preset) -> (Spec, Option<Spec>) {
     let of = |plan: &ArrayPlan| of_kind(&spec(plan), preset);
     let mut home = of(plan);
-    let surrogate = plan.surrogate.as_ref().map(|surrogate| Spec {
+    let surrogate = plan.surrogate.as_ref().filter(|one| one.members > 0);
+    let surrogate = surrogate.map(|surrogate| Spec {
         identity: SURROGATE_IDENTITY,
         ..of(&plan.of_surrogate(surrogate))
     });
@@ -466,10 +467,7 @@ fn built(members: Vec<MemberInfo>, plan: &ArrayPlan) -> (Limits, Engine) {
                 parts_home: cache.destage_buffers,
                 ..SurrogateLimits::gathering()
             },
-            None if surrogate.redirect.is_constant() => SurrogateLimits {
-                copies: SurrogateLimits::gathering().copies,
-                ..SurrogateLimits::default()
-            },
+            None if surrogate.redirect.goes_ahead() => SurrogateLimits::ahead(),
             None => SurrogateLimits::default(),
         },
         redirect: surrogate.redirect,

@@ -14,6 +14,7 @@ surrogates: random arrays with a surrogate, users and faults in virtual time, ju
   --growth            of arrays that grow meanwhile
   --gathers           of mirrors whose writes all go into a log of clusters
   --graid             of mirrors whose writes all go to first copies and into a log
+  --eraid             of mirrors whose writes all go to first copies alone
   --trace             say what happens
 ";
 
@@ -44,6 +45,7 @@ fn parse(arguments: &[String]) -> Result<Option<(Range<u64>, Options)>, String> 
             "--growth" => options.grows = true,
             "--gathers" => options.gathers = true,
             "--graid" => options.graid = true,
+            "--eraid" => options.eraid = true,
             "--trace" => options.trace = true,
             other => return Err(format!("unknown argument {other}; --help lists them")),
         }

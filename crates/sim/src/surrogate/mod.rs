@@ -41,6 +41,8 @@ pub struct Options {
     pub gathers: bool,
     /// Every write goes into a log, and to first copies (GRAID).
     pub graid: bool,
+    /// Every write goes to first copies, and nowhere else (ERAID).
+    pub eraid: bool,
     /// The bug that the engine is to have.
     #[cfg(feature = "planted")]
     pub bug: Option<restripe_array::Bug>,
@@ -53,6 +55,7 @@ impl Options {
             Options { grows: true, .. } => " --growth",
             Options { gathers: true, .. } => " --gathers",
             Options { graid: true, .. } => " --graid",
+            Options { eraid: true, .. } => " --eraid",
             _ => "",
         }
     }
@@ -161,6 +164,7 @@ impl Plan {
         match options {
             Options { gathers: true, .. } => plan.gathering(rng),
             Options { graid: true, .. } => plan.ahead(rng),
+            Options { eraid: true, .. } => plan.alone(rng),
             _ => plan,
         }
     }
@@ -171,6 +175,14 @@ impl Plan {
         self.home.level = Level::Raid10 { copies };
         self.home.slots = u16::from(copies) * rng.between(2, 3) as u16;
         self.home.write_hole = WriteHole::default_for(self.home.level);
+    }
+
+    /// Mirrors, and no log.
+    fn alone(self, rng: &mut Rng) -> Plan {
+        let mut plan = self.ahead(rng);
+        plan.home.partner = None;
+        plan.redirect = Redirect::Eraid;
+        plan
     }
 
     /// Mirrors, and a log on a disk of its own.
@@ -317,7 +329,10 @@ impl Run {
         let (size, row) = (layout.size_sectors(), layout.row_sectors());
         let workload = Workload::new(rng.fork(1), size, layout.chunk_sectors(), row, 1);
         let home = format(&plan, &plan.home, rng.word());
-        let log = format(&plan, &plan.log, rng.word());
+        let mut log = format(&plan, &plan.log, rng.word());
+        if options.eraid {
+            log.clear();
+        }
         let run = Run {
             oracle: Some(Oracle::new(Payload::Bytes, size)),
             options,
@@ -826,7 +841,7 @@ impl Run {
             oracle.allow_all_losses();
         }
         let whole = |disks: &[Disk]| Atlas::of(disks.iter()).is_some_and(|atlas| atlas.whole(None));
-        if !whole(&self.log) {
+        if !self.options.eraid && !whole(&self.log) {
             self.log_gone = true;
             if !self.options.graid {
                 oracle.allow_all_losses();
@@ -839,6 +854,9 @@ impl Run {
         if let Some(atlas) = Atlas::of(self.home.iter()) {
             let lost_lately = self.lost_lately[Site::Home as usize];
             atlas.grant_losses(self.plan.home.write_hole, lost_lately, &mut oracle);
+        }
+        if self.options.eraid && self.lost_lately[Site::Home as usize] {
+            oracle.allow_all_losses();
         }
         if self.lost_lately[Site::Log as usize] {
             // What was being written there may be lost with the member, and with it what it stood for.

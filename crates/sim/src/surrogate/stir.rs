@@ -49,8 +49,14 @@ impl Run {
         if busy && self.rng.chance(1, 6) {
             life.crash_after = Some(life.steps + self.rng.between(0, 60));
         }
-        let third = if busy { Site::Log } else { Site::Home };
+        let third = match busy && !self.options.eraid {
+            true => Site::Log,
+            false => Site::Home,
+        };
         let site = *self.rng.pick(&[Site::Home, Site::Log, third]);
+        if self.options.eraid && site == Site::Log {
+            return;
+        }
         let Some(set) = set_of(&status, site) else {
             return;
         };
@@ -215,7 +221,7 @@ impl Run {
     /// Home loses something: what first copies alone have, since the log is lost, may be lost with it.
     fn trouble_home(&mut self, life: &mut Life) {
         life.troubled[Site::Home as usize] = true;
-        if self.options.graid && self.log_gone {
+        if self.options.eraid || self.options.graid && self.log_gone {
             life.session.refusals_expected = true;
             life.session.oracle.allow_all_losses();
         }

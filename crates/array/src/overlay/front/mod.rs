@@ -184,6 +184,8 @@ pub struct OverlayLimits {
     pub grain: u32,
     /// Writes are gathered in memory. Then no clean copies are made.
     pub packing: Option<Packing>,
+    /// There is no log: first copies at home alone have what goes ahead (ERAID).
+    pub logless: bool,
 }
 
 impl OverlayLimits {
@@ -269,10 +271,13 @@ enum Beside {
     Not,
     UnderWay(Request),
     There(Request),
-    /// Not all of it is there.
+    /// Not all of it is there, or nobody knows.
     Failed(Request),
-    /// It counts no more, and all copies get it.
+    /// On its way there, when nobody can know any more what that is worth.
+    Doubted(Request),
+    /// All copies get it, and have it.
     Mending,
+    Mended,
 }
 
 /// A piece that the map let go, whose place may still be needed.
@@ -364,6 +369,8 @@ pub struct Overlay {
     next_copy: u64,
     broken: bool,
     trusts: bool,
+    /// First copies are believed no more, and that is not on record yet.
+    lapsing: bool,
     counters: OverlayCounters,
     effects: VecDeque<Effect>,
 }
@@ -429,8 +436,9 @@ impl Overlay {
             held_up: Vec::with_capacity(requests),
             copies: Vec::with_capacity(limits.copies as usize),
             next_copy: 0,
-            broken: false,
+            broken: limits.logless,
             trusts: false,
+            lapsing: false,
             counters: OverlayCounters::default(),
             effects: VecDeque::new(),
         };
@@ -496,6 +504,41 @@ impl Overlay {
         self.begin_last();
     }
 
+    /// Whether first copies alone have what goes ahead: the log failed, or there never was one.
+    pub fn is_alone(&self) -> bool {
+        self.broken && self.trusts
+    }
+
+    /// Neither copies nor log have these sectors any more.
+    ///
+    /// # Panics
+    /// If the log is in use: what it has is not lost.
+    pub fn forget(&mut self, home: Range<u64>) {
+        assert!(self.broken, "first copies alone had it");
+        let range = home.start..home.end;
+        let mut gone = Vec::new();
+        for piece in self.map.lookup(range) {
+            if let Piece::Mapped(extent) = piece {
+                gone.push(extent);
+            }
+        }
+        let mut taken = Vec::new();
+        for extent in gone {
+            let cut = extent.home..extent.end();
+            // In a map too full to cut an extent in two it stays: it reads as lost all the same.
+            let _ = self
+                .map
+                .remove_if(cut, extent.sequence, |piece| taken.push(piece));
+        }
+        taken.into_iter().for_each(|piece| self.retire(piece, 0));
+        self.settle_retired();
+    }
+
+    /// Whether there is no log, and never was one.
+    pub fn is_logless(&self) -> bool {
+        self.limits.logless
+    }
+
     /// Whether the log failed: what must go there is refused, and what lies there alone cannot be had.
     pub fn is_broken(&self) -> bool {
         self.broken
@@ -503,12 +546,38 @@ impl Overlay {
 
     /// From now on what goes into the log goes to first copies at home as well, and they are believed to have it, or no more. Not before nothing is
     /// left of what was not believed ([`Overlay::holds_nothing_instead`]).
+    /// When they are not, no record is told before [`Overlay::lapsed`].
     pub fn trust(&mut self, trusts: bool) {
         self.trusts = trusts;
+        self.lapsing = !trusts;
         if let Some(home) = self.home.as_mut().filter(|_| !trusts) {
             home.failed = true;
             self.copy_more();
         }
+    }
+
+    /// It is on record that first copies are believed no more.
+    pub fn lapsed(&mut self) {
+        if core::mem::take(&mut self.lapsing) {
+            self.settle_records();
+        }
+    }
+
+    pub fn is_lapsing(&self) -> bool {
+        self.lapsing
+    }
+
+    /// What is on its way to first copies, or there and not told, goes to all copies: a first copy was lost, and another one may soon
+    /// stand in for it.
+    pub fn doubt_records(&mut self) {
+        for record in &mut self.records {
+            record.beside = match record.beside {
+                Beside::There(request) => Beside::Failed(request),
+                Beside::UnderWay(request) => Beside::Doubted(request),
+                other => other,
+            };
+        }
+        self.settle_records();
     }
 
     pub fn trusts(&self) -> bool {
@@ -624,13 +693,20 @@ impl Overlay {
             RequestOp::Write | RequestOp::WriteZeroes { .. } if met && self.closing => {
                 self.held_up.push(id);
             }
-            RequestOp::Write | RequestOp::WriteZeroes { .. } if met || redirect && !self.broken => {
+            RequestOp::Write | RequestOp::WriteZeroes { .. }
+                if met || redirect && self.takes_writes() =>
+            {
                 self.counters.redirected_writes += 1;
                 self.writes.push_back(id);
                 self.pump_writes();
             }
             _ => self.pass(id, request),
         }
+    }
+
+    /// Whether what nobody wrote before may be written elsewhere.
+    fn takes_writes(&self) -> bool {
+        !self.broken || self.limits.logless && self.trusts
     }
 
     fn pass(&mut self, id: u32, request: Request) {

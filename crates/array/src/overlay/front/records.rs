@@ -13,7 +13,10 @@ use core::ops::Range;
 
 impl Record {
     fn is_over(&self) -> bool {
-        let waits = matches!(self.beside, Beside::UnderWay(_) | Beside::Mending);
+        let waits = matches!(
+            self.beside,
+            Beside::UnderWay(_) | Beside::Doubted(_) | Beside::Mending
+        );
         self.result.is_some() && !waits
     }
 }
@@ -145,6 +148,8 @@ impl Overlay {
         record.beside = match (record.beside, result) {
             (Beside::UnderWay(request), Ok(())) => Beside::There(request),
             (Beside::UnderWay(request), Err(_)) => Beside::Failed(request),
+            (Beside::Doubted(request), _) => Beside::Failed(request),
+            (Beside::Mending, Ok(())) => Beside::Mended,
             _ => Beside::Not,
         };
         self.settle_records();
@@ -237,9 +242,11 @@ impl Overlay {
     }
 
     /// What is over of the records goes on, in their order.
-    fn settle_records(&mut self) {
+    pub(super) fn settle_records(&mut self) {
         while let Some(record) = self.records.front().filter(|record| record.is_over()) {
-            if self.mends(*record) {
+            // That it is not all there is a reason to believe first copies no more.
+            let unsettled = matches!(record.beside, Beside::Failed(_)) && self.trusts;
+            if self.lapsing || unsettled && !self.broken || self.mends(*record) {
                 break;
             }
             let record = self.records.pop_front().expect("just seen");
@@ -276,7 +283,8 @@ impl Overlay {
     fn landed(&mut self, record: &Record) {
         let result = record.result.expect("it is over");
         self.broken |= result.is_err();
-        let beside = self.trusts && matches!(record.beside, Beside::There(_));
+        // What all copies have is mapped as well: an older copy may be on its way to further ones.
+        let beside = self.trusts && matches!(record.beside, Beside::There(_) | Beside::Mended);
         let told = match self.broken {
             // Behind a record that may be torn, recovery finds nothing.
             true if !beside => Err(result.err().unwrap_or(RequestError::Unavailable)),
