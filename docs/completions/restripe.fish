@@ -96,6 +96,7 @@ raid5\t''
 raid6\t''
 raid10\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l code-cache -d 'Make the surrogate a code cache (RERAID), which is written by whole rows of small chunks: `serve` gathers every write into clusters there, at all times. Of three members or more, raid5 or raid6 [default: raid6 from four members on]'
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l log-disk -d 'Make the surrogate\'s one disk the log of first copies that go ahead (GRAID): `serve` writes there and to them, at all times. Of a raid1 or raid10'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l force -d 'Overwrite what the members carry; says what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l json -d 'Print the result as JSON'
@@ -128,15 +129,16 @@ sor\t''
 dor\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l zone -d 'What is read most is learned by zones of so much [default: 12M]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l epoch -d 'What was read before counts half after so long [default: 10m]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l redirect -d 'What goes to a surrogate while a member is rebuilt: nothing (none), every write and what is read again (workout), what a missing member held and what is read (vdf), every write and what was read most (ido); or every write, at all times, beside sleeping mirrors (reraid; graid, to first copies as well) [default: ido, and reraid to a code cache]' -r -f -a "none\t''
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l redirect -d 'What goes to a surrogate while a member is rebuilt: nothing (none), every write and what is read again (workout), what a missing member held and what is read (vdf), every write and what was read most (ido); or every write, at all times, beside sleeping mirrors (reraid; graid, to first copies as well; eraid, to first copies alone, which a lost disk takes with it) [default: ido; reraid to a code cache, graid to a log disk]' -r -f -a "none\t''
 workout\t''
 vdf\t''
 ido\t''
 reraid\t''
-graid\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-idle -d 'With redirect reraid or graid: bring home what lies in the log when users have been idle for so long [default: only when the log is nearly full]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-every -d 'With redirect reraid or graid: and so long after the last time' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l sleep -d 'With redirect reraid or graid: let further copies of a raid1 or raid10 sleep so long after they were needed' -r
+graid\t''
+eraid\t''"
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-idle -d 'With redirect reraid, graid or eraid: bring home what lies in the log when users have been idle for so long [default: only when the log is nearly full]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-every -d 'With redirect reraid, graid or eraid: and so long after the last time' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l sleep -d 'With redirect reraid, graid or eraid: let further copies of a raid1 or raid10 sleep so long after they were needed' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l starts-a-day -d 'Let them sleep so often a day at most, for the drives\' rating of starts and stops [default: 27]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l power -d 'What tells a member to stand still or to turn, for disks that the kernel cannot tell: exec: and a command with its words, run without a shell; behind them comes standby or wake, and the member\'s path' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l backend -d 'How operations reach the kernel' -r -f -a "auto\t'io_uring where the kernel allows it, else threads'

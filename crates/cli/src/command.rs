@@ -298,6 +298,10 @@ pub struct Create {
     /// into clusters there, at all times. Of three members or more, raid5 or raid6 [default: raid6 from four members on]
     #[arg(long, requires = "surrogate")]
     pub code_cache: bool,
+    /// Make the surrogate's one disk the log of first copies that go ahead (GRAID): `serve` writes there and to them, at all
+    /// times. Of a raid1 or raid10
+    #[arg(long, requires = "surrogate", conflicts_with_all = ["code_cache", "surrogate_level"])]
+    pub log_disk: bool,
     /// Overwrite what the members carry; says what will be lost and asks
     #[arg(long)]
     pub force: bool,
@@ -389,20 +393,21 @@ pub struct Serve {
     pub epoch: Option<Duration>,
     /// What goes to a surrogate while a member is rebuilt: nothing (none), every write and what is read again (workout),
     /// what a missing member held and what is read (vdf), every write and what was read most (ido); or every write, at all
-    /// times, beside sleeping mirrors (reraid; graid, to first copies as well) [default: ido, and reraid to a code cache]
+    /// times, beside sleeping mirrors (reraid; graid, to first copies as well; eraid, to first copies alone, which a lost disk takes with
+    /// it) [default: ido; reraid to a code cache, graid to a log disk]
     #[arg(long, value_name = "NAME", value_parser = redirect_parser())]
     pub redirect: Option<Redirect>,
     /// Move users to a surrogate while the array is scrubbed, too
     #[arg(long)]
     pub redirect_scrubs: bool,
-    /// With redirect reraid or graid: bring home what lies in the log when users have been idle for so long [default: only when the log
+    /// With redirect reraid, graid or eraid: bring home what lies in the log when users have been idle for so long [default: only when the log
     /// is nearly full]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub destage_idle: Option<Duration>,
-    /// With redirect reraid or graid: and so long after the last time
+    /// With redirect reraid, graid or eraid: and so long after the last time
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub destage_every: Option<Duration>,
-    /// With redirect reraid or graid: let further copies of a raid1 or raid10 sleep so long after they were needed
+    /// With redirect reraid, graid or eraid: let further copies of a raid1 or raid10 sleep so long after they were needed
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub sleep: Option<Duration>,
     /// Let them sleep so often a day at most, for the drives' rating of starts and stops [default: 27]

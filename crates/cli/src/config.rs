@@ -73,6 +73,9 @@ pub struct ArrayConfig {
     pub surrogate_level: Option<SurrogateLevel>,
     #[serde(default)]
     pub code_cache: bool,
+    /// The surrogate is a log disk.
+    #[serde(default)]
+    pub log_disk: bool,
 }
 
 impl ArrayConfig {

@@ -88,6 +88,7 @@ fn wanted(verb: Create) -> Outcome<ArrayConfig> {
         surrogate: given(verb.surrogate, file.surrogate),
         surrogate_level: verb.surrogate_level.or(file.surrogate_level),
         code_cache: verb.code_cache || file.code_cache,
+        log_disk: verb.log_disk || file.log_disk,
     })
 }
 

@@ -87,6 +87,14 @@ impl Default for Setup {
     }
 }
 
+/// What an array's surrogate is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    Plain,
+    CodeCache,
+    LogDisk,
+}
+
 impl Setup {
     /// Of an engine with this surrogate, or without one.
     pub fn limits(&self, surrogate: Option<&SurrogateConfig>) -> Limits {
@@ -98,16 +106,22 @@ impl Setup {
         limits.with_cache(self.cache).with_surrogate(surrogate)
     }
 
-    /// A surrogate of so many members; none of 0.
-    pub fn surrogate(&self, members: u16, code_cache: bool) -> Option<SurrogateConfig> {
-        let (limits, redirect) = match code_cache {
-            true => (SurrogateLimits::gathering(), Redirect::Reraid),
-            false => (SurrogateLimits::default(), Redirect::default()),
+    /// A surrogate of so many members; none of 0, unless first copies go ahead without one.
+    pub fn surrogate(&self, members: u16, form: Form) -> Option<SurrogateConfig> {
+        let redirect = self.redirect.unwrap_or(match form {
+            Form::CodeCache => Redirect::Reraid,
+            Form::LogDisk => Redirect::Graid,
+            Form::Plain => Redirect::default(),
+        });
+        let limits = match form {
+            Form::CodeCache => SurrogateLimits::gathering(),
+            _ if redirect.goes_ahead() => SurrogateLimits::ahead(),
+            _ => SurrogateLimits::default(),
         };
-        (members > 0).then(|| SurrogateConfig {
+        (members > 0 || redirect == Redirect::Eraid).then_some(SurrogateConfig {
             members,
             limits,
-            redirect: self.redirect.unwrap_or(redirect),
+            redirect,
             scrubs: self.redirect_scrubs,
             destage: self.destage,
         })
@@ -312,9 +326,18 @@ fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(Array
     let (members, absent) = open_all(members, setup.open_options())?;
     let sets = Sets::of(Roster::read(members, absent)?);
     let prospect = sets.check(name, setup)?;
-    let code_cache = sets.has_code_cache();
+    let form = match (sets.has_code_cache(), sets.has_log_disk()) {
+        (true, _) => Form::CodeCache,
+        (_, true) => Form::LogDisk,
+        _ => Form::Plain,
+    };
+    let fits = |redirect| matches!(redirect, Redirect::Graid | Redirect::None);
+    if form == Form::LogDisk && !setup.redirect.is_none_or(fits) {
+        let what = "a log disk would lose with it what only it holds";
+        return Err(Failure::usage(what).hint("--redirect graid (the default with it), or none"));
+    }
     let (members, of_surrogate) = sets.into_members();
-    let surrogate = setup.surrogate(of_surrogate, code_cache);
+    let surrogate = setup.surrogate(of_surrogate, form);
     let spec = ArraySpec {
         members,
         limits: setup.limits(surrogate.as_ref()),

@@ -12,9 +12,10 @@
 use crate::desk::refusal;
 use crate::engine::Setup;
 use crate::failure::{Failure, Outcome};
+use crate::lease::is_lease;
 use crate::member::{readable_copies, was_replaced};
 use crate::terminal::say;
-use restripe_array::layout::Layout;
+use restripe_array::layout::{Layout, Level};
 use restripe_array::meta::{
     Candidate, Choice, MemberRole, MetaError, Partner, Placement, Superblock, WriteHole, choose,
     newest_of,
@@ -146,13 +147,20 @@ impl Roster {
         names.join(", ")
     }
 
-    /// The members, for a shell.
+    /// Whether it stripes, with no redundancy of its own nor of whoever lends it.
+    pub fn is_bare(&self) -> bool {
+        let told = self.candidates.iter().find_map(newest);
+        let striped = told.is_some_and(|superblock| superblock.geometry.level == Level::Raid0);
+        striped && !self.members.iter().any(|member| is_lease(member.name()))
+    }
+
     /// How the write hole is closed, as those tell who carry a superblock.
     pub fn write_hole(&self) -> Option<WriteHole> {
         let told = self.candidates.iter().find_map(newest);
         told.map(|superblock| superblock.write_hole)
     }
 
+    /// The members, for a shell.
     pub fn into_members(self) -> Vec<OpenMember> {
         self.members.into_iter().map(Plain::into_member).collect()
     }

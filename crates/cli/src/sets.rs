@@ -82,6 +82,11 @@ impl Sets {
         self.surrogate.as_ref().is_some_and(whole_rows)
     }
 
+    /// Whether the surrogate is one disk, with no redundancy of its own nor below: first copies have what it has.
+    pub fn has_log_disk(&self) -> bool {
+        self.surrogate.as_ref().is_some_and(Roster::is_bare)
+    }
+
     /// All members, the surrogate's last, and how many these are.
     pub fn into_members(self) -> (Vec<OpenMember>, u16) {
         let mut members = self.home.into_members();

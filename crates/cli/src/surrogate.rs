@@ -38,6 +38,7 @@ pub fn text(view: &SurrogateView) -> String {
     // Writing to a string cannot fail.
     let _ = match view.state.as_str() {
         // Nothing is known of one that is not there, not even its name.
+        "none" => writeln!(out, "  no surrogate: first copies alone have new writes"),
         "absent" => writeln!(out, "  surrogate: absent"),
         _ => writeln!(
             out,
@@ -67,9 +68,20 @@ fn away_line(overlay: &OverlayView) -> String {
         ""
     };
     parts.push(match overlay.away_bytes {
+        0 if overlay.ahead_bytes > 0 => "nothing in the log alone".into(),
         0 => "nothing away".into(),
         away => format!("{} away{going}", Size(away)),
     });
+    if overlay.ahead_bytes > overlay.exposed_bytes {
+        parts.push(format!(
+            "{} on first copies{going}",
+            Size(overlay.ahead_bytes)
+        ));
+    }
+    if overlay.exposed_bytes > 0 {
+        let exposed = Size(overlay.exposed_bytes);
+        parts.push(format!("{exposed} EXPOSED, in one copy each{going}"));
+    }
     if overlay.clean_bytes > 0 {
         parts.push(format!("{} of clean copies", Size(overlay.clean_bytes)));
     }

@@ -341,6 +341,16 @@ fn away(text: &mut Text, overlay: &OverlayView) {
         overlay.away_bytes,
     );
     text.gauge(
+        "restripe_surrogate_ahead_bytes",
+        "Bytes that first copies have, and further ones do not.",
+        overlay.ahead_bytes,
+    );
+    text.gauge(
+        "restripe_surrogate_exposed_bytes",
+        "Of these, bytes that nobody else has.",
+        overlay.exposed_bytes,
+    );
+    text.gauge(
         "restripe_surrogate_clean_bytes",
         "Bytes with a copy in the surrogate that may be dropped.",
         overlay.clean_bytes,

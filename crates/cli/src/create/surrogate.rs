@@ -26,6 +26,9 @@ pub fn check_surrogate(wanted: &ArrayConfig) -> Outcome {
     if wanted.code_cache {
         check_code_cache(wanted)?;
     }
+    if wanted.log_disk {
+        return check_log_disk(wanted);
+    }
     match wanted.surrogate.len() {
         0 if wanted.surrogate_level.is_some() => Err(Failure::usage(
             "a level for a surrogate, and no members for it",
@@ -39,7 +42,7 @@ pub fn check_surrogate(wanted: &ArrayConfig) -> Outcome {
             "a surrogate of one member would lose with it what only it holds",
         )
         .at(&wanted.surrogate[0])
-        .hint("name two members or more: --surrogate A,B; or a lease of another array")),
+        .hint("name two members or more: --surrogate A,B; a lease of another array; or --log-disk, for first copies that go ahead")),
         1 if wanted.surrogate_level.is_some() => Err(Failure::usage(
             "a lease alone has the redundancy of the array that lends it, and no level of its own",
         )
@@ -48,6 +51,20 @@ pub fn check_surrogate(wanted: &ArrayConfig) -> Outcome {
             "a raid0 is never rebuilt, and has no use for a surrogate",
         )),
         _ => Ok(()),
+    }
+}
+
+/// What a log disk has, first copies have as well.
+fn check_log_disk(wanted: &ArrayConfig) -> Outcome {
+    let mirrors = matches!(wanted.level, Some(LevelName::Raid1 | LevelName::Raid10));
+    match wanted.surrogate.len() {
+        _ if wanted.code_cache => Err(Failure::usage("a log disk is no code cache")),
+        1 if mirrors && wanted.lend.is_none() => Ok(()),
+        1 if mirrors => Err(Failure::usage("an array that lends has no surrogate")),
+        1 => Err(Failure::usage(
+            "a log disk is for arrays of copies: raid1 and raid10",
+        )),
+        _ => Err(Failure::usage("a log disk is one disk").hint("name it: --surrogate DISK")),
     }
 }
 

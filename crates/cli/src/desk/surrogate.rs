@@ -15,6 +15,7 @@
 use super::{Desk, End, done, ended, in_the_array, members_of, refusal_of};
 use crate::command::SurrogateLevel;
 use crate::create::{Home, carry_out, open_all, refuse_to_overwrite, surrogate_for};
+use crate::engine::Form;
 use crate::failure::{Failure, Outcome};
 use crate::member::{Copies, check_distinct, io_failure, open, same_file};
 use crate::units::Size;
@@ -67,7 +68,7 @@ impl Desk {
         let (surrogate, devices) = make(&status, members, level, force).map_err(refusal_of)?;
         self.command(Command::Surrogate(Some(surrogate)))?;
         let count = u16::try_from(devices.len()).unwrap_or(u16::MAX);
-        let config = self.setup.surrogate(count, false);
+        let config = self.setup.surrogate(count, Form::Plain);
         let joining = devices.into_iter().map(Plain::into_member).collect();
         let held = Held::new(&self.remote, self.array)?;
         self.exchange(self.change(joining, Vec::new(), config))?;

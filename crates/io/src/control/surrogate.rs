@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct SurrogateView {
     pub name: String,
     pub uuid: String,
-    /// As an array's, or `absent`: its members are not enough to start it, and the array is served without.
+    /// As an array's, or `absent`: its members are not enough to start it, and the array is served without; or `none`: there is
+    /// none, and first copies go ahead without a log.
     pub state: String,
     pub level: String,
     pub slots: u16,
@@ -27,13 +28,19 @@ pub struct SurrogateView {
 /// What of the array lies in its surrogate.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct OverlayView {
-    /// `none`, `workout`, `vdf`, `ido` or `reraid`.
+    /// `none`, `workout`, `vdf`, `ido`, `reraid`, `graid` or `eraid`.
     pub redirect: String,
     /// Extents of the map from the array to the log (IDO's D_Map), and how many it can have.
     pub extents: u32,
     pub extents_max: u32,
     /// Bytes of which the surrogate has the only current copy.
     pub away_bytes: u64,
+    /// Bytes that first copies of the array have, and further ones do not.
+    #[serde(default)]
+    pub ahead_bytes: u64,
+    /// Of these, such as nobody else has: a first copy that is lost takes them with it.
+    #[serde(default)]
+    pub exposed_bytes: u64,
     /// Bytes with a copy there that may be dropped at any time.
     pub clean_bytes: u64,
     /// Of the whole log.
@@ -71,7 +78,9 @@ impl SurrogateView {
     ) -> SurrogateView {
         let set = StatusView::new(&surrogate.set, now, path_of);
         let waits = surrogate.overlay.is_none() && surrogate.set.state == ArrayState::Starting;
+        let logless = surrogate.overlay.as_ref().is_some_and(|one| one.logless);
         let state = match waits && home != ArrayState::Starting {
+            _ if logless => "none".into(),
             true => "absent".into(),
             false => set.state,
         };
@@ -102,13 +111,19 @@ impl SurrogateView {
 
 fn overlay_view(overlay: &OverlayStatus) -> OverlayView {
     let bytes = |sectors: u64| sectors * SECTOR_BYTES;
-    let [instead, _, clean] = overlay.sectors.map(bytes);
+    let [instead, also, clean] = overlay.sectors.map(bytes);
+    let (ahead, away) = match overlay.ahead {
+        true => (also, instead),
+        false => (0, instead + also),
+    };
     let counters = &overlay.counters;
     OverlayView {
         redirect: overlay.redirect.name().into(),
         extents: overlay.extents,
         extents_max: overlay.capacity,
-        away_bytes: instead,
+        away_bytes: away,
+        ahead_bytes: ahead,
+        exposed_bytes: if overlay.alone { ahead } else { 0 },
         clean_bytes: clean,
         log_bytes: bytes(overlay.log_sectors),
         going_home: overlay.going_home,
@@ -164,7 +179,9 @@ mod tests {
             rests: 0,
             destages: 0,
             broken: false,
-            ahead: false,
+            ahead: true,
+            alone: true,
+            logless: false,
             counters: OverlayCounters {
                 redirected_writes: 5,
                 reads_of_log: 6,
@@ -180,6 +197,8 @@ mod tests {
             extents: 3,
             extents_max: 40,
             away_bytes: 4096,
+            ahead_bytes: 2048,
+            exposed_bytes: 2048,
             clean_bytes: 1024,
             log_bytes: 2 << 20,
             going_home: true,

@@ -1,0 +1,123 @@
+//! Arrays of mirrors whose first copies go ahead, with a log disk (GRAID) and without (ERAID), by the command alone: killed, and
+//! without a disk.
+
+#[allow(dead_code)]
+mod harness;
+
+use harness::steps::{Fio, good, has, number, refused, status, wait_until};
+use harness::{Daemon, Place};
+use serde_json::Value;
+
+const HOME: [&str; 4] = ["a0", "a1", "b0", "b1"];
+
+fn serve(place: &Place, options: &[&str], members: &[&str]) -> Daemon {
+    let mut words = vec!["serve", "--unix", "nbd.sock", "--sleep", "1s"];
+    words.extend(options);
+    words.extend(members);
+    place.await_service(&mut place.command(&words))
+}
+
+fn overlay(status: &Value, what: &str) -> u64 {
+    number(&status["surrogate"]["overlay"][what])
+}
+
+fn comes_home(place: &Place) {
+    good(place.run(&["surrogate", "destage", "tank"]));
+    let left = |status: &Value| overlay(status, "away_bytes") + overlay(status, "ahead_bytes");
+    wait_until(place, |status| left(status) == 0);
+}
+
+fn stop(place: &Place, daemon: &Daemon) {
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+}
+
+fn writes(fio: &Fio) {
+    good(fio.run("--verify_state_save=1 --verify_fatal=1 --end_fsync=1"));
+}
+
+/// Either of log and first copy may go, with a kill or without.
+#[test]
+fn a_log_disk_stands_in_for_first_copies_and_they_for_it() {
+    let place = Place::new("ahead-graid");
+    let test = "a_log_disk_stands_in_for_first_copies_and_they_for_it";
+    if !has(&place, test, &["fio"]) {
+        return;
+    }
+    let log = ["--level", "raid10", "--surrogate", "l", "--log-disk"];
+    good(place.create(&HOME, &log));
+    let fio = Fio { place: &place };
+    let all = [&HOME[..], &["l"]].concat();
+    let daemon = serve(&place, &[], &all);
+    writes(&fio);
+    let found = status(&place);
+    assert!(overlay(&found, "ahead_bytes") > 0, "{found}");
+    assert_eq!(overlay(&found, "exposed_bytes"), 0, "{found}");
+    // The log has what a first copy takes with it.
+    good(place.run(&["fail", "tank", "a0", "--yes"]));
+    fio.verify(0);
+    daemon.kill();
+    let daemon = serve(&place, &["--degraded"], &["a1", "b0", "b1", "l"]);
+    fio.verify(0);
+    good(place.run(&["add", "tank", "a0"]));
+    comes_home(&place);
+    wait_until(&place, |status| status["state"] == "healthy");
+    fio.verify(0);
+    writes(&fio);
+    let found = wait_until(&place, |status| overlay(status, "ahead_bytes") > 0);
+    assert_eq!(overlay(&found, "away_bytes"), 0, "{found}");
+    daemon.kill();
+    // First copies have what the log disk takes with it.
+    let daemon = serve(&place, &["--degraded"], &HOME);
+    fio.verify(0);
+    wait_until(&place, |status| status["tasks"] == serde_json::json!([]));
+    good(place.run(&["fail", "tank", "a0", "--yes"]));
+    fio.verify(0);
+    stop(&place, &daemon);
+}
+
+/// It has to be asked for, says what is exposed, and keeps it through a kill while no disk is lost.
+#[test]
+fn without_a_log_first_copies_are_exposed_and_said_to_be() {
+    let place = Place::new("ahead-eraid");
+    let test = "without_a_log_first_copies_are_exposed_and_said_to_be";
+    if !has(&place, test, &["fio"]) {
+        return;
+    }
+    good(place.create(&HOME, &["--level", "raid10"]));
+    let fio = Fio { place: &place };
+    let eraid = ["--redirect", "eraid"];
+    let daemon = serve(&place, &eraid, &HOME);
+    writes(&fio);
+    let found = wait_until(&place, |status| overlay(status, "exposed_bytes") > 0);
+    assert_eq!(found["surrogate"]["state"], "none");
+    let text = place.run(&["status", "tank"]);
+    assert!(text.stdout.contains("EXPOSED"), "{}", text.stdout);
+    daemon.kill();
+    let daemon = serve(&place, &eraid, &HOME);
+    fio.verify(0);
+    wait_until(&place, |status| status["tasks"] == serde_json::json!([]));
+    writes(&fio);
+    comes_home(&place);
+    good(place.run(&["fail", "tank", "b0", "--yes"]));
+    fio.verify(0);
+    stop(&place, &daemon);
+}
+
+#[test]
+fn first_copies_go_ahead_in_mirrors_only() {
+    let place = Place::new("ahead-refused");
+    good(place.create(&["a", "b", "c"], &["--level", "raid5"]));
+    let words = [
+        "serve",
+        "--unix",
+        "nbd.sock",
+        "--redirect",
+        "eraid",
+        "a",
+        "b",
+        "c",
+    ];
+    let told = refused(place.run(&words));
+    assert!(told.contains("raid1 and raid10 only"), "{told}");
+}
