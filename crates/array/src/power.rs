@@ -123,10 +123,10 @@ impl Core {
         }
     }
 
-    /// How many mirrors stand still.
-    pub(crate) fn mirrors_asleep(&self) -> u16 {
-        let asleep = |one: &&Member| self.devices[usize::from(one.0)].power == Power::Asleep;
-        self.mirrors().iter().filter(asleep).count() as u16 // 64 at most
+    /// How many mirrors are in a state of power.
+    pub(crate) fn mirrors_in(&self, power: Power) -> u16 {
+        let is_in = |one: &&Member| self.devices[usize::from(one.0)].power == power;
+        self.mirrors().iter().filter(is_in).count() as u16 // 64 at most
     }
 
     /// Whether every mirror turns, and none is on its way to rest.

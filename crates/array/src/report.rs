@@ -3,7 +3,7 @@
 use crate::contract::TaskKind;
 use crate::layout::Geometry;
 pub use crate::meta::leases::{Lease, Parcel};
-use crate::overlay::{Kind, OverlayCounters};
+use crate::overlay::{Gathering, Kind, OverlayCounters, WayHome};
 use crate::pair::Redirect;
 use crate::policy::order::Order;
 use crate::policy::throttle::Throttle;
@@ -103,7 +103,27 @@ pub struct OverlayStatus {
     pub mirrors_asleep: u16,
     pub rests: u64,
     pub destages: u64,
+    /// Where writes are gathered in memory.
+    pub code_cache: Option<CodeCacheStatus>,
     pub counters: OverlayCounters,
+}
+
+/// What a code cache is at (RERAID).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CodeCacheStatus {
+    pub gathering: Gathering,
+    /// Records whose place at home is being announced, before they are written.
+    pub announcing: u32,
+    /// The log is so full that everything is to go home.
+    pub short: bool,
+    /// Users' writes wait for room in it.
+    pub starved: bool,
+    /// Everything is on its way home, or is going to be once it lies in the log and mirrors are awake.
+    pub destaging: bool,
+    pub way_home: Option<WayHome>,
+    /// Mirrors that were told to stand still, and those that are asked to turn again.
+    pub mirrors_resting: u16,
+    pub mirrors_waking: u16,
 }
 
 /// What users read, by zones, as of the last read.

@@ -111,6 +111,15 @@ fn done_line(overlay: &OverlayView) -> String {
     line
 }
 
+/// Why records that were gathered in memory went into the log: `records sealed, by cause: 3 flush, 12 full`.
+fn seals_line(overlay: &OverlayView) -> Option<String> {
+    let some = overlay.seals.iter().filter(|(_, count)| **count > 0);
+    let causes: Vec<String> = some
+        .map(|(cause, count)| format!("{count} {cause}"))
+        .collect();
+    (!causes.is_empty()).then(|| format!("records sealed, by cause: {}", causes.join(", ")))
+}
+
 /// What only `surrogate status` has room for.
 fn details(view: &SurrogateView) -> String {
     let mut out = String::new();
@@ -122,6 +131,9 @@ fn details(view: &SurrogateView) -> String {
             overlay.split_reads,
             overlay.clean_copies
         );
+        if let Some(line) = seals_line(overlay) {
+            let _ = writeln!(out, "    {line}");
+        }
     }
     let _ = writeln!(out, "    uuid {}", view.uuid);
     out.push_str("  number  slot  state       read errors  member\n");
@@ -165,6 +177,20 @@ mod tests {
     since the start: 7 writes redirected, 3 reads of the log, 1M home
 ";
         assert_eq!(text(&view()), expected);
+    }
+
+    #[test]
+    fn seals_are_told_by_cause_and_only_where_there_were_any() {
+        let seals = [("full", 12), ("flush", 3), ("age", 0)];
+        let mut overlay = OverlayView {
+            seals: seals.map(|(cause, count)| (cause.into(), count)).into(),
+            ..OverlayView::default()
+        };
+        let line = seals_line(&overlay);
+        let wanted = "records sealed, by cause: 3 flush, 12 full";
+        assert_eq!(line.as_deref(), Some(wanted));
+        overlay.seals.values_mut().for_each(|count| *count = 0);
+        assert_eq!(seals_line(&overlay), None);
     }
 
     #[test]

@@ -331,6 +331,7 @@ fn of_surrogate(text: &mut Text, surrogate: &SurrogateView) {
     if let Some(overlay) = &surrogate.overlay {
         away(text, overlay);
         redirected(text, overlay);
+        gathered(text, overlay);
     }
 }
 
@@ -416,6 +417,43 @@ fn redirected(text: &mut Text, overlay: &OverlayView) {
     }
 }
 
+/// What only an array with a code cache has.
+fn gathered(text: &mut Text, overlay: &OverlayView) {
+    if overlay.seals.is_empty() {
+        return;
+    }
+    text.gauge(
+        "restripe_code_cache_mirrors_asleep",
+        "Mirrors that stand still.",
+        overlay.mirrors_asleep,
+    );
+    let counters = [
+        (
+            "restripe_code_cache_rests_total",
+            "How often mirrors were let stand still.",
+            overlay.rests,
+        ),
+        (
+            "restripe_code_cache_destages_total",
+            "How often all that lay in the code cache went home.",
+            overlay.destages,
+        ),
+    ];
+    for (name, help, value) in counters {
+        text.family(name, "counter", help);
+        text.sample(name, &[], value);
+    }
+    let name = "restripe_code_cache_seals_total";
+    text.family(
+        name,
+        "counter",
+        "Records gathered in memory and sealed, by cause.",
+    );
+    for (cause, count) in &overlay.seals {
+        text.sample(name, &[("cause", cause)], count);
+    }
+}
+
 /// Six decimals, by integers: the same text on every machine.
 fn ratio(done: u64, total: u64) -> String {
     let millionths = u128::from(done.min(total)) * 1_000_000 / u128::from(total.max(1));
@@ -452,6 +490,8 @@ mod tests {
             overlay: Some(OverlayView {
                 away_bytes: 4096,
                 redirected_writes: 7,
+                rests: 2,
+                seals: [("flush".into(), 5)].into(),
                 ..OverlayView::default()
             }),
             ..SurrogateView::default()
@@ -509,6 +549,8 @@ mod tests {
             "restripe_surrogate_state{array=\"tank\",state=\"healthy\"} 1",
             "restripe_surrogate_away_bytes{array=\"tank\"} 4096",
             "restripe_surrogate_redirected_writes_total{array=\"tank\"} 7",
+            "restripe_code_cache_rests_total{array=\"tank\"} 2",
+            "restripe_code_cache_seals_total{array=\"tank\",cause=\"flush\"} 5",
             "restripe_lent_free_bytes{array=\"tank\"} 16",
             "restripe_lease_bytes{array=\"tank\",lease=\"log\"} 48",
             "restripe_lease_in_use{array=\"tank\",lease=\"log\"} 1",

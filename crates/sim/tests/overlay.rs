@@ -5,7 +5,7 @@
 use restripe_array::destage::Order;
 use restripe_array::overlay::{
     CopyTag, Effect, Extent, FoundInLog, Homeward, Kind, LogShape, Overlay, OverlayLimits, Packing,
-    Site,
+    SealCause, Site,
 };
 use restripe_array::{Buf, BufRef, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES};
 use restripe_sim::oracle::{FlushTicket, Oracle, ReadTicket, WriteId, WriteKind};
@@ -204,7 +204,7 @@ impl World {
             0 if self.overlay.is_broken() => {}
             0 => self.crash(),
             1 if self.rng.chance(1, 2) => {
-                self.overlay.seal();
+                self.overlay.seal(SealCause::Age);
                 self.collect();
             }
             1 => {
@@ -222,7 +222,7 @@ impl World {
         }
         if self.overlay.is_starved() {
             self.count("starved");
-            self.overlay.seal();
+            self.overlay.seal(SealCause::Age);
             self.overlay.go_home(self.overlay.next_sequence());
             self.collect();
         }
@@ -842,7 +842,7 @@ impl World {
     /// Lets everything end, brings all home, and reads all of it.
     fn settle(&mut self) {
         self.drain();
-        self.overlay.seal();
+        self.overlay.seal(SealCause::Age);
         self.collect();
         self.drain();
         self.overlay.go_home(self.overlay.next_sequence());
@@ -865,7 +865,7 @@ impl World {
     fn drain(&mut self) {
         while !self.doing.is_empty() || !self.asked.is_empty() {
             if self.overlay.is_starved() {
-                self.overlay.seal();
+                self.overlay.seal(SealCause::Age);
                 self.overlay.go_home(self.overlay.next_sequence());
                 self.collect();
             }

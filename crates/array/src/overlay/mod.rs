@@ -21,8 +21,8 @@ mod tests;
 mod tree;
 
 pub use front::{
-    CopyTag, Effect, FoundInLog, Homeward, Overlay, OverlayCounters, OverlayLimits, PackTag,
-    Packing, PartTag, Site,
+    CopyTag, Effect, FoundInLog, Gathering, Homeward, Overlay, OverlayCounters, OverlayLimits,
+    PackTag, Packing, PartTag, SealCause, Site, WayHome,
 };
 pub use map::{ExtentMap, Extents, Pieces};
 pub use space::{Cleanable, LogShape, LogSpace, Pressure, Purpose};

@@ -69,6 +69,11 @@ impl Clusters {
         self.waiting.is_empty() && self.sealing.is_empty()
     }
 
+    /// Records whose place at home is being announced, before they are written.
+    pub(super) fn announcing(&self) -> u32 {
+        self.sealing.len() as u32
+    }
+
     fn index_of(&self, sequence: u64) -> usize {
         let found = self.records.iter().position(|one| one.sequence == sequence);
         found.expect("it is in memory")

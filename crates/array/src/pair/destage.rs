@@ -13,8 +13,10 @@ use super::Pair;
 use super::policy::LAST_EXTENTS;
 use crate::contract::CommandError;
 use crate::core::Core;
-use crate::overlay::{Overlay, Site};
+use crate::overlay::{Overlay, Pressure, SealCause, Site};
 use crate::policy::destage::Order;
+use crate::power::Power;
+use crate::report::CodeCacheStatus;
 use crate::units::Nanos;
 
 /// When what lies in the log goes home.
@@ -170,7 +172,7 @@ impl Pair {
             return self.route.wake_own(due);
         }
         self.policy.destage.gathered = None;
-        overlay.seal();
+        overlay.seal(SealCause::Age);
     }
 
     fn destage_is_due(&mut self, short: bool) -> bool {
@@ -210,7 +212,7 @@ impl Pair {
     /// What is in memory goes into the log first: then the way home takes all there is.
     fn begin_destage(&mut self) -> bool {
         let overlay = self.overlay.as_mut().expect("a serving pair has one");
-        overlay.seal();
+        overlay.seal(SealCause::Destage);
         let below = overlay.next_sequence();
         let state = &mut self.policy.destage;
         state.asked = false;
@@ -281,9 +283,29 @@ impl Pair {
         !broken && self.surrogate.destage.sleep.is_some() && self.stage == super::Stage::Serving
     }
 
+    /// What a code cache is at; `None` where nothing is gathered.
+    pub(super) fn code_cache(&self) -> Option<CodeCacheStatus> {
+        let overlay = self.overlay.as_ref()?;
+        let home = self.home();
+        Some(CodeCacheStatus {
+            gathering: overlay.gathering()?,
+            announcing: self.clusters.announcing(),
+            short: overlay.pressure() >= Pressure::Reclaim,
+            starved: overlay.is_starved(),
+            destaging: self.policy.destage.stage != Stage::Logging,
+            way_home: overlay.way_home(),
+            mirrors_resting: home.mirrors_in(Power::Resting),
+            mirrors_waking: home.mirrors_in(Power::Waking),
+        })
+    }
+
     pub(super) fn rests(&self) -> (u16, u64, u64) {
         let state = &self.policy.destage;
-        (self.home().mirrors_asleep(), self.home().rests, state.begun)
+        (
+            self.home().mirrors_in(Power::Asleep),
+            self.home().rests,
+            state.begun,
+        )
     }
 
     fn go_home(&mut self, below: u64) -> bool {

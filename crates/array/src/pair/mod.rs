@@ -39,7 +39,7 @@ use crate::contract::{
 };
 use crate::core::Core;
 use crate::engine::{Config, Limits};
-use crate::overlay::{CopyTag, Overlay, Site};
+use crate::overlay::{CopyTag, Overlay, SealCause, Site};
 use crate::pool::{Buffers, Share};
 use crate::units::{Member, Nanos, SECTOR_BYTES};
 use alloc::boxed::Box;
@@ -551,7 +551,7 @@ impl Pair {
         };
         let quiet = self.overlay.as_ref().is_none_or(Overlay::is_quiet);
         if let Some(overlay) = self.overlay.as_mut().filter(|one| one.is_idle()) {
-            overlay.seal();
+            overlay.seal(SealCause::Stop);
         }
         let works = !self.jobs.is_idle()
             || !self.clusters.is_idle()

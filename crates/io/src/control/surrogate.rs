@@ -1,9 +1,11 @@
 //! What a client is told of an array's surrogate: the set, and what of the array lies there.
 
 use super::schema::{MemberView, StatusView, TaskView};
+use restripe_array::overlay::SealCause;
 use restripe_array::report::{ArrayState, OverlayStatus, Status, SurrogateStatus};
 use restripe_array::{Nanos, SECTOR_BYTES};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The surrogate's set, as an array of its own, and the part that only an array with a surrogate has.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -66,6 +68,10 @@ pub struct OverlayView {
     pub mirrors_asleep: u16,
     #[serde(default)]
     pub rests: u64,
+    /// Of a code cache: records that were gathered in memory and sealed, by cause: `full`, `age`, `flush`, `fua`, `destage`, `stop`,
+    /// `failed`. Empty where nothing is gathered.
+    #[serde(default)]
+    pub seals: BTreeMap<String, u64>,
 }
 
 impl SurrogateView {
@@ -136,6 +142,17 @@ fn overlay_view(overlay: &OverlayStatus) -> OverlayView {
         destages: overlay.destages,
         mirrors_asleep: overlay.mirrors_asleep,
         rests: overlay.rests,
+        seals: seals(overlay),
+    }
+}
+
+/// Records sealed, by the cause's name.
+fn seals(overlay: &OverlayStatus) -> BTreeMap<String, u64> {
+    let count = |cause: SealCause| overlay.counters.seals[cause as usize];
+    let all = SealCause::ALL.into_iter();
+    match overlay.code_cache {
+        Some(_) => all.map(|one| (one.name().into(), count(one))).collect(),
+        None => BTreeMap::new(),
     }
 }
 
@@ -178,6 +195,7 @@ mod tests {
             mirrors_asleep: 0,
             rests: 0,
             destages: 0,
+            code_cache: None,
             broken: false,
             ahead: true,
             alone: true,

@@ -1,6 +1,6 @@
 //! Going home: what records wrote is written where the layout puts it, and the records are called void.
 
-use super::{Effect, GoingHome, Overlay, Owner, Site, Stage};
+use super::{Effect, GoingHome, Overlay, Owner, SealCause, Site, Stage};
 use crate::contract::RequestError;
 use crate::overlay::{Extent, Kind};
 use alloc::vec::Vec;
@@ -39,7 +39,7 @@ impl Overlay {
     /// it.
     pub(super) fn begin_last(&mut self) {
         if self.closing {
-            self.seal();
+            self.seal(SealCause::Destage);
         }
         let ready = self.records.is_empty() && self.home.is_none();
         if self.closing && self.is_stuck() && self.home.is_none() {

@@ -23,6 +23,50 @@ use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+/// Why nothing more came into a record.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum SealCause {
+    /// Its payload or its table is full.
+    Full,
+    /// It was gathered long enough ago.
+    Age,
+    /// A flush: a user's, or one that makes room in the log.
+    Flush,
+    /// A write that was to be durable with its reply.
+    Fua,
+    /// Everything goes home.
+    Destage,
+    /// The array stops.
+    Stop,
+    /// The log failed: it is refused.
+    Failed,
+}
+
+impl SealCause {
+    pub const ALL: [SealCause; 7] = [
+        SealCause::Full,
+        SealCause::Age,
+        SealCause::Flush,
+        SealCause::Fua,
+        SealCause::Destage,
+        SealCause::Stop,
+        SealCause::Failed,
+    ];
+
+    /// As `status` and the metrics have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            SealCause::Full => "full",
+            SealCause::Age => "age",
+            SealCause::Flush => "flush",
+            SealCause::Fua => "fua",
+            SealCause::Destage => "destage",
+            SealCause::Stop => "stop",
+            SealCause::Failed => "failed",
+        }
+    }
+}
+
 /// How writes are gathered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packing {
@@ -101,6 +145,24 @@ impl Pack {
         self.waits
     }
 
+    pub(super) fn fills(&self) -> bool {
+        self.filling
+    }
+
+    pub(super) fn copies(&self) -> bool {
+        !self.copies.is_empty()
+    }
+
+    /// Records that were not handed out yet.
+    pub(super) fn held(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether a record waits until the segment that it begins is void.
+    pub(super) fn begins_segment(&self) -> bool {
+        self.begins.is_some()
+    }
+
     pub(super) fn is_quiet(&self) -> bool {
         self.records.is_empty() && self.copies.is_empty()
     }
@@ -158,7 +220,7 @@ impl Overlay {
             Spot::Over(extent) => (extent, true),
             Spot::Behind(sectors) => (self.lay(home, sectors), false),
             Spot::None => {
-                self.close_record();
+                self.close_record(SealCause::Full);
                 return self.open_record() && self.pack(id);
             }
         };
@@ -308,6 +370,7 @@ impl Overlay {
                 kind: Kind::Instead,
             },
             teller: Teller::Nobody,
+            sealed: None,
             result: None,
         });
         self.packs().records.push_back(Packed {
@@ -326,7 +389,7 @@ impl Overlay {
     }
 
     /// Nothing more comes into the record being filled: what it does not need of the log is given back.
-    fn close_record(&mut self) {
+    fn close_record(&mut self, cause: SealCause) {
         let reserved = self.footprint(self.limits.record_sectors);
         let pack = self.packs();
         if !core::mem::take(&mut pack.filling) {
@@ -341,15 +404,19 @@ impl Overlay {
         }
         let kept = self.footprint(used);
         self.space.give_back(reserved - kept);
+        let first = self.records.front().expect("it is under way");
+        let index = (sequence - first.extent.sequence) as usize;
+        self.records[index].sealed = Some(cause);
+        self.counters.seals[cause as usize] += 1;
         self.send_records();
     }
 
     /// What was gathered goes into the log now.
-    pub fn seal(&mut self) {
+    pub fn seal(&mut self, cause: SealCause) {
         if self.pack.is_none() {
             return;
         }
-        self.close_record();
+        self.close_record(cause);
         let sequence = self.sequence;
         let pack = self.packs();
         pack.closed = 0;

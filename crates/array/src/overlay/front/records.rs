@@ -1,6 +1,6 @@
 //! Records on their way into the log, clean copies, and the log's places that are needed no more.
 
-use super::pack::Pack;
+use super::pack::{Pack, SealCause};
 use super::{
     Beside, CleanCopy, CopyTag, Effect, Overlay, Owner, Pending, Record, Retired, Teller,
     footprint, sectors_of, whole,
@@ -24,7 +24,7 @@ impl Record {
 impl Overlay {
     pub(super) fn pump_writes(&mut self) {
         if self.broken {
-            self.seal();
+            self.seal(SealCause::Failed);
         }
         while let Some(&id) = self.writes.front() {
             let Pending { request, cut, .. } = *self.pending(id);
@@ -129,6 +129,7 @@ impl Overlay {
                 kind: Kind::Instead,
             },
             teller: Teller::Request(id),
+            sealed: None,
             result: Some(Err(RequestError::Unavailable)),
             beside: Beside::Not,
         });
@@ -188,6 +189,7 @@ impl Overlay {
         self.records.push_back(Record {
             extent,
             teller,
+            sealed: None,
             result: None,
             beside: Beside::Not,
         });

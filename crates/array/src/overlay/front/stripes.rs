@@ -86,7 +86,7 @@ impl Places {
 }
 
 impl Stripes {
-    fn fetches(&self) -> bool {
+    pub(super) fn fetches(&self) -> bool {
         !self.fetching.is_empty() || !self.fetches.is_empty()
     }
 
