@@ -1,6 +1,6 @@
 //! Which writes go to the surrogate, and when what lies there goes home.
 
-use super::{Pair, Stage, destage};
+use super::{Pair, Stage, Stopping, destage};
 use crate::contract::{Command, CommandTag, Request, RequestOp, TaskKind};
 use crate::core::Core;
 use crate::overlay::{Kind, Overlay, Pressure};
@@ -181,7 +181,7 @@ impl Pair {
             return overlay.is_some_and(|overlay| overlay.refuse_waiting(refusal));
         }
         self.lose_firsts();
-        if self.stage != Stage::Serving || self.home().mode.read_only {
+        if !(self.stage == Stage::Serving || self.drains_writes()) || self.home().mode.read_only {
             return false;
         }
         let moving = self.moves_users();
@@ -222,6 +222,12 @@ impl Pair {
         }
         self.policy.going = overlay.is_going_home();
         self.policy.going
+    }
+
+    /// Whether the array is stopping, and writes that it has taken wait for room that only a way home makes.
+    fn drains_writes(&self) -> bool {
+        let draining = self.stage == Stage::Stopping(Stopping::Draining);
+        draining && self.overlay.as_ref().is_some_and(Overlay::is_starved)
     }
 
     /// A way home has ended, well or not.
