@@ -26,7 +26,7 @@ use crate::oracle::Oracle;
 use crate::payload::Payload;
 use crate::rng::{Rng, mix};
 use crate::session::{News, PATIENCE, Session};
-use crate::surrogate::Phase;
+use crate::surrogate::{Moment, Phase};
 use crate::swarm::{Hosting, Scene, issue};
 use crate::workload::{Ask, Workload};
 use crate::world::{World, WorldConfig};
@@ -71,6 +71,8 @@ pub struct Report {
     pub reduced: u64,
     /// With a surrogate: images by where users' data were.
     pub phases: BTreeMap<Phase, u64>,
+    /// With a code cache: images by what it was at.
+    pub at: BTreeMap<Moment, u64>,
     /// With spare partitions: images by how they were in use.
     pub hosting: BTreeMap<Hosting, u64>,
     /// The first breach, with the number of the image that showed it.
@@ -192,6 +194,8 @@ struct Enumeration {
     lost: bool,
     /// Where users' data are at this moment.
     phase: Phase,
+    /// What its code cache is at.
+    at: BTreeSet<Moment>,
     /// With spare partitions: what the array is at.
     scene: Option<Scene>,
     /// Slots of the row where most requests go.
@@ -298,6 +302,7 @@ impl Enumeration {
             surrogate,
             lost: false,
             phase: Phase::AtHome,
+            at: BTreeSet::new(),
             scene: None,
             near: Vec::new(),
             far: Nanos::ZERO,
@@ -372,6 +377,7 @@ impl Enumeration {
             while session.news().is_some() {}
             let status = session.world.status();
             self.phase = Phase::of(&status, true);
+            self.at = Moment::of(&status);
             if step % self.reach.stride == first_cut {
                 self.cut_here(&session);
             }
@@ -595,6 +601,9 @@ impl Enumeration {
         self.report.images += 1;
         if self.surrogate.is_some() {
             *self.report.phases.entry(self.phase).or_default() += 1;
+        }
+        for moment in &self.at {
+            *self.report.at.entry(*moment).or_default() += 1;
         }
         for hosting in self.scene.iter().flat_map(Scene::hosting) {
             *self.report.hosting.entry(hosting).or_default() += 1;

@@ -63,6 +63,8 @@ pub struct Faults {
     full: Option<bool>,
     misdirect: Option<u64>,
     asleep: bool,
+    /// It was asked to wake, and does not.
+    never_woke: bool,
     /// How it wakes, if that is not at once.
     wakes: Option<Option<Nanos>>,
 }
@@ -95,6 +97,11 @@ impl Faults {
         };
     }
 
+    /// What could not be read can be.
+    pub fn mend_reads(&mut self) {
+        self.latent.clear();
+    }
+
     pub fn dead(&self) -> bool {
         self.dead
     }
@@ -106,6 +113,21 @@ impl Faults {
     /// Whether it stands still, and will go on to.
     pub fn sleeps_for_good(&self) -> bool {
         self.asleep && self.wakes == Some(None)
+    }
+
+    /// Whether it stands still.
+    pub fn asleep(&self) -> bool {
+        self.asleep
+    }
+
+    /// Whether it wakes late, each time.
+    pub fn wakes_late(&self) -> bool {
+        matches!(self.wakes, Some(Some(_)))
+    }
+
+    /// Whether it was asked to wake, and never will.
+    pub fn never_woke(&self) -> bool {
+        self.never_woke && self.hanging
     }
 
     pub fn hanging(&self) -> bool {
@@ -142,7 +164,7 @@ impl Faults {
             match self.wakes {
                 Some(Some(after)) => end = end.after(after),
                 Some(None) => {
-                    self.hanging = true;
+                    (self.hanging, self.never_woke) = (true, true);
                     return None;
                 }
                 None => {}

@@ -141,6 +141,9 @@ fn crashes(settings: &Settings) -> ExitCode {
     for (phase, images) in report.phases {
         println!("{images:>10}  {phase:?}");
     }
+    for (moment, images) in report.at {
+        println!("{images:>10}  code cache: {moment}");
+    }
     for (hosting, images) in report.hosting {
         println!("{images:>10}  {hosting:?}");
     }
@@ -176,6 +179,9 @@ fn work(settings: &Settings, next: &AtomicU64, total: &Mutex<(Report, u64)>) {
         total.0.reduced += report.reduced;
         for (phase, images) in &report.phases {
             *total.0.phases.entry(*phase).or_default() += images;
+        }
+        for (moment, images) in &report.at {
+            *total.0.at.entry(*moment).or_default() += images;
         }
         for (hosting, images) in &report.hosting {
             *total.0.hosting.entry(*hosting).or_default() += images;

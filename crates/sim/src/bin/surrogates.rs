@@ -1,6 +1,6 @@
 //! Runs seeds of arrays with a surrogate: `surrogates --seeds 0..1000`, or one that failed: `surrogates --seed N`.
 
-use restripe_sim::surrogate::{Incident, Options, Outcome, Phase, run};
+use restripe_sim::surrogate::{Event, Incident, Moment, Options, Outcome, Phase, run, why_not};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::catch_unwind;
@@ -15,6 +15,7 @@ surrogates: random arrays with a surrogate, users and faults in virtual time, ju
   --gathers           of mirrors whose writes all go into a log of clusters
   --graid             of mirrors whose writes all go to first copies and into a log
   --eraid             of mirrors whose writes all go to first copies alone
+  --quests            and each event is to meet each moment of these
   --trace             say what happens
 ";
 
@@ -46,6 +47,7 @@ fn parse(arguments: &[String]) -> Result<Option<(Range<u64>, Options)>, String> 
             "--gathers" => options.gathers = true,
             "--graid" => options.graid = true,
             "--eraid" => options.eraid = true,
+            "--quests" => (options.gathers, options.quests) = (true, true),
             "--trace" => options.trace = true,
             other => return Err(format!("unknown argument {other}; --help lists them")),
         }
@@ -66,6 +68,7 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 fn surrogates(seeds: Range<u64>, options: Options) -> ExitCode {
     let mut met: BTreeMap<&str, u64> = BTreeMap::new();
     let mut incidents: BTreeMap<(Phase, Incident), u64> = BTreeMap::new();
+    let mut events: BTreeMap<(Moment, Event), u64> = BTreeMap::new();
     let mut failed = 0;
     let family = options.family();
     for seed in seeds {
@@ -85,6 +88,9 @@ fn surrogates(seeds: Range<u64>, options: Options) -> ExitCode {
         for (what, times) in outcome.incidents {
             *incidents.entry(what).or_default() += times;
         }
+        for (what, times) in outcome.events {
+            *events.entry(what).or_default() += times;
+        }
     }
     for (what, times) in met {
         println!("{times:>10}  {what}");
@@ -92,6 +98,31 @@ fn surrogates(seeds: Range<u64>, options: Options) -> ExitCode {
     for ((phase, incident), times) in incidents {
         println!("{times:>10}  {phase:?}: {incident}");
     }
+    if options.gathers {
+        print!("{}", table(&events));
+    }
     println!("{failed} failed");
     ExitCode::from(u8::from(failed > 0))
+}
+
+/// Events by what a code cache was at; a dash where one cannot meet the other.
+fn table(events: &BTreeMap<(Moment, Event), u64>) -> String {
+    let mut out = format!("{:>18}", "");
+    for event in Event::ALL {
+        out += &format!(" {:>14}", format!("{event:?}"));
+    }
+    out.push('\n');
+    for moment in Moment::ALL {
+        out += &format!("{:>18}", moment.to_string());
+        for event in Event::ALL {
+            let times = events.get(&(moment, event)).copied().unwrap_or(0);
+            let cell = match (times, why_not(moment, event)) {
+                (0, Some(_)) => "-".into(),
+                (times, _) => times.to_string(),
+            };
+            out += &format!(" {cell:>14}");
+        }
+        out.push('\n');
+    }
+    out
 }

@@ -4,6 +4,8 @@
 //! Whole bytes stand for sectors: a record's header lies among data, and no token holds a page.
 
 mod coverage;
+mod moment;
+mod quest;
 mod stir;
 
 use crate::array::{Spec, superblock_of};
@@ -16,10 +18,11 @@ use crate::oracle::Oracle;
 use crate::payload::Payload;
 use crate::rng::{Rng, mix};
 use crate::session::{News, PATIENCE, Session};
-use crate::swarm::issue;
 use crate::workload::Workload;
 use crate::world::{World, WorldConfig};
 pub use coverage::{Incident, Phase};
+pub use moment::{Event, Moment, why_not};
+use quest::Quest;
 use restripe_array::destage::Order;
 use restripe_array::layout::{Layout, Level, Rotation};
 use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
@@ -28,7 +31,7 @@ use restripe_array::{
     Command, CommandError, Config, Destage, Engine, Fact, Limits, Member, Nanos, Pool, Redirect,
     Sleep, StartMode, SurrogateConfig, SurrogateLimits,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is not left to the seed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +46,8 @@ pub struct Options {
     pub graid: bool,
     /// Every write goes to first copies, and nowhere else (ERAID).
     pub eraid: bool,
+    /// And each event is to meet each of its moments, by turns ([`Moment`], [`Event`]).
+    pub quests: bool,
     /// The bug that the engine is to have.
     #[cfg(feature = "planted")]
     pub bug: Option<restripe_array::Bug>,
@@ -53,6 +58,7 @@ impl Options {
     pub fn family(&self) -> &'static str {
         match self {
             Options { grows: true, .. } => " --growth",
+            Options { quests: true, .. } => " --gathers --quests",
             Options { gathers: true, .. } => " --gathers",
             Options { graid: true, .. } => " --graid",
             Options { eraid: true, .. } => " --eraid",
@@ -71,6 +77,8 @@ pub struct Outcome {
     pub met: BTreeMap<&'static str, u64>,
     /// Incidents by where users' data were.
     pub incidents: BTreeMap<(Phase, Incident), u64>,
+    /// Of a code cache: events by what it was at.
+    pub events: BTreeMap<(Moment, Event), u64>,
 }
 
 /// A device that does not answer for so long is given up.
@@ -283,6 +291,7 @@ enum End {
 }
 
 struct Run {
+    seed: u64,
     options: Options,
     rng: Rng,
     plan: Plan,
@@ -300,6 +309,11 @@ struct Run {
     forgone: bool,
     /// Generation and sequence of the newest superblock that a disk of each set has taken away for good.
     taken: [(u64, u64); 2],
+    quest: Option<Quest>,
+    /// Quests so far.
+    quests: u64,
+    /// What the code cache was at when it crashed.
+    crashed_at: BTreeSet<Moment>,
     outcome: Outcome,
 }
 
@@ -312,6 +326,13 @@ struct Life {
     /// Members may fail in this life: somebody did something to them.
     troubled: [bool; 2],
     serving: bool,
+    /// It was told to stop; it is to be.
+    stopping: bool,
+    stop_due: bool,
+    /// Members that will not wake, and do not have to yet.
+    spoilt: Vec<Member>,
+    /// No member is replaced before this step.
+    mend_after: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -323,7 +344,10 @@ enum Site {
 impl Run {
     fn new(seed: u64, options: Options) -> Run {
         let mut rng = Rng::new(seed);
-        let plan = Plan::draw(&mut rng, options);
+        let mut plan = Plan::draw(&mut rng, options);
+        if options.quests {
+            plan.suit(seed);
+        }
         let creation = plan.home.create().expect("plans are made to fit");
         let layout = Layout::new(creation.geometry).expect("a created geometry is sound");
         let (size, row) = (layout.size_sectors(), layout.row_sectors());
@@ -334,6 +358,7 @@ impl Run {
             log.clear();
         }
         let run = Run {
+            seed,
             oracle: Some(Oracle::new(Payload::Bytes, size)),
             options,
             rng,
@@ -346,6 +371,9 @@ impl Run {
             log_gone: false,
             forgone: false,
             taken: [(0, 0); 2],
+            quest: None,
+            quests: 0,
+            crashed_at: BTreeSet::new(),
             outcome: Outcome::default(),
             plan,
         };
@@ -372,6 +400,7 @@ impl Run {
                 return self.outcome;
             }
         }
+        self.end_quests();
         if self.live(None, true) {
             self.without_surrogate();
         }
@@ -439,6 +468,10 @@ impl Run {
             crash_after,
             troubled: [false; 2],
             serving: false,
+            stopping: false,
+            stop_due: false,
+            spoilt: Vec::new(),
+            mend_after: 0,
         }
     }
 
@@ -473,6 +506,8 @@ impl Run {
                 match answered {
                     Some(Ok(())) => {
                         life.serving = true;
+                        let crashed_at = std::mem::take(&mut self.crashed_at);
+                        self.count_event(crashed_at, Event::Start);
                         self.take_capacity(life);
                         self.forgone |= mode.accept_loss && !life.sites.contains(&Site::Log);
                         return None;
@@ -579,7 +614,9 @@ impl Run {
             );
             return self.broken(life, Invariant::StuckRequest, detail);
         }
-        None
+        self.pursue(life, more);
+        let crashes = life.crash_after.is_some_and(|after| life.steps >= after);
+        (self.options.quests && crashes).then_some(End::Crash)
     }
 
     /// Takes note of what is told; the answer to a command, if it has come.
@@ -650,8 +687,10 @@ impl Run {
             while issued < self.plan.requests
                 && life.session.outstanding() < self.plan.depth
                 && life.session.world.ready()
+                && !self.holds()
             {
-                issue(&mut life.session, self.workload.draw());
+                let ask = self.workload.draw();
+                self.ask(life, ask);
                 issued += 1;
                 let status = life.session.world.status();
                 let busy = !status.tasks.is_empty() || away(&status) > 0;
@@ -663,10 +702,16 @@ impl Run {
             if let Some(end) = self.step(life) {
                 return end;
             }
+            if life.stop_due {
+                return self.stop(life);
+            }
         }
         for _ in 0..*self.rng.pick(&[0, 0, 100, 1000]) {
             if let Some(end) = self.step(life) {
                 return end;
+            }
+            if life.stop_due {
+                break;
             }
             self.hear(life, None);
         }
@@ -674,6 +719,8 @@ impl Run {
     }
 
     fn stop(&mut self, life: &mut Life) -> End {
+        self.note_event(life, Event::Stop);
+        life.stopping = true;
         let ticket = life.session.oracle.flush();
         life.session.refusals_expected = true;
         let tag = life.session.command(Command::Stop);
@@ -774,6 +821,10 @@ impl Run {
         }
         if end == End::Crash {
             self.note(&life, Incident::Crash);
+            self.note_event(&life, Event::Crash);
+            if self.options.gathers {
+                self.crashed_at = Moment::of_life(&life);
+            }
         }
         let world = &life.session.world;
         self.outcome.digest = mix(self.outcome.digest ^ world.digest());
@@ -806,6 +857,7 @@ impl Run {
             ..
         } = session;
         for member in (0..sites.len()).map(|member| Member(member as u16)) {
+            world.disk_mut(member).faults.mend_reads();
             // What was cut off is there again.
             if world.disk(member).faults.hanging() {
                 world.inject(member, Fault::Revive);

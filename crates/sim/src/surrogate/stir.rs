@@ -1,7 +1,7 @@
 //! What happens to the members of both sets while a life goes on.
 
 use super::coverage::{Incident, Phase};
-use super::{IO_TIMEOUT, Life, Run, Site, disk, set_of, spec_of};
+use super::{Event, IO_TIMEOUT, Life, Run, Site, disk, set_of, spec_of};
 use crate::disk::Disk;
 use crate::fault::Fault;
 use crate::image::Image;
@@ -120,7 +120,7 @@ impl Run {
         }
     }
 
-    fn standing(&self, life: &Life, set: &Status, site: Site) -> Standing {
+    pub(super) fn standing(&self, life: &Life, set: &Status, site: Site) -> Standing {
         let of_state = |state| -> Vec<Member> {
             let members = set.members.iter();
             let of_state = members.filter(|member| member.state == state);
@@ -130,7 +130,9 @@ impl Run {
         // One that is dead, or cut off, may not have been found out yet.
         let faults = |member: &Member| &life.session.world.disk(*member).faults;
         let gone = |member: &Member| {
-            faults(member).dead() || faults(member).hanging() || faults(member).sleeps_for_good()
+            let never = faults(member).hanging() || faults(member).sleeps_for_good();
+            // One that cannot be read everywhere is not to be the last one, either.
+            faults(member).dead() || never || faults(member).latent().next().is_some()
         };
         let here = serving.iter().filter(|member| !gone(member)).count();
         let slots = spec_of(&self.plan, site).slots;
@@ -139,6 +141,7 @@ impl Run {
         Standing {
             whole: here == slots,
             bears_second: site == Site::Home && raid6 && here + 1 == slots,
+            misses_one: here + 1 == slots,
             quiet: set.tasks.is_empty(),
             resyncs: set.tasks.iter().any(|task| task.kind == TaskKind::Resync),
             serving: serving.into_iter().filter(|member| !gone(member)).collect(),
@@ -156,6 +159,7 @@ impl Run {
             },
         );
         let member = *self.rng.pick(&set.serving);
+        self.note_event(life, self.loss_of(life, site, member));
         life.troubled[site as usize] = true;
         if site == Site::Home {
             self.trouble_home(life);
@@ -167,6 +171,16 @@ impl Run {
             life.session.world.inject(member, Fault::Death);
         }
         self.count("members lost", 1);
+    }
+
+    /// What the loss of a member is to a code cache.
+    pub(super) fn loss_of(&self, life: &Life, site: Site, member: Member) -> Event {
+        let asleep = life.session.world.disk(member).faults.asleep();
+        match (site, asleep) {
+            (Site::Log, _) => Event::LogLoss,
+            (Site::Home, true) => Event::AsleepLoss,
+            (Site::Home, false) => Event::AwakeLoss,
+        }
     }
 
     /// A disk that has a member of home and one of a code cache goes with both.
@@ -189,9 +203,14 @@ impl Run {
         let late = Nanos(self.rng.between(1, 30) * 1_000_000_000);
         let never = set.whole && set.quiet && self.rng.chance(1, 3);
         let member = *self.rng.pick(&set.serving);
-        let after = (!never).then_some(late);
-        if never {
+        self.spoil_member(life, member, (!never).then_some(late));
+    }
+
+    /// A member wakes so much later, or never.
+    pub(super) fn spoil_member(&mut self, life: &mut Life, member: Member, after: Option<Nanos>) {
+        if after.is_none() {
             self.trouble_home(life);
+            life.spoilt.push(member);
         }
         life.session.world.inject(member, Fault::Wakes { after });
         self.count("sleeps spoilt", 1);
@@ -228,8 +247,9 @@ impl Run {
     }
 
     /// All of the surrogate dies. What it alone has is lost, and may be called so; nothing may be made up.
-    fn lose_surrogate(&mut self, life: &mut Life, members: &[Member]) {
+    pub(super) fn lose_surrogate(&mut self, life: &mut Life, members: &[Member]) {
         self.note(life, Incident::SurrogateLoss);
+        self.note_event(life, Event::SurrogateLoss);
         for member in members {
             life.session.world.inject(*member, Fault::Death);
         }
@@ -317,7 +337,7 @@ impl Run {
         self.count("members come back", 1);
     }
 
-    fn blank(&mut self, site: Site) -> Disk {
+    pub(super) fn blank(&mut self, site: Site) -> Disk {
         let spec = spec_of(&self.plan, site).clone();
         let index = spec.slots + spec.spares;
         let image = Image::new(Payload::Bytes, spec.info(index).sectors);
@@ -326,16 +346,18 @@ impl Run {
 }
 
 /// Who serves in a set, and who does not.
-struct Standing {
+pub(super) struct Standing {
     /// Every slot has a member that answers.
-    whole: bool,
+    pub(super) whole: bool,
     /// One is missing, and a second one may be.
     bears_second: bool,
+    /// One is missing.
+    pub(super) misses_one: bool,
     /// No task runs.
-    quiet: bool,
+    pub(super) quiet: bool,
     /// Redundancy is not in step.
-    resyncs: bool,
+    pub(super) resyncs: bool,
     /// Members that serve and answer.
-    serving: Vec<Member>,
-    failed: Vec<Member>,
+    pub(super) serving: Vec<Member>,
+    pub(super) failed: Vec<Member>,
 }

@@ -1,0 +1,266 @@
+//! What a code cache is at when something happens: the rows and columns of its coverage table, and which cells no run can meet.
+
+use super::{Life, Site};
+use crate::oracle::WriteKind;
+use crate::workload::Ask;
+use restripe_array::Member;
+use restripe_array::overlay::{SealCause, WayHome};
+use restripe_array::report::Status;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// What a code cache is at. Several hold at once.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Moment {
+    /// The array has not served since it was last started.
+    Starting,
+    /// It was told to stop.
+    Stopping,
+    /// Nothing is gathered, and nothing lies in the log.
+    Empty,
+    /// A record is being filled.
+    Filling,
+    /// Bytes are being copied into a record.
+    Copying,
+    /// A record is sealed for this cause, and has not landed in the log.
+    Sealed(SealCause),
+    /// What it holds is being announced at home, before it is written.
+    Announcing,
+    /// A record is on its way into the log.
+    InFlight,
+    /// A record waits until the segment that it begins is void.
+    Reusing,
+    /// Something lies in the log alone.
+    InLog,
+    /// The log is so full that everything is to go home.
+    Short,
+    /// Users' writes wait for room in it.
+    Starved,
+    /// A destage has begun: what is gathered goes into the log first, and mirrors wake.
+    Begun,
+    /// The way home.
+    Home(WayHome),
+    /// A mirror was told to stand still.
+    Resting,
+    Asleep,
+    /// A mirror is asked to turn again.
+    Waking,
+    /// So one that is late.
+    WakesLate,
+    /// And one that never will.
+    WakesNever,
+}
+
+impl Moment {
+    pub const ALL: [Moment; 27] = [
+        Moment::Starting,
+        Moment::Stopping,
+        Moment::Empty,
+        Moment::Filling,
+        Moment::Copying,
+        Moment::Sealed(SealCause::Full),
+        Moment::Sealed(SealCause::Age),
+        Moment::Sealed(SealCause::Flush),
+        Moment::Sealed(SealCause::Fua),
+        Moment::Sealed(SealCause::Destage),
+        Moment::Sealed(SealCause::Stop),
+        Moment::Announcing,
+        Moment::InFlight,
+        Moment::Reusing,
+        Moment::InLog,
+        Moment::Short,
+        Moment::Starved,
+        Moment::Begun,
+        Moment::Home(WayHome::Reading),
+        Moment::Home(WayHome::Writing),
+        Moment::Home(WayHome::Flushing),
+        Moment::Home(WayHome::Voiding),
+        Moment::Resting,
+        Moment::Asleep,
+        Moment::Waking,
+        Moment::WakesLate,
+        Moment::WakesNever,
+    ];
+
+    /// What an array that serves is at, by what it tells.
+    pub fn of(status: &Status) -> BTreeSet<Moment> {
+        let overlay = status.surrogate.as_ref().and_then(|one| one.overlay);
+        let Some((overlay, cache)) = overlay.and_then(|one| Some((one, one.code_cache?))) else {
+            return BTreeSet::new();
+        };
+        let gathering = cache.gathering;
+        let away = overlay.sectors[0] > 0;
+        let idle =
+            !gathering.filling && !gathering.copying && gathering.sealed.iter().all(|n| *n == 0);
+        let begun = cache.destaging && cache.way_home.is_none();
+        let mut met: BTreeSet<Moment> = [
+            (!away && idle && !cache.destaging, Moment::Empty),
+            (gathering.filling, Moment::Filling),
+            (gathering.copying, Moment::Copying),
+            (cache.announcing > 0, Moment::Announcing),
+            (gathering.in_flight > cache.announcing, Moment::InFlight),
+            (gathering.reusing, Moment::Reusing),
+            (away, Moment::InLog),
+            (cache.short, Moment::Short),
+            (cache.starved, Moment::Starved),
+            (begun, Moment::Begun),
+            (cache.mirrors_resting > 0, Moment::Resting),
+            (overlay.mirrors_asleep > 0, Moment::Asleep),
+            (cache.mirrors_waking > 0, Moment::Waking),
+        ]
+        .into_iter()
+        .filter_map(|(is, moment)| is.then_some(moment))
+        .collect();
+        let sealed = SealCause::ALL.into_iter().filter(|cause| {
+            let refused = *cause == SealCause::Failed;
+            !refused && gathering.sealed[*cause as usize] > 0
+        });
+        met.extend(sealed.map(Moment::Sealed));
+        met.extend(cache.way_home.map(Moment::Home));
+        met
+    }
+
+    /// What a life is at.
+    pub(super) fn of_life(life: &Life) -> BTreeSet<Moment> {
+        if !life.serving {
+            return BTreeSet::from([Moment::Starting]);
+        }
+        let world = &life.session.world;
+        let mut met = Moment::of(&world.status());
+        if life.stopping {
+            met.insert(Moment::Stopping);
+        }
+        if met.contains(&Moment::Waking) {
+            met.extend(Moment::of_wakes(life));
+        }
+        met
+    }
+
+    /// How mirrors that are asked to turn do it.
+    fn of_wakes(life: &Life) -> Vec<Moment> {
+        let world = &life.session.world;
+        let members = (0..).map(Member).zip(&life.sites);
+        let homes =
+            members.filter(|(member, site)| **site == Site::Home && world.under_way(*member) > 0);
+        let faults = homes.map(|(member, _)| &world.disk(member).faults);
+        faults
+            .filter_map(|faults| match (faults.never_woke(), faults.wakes_late()) {
+                (true, _) => Some(Moment::WakesNever),
+                (_, true) => Some(Moment::WakesLate),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Moment::Sealed(cause) => write!(f, "sealed ({})", cause.name()),
+            Moment::Home(stage) => write!(f, "home: {stage:?}"),
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
+
+/// What happens to a code cache.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Event {
+    /// A user asks.
+    Write,
+    Read,
+    Flush,
+    /// A write that is to be durable with its reply.
+    Fua,
+    Zeroes,
+    Trim,
+    /// The array is told to stop.
+    Stop,
+    Crash,
+    /// The array serves again after a crash at that moment.
+    Start,
+    /// A member of the log is lost: one, and, where the log bears that, another while it is missing.
+    LogLoss,
+    SecondLogLoss,
+    /// A disk is lost that has the first copy of chunks and a member of the log; and a second one.
+    DiskLoss,
+    SecondDiskLoss,
+    /// All of the log is lost.
+    SurrogateLoss,
+    /// A member of home is lost that turns, or that stands still.
+    AwakeLoss,
+    AsleepLoss,
+    /// A mirror is asked to wake, and never will.
+    FailedWake,
+}
+
+impl Event {
+    pub const ALL: [Event; 17] = [
+        Event::Write,
+        Event::Read,
+        Event::Flush,
+        Event::Fua,
+        Event::Zeroes,
+        Event::Trim,
+        Event::Stop,
+        Event::Crash,
+        Event::Start,
+        Event::LogLoss,
+        Event::SecondLogLoss,
+        Event::DiskLoss,
+        Event::SecondDiskLoss,
+        Event::SurrogateLoss,
+        Event::AwakeLoss,
+        Event::AsleepLoss,
+        Event::FailedWake,
+    ];
+
+    /// What a user's request is.
+    pub(super) fn of(ask: &Ask) -> Event {
+        match ask {
+            Ask::Read { .. } => Event::Read,
+            Ask::Flush => Event::Flush,
+            Ask::Write {
+                kind: WriteKind::Trim,
+                ..
+            } => Event::Trim,
+            Ask::Write {
+                kind: WriteKind::Zeroes,
+                ..
+            } => Event::Zeroes,
+            Ask::Write { fua: true, .. } => Event::Fua,
+            Ask::Write { .. } => Event::Write,
+        }
+    }
+
+    fn asks(self) -> bool {
+        self <= Event::Trim
+    }
+}
+
+/// Why an event cannot meet a moment; `None` if it can, and so must.
+pub fn why_not(moment: Moment, event: Event) -> Option<&'static str> {
+    use Moment::{Begun, Home, Sealed, Starting, Stopping};
+    match (moment, event) {
+        (Starting | Stopping | Sealed(SealCause::Stop), Event::Stop) => {
+            Some("an array that does not serve, or is stopping, refuses to")
+        }
+        (Starting | Stopping | Sealed(SealCause::Stop), event) if event.asks() => {
+            Some("an array that does not serve, or is stopping, refuses users")
+        }
+        (Starting, Event::AsleepLoss | Event::FailedWake) => {
+            Some("no mirror is let sleep before the array serves")
+        }
+        (Begun | Home(_) | Sealed(SealCause::Destage), Event::AsleepLoss) => {
+            Some("every mirror was asked to wake when the destage began")
+        }
+        (Moment::Announcing, Event::AsleepLoss | Event::FailedWake) => {
+            Some("all of home was announced before the first mirror was let sleep")
+        }
+        (Moment::Short | Moment::Starved, Event::AsleepLoss) => {
+            Some("a destage begins at once, and every mirror is asked to wake")
+        }
+        (Home(_), Event::FailedWake) => Some("nothing goes home before every mirror turns"),
+        _ => None,
+    }
+}
