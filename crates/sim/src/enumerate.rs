@@ -22,7 +22,7 @@ use crate::crash::{Cut, Site};
 use crate::disk::{Disk, Simple};
 use crate::image::Image;
 use crate::invariant::{Invariant, Violation};
-use crate::oracle::Oracle;
+use crate::oracle::{Oracle, WriteKind};
 use crate::payload::Payload;
 use crate::rng::{Rng, mix};
 use crate::session::{News, PATIENCE, Session};
@@ -53,6 +53,10 @@ const GROWN: u64 = 0x6707_0000;
 const GATHERS: u64 = 0x6a74_0000;
 /// Steps after which what lies in a code cache is asked home again.
 const ASKS: u64 = 400;
+/// Extents of a map that runs full.
+const SMALL_MAP: u32 = 8;
+/// Requests that fill it.
+const FILLING: u64 = 60;
 /// Steps of a life with a surrogate at most.
 const STEPS_OF_PAIR: u64 = 20_000;
 
@@ -133,6 +137,7 @@ pub fn enumerate_pair(seed: u64, reach: Reach) -> Report {
             redirect,
             destage: Destage::default(),
             gathered: [1, 0],
+            extents: 4096,
         }),
     )
     .run_pair()
@@ -166,6 +171,7 @@ pub fn enumerate_gathering(seed: u64, reach: Reach) -> Report {
         redirect: Redirect::Reraid,
         destage,
         gathered: [records, records + rng.below(3) as u32],
+        extents: *rng.pick(&[SMALL_MAP, 4096]),
     };
     Enumeration::new(rng, reach, home, Some(surrogate)).run_pair()
 }
@@ -177,6 +183,8 @@ struct Surrogate {
     destage: Destage,
     /// Records of a cluster, and in memory.
     gathered: [u32; 2],
+    /// Of the map.
+    extents: u32,
 }
 
 impl Surrogate {
@@ -360,7 +368,12 @@ impl Enumeration {
         let mut workload =
             Workload::new(self.rng.fork(1), size, self.layout.chunk_sectors(), row, 1);
         let before = self.rng.between(4, 12);
-        let requests = before + self.rng.between(8, 24);
+        let small = self
+            .surrogate
+            .as_ref()
+            .is_some_and(|log| log.extents == SMALL_MAP);
+        let filling = if small { FILLING } else { 0 };
+        let requests = before + self.rng.between(8, 24) + filling;
         let mut issued = 0;
         let first_cut = self.rng.below(self.reach.stride);
         let gathers = self.surrogate.as_ref().is_some_and(Surrogate::gathers);
@@ -390,12 +403,34 @@ impl Enumeration {
                 break;
             }
         }
+        if gathers && !self.over() {
+            self.stop_gathering(&mut session);
+        }
         if let Err(violation) = first(&session) {
             self.report
                 .violation
                 .get_or_insert((self.report.images, violation));
         }
         self.report
+    }
+
+    /// It is told to stop while something is gathered.
+    fn stop_gathering(&mut self, session: &mut Session<Engine>) {
+        session.write(0, 3, WriteKind::Data, false, false);
+        while session.outstanding() > 0 && session.step() {}
+        session.refusals_expected = true;
+        let stop = session.command(Command::Stop);
+        for _ in 0..STEPS_OF_PAIR {
+            let status = session.world.status();
+            (self.phase, self.at) = (Phase::of(&status, true), Moment::of(&status));
+            self.at.insert(Moment::Stopping);
+            self.cut_here(session);
+            let stopped = |news| matches!(news, News::CommandReply(tag, _) if tag == stop);
+            let over = std::iter::from_fn(|| session.news()).any(stopped);
+            if over || self.over() || !session.step() {
+                return;
+            }
+        }
     }
 
     fn over(&self) -> bool {
@@ -461,7 +496,7 @@ impl Enumeration {
                 requests: 12,
                 slices: 8,
                 ios: 64,
-                extents: 4096,
+                extents: log.extents,
                 copies: 2,
                 cluster_records: log.gathered[0],
                 records_in_memory: log.gathered[1],

@@ -2,7 +2,7 @@
 //! replays it.
 
 use restripe_sim::enumerate::{Reach, Report, enumerate_gathering, enumerate_pair};
-use restripe_sim::surrogate::{Incident, Options, Phase, run};
+use restripe_sim::surrogate::{Incident, Moment, Options, Phase, run};
 use std::collections::BTreeMap;
 
 /// Each of these is met so often at least.
@@ -167,28 +167,32 @@ fn what_once_went_wrong_does_not() {
 /// left is assembled and read.
 #[test]
 fn crash_images_of_a_pair_are_assembled() {
-    let images = assembled("pair", enumerate_pair);
+    let images = assembled("pair", enumerate_pair).phases;
     for phase in PHASES.iter().chain(&RARE[..2]) {
         let count = images.get(phase).copied().unwrap_or(0);
         assert!(count >= 50, "{phase:?}: {count} images: {images:?}");
     }
 }
 
-/// The same of mirrors that sleep beside a code cache: while records are gathered and sealed, and on the way home.
+/// The same of mirrors that sleep beside a code cache, at each of its moments: but not in a start, and its mirrors wake in time.
 #[test]
 fn crash_images_of_a_code_cache_are_assembled() {
-    let images = assembled("gathers", enumerate_gathering);
-    for phase in [Phase::AtHome, Phase::Away, Phase::GoingHome, Phase::Waiting] {
-        let count = images.get(&phase).copied().unwrap_or(0);
-        assert!(count >= 50, "{phase:?}: {count} images: {images:?}");
+    let report = assembled("gathers", enumerate_gathering);
+    let not = [Moment::Starting, Moment::WakesLate, Moment::WakesNever];
+    for moment in Moment::ALL {
+        let count = report.at.get(&moment).copied().unwrap_or(0);
+        match not.contains(&moment) {
+            true => assert_eq!(count, 0, "{moment} is cut after all"),
+            false => assert!(count >= 10, "{moment}: {count} images: {:?}", report.at),
+        }
     }
 }
 
-/// Images by where users' data were.
-fn assembled(kind: &str, enumerate: impl Fn(u64, Reach) -> Report) -> BTreeMap<Phase, u64> {
+/// Images of all seeds, by where users' data were and what a code cache was at.
+fn assembled(kind: &str, enumerate: impl Fn(u64, Reach) -> Report) -> Report {
     let deep = std::env::var_os("RESTRIPE_DEEP").is_some();
     let (seeds, stride) = if deep { (60, 1) } else { (24, 11) };
-    let mut images: BTreeMap<Phase, u64> = BTreeMap::new();
+    let mut images = Report::default();
     for seed in 0..seeds {
         let reach = Reach {
             stride,
@@ -199,10 +203,13 @@ fn assembled(kind: &str, enumerate: impl Fn(u64, Reach) -> Report) -> BTreeMap<P
             panic!("crashes --{kind} --stride {stride} --seed {seed} --trace {image}: {violation}");
         }
         for (phase, count) in report.phases {
-            *images.entry(phase).or_default() += count;
+            *images.phases.entry(phase).or_default() += count;
+        }
+        for (moment, count) in report.at {
+            *images.at.entry(moment).or_default() += count;
         }
     }
-    println!("{images:?}");
+    println!("{:?} {:?}", images.phases, images.at);
     images
 }
 
