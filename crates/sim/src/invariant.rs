@@ -43,6 +43,8 @@ pub enum Invariant {
     OverlappingMemberWrites,
     /// The memory of a write under way changed.
     BufferChangedInFlight,
+    /// Home is written, or going to be, while a mirror stands still.
+    SleeperWritten,
     /// What a range was told to be (holes, health) is not so.
     WrongMap,
     /// The same seed gave different actions.
@@ -73,6 +75,7 @@ impl Invariant {
             Invariant::Contract => "contract",
             Invariant::OverlappingMemberWrites => "overlapping-member-writes",
             Invariant::BufferChangedInFlight => "buffer-changed-in-flight",
+            Invariant::SleeperWritten => "sleeper-written",
             Invariant::WrongMap => "wrong-map",
             Invariant::NotDeterministic => "not-deterministic",
             Invariant::Panic => "panic",

@@ -614,6 +614,9 @@ impl Run {
             );
             return self.broken(life, Invariant::StuckRequest, detail);
         }
+        if self.options.gathers {
+            self.watch_sleepers(life);
+        }
         self.pursue(life, more);
         let crashes = life.crash_after.is_some_and(|after| life.steps >= after);
         (self.options.quests && crashes).then_some(End::Crash)

@@ -1,7 +1,7 @@
 //! What happens to the members of both sets while a life goes on.
 
 use super::coverage::{Incident, Phase};
-use super::{Event, IO_TIMEOUT, Life, Run, Site, disk, set_of, spec_of};
+use super::{Event, IO_TIMEOUT, Life, Moment, Run, Site, disk, set_of, spec_of};
 use crate::disk::Disk;
 use crate::fault::Fault;
 use crate::image::Image;
@@ -33,6 +33,18 @@ impl Run {
             life.session.violation(Invariant::WrongMap, detail);
         }
         self.count("maps looked at", 1);
+    }
+
+    /// Nothing goes home, and nothing is announced there, while a mirror stands still.
+    pub(super) fn watch_sleepers(&self, life: &mut Life) {
+        let met = Moment::of(&life.session.world.status());
+        let asleep = met.contains(&Moment::Asleep);
+        let up = !asleep && !met.contains(&Moment::Resting) && !met.contains(&Moment::Waking);
+        let goes_home = met.iter().any(|moment| matches!(moment, Moment::Home(_)));
+        if goes_home && !up || met.contains(&Moment::Announcing) && asleep {
+            let detail = format!("{met:?}");
+            life.session.violation(Invariant::SleeperWritten, detail);
+        }
     }
 
     /// Counts an incident against where users' data are.
