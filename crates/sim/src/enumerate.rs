@@ -55,7 +55,9 @@ const GATHERS: u64 = 0x6a74_0000;
 const ASKS: u64 = 400;
 /// Extents of a map that runs full.
 const SMALL_MAP: u32 = 8;
-/// Requests that fill it.
+/// Sectors that are written again and again.
+const HOT: u64 = 16;
+/// Requests that fill a map, or a log.
 const FILLING: u64 = 60;
 /// Steps of a life with a surrogate at most.
 const STEPS_OF_PAIR: u64 = 20_000;
@@ -138,6 +140,7 @@ pub fn enumerate_pair(seed: u64, reach: Reach) -> Report {
             destage: Destage::default(),
             gathered: [1, 0],
             extents: 4096,
+            hot: false,
         }),
     )
     .run_pair()
@@ -172,6 +175,7 @@ pub fn enumerate_gathering(seed: u64, reach: Reach) -> Report {
         destage,
         gathered: [records, records + rng.below(3) as u32],
         extents: *rng.pick(&[SMALL_MAP, 4096]),
+        hot: rng.chance(1, 3),
     };
     Enumeration::new(rng, reach, home, Some(surrogate)).run_pair()
 }
@@ -185,6 +189,8 @@ struct Surrogate {
     gathered: [u32; 2],
     /// Of the map.
     extents: u32,
+    /// The same few sectors are written again and again, durably: segments are written again without a way home.
+    hot: bool,
 }
 
 impl Surrogate {
@@ -368,11 +374,13 @@ impl Enumeration {
         let mut workload =
             Workload::new(self.rng.fork(1), size, self.layout.chunk_sectors(), row, 1);
         let before = self.rng.between(4, 12);
-        let small = self
-            .surrogate
-            .as_ref()
-            .is_some_and(|log| log.extents == SMALL_MAP);
-        let filling = if small { FILLING } else { 0 };
+        let log = self.surrogate.as_ref().expect("this is a pair");
+        let fills = log.hot || log.extents == SMALL_MAP;
+        let filling = if fills { FILLING } else { 0 };
+        if log.hot {
+            workload.aim(0, row.min(HOT));
+            workload.insist();
+        }
         let requests = before + self.rng.between(8, 24) + filling;
         let mut issued = 0;
         let first_cut = self.rng.below(self.reach.stride);

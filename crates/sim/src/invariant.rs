@@ -41,6 +41,8 @@ pub enum Invariant {
     Contract,
     /// Two writes of one range of one member were under way at once.
     OverlappingMemberWrites,
+    /// Two computations that write the same memory were under way at once.
+    OverlappingComputes,
     /// The memory of a write under way changed.
     BufferChangedInFlight,
     /// Home is written, or going to be, while a mirror stands still.
@@ -74,6 +76,7 @@ impl Invariant {
             Invariant::TaskFailed => "task-failed",
             Invariant::Contract => "contract",
             Invariant::OverlappingMemberWrites => "overlapping-member-writes",
+            Invariant::OverlappingComputes => "overlapping-computes",
             Invariant::BufferChangedInFlight => "buffer-changed-in-flight",
             Invariant::SleeperWritten => "sleeper-written",
             Invariant::WrongMap => "wrong-map",

@@ -575,6 +575,9 @@ impl<M: Machine> World<M> {
         if let Err(why) = self.check_compute(&compute) {
             return self.breach(format!("{why}: {compute:?}"));
         }
+        if self.config.strict {
+            self.check_outputs(&compute);
+        }
         let tag = compute.tag;
         let delay = match self.config.compute_delay.0 {
             0 => 0,
@@ -582,6 +585,26 @@ impl<M: Machine> World<M> {
         };
         self.operations.insert(tag.0, Operation::Compute(compute));
         self.plan(self.now.after(Nanos(delay)), What::Compute(tag));
+    }
+
+    /// No other computation under way writes what this one does: whichever ends last would win.
+    fn check_outputs(&mut self, compute: &Compute) {
+        let meets = |one: &BufRef, other: &BufRef| {
+            let before = one.offset + one.bytes <= other.offset;
+            let behind = other.offset + other.bytes <= one.offset;
+            one.buf == other.buf && !before && !behind
+        };
+        let writes = |other: &Compute| {
+            let mut outputs = compute.outputs.iter();
+            outputs.any(|mine| {
+                let mut theirs = other.outputs.iter();
+                theirs.any(|output| meets(&mine.target, &output.target))
+            })
+        };
+        if self.computes(writes) {
+            let detail = format!("{:?} writes what another one does", compute.tag);
+            self.violation(Invariant::OverlappingComputes, detail);
+        }
     }
 
     // --------------------------------------------------------------------------------------------- contract

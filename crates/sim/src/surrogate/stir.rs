@@ -38,10 +38,11 @@ impl Run {
     /// Nothing goes home, and nothing is announced there, while a mirror stands still.
     pub(super) fn watch_sleepers(&self, life: &mut Life) {
         let met = Moment::of(&life.session.world.status());
-        let asleep = met.contains(&Moment::Asleep);
-        let up = !asleep && !met.contains(&Moment::Resting) && !met.contains(&Moment::Waking);
-        let goes_home = met.iter().any(|moment| matches!(moment, Moment::Home(_)));
-        if goes_home && !up || met.contains(&Moment::Announcing) && asleep {
+        let up = !met.contains(&Moment::Asleep)
+            && !met.contains(&Moment::Resting)
+            && !met.contains(&Moment::Waking);
+        let writes = |moment: &Moment| matches!(moment, Moment::Home(_) | Moment::Announcing);
+        if !up && met.iter().any(writes) {
             let detail = format!("{met:?}");
             life.session.violation(Invariant::SleeperWritten, detail);
         }
