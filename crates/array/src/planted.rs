@@ -1,9 +1,10 @@
-//! Ten and more bugs, planted on purpose, to prove that the test suites have teeth.
+//! Twenty and more bugs, planted on purpose, to prove that the test suites have teeth.
 //!
 //! Behind the feature `planted`, which no release is built with: without it every question here is a constant `false`
 //! and nothing of this is left. One bug is chosen at run time, in [`crate::Config`].
 
 use crate::core::Core;
+use crate::overlay::Overlay;
 
 /// A bug of the kind that reviews miss. Each names what goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -43,6 +44,24 @@ pub enum Bug {
     RedirectNotAnnounced,
     /// The surrogate's log is voided before what went home is durable there.
     VoidBeforeFlush,
+    /// The table of a record that was gathered in memory lacks its last entry: the one before has its sectors.
+    EntryLeftOut,
+    /// Reads of the log do not look for what is gathered in memory.
+    BufferMissed,
+    /// A write is copied into memory while another one of the same sectors is.
+    PackedOver,
+    /// A record is sealed while bytes are copied into it.
+    SealedUnderCopy,
+    /// A flush does not wait until what was gathered lies in the log.
+    FlushUnsealed,
+    /// A write that is to be durable is told when it is gathered.
+    FuaUnsealed,
+    /// Mirrors sleep before home has it on record that the log may have any of its sectors.
+    SleepUnannounced,
+    /// All goes home although mirrors do not turn yet.
+    WakeNotAwaited,
+    /// What was kept in memory of a way home is believed on later ones.
+    StalePieceKept,
     /// Two cells of a row may come to lie on one member.
     RowOnOneMember,
     /// What a member that hosted a partition logged of it counts at a start, wherever it lies by then.
@@ -91,6 +110,20 @@ impl Bug {
     #[cfg(feature = "planted")]
     pub const OF_SURROGATES: [Bug; 2] = [Bug::RedirectNotAnnounced, Bug::VoidBeforeFlush];
 
+    /// Bugs that only an array with a code cache has.
+    #[cfg(feature = "planted")]
+    pub const OF_CODE_CACHES: [Bug; 9] = [
+        Bug::EntryLeftOut,
+        Bug::BufferMissed,
+        Bug::PackedOver,
+        Bug::SealedUnderCopy,
+        Bug::FlushUnsealed,
+        Bug::FuaUnsealed,
+        Bug::SleepUnannounced,
+        Bug::WakeNotAwaited,
+        Bug::StalePieceKept,
+    ];
+
     /// Bugs that only an array with spare partitions has.
     #[cfg(feature = "planted")]
     pub const OF_HOSTS: [Bug; 3] = [
@@ -117,6 +150,25 @@ impl Core {
     #[cfg(feature = "planted")]
     pub(crate) fn planted(&self, bug: Bug) -> bool {
         self.config.bug == Some(bug)
+    }
+
+    #[cfg(not(feature = "planted"))]
+    #[inline(always)]
+    pub(crate) fn planted(&self, _bug: Bug) -> bool {
+        false
+    }
+}
+
+impl Overlay {
+    /// The bug that it is to have.
+    #[cfg(feature = "planted")]
+    pub(crate) fn plant(&mut self, bug: Option<Bug>) {
+        self.bug = bug;
+    }
+
+    #[cfg(feature = "planted")]
+    pub(crate) fn planted(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
     }
 
     #[cfg(not(feature = "planted"))]

@@ -38,6 +38,15 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
         Bug::RedirectNotAnnounced | Bug::VoidBeforeFlush => {
             unreachable!("{bug:?} needs a surrogate")
         }
+        Bug::EntryLeftOut
+        | Bug::BufferMissed
+        | Bug::PackedOver
+        | Bug::SealedUnderCopy
+        | Bug::FlushUnsealed
+        | Bug::FuaUnsealed
+        | Bug::SleepUnannounced
+        | Bug::WakeNotAwaited
+        | Bug::StalePieceKept => unreachable!("{bug:?} needs a code cache"),
         Bug::RowOnOneMember => (Some(Family::S2Raid5), &[Invariant::RowOnOneMember]),
         Bug::PlaceTakenEarly => (
             Some(Family::S2Raid10),
@@ -91,6 +100,21 @@ fn expected_of_surrogate(bug: Bug) -> &'static [Invariant] {
         Bug::RedirectNotAnnounced => &[FlushedWriteLost, MadeUpBytes],
         Bug::VoidBeforeFlush => &[FlushedWriteLost, MadeUpBytes],
         other => unreachable!("{other:?} needs no surrogate"),
+    }
+}
+
+/// How a bug of an array with a code cache must show itself.
+fn expected_of_code_cache(bug: Bug) -> &'static [Invariant] {
+    match bug {
+        Bug::EntryLeftOut => &[FlushedWriteLost, MadeUpBytes],
+        Bug::FlushUnsealed | Bug::FuaUnsealed => &[FlushedWriteLost],
+        Bug::VoidBeforeFlush => &[FlushedWriteLost],
+        Bug::BufferMissed => &[AckedWriteLost, MadeUpBytes, StaleRead],
+        Bug::PackedOver => &[OverlappingComputes],
+        Bug::SealedUnderCopy => &[FlushedWriteLost, AckedWriteLost, BufferChangedInFlight],
+        Bug::StalePieceKept => &[AckedWriteLost, StaleRead, FlushedWriteLost],
+        Bug::SleepUnannounced | Bug::WakeNotAwaited => &[SleeperWritten],
+        other => unreachable!("{other:?} needs no code cache"),
     }
 }
 
@@ -182,6 +206,46 @@ fn every_planted_bug_of_a_surrogate_is_found_by_name() {
         println!("{bug:?}: {found:?}");
         assert!(found.is_some(), "not found: {bug:?}");
     }
+}
+
+/// By chance alone, or where each event is to meet each moment.
+#[test]
+fn every_planted_bug_of_a_code_cache_is_found_by_name() {
+    const SEEDS: u64 = 600;
+    let first = |seed: u64, bug: Option<Bug>, quests: bool| {
+        let options = surrogate::Options {
+            gathers: true,
+            quests,
+            bug,
+            ..surrogate::Options::default()
+        };
+        let outcome = catch_unwind(AssertUnwindSafe(|| surrogate::run(seed, options))).ok()?;
+        let violation = outcome.violations.first()?;
+        Some(violation.invariant)
+    };
+    let found = |bug: Bug, quests: bool| {
+        let names = expected_of_code_cache(bug);
+        let broken = |seed: u64| first(seed, Some(bug), quests).map(|name| (seed, name));
+        let named = (0..SEEDS).filter_map(broken);
+        named
+            .filter(|(_, name)| names.contains(name))
+            .find(|(seed, _)| first(*seed, None, quests).is_none())
+    };
+    let mut missed = Vec::new();
+    for bug in Bug::OF_CODE_CACHES
+        .into_iter()
+        .chain([Bug::VoidBeforeFlush])
+    {
+        let found = [false, true].map(|quests| found(bug, quests));
+        println!(
+            "{bug:?}: by chance {:?}, by quests {:?}",
+            found[0], found[1]
+        );
+        if found == [None; 2] {
+            missed.push(bug);
+        }
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
 }
 
 /// Crash images find what only a crash shows.

@@ -14,6 +14,7 @@ use super::child::Owner;
 use super::jobs::{Job, child};
 use crate::contract::{Action, BufRef, ComputeOp, LARGE_BYTES, RequestError, RequestOp};
 use crate::overlay::{Extent, PartTag, Site};
+use crate::planted::Bug;
 use crate::pool::{Buffers, Size};
 use crate::slab::Slab;
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
@@ -80,11 +81,11 @@ impl Kept {
     }
 
     /// What memory has of an extent, from its first sector on: so many sectors, and where, or not.
-    fn first_of(&self, extent: &Extent) -> (u32, Option<BufRef>) {
+    fn first_of(&self, extent: &Extent, stale: bool) -> (u32, Option<BufRef>) {
         let before = self.pieces.range(..=extent.home).next_back();
         let here = before.and_then(|(home, piece)| {
             let skip = extent.home - home;
-            let same = piece.at + skip == extent.at && skip < u64::from(piece.sectors);
+            let same = (stale || piece.at + skip == extent.at) && skip < u64::from(piece.sectors);
             same.then_some((skip as u32, piece))
         });
         match here {
@@ -246,6 +247,9 @@ impl Pair {
 
     /// Frees the memory of pieces that are needed no more.
     pub(super) fn forget_kept(&mut self, home: Range<u64>, log: &Range<u64>) {
+        if self.home().planted(Bug::StalePieceKept) {
+            return;
+        }
         let found = self.kept.pieces.range(home);
         let gone = found.filter(|(_, piece)| log.contains(&piece.at));
         let gone: Vec<u64> = gone.map(|(home, _)| *home).collect();
@@ -263,10 +267,11 @@ impl Pair {
 
     /// An extent by what memory has of it, and what it has not.
     pub(super) fn sources_of(&self, extent: Extent) -> Vec<(Extent, Option<BufRef>)> {
+        let stale = self.home().planted(Bug::StalePieceKept);
         let mut sources = Vec::new();
         let mut from = extent.home;
         while let Some(rest) = extent.within(from..extent.end()) {
-            let (sectors, source) = self.kept.first_of(&rest);
+            let (sectors, source) = self.kept.first_of(&rest, stale);
             from += u64::from(sectors);
             let part = rest.within(rest.home..from).expect("a sector or more");
             sources.push((part, source));

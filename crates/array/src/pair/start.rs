@@ -904,7 +904,11 @@ impl Pair {
             }),
         };
         let overlay = Overlay::new(limits, shape, found);
-        self.overlay = Some(overlay.expect("the map has room for what was found"));
+        #[cfg_attr(not(feature = "planted"), allow(unused_mut))]
+        let mut overlay = overlay.expect("the map has room for what was found");
+        #[cfg(feature = "planted")]
+        overlay.plant(self.config.bug);
+        self.overlay = Some(overlay);
         let ahead = self.policy.redirect().goes_ahead();
         self.sets[Site::Home as usize].copies_apart = ahead;
         self.forget_redirects();

@@ -38,6 +38,12 @@ fn parse(arguments: &[String]) -> Result<Option<(Range<u64>, Options)>, String> 
     let (mut seeds, mut options) = (0..1000, Options::default());
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
+        #[cfg(feature = "planted")]
+        if argument == "--bug" {
+            let name = rest.next().ok_or("--bug needs a value")?;
+            options.bug = Some(restripe_sim::swarm::bug(name)?);
+            continue;
+        }
         let mut value = || rest.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
             "--help" | "-h" => return Ok(None),

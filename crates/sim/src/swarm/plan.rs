@@ -76,7 +76,9 @@ pub fn bug(name: &str) -> Result<restripe_array::Bug, String> {
     use restripe_array::Bug;
     let of_hosts = || Bug::OF_HOSTS.into_iter().chain(Bug::OF_SCRIPTS);
     let of_growths = || Bug::OF_GROWTHS.into_iter().chain(Bug::OF_RESHAPES);
+    let of_logs = || Bug::OF_SURROGATES.into_iter().chain(Bug::OF_CODE_CACHES);
     let all = || Bug::ALL.into_iter().chain(of_hosts()).chain(of_growths());
+    let all = || all().chain(of_logs());
     let names: Vec<String> = all().map(|bug| format!("{bug:?}")).collect();
     let found = all().find(|bug| format!("{bug:?}") == name);
     found.ok_or(format!("{name} is none of {}", names.join(", ")))

@@ -54,6 +54,7 @@ pub use stripes::Homeward;
 
 use super::{Extent, ExtentMap, Kind, LogShape, LogSpace, Piece, Pressure, Refusal};
 use crate::contract::{BufRef, Request, RequestError, RequestOp, RequestTag};
+use crate::planted::Bug;
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -405,6 +406,8 @@ pub struct Overlay {
     lapsing: bool,
     counters: OverlayCounters,
     effects: VecDeque<Effect>,
+    #[cfg(feature = "planted")]
+    pub(crate) bug: Option<Bug>,
 }
 
 /// Sectors of home that are being read for a clean copy.
@@ -473,6 +476,8 @@ impl Overlay {
             lapsing: false,
             counters: OverlayCounters::default(),
             effects: VecDeque::new(),
+            #[cfg(feature = "planted")]
+            bug: None,
         };
         for extent in &found.extents {
             overlay.restore(*extent)?;
@@ -806,12 +811,15 @@ impl Overlay {
             _ => SealCause::Flush,
         };
         let part = self.begin_part(owner);
+        let unsealed = cause == SealCause::Flush && self.planted(Bug::FlushUnsealed);
         let until = match self.pack {
-            Some(_) => self.sequence,
-            None => self.told(),
+            Some(_) if !unsealed => self.sequence,
+            _ => self.told(),
         };
         self.flushes.push_back((until, part));
-        self.seal(cause);
+        if !unsealed {
+            self.seal(cause);
+        }
         self.begin_flushes();
     }
 

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::contract::{BufRef, Request, RequestError, RequestOp};
 use crate::overlay::{Extent, Kind, Piece, Purpose, UNLOGGED, is_logged};
+use crate::planted::Bug;
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -332,7 +333,8 @@ impl Overlay {
         };
         let pending = self.pending(id);
         let last = pending.parts == 1 && pending.cut == whole(&pending.request);
-        if last && pending.request.fua && result.is_ok() {
+        let fua = last && pending.request.fua && result.is_ok();
+        if fua && !self.planted(Bug::FuaUnsealed) {
             self.flush_log(Owner::Request(id));
         }
         self.request_part_done(id, result);
