@@ -191,10 +191,23 @@ impl RowMap {
         CellSet::all(self.data)
     }
 
-    /// P and Q, as far as the row has them.
+    /// The parities of the row: P and Q, as far as it has them.
     pub fn parity_set(&self) -> CellSet {
-        let set = self.p().map_or(CellSet::EMPTY, CellSet::only);
-        self.q().map_or(set, |q| set.with(q))
+        self.parities().map(|(_, cell)| cell).collect()
+    }
+
+    /// The parities by their numbers, which P begins, each with its cell: all cells behind the data but for copies.
+    pub fn parities(&self) -> impl Iterator<Item = (u8, u8)> + use<> {
+        let behind = self.cells().get(usize::from(self.data));
+        let bound = behind.is_some_and(|cell| cell.role == Role::P);
+        let (data, count) = (self.data, if bound { self.width - self.data } else { 0 });
+        (0..count).map(move |parity| (parity, data + parity))
+    }
+
+    /// Which parity a cell holds.
+    pub fn parity_at(&self, cell: u8) -> Option<u8> {
+        let mut parities = self.parities();
+        parities.find_map(|(parity, at)| (at == cell).then_some(parity))
     }
 
     /// The cell that holds P.

@@ -2,8 +2,8 @@
 //! sources are contiguous.
 
 use super::gather::{Fragment, Source};
-use super::issue::Term;
-use super::{Extra, Phase, Slice};
+use super::issue::{OUTPUTS, Outputs, PARTIALS_AT, Term};
+use super::{Extra, PARTIALS, Phase, Slice};
 use crate::contract::{BufRef, ComputeOp, RequestError};
 use crate::core::Core;
 use crate::layout::{CellSet, RowMap};
@@ -94,17 +94,13 @@ impl Core {
         let slice = &self.slices.list[id as usize];
         let others = map.data_set().minus(slice.pass).minus(slice.zeroed);
         let partial = logged && (modify || !others.is_empty());
-        let mut targets: [Option<BufRef>; 4] = [None; 4];
-        for (index, (parity, new, old)) in [
-            (map.p(), Extra::NewP, Extra::PartialP),
-            (map.q(), Extra::NewQ, Extra::PartialQ),
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            if parity.is_some_and(|parity| live.contains(parity)) {
-                targets[index] = Some(self.extra_buffer(id, new));
-                targets[index + 2] = partial.then(|| self.extra_buffer(id, old));
+        let mut targets = [None; OUTPUTS];
+        for (parity, _) in map.parities().filter(|(_, cell)| live.contains(*cell)) {
+            let index = usize::from(parity);
+            targets[index] = Some(self.extra_buffer(id, Extra::New(parity)));
+            if partial {
+                let old = self.extra_buffer(id, Extra::Partial(parity));
+                targets[PARTIALS_AT + index] = Some(old);
             }
         }
         self.set_phase(id, Phase::Combining);
@@ -127,43 +123,38 @@ impl Core {
         strip: &Strip,
         modify: bool,
         others: CellSet,
-        targets: &[Option<BufRef>; 4],
+        targets: &Outputs<Option<BufRef>>,
     ) {
         let slice = &self.slices.list[id as usize];
         let offset = ((strip.start - slice.band) * SECTOR_BYTES) as u32;
         let bytes = (strip.sectors * SECTOR_BYTES) as u32;
-        let wrong = u8::from(self.planted(Bug::WrongQCoefficient));
-        let q_of = |cell: u8| {
-            map.q().map_or(0, |q| {
-                map.coefficient(q, if cell == 0 { wrong } else { cell })
-            })
+        let wrong = self.planted(Bug::WrongQCoefficient);
+        let of_data = |cell: u8, source: BufRef| {
+            let mut term = Term::of_data(map, cell, source);
+            if let (true, 0, Some(q)) = (wrong, cell, map.q()) {
+                term.coefficients[1] = map.coefficient(q, 1);
+            }
+            term
         };
         let mut terms = [Term::NONE; 2 * crate::CELLS_MAX];
         let mut count = 0;
-        let mut push = |source: BufRef, coefficients: [u8; 4]| {
-            terms[count] = Term {
-                source,
-                coefficients,
-            };
+        let mut push = |term: Term| {
+            terms[count] = term;
             count += 1;
         };
         let old_data = if modify { slice.pass } else { others };
         for cell in old_data.iter() {
-            push(
-                slice.cell_ref(cell).part(offset, bytes),
-                [1, q_of(cell), 1, q_of(cell)],
-            );
+            push(of_data(cell, slice.cell_ref(cell).part(offset, bytes)).in_partials());
         }
         if modify {
-            for (parity, coefficients) in [(map.p(), [1, 0, 1, 0]), (map.q(), [0, 1, 0, 1])] {
-                if let Some(parity) = parity.filter(|&parity| slice.have.contains(parity)) {
-                    push(slice.cell_ref(parity).part(offset, bytes), coefficients);
-                }
+            for (parity, cell) in map.parities().filter(|(_, at)| slice.have.contains(*at)) {
+                let old = slice.cell_ref(cell).part(offset, bytes);
+                push(Term::plain(old, parity.into()).in_partials());
             }
         }
         for cell in slice.pass.iter() {
             if let Source::Buf(buf) = slice.new_data(cell, strip) {
-                push(buf, [1, q_of(cell), 0, 0]);
+                push(of_data(cell, buf));
             }
         }
         let mut parts = *targets;
@@ -175,7 +166,7 @@ impl Core {
 
     pub(super) fn checksum_partials(&mut self, id: u32) {
         let mut any = false;
-        for (index, extra) in [Extra::PartialP, Extra::PartialQ].into_iter().enumerate() {
+        for (index, extra) in PARTIALS.into_iter().enumerate() {
             if let Some(partial) = self.slices.get(id).extra_ref(extra) {
                 self.compute_verdict(id, ComputeOp::Checksum, &[partial], index as u8);
                 any = true;

@@ -1,20 +1,29 @@
 //! The acts of a slice: reads, writes and computations over the cells of its band.
 
 use super::gather::{Fragment, Source};
-use super::{Extra, Kind, Phase};
+use super::{Extra, Kind, PARTIALS_MAX, Phase};
 use crate::contract::{Action, BufRef, Class, ComputeOp, IoOp, LinearOutput, Segment};
 use crate::core::Core;
-use crate::layout::{CellSet, Recipe};
+use crate::layout::reed_solomon::PARITIES_MAX;
+use crate::layout::{CellSet, Recipe, RowMap};
 use crate::ops::{Owner, SliceOp};
 use crate::request::Copies;
 use crate::standing::Home;
 use crate::units::SECTOR_BYTES;
 
-/// One term of a linear combination: a source, and its coefficient in each of up to four outputs.
+/// What a linear combination makes at most: each parity anew, then the partial ones, by their numbers.
+pub(crate) const OUTPUTS: usize = PARTIALS_AT + PARTIALS_MAX;
+/// The place of P's partial parity among them.
+pub(crate) const PARTIALS_AT: usize = PARITIES_MAX;
+
+/// One value for each output of a linear combination.
+pub(crate) type Outputs<T> = [T; OUTPUTS];
+
+/// One term of a linear combination: a source, and its coefficient in each output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Term {
     pub(crate) source: BufRef,
-    pub(crate) coefficients: [u8; 4],
+    pub(crate) coefficients: Outputs<u8>,
 }
 
 impl Core {
@@ -149,7 +158,12 @@ impl Core {
     }
 
     /// Several outputs over common terms. Zero coefficients cost nothing.
-    pub(crate) fn compute_terms(&mut self, id: u32, terms: &[Term], targets: &[Option<BufRef>; 4]) {
+    pub(crate) fn compute_terms(
+        &mut self,
+        id: u32,
+        terms: &[Term],
+        targets: &Outputs<Option<BufRef>>,
+    ) {
         let owner = Owner::Slice {
             slice: id,
             what: SliceOp::Compute,
@@ -214,30 +228,22 @@ impl Core {
         true
     }
 
-    /// P and Q over all data cells held (zeroed ones are zeros), into the extra buffers, for parities that are there.
+    /// The parities that are wanted over all data cells held (zeroed ones are zeros), into the extra buffers.
     pub(crate) fn compute_parity(&mut self, id: u32, wanted: CellSet) {
         let slice = &self.slices.list[id as usize];
         let map = slice.map;
         let mut terms: [Term; crate::CELLS_MAX] = [Term::NONE; crate::CELLS_MAX];
         let mut count = 0;
         for cell in map.data_set().minus(slice.zeroed).iter() {
-            let q = map.q().map_or(0, |q| map.coefficient(q, cell));
-            terms[count] = Term {
-                source: slice.cell_ref(cell),
-                coefficients: [1, q, 0, 0],
-            };
+            terms[count] = Term::of_data(&map, cell, slice.cell_ref(cell));
             count += 1;
         }
-        let p = map
-            .p()
-            .filter(|&p| wanted.contains(p))
-            .map(|_| self.extra_buffer(id, Extra::NewP));
-        let q = map
-            .q()
-            .filter(|&q| wanted.contains(q))
-            .map(|_| self.extra_buffer(id, Extra::NewQ));
+        let mut targets = [None; OUTPUTS];
+        for (parity, _) in map.parities().filter(|(_, cell)| wanted.contains(*cell)) {
+            targets[usize::from(parity)] = Some(self.extra_buffer(id, Extra::New(parity)));
+        }
         self.set_phase(id, Phase::Combining);
-        self.compute_terms(id, &terms[..count], &[p, q, None, None]);
+        self.compute_terms(id, &terms[..count], &targets);
     }
 
     /// Declares the data cells in `cells` lost in this band; later they are zeros. Waits for the record of it.
@@ -262,8 +268,41 @@ impl Term {
             offset: 0,
             bytes: 0,
         },
-        coefficients: [0; 4],
+        coefficients: [0; OUTPUTS],
     };
+
+    /// The content of a data cell in each parity.
+    pub(crate) fn of_data(map: &RowMap, cell: u8, source: BufRef) -> Term {
+        let mut coefficients = [0; OUTPUTS];
+        for (parity, at) in map.parities() {
+            coefficients[usize::from(parity)] = map.coefficient(at, cell);
+        }
+        Term {
+            source,
+            coefficients,
+        }
+    }
+
+    /// A source as it is, in one output.
+    pub(crate) fn plain(source: BufRef, output: usize) -> Term {
+        Term::times(1, source, output)
+    }
+
+    pub(crate) fn times(factor: u8, source: BufRef, output: usize) -> Term {
+        let mut coefficients = [0; OUTPUTS];
+        coefficients[output] = factor;
+        Term {
+            source,
+            coefficients,
+        }
+    }
+
+    /// The same in the partial parities as in the whole ones.
+    pub(crate) fn in_partials(mut self) -> Term {
+        let (new, partial) = self.coefficients.split_at_mut(PARTIALS_AT);
+        partial.copy_from_slice(&new[..PARTIALS_MAX]);
+        self
+    }
 }
 
 impl Fragment {

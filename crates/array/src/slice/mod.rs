@@ -40,6 +40,7 @@ use crate::contract::{Buf, BufRef, Fact, FailCause, IoError, RequestError, Verdi
 use crate::core::Core;
 use crate::layout::RowMap;
 use crate::layout::code::CellSet;
+use crate::layout::reed_solomon::PARITIES_MAX;
 use crate::ops::SliceOp;
 use crate::planted::Bug;
 use crate::pool::Size;
@@ -151,16 +152,29 @@ const PHASE_NAMES: [&str; PHASES] = [
 ];
 const NONE: u32 = u32::MAX;
 
-/// The buffers a slice may hold besides one for each cell.
+/// The buffers a slice may hold besides one for each cell. Parities go by their numbers: P is 0, and Q 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Extra {
-    NewP,
-    NewQ,
-    PartialP,
-    PartialQ,
+    /// A parity as it will be.
+    New(u8),
+    /// The part of a parity that a write leaves as it is, for the log; in a scrub, what is wrong with it.
+    Partial(u8),
     Bounce,
 }
-const EXTRAS: usize = 5;
+const EXTRAS: usize = PARITIES_MAX + PARTIALS_MAX + 1;
+/// The most parities that have partial ones: levels with a log, and what a scrub locates by, know P and Q.
+pub(crate) const PARTIALS_MAX: usize = 2;
+const PARTIALS: [Extra; PARTIALS_MAX] = [Extra::Partial(0), Extra::Partial(1)];
+
+impl Extra {
+    fn index(self) -> usize {
+        match self {
+            Extra::New(parity) => parity.into(),
+            Extra::Partial(parity) => PARITIES_MAX + usize::from(parity),
+            Extra::Bounce => EXTRAS - 1,
+        }
+    }
+}
 
 pub(crate) struct Slice {
     pub(crate) kind: Kind,
@@ -196,7 +210,7 @@ pub(crate) struct Slice {
     pub(crate) extras: [Option<Buf>; EXTRAS],
     /// Of a row of a new shape, the data cells that are known.
     pub(crate) made: reshape::Made,
-    pub(crate) checksums: [u32; 2],
+    pub(crate) checksums: [u32; PARTIALS_MAX],
     pub(crate) record: Option<u64>,
     pub(crate) verdicts: scrub::Verdicts,
     /// Durable data of several cells was logged: over only when the log says so.
@@ -245,7 +259,7 @@ impl Slice {
             cells: [None; CELLS_MAX],
             extras: [None; EXTRAS],
             made: reshape::Made::default(),
-            checksums: [0; 2],
+            checksums: [0; PARTIALS_MAX],
             record: None,
             verdicts: scrub::Verdicts::default(),
             several: false,
@@ -283,7 +297,7 @@ impl Slice {
     }
 
     pub(crate) fn extra_ref(&self, extra: Extra) -> Option<BufRef> {
-        self.extras[extra as usize].map(|buf| BufRef::new(buf, 0, self.band_bytes()))
+        self.extras[extra.index()].map(|buf| BufRef::new(buf, 0, self.band_bytes()))
     }
 }
 
@@ -671,8 +685,8 @@ impl Core {
 
     pub(crate) fn extra_buffer(&mut self, id: u32, extra: Extra) -> BufRef {
         let slice = &mut self.slices.list[id as usize];
-        if slice.extras[extra as usize].is_none() {
-            slice.extras[extra as usize] = Some(self.buffers.take(slice.size));
+        if slice.extras[extra.index()].is_none() {
+            slice.extras[extra.index()] = Some(self.buffers.take(slice.size));
         }
         slice.extra_ref(extra).expect("taken just now")
     }

@@ -1,6 +1,6 @@
 //! Log records of a write: one for each parity that is there, durable before anything is written in place.
 
-use super::{Extra, Kind, Phase};
+use super::{Kind, PARTIALS, Phase};
 use crate::contract::{BufRef, Class, IoOp, Segment};
 use crate::core::Core;
 use crate::layout::{CellSet, RowMap};
@@ -27,8 +27,9 @@ impl Core {
             return;
         }
         let slice = &self.slices.list[id as usize];
-        let partial =
-            slice.extras[Extra::PartialP as usize].or(slice.extras[Extra::PartialQ as usize]);
+        let partial = PARTIALS
+            .into_iter()
+            .find_map(|extra| slice.extra_ref(extra));
         let payload_sectors = if partial.is_some() {
             slice.band_sectors
         } else {
@@ -123,10 +124,7 @@ impl Core {
         for (index, member) in holders.iter().enumerate() {
             let Some(member) = *member else { continue };
             let parity = index / 2;
-            let (kind, extra) = [
-                (PayloadKind::P, Extra::PartialP),
-                (PayloadKind::Q, Extra::PartialQ),
-            ][parity];
+            let (kind, extra) = ([PayloadKind::P, PayloadKind::Q][parity], PARTIALS[parity]);
             let record = LogRecord {
                 array: self.superblock.array,
                 sequence,

@@ -93,7 +93,7 @@ impl Core {
     /// Whether parity is yet to be made of the data, for a comparison.
     fn wants_parity(&mut self, id: u32, map: &RowMap, moving: CellSet) -> bool {
         let recomputed = self.tasks.moves == Moves::ParityRecomputed;
-        let made = self.slices.get(id).extra_ref(Extra::NewP).is_some();
+        let made = self.slices.get(id).extra_ref(Extra::New(0)).is_some();
         recomputed && !made && map.p().is_some() && !moving.is_empty()
     }
 
@@ -186,7 +186,7 @@ impl Core {
     fn rewrite_parity(&mut self, id: u32, after: &RowMap) {
         for cell in after.parity_set().iter() {
             let slice = self.slices.get(id);
-            let made = slice.extra_ref(Extra::NewP);
+            let made = slice.extra_ref(Extra::New(0));
             let content = made.unwrap_or_else(|| slice.cell_ref(cell));
             self.write_cell(id, cell, Source::Buf(content), None);
         }

@@ -2,8 +2,8 @@
 //!
 //! Which cases there are, and why these are all, is in `boot/recover.rs`.
 
-use super::issue::Term;
-use super::{Extra, Phase};
+use super::issue::{OUTPUTS, Term};
+use super::{Extra, PARTIALS, Phase};
 use crate::contract::{BufRef, ComputeOp, IoOp, Segment};
 use crate::core::Core;
 use crate::layout::{CellSet, RowMap};
@@ -11,8 +11,6 @@ use crate::meta::superblock::MemberRole;
 use crate::ops::{Owner, SliceOp};
 use crate::task::Cut;
 use crate::units::{Row, SECTOR_BYTES, Slot};
-
-const PARTIALS: [Extra; 2] = [Extra::PartialP, Extra::PartialQ];
 
 impl Core {
     pub(crate) fn step_replay(&mut self, id: u32, record: u32) {
@@ -127,7 +125,7 @@ impl Core {
         }
         let loaded = PARTIALS
             .iter()
-            .any(|&extra| self.slices.get(id).extras[extra as usize].is_some());
+            .any(|&extra| self.slices.get(id).extra_ref(extra).is_some());
         if cells.within(have) && loaded {
             return self.verify_replay(id, cut);
         }
@@ -217,7 +215,9 @@ impl Core {
         let modified = CellSet(cut.modified).minus(slice.zeroed);
         let offset = ((slice.band - cut.start) * SECTOR_BYTES) as u32;
         let partial = PARTIALS.map(|extra| {
-            slice.extras[extra as usize].map(|buf| BufRef::new(buf, offset, slice.band_bytes()))
+            slice
+                .extra_ref(extra)
+                .map(|part| BufRef::new(part.buf, offset, part.bytes))
         });
         let lost = modified.minus(live.minus(slice.bad));
         let mut terms = [Term::NONE; crate::CELLS_MAX + 2];
@@ -229,11 +229,15 @@ impl Core {
             },
             None => self.terms_of_present(id, &map, modified, partial, &mut terms),
         };
-        let here = |parity: Option<u8>| parity.is_some_and(|parity| live.contains(parity));
-        let p = (here(map.p()) && lost.is_empty()).then(|| self.extra_buffer(id, Extra::NewP));
-        let q = here(map.q()).then(|| self.extra_buffer(id, Extra::NewQ));
+        let mut targets = [None; OUTPUTS];
+        for (parity, cell) in map.parities() {
+            let told_by = parity == 0 && !lost.is_empty();
+            if live.contains(cell) && !told_by {
+                targets[usize::from(parity)] = Some(self.extra_buffer(id, Extra::New(parity)));
+            }
+        }
         self.set_phase(id, Phase::Combining);
-        self.compute_terms(id, &terms[..count], &[p, q, None, None]);
+        self.compute_terms(id, &terms[..count], &targets);
     }
 
     fn terms_of_present(
@@ -247,19 +251,12 @@ impl Core {
         let slice = &self.slices.list[id as usize];
         let mut count = 0;
         for cell in modified.iter() {
-            let q = map.q().map_or(0, |q| map.coefficient(q, cell));
-            terms[count] = Term {
-                source: slice.cell_ref(cell),
-                coefficients: [1, q, 0, 0],
-            };
+            terms[count] = Term::of_data(map, cell, slice.cell_ref(cell));
             count += 1;
         }
-        for (source, coefficients) in [(partial[0], [1, 0, 0, 0]), (partial[1], [0, 1, 0, 0])] {
+        for (parity, source) in partial.into_iter().enumerate() {
             if let Some(source) = source {
-                terms[count] = Term {
-                    source,
-                    coefficients,
-                };
+                terms[count] = Term::plain(source, parity);
                 count += 1;
             }
         }
@@ -281,18 +278,9 @@ impl Core {
             return None;
         }
         let factor = map.coefficient(q, cell);
-        terms[0] = Term {
-            source: slice.cell_ref(p),
-            coefficients: [0, factor, 0, 0],
-        };
-        terms[1] = Term {
-            source: partial[0]?,
-            coefficients: [0, factor, 0, 0],
-        };
-        terms[2] = Term {
-            source: partial[1]?,
-            coefficients: [0, 1, 0, 0],
-        };
+        terms[0] = Term::times(factor, slice.cell_ref(p), 1);
+        terms[1] = Term::times(factor, partial[0]?, 1);
+        terms[2] = Term::plain(partial[1]?, 1);
         Some(3)
     }
 }

@@ -290,12 +290,8 @@ impl Core {
     /// What a cell of the row is to hold. Parity that was computed goes before what the journal had.
     fn made_cell(&mut self, id: u32, map: &RowMap, cell: u8) -> Source {
         let slice = self.slices.get(id);
-        let extra = match cell {
-            cell if map.p() == Some(cell) => Some(Extra::NewP),
-            cell if map.q() == Some(cell) => Some(Extra::NewQ),
-            _ => None,
-        };
-        let computed = extra.and_then(|extra| slice.extra_ref(extra));
+        let parity = map.parity_at(cell);
+        let computed = parity.and_then(|parity| slice.extra_ref(Extra::New(parity)));
         match computed {
             Some(parity) => Source::Buf(parity),
             None if slice.have.contains(cell) => Source::Buf(slice.cell_ref(cell)),

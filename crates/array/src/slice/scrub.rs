@@ -6,7 +6,8 @@
 //! before the flush would come back with what was repaired there.
 
 use super::gather::Source;
-use super::{Extra, Phase};
+use super::issue::{OUTPUTS, Term};
+use super::{Extra, PARTIALS, Phase};
 use crate::contract::{ComputeOp, Fact, Guilty, Verdict};
 use crate::core::Core;
 use crate::layout::{CellSet, RowMap};
@@ -136,17 +137,14 @@ impl Core {
         }
     }
 
-    /// These parities as they were read with what was computed: P is comparison 0, and Q 1.
+    /// These parities as they were read with what was computed: each is the comparison of its number.
     pub(super) fn compare_parity(&mut self, id: u32, map: &RowMap, read: CellSet) {
-        let pairs = [(0, map.p(), Extra::NewP), (1, map.q(), Extra::NewQ)];
-        for (index, parity, extra) in pairs {
-            let Some(parity) = parity.filter(|parity| read.contains(*parity)) else {
-                continue;
-            };
+        for (parity, cell) in map.parities().filter(|(_, cell)| read.contains(*cell)) {
             let slice = self.slices.get(id);
-            let computed = slice.extra_ref(extra).expect("computed before");
-            let pair = [slice.cell_ref(parity), computed];
-            self.compute_verdict(id, ComputeOp::Compare, &pair, index);
+            let computed = slice.extra_ref(Extra::New(parity));
+            let computed = computed.expect("computed before");
+            let pair = [slice.cell_ref(cell), computed];
+            self.compute_verdict(id, ComputeOp::Compare, &pair, parity);
         }
     }
 
@@ -229,20 +227,16 @@ impl Core {
 
     /// What is wrong with P, and what with Q.
     fn compute_syndromes(&mut self, id: u32, map: &RowMap) {
-        let pairs = [
-            (map.p(), Extra::NewP, Extra::PartialP),
-            (map.q(), Extra::NewQ, Extra::PartialQ),
-        ];
-        for (parity, new, syndrome) in pairs {
-            let target = self.extra_buffer(id, syndrome);
+        for (parity, cell) in map.parities().take(PARTIALS.len()) {
+            let mut targets = [None; OUTPUTS];
+            targets[0] = Some(self.extra_buffer(id, Extra::Partial(parity)));
             let slice = self.slices.get(id);
-            let read = slice.cell_ref(parity.expect("a located row has both parities"));
-            let computed = slice.extra_ref(new).expect("computed before");
-            let terms = [read, computed].map(|source| super::issue::Term {
-                source,
-                coefficients: [1, 0, 0, 0],
-            });
-            self.compute_terms(id, &terms, &[Some(target), None, None, None]);
+            let computed = slice.extra_ref(Extra::New(parity));
+            let terms = [
+                Term::plain(slice.cell_ref(cell), 0),
+                Term::plain(computed.expect("computed before"), 0),
+            ];
+            self.compute_terms(id, &terms, &targets);
         }
         self.slices.get(id).verdicts.syndromes = true;
     }
@@ -250,8 +244,7 @@ impl Core {
     /// Whose error explains both syndromes?
     fn locate(&mut self, id: u32) {
         let slice = self.slices.get(id);
-        let syndromes = [Extra::PartialP, Extra::PartialQ]
-            .map(|extra| slice.extra_ref(extra).expect("computed before"));
+        let syndromes = PARTIALS.map(|extra| slice.extra_ref(extra).expect("computed before"));
         self.compute_verdict(id, ComputeOp::Locate, &syndromes, 2);
     }
 

@@ -132,13 +132,8 @@ impl Core {
 
     fn write_reset_target(&mut self, id: u32, map: &RowMap, cell: u8, target: Home) {
         let slice = self.slices.get(id);
-        let extra = if map.p() == Some(cell) {
-            Extra::NewP
-        } else {
-            Extra::NewQ
-        };
-        let source = if map.parity_set().contains(cell) {
-            slice.extra_ref(extra).map(Source::Buf)
+        let source = if let Some(parity) = map.parity_at(cell) {
+            slice.extra_ref(Extra::New(parity)).map(Source::Buf)
         } else if slice.zeroed.contains(data_of(map, cell)) {
             Some(Source::Zero)
         } else {
@@ -243,11 +238,10 @@ impl Core {
         } else {
             differ
         };
-        let agrees = |(index, parity): (u32, Option<u8>)| {
-            parity.filter(|parity| read.contains(*parity) && differ & 1 << index == 0)
+        let agrees = |(parity, cell): (u8, u8)| {
+            (read.contains(cell) && differ & 1 << parity == 0).then_some(cell)
         };
-        let pairs = [(0, map.p()), (1, map.q())];
-        let in_step: CellSet = pairs.into_iter().filter_map(agrees).collect();
+        let in_step: CellSet = map.parities().filter_map(agrees).collect();
         if in_step != read {
             self.tasks.out_of_step(serial);
         }

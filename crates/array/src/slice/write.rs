@@ -351,12 +351,9 @@ impl Core {
     }
 
     pub(crate) fn write_parity(&mut self, id: u32, map: &RowMap, live: CellSet) {
-        for (parity, extra) in [(map.p(), Extra::NewP), (map.q(), Extra::NewQ)] {
-            let Some(parity) = parity.filter(|&parity| live.contains(parity)) else {
-                continue;
-            };
-            if let Some(new) = self.slices.get(id).extra_ref(extra) {
-                self.write_cell(id, parity, Source::Buf(new), None);
+        for (parity, cell) in map.parities().filter(|(_, cell)| live.contains(*cell)) {
+            if let Some(new) = self.slices.get(id).extra_ref(Extra::New(parity)) {
+                self.write_cell(id, cell, Source::Buf(new), None);
             }
         }
     }
