@@ -46,7 +46,7 @@ impl Core {
             let data = match map.cells[usize::from(cell)].role {
                 Role::Data(_) => cell,
                 Role::Copy { of } => of,
-                Role::P | Role::Q => continue,
+                Role::P | Role::Q | Role::Parity(_) => continue,
             };
             let lba = self.layout.lba(map.row, data, band);
             let buf = self.slices.get(id).cell_ref(cell);

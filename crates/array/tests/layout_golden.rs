@@ -53,6 +53,7 @@ fn by_number(layout: &Layout) -> Vec<Vec<String>> {
         Role::P if layout.width() < layout.geometry().slots => format!("P{}", cells.row.0),
         Role::P => "P".to_string(),
         Role::Q => "Q".to_string(),
+        Role::Parity(parity) => format!("P{parity}"),
     })
 }
 
@@ -62,7 +63,7 @@ fn by_power(layout: &Layout) -> Vec<Vec<String>> {
         Role::Data(data) => cells.exponent[usize::from(data)].to_string(),
         Role::P => "P".to_string(),
         Role::Q => "Q".to_string(),
-        Role::Copy { .. } => unreachable!("stripes have no copies"),
+        Role::Copy { .. } | Role::Parity(_) => unreachable!("stripes of P and Q alone"),
     })
 }
 
@@ -237,6 +238,7 @@ fn drawings() -> Vec<(String, String)> {
     Rotation::ALL
         .iter()
         .for_each(|&rotation| add(Level::Raid6(rotation), 6, 7));
+    add(Level::ReedSolomon { parities: 3 }, 6, 6);
     add(Level::Raid10 { copies: 2 }, 4, 3);
     add(Level::Raid10 { copies: 2 }, 5, 3);
     add(Level::Raid10 { copies: 3 }, 4, 4);
@@ -350,6 +352,8 @@ fn limits() -> String {
         Level::Raid4,
         Level::Raid5(LeftSymmetric),
         Level::Raid6(LeftSymmetric),
+        Level::ReedSolomon { parities: 3 },
+        Level::ReedSolomon { parities: 4 },
         Level::Raid10 { copies: 2 },
         Level::Raid10 { copies: 3 },
     ];
@@ -381,6 +385,7 @@ fn limits() -> String {
         let name = match level {
             Level::Raid5(_) => "RAID-5".to_string(),
             Level::Raid6(_) => "RAID-6".to_string(),
+            Level::ReedSolomon { parities } => format!("RS-{parities}"),
             other => other.to_string(),
         };
         writeln!(

@@ -417,6 +417,7 @@ fn generator(cells: &RowMap) -> Vec<Vec<u8>> {
         Role::Data(held) | Role::Copy { of: held } => u8::from(held == data),
         Role::P => 1,
         Role::Q => (0..cells.exponent[usize::from(data)]).fold(1, |power, _| multiply(power, 2)),
+        Role::Parity(parity) => invert((cells.data + parity) ^ data),
     };
     let line = |cell: u8| -> Vec<u8> {
         let role = cells.cells()[usize::from(cell)].role;
@@ -507,6 +508,8 @@ fn levels(slots: u16) -> Vec<Level> {
     }
     let copies = 2..=u8::try_from(slots.min(10)).unwrap();
     levels.extend(copies.map(|copies| Level::Raid10 { copies }));
+    let parities = 3..=u8::try_from(slots - 1).unwrap().min(8);
+    levels.extend(parities.map(|parities| Level::ReedSolomon { parities }));
     levels
 }
 
@@ -529,6 +532,7 @@ fn promise(level: Level, slots: u16, slot_chunks: u64) -> Promise {
         Level::Raid1 => (slot_chunks, slots, slots - 1),
         Level::Raid4 | Level::Raid5(_) => return parity_promise(slots, 1, slot_chunks),
         Level::Raid6(_) => return parity_promise(slots, 2, slot_chunks),
+        Level::ReedSolomon { parities } => return parity_promise(slots, parities, slot_chunks),
         Level::Raid10 { copies } => {
             let copies = u64::from(copies);
             (slot_chunks * slots / copies, copies, copies - 1)
@@ -853,6 +857,12 @@ fn rotating_parity_is_spread_evenly_and_fixed_parity_stays() {
             assert_eq!(of(Level::Raid5(rotation), Role::P), p5, "{rotation}");
             assert_eq!(of(Level::Raid6(rotation), Role::P), p6, "{rotation}");
             assert_eq!(of(Level::Raid6(rotation), Role::Q), q6, "{rotation}");
+        }
+        for parities in 3..slots.min(9) as u8 {
+            for parity in 0..parities {
+                let found = of(Level::ReedSolomon { parities }, Role::Parity(parity));
+                assert_eq!(found, even, "parity {parity} of {parities}");
+            }
         }
     }
 }

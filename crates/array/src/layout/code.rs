@@ -3,8 +3,10 @@
 //! Every cell is a linear combination over GF(2^8) of the row's data chunks. Data and copies are single chunks, P and Q
 //! are sums of all of them. So a lost cell is found by looking at the *unknown* chunks only, those that no available
 //! cell holds as it is: the parities used must add up to the wanted cell there, which fixes their weights; the known
-//! chunks then make up the difference. With at most two parities that is a system of at most two unknowns.
+//! chunks then make up the difference. With at most two parities that is a system of at most two unknowns; with more,
+//! `reed_solomon` solves it.
 
+use super::reed_solomon::{self, ReedSolomon};
 use super::{Role, RowMap, gf};
 use crate::units::CELLS_MAX;
 
@@ -199,7 +201,7 @@ impl RowMap {
     /// The parities by their numbers, which P begins, each with its cell: all cells behind the data but for copies.
     pub fn parities(&self) -> impl Iterator<Item = (u8, u8)> + use<> {
         let behind = self.cells().get(usize::from(self.data));
-        let bound = behind.is_some_and(|cell| cell.role == Role::P);
+        let bound = behind.is_some_and(|cell| matches!(cell.role, Role::P | Role::Parity(_)));
         let (data, count) = (self.data, if bound { self.width - self.data } else { 0 });
         (0..count).map(move |parity| (parity, data + parity))
     }
@@ -238,20 +240,40 @@ impl RowMap {
             Role::Data(held) | Role::Copy { of: held } => u8::from(held == data),
             Role::P => 1,
             Role::Q => gf::power(self.exponent[usize::from(data)]),
+            Role::Parity(parity) => reed_solomon::coefficient(self.data, parity, data),
         }
     }
 
-    /// The data chunk that enters Q with this power of the generator.
+    /// The data chunk that enters the second parity with this power of the generator more than the first, which is what an
+    /// error in it does to what is wrong with the two.
     pub fn data_of_exponent(&self, exponent: u8) -> Option<u8> {
-        self.q()?;
-        (0..self.data).find(|&data| self.exponent[usize::from(data)] == exponent)
+        let mut parities = self.parities().map(|(_, cell)| cell);
+        let (first, second) = (parities.next()?, parities.next()?);
+        (0..self.data).find(|&data| {
+            let more = gf::multiply(gf::power(exponent), self.coefficient(first, data));
+            more == self.coefficient(second, data)
+        })
+    }
+
+    /// Its code, if that has more parities than P and Q.
+    fn reed_solomon(&self) -> Option<ReedSolomon> {
+        let behind = self.cells().get(usize::from(self.data))?;
+        let bound = matches!(behind.role, Role::Parity(_));
+        bound.then(|| {
+            let code = ReedSolomon::new(self.data, self.width - self.data);
+            code.expect("a checked geometry has a code")
+        })
     }
 
     /// How to make cell `wanted` from the others among `available`, as cheaply as can be: from a surviving copy, else
-    /// from data alone, else with P, else with Q, else with both. `None` when redundancy does not reach.
+    /// from data alone, else with P, else with Q, else with both; of more parities, with the first that there are. `None` when
+    /// redundancy does not reach.
     pub fn recover(&self, wanted: u8, available: CellSet) -> Option<Recipe> {
         assert!(wanted < self.width, "a cell of the row");
         let sources = available.intersection(self.all()).without(wanted);
+        if let Some(code) = self.reed_solomon() {
+            return code.recover(wanted, sources);
+        }
         if let Some(copy) = self.twins(wanted).intersection(sources).first() {
             return Some(Recipe::copy_of(copy));
         }
@@ -277,6 +299,9 @@ impl RowMap {
 
     /// Whether every data chunk can be had from the available cells.
     pub fn decodable(&self, available: CellSet) -> bool {
+        if let Some(code) = self.reed_solomon() {
+            return code.decodable(available.intersection(self.all()));
+        }
         let lost = self.data_set().minus(available);
         lost.iter()
             .all(|cell| self.recover(cell, available).is_some())
@@ -286,7 +311,7 @@ impl RowMap {
     fn twins(&self, cell: u8) -> CellSet {
         match self.cells[usize::from(cell)].role {
             Role::Data(data) | Role::Copy { of: data } => self.copies_of(data),
-            Role::P | Role::Q => CellSet::only(cell),
+            Role::P | Role::Q | Role::Parity(_) => CellSet::only(cell),
         }
     }
 

@@ -2,14 +2,19 @@
 //!
 //! Everything that a superblock or an operator says about a layout passes [`Geometry::check`] before it is believed.
 
+use super::reed_solomon::PARITIES_MAX;
 use super::scaled::History;
 use super::skewed::Skew;
 use crate::units::{CELLS_MAX, SECTOR_BYTES, SLOTS_MAX};
 use core::fmt;
+use core::ops::RangeInclusive;
 
 /// The smallest and the largest chunk: 4 KiB and 4 MiB.
 pub const CHUNK_SECTORS_MIN: u32 = 8;
 pub const CHUNK_SECTORS_MAX: u32 = 8192;
+
+/// Parities of Reed-Solomon as a level.
+const REED_SOLOMON: RangeInclusive<u8> = 3..=PARITIES_MAX as u8;
 
 /// The most sectors that all slots may have together: byte offsets stay below 2^63 everywhere.
 pub const SECTORS_MAX: u64 = (1 << 63) / SECTOR_BYTES;
@@ -28,16 +33,22 @@ pub enum Level {
     Raid10 {
         copies: u8,
     },
+    /// Three parities or more, of a [code](super::reed_solomon) that md has not. They stand where level 6 would have them,
+    /// rotated left-symmetrically. With one and two parities it is level 5 and 6.
+    ReedSolomon {
+        parities: u8,
+    },
 }
 
 impl Level {
-    /// The fewest slots, as md has it.
+    /// The fewest slots, as md has it; with Reed-Solomon one that is no parity.
     pub fn slots_min(&self) -> u16 {
         match self {
             Level::Raid0 => 1,
             Level::Raid1 | Level::Raid4 | Level::Raid5(_) => 2,
             Level::Raid6(_) => 4,
             Level::Raid10 { copies } => u16::from(*copies).max(2),
+            Level::ReedSolomon { parities } => u16::from(*parities) + 1,
         }
     }
 
@@ -52,7 +63,13 @@ impl Level {
             Level::Raid0 | Level::Raid1 | Level::Raid10 { .. } => 0,
             Level::Raid4 | Level::Raid5(_) => 1,
             Level::Raid6(_) => 2,
+            Level::ReedSolomon { parities } => u16::from(*parities),
         }
+    }
+
+    /// Whether partial parity can be logged before a row is written: records know P and Q.
+    pub fn logs_parity(&self) -> bool {
+        matches!(self, Level::Raid4 | Level::Raid5(_) | Level::Raid6(_))
     }
 
     /// The `layout` number with which md's superblock names this arrangement.
@@ -61,6 +78,7 @@ impl Level {
             Level::Raid0 | Level::Raid1 | Level::Raid4 => 0,
             Level::Raid5(rotation) | Level::Raid6(rotation) => rotation.md_layout(),
             Level::Raid10 { copies } => 1 << 8 | u32::from(*copies), // one far copy, so many near
+            Level::ReedSolomon { .. } => Rotation::LeftSymmetric.md_layout(), // though md has no such level
         }
     }
 }
@@ -74,6 +92,7 @@ impl fmt::Display for Level {
             Level::Raid5(rotation) => write!(f, "RAID-5 {rotation}"),
             Level::Raid6(rotation) => write!(f, "RAID-6 {rotation}"),
             Level::Raid10 { copies } => write!(f, "RAID-10 near-{copies}"),
+            Level::ReedSolomon { parities } => write!(f, "RS-{parities} left-symmetric"),
         }
     }
 }
@@ -165,6 +184,7 @@ impl Geometry {
     /// Whether a layout can be made of this; if not, the first thing that is wrong.
     pub fn check(&self) -> Result<(), GeometryError> {
         self.check_copies()?;
+        self.check_parities()?;
         self.check_grown()?;
         match self.skew {
             Some(skew) => self.check_skew(skew)?,
@@ -179,6 +199,16 @@ impl Geometry {
             Level::Raid10 {
                 copies: copies @ (0 | 1),
             } => Err(GeometryError::TooFewCopies { copies }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Of Reed-Solomon: what fewer parities would be has names of its own, and a code that md knows.
+    fn check_parities(&self) -> Result<(), GeometryError> {
+        match self.level {
+            Level::ReedSolomon { parities } if !REED_SOLOMON.contains(&parities) => {
+                Err(GeometryError::Parities { parities })
+            }
             _ => Ok(()),
         }
     }
@@ -272,6 +302,9 @@ pub enum GeometryError {
     TooFewCopies {
         copies: u8,
     },
+    Parities {
+        parities: u8,
+    },
     Chunk {
         sectors: u32,
     },
@@ -329,6 +362,7 @@ impl fmt::Display for GeometryError {
             GeometryError::TooFewCopies { copies } => {
                 write!(f, "RAID-10 with {copies} copies: it keeps 2 or more")
             }
+            GeometryError::Parities { parities } => write_parities(f, *parities),
             GeometryError::Chunk { sectors } => {
                 let bytes = u64::from(*sectors) * SECTOR_BYTES;
                 write!(
@@ -383,6 +417,15 @@ impl fmt::Display for GeometryError {
 }
 
 impl core::error::Error for GeometryError {}
+
+fn write_parities(f: &mut fmt::Formatter<'_>, parities: u8) -> fmt::Result {
+    let (least, most) = (REED_SOLOMON.start(), REED_SOLOMON.end());
+    write!(
+        f,
+        "Reed-Solomon with {parities} parities: it has {least} to {most}; "
+    )?;
+    f.write_str("with 1 it is RAID-5, with 2 RAID-6")
+}
 
 fn write_not_skewed(
     f: &mut fmt::Formatter<'_>,

@@ -4,7 +4,7 @@
 //! rows, cells and codes, so a new layout is a table plus the laws in `tests/layout_laws.rs`. Nothing here allocates.
 //!
 //! A row is what one code binds. RAID-0: one chunk of every slot, bound by nothing. RAID-1: one chunk and its copy on
-//! every other slot. RAID-4, 5, 6: a stripe. RAID-10: one chunk and its copies, wherever they stand. A skewed layout
+//! every other slot. RAID-4, 5, 6 and Reed-Solomon: a stripe. RAID-10: one chunk and its copies, wherever they stand. A skewed layout
 //! (S2-RAID) has rows of few cells over many slots, and is cut into partitions. In a RAID-0 or RAID-4 that has grown
 //! ([`scaled`]) a row's data are not one run of addresses but one for each generation.
 
@@ -40,6 +40,8 @@ pub enum Role {
     P,
     /// The Reed-Solomon sum of the data, each with its own power of 2 (see [`RowMap::exponent`]).
     Q,
+    /// The parity of this number of [`Level::ReedSolomon`].
+    Parity(u8),
 }
 
 /// One slot's part of a row.
@@ -407,6 +409,7 @@ impl Layout {
             Level::Raid4 | Level::Raid5(_) => 1,
             Level::Raid6(_) => 2,
             Level::Raid10 { copies } => copies - 1,
+            Level::ReedSolomon { parities } => parities,
         }
     }
 
@@ -531,10 +534,10 @@ impl Layout {
             return skewed.row_at(slot, chunk);
         }
         let row = match self.geometry.level {
-            Level::Raid0 | Level::Raid1 | Level::Raid4 | Level::Raid5(_) | Level::Raid6(_) => chunk,
             Level::Raid10 { copies } => {
                 (chunk * u64::from(slots) + u64::from(slot.0)) / u64::from(copies)
             }
+            _ => chunk,
         };
         (row < self.rows).then_some(Row(row))
     }
@@ -592,6 +595,7 @@ impl Layout {
             Level::Raid1 => self.mirrored(row, lanes, row.0 * u64::from(lanes)),
             Level::Raid4 => self.bound(row, Rotation::ParityLast),
             Level::Raid5(rotation) | Level::Raid6(rotation) => self.bound(row, rotation),
+            Level::ReedSolomon { .. } => self.bound(row, Rotation::LeftSymmetric),
             Level::Raid10 { copies } => {
                 self.mirrored(row, u16::from(copies), row.0 * u64::from(copies))
             }
@@ -684,18 +688,16 @@ impl Layout {
                 at: row.0 << self.chunk_shift,
             };
         }
-        let slots = self.lanes;
-        let (slot, chunk) = match self.geometry.level {
+        let level = self.geometry.level;
+        let in_stripe = |rotation| {
+            let stripe = Stripe::new(rotation, level.parities(), self.lanes, row);
+            (stripe.data(data.into()), row.0)
+        };
+        let (slot, chunk) = match level {
             Level::Raid0 | Level::Raid4 => (u16::from(data), row.0),
             Level::Raid1 => (0, row.0),
-            Level::Raid5(rotation) => (
-                Stripe::new(rotation, 1, slots, row).data(data.into()),
-                row.0,
-            ),
-            Level::Raid6(rotation) => (
-                Stripe::new(rotation, 2, slots, row).data(data.into()),
-                row.0,
-            ),
+            Level::Raid5(rotation) | Level::Raid6(rotation) => in_stripe(rotation),
+            Level::ReedSolomon { .. } => in_stripe(Rotation::LeftSymmetric),
             Level::Raid10 { copies } => self.position(row.0 * u64::from(copies)),
         };
         Cell {
@@ -764,7 +766,7 @@ impl Layout {
         map
     }
 
-    /// A stripe bound by P, or by P and Q.
+    /// A stripe bound by P, by P and Q, or by more.
     fn bound(&self, row: Row, rotation: Rotation) -> RowMap {
         let at = row.0 << self.chunk_shift;
         let parities = self.geometry.level.parities();
@@ -777,9 +779,13 @@ impl Layout {
                 map.exponent[usize::from(data)] = stripe.exponent(slot);
             }
         }
-        map.push(stripe.p, Role::P, at);
-        if parities == 2 {
-            map.push(stripe.q(), Role::Q, at);
+        for number in 0..parities {
+            let role = match (parities, number) {
+                (3.., _) => Role::Parity(number as u8), // below PARITIES_MAX
+                (_, 0) => Role::P,
+                _ => Role::Q,
+            };
+            map.push(stripe.parity(number), role, at);
         }
         map
     }

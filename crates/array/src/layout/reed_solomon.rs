@@ -50,7 +50,7 @@ impl ReedSolomon {
     /// What a data cell is multiplied by in a parity; both by their numbers, from 0.
     pub fn coefficient(&self, parity: u8, data: u8) -> u8 {
         assert!(parity < self.parities && data < self.data, "cells of it");
-        inverse((self.data + parity) ^ data)
+        coefficient(self.data, parity, data)
     }
 
     /// How to make a cell from those that are there. None if they are fewer than the data cells, and the wanted one is none of them.
@@ -127,6 +127,11 @@ impl ReedSolomon {
         }
         recipe
     }
+}
+
+/// As [`ReedSolomon::coefficient`], of a code of so many data cells.
+pub(super) fn coefficient(data_cells: u8, parity: u8, data: u8) -> u8 {
+    inverse((data_cells + parity) ^ data)
 }
 
 /// The weights of so many columns with which each line adds up to its target: Gauss and Jordan's way. The lines are part of a

@@ -1,7 +1,7 @@
-//! Where a stripe keeps its parity: md's rotations for levels 4, 5 and 6.
+//! Where a stripe keeps its parity: md's rotations for levels 4, 5 and 6, and for more parities those of level 6.
 //!
 //! These are the placements of Linux md bit for bit, so that either can take over the other's arrays. Q stands right
-//! after P, around the end. A symmetric stripe's data starts after the parity and goes around; an asymmetric one's
+//! after P, around the end, and so does each further parity after the one before it. A symmetric stripe's data starts after the parity and goes around; an asymmetric one's
 //! goes in slot order and steps over the parity.
 
 use super::Rotation;
@@ -17,8 +17,9 @@ pub(super) struct Stripe {
 }
 
 impl Stripe {
-    /// The stripe of `row`, with P alone (`parities` = 1) or P and Q (2).
+    /// The stripe of `row`, with P alone (`parities` = 1), P and Q (2), or more, which are rotated symmetrically.
     pub fn new(rotation: Rotation, parities: u16, slots: u16, row: Row) -> Stripe {
+        assert!(parities <= 2 || rotation == Rotation::LeftSymmetric);
         let turn = (row.0 % u64::from(slots)) as u16; // below `slots`
         let (p, symmetric) = match rotation {
             Rotation::LeftAsymmetric => (slots - 1 - turn, false),
@@ -38,7 +39,12 @@ impl Stripe {
 
     /// The slot of Q, in a stripe that has one.
     pub fn q(&self) -> u16 {
-        self.around(self.p + 1)
+        self.parity(1)
+    }
+
+    /// The slot of the parity with this number, from P on.
+    pub fn parity(&self, number: u16) -> u16 {
+        self.around(self.p + number)
     }
 
     /// The slot of the data chunk with this index.

@@ -108,7 +108,7 @@ impl Skew {
         match level {
             Level::Raid5(_) | Level::Raid6(_) => groups >= level.slots_min(),
             Level::Raid10 { copies } => groups == u16::from(copies),
-            Level::Raid0 | Level::Raid1 | Level::Raid4 => false,
+            Level::Raid0 | Level::Raid1 | Level::Raid4 | Level::ReedSolomon { .. } => false,
         }
     }
 

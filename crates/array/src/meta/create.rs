@@ -277,7 +277,7 @@ impl fmt::Display for CreateError {
                 )
             }
             CreateError::WriteHole { write_hole, level } => {
-                write!(f, "write hole {write_hole:?} is not for {level}")
+                write_unfit_hole(f, *write_hole, *level)
             }
             CreateError::MapRows { rows, needs } => {
                 write!(f, "{rows} rows a map bit are too few: at least {needs}")
@@ -289,6 +289,21 @@ impl fmt::Display for CreateError {
                 )
             }
         }
+    }
+}
+
+fn write_unfit_hole(
+    f: &mut fmt::Formatter<'_>,
+    write_hole: WriteHole,
+    level: Level,
+) -> fmt::Result {
+    write!(f, "write hole {write_hole:?} is not for {level}")?;
+    match (write_hole, level) {
+        (WriteHole::Ppl, Level::ReedSolomon { .. }) => {
+            f.write_str(": its log has room for two parities")
+        }
+        (WriteHole::WholeRows, _) => f.write_str(" but as a surrogate"),
+        _ => Ok(()),
     }
 }
 
@@ -341,7 +356,7 @@ fn check_write_hole(options: &CreateOptions) -> Result<(), CreateError> {
     let level = options.level;
     let fits = match options.write_hole {
         WriteHole::None => true,
-        WriteHole::Ppl => level.parities() > 0,
+        WriteHole::Ppl => level.logs_parity(),
         WriteHole::Bitmap => level != Level::Raid0,
         WriteHole::Journal => false,
         WriteHole::WholeRows => options.partner.is_some_and(is_surrogate),

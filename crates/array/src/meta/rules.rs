@@ -28,7 +28,7 @@ pub fn check(superblock: &Superblock) -> Result<(), MetaError> {
     }
     let layout = Layout::new(superblock.geometry).map_err(MetaError::Geometry)?;
     check_regions(superblock)?;
-    check_write_hole(superblock, &layout)?;
+    check_write_hole(superblock)?;
     check_maps(superblock, &layout)?;
     check_members(superblock)?;
     check_placement(superblock)?;
@@ -121,9 +121,9 @@ pub fn check_counter(name: &'static str, value: u64) -> Result<(), MetaError> {
     }
 }
 
-fn check_write_hole(superblock: &Superblock, layout: &Layout) -> Result<(), MetaError> {
+fn check_write_hole(superblock: &Superblock) -> Result<(), MetaError> {
     let logged = superblock.write_hole == WriteHole::Ppl;
-    if logged && !layout.parity() {
+    if logged && !superblock.geometry.level.logs_parity() {
         return field("write hole", 1);
     }
     if logged && superblock.region(RegionKind::Log).is_none() {

@@ -77,12 +77,17 @@ const INCOMPATIBLE_GROWN: u64 = 8;
 const INCOMPATIBLE_RESHAPED: u64 = 16;
 /// Further copies may lack what first ones have.
 const INCOMPATIBLE_AHEAD: u64 = 32;
+/// Rows have three parities or more.
+const INCOMPATIBLE_REED_SOLOMON: u64 = 64;
 const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_PARTNER
     | INCOMPATIBLE_LENDS
     | INCOMPATIBLE_SKEWED
     | INCOMPATIBLE_GROWN
     | INCOMPATIBLE_RESHAPED
-    | INCOMPATIBLE_AHEAD;
+    | INCOMPATIBLE_AHEAD
+    | INCOMPATIBLE_REED_SOLOMON;
+/// LEVEL of Reed-Solomon, which has no number.
+const LEVEL_REED_SOLOMON: u8 = 64;
 
 /// Byte offsets in the header and in the entries of each table.
 pub mod at {
@@ -189,7 +194,7 @@ impl WriteHole {
     pub fn default_for(level: Level) -> WriteHole {
         match level {
             Level::Raid0 => WriteHole::None,
-            Level::Raid1 | Level::Raid10 { .. } => WriteHole::Bitmap,
+            Level::Raid1 | Level::Raid10 { .. } | Level::ReedSolomon { .. } => WriteHole::Bitmap,
             Level::Raid4 | Level::Raid5(_) | Level::Raid6(_) => WriteHole::Ppl,
         }
     }
@@ -500,6 +505,10 @@ impl Superblock {
             | bit(self.geometry.grown.is_some(), INCOMPATIBLE_GROWN)
             | bit(self.reshape.is_some(), INCOMPATIBLE_RESHAPED)
             | bit(self.ahead, INCOMPATIBLE_AHEAD)
+            | bit(
+                is_reed_solomon(self.geometry.level),
+                INCOMPATIBLE_REED_SOLOMON,
+            )
     }
 
     fn put_geometry(&self, bytes: &mut [u8]) {
@@ -843,7 +852,15 @@ fn level_codes(level: Level) -> (u8, u8, u8) {
         Level::Raid5(rotation) => (5, rotation_code(rotation), 0),
         Level::Raid6(rotation) => (6, rotation_code(rotation), 0),
         Level::Raid10 { copies } => (10, 0, copies),
+        Level::ReedSolomon { parities } => {
+            let rotation = rotation_code(Rotation::LeftSymmetric);
+            (LEVEL_REED_SOLOMON, rotation, parities)
+        }
     }
+}
+
+fn is_reed_solomon(level: Level) -> bool {
+    matches!(level, Level::ReedSolomon { .. })
 }
 
 fn get_level(bytes: &[u8]) -> Result<Level, MetaError> {
@@ -857,8 +874,15 @@ fn get_level(bytes: &[u8]) -> Result<Level, MetaError> {
         10 => Level::Raid10 {
             copies: bytes[at::COPIES],
         },
+        LEVEL_REED_SOLOMON => Level::ReedSolomon {
+            parities: bytes[at::COPIES],
+        },
         other => return field("level", u64::from(other)),
     };
+    let told = get_u64(bytes, at::INCOMPATIBLE) & INCOMPATIBLE_REED_SOLOMON != 0;
+    if told != is_reed_solomon(level) {
+        return field("level", u64::from(bytes[at::LEVEL]));
+    }
     let (_, rotation_expected, copies_expected) = level_codes(level);
     if rotation != rotation_expected {
         return field("rotation", u64::from(rotation));

@@ -64,12 +64,13 @@ pub fn options(level: Level, members: u16, sectors: u64) -> CreateOptions {
 pub fn any_level(random: &mut Random) -> (Level, u16) {
     let rotation = Rotation::ALL[random.below(6) as usize];
     let slots = 4 + random.below(9) as u16;
-    let level = match random.below(6) {
+    let level = match random.below(7) {
         0 => Level::Raid0,
         1 => Level::Raid1,
         2 => Level::Raid4,
         3 => Level::Raid5(rotation),
         4 => Level::Raid6(rotation),
+        5 => Level::ReedSolomon { parities: 3 },
         _ => Level::Raid10 {
             copies: 2 + random.below(2) as u8,
         },

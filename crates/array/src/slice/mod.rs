@@ -514,8 +514,14 @@ impl Core {
     pub(crate) fn task_buffers(&self) -> u32 {
         match self.layout.is_reshaping() {
             true => self.reshape_buffers(),
-            false => u32::from(self.layout.width()) + 5,
+            false => u32::from(self.layout.width()) + self.parity_buffers() + 3,
         }
+    }
+
+    /// For what the parities of a row will be. A row of fewer than two counts as one of two: what else tasks and writes take
+    /// beside it is reckoned so.
+    pub(crate) fn parity_buffers(&self) -> u32 {
+        u32::from(self.layout.geometry().level.parities()).max(2)
     }
 
     /// Runs every slice that can go on. Whether any of them ended, which makes room for requests.

@@ -1,7 +1,7 @@
 //! Scrubs: do the cells of a row agree, and if not, which one is wrong?
 //!
-//! A check never writes. With two parities the code can name a single wrong cell; with three copies or more the
-//! majority can; with one parity or two copies it is known only that something is wrong, and a repair makes parity (or
+//! A check never writes. With two parities the code can name a single wrong cell; with more it is named only if the row agrees
+//! with every parity once that cell is left out and made of the others; with three copies or more the majority can; with one parity or two copies it is known only that something is wrong, and a repair makes parity (or
 //! the other copies) follow the data. Before a repair writes, its region counts as owed, durably: a member that leaves
 //! before the flush would come back with what was repaired there.
 
@@ -106,11 +106,18 @@ impl Core {
         }
     }
 
-    fn judge_recovered(&mut self, id: u32) {
+    fn judge_recovered(&mut self, id: u32, repair: bool) {
         let (bad, verdicts) = (self.slices.get(id).bad, self.slices.get(id).verdicts);
         if verdicts.differ != 0 {
-            // Some cell lies, and which cannot be told.
-            self.report_mismatch(id, None, false);
+            // Some cell lies, and which cannot be told, unless there is but one in a block.
+            if !self.narrow(id) {
+                self.report_mismatch(id, None, false);
+                self.band_done(id);
+            }
+            return;
+        }
+        if !repair {
+            self.report_mismatch(id, bad.first(), false);
             return self.band_done(id);
         }
         if !self.repair_announced(id) {
@@ -162,7 +169,7 @@ impl Core {
     fn scrub_judge(&mut self, id: u32, repair: bool) {
         let verdicts = self.slices.get(id).verdicts;
         if !self.slices.get(id).bad.is_empty() {
-            return self.judge_recovered(id);
+            return self.judge_recovered(id, repair);
         }
         if verdicts.differ == 0 {
             return self.scrubbed(id);
@@ -174,27 +181,35 @@ impl Core {
         if !self.layout.parity() {
             return self.judge_copies(id, &map, repair);
         }
-        if map.q().is_some() && !verdicts.syndromes {
-            return self.compute_syndromes(id, &map);
+        let guilty = match blame(&map, &verdicts) {
+            Blame::Unasked if !verdicts.syndromes => return self.compute_syndromes(id, &map),
+            Blame::Unasked => return self.locate(id),
+            // Perhaps no two of them in one block.
+            Blame::Several if self.narrow(id) => return,
+            Blame::Cell(cell) => Some(cell),
+            Blame::Several | Blame::Untold => None,
+        };
+        let data = guilty.filter(|cell| map.data_set().contains(*cell));
+        if let Some(cell) = data.filter(|_| repair || map.parity_set().len() > 2) {
+            // Told of once it has been recovered.
+            return self.leave_out(id, cell);
         }
-        if map.q().is_some() && !verdicts.located {
-            return self.locate(id);
-        }
-        let guilty = verdicts.guilty.and_then(|guilty| guilty_cell(&map, guilty));
-        if verdicts.located && guilty.is_none() && self.narrow(id) {
-            // Several cells are wrong, but perhaps no two of them in one block.
-            return;
-        }
-        let recovers = repair && guilty.is_some_and(|cell| map.data_set().contains(cell));
-        if !recovers {
-            // A data cell is told of once it has been recovered.
-            self.report_mismatch(id, guilty, repair);
-        }
+        self.report_mismatch(id, guilty, repair);
         if repair {
-            self.repair_parity_row(id, &map, guilty)
+            self.set_phase(id, Phase::Writing);
+            let only = guilty.map_or(map.parity_set(), CellSet::only);
+            self.write_parity(id, &map, only);
         } else {
             self.band_done(id)
         }
+    }
+
+    /// Makes a data cell that was read of the others.
+    fn leave_out(&mut self, id: u32, cell: u8) {
+        let slice = self.slices.get(id);
+        slice.have = slice.have.without(cell);
+        slice.bad = CellSet::only(cell);
+        self.recover_cells(id, CellSet::only(cell));
     }
 
     /// Whether the row is owed, durably, to a member that leaves before what is repaired is flushed. If not yet, the band
@@ -225,7 +240,7 @@ impl Core {
         }
     }
 
-    /// What is wrong with P, and what with Q.
+    /// What is wrong with P, and what with Q; of more parities, with the first two.
     fn compute_syndromes(&mut self, id: u32, map: &RowMap) {
         for (parity, cell) in map.parities().take(PARTIALS.len()) {
             let mut targets = [None; OUTPUTS];
@@ -246,19 +261,6 @@ impl Core {
         let slice = self.slices.get(id);
         let syndromes = PARTIALS.map(|extra| slice.extra_ref(extra).expect("computed before"));
         self.compute_verdict(id, ComputeOp::Locate, &syndromes, 2);
-    }
-
-    fn repair_parity_row(&mut self, id: u32, map: &RowMap, guilty: Option<u8>) {
-        if let Some(cell) = guilty.filter(|&cell| map.data_set().contains(cell)) {
-            let slice = self.slices.get(id);
-            slice.have = slice.have.without(cell);
-            slice.bad = CellSet::only(cell);
-            self.recover_cells(id, CellSet::only(cell));
-            return;
-        }
-        self.set_phase(id, Phase::Writing);
-        let only = guilty.map_or(map.parity_set(), CellSet::only);
-        self.write_parity(id, map, only);
     }
 
     /// The copy that most others equal is right; of two, the first.
@@ -325,10 +327,39 @@ impl Core {
     }
 }
 
+/// What is known of who is wrong where parities differ from what was computed.
+enum Blame {
+    /// One parity is wrong, or any of its data.
+    Untold,
+    /// The two syndromes would tell.
+    Unasked,
+    Cell(u8),
+    /// No single cell.
+    Several,
+}
+
+/// A data cell enters each parity, so an error in it shows in all of them.
+fn blame(map: &RowMap, verdicts: &Verdicts) -> Blame {
+    let differs = |(parity, cell): (u8, u8)| (verdicts.differ & 1 << parity != 0).then_some(cell);
+    let differ: CellSet = map.parities().filter_map(differs).collect();
+    let parities = map.parity_set();
+    match (parities.len(), differ.len()) {
+        (1, _) => Blame::Untold,
+        (3.., 1) => differ.first().map_or(Blame::Several, Blame::Cell),
+        (3.., _) if differ != parities => Blame::Several,
+        _ if !verdicts.located => Blame::Unasked,
+        _ => {
+            let guilty = verdicts.guilty.and_then(|guilty| guilty_cell(map, guilty));
+            guilty.map_or(Blame::Several, Blame::Cell)
+        }
+    }
+}
+
 fn guilty_cell(map: &RowMap, guilty: Guilty) -> Option<u8> {
+    let mut parities = map.parities().map(|(_, cell)| cell);
     match guilty {
-        Guilty::P => map.p(),
-        Guilty::Q => map.q(),
+        Guilty::P => parities.next(),
+        Guilty::Q => parities.nth(1),
         Guilty::Data { exponent } => map.data_of_exponent(exponent),
     }
 }

@@ -301,6 +301,6 @@ impl Core {
 fn data_of(map: &RowMap, cell: u8) -> u8 {
     match map.cells[cell as usize].role {
         Role::Copy { of } => of,
-        Role::Data(_) | Role::P | Role::Q => cell,
+        Role::Data(_) | Role::P | Role::Q | Role::Parity(_) => cell,
     }
 }

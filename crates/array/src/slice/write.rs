@@ -34,7 +34,8 @@ impl Core {
             _ => band.sectors.min(BAND_SECTORS_MAX),
         };
         let buffers = match (band.kind, parity) {
-            (_, true) => self.layout.data_cells() as u32 + 7,
+            // Parities as they were and as they will be, partial ones, and a block put together.
+            (_, true) => self.layout.data_cells() as u32 + 2 * self.parity_buffers() + 3,
             (BandKind::Merge { .. }, false) => u32::from(self.layout.width()) + 1,
             (_, false) => 0,
         };

@@ -144,6 +144,7 @@ impl Core {
                 unsuited("levels 5 and 6 do not grow by the least moves")
             }
             Level::Raid1 | Level::Raid10 { .. } => unsuited("arrays of level 1 and 10 do not grow"),
+            Level::ReedSolomon { .. } => unsuited("arrays of three parities or more do not grow"),
         }
     }
 

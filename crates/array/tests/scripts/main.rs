@@ -15,6 +15,7 @@ mod leases;
 mod math;
 mod ordering;
 mod orders;
+mod parities;
 #[cfg(feature = "planted")]
 mod planted;
 mod reads;

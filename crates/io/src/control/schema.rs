@@ -708,12 +708,19 @@ fn level_word(level: Level) -> &'static str {
         Level::Raid5(_) => "raid5",
         Level::Raid6(_) => "raid6",
         Level::Raid10 { .. } => "raid10",
+        Level::ReedSolomon { parities } => {
+            let names = ["rs3", "rs4", "rs5", "rs6", "rs7", "rs8"];
+            let more = usize::from(parities).checked_sub(3);
+            more.and_then(|more| names.get(more)).unwrap_or(&"rs")
+        }
     }
 }
 
 fn rotation_word(level: Level) -> &'static str {
-    let (Level::Raid5(rotation) | Level::Raid6(rotation)) = level else {
-        return "";
+    let rotation = match level {
+        Level::Raid5(rotation) | Level::Raid6(rotation) => rotation,
+        Level::ReedSolomon { .. } => Rotation::LeftSymmetric,
+        _ => return "",
     };
     match rotation {
         Rotation::LeftAsymmetric => "left-asymmetric",

@@ -373,7 +373,7 @@ fn fit(mut spec: Spec) -> (Spec, Creation) {
 fn write_hole(rng: &mut Rng, level: Level, asked: Option<WriteHole>) -> WriteHole {
     let choices: &[WriteHole] = match level {
         Level::Raid0 => &[WriteHole::None],
-        Level::Raid1 | Level::Raid10 { .. } => {
+        Level::Raid1 | Level::Raid10 { .. } | Level::ReedSolomon { .. } => {
             &[WriteHole::Bitmap, WriteHole::Bitmap, WriteHole::None]
         }
         Level::Raid4 | Level::Raid5(_) | Level::Raid6(_) => &[
