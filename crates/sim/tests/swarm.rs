@@ -174,6 +174,23 @@ fn arrays_made_with_a_history_keep_every_promise() {
     }
 }
 
+/// Nor does one of the arrays with three parities and more, whose scrubs and repairs have something to do.
+#[test]
+fn arrays_of_many_parities_keep_every_promise() {
+    let Gathered {
+        broken, coverage, ..
+    } = gather(deep(1_000, 20_000), Some(Family::ReedSolomon));
+    assert!(broken.is_empty(), "--level rs:\n{}", broken.join("\n"));
+    for (what, least) in [
+        ("sectors rotten", 40),
+        ("repairs", 100),
+        ("tasks done", 1000),
+    ] {
+        let times = coverage.total(what);
+        assert!(times >= least, "{what}: {times} times, not {least}");
+    }
+}
+
 /// Nor does one of those that grow, which meet everything while chunks move.
 #[test]
 fn arrays_grow_through_everything() {

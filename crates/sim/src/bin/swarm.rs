@@ -18,7 +18,7 @@ swarm: random arrays, users and faults in virtual time, judged by an oracle
   --seed N            run one seed, saying what happens with --trace
   --seeds A..B        run many (default 0..1000)
   --jobs N            in so many threads (default: all cores)
-  --level NAME        only raid0, raid1, raid4, raid5, raid6 or raid10
+  --level NAME        only raid0, raid1, raid4, raid5, raid6, raid10 or rs
   --rough NAME        calm, crashes or faults (default)
   --hole NAME         ppl, bitmap or none
   --init NAME         written, zero, sync or trust

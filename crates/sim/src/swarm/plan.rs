@@ -29,6 +29,8 @@ pub enum Family {
     Raid5,
     Raid6,
     Raid10,
+    /// Three parities and more.
+    ReedSolomon,
     /// Sub-arrays over groups of the slots.
     S2Raid5,
     S2Raid6,
@@ -46,7 +48,7 @@ pub enum Family {
     Reshape6,
 }
 
-pub const FAMILIES: [(&str, Family); 17] = [
+pub const FAMILIES: [(&str, Family); 18] = [
     ("raid0", Family::Raid0),
     ("raid1", Family::Raid1),
     ("raid4", Family::Raid4),
@@ -64,6 +66,7 @@ pub const FAMILIES: [(&str, Family); 17] = [
     ("reshape4", Family::Reshape4),
     ("reshape5", Family::Reshape5),
     ("reshape6", Family::Reshape6),
+    ("rs", Family::ReedSolomon),
 ];
 /// How many of them are plain.
 const PLAIN: usize = 6;
@@ -254,6 +257,11 @@ fn level(rng: &mut Rng, family: Family) -> (Level, u16) {
         Family::Raid10 | Family::S2Raid10 => {
             let copies = slots(2, 3) as u8;
             (Level::Raid10 { copies }, slots(u64::from(copies), 6))
+        }
+        Family::ReedSolomon => {
+            let parities = *rng.pick(&[3, 3, 3, 4, 5]);
+            let slots = u16::from(parities) + rng.between(1, 4) as u16;
+            (Level::ReedSolomon { parities }, slots)
         }
     }
 }

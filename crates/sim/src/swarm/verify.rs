@@ -89,7 +89,8 @@ fn try_rot(run: &mut Run, life: &mut Life) -> bool {
 /// Cells in which a scrub puts a single error right.
 fn judged(map: &RowMap) -> CellSet {
     let copies = map.copies_of(0);
-    let located = map.q().is_some() || (map.parity_set().is_empty() && copies.len() > 2);
+    let parities = map.parity_set().len();
+    let located = parities > 1 || (parities == 0 && copies.len() > 2);
     if located {
         map.all()
     } else {
