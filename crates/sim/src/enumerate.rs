@@ -51,6 +51,8 @@ const SAMPLES_OF_PAIR: u64 = 3;
 const GROWN: u64 = 0x6707_0000;
 /// And those of code caches from those of other surrogates.
 const GATHERS: u64 = 0x6a74_0000;
+/// The stream that is drawn from whether the log of a code cache has three parities or more.
+const PARITIES: u64 = 0x9a7;
 /// Steps after which what lies in a code cache is asked home again.
 const ASKS: u64 = 400;
 /// Extents of a map that runs full.
@@ -156,6 +158,12 @@ pub fn enumerate_gathering(seed: u64, reach: Reach) -> Report {
     let rotation = Rotation::default();
     let levels = [(Level::Raid5(rotation), 3), (Level::Raid6(rotation), 4)];
     (log.level, log.slots) = *rng.pick(&levels);
+    // Drawn from a stream of its own.
+    let mut own = rng.clone().fork(PARITIES);
+    if own.chance(1, 3) {
+        let (parities, slots) = *own.pick(&[(3, 4), (3, 5), (4, 6)]);
+        (log.level, log.slots) = (Level::ReedSolomon { parities }, slots);
+    }
     log.write_hole = WriteHole::WholeRows;
     (log.chunk_sectors, log.chunks) = (8, 48);
     let destage = Destage {
@@ -619,20 +627,32 @@ impl Enumeration {
             true => self.rng.below(images.len() as u64 + 1) as usize,
             false => usize::from(*self.rng.pick(&self.near)),
         };
-        for away in [images.len(), away] {
-            if !self.over() {
-                self.try_image(&images, &contents, away, oracle);
-            }
+        self.try_image(&images, &contents, &[], oracle);
+        let away = (away < images.len()).then_some(away);
+        self.try_image(&images, &contents, away.as_slice(), oracle);
+        let log = self.surrogate.as_ref().map(|log| log.spec.level);
+        if let Some(Level::ReedSolomon { parities }) = log {
+            // As many of the log as it bears.
+            let homes = self.homes(images.len());
+            let order = self.rng.order(images.len() - homes).into_iter();
+            let away = order.take(parities.into()).map(|index| homes + index);
+            let mut away: Vec<usize> = away.collect();
+            away.sort_unstable();
+            self.try_image(&images, &contents, &away, oracle);
         }
     }
 
-    /// Assembles the images without the one of number `away`.
-    fn try_image(&mut self, images: &[Image], contents: &[u64], away: usize, oracle: &Oracle) {
+    /// Assembles the images without those of these numbers, which rise.
+    fn try_image(&mut self, images: &[Image], contents: &[u64], away: &[usize], oracle: &Oracle) {
+        if self.over() {
+            return;
+        }
+        let set = away.iter().fold(0, |set, away| set | 1 << away);
         let key = contents
             .iter()
             .enumerate()
-            .filter(|(i, _)| *i != away)
-            .fold(mix(away as u64), |key, (_, one)| mix(key ^ one));
+            .filter(|(i, _)| !away.contains(i))
+            .fold(mix(set), |key, (_, one)| mix(key ^ one));
         // What may be read also depends on what was promised by now.
         let hash = mix(key ^ oracle.promises());
         if !self.seen.insert(hash) {
@@ -664,7 +684,7 @@ impl Enumeration {
     fn assemble(
         &mut self,
         images: &[Image],
-        away: usize,
+        away: &[usize],
         mut oracle: Oracle,
         trace: bool,
     ) -> Result<(), Violation> {
@@ -675,19 +695,19 @@ impl Enumeration {
         };
         let mut disks: Vec<Disk> = images.iter().enumerate().map(disk).collect();
         let newest = generation(&disks[..self.homes(images.len())]);
-        if away < images.len() {
-            disks.remove(away);
+        for away in away.iter().rev() {
+            disks.remove(*away);
         }
         let homes = self.homes(images.len());
-        let (away_home, homes) = (away >= homes, homes - usize::from(away < homes));
-        let (home, log) = disks.split_at(homes);
+        let away_home = away.iter().filter(|away| **away < homes).count();
+        let (home, log) = disks.split_at(homes - away_home);
         let atlas = Atlas::of(home.iter())
             .ok_or_else(|| Violation::new(Invariant::StartRefused, "no superblock is left"))?;
         // Going on without the one that knows best would make two histories.
         if !atlas.whole(None) || generation(home) < newest {
             return Ok(());
         }
-        self.report.reduced += u64::from(atlas.absent() > 0 || away_home);
+        self.report.reduced += u64::from(atlas.absent() > 0 || !away.is_empty());
         atlas.grant_losses(self.spec.write_hole, self.lost, &mut oracle);
         let log_members = log.len() as u16;
         let mut session = self.session_on(disks, log_members, oracle, trace);

@@ -131,6 +131,7 @@ fn nothing_is_lost_while_writes_are_gathered() {
         ("destages", 300),
         ("sleeps spoilt", 200),
         ("disks lost with both", 60),
+        ("further losses of the surrogate", 80),
     ];
     for (what, least) in least {
         let times = met.counts.get(what).copied().unwrap_or(0);

@@ -84,6 +84,9 @@ pub struct Outcome {
 /// A device that does not answer for so long is given up.
 const IO_TIMEOUT: Nanos = Nanos::from_secs(5);
 
+/// The stream that is drawn from whether a log of clusters has three parities or more.
+const PARITIES: u64 = 0x9a7;
+
 /// Runs one seed.
 pub fn run(seed: u64, options: Options) -> Outcome {
     Run::new(seed, options).finish()
@@ -218,6 +221,13 @@ impl Plan {
         log.write_hole = WriteHole::WholeRows;
         log.chunk_sectors = 8;
         log.chunks = *rng.pick(&[64, 128]);
+        // Drawn from a stream of its own.
+        let mut own = rng.clone().fork(PARITIES);
+        if own.chance(1, 4) {
+            let (parities, slots) = *own.pick(&[(3, 4), (3, 5), (3, 6), (4, 6), (5, 7)]);
+            (log.level, log.slots) = (Level::ReedSolomon { parities }, slots);
+            log.chunks = 128;
+        }
         self.redirect = Redirect::Reraid;
         self.destage = destage(rng);
         self.cluster_records = rng.between(1, 4) as u32;

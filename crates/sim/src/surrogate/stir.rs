@@ -91,7 +91,7 @@ impl Run {
         let incidents = if self.plan.grows { 7 } else { 5 };
         match self.rng.below(incidents) {
             0 | 1 if set.whole && set.quiet => self.lose_member(life, site, &set),
-            0 | 1 if set.bears_second => self.lose_member(life, site, &set),
+            0 | 1 if set.bears_more => self.lose_member(life, site, &set),
             2 if !set.failed.is_empty() => {
                 life.session
                     .command(Command::Add(*self.rng.pick(&set.failed)));
@@ -150,10 +150,15 @@ impl Run {
         let here = serving.iter().filter(|member| !gone(member)).count();
         let slots = spec_of(&self.plan, site).slots;
         let slots = usize::from(set.geometry.map_or(slots, |geometry| geometry.slots));
-        let raid6 = matches!(spec_of(&self.plan, site).level, Level::Raid6(_));
+        let bears_more = match (site, spec_of(&self.plan, site).level) {
+            (Site::Home, Level::Raid6(_)) => here + 1 == slots,
+            // A rebuild under way may have just begun.
+            (Site::Log, Level::ReedSolomon { parities }) => here + usize::from(parities) > slots,
+            _ => false,
+        };
         Standing {
             whole: here == slots,
-            bears_second: site == Site::Home && raid6 && here + 1 == slots,
+            bears_more,
             misses_one: here + 1 == slots,
             quiet: set.tasks.is_empty(),
             resyncs: set.tasks.iter().any(|task| task.kind == TaskKind::Resync),
@@ -174,6 +179,9 @@ impl Run {
         let member = *self.rng.pick(&set.serving);
         self.note_event(life, self.loss_of(life, site, member));
         life.troubled[site as usize] = true;
+        if site == Site::Log && !set.whole {
+            self.count("further losses of the surrogate", 1);
+        }
         if site == Site::Home {
             self.trouble_home(life);
             self.lose_beside(life);
@@ -203,7 +211,8 @@ impl Run {
             return;
         };
         let log = self.standing(life, set, Site::Log);
-        if log.whole && log.quiet && self.rng.chance(1, 2) {
+        let bears = log.whole && log.quiet || log.bears_more && !log.serving.is_empty();
+        if bears && self.rng.chance(1, 2) {
             let beside = *self.rng.pick(&log.serving);
             life.troubled[Site::Log as usize] = true;
             life.session.world.inject(beside, Fault::Death);
@@ -362,8 +371,8 @@ impl Run {
 pub(super) struct Standing {
     /// Every slot has a member that answers.
     pub(super) whole: bool,
-    /// One is missing, and a second one may be.
-    bears_second: bool,
+    /// One more may be missing.
+    bears_more: bool,
     /// One is missing.
     pub(super) misses_one: bool,
     /// No task runs.
