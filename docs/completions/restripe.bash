@@ -384,7 +384,7 @@ _restripe() {
                     return 0
                     ;;
                 --surrogate-level)
-                    COMPREPLY=($(compgen -W "raid1 raid5 raid6 raid10" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "raid1 raid5 raid6 raid10 rs3 rs4 rs5 rs6 rs7 rs8" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -1300,7 +1300,7 @@ _restripe() {
             fi
             case "${prev}" in
                 --level)
-                    COMPREPLY=($(compgen -W "raid1 raid5 raid6 raid10" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "raid1 raid5 raid6 raid10 rs3 rs4 rs5 rs6 rs7 rs8" -- "${cur}"))
                     return 0
                     ;;
                 --offline)

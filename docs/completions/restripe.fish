@@ -91,7 +91,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand create" -l data-offset
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l image-size -d 'Make members that do not exist as image files of this size' -r
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l lend -d 'Set so much aside at the end, to be lent to other arrays: users see the array smaller by that' -r
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l surrogate -d 'Further members, as A,B: a set of their own that takes users\' writes while a member of the array is rebuilt; or a lease of another array, by its URI' -r
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l surrogate-level -d 'The surrogate\'s level [default: raid1 for two members, raid5 for more; a lease is as safe as its array]' -r -f -a "raid1\t''
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l surrogate-level -d 'The surrogate\'s level; rs3 to rs8: as many parities as that, for a code cache [default: raid1 for two members, raid5 for more; a lease is as safe as its array]' -r -f -a "raid1\t''
 raid5\t''
 raid6\t''
 raid10\t''"
@@ -235,10 +235,16 @@ complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __f
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -l offline -d 'Look at these members directly, the array\'s and the surrogate\'s, with no daemon running; changes nothing' -r
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -l json -d 'Print it as JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l level -d 'Its level: raid1 for two members, raid5 for more unless told otherwise' -r -f -a "raid1\t''
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l level -d 'Its level: raid1 for two members, raid5 for more unless told otherwise; rs3 to rs8 are for code caches, which `create` makes' -r -f -a "raid1\t''
 raid5\t''
 raid6\t''
-raid10\t''"
+raid10\t''
+rs3\t''
+rs4\t''
+rs5\t''
+rs6\t''
+rs7\t''
+rs8\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l force -d 'Overwrite what the devices carry; says what will be lost and asks'

@@ -168,6 +168,9 @@ pub enum LevelName {
     Raid6,
     #[value(alias = "10")]
     Raid10,
+    /// So many parities: a code cache's alone, by its own name.
+    #[value(skip)]
+    ReedSolomon(u8),
 }
 
 /// The level of a surrogate, which has to bear a failure of its own.
@@ -181,6 +184,31 @@ pub enum SurrogateLevel {
     Raid6,
     #[value(alias = "10")]
     Raid10,
+    #[value(alias = "raidz3")]
+    Rs3,
+    Rs4,
+    Rs5,
+    Rs6,
+    Rs7,
+    Rs8,
+}
+
+impl SurrogateLevel {
+    /// As an array's.
+    pub fn name(self) -> LevelName {
+        match self {
+            SurrogateLevel::Raid1 => LevelName::Raid1,
+            SurrogateLevel::Raid5 => LevelName::Raid5,
+            SurrogateLevel::Raid6 => LevelName::Raid6,
+            SurrogateLevel::Raid10 => LevelName::Raid10,
+            SurrogateLevel::Rs3 => LevelName::ReedSolomon(3),
+            SurrogateLevel::Rs4 => LevelName::ReedSolomon(4),
+            SurrogateLevel::Rs5 => LevelName::ReedSolomon(5),
+            SurrogateLevel::Rs6 => LevelName::ReedSolomon(6),
+            SurrogateLevel::Rs7 => LevelName::ReedSolomon(7),
+            SurrogateLevel::Rs8 => LevelName::ReedSolomon(8),
+        }
+    }
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -291,11 +319,13 @@ pub struct Create {
     /// lease of another array, by its URI
     #[arg(long, value_name = "MEMBERS", value_delimiter = ',')]
     pub surrogate: Vec<String>,
-    /// The surrogate's level [default: raid1 for two members, raid5 for more; a lease is as safe as its array]
+    /// The surrogate's level; rs3 to rs8: as many parities as that, for a code cache [default: raid1 for two members, raid5 for
+    /// more; a lease is as safe as its array]
     #[arg(long, value_name = "LEVEL", value_enum, requires = "surrogate")]
     pub surrogate_level: Option<SurrogateLevel>,
     /// Make the surrogate a code cache (RERAID), which is written by whole rows of small chunks: `serve` gathers every write
-    /// into clusters there, at all times. Of three members or more, raid5 or raid6 [default: raid6 from four members on]
+    /// into clusters there, at all times. Of three members or more, raid5, raid6 or rs3 to rs8, which bears three to eight lost
+    /// disks [default: raid6 from four members on]
     #[arg(long, requires = "surrogate")]
     pub code_cache: bool,
     /// Make the surrogate's one disk the log of first copies that go ahead (GRAID): `serve` writes there and to them, at all
@@ -658,7 +688,7 @@ pub struct AddSurrogate {
     /// Its members, two or more: files, block devices or NBD URIs; or a lease of another array, by its URI
     #[arg(required = true)]
     pub members: Vec<String>,
-    /// Its level: raid1 for two members, raid5 for more unless told otherwise
+    /// Its level: raid1 for two members, raid5 for more unless told otherwise; rs3 to rs8 are for code caches, which `create` makes
     #[arg(long, value_enum)]
     pub level: Option<SurrogateLevel>,
     #[command(flatten)]

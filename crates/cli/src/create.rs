@@ -455,6 +455,7 @@ fn level(wanted: &ArrayConfig) -> Outcome<Level> {
         LevelName::Raid10 => Level::Raid10 {
             copies: wanted.copies.unwrap_or(2),
         },
+        LevelName::ReedSolomon(parities) => Level::ReedSolomon { parities },
     };
     let rotates = matches!(level, Level::Raid5(_) | Level::Raid6(_));
     if wanted.rotation.is_some() && !rotates {

@@ -1,11 +1,11 @@
-//! Arrays of mirrors whose writes all go into a code cache (RERAID), by the command alone: killed, without two disks, and with a
-//! file system.
+//! Arrays of mirrors whose writes all go into a code cache (RERAID), by the command alone: killed, without two disks or three, and
+//! with a file system.
 
 #[allow(dead_code)]
 mod harness;
 
 use harness::steps::{Fio, URI, content, good, has, number, refused, status, wait_until};
-use harness::{Daemon, Place};
+use harness::{Daemon, Place, Run};
 use serde_json::Value;
 
 const HOME: [&str; 8] = ["a0", "a1", "b0", "b1", "c0", "c1", "d0", "d1"];
@@ -13,16 +13,23 @@ const CACHE: [&str; 4] = ["ca", "cb", "cc", "cd"];
 
 fn of_mirrors(name: &str) -> Place {
     let place = Place::new(name);
-    let options = ["--level", "raid10", "--surrogate", "ca,cb,cc,cd"];
-    good(place.create(&HOME, &[&options[..], &["--code-cache"]].concat()));
+    good(create(&place, &CACHE, &[]));
     place
 }
 
+fn create(place: &Place, cache: &[&str], more: &[&str]) -> Run {
+    let cache = cache.join(",");
+    let options = ["--level", "raid10", "--surrogate", &cache, "--code-cache"];
+    place.create(&HOME, &[&options[..], more].concat())
+}
+
 fn serve(place: &Place, options: &[&str], gone: &[&str]) -> Daemon {
-    let members = HOME
-        .iter()
-        .chain(&CACHE)
-        .filter(|name| !gone.contains(name));
+    serve_with(place, &CACHE, options, gone)
+}
+
+fn serve_with(place: &Place, cache: &[&str], options: &[&str], gone: &[&str]) -> Daemon {
+    let all = HOME.iter().chain(cache);
+    let members = all.filter(|name| !gone.contains(name));
     let mut words = vec!["serve", "--unix", "nbd.sock", "--sleep", "1s"];
     words.extend(options);
     words.extend(members);
@@ -58,8 +65,31 @@ fn a_code_cache_is_of_three_members_or_more_with_parity() {
     let copies = ["--surrogate", "c,d,e,f", "--surrogate-level", "raid10"];
     let mirrors = create(&copies);
     assert_eq!(mirrors.status, 2, "{}", mirrors.stderr);
-    assert!(mirrors.stderr.contains("raid5 or raid6"));
+    assert!(mirrors.stderr.contains("raid5, raid6 or rs3 to rs8"));
     assert_eq!(create(&[]).status, 2);
+    let few = create(&["--surrogate", "c,d,e", "--surrogate-level", "rs3"]);
+    assert_ne!(few.status, 0);
+    for told in ["the surrogate", "3 members are too few: this level needs 4"] {
+        assert!(few.stderr.contains(told), "{}", few.stderr);
+    }
+}
+
+#[test]
+fn three_parities_are_for_a_code_cache_alone() {
+    let place = Place::new("code-cache-parities");
+    let surrogate = ["--surrogate", "c,d,e,f", "--surrogate-level", "raidz3"];
+    let refused = place.create(
+        &["a", "b"],
+        &[&["--level", "raid1"], &surrogate[..]].concat(),
+    );
+    assert_eq!(refused.status, 2, "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("written by whole rows"),
+        "{}",
+        refused.stderr
+    );
+    let unknown = place.create(&["a", "b", "c", "d"], &["--level", "rs3"]);
+    assert_eq!(unknown.status, 2, "{}", unknown.stderr);
 }
 
 #[test]
@@ -73,38 +103,56 @@ fn only_a_log_that_takes_every_write_is_destaged() {
     stop(&place, &daemon);
 }
 
-/// What was flushed is there after a kill, whoever of two disks is gone with it, and when it has come home.
 #[test]
 fn fio_verifies_through_a_kill_destages_and_two_lost_disks() {
     let place = of_mirrors("code-cache-fio");
     let test = "fio_verifies_through_a_kill_destages_and_two_lost_disks";
-    if !has(&place, test, &["fio"]) {
-        return;
+    if has(&place, test, &["fio"]) {
+        // Two disks that stay awake, each with a member of the array and one of the code cache.
+        fio_verifies_without(&place, &CACHE, &["a0", "ca", "c0", "cc"]);
     }
-    let fio = Fio { place: &place };
-    let daemon = serve(&place, &[], &[]);
+}
+
+/// Three parities bear three disks, of four that stay awake or of six.
+#[test]
+fn fio_verifies_through_a_kill_destages_and_three_lost_disks() {
+    let test = "fio_verifies_through_a_kill_destages_and_three_lost_disks";
+    for cache in [&CACHE[..], &["ca", "cb", "cc", "cd", "ce", "cf"]] {
+        let place = Place::new(&format!("code-cache-rs3-{}", cache.len()));
+        let made = good(create(&place, cache, &["--surrogate-level", "rs3"]));
+        assert!(made.contains("RS-3 left-symmetric"), "{made}");
+        if has(&place, test, &["fio"]) {
+            fio_verifies_without(&place, cache, &["a0", "ca", "b0", "cb", "d0", "cd"]);
+        }
+    }
+}
+
+/// What was flushed is there after a kill, whoever is gone with it, and when it has come home.
+fn fio_verifies_without(place: &Place, cache: &[&str], gone: &[&str]) {
+    let fio = Fio { place };
+    let serve = |options: &[&str], gone: &[&str]| serve_with(place, cache, options, gone);
+    let daemon = serve(&[], &[]);
     good(fio.run("--verify_state_save=1 --verify_fatal=1 --end_fsync=1"));
-    let found = status(&place);
+    let found = status(place);
     assert!(overlay(&found, "redirected_writes") > 0, "{found}");
     assert!(overlay(&found, "away_bytes") > 0, "{found}");
     daemon.kill();
-    let daemon = serve(&place, &[], &[]);
+    let daemon = serve(&[], &[]);
     fio.verify(0);
-    // Two disks that stay awake, each with a member of the array and one of the code cache.
-    for member in ["a0", "ca", "c0", "cc"] {
+    for member in gone {
         good(place.run(&["fail", "tank", member, "--yes"]));
     }
     fio.verify(0);
     good(fio.run("--verify_state_save=1 --verify_fatal=1 --end_fsync=1"));
     daemon.kill();
-    let daemon = serve(&place, &["--degraded"], &["a0", "ca", "c0", "cc"]);
+    let daemon = serve(&["--degraded"], gone);
     fio.verify(0);
-    comes_home(&place);
+    comes_home(place);
     fio.verify(0);
-    stop(&place, &daemon);
-    let daemon = serve(&place, &["--degraded"], &["a0", "ca", "c0", "cc"]);
+    stop(place, &daemon);
+    let daemon = serve(&["--degraded"], gone);
     fio.verify(0);
-    stop(&place, &daemon);
+    stop(place, &daemon);
 }
 
 /// The daemon is killed while it writes; of what was flushed nothing is lost.

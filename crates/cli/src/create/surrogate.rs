@@ -29,6 +29,12 @@ pub fn check_surrogate(wanted: &ArrayConfig) -> Outcome {
     if wanted.log_disk {
         return check_log_disk(wanted);
     }
+    let level = wanted.surrogate_level.map(SurrogateLevel::name);
+    if let (false, Some(LevelName::ReedSolomon(parities))) = (wanted.code_cache, level) {
+        let what = format!("{parities} parities are for a surrogate that is written by whole rows");
+        let hint = "say --code-cache as the array is created, or choose raid6";
+        return Err(Failure::usage(what).hint(hint));
+    }
     match wanted.surrogate.len() {
         0 if wanted.surrogate_level.is_some() => Err(Failure::usage(
             "a level for a surrogate, and no members for it",
@@ -76,7 +82,7 @@ fn check_code_cache(wanted: &ArrayConfig) -> Outcome {
     }
     match wanted.surrogate_level {
         Some(SurrogateLevel::Raid1 | SurrogateLevel::Raid10) => Err(Failure::usage(
-            "a code cache is of level raid5 or raid6: its clusters are data and parity",
+            "a code cache is of level raid5, raid6 or rs3 to rs8: its clusters are data and parity",
         )),
         _ => Ok(()),
     }
@@ -85,13 +91,12 @@ fn check_code_cache(wanted: &ArrayConfig) -> Outcome {
 /// The surrogate as an array of its own: as large as its members allow, all else by default.
 pub fn surrogate_of(wanted: &ArrayConfig) -> ArrayConfig {
     let level = match (wanted.surrogate_level, wanted.surrogate.len()) {
-        (Some(SurrogateLevel::Raid1), _) | (None, 2) => LevelName::Raid1,
-        (Some(SurrogateLevel::Raid6), _) => LevelName::Raid6,
-        (None, 4..) if wanted.code_cache => LevelName::Raid6,
-        (Some(SurrogateLevel::Raid10), _) => LevelName::Raid10,
+        (Some(level), _) => level.name(),
         // A lease: the lender's redundancy is below.
         (None, 1) => LevelName::Raid0,
-        (Some(SurrogateLevel::Raid5), _) | (None, _) => LevelName::Raid5,
+        (None, 2) => LevelName::Raid1,
+        (None, 4..) if wanted.code_cache => LevelName::Raid6,
+        (None, _) => LevelName::Raid5,
     };
     ArrayConfig {
         name: name_of(&wanted.name),
@@ -215,6 +220,15 @@ mod tests {
             level(&["a", "b", "c", "d"], mirrors),
             Some(LevelName::Raid10)
         );
+        let parities = Some(SurrogateLevel::Rs3);
+        assert!(check_surrogate(&wanted(&["a", "b", "c", "d"], parities)).is_err());
+        let cache = ArrayConfig {
+            code_cache: true,
+            ..wanted(&["a", "b", "c", "d"], parities)
+        };
+        assert!(check_surrogate(&cache).is_ok());
+        let level_of = |wanted| surrogate_of(wanted).level;
+        assert_eq!(level_of(&cache), Some(LevelName::ReedSolomon(3)));
         let lease = &["nbd://host/lease/pool/log"];
         assert_eq!(level(lease, None), Some(LevelName::Raid0));
         assert!(check_surrogate(&wanted(lease, None)).is_ok());
