@@ -185,7 +185,14 @@ fn what_does_not_fit_together_is_refused() {
     assert!(refused("rebuild.order", text("dor")).contains("in place of"));
     assert!(refused("rebuild.redirect", text("vdf")).contains("in place of"));
     assert!(refused("array.surrogate", Value::Whole(0)).contains("array.surrogate"));
-    assert!(refused("array.surrogate_level", text("raid7")).contains("raid7"));
+    for (level, told) in [
+        ("raid7", "raid7"),
+        ("rs3", "for a code cache"),
+        ("rs9", "no level"),
+    ] {
+        let why = refused("array.surrogate_level", text(level));
+        assert!(why.contains(told), "{why}");
+    }
 }
 
 /// Nothing that a drive did is without a cause; only a rebuild is a task, and only a surrogate's writes are in no parity.

@@ -407,7 +407,7 @@ impl Settings {
     /// The surrogate of a scheme that moves users to one.
     fn surrogate(&self, redirect: Redirect) -> Result<Option<SurrogatePlan>, String> {
         let array = &self.array;
-        let level = level(&array.surrogate_level)?;
+        let level = surrogate_level(&array.surrogate_level, array.code_cache_mib > 0)?;
         match (redirect, array.surrogate) {
             (Redirect::None, _) => Ok(None),
             (Redirect::Reraid, _) if array.code_cache_mib > 0 => self.code_cache(level).map(Some),
@@ -514,6 +514,20 @@ pub fn level(name: &str) -> Result<Level, String> {
         "raid10" => Level::Raid10 { copies: 2 },
         other => return Err(format!("there is no level {other:?}")),
     })
+}
+
+/// As an array's; a code cache may have three parities and more.
+fn surrogate_level(name: &str, code_cache: bool) -> Result<Level, String> {
+    let parities = name
+        .strip_prefix("rs")
+        .and_then(|digits| digits.parse().ok());
+    match parities {
+        Some(parities @ 3..=8) if code_cache => Ok(Level::ReedSolomon { parities }),
+        Some(3..=8) => Err(format!(
+            "array.surrogate_level {name:?} is for a code cache"
+        )),
+        _ => level(name),
+    }
 }
 
 impl ArraySettings {
