@@ -774,6 +774,22 @@ fn raid6_through_two_losses() {
 }
 
 #[test]
+fn three_parities_through_three_losses() {
+    conform(
+        "rs3",
+        Level::ReedSolomon { parities: 3 },
+        6,
+        1,
+        &[
+            (10, Command::Scrub { repair: true }),
+            (30, Command::Fail(Member(0))),
+            (40, Command::Fail(Member(3))),
+            (60, Command::Fail(Member(5))),
+        ],
+    );
+}
+
+#[test]
 fn mirrors_and_stripes() {
     conform("raid0", Level::Raid0, 3, 0, &[]);
     conform(
