@@ -12,7 +12,7 @@ use crate::overlay::Overlay;
 pub enum Bug {
     /// A flush leaves out one member that has unflushed writes.
     FlushSkipsMember,
-    /// The first data cell enters Q with the coefficient of the second.
+    /// The first data cell enters Q, or the second of more parities, with the coefficient of the second.
     WrongQCoefficient,
     /// At a start, a failed member that is here counts as current.
     StaleMemberAccepted,

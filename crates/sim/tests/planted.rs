@@ -186,6 +186,15 @@ fn find_all(bugs: &[Bug]) {
     assert!(missed.is_empty(), "not found: {missed:?}");
 }
 
+/// Of three parities and more it is the second one that has it.
+#[test]
+fn a_wrong_coefficient_beside_more_parities_is_found() {
+    let family = Some(Family::ReedSolomon);
+    let found = found(Bug::WrongQCoefficient, family, &[ParityMismatch], 400);
+    println!("{found:?}");
+    assert!(found.is_some(), "not found");
+}
+
 #[test]
 fn every_planted_bug_of_a_surrogate_is_found_by_name() {
     let first = |seed: u64, bug: Option<Bug>| {

@@ -131,7 +131,7 @@ impl Core {
         let wrong = self.planted(Bug::WrongQCoefficient);
         let of_data = |cell: u8, source: BufRef| {
             let mut term = Term::of_data(map, cell, source);
-            if let (true, 0, Some(q)) = (wrong, cell, map.q()) {
+            if let (true, 0, Some((_, q))) = (wrong && map.data > 1, cell, map.parities().nth(1)) {
                 term.coefficients[1] = map.coefficient(q, 1);
             }
             term
