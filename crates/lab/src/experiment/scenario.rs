@@ -425,6 +425,10 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
         include_str!("../../../../scenarios/reraid-destage.toml"),
     ),
     (
+        "reraid-parities",
+        include_str!("../../../../scenarios/reraid-parities.toml"),
+    ),
+    (
         "vdf-open-loop",
         include_str!("../../../../scenarios/vdf-open-loop.toml"),
     ),
