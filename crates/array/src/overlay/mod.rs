@@ -20,6 +20,7 @@ mod space_tests;
 mod tests;
 mod tree;
 
+pub(crate) use front::FETCHES;
 pub use front::{
     CopyTag, Effect, FoundInLog, Gathering, Homeward, Overlay, OverlayCounters, OverlayLimits,
     PackTag, Packing, PartTag, SealCause, Site, WayHome,

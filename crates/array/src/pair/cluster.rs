@@ -209,6 +209,17 @@ impl Pair {
         free.or_else(|| self.forget_oldest())
     }
 
+    /// The same for so many at once: they are promised, or none is.
+    pub(super) fn reserve_large(&mut self, count: u32) -> bool {
+        while !self.buffers.reserve(Size::Large, count) {
+            let Some(buf) = self.forget_oldest() else {
+                return false;
+            };
+            self.buffers.release(buf);
+        }
+        true
+    }
+
     // -------------------------------------------------------------------------------------------------------- reads
 
     /// Reads of the log are answered from memory where that has them.

@@ -15,16 +15,13 @@ use super::jobs::{Job, child};
 use crate::contract::{Action, BufRef, ComputeOp, LARGE_BYTES, RequestError, RequestOp};
 use crate::overlay::{Extent, PartTag, Site};
 use crate::planted::Bug;
-use crate::pool::{Buffers, Size};
+use crate::pool::Size;
 use crate::slab::Slab;
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
 use crate::{BAND_SECTORS_MAX, Buf};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
-
-/// Buffers that reads of clusters take at once.
-pub(super) const LOAD_BUFFERS: u32 = 34;
 
 /// Pages of a buffer.
 pub(super) const PAGES: u64 = BAND_SECTORS_MAX / PAGE_SECTORS;
@@ -62,22 +59,13 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Pages for so many sectors; none if there are too few.
-    fn take(&mut self, sectors: u32, most: u32, buffers: &mut Buffers) -> Option<Vec<BufRef>> {
-        let wanted = u64::from(sectors).div_ceil(PAGE_SECTORS) as usize;
-        while self.free.len() < wanted {
-            if self.bufs.len() as u32 >= most {
-                return None;
-            }
-            let buf = buffers.take_free(Size::Large)?;
-            self.bufs.push(buf);
-            let whole = BufRef::new(buf, 0, LARGE_BYTES);
-            let pages = (0..PAGES as u32).rev();
-            self.free
-                .extend(pages.map(|page| whole.part(page * PAGE_BYTES, PAGE_BYTES)));
-        }
-        let pages = self.free.drain(self.free.len() - wanted..);
-        Some(pages.rev().collect())
+    /// A buffer more for pages.
+    fn add(&mut self, buf: Buf) {
+        self.bufs.push(buf);
+        let whole = BufRef::new(buf, 0, LARGE_BYTES);
+        let pages = (0..PAGES as u32).rev();
+        self.free
+            .extend(pages.map(|page| whole.part(page * PAGE_BYTES, PAGE_BYTES)));
     }
 
     /// What memory has of an extent, from its first sector on: so many sectors, and where, or not.
@@ -131,12 +119,13 @@ impl Pair {
         let from = pieces.iter().map(|piece| piece.at).min().unwrap_or(0);
         let end = pieces.iter().map(Extent::log_end).max().unwrap_or(0);
         let count = (end - from).div_ceil(BAND_SECTORS_MAX) as u32;
-        let fits = count <= LOAD_BUFFERS;
-        if fits && self.kept.loading + count > LOAD_BUFFERS {
+        let most = self.surrogate.limits.load_buffers();
+        let fits = 0 < count && count <= most;
+        if fits && (self.kept.loading + count > most || !self.reserve_large(count)) {
             return false;
         }
         let (part, pieces) = self.kept.waiting.pop_front().expect("it was seen");
-        if !fits || count == 0 || !self.buffers.reserve(Size::Large, count) {
+        if !fits {
             self.part_done(part, Ok(()));
             return true;
         }
@@ -189,11 +178,24 @@ impl Pair {
         self.load_over(load);
     }
 
+    /// Pages for so many sectors; none if there are too few.
+    fn pages_for(&mut self, sectors: u32) -> Option<Vec<BufRef>> {
+        let wanted = u64::from(sectors).div_ceil(PAGE_SECTORS) as usize;
+        while self.kept.free.len() < wanted {
+            if self.kept.bufs.len() as u32 >= self.surrogate.limits.parts_home {
+                return None;
+            }
+            let buf = self.large_buffer()?;
+            self.kept.add(buf);
+        }
+        let free = &mut self.kept.free;
+        let pages = free.drain(free.len() - wanted..);
+        Some(pages.rev().collect())
+    }
+
     /// Copies a piece out of what was read, if there is memory for it.
     fn keep_piece(&mut self, load: u32, extent: &Extent) {
-        let most = self.surrogate.limits.parts_home;
-        let taken = self.kept.take(extent.sectors, most, &mut self.buffers);
-        let Some(pages) = taken else {
+        let Some(pages) = self.pages_for(extent.sectors) else {
             return;
         };
         let bytes = extent.sectors * SECTOR_BYTES as u32;

@@ -39,7 +39,7 @@ use crate::contract::{
 };
 use crate::core::Core;
 use crate::engine::{Config, Limits};
-use crate::overlay::{CopyTag, Overlay, SealCause, Site};
+use crate::overlay::{CopyTag, FETCHES, Overlay, SealCause, Site};
 use crate::pool::{Buffers, Share};
 use crate::units::{Member, Nanos, SECTOR_BYTES};
 use alloc::boxed::Box;
@@ -86,7 +86,7 @@ pub struct SurrogateLimits {
     /// And records in memory: those of clusters that are being filled or written, and the newest of those that were. None where
     /// nothing is gathered.
     pub records_in_memory: u32,
-    /// And so many buffers of 64 KiB for what of the log is on its way home.
+    /// And so many buffers of 64 KiB for what of the log is on its way home, besides those of the clusters that are just being read.
     pub parts_home: u32,
 }
 
@@ -144,9 +144,14 @@ impl SurrogateLimits {
 
     /// Buffers of what goes home from a log in which writes are gathered: kept, or being read.
     pub fn homeward_buffers(&self) -> u32 {
+        self.parts_home.saturating_add(self.load_buffers())
+    }
+
+    /// Buffers of clusters that are being read, as many at once as there may be.
+    fn load_buffers(&self) -> u32 {
         match self.parts_home {
             0 => 0,
-            parts => parts.saturating_add(kept::LOAD_BUFFERS),
+            _ => self.cluster_records.saturating_mul(FETCHES as u32),
         }
     }
 

@@ -52,6 +52,7 @@ mod stripes;
 
 pub use pack::{PackTag, Packing, SealCause};
 pub use state::{Gathering, WayHome};
+pub(crate) use stripes::FETCHES;
 pub use stripes::Homeward;
 
 use super::{Extent, ExtentMap, Kind, LogShape, LogSpace, Piece, Pressure, Refusal};

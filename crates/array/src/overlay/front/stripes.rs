@@ -35,7 +35,7 @@ pub struct Homeward {
 }
 
 /// Clusters that are read at once.
-pub(super) const FETCHES: usize = 4;
+pub(crate) const FETCHES: usize = 4;
 
 /// Where clusters and stripes lie, and what of them goes home.
 struct Places {
