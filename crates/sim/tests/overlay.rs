@@ -30,7 +30,7 @@ fn limits(seed: u64) -> OverlayLimits {
         records: 1 + (seed / 3) as u32 % 3,
         held: 3 + (seed / 9) as u32 % 3,
         homeward: Homeward {
-            order: Order::ALL[(seed / 7) as usize % 3],
+            order: Order::ALL[(seed / 7) as usize % 4],
             stripe_sectors: [8, 32][(seed / 5) as usize % 2],
             run_sectors: 16,
             // Often too few for all, now and then for some stripe.

@@ -1,7 +1,10 @@
 //! The overlay alone, driven by hand: what no life with a working log comes to.
 
-use super::{Effect, FoundInLog, LogShape, Overlay, OverlayLimits, PartTag, Site};
+use super::{
+    Effect, FoundInLog, Homeward, LogShape, Overlay, OverlayLimits, Packing, PartTag, Site,
+};
 use crate::contract::{Buf, BufRef, Request, RequestError, RequestOp, RequestTag};
+use crate::policy::destage::Order;
 use crate::units::SECTOR_BYTES;
 use alloc::vec::Vec;
 
@@ -9,17 +12,21 @@ const SECTORS: u32 = 8;
 const BYTES: u32 = SECTORS * SECTOR_BYTES as u32;
 
 fn overlay() -> Overlay {
+    overlay_with(4, None)
+}
+
+fn overlay_with(segments: u32, packing: Option<Packing>) -> Overlay {
     let limits = OverlayLimits {
         extents: 64,
         requests: 4,
         record_sectors: SECTORS,
         copies: 1,
         grain: 8,
-        packing: None,
+        packing,
         logless: false,
     };
     let shape = LogShape {
-        segments: 4,
+        segments,
         segment_sectors: 64,
         reserve: 1,
         reclaim_below: 1,
@@ -34,10 +41,14 @@ fn overlay() -> Overlay {
 }
 
 fn write(tag: u64) -> Request {
+    write_at(tag, 0)
+}
+
+fn write_at(tag: u64, sector: u64) -> Request {
     Request {
         tag: RequestTag(tag),
         op: RequestOp::Write,
-        offset: 0,
+        offset: sector * SECTOR_BYTES,
         bytes: u64::from(BYTES),
         buf: BufRef::new(Buf(0), 0, BYTES),
         fua: false,
@@ -76,4 +87,68 @@ fn a_log_that_cannot_be_flushed_for_room_is_broken() {
         other => panic!("{other:?}"),
     }
     assert!(overlay.effect().is_none());
+}
+
+/// Does all that is wanted, and notes which clusters are read and below which records are void.
+fn settle(overlay: &mut Overlay) -> (Vec<u64>, Vec<u64>) {
+    let (mut read, mut void) = (Vec::new(), Vec::new());
+    while let Some(effect) = overlay.effect() {
+        match effect {
+            Effect::Pack { tag, .. } => overlay.packed(tag),
+            Effect::Seal { sequence, .. } => overlay.appended(sequence, Ok(())),
+            Effect::Reuse { part, .. }
+            | Effect::Flush { part, .. }
+            | Effect::CopyHome { part, .. } => overlay.part_done(part, Ok(())),
+            Effect::Fetch { part, pieces } => {
+                read.extend(pieces.iter().map(|piece| piece.sequence));
+                overlay.part_done(part, Ok(()));
+            }
+            Effect::Void { part, below } => {
+                void.push(below);
+                overlay.part_done(part, Ok(()));
+            }
+            Effect::Reply(_, result) => assert_eq!(result, Ok(())),
+            Effect::Forget { .. } | Effect::Foresee { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    (read, void)
+}
+
+/// Twelve records of one write each, and memory for four: they go home in three rounds, the oldest first, each is read once, and the
+/// log has room again after the first of them.
+#[test]
+fn what_memory_holds_goes_home_and_then_the_next() {
+    let gathered = |order| {
+        let homeward = Homeward {
+            order,
+            stripe_sectors: 16,
+            run_sectors: 16,
+            pages: 4,
+        };
+        let mut overlay = overlay_with(
+            8,
+            Some(Packing {
+                records: 1,
+                held: 4,
+                homeward,
+            }),
+        );
+        for tag in 0..12 {
+            // Neighbours at home are far apart in the log.
+            overlay.request(write_at(tag, u64::from(SECTORS) * (tag * 5 % 12)), true);
+            settle(&mut overlay);
+        }
+        overlay.seal();
+        settle(&mut overlay);
+        overlay.go_home(overlay.next_sequence());
+        let (read, void) = settle(&mut overlay);
+        assert!(overlay.holds_nothing_instead() && !overlay.is_going_home());
+        (read, void)
+    };
+    let (read, void) = gathered(Order::Rounds);
+    assert_eq!(read, (1..=12).collect::<Vec<u64>>());
+    assert_eq!(void, [5, 9, 13]);
+    let (_, void) = gathered(Order::Mcfd);
+    assert_eq!(void, [13]);
 }

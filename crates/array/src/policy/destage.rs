@@ -6,9 +6,13 @@
 //!
 //! | name | next | source |
 //! |---|---|---|
+//! | `rounds` | as `mcfd`, of the oldest clusters that memory has room for; then the next of them | |
 //! | `mcfd` | the stripe with blocks in the fewest clusters that are not in memory, the first of equals | RERAID, 3.4.2: minimum correlation flush disk |
 //! | `oldest` | the first stripe of the oldest cluster | a log's own order |
 //! | `address` | the first stripe | an elevator's |
+//!
+//! In rounds no cluster is ever read again, and the log gets room back with each: what is void is the oldest of it always. The price is
+//! that stripes are written by what a round has of them. Who brings clusters and stripes here says where a round ends.
 //!
 //! Memory is counted in blocks, and the bound holds always. With as much as the clusters hold, every order reads each cluster once.
 //! Where it is less, [`Destage::read_again`] tells what that cost: kept are the blocks of the stripes whose turn comes first. The table
@@ -31,20 +35,22 @@ use alloc::vec::Vec;
 /// An order by name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub enum Order {
-    #[default]
     Mcfd,
     Oldest,
     Address,
+    #[default]
+    Rounds,
 }
 
 impl Order {
-    pub const ALL: [Order; 3] = [Order::Mcfd, Order::Oldest, Order::Address];
+    pub const ALL: [Order; 4] = [Order::Mcfd, Order::Oldest, Order::Address, Order::Rounds];
 
     pub fn name(self) -> &'static str {
         match self {
             Order::Mcfd => "mcfd",
             Order::Oldest => "oldest",
             Order::Address => "address",
+            Order::Rounds => "rounds",
         }
     }
 
@@ -245,7 +251,7 @@ impl Destage {
 
     fn rank(&self, stripe: &Stripe) -> u32 {
         match self.order {
-            Order::Mcfd => stripe.unread,
+            Order::Mcfd | Order::Rounds => stripe.unread,
             Order::Oldest => stripe.clusters[0],
             Order::Address => 0,
         }
@@ -295,7 +301,8 @@ impl Destage {
         let mut others: Vec<(u32, u64)> = stripes
             .map(|(number, stripe)| {
                 let rank = self.rank(stripe);
-                (rank - u32::from(self.order == Order::Mcfd), number)
+                let counts = matches!(self.order, Order::Mcfd | Order::Rounds);
+                (rank - u32::from(counts), number)
             })
             .collect();
         others.sort_unstable();

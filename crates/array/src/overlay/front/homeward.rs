@@ -49,14 +49,15 @@ impl Overlay {
         }
     }
 
-    fn home_below(&mut self, below: u64) {
-        let by_stripes = self.begin_by_stripes(below);
+    fn home_below(&mut self, until: u64) {
+        let by_stripes = self.begin_by_stripes(until);
         let stage = match by_stripes {
-            true => Stage::ByStripes,
-            false => Stage::Copying(0),
+            Some(_) => Stage::ByStripes,
+            None => Stage::Copying(0),
         };
         self.home = Some(GoingHome {
-            below,
+            below: by_stripes.unwrap_or(until),
+            until,
             copies: 0,
             stage,
             failed: false,
@@ -78,13 +79,18 @@ impl Overlay {
     pub(super) fn end_way_home(&mut self, whole: bool) {
         self.fell_short = !whole;
         self.home = None;
-        if self.stripes.take().is_some() {
-            let (home, log) = (0..u64::MAX, 0..u64::MAX);
-            self.effects.push_back(Effect::Forget { home, log });
-        }
+        self.end_round();
         self.closing = false;
         for id in core::mem::take(&mut self.held_up) {
             self.change(id, false);
+        }
+    }
+
+    /// What was kept for what went home is needed no more.
+    fn end_round(&mut self) {
+        if self.stripes.take().is_some() {
+            let (home, log) = (0..u64::MAX, 0..u64::MAX);
+            self.effects.push_back(Effect::Forget { home, log });
         }
     }
 
@@ -187,7 +193,12 @@ impl Overlay {
 
     /// The records are void: what is still mapped of them is home.
     pub(super) fn voided(&mut self) {
-        let below = self.home.expect("something goes home").below;
+        let GoingHome {
+            below,
+            until,
+            failed,
+            ..
+        } = self.home.expect("something goes home");
         let mut gone = Vec::new();
         let mut from = 0;
         loop {
@@ -205,7 +216,11 @@ impl Overlay {
         }
         gone.into_iter().for_each(|piece| self.retire(piece, 0));
         self.settle_retired();
-        self.end_way_home(true);
+        if below == until || failed || self.is_stuck() {
+            return self.end_way_home(below == until);
+        }
+        self.end_round();
+        self.home_below(until);
     }
 
     pub(super) fn copied(

@@ -18,9 +18,10 @@
 //! |----------|-------------------------------------------------------------|----------|
 //! | copying  | every copy that counts and is older has been written home   | flushing |
 //! | flushing | home and log are flushed                                    | voiding  |
-//! | voiding  | the log's anchor says durably that these records are void   | -        |
+//! | voiding  | the log's anchor says durably that these records are void   | copying the next of them, or over |
 //!
-//! Copies go in the order of home's addresses, or, where writes are gathered, stripe by stripe ([`stripes`]).
+//! Copies go in the order of home's addresses, or, where writes are gathered, stripe by stripe ([`stripes`]): then perhaps in rounds, of
+//! the oldest records that memory has room for, and then of the next.
 //!
 //! What users write again and again would never be home. So when little is left, a last way home holds writes up that meet
 //! it, from before its first copy until it is over.
@@ -310,7 +311,10 @@ enum Stage {
 
 #[derive(Clone, Copy, Debug)]
 struct GoingHome {
+    /// What goes home now: the oldest of what is to go.
     below: u64,
+    /// What is to go.
+    until: u64,
     /// Copies under way.
     copies: u32,
     stage: Stage,

@@ -96,16 +96,16 @@ impl Stripes {
 }
 
 impl Overlay {
-    /// Begins a way home by stripes; false if nothing was gathered here, or memory is too little for some stripe.
-    pub(super) fn begin_by_stripes(&mut self, below: u64) -> bool {
-        let Some(packing) = self.pack.as_ref().map(|pack| pack.packing()) else {
-            return false;
-        };
+    /// Begins a way home by stripes, of the records below or of the oldest of them: below which. None if nothing was gathered here,
+    /// or memory is too little for some stripe.
+    pub(super) fn begin_by_stripes(&mut self, below: u64) -> Option<u64> {
+        let packing = self.pack.as_ref()?.packing();
         let record = u64::from(self.footprint(self.limits.record_sectors));
-        let places = self.places(packing.homeward, u64::from(packing.records) * record, below);
-        let Some(order) = self.order_of(&places) else {
-            return false;
-        };
+        let mut places = self.places(packing.homeward, u64::from(packing.records) * record, below);
+        if places.homeward.order == Order::Rounds {
+            places.below = self.end_of_round(&places);
+        }
+        let (order, below) = (self.order_of(&places)?, places.below);
         self.stripes = Some(Stripes {
             places,
             order,
@@ -115,7 +115,27 @@ impl Overlay {
             runs: VecDeque::new(),
             left: BTreeMap::new(),
         });
-        true
+        Some(below)
+    }
+
+    /// The oldest records that memory has room for go home together: those below which.
+    fn end_of_round(&self, places: &Places) -> u64 {
+        let all = self.map.extents_from(0);
+        let mut due: Vec<Extent> = all.filter(|one| places.is_due(one)).collect();
+        due.sort_unstable_by_key(|extent| extent.sequence);
+        let first = due.first().map(|extent| extent.sequence);
+        let mut left = places.homeward.pages;
+        for extent in due {
+            let pieces = self.pieces(places, extent);
+            let wanted: u64 = pieces.iter().map(|(_, piece)| pages(piece)).sum();
+            match left.checked_sub(wanted) {
+                Some(rest) => left = rest,
+                // What one record has of home goes home at once.
+                None if Some(extent.sequence) > first => return extent.sequence,
+                None => break,
+            }
+        }
+        places.below
     }
 
     /// Cuts the segments of which something has to be copied in clusters of so many sectors.
