@@ -74,6 +74,8 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     /// Users' requests are counted by whoever passes them on.
     pub(crate) counted_above: bool,
+    /// The read cache is that of an overlay above, which tells it what users change.
+    pub(crate) cached_above: bool,
     /// How often members were let sleep, each counted by itself.
     pub(crate) rests: u64,
     /// Some writes go to first copies only ([`crate::apart`]).
@@ -152,6 +154,7 @@ impl Core {
             read_cache: None,
             counters: Counters::default(),
             counted_above: false,
+            cached_above: false,
             rests: 0,
             copies_apart: false,
             all_dirty: false,

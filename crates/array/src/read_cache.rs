@@ -4,6 +4,9 @@
 //! only what a miss would cost. It is clean: whatever changes bytes forgets the blocks first, and a block that is read
 //! while something changes around it is not kept. Whether anything did is counted for each chunk.
 //!
+//! Where an overlay stands between users and the array (`pair`), the cache stands above that: it is asked, filled and told of
+//! changes there, and what the overlay asks of the array passes by it.
+//!
 //! Which block makes room is the affair of [`crate::cache`]; here frames have memory. A frame that makes room while its
 //! memory is still being copied from leaves that memory behind, and takes a spare.
 
@@ -181,6 +184,13 @@ pub(crate) fn blocks_in(lba: u64, sectors: u64) -> u64 {
     (lba + sectors).div_ceil(BLOCK_SECTORS) - lba / BLOCK_SECTORS
 }
 
+/// The first sectors of the blocks that lie wholly in what was read from a sector on.
+fn whole_blocks(lba: u64, read: BufRef) -> impl Iterator<Item = u64> {
+    let end = lba + u64::from(read.bytes) / SECTOR_BYTES;
+    let blocks = lba.div_ceil(BLOCK_SECTORS)..end / BLOCK_SECTORS;
+    blocks.map(|block| block * BLOCK_SECTORS)
+}
+
 /// The sectors that a range of bytes touches.
 fn touched(offset: u64, bytes: u64) -> (u64, u64) {
     let lba = offset / SECTOR_BYTES;
@@ -245,7 +255,8 @@ impl Core {
 
     /// Answers the next bytes of a read from memory, as far as one block goes. Returns their number.
     pub(crate) fn start_cached_part(&mut self, id: u32, pending: &Pending) -> Option<u64> {
-        let cache = self.read_cache.as_mut()?;
+        let above = self.cached_above;
+        let cache = self.read_cache.as_mut().filter(|_| !above)?;
         let offset = pending.request.offset + pending.cut;
         let block = offset / u64::from(SMALL_BYTES);
         let memory = cache.held(block)?;
@@ -262,38 +273,45 @@ impl Core {
 
     /// How much of a read's next part, whose first block is not held, is not held either.
     pub(crate) fn uncached(&self, lba: u64, sectors: u64) -> u64 {
-        let cache = self.read_cache.as_ref();
+        let cache = self.read_cache.as_ref().filter(|_| !self.cached_above);
         cache.map_or(sectors, |cache| cache.missing(lba, sectors))
     }
 
     /// Part of a read has been read: keeps its whole blocks, if nothing changed there since the request was admitted.
     pub(crate) fn keep_blocks(&mut self, request: u32, lba: u64, target: BufRef) {
-        if self.read_cache.is_none() {
+        if self.read_cache.is_none() || self.cached_above {
             return;
         }
         let begun = self.requests.get(request).begun;
-        let end = lba + u64::from(target.bytes) / SECTOR_BYTES;
-        for block in lba.div_ceil(BLOCK_SECTORS)..end / BLOCK_SECTORS {
-            let first = block * BLOCK_SECTORS;
-            let place = self.layout.place(first);
-            let slot = self.row_map(place.row).cells[usize::from(place.data)].slot;
-            let room = self.ops.available() > self.slices.op_reserve;
-            let rebuilt = self.tasks.filled(slot, place.row);
-            let Some(cache) = self.read_cache.as_mut() else {
-                return;
-            };
-            if !room || !cache.unchanged(first, begun) {
+        for first in whole_blocks(lba, target) {
+            if self.ops.available() <= self.slices.op_reserve {
                 return;
             }
-            let Some(memory) = cache.admit(block, slot) else {
-                continue;
-            };
-            if rebuilt {
-                cache.cache.rebuilt(block);
+            if let Some(memory) = self.admit_block(first, begun) {
+                let read = target.part(((first - lba) * SECTOR_BYTES) as u32, SMALL_BYTES);
+                self.copy_block(request, memory, BlockCopy::In, 0, read);
             }
-            let read = target.part(((first - lba) * SECTOR_BYTES) as u32, SMALL_BYTES);
-            self.copy_block(request, memory, BlockCopy::In, 0, read);
         }
+    }
+
+    /// Memory for the block that begins at a sector, if nothing changed there since.
+    fn admit_block(&mut self, first: u64, begun: u64) -> Option<u32> {
+        let place = self.layout.place(first);
+        let map = self.row_map(place.row);
+        // What a growth added and nobody wrote stands nowhere yet: a log may have it.
+        let cell = Some(usize::from(place.data)).filter(|data| *data < usize::from(map.data))?;
+        let slot = map.cells[cell].slot;
+        let rebuilt = self.tasks.filled(slot, place.row);
+        let cache = self.read_cache.as_mut()?;
+        if !cache.unchanged(first, begun) {
+            return None;
+        }
+        let block = first / BLOCK_SECTORS;
+        let memory = cache.admit(block, slot)?;
+        if rebuilt {
+            cache.cache.rebuilt(block);
+        }
+        Some(memory)
     }
 
     /// One more part of a request: a copy between its buffer and the bytes of a block from `within` on.
@@ -316,9 +334,80 @@ impl Core {
     }
 
     pub(crate) fn block_copied(&mut self, request: u32, memory: u32, way: BlockCopy) {
+        self.cached_used(memory, way);
+        self.request_part_done(request, Ok(()));
+    }
+
+    // ------------------------------------------------------------------------------- where an overlay stands between
+
+    /// The cache's clock, if there is a cache, and its users are those of an overlay above.
+    pub(crate) fn cache_above(&self) -> Option<u64> {
+        let cache = self.read_cache.as_ref().filter(|_| self.cached_above);
+        cache.map(|cache| cache.clock)
+    }
+
+    /// How many of these sectors are alike from the first on: of one block that is held, with its memory, or not held.
+    pub(crate) fn cached_run(&self, lba: u64, sectors: u64) -> (u64, Option<u32>) {
+        let Some(cache) = self.read_cache.as_ref() else {
+            return (sectors, None);
+        };
+        match cache.held(lba / BLOCK_SECTORS) {
+            Some(memory) => (
+                sectors.min(BLOCK_SECTORS - lba % BLOCK_SECTORS),
+                Some(memory),
+            ),
+            None => (cache.missing(lba, sectors), None),
+        }
+    }
+
+    /// The memory of a sector and those behind it, which is going to be copied from or to.
+    pub(crate) fn use_cached(
+        &mut self,
+        lba: u64,
+        memory: u32,
+        way: BlockCopy,
+        bytes: u32,
+    ) -> BufRef {
+        let cache = self.read_cache.as_mut().expect("its memory is copied");
+        if way == BlockCopy::Out {
+            cache.cache.ask(lba / BLOCK_SECTORS);
+            self.counters.blocks_asked += 1;
+            self.counters.blocks_cached += 1;
+        }
+        let entry = &mut cache.memory[memory as usize];
+        entry.users += 1;
+        let within = (lba % BLOCK_SECTORS * SECTOR_BYTES) as u32;
+        BufRef::new(entry.buf, within, bytes)
+    }
+
+    pub(crate) fn cached_used(&mut self, memory: u32, way: BlockCopy) {
         let cache = self.read_cache.as_mut().expect("its memory was copied");
         cache.release(memory, way);
-        self.request_part_done(request, Ok(()));
+    }
+
+    /// Finds memory for the whole blocks of what was read, which is going to be copied there: what, and where.
+    pub(crate) fn admit_blocks(
+        &mut self,
+        lba: u64,
+        read: BufRef,
+        begun: u64,
+        into: &mut Vec<(BufRef, u32, BufRef)>,
+    ) {
+        for first in whole_blocks(lba, read) {
+            if let Some(memory) = self.admit_block(first, begun) {
+                let at = ((first - lba) * SECTOR_BYTES) as u32;
+                // A block that makes room for the next one leaves it its memory, unless that is in use.
+                let held = self.use_cached(first, memory, BlockCopy::In, SMALL_BYTES);
+                into.push((read.part(at, SMALL_BYTES), memory, held));
+            }
+        }
+    }
+
+    /// Users' sectors are going to be read that the cache has not, and not here: nobody else counts them.
+    pub(crate) fn count_elsewhere(&mut self, lba: u64, sectors: u64) {
+        let blocks = blocks_in(lba, sectors);
+        self.counters.blocks_asked += blocks;
+        self.counters.blocks_fetched += blocks;
     }
 
     // ------------------------------------------------------------------------------------------ what a miss costs
@@ -401,6 +490,12 @@ impl Core {
         if let Some(cache) = &mut self.read_cache {
             cache.changed(lba, sectors);
         }
+    }
+
+    /// What was read so far may read otherwise.
+    pub(crate) fn cache_forgets(&mut self) {
+        let sectors = self.layout.size_sectors();
+        self.cache_lost(0, sectors);
     }
 
     /// A member that served is gone. While copies may differ, others may read otherwise than what was read from it.

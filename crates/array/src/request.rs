@@ -166,7 +166,7 @@ impl Core {
             begun: self.cache_clock(),
             admitted: self.now,
         });
-        if request.op.changes() {
+        if request.op.changes() && !self.cached_above {
             self.cache_change_begins(request.offset, request.bytes);
         }
         match request.op {
@@ -289,7 +289,7 @@ impl Core {
             .take()
             .expect("a request is finished once");
         self.requests.free.push(id);
-        if pending.request.op.changes() {
+        if pending.request.op.changes() && !self.cached_above {
             self.cache_change_ends(pending.request.offset, pending.request.bytes);
         }
         if !self.counted_above {

@@ -50,6 +50,8 @@ impl Pair {
             self.at_home(|core| {
                 core.set_ahead(false);
                 core.clean_by_and_by();
+                // What was read of them is what the log has, but for what was being written.
+                core.cache_forgets();
             });
         }
         let overlay = self.overlay.as_mut().expect("just seen");

@@ -187,8 +187,10 @@ impl Pair {
     }
 
     pub(super) fn part_done(&mut self, part: PartTag, result: Result<(), RequestError>) {
-        let overlay = self.overlay.as_mut().expect("it has parts under way");
-        overlay.part_done(part, result);
+        if let Some(result) = self.part_over(part, result) {
+            let overlay = self.overlay.as_mut().expect("it has parts under way");
+            overlay.part_done(part, result);
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::contract::{
     RequestTag, SMALL_BYTES, Tag, Verdict, zeroed_page,
 };
 use crate::meta::crc::crc32c_of_zeros;
-use crate::ops::Boxes;
+use crate::ops::{BlockCopy, Boxes};
 use crate::overlay::format::{AnchorTable, RecordHeader, record};
 use crate::overlay::{CopyTag, Effect, Extent, Kind, Overlay, PackTag, PartTag, Site, is_logged};
 use crate::planted::Bug;
@@ -126,6 +126,12 @@ pub(super) enum Job {
     /// Part of the log that is read to go home, and a copy out of it to where it is kept: by the load's number.
     Load(u32),
     Keep(u32),
+    /// A copy between a user's buffer and the read cache.
+    Cached {
+        part: PartTag,
+        memory: u32,
+        way: BlockCopy,
+    },
     Append(Append),
     /// By its number in [`Jobs::homeward`].
     CopyHome(u32),
@@ -211,7 +217,7 @@ impl Pair {
                 home,
                 copy,
                 buf,
-            } => self.read_overlaid(part, home, copy, buf),
+            } => self.read_cached(part, home, copy, buf),
             Effect::Beside {
                 sequence,
                 request,
@@ -263,7 +269,13 @@ impl Pair {
         }
     }
 
-    fn read_overlaid(&mut self, part: PartTag, home: u64, copy: Option<(Kind, u64)>, buf: BufRef) {
+    pub(super) fn read_overlaid(
+        &mut self,
+        part: PartTag,
+        home: u64,
+        copy: Option<(Kind, u64)>,
+        buf: BufRef,
+    ) {
         match copy {
             None => self.read_part(Owner::Part(part), Site::Home, home, buf),
             Some((Kind::Also, at)) => {
@@ -819,6 +831,9 @@ impl Pair {
             }
             (Some(Job::Seal(sequence)), _) => self.write_sealed(tag.0, sequence),
             (Some(Job::Keep(load)), _) => self.piece_kept(tag.0, load),
+            (Some(Job::Cached { part, memory, way }), _) => {
+                self.cached_copied(tag.0, part, memory, way);
+            }
             (Some(Job::CopyHome(copy)), _) => self.copy_moved(tag.0, copy, Ok(())),
             (Some(Job::Append(_)), Verdict::Checksum(crc)) => self.put_header(tag.0, crc),
             (Some(Job::Append(_)), _) => self.write_record(tag.0),
@@ -853,7 +868,14 @@ impl Pair {
                 self.jobs.list.remove(job);
                 self.sealed(sequence, result);
             }
-            Some(Job::CopyOut(_) | Job::Pack(_) | Job::Gathered { .. } | Job::Keep(_)) | None => {
+            Some(
+                Job::CopyOut(_)
+                | Job::Pack(_)
+                | Job::Gathered { .. }
+                | Job::Keep(_)
+                | Job::Cached { .. },
+            )
+            | None => {
                 unreachable!("it asked for nothing, or is over")
             }
         }

@@ -145,6 +145,9 @@ impl Pair {
         let user = self.users.end(tag);
         let home = &mut self.sets[Site::Home as usize];
         home.note_latency(user.op, self.now.since(user.begun));
+        if user.op.changes() {
+            home.cache_change_ends(user.offset, user.bytes);
+        }
         self.reply(user.tag, result);
     }
 

@@ -20,6 +20,7 @@
 //! | stopping | users' requests and jobs are over, both sets stopped   | stopped  |
 
 mod ahead;
+mod cached;
 mod child;
 mod cluster;
 mod destage;
@@ -44,6 +45,7 @@ use crate::pool::{Buffers, Share};
 use crate::units::{Member, Nanos, SECTOR_BYTES};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use cached::Cached;
 use child::{Children, Owner};
 use cluster::Clusters;
 pub use destage::{Destage, Sleep};
@@ -222,6 +224,7 @@ pub(crate) struct Pair {
     copies: Vec<(CopyTag, Source)>,
     keeping: Keeping,
     kept: Kept,
+    cached: Cached,
     /// What the surrogate's set could not be started for.
     absent: Option<CommandError>,
 }
@@ -250,6 +253,7 @@ impl Pair {
             copies: Vec::new(),
             keeping: Keeping::default(),
             kept: Kept::default(),
+            cached: Cached::default(),
             absent: None,
             config,
             surrogate,
@@ -406,6 +410,9 @@ impl Pair {
             return self.reply(request.tag, Err(error));
         }
         home.note_request(&request);
+        if request.op.changes() {
+            home.cache_change_begins(request.offset, request.bytes);
+        }
         request.tag = self.users.begin(&request, self.now);
         if request.op == RequestOp::Read {
             self.begin_keeping(&request);

@@ -341,6 +341,7 @@ impl Pair {
         self.stage = stage;
         let home = &mut self.sets[Site::Home as usize];
         home.counted_above = stage == Stage::Serving;
+        home.cached_above = stage == Stage::Serving;
         if result.is_ok() {
             let fact = Fact::Started {
                 generation: home.superblock.generation,

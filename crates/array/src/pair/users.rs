@@ -8,6 +8,8 @@ use crate::units::Nanos;
 pub(super) struct User {
     pub(super) tag: RequestTag,
     pub(super) op: RequestOp,
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
     pub(super) begun: Nanos,
 }
 
@@ -22,6 +24,8 @@ impl Users {
         let index = self.list.insert(User {
             tag: request.tag,
             op: request.op,
+            offset: request.offset,
+            bytes: request.bytes,
             begun: now,
         });
         RequestTag(u64::from(index))

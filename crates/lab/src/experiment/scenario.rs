@@ -421,6 +421,10 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
     ("energy", include_str!("../../../../scenarios/energy.toml")),
     ("reraid", include_str!("../../../../scenarios/reraid.toml")),
     (
+        "reraid-cache",
+        include_str!("../../../../scenarios/reraid-cache.toml"),
+    ),
+    (
         "reraid-destage",
         include_str!("../../../../scenarios/reraid-destage.toml"),
     ),

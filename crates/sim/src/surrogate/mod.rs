@@ -18,6 +18,7 @@ use crate::oracle::Oracle;
 use crate::payload::Payload;
 use crate::rng::{Rng, mix};
 use crate::session::{News, PATIENCE, Session};
+use crate::swarm::plan::cached;
 use crate::workload::Workload;
 use crate::world::{World, WorldConfig};
 pub use coverage::{Incident, Phase};
@@ -28,8 +29,8 @@ use restripe_array::layout::{Layout, Level, Rotation};
 use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
 use restripe_array::report::{MemberState, Status};
 use restripe_array::{
-    Command, CommandError, Config, Destage, Engine, Fact, Limits, Member, Nanos, Pool, Redirect,
-    Sleep, StartMode, SurrogateConfig, SurrogateLimits,
+    CacheLimits, Command, CommandError, Config, Destage, Engine, Fact, Limits, Member, Nanos, Pool,
+    Redirect, Sleep, StartMode, SurrogateConfig, SurrogateLimits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -115,6 +116,7 @@ struct Plan {
     destage: Destage,
     cluster_records: u32,
     records_in_memory: u32,
+    cached: Option<CacheLimits>,
 }
 
 const LEVELS: [(Level, u16); 6] = [
@@ -126,8 +128,12 @@ const LEVELS: [(Level, u16); 6] = [
     (Level::Raid10 { copies: 2 }, 4),
 ];
 
+/// The stream that the read cache is drawn from.
+const CACHED: u64 = 0xcac4e;
+
 impl Plan {
     fn draw(rng: &mut Rng, options: Options) -> Plan {
+        let cached = cached(&mut rng.clone().fork(CACHED));
         let grows = options.grows;
         let mut home = spec(rng);
         home.spares = u16::from(rng.chance(3, 4));
@@ -171,6 +177,7 @@ impl Plan {
             destage: Destage::default(),
             cluster_records: 1,
             records_in_memory: 0,
+            cached,
         };
         match options {
             Options { gathers: true, .. } => plan.gathering(rng),
@@ -258,6 +265,7 @@ impl Plan {
             ios: 64,
             ..Limits::default()
         };
+        let limits = limits.with_cache(self.cached);
         (limits.with_surrogate(Some(&surrogate)), surrogate)
     }
 }
@@ -820,6 +828,7 @@ impl Run {
                 life.steps, status.surrogate
             )
         });
+        self.count("blocks from the read cache", status.counters.blocks_cached);
         if let Some(overlay) = status.surrogate.as_ref().and_then(|one| one.overlay) {
             let counters = overlay.counters;
             self.count("writes redirected", counters.redirected_writes);

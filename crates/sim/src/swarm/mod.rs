@@ -8,7 +8,7 @@ mod ambush;
 mod coverage;
 mod hosts;
 mod life;
-mod plan;
+pub(crate) mod plan;
 mod quest;
 mod ruin;
 mod stir;

@@ -445,7 +445,7 @@ fn heat(rng: &mut Rng) -> HeatLimits {
 }
 
 /// A read cache, in two runs of five: from one that holds next to nothing to one that holds all.
-fn cached(rng: &mut Rng) -> Option<CacheLimits> {
+pub(crate) fn cached(rng: &mut Rng) -> Option<CacheLimits> {
     rng.chance(2, 5).then(|| CacheLimits {
         blocks: *rng.pick(&[1, 6, 40, 4096]),
         rule: *rng.pick(&Rule::ALL),
