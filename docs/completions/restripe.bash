@@ -387,6 +387,10 @@ _restripe() {
                     COMPREPLY=($(compgen -W "raid1 raid5 raid6 raid10 rs3 rs4 rs5 rs6 rs7 rs8" -- "${cur}"))
                     return 0
                     ;;
+                --code-cache-chunk)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

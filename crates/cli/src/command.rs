@@ -323,11 +323,15 @@ pub struct Create {
     /// more; a lease is as safe as its array]
     #[arg(long, value_name = "LEVEL", value_enum, requires = "surrogate")]
     pub surrogate_level: Option<SurrogateLevel>,
-    /// Make the surrogate a code cache (RERAID), which is written by whole rows of small chunks: `serve` gathers every write
+    /// Make the surrogate a code cache (RERAID), which is written by whole rows: `serve` gathers every write
     /// into clusters there, at all times. Of three members or more, raid5, raid6 or rs3 to rs8, which bears three to eight lost
     /// disks [default: raid6 from four members on]
     #[arg(long, requires = "surrogate")]
     pub code_cache: bool,
+    /// How much of a record lies on one member of the code cache (a power of two from 4K on, a row 64K at most). What a flush writes early takes
+    /// whole rows, what is read of large chunks keeps fewer members busy [default: as much as a row allows]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "code_cache")]
+    pub code_cache_chunk: Option<u64>,
     /// Make the surrogate's one disk the log of first copies that go ahead (GRAID): `serve` writes there and to them, at all
     /// times. Of a raid1 or raid10
     #[arg(long, requires = "surrogate", conflicts_with_all = ["code_cache", "surrogate_level"])]

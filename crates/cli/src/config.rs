@@ -76,6 +76,8 @@ pub struct ArrayConfig {
     /// The surrogate is a log disk.
     #[serde(default)]
     pub log_disk: bool,
+    #[serde(default, deserialize_with = "size")]
+    pub code_cache_chunk: Option<u64>,
 }
 
 impl ArrayConfig {

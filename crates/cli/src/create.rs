@@ -89,6 +89,7 @@ fn wanted(verb: Create) -> Outcome<ArrayConfig> {
         surrogate_level: verb.surrogate_level.or(file.surrogate_level),
         code_cache: verb.code_cache || file.code_cache,
         log_disk: verb.log_disk || file.log_disk,
+        code_cache_chunk: verb.code_cache_chunk.or(file.code_cache_chunk),
     })
 }
 

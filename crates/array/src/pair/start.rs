@@ -382,7 +382,7 @@ impl Pair {
             true => log.layout.row_sectors() as u32,
             false => PAGE_SECTORS as u32,
         };
-        let segment = segment_sectors(region.sectors) / grain * grain;
+        let segment = segment_sectors(region.sectors).max(grain) / grain * grain;
         match region.cut_in_grains(segment, grain) {
             Err(_) => self.refuse(CommandError::TooSmall {
                 has: region.sectors,
@@ -397,6 +397,10 @@ impl Pair {
             }
             Ok(_) if self.policy.redirect() == Redirect::Graid && log.whole_rows() => {
                 let why = "a code cache is no log for redirect graid";
+                self.refuse(CommandError::Unsuited(why));
+            }
+            Ok(_) if grain > RECORD_SECTORS => {
+                let why = "a row of a code cache is no longer than a record";
                 self.refuse(CommandError::Unsuited(why));
             }
             Ok(_) if log.whole_rows() && self.surrogate.limits.records_in_memory == 0 => {

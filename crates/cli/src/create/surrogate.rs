@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 const SUFFIX: &str = "-surrogate";
 /// An array's name at most, in bytes.
 const NAME_BYTES_MAX: usize = 32;
-/// Bytes of a code cache's chunk.
-const CODE_CACHE_CHUNK: u64 = 4096;
-/// The most members of a code cache: a row is no longer than a record.
+/// Bytes of a code cache's chunk at least, and of its row at most: that of a record.
+const CODE_CACHE_CHUNK_MIN: u64 = 4096;
+const CODE_CACHE_ROW_MAX: u64 = 64 << 10;
+/// So a code cache has so many members at most.
 const CODE_CACHE_MEMBERS_MAX: usize = 16;
 /// Below this a log has not the segments that it needs.
 const LOG_BYTES_MIN: u64 = 1 << 20;
@@ -80,30 +81,60 @@ fn check_code_cache(wanted: &ArrayConfig) -> Outcome {
         let what = format!("a code cache has 3 to {CODE_CACHE_MEMBERS_MAX} members, not {members}");
         return Err(Failure::usage(what).hint("name a partition of each disk that stays awake"));
     }
-    match wanted.surrogate_level {
-        Some(SurrogateLevel::Raid1 | SurrogateLevel::Raid10) => Err(Failure::usage(
+    if let Some(SurrogateLevel::Raid1 | SurrogateLevel::Raid10) = wanted.surrogate_level {
+        return Err(Failure::usage(
             "a code cache is of level raid5, raid6 or rs3 to rs8: its clusters are data and parity",
-        )),
+        ));
+    }
+    let most = code_cache_chunk(level_of(wanted), members);
+    match wanted.code_cache_chunk {
+        Some(chunk)
+            if !chunk.is_power_of_two() || !(CODE_CACHE_CHUNK_MIN..=most).contains(&chunk) =>
+        {
+            let what = format!(
+                "a chunk of {} does not suit a code cache of {members} members",
+                Size(chunk)
+            );
+            let hint = format!("a power of two from 4K to {}", Size(most));
+            Err(Failure::usage(what).hint(hint))
+        }
         _ => Ok(()),
     }
 }
 
-/// The surrogate as an array of its own: as large as its members allow, all else by default.
-pub fn surrogate_of(wanted: &ArrayConfig) -> ArrayConfig {
-    let level = match (wanted.surrogate_level, wanted.surrogate.len()) {
+/// The largest chunk of which a row fits a record: so what is read of a record lies on few members.
+fn code_cache_chunk(level: LevelName, members: usize) -> u64 {
+    let parities = match level {
+        LevelName::Raid6 => 2,
+        LevelName::ReedSolomon(parities) => usize::from(parities),
+        _ => 1,
+    };
+    let data = members.saturating_sub(parities).max(1) as u64;
+    1 << (CODE_CACHE_ROW_MAX / data)
+        .max(CODE_CACHE_CHUNK_MIN)
+        .ilog2()
+}
+
+fn level_of(wanted: &ArrayConfig) -> LevelName {
+    match (wanted.surrogate_level, wanted.surrogate.len()) {
         (Some(level), _) => level.name(),
         // A lease: the lender's redundancy is below.
         (None, 1) => LevelName::Raid0,
         (None, 2) => LevelName::Raid1,
         (None, 4..) if wanted.code_cache => LevelName::Raid6,
         (None, _) => LevelName::Raid5,
-    };
+    }
+}
+
+/// The surrogate as an array of its own: as large as its members allow, all else by default.
+pub fn surrogate_of(wanted: &ArrayConfig) -> ArrayConfig {
+    let level = level_of(wanted);
+    let chunk = || code_cache_chunk(level, wanted.surrogate.len());
     ArrayConfig {
         name: name_of(&wanted.name),
         members: wanted.surrogate.clone(),
         level: Some(level),
-        // A record of a few sectors is a whole row or two.
-        chunk: wanted.code_cache.then_some(CODE_CACHE_CHUNK),
+        chunk: (wanted.code_cache).then(|| wanted.code_cache_chunk.unwrap_or_else(chunk)),
         code_cache: wanted.code_cache,
         ..ArrayConfig::default()
     }

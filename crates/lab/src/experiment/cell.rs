@@ -107,6 +107,9 @@ pub struct ArraySettings {
     /// Memory for records that are gathered or were written last.
     #[serde(default = "gathered")]
     pub code_cache_memory_mib: f64,
+    /// Its chunk: what of a cluster lies side by side on one drive; 0: as `restripe create` has it.
+    #[serde(default)]
+    pub code_cache_chunk_kib: u32,
     /// In which order its stripes go home, and the memory for what is on its way.
     #[serde(default = "least_correlation")]
     pub destage_order: String,
@@ -125,6 +128,24 @@ fn least_correlation() -> String {
 fn destage_order(name: &str) -> Result<destage::Order, String> {
     let names = destage::Order::ALL.map(destage::Order::name);
     destage::Order::named(name).ok_or_else(|| no_such("order of a destage", name, &names))
+}
+
+/// Sectors of a code cache's chunk: of which a row is no longer than a record, the largest if it is not told.
+fn code_cache_chunk(kib: u32, level: Level, members: u16) -> Result<u32, String> {
+    let parities = if matches!(level, Level::Raid6(_)) {
+        2
+    } else {
+        1
+    };
+    let data = u32::from(members.saturating_sub(parities)).max(1);
+    let most = 1 << (64 / data).max(4).ilog2();
+    match kib {
+        0 => Ok(most * 2),
+        4.. if kib.is_power_of_two() && kib <= most => Ok(kib * 2),
+        _ => Err(format!(
+            "array.code_cache_chunk_kib is {kib}, not a power of two from 4 to {most}"
+        )),
+    }
 }
 
 fn gathered() -> f64 {
@@ -464,15 +485,16 @@ impl Settings {
     /// On the drives of the array's first copies.
     fn code_cache(&self, set_level: Level) -> Result<SurrogatePlan, String> {
         let array = &self.array;
-        let copies = copies_of(level(&array.level)?);
+        let members = array.members()? / copies_of(level(&array.level)?);
         Ok(SurrogatePlan {
             level: set_level,
-            members: array.members()? / copies,
+            members,
             member_bytes: array.code_cache_mib << 20,
             redirect: Redirect::Reraid,
             link: None,
             sleep: self.sleep(),
             code_cache: Some(CodeCachePlan {
+                chunk_sectors: code_cache_chunk(array.code_cache_chunk_kib, set_level, members)?,
                 records_in_memory: (array.code_cache_memory_mib * 16.0) as u32,
                 destage_order: destage_order(&array.destage_order)?,
                 destage_buffers: (array.destage_memory_mib * 16.0) as u32,

@@ -30,8 +30,6 @@ const IO_TIMEOUT: Nanos = Nanos::from_secs(3600);
 /// All requests share one buffer of this length: without payload nothing is ever in it.
 pub const REQUEST_BYTES_MAX: u32 = 4 << 20;
 const FLASH_DEPTH: u32 = 32;
-/// As `restripe create` has it.
-const CODE_CACHE_CHUNK_SECTORS: u32 = 8;
 /// What tells a surrogate from the array.
 const SURROGATE_IDENTITY: u64 = 0x1000;
 
@@ -54,6 +52,7 @@ pub struct SurrogatePlan {
 /// RERAID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CodeCachePlan {
+    pub chunk_sectors: u32,
     /// Records in memory, of 64 KiB each.
     pub records_in_memory: u32,
     pub destage_order: destage::Order,
@@ -121,7 +120,7 @@ impl ArrayPlan {
                 None => WriteHole::default_for(surrogate.level),
             },
             chunk_sectors: match surrogate.code_cache {
-                Some(_) => CODE_CACHE_CHUNK_SECTORS,
+                Some(cache) => cache.chunk_sectors,
                 None => self.chunk_sectors,
             },
             region_rows: None,

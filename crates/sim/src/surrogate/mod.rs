@@ -128,6 +128,8 @@ const LEVELS: [(Level, u16); 6] = [
     (Level::Raid10 { copies: 2 }, 4),
 ];
 
+/// The stream that a code cache's chunk is drawn from.
+const CHUNKS: u64 = 0x2034;
 /// The stream that the read cache is drawn from.
 const CACHED: u64 = 0xcac4e;
 
@@ -226,14 +228,15 @@ impl Plan {
             (Level::Raid6(Rotation::LeftSymmetric), 5),
         ]);
         log.write_hole = WriteHole::WholeRows;
-        log.chunk_sectors = 8;
-        log.chunks = *rng.pick(&[64, 128]);
+        // A row is no longer than a record.
+        log.chunk_sectors = *rng.clone().fork(CHUNKS).pick(&[8, 8, 16, 32]);
+        log.chunks = *rng.pick(&[64, 128]) * 8 / u64::from(log.chunk_sectors);
         // Drawn from a stream of its own.
         let mut own = rng.clone().fork(PARITIES);
         if own.chance(1, 4) {
             let (parities, slots) = *own.pick(&[(3, 4), (3, 5), (3, 6), (4, 6), (5, 7)]);
             (log.level, log.slots) = (Level::ReedSolomon { parities }, slots);
-            log.chunks = 128;
+            log.chunks = 128 * 8 / u64::from(log.chunk_sectors);
         }
         self.redirect = Redirect::Reraid;
         self.destage = destage(rng);
