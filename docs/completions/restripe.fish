@@ -94,8 +94,15 @@ complete -c restripe -n "__fish_restripe_using_subcommand create" -l surrogate -
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l surrogate-level -d 'The surrogate\'s level; rs3 to rs8: as many parities as that, for a code cache [default: raid1 for two members, raid5 for more; a lease is as safe as its array]' -r -f -a "raid1\t''
 raid5\t''
 raid6\t''
-raid10\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l code-cache -d 'Make the surrogate a code cache (RERAID), which is written by whole rows of small chunks: `serve` gathers every write into clusters there, at all times. Of three members or more, raid5 or raid6 [default: raid6 from four members on]'
+raid10\t''
+rs3\t''
+rs4\t''
+rs5\t''
+rs6\t''
+rs7\t''
+rs8\t''"
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l code-cache-chunk -d 'How much of a record lies on one member of the code cache (a power of two from 4K on, a row 64K at most). What a flush writes early takes whole rows, what is read of large chunks keeps fewer members busy [default: as much as a row allows]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l code-cache -d 'Make the surrogate a code cache (RERAID), which is written by whole rows: `serve` gathers every write into clusters there, at all times. Of three members or more, raid5, raid6 or rs3 to rs8, which bears three to eight lost disks [default: raid6 from four members on]'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l log-disk -d 'Make the surrogate\'s one disk the log of first copies that go ahead (GRAID): `serve` writes there and to them, at all times. Of a raid1 or raid10'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l force -d 'Overwrite what the members carry; says what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l yes -d 'Do not ask'

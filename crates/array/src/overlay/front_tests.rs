@@ -1,7 +1,8 @@
 //! The overlay alone, driven by hand: what no life with a working log comes to.
 
 use super::{
-    Effect, FoundInLog, Homeward, LogShape, Overlay, OverlayLimits, Packing, PartTag, Site,
+    Effect, FoundInLog, Homeward, LogShape, Overlay, OverlayLimits, Packing, PartTag, SealCause,
+    Site,
 };
 use crate::contract::{Buf, BufRef, Request, RequestError, RequestOp, RequestTag};
 use crate::policy::destage::Order;
@@ -139,7 +140,7 @@ fn what_memory_holds_goes_home_and_then_the_next() {
             overlay.request(write_at(tag, u64::from(SECTORS) * (tag * 5 % 12)), true);
             settle(&mut overlay);
         }
-        overlay.seal();
+        overlay.seal(SealCause::Flush);
         settle(&mut overlay);
         overlay.go_home(overlay.next_sequence());
         let (read, void) = settle(&mut overlay);

@@ -5,6 +5,7 @@
 
 mod coverage;
 mod moment;
+mod plan;
 mod quest;
 mod stir;
 
@@ -18,19 +19,16 @@ use crate::oracle::Oracle;
 use crate::payload::Payload;
 use crate::rng::{Rng, mix};
 use crate::session::{News, PATIENCE, Session};
-use crate::swarm::plan::cached;
 use crate::workload::Workload;
 use crate::world::{World, WorldConfig};
 pub use coverage::{Incident, Phase};
 pub use moment::{Event, Moment, why_not};
+use plan::Plan;
 use quest::Quest;
-use restripe_array::destage::Order;
-use restripe_array::layout::{Layout, Level, Rotation};
-use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
+use restripe_array::layout::Layout;
 use restripe_array::report::{MemberState, Status};
 use restripe_array::{
-    CacheLimits, Command, CommandError, Config, Destage, Engine, Fact, Limits, Member, Nanos, Pool,
-    Redirect, Sleep, StartMode, SurrogateConfig, SurrogateLimits,
+    Command, CommandError, Config, Engine, Fact, Limits, Member, Nanos, StartMode, SurrogateConfig,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,218 +83,9 @@ pub struct Outcome {
 /// A device that does not answer for so long is given up.
 const IO_TIMEOUT: Nanos = Nanos::from_secs(5);
 
-/// The stream that is drawn from whether a log of clusters has three parities or more.
-const PARITIES: u64 = 0x9a7;
-
 /// Runs one seed.
 pub fn run(seed: u64, options: Options) -> Outcome {
     Run::new(seed, options).finish()
-}
-
-#[derive(Clone, Debug)]
-struct Plan {
-    home: Spec,
-    log: Spec,
-    redirect: Redirect,
-    /// Users are moved out of scrubs' way, too.
-    scrubs: bool,
-    lives: u64,
-    requests: u64,
-    depth: usize,
-    latency: Nanos,
-    jitter: Nanos,
-    /// Bytes a second of a member: how long a rebuild lasts.
-    rate: u64,
-    /// Bytes a second of a member that tasks take at most.
-    pace: u64,
-    extents: u32,
-    copies: u32,
-    /// Home takes spares as members.
-    grows: bool,
-    destage: Destage,
-    cluster_records: u32,
-    records_in_memory: u32,
-    cached: Option<CacheLimits>,
-}
-
-const LEVELS: [(Level, u16); 6] = [
-    (Level::Raid1, 2),
-    (Level::Raid4, 3),
-    (Level::Raid5(Rotation::LeftSymmetric), 3),
-    (Level::Raid5(Rotation::LeftSymmetric), 4),
-    (Level::Raid6(Rotation::LeftSymmetric), 4),
-    (Level::Raid10 { copies: 2 }, 4),
-];
-
-/// The stream that a code cache's chunk is drawn from.
-const CHUNKS: u64 = 0x2034;
-/// The stream that the read cache is drawn from.
-const CACHED: u64 = 0xcac4e;
-
-impl Plan {
-    fn draw(rng: &mut Rng, options: Options) -> Plan {
-        let cached = cached(&mut rng.clone().fork(CACHED));
-        let grows = options.grows;
-        let mut home = spec(rng);
-        home.spares = u16::from(rng.chance(3, 4));
-        if grows {
-            (home.level, home.slots) = (Level::Raid4, *rng.pick(&[2, 3, 4]));
-            home.spares += rng.between(1, 3) as u16;
-        }
-        let mut log = spec(rng);
-        log.identity = 0x1000;
-        log.chunks = *rng.pick(&[24, 48]);
-        let partner = |role, array| {
-            Some(Partner {
-                role,
-                array,
-                epoch: 1,
-            })
-        };
-        home.partner = partner(PartnerRole::Main, log.uuid());
-        log.partner = partner(PartnerRole::Surrogate, home.uuid());
-        let plan = Plan {
-            home,
-            log,
-            redirect: *rng.pick(&[
-                Redirect::Ido,
-                Redirect::Ido,
-                Redirect::WorkOut,
-                Redirect::Vdf,
-                Redirect::None,
-            ]),
-            scrubs: rng.chance(1, 2),
-            lives: rng.between(1, 4),
-            requests: rng.between(20, 160),
-            depth: *rng.pick(&[1, 2, 4, 12]),
-            latency: Nanos(*rng.pick(&[1_000, 100_000, 5_000_000])),
-            jitter: Nanos(*rng.pick(&[1, 200_000, 20_000_000])),
-            rate: *rng.pick(&[1 << 20, 16 << 20, 1 << 30]),
-            pace: *rng.pick(&[64 << 10, 256 << 10, 1 << 20, 16 << 20, u64::MAX]),
-            extents: *rng.pick(&[1, 40, 4096]),
-            copies: rng.between(1, 3) as u32,
-            grows,
-            destage: Destage::default(),
-            cluster_records: 1,
-            records_in_memory: 0,
-            cached,
-        };
-        match options {
-            Options { gathers: true, .. } => plan.gathering(rng),
-            Options { graid: true, .. } => plan.ahead(rng),
-            Options { eraid: true, .. } => plan.alone(rng),
-            _ => plan,
-        }
-    }
-
-    /// Mirrors.
-    fn mirrored(&mut self, rng: &mut Rng) {
-        let copies = *rng.pick(&[2, 2, 3]);
-        self.home.level = Level::Raid10 { copies };
-        self.home.slots = u16::from(copies) * rng.between(2, 3) as u16;
-        self.home.write_hole = WriteHole::default_for(self.home.level);
-    }
-
-    /// Mirrors, and no log.
-    fn alone(self, rng: &mut Rng) -> Plan {
-        let mut plan = self.ahead(rng);
-        plan.home.partner = None;
-        plan.redirect = Redirect::Eraid;
-        plan
-    }
-
-    /// Mirrors, and a log on a disk of its own.
-    fn ahead(mut self, rng: &mut Rng) -> Plan {
-        self.mirrored(rng);
-        (self.log.level, self.log.slots) = (Level::Raid0, 1);
-        self.log.write_hole = WriteHole::None;
-        self.log.chunks = *rng.pick(&[64, 128]);
-        self.redirect = Redirect::Graid;
-        self.extents = *rng.pick(&[40, 4096]);
-        self.destage = destage(rng);
-        self
-    }
-
-    /// Mirrors, and a log that is written by whole rows.
-    fn gathering(mut self, rng: &mut Rng) -> Plan {
-        self.mirrored(rng);
-        let log = &mut self.log;
-        (log.level, log.slots) = *rng.pick(&[
-            (Level::Raid5(Rotation::LeftSymmetric), 3),
-            (Level::Raid5(Rotation::LeftSymmetric), 4),
-            (Level::Raid6(Rotation::LeftSymmetric), 4),
-            (Level::Raid6(Rotation::LeftSymmetric), 5),
-        ]);
-        log.write_hole = WriteHole::WholeRows;
-        // A row is no longer than a record.
-        log.chunk_sectors = *rng.clone().fork(CHUNKS).pick(&[8, 8, 16, 32]);
-        log.chunks = *rng.pick(&[64, 128]) * 8 / u64::from(log.chunk_sectors);
-        // Drawn from a stream of its own.
-        let mut own = rng.clone().fork(PARITIES);
-        if own.chance(1, 4) {
-            let (parities, slots) = *own.pick(&[(3, 4), (3, 5), (3, 6), (4, 6), (5, 7)]);
-            (log.level, log.slots) = (Level::ReedSolomon { parities }, slots);
-            log.chunks = 128 * 8 / u64::from(log.chunk_sectors);
-        }
-        self.redirect = Redirect::Reraid;
-        self.destage = destage(rng);
-        self.cluster_records = rng.between(1, 4) as u32;
-        self.records_in_memory = self.cluster_records + rng.below(6) as u32;
-        self
-    }
-
-    fn limits(&self) -> (Limits, SurrogateLimits) {
-        let pool = Pool {
-            small: 512,
-            large: 160,
-        };
-        let surrogate = SurrogateLimits {
-            pool,
-            requests: 12,
-            slices: 8,
-            ios: 64,
-            extents: self.extents,
-            copies: self.copies,
-            cluster_records: self.cluster_records,
-            records_in_memory: self.records_in_memory,
-            parts_home: self.records_in_memory / 2,
-        };
-        let limits = Limits {
-            pool,
-            requests: 16,
-            slices: 12,
-            ios: 64,
-            ..Limits::default()
-        };
-        let limits = limits.with_cache(self.cached);
-        (limits.with_surrogate(Some(&surrogate)), surrogate)
-    }
-}
-
-fn destage(rng: &mut Rng) -> Destage {
-    let millis = |rng: &mut Rng, times: &[u64]| Nanos::from_millis(*rng.pick(times));
-    Destage {
-        idle: rng.chance(1, 2).then(|| millis(rng, &[1, 100, 3000])),
-        every: rng.chance(1, 4).then(|| millis(rng, &[10, 1000])),
-        seal: millis(rng, &[1, 50, 5000]),
-        order: *rng.pick(&Order::ALL),
-        sleep: rng.chance(3, 4).then(|| Sleep {
-            after: millis(rng, &[1, 100]),
-            starts_a_day: *rng.pick(&[1000, 1 << 30]),
-        }),
-    }
-}
-
-fn spec(rng: &mut Rng) -> Spec {
-    let (level, slots) = *rng.pick(&LEVELS);
-    Spec {
-        payload: Payload::Bytes,
-        chunks: 12,
-        volatile: rng.chance(3, 4),
-        member_sectors: 4096,
-        init: *rng.pick(&[Init::Written, Init::Zero]),
-        ..Spec::small(level, slots)
-    }
 }
 
 /// How a life ends.
@@ -906,7 +695,12 @@ impl Run {
                 Site::Log => self.log.push(disk),
             }
         }
-        if self.options.graid && ahead && !troubled[Site::Home as usize] && self.rng.chance(1, 8) {
+        self.settle_cut(oracle, end, ahead && !troubled[Site::Home as usize])
+    }
+
+    /// What of both sets is there afterwards, and what may be lost with the rest.
+    fn settle_cut(&mut self, mut oracle: Oracle, end: End, ahead: bool) -> bool {
+        if self.options.graid && ahead && self.rng.chance(1, 8) {
             // First copies have all that was flushed.
             self.log.clear();
             self.log_gone = true;

@@ -88,10 +88,14 @@ impl Run {
         if sleeps && self.rng.chance(1, 6) {
             return self.spoil_sleep(life, &set);
         }
+        self.befall(life, site, &set);
+    }
+
+    fn befall(&mut self, life: &mut Life, site: Site, set: &Standing) {
         let incidents = if self.plan.grows { 7 } else { 5 };
         match self.rng.below(incidents) {
-            0 | 1 if set.whole && set.quiet => self.lose_member(life, site, &set),
-            0 | 1 if set.bears_more => self.lose_member(life, site, &set),
+            0 | 1 if set.whole && set.quiet => self.lose_member(life, site, set),
+            0 | 1 if set.bears_more => self.lose_member(life, site, set),
             2 if !set.failed.is_empty() => {
                 life.session
                     .command(Command::Add(*self.rng.pick(&set.failed)));
@@ -117,8 +121,8 @@ impl Run {
                 life.session.command(Command::Scrub { repair });
                 self.count("scrubs", 1);
             }
-            4 if site == Site::Log && set.whole && set.quiet => self.cut_off(life, &set),
-            4 if site == Site::Home => self.cut_off_home(life, &set),
+            4 if site == Site::Log && set.whole && set.quiet => self.cut_off(life, set),
+            4 if site == Site::Home => self.cut_off_home(life, set),
             5 | 6 if site == Site::Home && set.whole && set.quiet => {
                 let by = self.rng.between(1, 2) as u16;
                 life.session.command(Command::Grow { by });
