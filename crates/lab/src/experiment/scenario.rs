@@ -433,6 +433,14 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
         include_str!("../../../../scenarios/reraid-parities.toml"),
     ),
     (
+        "reraid-sizes",
+        include_str!("../../../../scenarios/reraid-sizes.toml"),
+    ),
+    (
+        "reraid-writes",
+        include_str!("../../../../scenarios/reraid-writes.toml"),
+    ),
+    (
         "vdf-open-loop",
         include_str!("../../../../scenarios/vdf-open-loop.toml"),
     ),

@@ -154,7 +154,18 @@ pub struct Energy {
 
 impl Energy {
     pub fn total_uj(&self) -> u64 {
-        self.active_uj + self.seek_uj + self.idle_uj + self.standby_uj + self.spin_uj
+        self.turning_uj() + self.standby_uj + self.spin_uj
+    }
+
+    /// While its spindle turned.
+    pub fn turning_uj(&self) -> u64 {
+        self.active_uj + self.seek_uj + self.idle_uj
+    }
+
+    /// How often its spindle would start in a day like this.
+    pub fn starts_a_day(&self) -> f64 {
+        const DAY_NS: f64 = 86_400e9;
+        self.spin_ups as f64 * DAY_NS / self.total_ns.max(1) as f64
     }
 }
 
