@@ -139,6 +139,8 @@ struct Life {
     /// It was told to stop; it is to be.
     stopping: bool,
     stop_due: bool,
+    /// Sectors of first copies were made bad.
+    bad_sectors: bool,
     /// Members that will not wake, and do not have to yet.
     spoilt: Vec<Member>,
     /// No member is replaced before this step.
@@ -280,6 +282,7 @@ impl Run {
             serving: false,
             stopping: false,
             stop_due: false,
+            bad_sectors: false,
             spoilt: Vec::new(),
             mend_after: 0,
         }

@@ -108,7 +108,8 @@ impl Plan {
         }
         if matches!(quest.event, Event::SecondLogLoss | Event::SecondDiskLoss) {
             self.log.level = Level::Raid6(Rotation::LeftSymmetric);
-            self.log.slots = self.log.slots.max(4);
+            // Its chunk may be such that a row of more is longer than a record.
+            self.log.slots = self.log.slots.clamp(4, 5);
         }
         if quest.moment == Moment::Sealed(SealCause::Stop) {
             self.destage.seal = Nanos::from_secs(5);
@@ -357,6 +358,7 @@ impl Run {
             let spec = self.plan.home.create().expect("plans are made to fit");
             let data = spec.superblock.region(RegionKind::Data);
             let at = data.map_or(0, |region| region.start) + at;
+            life.bad_sectors = true;
             life.session
                 .world
                 .inject(set[0], Fault::Latent { at, sectors: 1 });

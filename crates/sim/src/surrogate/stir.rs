@@ -320,8 +320,9 @@ impl Run {
         let until = life.session.world.now().after(lasts);
         self.trouble_home(life);
         life.session.refusals_expected = true;
-        if set.resyncs {
-            // The first to be missed is missed before it is seen that the others are gone as well.
+        if set.resyncs || life.bad_sectors {
+            // The first to be missed is missed before it is seen that the others are gone as well; and the last copy of a sector may be
+            // bad.
             life.session.oracle.allow_all_losses();
         }
         for member in self.most_of(&set.serving) {
