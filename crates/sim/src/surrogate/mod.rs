@@ -25,7 +25,7 @@ pub use coverage::{Incident, Phase};
 pub use moment::{Event, Moment, why_not};
 use plan::Plan;
 use quest::Quest;
-use restripe_array::layout::Layout;
+use restripe_array::layout::{Layout, Level};
 use restripe_array::report::{MemberState, Status};
 use restripe_array::{
     Command, CommandError, Config, Engine, Fact, Limits, Member, Nanos, StartMode, SurrogateConfig,
@@ -713,6 +713,16 @@ impl Run {
             self.log.clear();
             self.log_gone = true;
             oracle.allow_all_losses();
+        }
+        // Most of a log may have been given up one by one, and be what is left when the rest is gone for good: a majority of what it
+        // knows. An operator would not start from these.
+        let newest = self.log.iter().map(age).max().unwrap_or_default();
+        let many = matches!(self.plan.log.level, Level::ReedSolomon { .. });
+        if many && !self.log.is_empty() && newest.0 < self.taken[Site::Log as usize].0 {
+            self.log.clear();
+            self.log_gone = true;
+            oracle.allow_all_losses();
+            self.count("outdated logs left out", 1);
         }
         let whole = |disks: &[Disk]| Atlas::of(disks.iter()).is_some_and(|atlas| atlas.whole(None));
         if !self.options.eraid && !whole(&self.log) {
