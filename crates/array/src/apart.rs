@@ -16,12 +16,25 @@ impl Core {
     /// durable.
     pub(crate) fn set_ahead(&mut self, ahead: bool) {
         self.superblock.ahead = ahead;
+        self.superblock.alone = false;
+        self.log_counts = false;
         self.keeper.note_partner();
+    }
+
+    /// Puts on record that the log lacks what first copies have from now on: a start that finds it again does not count it.
+    pub(crate) fn set_alone(&mut self) {
+        self.superblock.alone = self.superblock.ahead;
+        self.keeper.note_partner();
+    }
+
+    /// Whether further copies may lack what first ones have, and no log has it.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.superblock.ahead && !self.log_counts
     }
 
     /// Whether of this row first copies alone tell what is there: nobody has brought the others in step.
     pub(crate) fn first_alone(&self, row: Row) -> bool {
-        self.superblock.ahead && !self.in_sync(row)
+        self.is_ahead() && !self.in_sync(row)
     }
 
     /// Copies are in step, and nobody lets first ones go ahead any more.
@@ -34,6 +47,7 @@ impl Core {
             && self.tasks.resync_owes().is_none();
         if over {
             self.superblock.ahead = false;
+            self.superblock.alone = false;
             self.keeper.note_change();
         }
     }

@@ -80,6 +80,8 @@ pub(crate) struct Core {
     pub(crate) rests: u64,
     /// Some writes go to first copies only ([`crate::apart`]).
     pub(crate) copies_apart: bool,
+    /// A log was found, and counts more than first copies that went ahead.
+    pub(crate) log_counts: bool,
     /// Every region is called dirty, and stays so.
     pub(crate) all_dirty: bool,
     /// Rows that the start made consistent.
@@ -157,6 +159,7 @@ impl Core {
             cached_above: false,
             rests: 0,
             copies_apart: false,
+            log_counts: false,
             all_dirty: false,
             recovered_rows: 0,
             boot: None,
@@ -557,6 +560,7 @@ fn blank_superblock(geometry: Geometry) -> Superblock {
         log_floor: 0,
         resync_pending: false,
         ahead: false,
+        alone: false,
         members: Vec::new(),
         placement: Vec::new(),
         tasks: Vec::new(),

@@ -231,7 +231,7 @@ impl Core {
         slot: usize,
         partition: u16,
     ) -> impl Iterator<Item = u64> + '_ {
-        let tells = self.layout.parity() || self.superblock.ahead;
+        let tells = self.layout.parity() || self.is_ahead();
         let owed = self.tasks.resync_owes().filter(|_| tells);
         let rows = owed.into_iter().flatten();
         let rows = rows.flat_map(|(first, count)| (first..first + count).map(Row));

@@ -401,6 +401,9 @@ impl World {
 
     /// Takes up what the overlay wants.
     fn collect(&mut self) {
+        if self.overlay.is_lapsing() {
+            self.overlay.lapsed();
+        }
         while let Some(effect) = self.overlay.effect() {
             match effect {
                 Effect::Reply(tag, result) => self.reply(tag, result),

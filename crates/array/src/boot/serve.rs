@@ -83,7 +83,7 @@ impl Core {
     /// After a crash, members of an array without a log may differ wherever the intent map says so.
     fn owe_resync(&mut self) -> Result<(), CommandError> {
         let unlogged = self.layout.tolerance() > 0 && !self.logged() && !self.whole_rows();
-        let ahead = self.superblock.ahead;
+        let ahead = self.is_ahead();
         let dirty: Vec<u64> = (0..self.regions())
             .filter(|&region| ahead || self.in_doubt(region))
             .collect();

@@ -35,10 +35,7 @@ impl Core {
             self.redirected.clear();
             return Ok(());
         };
-        if self.attached {
-            // From here on the log alone counts.
-            self.superblock.ahead = false;
-        }
+        self.log_counts = self.attached && !self.superblock.alone;
         if !self.redirectable() {
             return Err(CommandError::Metadata);
         }
@@ -46,7 +43,7 @@ impl Core {
         if self.attached || extents.is_empty() {
             return Ok(());
         }
-        if self.superblock.ahead {
+        if self.is_ahead() {
             // First copies have all that the log had.
             self.boot_mut().forsakes = !self.mode.read_only;
             return Ok(());

@@ -706,6 +706,7 @@ fn superblock(options: &CreateOptions, plan: &Plan, logical_block: u32) -> Super
         log_floor: 0,
         resync_pending: resync,
         ahead: false,
+        alone: false,
         members: members(options),
         placement: (0..plan.geometry.slots).map(placed).collect(),
         tasks: if resync {

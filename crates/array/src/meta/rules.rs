@@ -23,6 +23,9 @@ pub fn check(superblock: &Superblock) -> Result<(), MetaError> {
     check_identity(superblock)?;
     check_counters(superblock)?;
     check_partner(superblock)?;
+    if superblock.alone && !superblock.ahead {
+        return field("copies alone", 1);
+    }
     if superblock.ahead && !superblock.geometry.level.mirrors() {
         return field("copies ahead", 1);
     }

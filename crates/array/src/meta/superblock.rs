@@ -63,7 +63,9 @@ const FLAG_WRITTEN_ALL: u32 = 1;
 const FLAG_CLEAN: u32 = 2;
 const FLAG_RESYNC_PENDING: u32 = 4;
 const FLAG_AHEAD: u32 = 8;
-const FLAGS_KNOWN: u32 = FLAG_WRITTEN_ALL | FLAG_CLEAN | FLAG_RESYNC_PENDING | FLAG_AHEAD;
+const FLAG_ALONE: u32 = 16;
+const FLAGS_KNOWN: u32 =
+    FLAG_WRITTEN_ALL | FLAG_CLEAN | FLAG_RESYNC_PENDING | FLAG_AHEAD | FLAG_ALONE;
 
 /// Features whose bit stands in a superblock and that a reader must know: current copies may lie in another array.
 const INCOMPATIBLE_PARTNER: u64 = 1;
@@ -358,6 +360,8 @@ pub struct Superblock {
     pub resync_pending: bool,
     /// First copies may have what further ones lack, and are believed to have all.
     pub ahead: bool,
+    /// They went on without the log, which lacks what they have and does not count any more. Never without `ahead`.
+    pub alone: bool,
     pub members: Vec<MemberEntry>,
     /// Ascending by (slot, partition); every slot is in it.
     pub placement: Vec<Placement>,
@@ -531,6 +535,7 @@ impl Superblock {
             | bit(self.clean, FLAG_CLEAN)
             | bit(self.resync_pending, FLAG_RESYNC_PENDING)
             | bit(self.ahead, FLAG_AHEAD)
+            | bit(self.alone, FLAG_ALONE)
     }
 
     fn put_tables(&self, bytes: &mut Vec<u8>) {
@@ -594,6 +599,7 @@ impl Superblock {
             log_floor: get_u64(bytes, at::LOG_FLOOR),
             resync_pending: flags & FLAG_RESYNC_PENDING != 0,
             ahead: flags & FLAG_AHEAD != 0,
+            alone: flags & FLAG_ALONE != 0,
             members: Table::open(bytes, "members", at::MEMBERS, MEMBER_BYTES, MEMBERS_MAX)?
                 .read(get_member)?,
             placement: Table::open(

@@ -12,8 +12,9 @@
 //!
 //! First copies without a log are never doubted: of what they alone had, exactly what lay on a member that is lost is lost with it.
 
-use super::{Pair, Stage};
+use super::{Pair, Stage, Stopping};
 use crate::contract::{Action, Command, CommandError, CommandTag, Event};
+use crate::core::Core;
 use crate::overlay::{Overlay, Site};
 use alloc::vec::Vec;
 
@@ -21,7 +22,9 @@ impl Pair {
     /// Whether a write goes into the log, and to first copies.
     pub(super) fn goes_ahead(&self) -> bool {
         let overlay = self.overlay.as_ref().expect("a serving pair has one");
-        overlay.trusts() && !self.wants_log_empty()
+        let home = self.home();
+        let on_record = home.superblock.ahead && home.keeper.partner_durable();
+        overlay.trusts() && on_record && !self.wants_log_empty()
     }
 
     /// Begins to believe first copies, or ceases to; false if nothing changes.
@@ -29,7 +32,12 @@ impl Pair {
         let Some(overlay) = &self.overlay else {
             return false;
         };
-        if !self.policy.redirect().goes_ahead() {
+        // A set that is told to stop is not healthy any more, and lacks nothing for it.
+        let over = matches!(
+            self.stage,
+            Stage::Stopping(Stopping::Set(_)) | Stage::Stopped
+        );
+        if !self.policy.redirect().goes_ahead() || over {
             return false;
         }
         let (whole, trusted) = (self.home().copies_are_whole(), overlay.trusts());
@@ -63,6 +71,9 @@ impl Pair {
     /// on record they are refused.
     fn settle_lapse(&mut self) -> bool {
         let halted = self.home().halted();
+        if self.settle_alone() {
+            return true;
+        }
         let durable = !halted && self.home().keeper.partner_durable();
         let overlay = self.overlay.as_mut().expect("just seen");
         if !overlay.is_lapsing() || !(halted || durable) {
@@ -73,6 +84,31 @@ impl Pair {
         }
         overlay.lapsed();
         true
+    }
+
+    /// Puts on record what first copies alone are to be believed for; false if that is there.
+    fn settle_alone(&mut self) -> bool {
+        let overlay = self.overlay.as_ref().expect("just seen");
+        let (alone, logless) = (overlay.is_alone(), overlay.is_logless());
+        let (void, home) = (overlay.is_void() && !overlay.is_going_home(), self.home());
+        let (ahead, whole) = (home.superblock.ahead, home.copies_are_whole());
+        if !alone || home.halted() {
+            return false;
+        }
+        if !logless && ahead && !home.superblock.alone && !void {
+            self.at_home(Core::set_alone);
+            return true;
+        }
+        // With a first copy gone what further ones have is all there is, and nothing goes ahead of it.
+        if ahead && void && !whole {
+            self.at_home(|core| core.set_ahead(false));
+            return true;
+        }
+        if !ahead && logless && whole {
+            self.at_home(|core| core.set_ahead(true));
+            return true;
+        }
+        false
     }
 
     /// Whether a crash would find every region in doubt: what reached first copies may not have reached the log.
@@ -86,7 +122,8 @@ impl Pair {
 
     /// Whether a start without the log would believe first copies.
     fn is_on_record(&mut self) -> bool {
-        if !self.home().superblock.ahead {
+        let superblock = &self.home().superblock;
+        if !superblock.ahead || superblock.alone {
             self.at_home(|core| core.set_ahead(true));
         }
         self.home().keeper.partner_durable()

@@ -593,10 +593,11 @@ impl Pair {
         true
     }
 
-    /// The log has what home may be out of step in, or a crash's next start brings that in step.
+    /// The log has what home may be out of step in, or does not count any more.
     fn stop_flushed(&mut self, result: Result<(), RequestError>) {
-        if result.is_ok() {
-            self.at_home(Core::clean_by_and_by);
+        match result {
+            Ok(()) => self.at_home(Core::clean_by_and_by),
+            Err(_) => self.at_home(Core::set_alone),
         }
         self.stop_set(Site::Home);
     }

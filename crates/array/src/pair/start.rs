@@ -263,7 +263,8 @@ impl Pair {
 
     /// Whether the log may have what home would lose.
     fn log_may_have(&self) -> bool {
-        self.absent.is_none() && !self.home().redirected_extents().is_empty()
+        let counts = self.absent.is_none() && !self.home().superblock.alone;
+        counts && !self.home().redirected_extents().is_empty()
     }
 
     /// Home misses its surrogate: what that could be started by, if it could, says more.
@@ -407,6 +408,8 @@ impl Pair {
                 let why = "a code cache takes memory for its clusters";
                 self.refuse(CommandError::Unsuited(why));
             }
+            // First copies went on without it: it lacks what they have.
+            Ok(layout) if home.superblock.alone => self.begin_anew(layout),
             Ok(layout) if home.redirected_extents().is_empty() => self.begin_anew(layout),
             Ok(layout) => self.read_log(layout),
         }
@@ -462,7 +465,12 @@ impl Pair {
         self.at(Site::Log, |log| log.lost.forget());
         let before = self.home().superblock.partner.expect("it was compared");
         let epoch = before.epoch + 1;
-        self.at_home(|home| home.set_partner(Some(Partner { epoch, ..before })));
+        self.at_home(|home| {
+            if home.superblock.alone {
+                home.redirects_home();
+            }
+            home.set_partner(Some(Partner { epoch, ..before }));
+        });
         let owner = LogOwner {
             array: self.home().superblock.array,
             epoch,
@@ -914,6 +922,10 @@ impl Pair {
         #[cfg(feature = "planted")]
         overlay.plant(self.config.bug);
         self.overlay = Some(overlay);
+        if self.home().log_counts && self.home().superblock.ahead {
+            // From here on the log alone counts.
+            self.at_home(|core| core.set_ahead(false));
+        }
         let ahead = self.policy.redirect().goes_ahead();
         self.sets[Site::Home as usize].copies_apart = ahead;
         self.forget_redirects();

@@ -51,7 +51,7 @@ impl Pair {
             sectors: Kind::ALL.map(|kind| map.total(kind).sectors),
             log_sectors: overlay.log_sectors(),
             going_home: overlay.is_going_home(),
-            broken: overlay.is_broken(),
+            broken: overlay.is_broken() && !overlay.is_logless(),
             ahead: overlay.trusts(),
             alone: overlay.is_alone(),
             logless: overlay.is_logless(),

@@ -115,6 +115,8 @@ struct Run {
     lost_lately: [bool; 2],
     /// The surrogate is lost as a whole.
     log_gone: bool,
+    /// The log disk of first copies that go ahead was lost in this life.
+    log_away: bool,
     /// That loss was accepted: whatever comes back of it is a stranger.
     forgone: bool,
     /// Generation and sequence of the newest superblock that a disk of each set has taken away for good.
@@ -181,6 +183,7 @@ impl Run {
             now: Nanos::ZERO,
             lost_lately: [false; 2],
             log_gone: false,
+            log_away: false,
             forgone: false,
             taken: [(0, 0); 2],
             quest: None,
@@ -232,6 +235,7 @@ impl Run {
     }
 
     fn begin(&mut self, with: bool, crash_after: Option<u64>) -> Life {
+        self.log_away = self.log_gone;
         let mut disks = std::mem::take(&mut self.home);
         let mut sites = vec![Site::Home; disks.len()];
         let log = if with {

@@ -255,18 +255,22 @@ impl Run {
             return self.lose_surrogate(life, members);
         }
         self.note(life, Incident::SurrogateLoss);
-        for member in members {
-            life.session.world.inject(*member, Fault::Death);
-        }
         life.troubled[Site::Log as usize] = true;
-        self.log_gone = true;
+        // It may be there again with the next start, with what it had: that must not count then.
+        let returns = self.rng.clone().fork(MOST).chance(1, 2);
+        let fault = if returns { Fault::Hang } else { Fault::Death };
+        for member in members {
+            life.session.world.inject(*member, fault);
+        }
+        self.log_gone = !returns;
+        self.log_away = true;
         self.count("log disks lost", 1);
     }
 
     /// Home loses something: what first copies alone have, since the log is lost, may be lost with it.
     fn trouble_home(&mut self, life: &mut Life) {
         life.troubled[Site::Home as usize] = true;
-        if self.options.eraid || self.options.graid && self.log_gone {
+        if self.options.eraid || self.options.graid && self.log_away {
             life.session.refusals_expected = true;
             life.session.oracle.allow_all_losses();
         }

@@ -381,8 +381,10 @@ pub struct Overlay {
     next_copy: u64,
     broken: bool,
     trusts: bool,
-    /// First copies are believed no more, and that is not on record yet.
+    /// First copies are believed no more, or the log is not, and that is not on record yet.
     lapsing: bool,
+    /// Flushes of a log that failed, until that is on record.
+    late_flushes: Vec<PartTag>,
     counters: OverlayCounters,
     effects: VecDeque<Effect>,
     #[cfg(feature = "planted")]
@@ -453,6 +455,7 @@ impl Overlay {
             broken: limits.logless,
             trusts: false,
             lapsing: false,
+            late_flushes: Vec::new(),
             counters: OverlayCounters::default(),
             effects: VecDeque::new(),
             #[cfg(feature = "planted")]
@@ -515,9 +518,16 @@ impl Overlay {
 
     /// The log cannot be written any more: nobody waits for room in it.
     pub fn break_log(&mut self) {
-        self.broken = true;
+        self.fail_log();
         self.pump_writes();
         self.begin_last();
+    }
+
+    /// The log has failed. First copies that go on without it tell nobody so before that is on record, or a start that finds the log
+    /// again would count it.
+    pub(super) fn fail_log(&mut self) {
+        self.lapsing |= self.trusts && !self.broken;
+        self.broken = true;
     }
 
     /// Whether first copies alone have what goes ahead: the log failed, or there never was one.
@@ -572,10 +582,13 @@ impl Overlay {
         }
     }
 
-    /// It is on record that first copies are believed no more.
+    /// It is on record that first copies are believed no more, or that the log is not.
     pub fn lapsed(&mut self) {
         if core::mem::take(&mut self.lapsing) {
             self.settle_records();
+            for part in core::mem::take(&mut self.late_flushes) {
+                self.part_done(part, Err(RequestError::Unavailable));
+            }
         }
     }
 
@@ -891,6 +904,12 @@ impl Overlay {
     /// # Panics
     /// If it is not under way.
     pub fn part_done(&mut self, tag: PartTag, result: Result<(), RequestError>) {
+        if self.part_mut(tag).covers.is_some() && result.is_err() && self.trusts {
+            self.fail_log();
+            if self.lapsing {
+                return self.late_flushes.push(tag);
+            }
+        }
         let part = self.parts[tag.0 as usize].take().expect("it is under way");
         self.free_parts.push(tag.0);
         let result = match (part.covers, result) {

@@ -246,10 +246,18 @@ impl Overlay {
 
     /// What is over of the records goes on, in their order.
     pub(super) fn settle_records(&mut self) {
-        while let Some(record) = self.records.front().filter(|record| record.is_over()) {
+        while let Some(record) = self
+            .records
+            .front()
+            .filter(|record| record.is_over())
+            .copied()
+        {
             // That it is not all there is a reason to believe first copies no more.
+            if matches!(record.result, Some(Err(_))) {
+                self.fail_log();
+            }
             let unsettled = matches!(record.beside, Beside::Failed(_)) && self.trusts;
-            if self.lapsing || unsettled && !self.broken || self.mends(*record) {
+            if self.lapsing || unsettled && !self.broken || self.mends(record) {
                 break;
             }
             let record = self.records.pop_front().expect("just seen");
