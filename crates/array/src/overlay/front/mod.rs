@@ -45,6 +45,7 @@
 //! 9. A segment is written again only when its records are durably void: a record that is written over and torn would
 //!    otherwise look like one that never was acknowledged, and end what counts ([`super::format`]).
 
+mod beside;
 mod homeward;
 mod pack;
 mod records;
@@ -62,6 +63,7 @@ use crate::planted::Bug;
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use beside::Beside;
 use core::ops::Range;
 use pack::Pack;
 use stripes::Stripes;
@@ -269,22 +271,6 @@ struct Record {
     /// Whether the log has it.
     result: Option<Result<(), RequestError>>,
     beside: Beside,
-}
-
-/// What became of a record at home.
-#[derive(Clone, Copy, Debug)]
-enum Beside {
-    /// It does not go there.
-    Not,
-    UnderWay(Request),
-    There(Request),
-    /// Not all of it is there, or nobody knows.
-    Failed(Request),
-    /// On its way there, when nobody can know any more what that is worth.
-    Doubted(Request),
-    /// All copies get it, and have it.
-    Mending,
-    Mended,
 }
 
 /// A piece that the map let go, whose place may still be needed.
@@ -523,109 +509,9 @@ impl Overlay {
         self.begin_last();
     }
 
-    /// The log has failed. First copies that go on without it tell nobody so before that is on record, or a start that finds the log
-    /// again would count it.
-    pub(super) fn fail_log(&mut self) {
-        self.lapsing |= self.trusts && !self.broken;
-        self.broken = true;
-    }
-
-    /// Whether first copies alone have what goes ahead: the log failed, or there never was one.
-    pub fn is_alone(&self) -> bool {
-        self.broken && self.trusts
-    }
-
-    /// Neither copies nor log have these sectors any more.
-    ///
-    /// # Panics
-    /// If the log is in use: what it has is not lost.
-    pub fn forget(&mut self, home: Range<u64>) {
-        assert!(self.broken, "first copies alone had it");
-        let range = home.start..home.end;
-        let mut gone = Vec::new();
-        for piece in self.map.lookup(range) {
-            if let Piece::Mapped(extent) = piece {
-                gone.push(extent);
-            }
-        }
-        let mut taken = Vec::new();
-        for extent in gone {
-            let cut = extent.home..extent.end();
-            // In a map too full to cut an extent in two it stays: it reads as lost all the same.
-            let _ = self
-                .map
-                .remove_if(cut, extent.sequence, |piece| taken.push(piece));
-        }
-        taken.into_iter().for_each(|piece| self.retire(piece, 0));
-        self.settle_retired();
-    }
-
-    /// Whether there is no log, and never was one.
-    pub fn is_logless(&self) -> bool {
-        self.limits.logless
-    }
-
     /// Whether the log failed: what must go there is refused, and what lies there alone cannot be had.
     pub fn is_broken(&self) -> bool {
         self.broken
-    }
-
-    /// From now on what goes into the log goes to first copies at home as well, and they are believed to have it, or no more. Not before nothing is
-    /// left of what was not believed ([`Overlay::holds_nothing_instead`]).
-    /// When they are not, no record is told before [`Overlay::lapsed`].
-    pub fn trust(&mut self, trusts: bool) {
-        self.trusts = trusts;
-        self.lapsing = !trusts;
-        if let Some(home) = self.home.as_mut().filter(|_| !trusts) {
-            home.failed = true;
-            self.copy_more();
-        }
-    }
-
-    /// It is on record that first copies are believed no more, or that the log is not.
-    pub fn lapsed(&mut self) {
-        if core::mem::take(&mut self.lapsing) {
-            self.settle_records();
-            for part in core::mem::take(&mut self.late_flushes) {
-                self.part_done(part, Err(RequestError::Unavailable));
-            }
-        }
-    }
-
-    pub fn is_lapsing(&self) -> bool {
-        self.lapsing
-    }
-
-    /// What is on its way to first copies, or there and not told, goes to all copies: a first copy was lost, and another one may soon
-    /// stand in for it.
-    pub fn doubt_records(&mut self) {
-        for record in &mut self.records {
-            record.beside = match record.beside {
-                Beside::There(request) => Beside::Failed(request),
-                Beside::UnderWay(request) => Beside::Doubted(request),
-                other => other,
-            };
-        }
-        self.settle_records();
-    }
-
-    pub fn trusts(&self) -> bool {
-        self.trusts
-    }
-
-    /// Whether something of what was told can be had from the log alone.
-    fn needs_log(&self) -> bool {
-        let has = |kind| self.map.total(kind).extents > 0;
-        let beside = |record: &Record| !matches!(record.beside, Beside::Not);
-        match self.trusts {
-            true => has(Kind::Instead) || !self.records.iter().all(beside),
-            false => !self.holds_nothing_instead(),
-        }
-    }
-
-    /// Whether nothing can go home.
-    pub fn is_stuck(&self) -> bool {
-        self.broken && !self.trusts
     }
 
     pub fn is_going_home(&self) -> bool {
@@ -731,11 +617,6 @@ impl Overlay {
             }
             _ => self.pass(id, request),
         }
-    }
-
-    /// Whether what nobody wrote before may be written elsewhere.
-    fn takes_writes(&self) -> bool {
-        !self.broken || self.limits.logless && self.trusts
     }
 
     fn pass(&mut self, id: u32, request: Request) {
@@ -848,14 +729,6 @@ impl Overlay {
                 copy,
                 buf,
             });
-        }
-    }
-
-    /// As what a copy counts.
-    fn kind_now(&self, extent: &Extent) -> Kind {
-        match extent.kind {
-            Kind::Also if !self.trusts => Kind::Instead,
-            kind => kind,
         }
     }
 

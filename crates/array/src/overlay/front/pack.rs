@@ -15,7 +15,8 @@
 //! What is written again while it is still in the record being filled replaces the bytes there: a record has no sector of
 //! home twice.
 
-use super::{Beside, Effect, Homeward, Overlay, Pending, Record, Teller, sectors_of, whole};
+use super::beside::Beside;
+use super::{Effect, Homeward, Overlay, Pending, Record, Teller, sectors_of, whole};
 use crate::contract::{BufRef, RequestError, RequestOp};
 use crate::overlay::format::EXTENTS_MAX;
 use crate::overlay::{Extent, Kind, Purpose};

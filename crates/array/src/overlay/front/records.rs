@@ -1,9 +1,10 @@
 //! Records on their way into the log, clean copies, and the log's places that are needed no more.
 
+use super::beside::Beside;
 use super::pack::{Pack, SealCause};
 use super::{
-    Beside, CleanCopy, CopyTag, Effect, Overlay, Owner, Pending, Record, Retired, Teller,
-    footprint, sectors_of, whole,
+    CleanCopy, CopyTag, Effect, Overlay, Owner, Pending, Record, Retired, Teller, footprint,
+    sectors_of, whole,
 };
 use crate::contract::{BufRef, Request, RequestError, RequestOp};
 use crate::overlay::{Extent, Kind, Piece, Purpose, UNLOGGED, is_logged};
@@ -84,7 +85,7 @@ impl Overlay {
     }
 
     /// The next part of a write that one record takes.
-    fn next_part(&self, request: &Request, cut: u64) -> Request {
+    pub(super) fn next_part(&self, request: &Request, cut: u64) -> Request {
         let sectors = (whole(request) - cut).min(u64::from(self.limits.record_sectors));
         let (offset, bytes) = (cut * SECTOR_BYTES, sectors * SECTOR_BYTES);
         let buf = match request.op {
@@ -99,65 +100,7 @@ impl Overlay {
         }
     }
 
-    /// What goes into the newest record goes to first copies at home, too.
-    fn go_beside(&mut self, sequence: u64, request: Request) {
-        let record = self.records.back_mut().expect("it was begun just now");
-        record.beside = Beside::UnderWay(request);
-        let all = false;
-        self.effects.push_back(Effect::Beside {
-            sequence,
-            request,
-            all,
-        });
-    }
-
-    /// The log has failed: first copies alone have what is written over what lies there, until it is home.
-    /// False if the map has no room.
-    fn go_on_unlogged(&mut self, id: u32, request: &Request, cut: u64) -> bool {
-        if !self.map.room_for(self.records.len() as u32 + 1) {
-            return false;
-        }
-        let part = self.next_part(request, cut);
-        let (home, sectors) = (part.offset / SECTOR_BYTES, part.bytes / SECTOR_BYTES);
-        let sequence = self.sequence;
-        self.sequence += 1;
-        self.records.push_back(Record {
-            extent: Extent {
-                home,
-                sectors: sectors as u32,
-                at: UNLOGGED + home,
-                sequence,
-                kind: Kind::Instead,
-            },
-            teller: Teller::Request(id),
-            sealed: None,
-            result: Some(Err(RequestError::Unavailable)),
-            beside: Beside::Not,
-        });
-        self.go_beside(sequence, part);
-        let pending = self.pending(id);
-        pending.cut += sectors;
-        pending.parts += 1;
-        true
-    }
-
-    /// First copies at home have what goes into a record, or do not.
-    ///
-    /// # Panics
-    /// If no record of this sequence is under way.
-    pub fn went_beside(&mut self, sequence: u64, result: Result<(), RequestError>) {
-        let record = self.record_mut(sequence);
-        record.beside = match (record.beside, result) {
-            (Beside::UnderWay(request), Ok(())) => Beside::There(request),
-            (Beside::UnderWay(request), Err(_)) => Beside::Failed(request),
-            (Beside::Doubted(request), _) => Beside::Failed(request),
-            (Beside::Mending, Ok(())) => Beside::Mended,
-            _ => Beside::Not,
-        };
-        self.settle_records();
-    }
-
-    fn record_mut(&mut self, sequence: u64) -> &mut Record {
+    pub(super) fn record_mut(&mut self, sequence: u64) -> &mut Record {
         let first = self.records.front().expect("it is under way");
         let index = (sequence - first.extent.sequence) as usize;
         &mut self.records[index]
@@ -266,28 +209,6 @@ impl Overlay {
         self.begin_flushes();
         self.pump_writes();
         self.begin_last();
-    }
-
-    /// A record that counts neither here nor there, though first copies have it: all get it, or they would go on to differ. False if
-    /// it is not such a one.
-    fn mends(&mut self, record: Record) -> bool {
-        let request = match record.beside {
-            Beside::There(request) if !self.trusts => request,
-            Beside::Failed(request) => request,
-            _ => return false,
-        };
-        if !self.broken && record.result == Some(Ok(())) {
-            return false;
-        }
-        let sequence = record.extent.sequence;
-        // Nothing more is asked of it: it is over when this is, however it ends.
-        self.record_mut(sequence).beside = Beside::Mending;
-        self.effects.push_back(Effect::Beside {
-            sequence,
-            request,
-            all: true,
-        });
-        true
     }
 
     /// Its turn has come: all older ones have landed.
