@@ -46,9 +46,7 @@ impl Core {
             && !self.halted()
             && self.tasks.resync_owes().is_none();
         if over {
-            self.superblock.ahead = false;
-            self.superblock.alone = false;
-            self.keeper.note_change();
+            self.set_ahead(false);
         }
     }
 

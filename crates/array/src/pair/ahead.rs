@@ -2,6 +2,7 @@
 //!
 //! | state     | cause                                                            | next      |
 //! |-----------|------------------------------------------------------------------|-----------|
+//! | believed  | the log fails, or there is none                                  | alone     |
 //! | believed  | a member of home fails                                           | doubted   |
 //! | doubted   | all copies are here and in step, and the log holds nothing       | believed  |
 //!
@@ -10,13 +11,15 @@
 //! after every start: so a first copy that fails costs nothing, since log and mirror have all. Then no further write goes into the
 //! log but over what lies there, and that goes home at once. So it does before copies are compared, and as long as they are.
 //!
-//! First copies without a log are never doubted: of what they alone had, exactly what lay on a member that is lost is lost with it.
+//! First copies that are alone are doubted no more: of what they alone had, exactly what lay on a member that is lost is lost with it.
+//! A log that failed gets nothing more before the next start, and that it lacks something is on record before anybody is told so.
 
 use super::{Pair, Stage, Stopping};
 use crate::contract::{Action, Command, CommandError, CommandTag, Event};
 use crate::core::Core;
 use crate::overlay::{Overlay, Site};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 impl Pair {
     /// Whether a write goes into the log, and to first copies.
@@ -136,37 +139,40 @@ impl Pair {
     /// What first copies alone had, and had on members that are gone, is lost: before anything could be rebuilt there from older
     /// copies.
     pub(super) fn lose_firsts(&mut self) {
-        if !self.overlay.as_ref().is_some_and(Overlay::is_alone) {
-            return;
-        }
         if self.home().complete() {
             return;
         }
-        let overlay = self.overlay.as_mut().expect("just seen");
+        let Some(overlay) = self.overlay.as_mut().filter(|one| one.is_alone()) else {
+            return;
+        };
         overlay.doubt_records();
         let seen = (overlay.told(), self.home().superblock.sequence);
-        if self.policy.firsts_seen == Some(seen) {
+        if self.policy.firsts_seen.replace(seen) == Some(seen) {
             return;
         }
-        let overlay = self.overlay.as_ref().expect("just seen");
-        self.policy.firsts_seen = Some(seen);
+        for range in self.firsts_gone() {
+            self.lose_for_good(range.start, range.end - range.start);
+            let overlay = self.overlay.as_mut().expect("just seen");
+            overlay.forget(range);
+        }
+    }
+
+    /// What lies ahead on first copies whose members are gone.
+    fn firsts_gone(&self) -> Vec<Range<u64>> {
+        let overlay = self.overlay.as_ref().expect("it has what lies ahead");
         let chunk = self.home().layout.chunk_sectors();
-        let mut lost = Vec::new();
+        let mut gone = Vec::new();
         for extent in overlay.map().extents_from(0) {
             let mut from = extent.home;
             while from < extent.end() {
                 let end = extent.end().min((from / chunk + 1) * chunk);
                 if !self.home().has_first(from) {
-                    lost.push(from..end);
+                    gone.push(from..end);
                 }
                 from = end;
             }
         }
-        for range in lost {
-            self.lose_for_good(range.start, range.end - range.start);
-            let overlay = self.overlay.as_mut().expect("just seen");
-            overlay.forget(range);
-        }
+        gone
     }
 
     /// Whether what lies in the log is to go home for good.

@@ -2,7 +2,7 @@
 
 use super::{Pair, jobs, route};
 use crate::contract::{BufRef, Request, RequestError, RequestOp, RequestTag};
-use crate::overlay::{PartTag, Site, is_logged};
+use crate::overlay::{Kind, PartTag, Site};
 use crate::report::ArrayState;
 use crate::request::Copies;
 use crate::slab::Slab;
@@ -164,16 +164,7 @@ impl Pair {
         if overlay.trusts() && (result.is_ok() || overlay.is_broken()) {
             return self.part_done(part, result);
         }
-        if !is_logged(at) {
-            return self.part_done(part, Err(RequestError::Unavailable));
-        }
-        let owner = Owner::LogPart {
-            part,
-            home,
-            clean: false,
-            buf,
-        };
-        self.read_part(owner, Site::Log, at, buf);
+        self.read_overlaid(part, home, Some((Kind::Instead, at)), buf);
     }
 
     /// What a log without enough members calls lost may be there again when they are.

@@ -326,7 +326,7 @@ impl Pair {
         self.children.ask(site, Owner::Part(part), flush());
     }
 
-    pub(super) fn read_part(&mut self, owner: Owner, site: Site, sector: u64, buf: BufRef) {
+    fn read_part(&mut self, owner: Owner, site: Site, sector: u64, buf: BufRef) {
         let sectors = u64::from(buf.bytes) / SECTOR_BYTES;
         let at = match site {
             Site::Home => sector,

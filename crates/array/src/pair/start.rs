@@ -143,6 +143,7 @@ const LOGLESS_SHAPE: LogShape = LogShape {
     reclaim_below: 1,
     drop_below: 1,
 };
+/// In a log that begins, and where there is none.
 const NOTHING: FoundInLog = FoundInLog {
     segments: Vec::new(),
     extents: Vec::new(),
@@ -476,13 +477,7 @@ impl Pair {
             epoch,
         };
         self.jobs.table = Some(AnchorTable::new(owner, layout));
-        self.start_mut().phase = Phase::Beginning {
-            found: FoundInLog {
-                segments: Vec::new(),
-                extents: Vec::new(),
-                sequence: 1,
-            },
-        };
+        self.start_mut().phase = Phase::Beginning { found: NOTHING };
     }
 
     /// The log does not tell what it should have.
