@@ -4,33 +4,12 @@
 #[allow(dead_code)]
 mod harness;
 
-use harness::steps::{Fio, good, has, number, refused, status, wait_until};
-use harness::{Daemon, Place};
-use serde_json::Value;
+use harness::Place;
+use harness::steps::{
+    Fio, comes_home, good, has, overlay, refused, serve_sleepers, status, stop, wait_until,
+};
 
 const HOME: [&str; 4] = ["a0", "a1", "b0", "b1"];
-
-fn serve(place: &Place, options: &[&str], members: &[&str]) -> Daemon {
-    let mut words = vec!["serve", "--unix", "nbd.sock", "--sleep", "1s"];
-    words.extend(options);
-    words.extend(members);
-    place.await_service(&mut place.command(&words))
-}
-
-fn overlay(status: &Value, what: &str) -> u64 {
-    number(&status["surrogate"]["overlay"][what])
-}
-
-fn comes_home(place: &Place) {
-    good(place.run(&["surrogate", "destage", "tank"]));
-    let left = |status: &Value| overlay(status, "away_bytes") + overlay(status, "ahead_bytes");
-    wait_until(place, |status| left(status) == 0);
-}
-
-fn stop(place: &Place, daemon: &Daemon) {
-    good(place.run(&["stop", "tank"]));
-    assert_eq!(daemon.wait(), 0);
-}
 
 fn writes(fio: &Fio) {
     good(fio.run("--verify_state_save=1 --verify_fatal=1 --end_fsync=1"));
@@ -48,7 +27,7 @@ fn a_log_disk_stands_in_for_first_copies_and_they_for_it() {
     good(place.create(&HOME, &log));
     let fio = Fio { place: &place };
     let all = [&HOME[..], &["l"]].concat();
-    let daemon = serve(&place, &[], &all);
+    let daemon = serve_sleepers(&place, &[], &all);
     writes(&fio);
     let found = status(&place);
     assert!(overlay(&found, "ahead_bytes") > 0, "{found}");
@@ -57,7 +36,7 @@ fn a_log_disk_stands_in_for_first_copies_and_they_for_it() {
     good(place.run(&["fail", "tank", "a0", "--yes"]));
     fio.verify(0);
     daemon.kill();
-    let daemon = serve(&place, &["--degraded"], &["a1", "b0", "b1", "l"]);
+    let daemon = serve_sleepers(&place, &["--degraded"], &["a1", "b0", "b1", "l"]);
     fio.verify(0);
     good(place.run(&["add", "tank", "a0"]));
     comes_home(&place);
@@ -68,7 +47,7 @@ fn a_log_disk_stands_in_for_first_copies_and_they_for_it() {
     assert_eq!(overlay(&found, "away_bytes"), 0, "{found}");
     daemon.kill();
     // First copies have what the log disk takes with it.
-    let daemon = serve(&place, &["--degraded"], &HOME);
+    let daemon = serve_sleepers(&place, &["--degraded"], &HOME);
     fio.verify(0);
     wait_until(&place, |status| status["tasks"] == serde_json::json!([]));
     good(place.run(&["fail", "tank", "a0", "--yes"]));
@@ -87,14 +66,14 @@ fn without_a_log_first_copies_are_exposed_and_said_to_be() {
     good(place.create(&HOME, &["--level", "raid10"]));
     let fio = Fio { place: &place };
     let eraid = ["--redirect", "eraid"];
-    let daemon = serve(&place, &eraid, &HOME);
+    let daemon = serve_sleepers(&place, &eraid, &HOME);
     writes(&fio);
     let found = wait_until(&place, |status| overlay(status, "exposed_bytes") > 0);
     assert_eq!(found["surrogate"]["state"], "none");
     let text = place.run(&["status", "tank"]);
     assert!(text.stdout.contains("EXPOSED"), "{}", text.stdout);
     daemon.kill();
-    let daemon = serve(&place, &eraid, &HOME);
+    let daemon = serve_sleepers(&place, &eraid, &HOME);
     fio.verify(0);
     wait_until(&place, |status| status["tasks"] == serde_json::json!([]));
     writes(&fio);

@@ -4,7 +4,10 @@
 #[allow(dead_code)]
 mod harness;
 
-use harness::steps::{Fio, URI, content, good, has, number, refused, status, wait_until};
+use harness::steps::{
+    Fio, URI, comes_home, content, good, has, number, overlay, refused, serve_sleepers, status,
+    stop, wait_until,
+};
 use harness::{Daemon, Place, Run};
 use serde_json::Value;
 
@@ -29,27 +32,8 @@ fn serve(place: &Place, options: &[&str], gone: &[&str]) -> Daemon {
 
 fn serve_with(place: &Place, cache: &[&str], options: &[&str], gone: &[&str]) -> Daemon {
     let all = HOME.iter().chain(cache);
-    let members = all.filter(|name| !gone.contains(name));
-    let mut words = vec!["serve", "--unix", "nbd.sock", "--sleep", "1s"];
-    words.extend(options);
-    words.extend(members);
-    place.await_service(&mut place.command(&words))
-}
-
-fn overlay(status: &Value, what: &str) -> u64 {
-    number(&status["surrogate"]["overlay"][what])
-}
-
-/// What lies in the log comes home when asked, and all of it.
-fn comes_home(place: &Place) {
-    good(place.run(&["surrogate", "destage", "tank"]));
-    let found = wait_until(place, |status| overlay(status, "away_bytes") == 0);
-    assert!(overlay(&found, "destages") > 0, "{found}");
-}
-
-fn stop(place: &Place, daemon: &Daemon) {
-    good(place.run(&["stop", "tank"]));
-    assert_eq!(daemon.wait(), 0);
+    let members: Vec<&str> = all.copied().filter(|name| !gone.contains(name)).collect();
+    serve_sleepers(place, options, &members)
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What tests do with an array called `tank` that is served: verbs and their words, looks at its status, patterns and
 //! fio through its socket.
 
-use super::{Place, Run, skipped};
+use super::{Daemon, Place, Run, skipped};
 use serde_json::Value;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -44,6 +44,32 @@ pub fn wait_until(place: &Place, wanted: impl Fn(&Value) -> bool) -> Value {
 
 pub fn number(value: &Value) -> u64 {
     value.as_u64().expect("a number")
+}
+
+/// A number that tells of what lies in the array's surrogate.
+pub fn overlay(status: &Value, what: &str) -> u64 {
+    number(&status["surrogate"]["overlay"][what])
+}
+
+/// Serves mirrors that sleep soon.
+pub fn serve_sleepers(place: &Place, options: &[&str], members: &[&str]) -> Daemon {
+    let mut words = vec!["serve", "--unix", "nbd.sock", "--sleep", "1s"];
+    words.extend(options);
+    words.extend(members);
+    place.await_service(&mut place.command(&words))
+}
+
+/// What is not everywhere at home comes there when asked, and all of it.
+pub fn comes_home(place: &Place) {
+    good(place.run(&["surrogate", "destage", "tank"]));
+    let left = |status: &Value| overlay(status, "away_bytes") + overlay(status, "ahead_bytes");
+    let found = wait_until(place, |status| left(status) == 0);
+    assert!(overlay(&found, "destages") > 0, "{found}");
+}
+
+pub fn stop(place: &Place, daemon: &Daemon) {
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
 }
 
 /// Whether these programs are here; if not, the test is noted as skipped.
