@@ -36,6 +36,12 @@ fn serve_with(place: &Place, cache: &[&str], options: &[&str], gone: &[&str]) ->
     serve_sleepers(place, options, &members)
 }
 
+/// What lies in the log comes home when asked, by a destage.
+fn is_destaged(place: &Place) {
+    let found = comes_home(place);
+    assert!(overlay(&found, "destages") > 0, "{found}");
+}
+
 #[test]
 fn a_code_cache_is_of_three_members_or_more_with_parity() {
     let place = Place::new("code-cache-refused");
@@ -131,7 +137,7 @@ fn fio_verifies_without(place: &Place, cache: &[&str], gone: &[&str]) {
     daemon.kill();
     let daemon = serve(&["--degraded"], gone);
     fio.verify(0);
-    comes_home(place);
+    is_destaged(place);
     fio.verify(0);
     stop(place, &daemon);
     let daemon = serve(&["--degraded"], gone);
@@ -160,7 +166,7 @@ fn fio_verifies_after_a_kill_in_its_midst() {
     });
     let daemon = serve(&place, &[], &[]);
     fio.verify(Fio::DEPTH);
-    comes_home(&place);
+    is_destaged(&place);
     fio.verify(Fio::DEPTH);
     stop(&place, &daemon);
 }
@@ -185,7 +191,7 @@ fn ext4_stays_clean_through_a_kill_and_a_destage() {
     let clean = "set -e; e2fsck -fn now.raw; debugfs -R 'dump file now.file' now.raw 2>/dev/null; cmp file now.file";
     content(&place, "now.raw");
     good(place.shell(clean));
-    comes_home(&place);
+    is_destaged(&place);
     content(&place, "now.raw");
     good(place.shell(clean));
     stop(&place, &daemon);
@@ -222,7 +228,7 @@ fn mirrors_sleep_and_wake_by_the_operators_command() {
     let found = status(&place);
     assert!(asleep(&found), "they sleep through it: {found}");
     assert!(told("wake").is_empty());
-    comes_home(&place);
+    is_destaged(&place);
     assert_eq!(told("wake"), mirrors);
     fio.verify(0);
     // A lost disk of those that are awake wakes its mirror.
