@@ -513,6 +513,7 @@ impl Enumeration {
                 slices: 8,
                 ios: 64,
                 extents: log.extents,
+                extent_sectors: 0,
                 copies: 2,
                 cluster_records: log.gathered[0],
                 records_in_memory: log.gathered[1],

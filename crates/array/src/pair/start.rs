@@ -899,7 +899,7 @@ impl Pair {
             .saturating_add(self.config.limits.requests)
             .saturating_mul(2);
         let limits = OverlayLimits {
-            extents: limits.extents.max(needed),
+            extents: limits.map_extents(shape.sectors()).max(needed),
             requests: self.config.limits.requests,
             record_sectors: log.record_sectors,
             copies: limits.copies,
