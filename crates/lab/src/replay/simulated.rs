@@ -5,7 +5,7 @@
 //! | phase | its time has passed, its rebuild has ended, or its last request is answered | the next phase, by its deed |
 //! | last phase | the same | the end; what is outstanding is not waited for |
 
-use super::facts::{Energy, Log, Moved, Rebuild};
+use super::facts::{Log, Moved, Rebuild};
 use super::record::{Answer, Reading, Recorder};
 use super::stage::Stage;
 use super::{Deed, OUTSTANDING_MAX, Pace, Script, Until};
@@ -66,8 +66,6 @@ struct Replay<'a> {
     phase_end: Option<Nanos>,
     rebuild_ended: bool,
     moved: Option<Moved>,
-    /// What the drives had drawn when it was looked at last.
-    drawn_uj: u64,
 }
 
 /// Replays requests on a simulated array.
@@ -95,7 +93,6 @@ pub fn replay(stage: &mut Stage, source: Source<'_>, script: &Script) -> Result<
         phase_end: None,
         rebuild_ended: false,
         moved: None,
-        drawn_uj: 0,
     };
     replay.run()
 }
@@ -245,34 +242,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Looks at the drives and at the surrogate, once a step.
+    /// Looks at what the surrogate has of the array, once a step.
     fn look(&mut self) {
-        self.look_at_drives();
-        self.look_at_surrogate();
-        let next = self.now().after(Nanos(self.script.step_ns));
-        self.stage.world.mark(next, LOOK);
-    }
-
-    fn look_at_drives(&mut self) {
-        let Some(energy) = self.energy() else {
-            return;
-        };
-        let drawn = energy.iter().map(Energy::total_uj).sum();
-        let before = std::mem::replace(&mut self.drawn_uj, drawn);
-        if self.elapsed() > 0 {
-            self.recorder.log().drawn_uj.push(drawn - before);
-        }
-    }
-
-    /// What each drive drew so far; `None` where nobody can tell.
-    fn energy(&self) -> Option<Vec<Energy>> {
-        let now = self.stage.world.now();
-        let drives = self.stage.meters.iter().filter(|meter| meter.counts());
-        drives.map(|meter| meter.energy(now)).collect()
-    }
-
-    /// What it has of the array.
-    fn look_at_surrogate(&mut self) {
         let status = self.stage.world.status();
         let Some(overlay) = status.surrogate.and_then(|surrogate| surrogate.overlay) else {
             return;
@@ -297,6 +268,8 @@ impl Replay<'_> {
         if whole.is_some() && instead + also == 0 {
             moved.home_ns.get_or_insert(elapsed);
         }
+        let next = self.now().after(Nanos(self.script.step_ns));
+        self.stage.world.mark(next, LOOK);
     }
 
     // --------------------------------------------------------------------------------------------- requests
@@ -480,7 +453,10 @@ impl Replay<'_> {
             rebuild.rows_done = running.map_or(rows, |task| task.rows_done);
         }
         self.recorder.log().moved = self.moved;
-        self.recorder.log().energy = self.energy().unwrap_or_default();
+        let now = self.stage.world.now();
+        let drives = self.stage.meters.iter().filter(|meter| meter.counts());
+        let energy = drives.map(|meter| meter.energy(now));
+        self.recorder.log().energy = energy.collect::<Option<Vec<_>>>().unwrap_or_default();
         self.recorder.finish(end)
     }
 }
