@@ -1,25 +1,23 @@
 //! The course of a run: lives, their ends, and what is on the disks between them.
 
+use super::Outcome;
 use super::ambush::Ambush;
-use super::coverage::{Incident, Scene};
+use super::coverage::Scene;
+use super::ends::newest;
 use super::hosts::Plot;
 use super::plan::{Options, Plan, Roughness};
 use super::quest::{IDLE_STEPS, Quest};
 use super::ruin::{Ruin, unreadable_sectors};
 use super::stir::{Stirring, UNPLUG_RARITY, UNPLUGGING};
-use super::{Outcome, verify};
-use crate::array::{Spec, superblock_of};
-use crate::atlas::Atlas;
+use crate::array::Spec;
 use crate::disk::{Disk, Simple};
-use crate::fault::Fault;
-use crate::invariant::{Invariant, Violation};
-use crate::oracle::{Oracle, WriteKind};
-use crate::rng::{Rng, mix};
+use crate::invariant::Invariant;
+use crate::oracle::Oracle;
+use crate::rng::Rng;
 use crate::session::{News, PATIENCE, Session};
 use crate::workload::{Ask, Workload};
 use crate::world::{World, WorldConfig};
 use restripe_array::layout::Layout;
-use restripe_array::report::ArrayState;
 use restripe_array::{
     Command, CommandError, CommandTag, Config, Engine, Fact, FailCause, Halt, IoError, Member,
     Nanos, StartMode, TaskKind, TaskOutcome,
@@ -27,9 +25,6 @@ use restripe_array::{
 
 /// An operation outstanding for longer fails its member.
 pub const IO_TIMEOUT: Nanos = Nanos::from_secs(1);
-/// Steps in which the tasks of the last life must end.
-const TASK_STEPS: u64 = 400_000;
-
 /// One start in so many is without space.
 const SHORT_OF_SPACE: u64 = 60;
 /// Counted: arrays that halted for want of space, and starts that failed for it.
@@ -63,12 +58,12 @@ pub struct Run {
     pub layout: Layout,
     pub oracle: Option<Oracle>,
     pub workload: Workload,
-    disks: Vec<Disk>,
+    pub disks: Vec<Disk>,
     /// Disks that are not here in this life.
-    aside: Vec<Disk>,
-    now: Nanos,
+    pub aside: Vec<Disk>,
+    pub now: Nanos,
     /// A member was lost in the life that ended.
-    lost_lately: bool,
+    pub lost_lately: bool,
     pub quest: Option<Quest>,
     pub ambush: Option<Ambush>,
     pub ruin: Option<Ruin>,
@@ -83,7 +78,7 @@ pub struct Run {
     /// The next crash comes before the array serves again.
     pub crash_again: bool,
     /// What the tasks were at when power went.
-    cut_short: Scene,
+    pub cut_short: Scene,
     pub outcome: Outcome,
 }
 
@@ -91,14 +86,14 @@ pub struct Run {
 pub struct Life {
     pub session: Session<Engine>,
     pub stirring: Stirring,
-    steps: u64,
+    pub steps: u64,
     /// Steps since time last went on.
     still: u64,
     crash_after: Option<u64>,
     pub issued: u64,
     /// Where the last write went.
     pub written: Option<u64>,
-    serving: bool,
+    pub serving: bool,
     /// It was told to stop: no requests are taken any more.
     pub stopping: bool,
     /// Tasks run: every step may be the moment of a quest.
@@ -108,7 +103,7 @@ pub struct Life {
     /// Power goes when more durable writes than this were acknowledged.
     crash_at_durable: Option<u64>,
     /// Everything comes to rest in it.
-    last: bool,
+    pub last: bool,
     /// Requests wait until this mark has come.
     resting: bool,
     /// At this step more members go than redundancy bears.
@@ -257,7 +252,7 @@ impl Run {
         unplugs.then(|| drawn.below(400))
     }
 
-    fn begin(&mut self, crash_after: Option<u64>) -> Life {
+    pub fn begin(&mut self, crash_after: Option<u64>) -> Life {
         let order = self.rng.order(self.disks.len());
         let mut present: Vec<Option<Disk>> = std::mem::take(&mut self.disks)
             .into_iter()
@@ -326,7 +321,7 @@ impl Run {
     }
 
     /// Starts the array. `None` when it serves.
-    fn start(&mut self, life: &mut Life) -> Option<End> {
+    pub fn start(&mut self, life: &mut Life) -> Option<End> {
         let mut mode = StartMode::default();
         for _ in 0..3 {
             let tag = life.session.command(Command::Start(mode));
@@ -523,7 +518,7 @@ impl Run {
     }
 
     /// An orderly end. What was acknowledged is durable after it.
-    fn stop(&mut self, life: &mut Life) -> End {
+    pub fn stop(&mut self, life: &mut Life) -> End {
         life.stopping = true;
         let ticket = life.session.oracle.flush();
         let tag = life.session.command(Command::Stop);
@@ -675,326 +670,6 @@ impl Run {
                 .violation(Invariant::LossReportedWrongly, detail);
         }
     }
-
-    // ------------------------------------------------------------------------------------------------- ends
-
-    /// Ends a life. False when the run is over.
-    fn end(&mut self, life: Life, end: End) -> bool {
-        self.say(|| {
-            format!(
-                "  life ends: {end:?} after {} steps at {}",
-                life.steps,
-                life.session.world.now().0
-            )
-        });
-        if end == End::Crash {
-            let incident = if life.serving {
-                self.cut_short = Scene::of(&life.session.world.status());
-                Incident::Crash
-            } else {
-                Incident::CrashInRecovery
-            };
-            self.outcome.coverage.incident(&self.cut_short, incident);
-        } else {
-            self.cut_short = Scene::default();
-        }
-        let world = &life.session.world;
-        self.outcome.coverage.slices(world.machine().coverage());
-        let cached = world.machine().status().counters.blocks_cached;
-        self.outcome.coverage.count(BLOCKS_CACHED, cached);
-        self.outcome.digest = mix(self.outcome.digest ^ world.digest());
-        self.outcome.ios += world.tally().ios;
-        self.outcome
-            .coverage
-            .count("late completions", world.tally().late);
-        self.outcome.requests += life.session.replies;
-        self.outcome
-            .violations
-            .extend(life.session.violations().cloned());
-        if !self.outcome.violations.is_empty() {
-            return false;
-        }
-        self.cut(life)
-    }
-
-    /// Power goes, also after an orderly stop; some disks may not come back.
-    fn cut(&mut self, life: Life) -> bool {
-        let Session {
-            world, mut oracle, ..
-        } = life.session;
-        self.now = world.now();
-        self.lost_lately = life.stirring.suspects_any();
-        let site = world.site();
-        oracle.crash();
-        self.outcome
-            .coverage
-            .count("open writes at crashes", site.open_count() as u64);
-        let data_alone = std::mem::take(&mut self.data_alone);
-        let cut = match std::mem::take(&mut self.swept) {
-            true => site.nothing(),
-            false if data_alone => site.without_metadata(self.plan.data_start),
-            false => site.sample(&mut self.rng),
-        };
-        self.say_cut(&site, &cut);
-        self.disks = site.restart(world.into_disks(), &cut);
-        for member in &life.unplugged {
-            let disk = &mut self.disks[usize::from(member.0)];
-            disk.faults.inject(Fault::Revive);
-        }
-        self.disks.append(&mut self.aside);
-        self.oracle = Some(oracle);
-        self.disks.retain(|disk| !disk.faults.doomed());
-        if !life.unplugged.is_empty() && !self.whole_again() {
-            return false;
-        }
-        self.take_aside();
-        self.say_disks();
-        self.judge_losses()
-    }
-
-    /// Every member that was unplugged is back: nothing may be missing that was not missing before.
-    fn whole_again(&mut self) -> bool {
-        let whole = Atlas::of(self.disks.iter()).is_some_and(|atlas| atlas.stands());
-        if whole {
-            self.outcome.coverage.count(UNPLUGGED, 1);
-        } else {
-            let detail = "too few members are current, though all are back";
-            let breach = Violation::new(Invariant::NotWholeAgain, detail);
-            self.outcome.violations.push(breach);
-        }
-        whole
-    }
-
-    fn say_cut(&self, site: &crate::crash::Site, cut: &crate::crash::Cut) {
-        for (disk, fates) in cut.0.iter().enumerate() {
-            for (write, fate) in site.open(disk).iter().zip(fates) {
-                let durable = if write.durable { " durable" } else { "" };
-                self.say(|| {
-                    format!(
-                        "  cut m{disk} {} +{}{durable} {fate:?}",
-                        write.at, write.sectors
-                    )
-                });
-            }
-        }
-    }
-
-    fn say_disks(&self) {
-        for (away, disk) in self
-            .disks
-            .iter()
-            .map(|disk| (false, disk))
-            .chain(self.aside.iter().map(|disk| (true, disk)))
-        {
-            let said = superblock_of(disk.live()).map(|found| {
-                let me = found.index_of(found.member);
-                let roles: Vec<String> = found
-                    .members
-                    .iter()
-                    .map(|entry| format!("{:?}", entry.role))
-                    .collect();
-                format!(
-                    "member {me:?} generation {} sequence {} clean {}: {}",
-                    found.generation,
-                    found.sequence,
-                    found.clean,
-                    roles.join(", ")
-                )
-            });
-            self.say(|| {
-                format!(
-                    "  disk{}: {}",
-                    if away { " (away)" } else { "" },
-                    said.unwrap_or_default()
-                )
-            });
-        }
-    }
-
-    /// A disk or two may stay away in the next life.
-    fn take_aside(&mut self) {
-        if self.options.roughness < Roughness::Faults || self.ruin.is_some() {
-            return;
-        }
-        let bereft = std::mem::take(&mut self.bereft);
-        let often = if bereft { (7, 8) } else { (1, 3) };
-        let mut chance = self.rng.chance(often.0, often.1);
-        while chance && self.disks.len() > 1 {
-            let disk = self
-                .disks
-                .swap_remove(self.rng.below(self.disks.len() as u64) as usize);
-            let newest = newest(self.disks.iter().chain([&disk])).0;
-            let left = Atlas::of(self.disks.iter());
-            // Going on without the one that knows best would make two histories.
-            let whole = left
-                .is_some_and(|atlas| atlas.whole(None) && atlas.superblock().generation >= newest);
-            if !whole {
-                self.disks.push(disk);
-                return;
-            }
-            self.say(|| "  a disk stays away".to_string());
-            self.outcome.coverage.count("disks lost with a crash", 1);
-            self.aside.push(disk);
-            chance = self.rng.chance(often.0, often.1);
-        }
-    }
-
-    /// Tells the oracle what may be lost in the next life. False when the array is beyond redundancy.
-    fn judge_losses(&mut self) -> bool {
-        let Some(atlas) = Atlas::of(self.disks.iter()) else {
-            self.outcome.coverage.count("runs beyond redundancy", 1);
-            return false;
-        };
-        if !atlas.whole(None) && self.ruin.is_none() {
-            self.outcome.coverage.count("runs beyond redundancy", 1);
-            return false;
-        }
-        let oracle = self
-            .oracle
-            .as_mut()
-            .expect("the oracle is here between lives");
-        atlas.grant_losses(self.plan.spec.write_hole, self.lost_lately, oracle);
-        true
-    }
-
-    // -------------------------------------------------------------------------------------------- last life
-
-    /// Everything comes to rest and is looked at. True when all was well.
-    fn last_life(&mut self) -> bool {
-        self.disks.append(&mut self.aside);
-        for pass in 0..2 {
-            let mut life = self.begin(None);
-            life.last = true;
-            let end = match self.start(&mut life) {
-                Some(end) => end,
-                None => self.rest_and_look(&mut life, pass),
-            };
-            if !self.end_calmly(life, end) {
-                return false;
-            }
-        }
-        true
-    }
-
-    fn end_calmly(&mut self, life: Life, end: End) -> bool {
-        assert!(
-            end != End::Crash || life.stirring.troubled(),
-            "nothing crashes in the last life"
-        );
-        self.end(life, end)
-    }
-
-    fn rest_and_look(&mut self, life: &mut Life, pass: u32) -> End {
-        if pass == 0 && self.options.roughness == Roughness::Faults {
-            self.add_all(life);
-        }
-        if let Some(end) = self.await_tasks(life) {
-            return end;
-        }
-        life.session.refusals_expected = self.in_ruins();
-        let at_once = self.layout.chunk_sectors() * 3;
-        let read = if self.ruin.is_some() {
-            self.tells_exactly(life)
-        } else {
-            life.session.read_all(at_once, PATIENCE)
-        };
-        if !read {
-            return End::Broken;
-        }
-        if let Some(end) = self.await_tasks(life) {
-            return end;
-        }
-        verify::media(self, life);
-        let rots = pass == 0 && self.options.roughness == Roughness::Faults;
-        if rots
-            && self.rng.chance(2, 3)
-            && let Some(end) = self.scrub_rot(life)
-        {
-            return end;
-        }
-        if pass == 0
-            && let Some(end) = self.ruin(life)
-        {
-            return end;
-        }
-        if self.options.canary {
-            self.expect_nonsense(life);
-        }
-        self.stop(life)
-    }
-
-    /// Something rots; a check and a repair later nothing must be left of it. An end, when one has come.
-    fn scrub_rot(&mut self, life: &mut Life) -> Option<End> {
-        if !verify::rot(self, life) {
-            return None;
-        }
-        for repair in [false, true] {
-            life.session.command(Command::Scrub { repair });
-            if let Some(end) = self.await_tasks(life) {
-                return Some(end);
-            }
-        }
-        verify::media(self, life);
-        None
-    }
-
-    /// What the canary expects: that a write which was made was not.
-    fn expect_nonsense(&mut self, life: &mut Life) {
-        let oracle = &mut life.session.oracle;
-        let touched = oracle.write(0, 1, WriteKind::Data, true);
-        oracle.write_ended(touched, true);
-        life.session.read_all(1 << 10, PATIENCE);
-    }
-
-    /// Takes every disk back that can come back.
-    fn add_all(&mut self, life: &mut Life) {
-        use restripe_array::report::MemberState;
-        let status = life.session.world.status();
-        for member in status
-            .members
-            .iter()
-            .filter(|member| member.state == MemberState::Failed)
-        {
-            if self.rng.chance(3, 4) {
-                life.session.command(Command::Add(member.member));
-            }
-        }
-        life.session.command(Command::Pause(false));
-    }
-
-    pub fn await_tasks(&mut self, life: &mut Life) -> Option<End> {
-        for _ in 0..TASK_STEPS {
-            while let Some(news) = life.session.news() {
-                self.hear(life, news);
-            }
-            let status = life.session.world.status();
-            // An array in ruins writes nothing, and what tasks it has stand.
-            let waits = status
-                .tasks
-                .iter()
-                .all(|task| task.kind == TaskKind::Growth)
-                && status.state != ArrayState::Healthy;
-            let ended = waits || status.tasks.is_empty() || status.read_only && self.in_ruins();
-            if life.session.world.quiescent() && ended {
-                return None;
-            }
-            if let Some(end) = self.step(life) {
-                return Some(end);
-            }
-        }
-        let tasks = life.session.world.status().tasks;
-        life.session
-            .violation(Invariant::TaskFailed, format!("never ends: {tasks:?}"));
-        Some(End::Broken)
-    }
-}
-
-/// Generation and sequence of the newest superblock.
-fn newest<'a>(disks: impl Iterator<Item = &'a Disk>) -> (u64, u64) {
-    Atlas::of(disks).map_or((0, 0), |atlas| {
-        let superblock = atlas.superblock();
-        (superblock.generation, superblock.sequence)
-    })
 }
 
 /// The disks of a plan, formatted.

@@ -6,6 +6,7 @@
 
 mod ambush;
 mod coverage;
+mod ends;
 mod hosts;
 mod life;
 pub(crate) mod plan;
