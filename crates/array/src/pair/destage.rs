@@ -55,11 +55,6 @@ impl Default for Sleep {
     }
 }
 
-/// Whether a map goes home, so that it never is full.
-fn nearly_full(held: u32, most: u32) -> bool {
-    held > most / 8 * 7
-}
-
 const DAY: Nanos = Nanos::from_secs(24 * 60 * 60);
 
 impl Default for Destage {
@@ -334,6 +329,11 @@ impl Pair {
     }
 }
 
+/// Whether a map of so many extents asks for a way home, so that it is never full.
+fn nearly_full(held: u32, most: u32) -> bool {
+    held > most / 8 * 7
+}
+
 impl Overlay {
     fn holds_something_instead(&self) -> bool {
         !self.holds_nothing_instead()
@@ -343,7 +343,6 @@ impl Overlay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pair::SurrogateLimits;
 
     #[test]
     fn a_map_goes_home_before_it_is_full() {
@@ -353,17 +352,5 @@ mod tests {
             cases.map(|case| case.1)
         );
         assert!(!nearly_full(0, 1) && nearly_full(1, 1));
-    }
-
-    #[test]
-    fn a_larger_log_has_a_larger_map() {
-        const GIB: u64 = 1 << 21;
-        let of =
-            |limits: SurrogateLimits| [1, 4, 16, 1024].map(|gib| limits.map_extents(gib * GIB));
-        assert_eq!(
-            of(SurrogateLimits::gathering()),
-            [1 << 18, 1 << 18, 1 << 20, 1 << 21]
-        );
-        assert_eq!(of(SurrogateLimits::default()), [1 << 18; 4]);
     }
 }

@@ -81,7 +81,7 @@ pub struct SurrogateLimits {
     pub ios: u32,
     /// Extents of the map (IDO's D_Map), 31 bytes each.
     pub extents: u32,
-    /// And as many more as a log holds of this mean length, in sectors, up to 2,097,152 in all; 0: none.
+    /// Or, if that is more, as many as a log holds of this length, in sectors, up to 2,097,152; 0: never.
     pub extent_sectors: u32,
     /// Copies on their way home at once, and as many on their way into the log.
     pub copies: u32,
@@ -116,7 +116,7 @@ impl Default for SurrogateLimits {
 
 /// A record's payload at most: what a large buffer holds.
 const RECORD_SECTORS: u32 = crate::BAND_SECTORS_MAX as u32;
-/// Of what lies in a log that takes every write, at the least that its map is made for: a quarter of a record.
+/// What a map is made for, of a log that takes every write: extents of a quarter of a record, 16 KiB.
 const EXTENT_SECTORS: u32 = RECORD_SECTORS / 4;
 /// Extents of a map at most, 62 MiB, unless more were found in the log.
 const EXTENTS_MOST: u64 = 1 << 21;
@@ -712,5 +712,22 @@ fn set_config(config: &Config, surrogate: &SurrogateConfig, site: Site, pool: Po
         limits,
         surrogate: None,
         ..config.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_larger_log_has_a_larger_map() {
+        const GIB: u64 = 1 << 21;
+        let of =
+            |limits: SurrogateLimits| [1, 4, 16, 1024].map(|gib| limits.map_extents(gib * GIB));
+        assert_eq!(
+            of(SurrogateLimits::gathering()),
+            [1 << 18, 1 << 18, 1 << 20, 1 << 21]
+        );
+        assert_eq!(of(SurrogateLimits::default()), [1 << 18; 4]);
     }
 }
