@@ -5,9 +5,11 @@ use crate::units::{
     PowerCommand, Rate, order_parser, parse_epoch, parse_power, parse_rate, parse_size,
     parse_throttle, parse_time, parse_zone, redirect_parser, rule_parser, whether_parser,
 };
+use crate::watts::parse_watts;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use restripe_array::cache::Rule;
 use restripe_array::{Order, Redirect, Throttle};
+use restripe_io::control::NamedRating;
 use restripe_lab::reliability::quantity::{Exact, parse_hours, parse_number};
 use std::fmt;
 use std::path::PathBuf;
@@ -451,6 +453,11 @@ pub struct Serve {
     /// without a shell; behind them comes standby or wake, and the member's path
     #[arg(long, value_name = "exec:CMD", value_parser = parse_power)]
     pub power: Option<PowerCommand>,
+    /// What a member draws, for an estimate of joules in `status` and `metrics`, as nobody measures them: watts, and joules of a start
+    /// and a stop, as in active=8.4,idle=6.4,standby=0.8,start=135J,stop=4J (a stop may be left out), or a drive's name
+    /// [default: wd1003fbyx, a 3.5" drive whose figures are printed, where mirrors may sleep; else none]
+    #[arg(long, value_name = "RATING", value_parser = parse_watts)]
+    pub watts: Option<NamedRating>,
     /// How operations reach the kernel
     #[arg(long, value_enum, default_value_t)]
     pub backend: BackendName,

@@ -18,9 +18,11 @@ use crate::units::{
     PowerCommand, Rate, parse_epoch, parse_order, parse_power, parse_rate, parse_redirect,
     parse_rule, parse_size, parse_throttle, parse_time, parse_zone,
 };
+use crate::watts::parse_watts;
 use clap::ValueEnum;
 use restripe_array::cache::Rule;
 use restripe_array::{Order, Redirect, Throttle};
+use restripe_io::control::NamedRating;
 use restripe_io::member::MemberSource;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -132,6 +134,8 @@ pub struct ServeConfig {
     pub starts_a_day: Option<u32>,
     #[serde(default, deserialize_with = "power")]
     pub power: Option<PowerCommand>,
+    #[serde(default, deserialize_with = "watts")]
+    pub watts: Option<NamedRating>,
     #[serde(default)]
     pub degraded: bool,
 }
@@ -241,6 +245,10 @@ fn order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Order>, D:
 
 fn power<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PowerCommand>, D::Error> {
     text(deserializer, parse_power)
+}
+
+fn watts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NamedRating>, D::Error> {
+    text(deserializer, parse_watts)
 }
 
 fn redirect<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Redirect>, D::Error> {

@@ -17,6 +17,7 @@ use restripe_array::{Command, CommandError, Fact, LeaseError, Member, Nanos, SEC
 use restripe_io::control::{
     Answer, FactView, HeatView, Refusal, Reply, Request, StatusView, Telling, member_name,
 };
+use restripe_io::member::disk::whole_disk;
 use restripe_io::member::{self, OpenMember, OpenOptions};
 use restripe_io::metrics;
 use restripe_io::plain::Plain;
@@ -182,6 +183,10 @@ impl Desk {
                 .map_or(String::new(), |member| member.name.clone())
         };
         let mut view = StatusView::new(&status, now, path_of);
+        if let Some(rating) = self.setup.rating() {
+            let disk_of = |member: Member| whole_disk(&path_of(member.0));
+            view.estimate(&status, now, &rating, disk_of);
+        }
         self.tell_replaced(&status, &mut view);
         self.tell_leases(&mut view)?;
         Ok(view)
@@ -871,6 +876,7 @@ mod tests {
             hosts: Vec::new(),
             state: MemberState::Active,
             read_errors: 0,
+            spent: restripe_array::energy::Spent::default(),
         };
         for text in ["3", "d.img", "ABABABAB-ABAB-ABAB-ABAB-ABABABABABAB"] {
             assert!(is_meant(text, &member, "d.img"), "{text}");

@@ -9,6 +9,7 @@ use crate::roster::{Prospect, Roster, refuse_to_lose, warn_of_mute};
 use crate::sets::{Sets, home_of};
 use crate::terminal::say;
 use crate::units::{Rate, Size};
+use crate::watts;
 use restripe_array::cache::Rule;
 use restripe_array::meta::newest_of;
 use restripe_array::{
@@ -17,6 +18,7 @@ use restripe_array::{
 };
 use restripe_io::BackendChoice;
 use restripe_io::backend::PowerHook;
+use restripe_io::control::NamedRating;
 use restripe_io::member::{self, MemberSource, OpenFailure, OpenMember, OpenOptions};
 use restripe_io::plain::Plain;
 use restripe_io::remote::Remote;
@@ -59,6 +61,8 @@ pub struct Setup {
     pub destage: Destage,
     /// What tells spindles in the kernel's place.
     pub power: Option<PowerHook>,
+    /// What a member draws, as was said.
+    pub watts: Option<NamedRating>,
     pub record: Option<PathBuf>,
 }
 
@@ -82,6 +86,7 @@ impl Default for Setup {
             redirect_scrubs: false,
             destage: Destage::default(),
             power: None,
+            watts: None,
             record: None,
         }
     }
@@ -125,6 +130,12 @@ impl Setup {
             scrubs: self.redirect_scrubs,
             destage: self.destage,
         })
+    }
+
+    /// By which joules are estimated: what was said, and what is usual where mirrors sleep.
+    pub fn rating(&self) -> Option<NamedRating> {
+        let sleeps = self.destage.sleep.is_some();
+        self.watts.clone().or_else(|| sleeps.then(watts::usual))
     }
 
     /// What was said of the paces of tasks.

@@ -138,6 +138,7 @@ fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
         redirect: verb.redirect.or(file.redirect),
         destage: destage(verb, file),
         power: verb.power.clone().or(file.power.clone()).map(hook),
+        watts: verb.watts.clone().or(file.watts.clone()),
         redirect_scrubs: verb.redirect_scrubs || file.redirect_scrubs,
         record: verb.record.clone(),
     })

@@ -6,8 +6,9 @@ mod harness;
 
 use harness::Place;
 use harness::steps::{
-    Fio, comes_home, good, has, overlay, refused, serve_sleepers, status, stop, wait_until,
+    Fio, comes_home, good, has, number, overlay, refused, serve_sleepers, status, stop, wait_until,
 };
+use serde_json::Value;
 
 const HOME: [&str; 4] = ["a0", "a1", "b0", "b1"];
 
@@ -99,4 +100,71 @@ fn first_copies_go_ahead_in_mirrors_only() {
     ];
     let told = refused(place.run(&words));
     assert!(told.contains("raid1 and raid10 only"), "{told}");
+}
+
+/// What spindles were at is counted, and joules are estimated by the rating that was given; a start is counted when a mirror is wanted.
+#[test]
+fn joules_and_starts_are_told_of_mirrors_that_sleep() {
+    let place = Place::new("ahead-joules");
+    good(place.create(&HOME, &["--level", "raid10"]));
+    good(place.shell("printf '#!/bin/sh\\n' > power.sh; chmod +x power.sh"));
+    let rating = "active=8,idle=6,standby=1,start=100J,stop=4J";
+    let wrong = place.run(&["serve", "--watts", "idle=6", "a0"]);
+    assert_eq!(wrong.status, 2, "{}", wrong.stderr);
+    let options = [
+        "--redirect",
+        "eraid",
+        "--power",
+        "exec:./power.sh",
+        "--watts",
+        rating,
+    ];
+    let daemon = serve_sleepers(&place, &options, &HOME);
+    let stood = |status: &Value| number(&status["members"][1]["spindle"]["standby_ms"]) > 500;
+    let found = wait_until(&place, stood);
+    let spindle = |status: &Value, member: usize| status["members"][member]["spindle"].clone();
+    let told = |status: &Value| {
+        let one = |member| {
+            let spindle = spindle(status, member);
+            (number(&spindle["stops"]), number(&spindle["starts"]))
+        };
+        [0, 1, 2, 3].map(one)
+    };
+    assert_eq!(told(&found), [(0, 0), (1, 0), (0, 0), (1, 0)], "{found}");
+    assert_eq!(overlay(&found, "starts_a_day_max"), 27);
+    assert_eq!(overlay(&found, "starts_left"), 26);
+    assert_eq!(spindle(&found, 0)["standby_ms"], 0);
+    let text = good(place.run(&["status", "tank"]));
+    assert!(
+        text.contains("energy, an estimate by given (8 W active"),
+        "{text}"
+    );
+    // A first copy that fails is put on record, on mirrors too.
+    good(place.run(&["fail", "tank", "a0", "--yes"]));
+    let woken = |status: &Value| number(&spindle(status, 1)["starts"]) == 1;
+    let found = wait_until(&place, woken);
+    let mut sum = 0;
+    for member in 0..4 {
+        let spindle = spindle(&found, member);
+        let of = |phase: &str| number(&spindle[format!("{phase}_ms")]);
+        let (starts, stops) = (number(&spindle["starts"]), number(&spindle["stops"]));
+        let worked = 8 * of("active") + 6 * of("idle") + of("standby");
+        let wanted = worked / 1000 + 100 * starts + 4 * stops;
+        let joules = number(&spindle["joules"]);
+        assert!(
+            joules.abs_diff(wanted) <= 1,
+            "{joules}, not {wanted}: {spindle}"
+        );
+        sum += joules;
+    }
+    let all = number(&found["energy"]["joules"]);
+    assert!(all.abs_diff(sum) <= 4, "{all}, not {sum}");
+    let metrics = good(place.run(&["metrics", "tank"]));
+    for name in [
+        "restripe_joules_total{",
+        "restripe_member_phase_seconds_total{",
+    ] {
+        assert!(metrics.contains(name), "{metrics}");
+    }
+    stop(&place, &daemon);
 }

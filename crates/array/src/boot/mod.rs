@@ -197,9 +197,9 @@ impl Core {
         self.standing.clear();
         for device in &mut self.devices {
             // What the attempt has outstanding still is.
-            let in_flight = device.in_flight;
+            let (in_flight, spent) = (device.in_flight, device.spent);
             *device = Device::new(device.info);
-            device.in_flight = in_flight;
+            (device.in_flight, device.spent) = (in_flight, spent);
         }
     }
 

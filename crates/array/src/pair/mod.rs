@@ -48,7 +48,7 @@ use alloc::vec::Vec;
 use cached::Cached;
 use child::{Children, Owner};
 use cluster::Clusters;
-pub use destage::{Destage, Sleep};
+pub use destage::{Budget, Destage, Sleep};
 use jobs::Jobs;
 use keep::Keeping;
 use kept::Kept;

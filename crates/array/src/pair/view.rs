@@ -58,6 +58,7 @@ impl Pair {
             mirrors_asleep,
             rests,
             destages,
+            budget: self.budget(),
             code_cache: self.code_cache(),
             counters: overlay.counters(),
         })

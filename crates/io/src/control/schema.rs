@@ -2,6 +2,7 @@
 //!
 //! Units are in the names. Fields are added, never given a new meaning; [`SCHEMA`] grows when one is taken away.
 
+use super::energy::{EnergyView, SpindleView};
 use super::lending::LendingView;
 use super::surrogate::SurrogateView;
 use restripe_array::layout::{Geometry, Level, Rotation};
@@ -248,6 +249,9 @@ pub struct StatusView {
     /// Of an array that lends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lends: Option<LendingView>,
+    /// What its members may have drawn, and its surrogate's: of an array whose mirrors may sleep, or for which a rating was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy: Option<EnergyView>,
 }
 
 /// What a growth would do.
@@ -289,7 +293,7 @@ impl GrowthView {
     }
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct MemberView {
     pub member: u16,
     pub path: String,
@@ -301,6 +305,8 @@ pub struct MemberView {
     /// `active`, `rebuilding`, `spare`, `failed`, `replaced` (failed, because another took its place) or `foreign`.
     pub state: String,
     pub read_errors: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spindle: Option<SpindleView>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -547,7 +553,7 @@ impl StatusView {
             members: status
                 .members
                 .iter()
-                .map(|m| member_view(m, path_of(m.member.0)))
+                .map(|m| member_view(m, now, path_of(m.member.0)))
                 .collect(),
             missing_slots: missing_slots(status),
             tasks: status
@@ -569,6 +575,7 @@ impl StatusView {
             counters: counters_view(&status.counters),
             surrogate: SurrogateView::of(status, now, path_of).map(Box::new),
             lends: LendingView::of(status),
+            energy: None,
         }
     }
 }
@@ -595,7 +602,7 @@ fn lost_view(&(lba, sectors): &(u64, u64)) -> LostView {
     }
 }
 
-fn member_view(member: &MemberStatus, path: String) -> MemberView {
+fn member_view(member: &MemberStatus, now: Nanos, path: String) -> MemberView {
     let hosted = |&(slot, partition): &(u16, u16)| HostedView { slot, partition };
     MemberView {
         hosts: member.hosts.iter().map(hosted).collect(),
@@ -605,6 +612,7 @@ fn member_view(member: &MemberStatus, path: String) -> MemberView {
         slot: member.slot,
         state: member_word(member.state).into(),
         read_errors: member.read_errors,
+        spindle: Some(SpindleView::new(&member.spent.until(now))),
     }
 }
 
@@ -895,6 +903,7 @@ fn cause_text(cause: &FailCause) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use restripe_array::energy::Spent;
     use restripe_array::report::{Moved, Pacing};
     use restripe_array::{Order, Throttle, Uuid};
 
@@ -943,6 +952,7 @@ mod tests {
                 hosts: vec![(3, 2)],
                 state: MemberState::Rebuilding,
                 read_errors: 7,
+                spent: Spent::default(),
             }],
             tasks: vec![TaskStatus {
                 kind: TaskKind::Rebuild,

@@ -68,6 +68,11 @@ pub struct OverlayView {
     pub mirrors_asleep: u16,
     #[serde(default)]
     pub rests: u64,
+    /// Where they may: how often a day at most, and how often at once now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts_a_day_max: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts_left: Option<u32>,
     /// Of a code cache: records that were gathered in memory and sealed, by cause: `full`, `age`, `flush`, `fua`, `destage`, `stop`,
     /// `failed`. Empty where nothing is gathered.
     #[serde(default)]
@@ -100,7 +105,7 @@ impl SurrogateView {
             members: set.members,
             missing_slots: set.missing_slots,
             tasks: set.tasks,
-            overlay: surrogate.overlay.as_ref().map(overlay_view),
+            overlay: surrogate.overlay.as_ref().map(|one| overlay_view(one, now)),
         }
     }
 
@@ -115,7 +120,7 @@ impl SurrogateView {
     }
 }
 
-fn overlay_view(overlay: &OverlayStatus) -> OverlayView {
+fn overlay_view(overlay: &OverlayStatus, now: Nanos) -> OverlayView {
     let bytes = |sectors: u64| sectors * SECTOR_BYTES;
     let [instead, also, clean] = overlay.sectors.map(bytes);
     let (ahead, away) = match overlay.ahead {
@@ -142,6 +147,8 @@ fn overlay_view(overlay: &OverlayStatus) -> OverlayView {
         destages: overlay.destages,
         mirrors_asleep: overlay.mirrors_asleep,
         rests: overlay.rests,
+        starts_a_day_max: overlay.budget.map(|budget| budget.starts_a_day),
+        starts_left: overlay.budget.map(|budget| budget.left(now)),
         seals: seals(overlay),
     }
 }
@@ -195,6 +202,7 @@ mod tests {
             mirrors_asleep: 0,
             rests: 0,
             destages: 0,
+            budget: None,
             code_cache: None,
             broken: false,
             ahead: true,
@@ -209,7 +217,7 @@ mod tests {
                 ..OverlayCounters::default()
             },
         };
-        let view = overlay_view(&overlay);
+        let view = overlay_view(&overlay, Nanos::ZERO);
         let wanted = OverlayView {
             redirect: "ido".into(),
             extents: 3,

@@ -1,6 +1,7 @@
 //! Devices: how they are named, opened and probed. What an operation of the engine means on each kind is in the
 //! modules below; [`crate::host`] drives them.
 
+pub mod disk;
 pub mod file;
 pub mod nbd;
 pub mod ram;
