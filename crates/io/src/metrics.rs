@@ -361,7 +361,7 @@ fn lent(text: &mut Text, lends: &LendingView) {
 }
 
 const SURROGATE_STATES: &[&str] = &[
-    "starting", "healthy", "degraded", "failed", "stopping", "stopped", "absent",
+    "starting", "healthy", "degraded", "failed", "stopping", "stopped", "absent", "none",
 ];
 
 fn of_surrogate(text: &mut Text, surrogate: &SurrogateView) {
@@ -377,6 +377,7 @@ fn of_surrogate(text: &mut Text, surrogate: &SurrogateView) {
     if let Some(overlay) = &surrogate.overlay {
         away(text, overlay);
         redirected(text, overlay);
+        slept(text, overlay);
         gathered(text, overlay);
     }
 }
@@ -463,9 +464,9 @@ fn redirected(text: &mut Text, overlay: &OverlayView) {
     }
 }
 
-/// What only an array with a code cache has.
-fn gathered(text: &mut Text, overlay: &OverlayView) {
-    if overlay.seals.is_empty() {
+/// What only an array has whose every write is redirected, at all times, so that mirrors may sleep.
+fn slept(text: &mut Text, overlay: &OverlayView) {
+    if !["reraid", "graid", "eraid"].contains(&overlay.redirect.as_str()) {
         return;
     }
     text.gauge(
@@ -498,13 +499,20 @@ fn gathered(text: &mut Text, overlay: &OverlayView) {
         ),
         (
             "restripe_code_cache_destages_total",
-            "How often all that lay in the code cache went home.",
+            "How often all that lay away went home.",
             overlay.destages,
         ),
     ];
     for (name, help, value) in counters {
         text.family(name, "counter", help);
         text.sample(name, &[], value);
+    }
+}
+
+/// What only an array with a code cache has.
+fn gathered(text: &mut Text, overlay: &OverlayView) {
+    if overlay.seals.is_empty() {
+        return;
     }
     let name = "restripe_code_cache_seals_total";
     text.family(
@@ -561,6 +569,7 @@ mod tests {
         status.surrogate = Some(Box::new(SurrogateView {
             state: "healthy".into(),
             overlay: Some(OverlayView {
+                redirect: "reraid".into(),
                 away_bytes: 4096,
                 redirected_writes: 7,
                 rests: 2,
@@ -638,5 +647,32 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }
+    }
+
+    /// Mirrors sleep beside a log disk, and beside nothing, too; they have no records to seal, and others nothing of it all.
+    #[test]
+    fn whoever_redirects_every_write_tells_of_sleep() {
+        let text = |redirect: &str| {
+            let mut status = status();
+            let surrogate = status.surrogate.as_mut().expect("it has one");
+            surrogate.state = "none".into();
+            let overlay = surrogate.overlay.as_mut().expect("it is served with it");
+            overlay.redirect = redirect.into();
+            overlay.seals.clear();
+            render(&status, &heat())
+        };
+        for redirect in ["graid", "eraid"] {
+            let text = text(redirect);
+            for line in [
+                "restripe_code_cache_rests_total{array=\"tank\"} 2",
+                "restripe_code_cache_mirrors_asleep{array=\"tank\"} 0",
+                "restripe_code_cache_destages_total{array=\"tank\"} 0",
+                "restripe_surrogate_state{array=\"tank\",state=\"none\"} 1",
+            ] {
+                assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+            }
+            assert!(!text.contains("seals_total"), "{text}");
+        }
+        assert!(!text("ido").contains("code_cache"));
     }
 }
