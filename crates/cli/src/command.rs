@@ -688,8 +688,17 @@ pub enum Surrogate {
     Add(AddSurrogate),
     /// Go on without the surrogate, when nothing is away
     Remove(Target),
-    /// Bring home what lies in a code cache, now
-    Destage(Target),
+    /// Bring home what lies in a code cache, a log disk or on first copies alone, now
+    Destage(DestageNow),
+}
+
+#[derive(Args, Debug)]
+pub struct DestageNow {
+    #[command(flatten)]
+    pub target: Target,
+    /// Return when all is home that lay away when this was asked; without a daemon that is waited for in any case
+    #[arg(long)]
+    pub wait: bool,
 }
 
 #[derive(Args, Debug)]

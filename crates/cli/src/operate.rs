@@ -3,7 +3,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use crate::command::{
-    Add, AddSurrogate, Metrics, OnMember, Pace, Rebuild, Replace, Scrub, Stop, Target,
+    Add, AddSurrogate, DestageNow, Metrics, OnMember, Pace, Rebuild, Replace, Scrub, Stop, Target,
     WithoutDaemon,
 };
 use crate::desk::{is_rebuild, is_scrub};
@@ -12,8 +12,9 @@ use crate::member::{content, open};
 use crate::session::{Session, absolute};
 use crate::terminal::{Lost, Progress, confirm, print, task_line};
 use crate::tie::Whose;
+use crate::units::Size;
 use clap::ValueEnum;
-use restripe_io::control::{FactView, MemberView, Reply, Request, StatusView, TaskView};
+use restripe_io::control::{FactView, MemberView, OverlayView, Reply, Request, StatusView, TaskView};
 use std::thread;
 use std::time::Duration;
 
@@ -93,9 +94,60 @@ pub fn remove_surrogate(verb: &Target) -> Outcome {
     session.end_after(|session| session.order(&Request::RemoveSurrogate))
 }
 
-pub fn destage(verb: &Target) -> Outcome {
-    let session = Session::open(&verb.name, &verb.without_daemon)?;
-    session.end_after(|session| session.order(&Request::Destage))
+pub fn destage(verb: &DestageNow) -> Outcome {
+    let DestageNow { target, wait } = verb;
+    let session = Session::open(&target.name, &target.without_daemon)?;
+    session.end_after(|session| {
+        if !wait && session.is_served() {
+            return session.order(&Request::Destage);
+        }
+        let status = session.status()?;
+        let resyncs = status.tasks.iter().any(|task| task.kind == "resync");
+        match overlay_of(&status) {
+            // Further copies are being brought in step with the first ones, which went ahead without a log.
+            None if resyncs => {
+                let since = begun_at(session, is_rebuild)?;
+                watch(session, since, Whose::Array, is_rebuild)?.succeed("the resync")?;
+                print("all copies are in step");
+                Ok(())
+            }
+            overlay => {
+                let begun = overlay.map_or(0, |overlay| overlay.destages);
+                session.ask(&Request::Destage)?;
+                wait_for_home(session, begun)
+            }
+        }
+    })
+}
+
+fn overlay_of(status: &StatusView) -> Option<&OverlayView> {
+    status.surrogate.as_ref()?.overlay.as_ref()
+}
+
+/// Waits until a way home that began after so many others has ended, or nothing is away.
+fn wait_for_home(session: &Session, begun: u64) -> Outcome {
+    let mut progress = Progress::new();
+    loop {
+        let status = session.status()?;
+        let Some(overlay) = overlay_of(&status) else {
+            return Err(Failure::new("the log is not served any more"));
+        };
+        let left = overlay.away_bytes + overlay.ahead_bytes;
+        let ended = overlay.destages > begun && !overlay.going_home;
+        // Users go on to write.
+        if left == 0 || ended && session.is_served() {
+            drop(progress);
+            print("all that lay away is home");
+            return Ok(());
+        }
+        let fails = overlay.broken || !["healthy", "degraded"].contains(&status.state.as_str());
+        if fails || ended {
+            let what = format!("{} cannot go home", Size(left));
+            return Err(Failure::new(what).hint("restripe status tells what failed"));
+        }
+        progress.show(&format!("{} to go home", Size(left)));
+        thread::sleep(LOOK_EVERY);
+    }
 }
 
 pub fn replace(verb: &Replace) -> Outcome {

@@ -5,8 +5,8 @@
 mod harness;
 
 use harness::steps::{
-    Fio, URI, comes_home, content, good, has, number, overlay, refused, serve_sleepers, status,
-    stop, wait_until,
+    Fio, URI, comes_home, content, good, has, number, overlay, read_pattern, refused,
+    serve_sleepers, status, stop, wait_until, write_pattern,
 };
 use harness::{Daemon, Place, Run};
 use serde_json::Value;
@@ -235,5 +235,33 @@ fn mirrors_sleep_and_wake_by_the_operators_command() {
     wait_until(&place, asleep);
     good(place.run(&["fail", "tank", "a0"]));
     fio.verify(0);
+    stop(&place, &daemon);
+}
+
+/// Without a daemon it is waited for; with one, where that is said.
+#[test]
+fn a_destage_is_waited_for() {
+    let place = of_mirrors("code-cache-wait");
+    if !has(&place, "a_destage_is_waited_for", &["qemu-io"]) {
+        return;
+    }
+    let members = [&HOME[..], &CACHE].concat();
+    let offline = [&["surrogate", "destage", "tank", "--offline"], &members[..]].concat();
+    let daemon = serve(&place, &[], &[]);
+    write_pattern(&place, 0x5a, "1M", "4M");
+    let found = status(&place);
+    assert!(overlay(&found, "away_bytes") >= 4 << 20, "{found}");
+    let told = good(place.run(&["surrogate", "destage", "tank", "--wait"]));
+    assert_eq!(told, "all that lay away is home\n");
+    assert_eq!(overlay(&status(&place), "away_bytes"), 0);
+    write_pattern(&place, 0xa5, "1M", "4M");
+    stop(&place, &daemon);
+    let told = good(place.run(&offline));
+    assert_eq!(told, "all that lay away is home\n");
+    let look = [&["surrogate", "status", "tank", "--offline"], &members[..]].concat();
+    let told = good(place.run(&look));
+    assert!(!told.contains("away"), "{told}");
+    let daemon = serve(&place, &[], &[]);
+    good(read_pattern(&place, 0xa5, "1M", "4M"));
     stop(&place, &daemon);
 }
