@@ -50,7 +50,7 @@ pub enum Verb {
     Examine(Examine),
     /// Take a member out of service
     #[command(override_usage = "restripe fail <NAME> <MEMBER> [OPTIONS] [--offline <MEMBER>...]")]
-    Fail(OnMember),
+    Fail(FailMember),
     /// Forget a failed member or a spare
     #[command(override_usage = "restripe remove <NAME> <MEMBER> [OPTIONS] [--offline <MEMBER>...]")]
     Remove(OnMember),
@@ -492,6 +492,15 @@ pub struct Examine {
     /// Print it as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct FailMember {
+    #[command(flatten)]
+    pub of: OnMember,
+    /// Even if it takes with it what no other member has (serve --redirect eraid)
+    #[arg(long)]
+    pub accept_loss: bool,
 }
 
 #[derive(Args, Debug)]

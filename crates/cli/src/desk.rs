@@ -238,7 +238,10 @@ impl Desk {
                 Ok(Reply::Facts { facts, next })
             }
             Request::Which { member } => Ok(done(&self.resolve(&member)?.1)),
-            Request::Fail { member } => self.fail(&member),
+            Request::Fail {
+                member,
+                accept_loss,
+            } => self.fail(&member, accept_loss),
             Request::Remove { member } => self.remove(&member),
             Request::Add {
                 path,
@@ -315,8 +318,16 @@ impl Desk {
         Ok(done(note))
     }
 
-    fn fail(&self, text: &str) -> Result<Reply, Refusal> {
+    fn fail(&self, text: &str, accept_loss: bool) -> Result<Reply, Refusal> {
         let (member, name) = self.resolve(text)?;
+        let view = self.status()?;
+        let exposed = view.members.iter().find(|one| one.member == member.0);
+        let exposed = exposed.map_or(0, |one| one.exposed_bytes);
+        if exposed > 0 && !accept_loss {
+            let what = format!("up to {} that only this member has would be lost", Size(exposed));
+            let hint = format!("restripe surrogate destage {} --wait first", view.name);
+            return Err(Refusal::new(what).at(name).hint(hint));
+        }
         if self.state_of(member)? == Some(MemberState::Failed) {
             return Err(Refusal::new("this member is out of service already")
                 .at(name)

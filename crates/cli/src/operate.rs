@@ -3,7 +3,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use crate::command::{
-    Add, AddSurrogate, DestageNow, Metrics, OnMember, Pace, Rebuild, Replace, Scrub, Stop, Target,
+    Add, AddSurrogate, DestageNow, FailMember, Metrics, OnMember, Pace, Rebuild, Replace, Scrub, Stop, Target,
     WithoutDaemon,
 };
 use crate::desk::{is_rebuild, is_scrub};
@@ -21,7 +21,8 @@ use std::time::Duration;
 /// Between two looks at a running task.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-pub fn fail(verb: &OnMember) -> Outcome {
+pub fn fail(fails: &FailMember) -> Outcome {
+    let verb = &fails.of;
     Session::open(&verb.name, &verb.without_daemon)?.end_after(|session| {
         let member = session.which(&verb.member)?;
         let status = session.status()?;
@@ -29,13 +30,39 @@ pub fn fail(verb: &OnMember) -> Outcome {
             view.path == member && matches!(view.state.as_str(), "active" | "rebuilding")
         };
         let surrogate = status.surrogate.as_deref();
+        let accept_loss = confirm_exposed(&status, &member, fails.accept_loss)?;
         if status.members.iter().any(serves) {
             warn_of_thin_redundancy("array", &status.state, &status.name, &member, verb.yes)?;
         } else if let Some(set) = surrogate.filter(|set| set.members.iter().any(serves)) {
             warn_of_thin_redundancy("surrogate", &set.state, &set.name, &member, verb.yes)?;
         }
-        session.order(&Request::Fail { member })
+        session.order(&Request::Fail {
+            member,
+            accept_loss,
+        })
     })
+}
+
+/// What nobody else has is lost with a first copy, which is a decision of its own: `--yes` does not make it. Whether it was made.
+fn confirm_exposed(status: &StatusView, member: &str, accept_loss: bool) -> Outcome<bool> {
+    let mut members = status.members.iter();
+    let exposed = members.find(|view| view.path == member);
+    let bytes = exposed.map_or(0, |view| view.exposed_bytes);
+    if bytes == 0 || accept_loss {
+        return Ok(accept_loss);
+    }
+    let what = format!(
+        "up to {} that no other member has; restripe surrogate destage {} --wait brings them to the others first",
+        Size(bytes),
+        status.name
+    );
+    let losses = [Lost {
+        at: member.into(),
+        what,
+    }];
+    confirm("Data would be lost:", &losses, false)
+        .map_err(|failure| failure.hint("say --accept-loss if this is what you want"))?;
+    Ok(true)
 }
 
 /// A second failed member is a decision of its own.

@@ -6,7 +6,7 @@ mod harness;
 
 use harness::Place;
 use harness::steps::{
-    Fio, comes_home, good, has, number, overlay, refused, serve_sleepers, status, stop, wait_until,
+    Fio, comes_home, good, has, number, overlay, refused, serve_sleepers, status, stop, wait_until, write_pattern,
 };
 use serde_json::Value;
 
@@ -78,6 +78,12 @@ fn without_a_log_first_copies_are_exposed_and_said_to_be() {
     fio.verify(0);
     wait_until(&place, |status| status["tasks"] == serde_json::json!([]));
     writes(&fio);
+    // What only first copies have is not given up by the way.
+    wait_until(&place, |status| overlay(status, "exposed_bytes") > 0);
+    let told = refused(place.run(&["fail", "tank", "b0", "--yes"]));
+    assert!(told.contains("that no other member has"), "{told}");
+    assert!(told.contains("--accept-loss"), "{told}");
+    assert_eq!(status(&place)["state"], "healthy");
     comes_home(&place);
     good(place.run(&["fail", "tank", "b0", "--yes"]));
     fio.verify(0);
@@ -166,5 +172,25 @@ fn joules_and_starts_are_told_of_mirrors_that_sleep() {
     ] {
         assert!(metrics.contains(name), "{metrics}");
     }
+    stop(&place, &daemon);
+}
+
+/// Said to be borne, exactly what was exposed there is lost; a further copy takes nothing with it.
+#[test]
+fn a_loss_that_is_accepted_is_told_and_listed() {
+    let place = Place::new("ahead-loss");
+    if !has(&place, "a_loss_that_is_accepted_is_told_and_listed", &["qemu-io"]) {
+        return;
+    }
+    good(place.create(&HOME, &["--level", "raid10"]));
+    let daemon = serve_sleepers(&place, &["--redirect", "eraid"], &HOME);
+    write_pattern(&place, 0x5a, "0", "1M");
+    let found = wait_until(&place, |status| overlay(status, "exposed_bytes") == 1 << 20);
+    let of = |member: usize| found["members"][member]["exposed_bytes"].as_u64();
+    assert_eq!([0, 1, 2, 3].map(of), [Some(1 << 20), None, Some(1 << 20), None]);
+    good(place.run(&["fail", "tank", "b1", "--yes"]));
+    good(place.run(&["fail", "tank", "a0", "--yes", "--accept-loss"]));
+    let found = wait_until(&place, |status| number(&status["lost_bytes"]) > 0);
+    assert!(number(&found["lost_bytes"]) <= 1 << 20, "{found}");
     stop(&place, &daemon);
 }

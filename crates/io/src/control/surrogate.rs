@@ -1,7 +1,7 @@
 //! What a client is told of an array's surrogate: the set, and what of the array lies there.
 
 use super::schema::{MemberView, StatusView, TaskView};
-use restripe_array::overlay::SealCause;
+use restripe_array::overlay::{Kind, SealCause};
 use restripe_array::report::{ArrayState, OverlayStatus, Status, SurrogateStatus};
 use restripe_array::{Nanos, SECTOR_BYTES};
 use serde::{Deserialize, Serialize};
@@ -120,6 +120,14 @@ impl SurrogateView {
     }
 }
 
+/// What first copies have and nobody else has.
+pub(super) fn exposed_sectors(overlay: &OverlayStatus) -> u64 {
+    match overlay.ahead && overlay.alone {
+        true => overlay.sectors[Kind::Also as usize],
+        false => 0,
+    }
+}
+
 fn overlay_view(overlay: &OverlayStatus, now: Nanos) -> OverlayView {
     let bytes = |sectors: u64| sectors * SECTOR_BYTES;
     let [instead, also, clean] = overlay.sectors.map(bytes);
@@ -134,7 +142,7 @@ fn overlay_view(overlay: &OverlayStatus, now: Nanos) -> OverlayView {
         extents_max: overlay.capacity,
         away_bytes: away,
         ahead_bytes: ahead,
-        exposed_bytes: if overlay.alone { ahead } else { 0 },
+        exposed_bytes: bytes(exposed_sectors(overlay)),
         clean_bytes: clean,
         log_bytes: bytes(overlay.log_sectors),
         going_home: overlay.going_home,
