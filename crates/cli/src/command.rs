@@ -6,6 +6,7 @@ use crate::units::{
     parse_throttle, parse_time, parse_zone, redirect_parser, rule_parser, whether_parser,
 };
 use crate::watts::parse_watts;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use restripe_array::cache::Rule;
 use restripe_array::{Order, Redirect, Throttle};
@@ -193,6 +194,15 @@ pub enum SurrogateLevel {
     Rs6,
     Rs7,
     Rs8,
+}
+
+/// Levels of a surrogate that is no code cache: those are made with their array.
+fn served_level_parser() -> impl TypedValueParser<Value = SurrogateLevel> {
+    use SurrogateLevel::{Raid1, Raid5, Raid6, Raid10};
+    let levels = [Raid1, Raid5, Raid6, Raid10];
+    let names = levels.map(|level| level.to_possible_value().expect("none is hidden"));
+    PossibleValuesParser::new(names)
+        .map(|name| SurrogateLevel::from_str(&name, true).expect("one of those"))
 }
 
 impl SurrogateLevel {
@@ -717,8 +727,8 @@ pub struct AddSurrogate {
     /// Its members, two or more: files, block devices or NBD URIs; or a lease of another array, by its URI
     #[arg(required = true)]
     pub members: Vec<String>,
-    /// Its level: raid1 for two members, raid5 for more unless told otherwise; rs3 to rs8 are for code caches, which `create` makes
-    #[arg(long, value_enum)]
+    /// Its level: raid1 for two members, raid5 for more unless told otherwise
+    #[arg(long, value_name = "LEVEL", value_parser = served_level_parser())]
     pub level: Option<SurrogateLevel>,
     #[command(flatten)]
     pub without_daemon: WithoutDaemon,

@@ -324,7 +324,10 @@ impl Desk {
         let exposed = view.members.iter().find(|one| one.member == member.0);
         let exposed = exposed.map_or(0, |one| one.exposed_bytes);
         if exposed > 0 && !accept_loss {
-            let what = format!("up to {} that only this member has would be lost", Size(exposed));
+            let what = format!(
+                "up to {} that only this member has would be lost",
+                Size(exposed)
+            );
             let hint = format!("restripe surrogate destage {} --wait first", view.name);
             return Err(Refusal::new(what).at(name).hint(hint));
         }

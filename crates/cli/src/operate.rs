@@ -3,8 +3,8 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use crate::command::{
-    Add, AddSurrogate, DestageNow, FailMember, Metrics, OnMember, Pace, Rebuild, Replace, Scrub, Stop, Target,
-    WithoutDaemon,
+    Add, AddSurrogate, DestageNow, FailMember, Metrics, OnMember, Pace, Rebuild, Replace, Scrub,
+    Stop, Target, WithoutDaemon,
 };
 use crate::desk::{is_rebuild, is_scrub};
 use crate::failure::{Failure, Outcome};
@@ -14,7 +14,9 @@ use crate::terminal::{Lost, Progress, confirm, print, task_line};
 use crate::tie::Whose;
 use crate::units::Size;
 use clap::ValueEnum;
-use restripe_io::control::{FactView, MemberView, OverlayView, Reply, Request, StatusView, TaskView};
+use restripe_io::control::{
+    FactView, MemberView, OverlayView, Reply, Request, StatusView, TaskView,
+};
 use std::thread;
 use std::time::Duration;
 

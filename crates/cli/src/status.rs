@@ -242,6 +242,8 @@ mod tests {
             hosts: Vec::new(),
             state: state.into(),
             read_errors: 0,
+            exposed_bytes: 0,
+            spindle: None,
         };
         let task = TaskView {
             kind: "rebuild".into(),

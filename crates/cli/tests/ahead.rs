@@ -6,7 +6,8 @@ mod harness;
 
 use harness::Place;
 use harness::steps::{
-    Fio, comes_home, good, has, number, overlay, refused, serve_sleepers, status, stop, wait_until, write_pattern,
+    Fio, comes_home, good, has, number, overlay, refused, serve_sleepers, status, stop, wait_until,
+    write_pattern,
 };
 use serde_json::Value;
 
@@ -179,7 +180,11 @@ fn joules_and_starts_are_told_of_mirrors_that_sleep() {
 #[test]
 fn a_loss_that_is_accepted_is_told_and_listed() {
     let place = Place::new("ahead-loss");
-    if !has(&place, "a_loss_that_is_accepted_is_told_and_listed", &["qemu-io"]) {
+    if !has(
+        &place,
+        "a_loss_that_is_accepted_is_told_and_listed",
+        &["qemu-io"],
+    ) {
         return;
     }
     good(place.create(&HOME, &["--level", "raid10"]));
@@ -187,7 +192,10 @@ fn a_loss_that_is_accepted_is_told_and_listed() {
     write_pattern(&place, 0x5a, "0", "1M");
     let found = wait_until(&place, |status| overlay(status, "exposed_bytes") == 1 << 20);
     let of = |member: usize| found["members"][member]["exposed_bytes"].as_u64();
-    assert_eq!([0, 1, 2, 3].map(of), [Some(1 << 20), None, Some(1 << 20), None]);
+    assert_eq!(
+        [0, 1, 2, 3].map(of),
+        [Some(1 << 20), None, Some(1 << 20), None]
+    );
     good(place.run(&["fail", "tank", "b1", "--yes"]));
     good(place.run(&["fail", "tank", "a0", "--yes", "--accept-loss"]));
     let found = wait_until(&place, |status| number(&status["lost_bytes"]) > 0);

@@ -57,6 +57,16 @@ fn a_code_cache_is_of_three_members_or_more_with_parity() {
     assert_eq!(mirrors.status, 2, "{}", mirrors.stderr);
     assert!(mirrors.stderr.contains("raid5, raid6 or rs3 to rs8"));
     assert_eq!(create(&[]).status, 2);
+    let parity = ["--level", "raid5", "--surrogate", "d,e,f", "--code-cache"];
+    let parity = place.create(&["a", "b", "c"], &parity);
+    assert_eq!(parity.status, 2, "{}", parity.stderr);
+    assert!(
+        parity.stderr.contains("raid1 and raid10"),
+        "{}",
+        parity.stderr
+    );
+    let help = good(place.run(&["surrogate", "add", "--help"]));
+    assert!(help.contains("raid10") && !help.contains("rs3"), "{help}");
     let few = create(&["--surrogate", "c,d,e", "--surrogate-level", "rs3"]);
     assert_ne!(few.status, 0);
     for told in ["the surrogate", "3 members are too few: this level needs 4"] {

@@ -238,5 +238,8 @@ fn the_ledger_of_the_engine_is_that_of_the_drives() {
         }
     }
     let starts = logs.iter().map(|log| number(log, "spin_ups"));
-    assert!(starts.sum::<f64>() > 0.0, "some drives slept and were woken");
+    assert!(
+        starts.sum::<f64>() > 0.0,
+        "some drives slept and were woken"
+    );
 }
