@@ -102,6 +102,8 @@ pub struct OverlayStatus {
     pub logless: bool,
     /// Mirrors that stand still now, how often mirrors were let, and how often all went home.
     pub mirrors_asleep: u16,
+    /// Mirrors that were told to stand still, and cannot.
+    pub mirrors_restless: u16,
     pub rests: u64,
     pub destages: u64,
     /// Where mirrors may sleep.

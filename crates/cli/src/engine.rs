@@ -349,6 +349,10 @@ fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(Array
     }
     let (members, of_surrogate) = sets.into_members();
     let surrogate = setup.surrogate(of_surrogate, form);
+    let of_home = members.len() - usize::from(of_surrogate);
+    if surrogate.is_some() && setup.destage.sleep.is_some() {
+        warn_of_restless(&prospect.name, &members[..of_home]);
+    }
     let spec = ArraySpec {
         members,
         limits: setup.limits(surrogate.as_ref()),
@@ -357,6 +361,21 @@ fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(Array
         record: setup.record.clone(),
     };
     Ok((spec, prospect))
+}
+
+/// Of an array whose mirrors are to sleep.
+fn warn_of_restless(name: &str, members: &[OpenMember]) {
+    let mut restless = members.iter().filter(|one| !one.may_be_told_to_rest());
+    if let Some(first) = restless.next() {
+        let more = match restless.count() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        say(format_args!(
+            "warning: {name}: {}{more} cannot be told to sleep, being no disks of the kernel's: --power exec:CMD tells them",
+            first.name
+        ));
+    }
 }
 
 /// Opens what can be opened, and names what cannot. A member that is not there is what redundancy is for; one in use by

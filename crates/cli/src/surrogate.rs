@@ -90,6 +90,10 @@ fn away_line(overlay: &OverlayView) -> String {
     if overlay.mirrors_asleep > 0 {
         parts.push(format!("{} mirrors asleep", overlay.mirrors_asleep));
     }
+    if overlay.mirrors_restless > 0 {
+        let count = overlay.mirrors_restless;
+        parts.push(format!("{count} mirrors cannot sleep (see serve --power)"));
+    }
     if overlay.broken {
         parts.push("the log FAILED: what must go there is refused".into());
     }

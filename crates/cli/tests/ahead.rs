@@ -202,3 +202,33 @@ fn a_loss_that_is_accepted_is_told_and_listed() {
     assert!(number(&found["lost_bytes"]) <= 1 << 20, "{found}");
     stop(&place, &daemon);
 }
+
+/// Image files have no spindle that the kernel knows: who asks for sleep is told, at the start and in the status.
+#[test]
+fn mirrors_that_cannot_sleep_are_named() {
+    let place = Place::new("ahead-restless");
+    good(place.create(&HOME, &["--level", "raid10"]));
+    let words = [
+        "serve",
+        "--unix",
+        "nbd.sock",
+        "--redirect",
+        "eraid",
+        "--sleep",
+        "1s",
+    ];
+    let mut command = place.command(&[&words[..], &HOME].concat());
+    let told = std::fs::File::create(place.path("told")).expect("a file there");
+    let daemon = place.await_service(command.stderr(told));
+    let restless = |status: &Value| overlay(status, "mirrors_restless") == 2;
+    let found = wait_until(&place, restless);
+    assert_eq!(overlay(&found, "mirrors_asleep"), 0, "{found}");
+    let text = good(place.run(&["status", "tank"]));
+    assert!(text.contains("2 mirrors cannot sleep"), "{text}");
+    stop(&place, &daemon);
+    let told = String::from_utf8(place.bytes("told")).expect("letters");
+    assert!(
+        told.contains("a0 and 3 more cannot be told to sleep"),
+        "{told}"
+    );
+}

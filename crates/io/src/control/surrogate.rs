@@ -66,6 +66,9 @@ pub struct OverlayView {
     /// Mirrors that stand still now, and how often they were let.
     #[serde(default)]
     pub mirrors_asleep: u16,
+    /// Mirrors that were told to stand still, and cannot.
+    #[serde(default)]
+    pub mirrors_restless: u16,
     #[serde(default)]
     pub rests: u64,
     /// Where they may: how often a day at most, and how often at once now.
@@ -154,6 +157,7 @@ fn overlay_view(overlay: &OverlayStatus, now: Nanos) -> OverlayView {
         clean_copies: counters.clean_copies,
         destages: overlay.destages,
         mirrors_asleep: overlay.mirrors_asleep,
+        mirrors_restless: overlay.mirrors_restless,
         rests: overlay.rests,
         starts_a_day_max: overlay.budget.map(|budget| budget.starts_a_day),
         starts_left: overlay.budget.map(|budget| budget.left(now)),
@@ -208,6 +212,7 @@ mod tests {
             log_sectors: 4096,
             going_home: true,
             mirrors_asleep: 0,
+            mirrors_restless: 1,
             rests: 0,
             destages: 0,
             budget: None,
@@ -242,6 +247,7 @@ mod tests {
             split_reads: 7,
             home_bytes: 8192,
             clean_copies: 9,
+            mirrors_restless: 1,
             ..OverlayView::default()
         };
         assert_eq!(view, wanted);

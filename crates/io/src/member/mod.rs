@@ -96,6 +96,16 @@ pub struct OpenMember {
     pub device: Device,
 }
 
+impl OpenMember {
+    /// Whether somebody could be told that its spindle is to stand still. A disk may refuse it yet.
+    pub fn may_be_told_to_rest(&self) -> bool {
+        match &self.device {
+            Device::File(file) => file.has_spindle(),
+            Device::Ram(_) | Device::Nbd(_) => false,
+        }
+    }
+}
+
 pub enum Device {
     File(file::FileDevice),
     Ram(ram::RamDevice),
