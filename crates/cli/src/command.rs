@@ -2,14 +2,15 @@
 //! completions all come from it.
 
 use crate::units::{
-    PowerCommand, Rate, order_parser, parse_epoch, parse_power, parse_rate, parse_size,
-    parse_throttle, parse_time, parse_zone, redirect_parser, rule_parser, whether_parser,
+    PowerCommand, Rate, destage_order_parser, order_parser, parse_destage_memory, parse_epoch,
+    parse_power, parse_rate, parse_size, parse_throttle, parse_time, parse_zone, redirect_parser,
+    rule_parser, whether_parser,
 };
 use crate::watts::parse_watts;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use restripe_array::cache::Rule;
-use restripe_array::{Order, Redirect, Throttle};
+use restripe_array::{Order, Redirect, Throttle, destage};
 use restripe_io::control::NamedRating;
 use restripe_lab::reliability::quantity::{Exact, parse_hours, parse_number};
 use std::fmt;
@@ -453,6 +454,13 @@ pub struct Serve {
     /// With redirect reraid, graid or eraid: and so long after the last time
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub destage_every: Option<Duration>,
+    /// In which order what lies in a code cache goes home, stripe by stripe: in rounds of what memory holds, the oldest first (rounds, the
+    /// default), or of the whole log at once by least correlation (mcfd, as RERAID has it), by age (oldest) or by address
+    #[arg(long, value_name = "NAME", value_parser = destage_order_parser())]
+    pub destage_order: Option<destage::Order>,
+    /// Memory for what of a code cache is on its way home, from 1M to 1G in steps of 64K [default: 16M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_destage_memory)]
+    pub destage_memory: Option<u64>,
     /// With redirect reraid, graid or eraid: let further copies of a raid1 or raid10 sleep so long after they were needed
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub sleep: Option<Duration>,

@@ -8,7 +8,7 @@ use crate::member::{check_distinct, open_failure, readable_copies};
 use crate::roster::{Prospect, Roster, refuse_to_lose, warn_of_mute};
 use crate::sets::{Sets, home_of};
 use crate::terminal::say;
-use crate::units::{Rate, Size};
+use crate::units::{DESTAGE_STEP, Rate, Size};
 use crate::watts;
 use restripe_array::cache::Rule;
 use restripe_array::meta::newest_of;
@@ -59,6 +59,8 @@ pub struct Setup {
     /// While a scrub runs, too.
     pub redirect_scrubs: bool,
     pub destage: Destage,
+    /// Memory for what of a code cache is on its way home, where that was said.
+    pub destage_memory: Option<u64>,
     /// What tells spindles in the kernel's place.
     pub power: Option<PowerHook>,
     /// What a member draws, as was said.
@@ -85,6 +87,7 @@ impl Default for Setup {
             redirect: None,
             redirect_scrubs: false,
             destage: Destage::default(),
+            destage_memory: None,
             power: None,
             watts: None,
             record: None,
@@ -119,7 +122,7 @@ impl Setup {
             Form::Plain => Redirect::default(),
         });
         let limits = match form {
-            Form::CodeCache => SurrogateLimits::gathering(),
+            Form::CodeCache => self.gathering(),
             _ if redirect.goes_ahead() => SurrogateLimits::ahead(),
             _ => SurrogateLimits::default(),
         };
@@ -130,6 +133,16 @@ impl Setup {
             scrubs: self.redirect_scrubs,
             destage: self.destage,
         })
+    }
+
+    fn gathering(&self) -> SurrogateLimits {
+        let usual = SurrogateLimits::gathering();
+        let buffers = self.destage_memory.map(|bytes| bytes / DESTAGE_STEP);
+        let buffers = buffers.and_then(|count| u32::try_from(count).ok());
+        SurrogateLimits {
+            parts_home: buffers.unwrap_or(usual.parts_home),
+            ..usual
+        }
     }
 
     /// By which joules are estimated: what was said, and what is usual where mirrors sleep.

@@ -275,3 +275,35 @@ fn a_destage_is_waited_for() {
     good(read_pattern(&place, 0xa5, "1M", "4M"));
     stop(&place, &daemon);
 }
+
+/// Each order brings home what was written, in little memory too; what makes no sense is refused at the start.
+#[test]
+fn an_order_and_memory_are_chosen_for_destages() {
+    let place = of_mirrors("code-cache-order");
+    let wrong = place.run(&["serve", "--destage-memory", "64K", "a0"]);
+    assert_eq!(wrong.status, 2, "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("from 1M to 1G"), "{}", wrong.stderr);
+    let wrong = place.run(&["serve", "--destage-order", "random", "a0"]);
+    assert_eq!(wrong.status, 2, "{}", wrong.stderr);
+    if !has(
+        &place,
+        "an_order_and_memory_are_chosen_for_destages",
+        &["qemu-io"],
+    ) {
+        return;
+    }
+    let orders = ["rounds", "mcfd", "oldest", "address"];
+    for (pattern, order) in (1..).zip(orders) {
+        let options = ["--destage-order", order, "--destage-memory", "1M"];
+        let daemon = serve(&place, &options, &[]);
+        write_pattern(&place, pattern, "1M", "4M");
+        write_pattern(&place, pattern, "20M", "1M");
+        write_pattern(&place, pattern, "3M", "1M");
+        good(place.run(&["surrogate", "destage", "tank", "--wait"]));
+        assert_eq!(overlay(&status(&place), "away_bytes"), 0, "{order}");
+        for (at, length) in [("1M", "4M"), ("20M", "1M")] {
+            good(read_pattern(&place, pattern, at, length));
+        }
+        stop(&place, &daemon);
+    }
+}
