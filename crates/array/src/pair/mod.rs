@@ -487,7 +487,7 @@ impl Pair {
                 let result = self.ask_destage();
                 self.out.push(Action::CommandReply(tag, result));
             }
-            command if self.hold(tag, &command) => {}
+            command if self.hold(tag, &command) || self.fails_log(tag, &command) => {}
             command => {
                 let (site, command) = self.route_command(command);
                 self.tell(site, Event::Command(tag, command));
