@@ -319,6 +319,7 @@ impl Core {
         class: Class,
         fill: impl FnOnce(&mut DeviceIo),
     ) {
+        self.wake_for(member, op);
         let spins_up = self.rouse(member, op);
         let deadline = self.now.after(self.config.io_timeout).after(spins_up);
         let last = Nanos(self.config.io_timeout.0.saturating_mul(TIMEOUTS_MAX));

@@ -118,9 +118,22 @@ impl Core {
         for member in self.mirrors() {
             let power = self.devices[usize::from(member.0)].power;
             if matches!(power, Power::Resting | Power::Asleep) {
-                let (owner, class) = (Owner::Power { wakes: true }, Class::Metadata);
-                self.device_io(owner, member, IoOp::Wake, 0, 0, class, |_| {});
+                self.wake_member(member);
             }
+        }
+    }
+
+    fn wake_member(&mut self, member: Member) {
+        let (owner, class) = (Owner::Power { wakes: true }, Class::Metadata);
+        self.device_io(owner, member, IoOp::Wake, 0, 0, class, |_| {});
+    }
+
+    /// A disk spins up for whatever is asked of it; who does so in its place is told first.
+    pub(crate) fn wake_for(&mut self, member: Member, op: IoOp) {
+        let power = self.devices[usize::from(member.0)].power;
+        let stands = matches!(power, Power::Resting | Power::Asleep);
+        if stands && !matches!(op, IoOp::Standby | IoOp::Wake) {
+            self.wake_member(member);
         }
     }
 
