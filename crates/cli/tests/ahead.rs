@@ -6,8 +6,8 @@ mod harness;
 
 use harness::Place;
 use harness::steps::{
-    Fio, comes_home, good, has, number, overlay, refused, serve_sleepers, status, stop, wait_until,
-    write_pattern,
+    Fio, comes_home, good, has, number, overlay, read_pattern, refused, serve_sleepers, status,
+    stop, wait_until, write_pattern,
 };
 use serde_json::Value;
 
@@ -114,7 +114,9 @@ fn first_copies_go_ahead_in_mirrors_only() {
 fn joules_and_starts_are_told_of_mirrors_that_sleep() {
     let place = Place::new("ahead-joules");
     good(place.create(&HOME, &["--level", "raid10"]));
-    good(place.shell("printf '#!/bin/sh\\n' > power.sh; chmod +x power.sh"));
+    // What is asked of a mirror waits for the operator's command, which takes its time.
+    let script = "#!/bin/sh\\necho $1 $(basename $2) >> told\\n[ $1 = standby ] || sleep 0.5\\n";
+    good(place.shell(&format!("printf '{script}' > power.sh; chmod +x power.sh")));
     let rating = "active=8,idle=6,standby=1,start=100J,stop=4J";
     let wrong = place.run(&["serve", "--watts", "idle=6", "a0"]);
     assert_eq!(wrong.status, 2, "{}", wrong.stderr);
@@ -148,8 +150,12 @@ fn joules_and_starts_are_told_of_mirrors_that_sleep() {
     );
     // A first copy that fails is put on record, on mirrors too.
     good(place.run(&["fail", "tank", "a0", "--yes"]));
-    let woken = |status: &Value| number(&spindle(status, 1)["starts"]) == 1;
+    let woken = |status: &Value| number(&spindle(status, 1)["starting_ms"]) >= 500;
     let found = wait_until(&place, woken);
+    let told = String::from_utf8(place.bytes("told")).expect("letters");
+    assert!(told.contains("wake a1"), "{told}");
+    let starting = number(&spindle(&found, 1)["starting_ms"]);
+    assert!(starting >= 500, "{found}");
     let mut sum = 0;
     for member in 0..4 {
         let spindle = spindle(&found, member);
@@ -176,7 +182,7 @@ fn joules_and_starts_are_told_of_mirrors_that_sleep() {
     stop(&place, &daemon);
 }
 
-/// Said to be borne, exactly what was exposed there is lost; a further copy takes nothing with it.
+/// Said to be borne, exactly what was exposed there is lost.
 #[test]
 fn a_loss_that_is_accepted_is_told_and_listed() {
     let place = Place::new("ahead-loss");
@@ -196,10 +202,10 @@ fn a_loss_that_is_accepted_is_told_and_listed() {
         [0, 1, 2, 3].map(of),
         [Some(1 << 20), None, Some(1 << 20), None]
     );
-    good(place.run(&["fail", "tank", "b1", "--yes"]));
     good(place.run(&["fail", "tank", "a0", "--yes", "--accept-loss"]));
+    // Every second chunk lay there.
     let found = wait_until(&place, |status| number(&status["lost_bytes"]) > 0);
-    assert!(number(&found["lost_bytes"]) <= 1 << 20, "{found}");
+    assert_eq!(number(&found["lost_bytes"]), 1 << 19, "{found}");
     stop(&place, &daemon);
 }
 
@@ -231,4 +237,71 @@ fn mirrors_that_cannot_sleep_are_named() {
         told.contains("a0 and 3 more cannot be told to sleep"),
         "{told}"
     );
+}
+
+/// First copies have all that a log has which cannot be read: nothing is lost with it, whatever is accepted, after a stop or a kill.
+#[test]
+fn first_copies_bear_a_log_that_cannot_be_read() {
+    let place = Place::new("ahead-log");
+    if !has(
+        &place,
+        "first_copies_bear_a_log_that_cannot_be_read",
+        &["qemu-io"],
+    ) {
+        return;
+    }
+    let log = ["--level", "raid10", "--surrogate", "l", "--log-disk"];
+    let all = [&HOME[..], &["l"]].concat();
+    for killed in [false, true] {
+        good(place.shell("rm -f a0 a1 b0 b1 l"));
+        good(place.create(&HOME, &log));
+        let daemon = serve_sleepers(&place, &[], &all);
+        write_pattern(&place, 0x5a, "1M", "4M");
+        let found = wait_until(&place, |status| overlay(status, "ahead_bytes") >= 4 << 20);
+        assert_eq!(overlay(&found, "away_bytes"), 0, "{found}");
+        let told = refused(place.run(&["surrogate", "remove", "tank"]));
+        assert!(told.contains("surrogate destage tank --wait"), "{told}");
+        match killed {
+            true => daemon.kill(),
+            false => stop(&place, &daemon),
+        }
+        // All of its log is zeros: superblocks and maps lie before, in the first MiB.
+        place.write("l", 0, 1 << 20, &vec![0; 63 << 20]);
+        for option in ["--buffered", "--accept-loss", "--degraded"] {
+            let words = ["serve", "--unix", "nbd.sock", option];
+            let told = refused(place.run(&[&words[..], &all].concat()));
+            assert!(told.contains("first copies have all"), "{option}: {told}");
+        }
+        let daemon = serve_sleepers(&place, &["--degraded"], &HOME);
+        good(read_pattern(&place, 0x5a, "1M", "4M"));
+        let found = wait_until(&place, |status| status["tasks"] == serde_json::json!([]));
+        assert_eq!(found["lost_bytes"], 0);
+        good(place.run(&["fail", "tank", "a0", "--yes"]));
+        good(read_pattern(&place, 0x5a, "1M", "4M"));
+        stop(&place, &daemon);
+    }
+}
+
+#[test]
+fn an_operator_takes_a_log_disk_out() {
+    let place = Place::new("ahead-log-out");
+    if !has(&place, "an_operator_takes_a_log_disk_out", &["qemu-io"]) {
+        return;
+    }
+    let log = ["--level", "raid10", "--surrogate", "l", "--log-disk"];
+    good(place.create(&HOME, &log));
+    let all = [&HOME[..], &["l"]].concat();
+    let daemon = serve_sleepers(&place, &[], &all);
+    write_pattern(&place, 0x5a, "1M", "4M");
+    wait_until(&place, |status| overlay(status, "ahead_bytes") >= 4 << 20);
+    good(place.run(&["fail", "tank", "l", "--yes"]));
+    write_pattern(&place, 0xa5, "2M", "1M");
+    good(read_pattern(&place, 0x5a, "1M", "1M"));
+    good(read_pattern(&place, 0xa5, "2M", "1M"));
+    let home = |status: &Value| overlay(status, "ahead_bytes") + overlay(status, "away_bytes") == 0;
+    wait_until(&place, home);
+    // What was brought to further copies is there without the first.
+    good(place.run(&["fail", "tank", "a0", "--yes"]));
+    good(read_pattern(&place, 0xa5, "2M", "1M"));
+    stop(&place, &daemon);
 }

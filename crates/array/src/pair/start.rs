@@ -123,6 +123,8 @@ const DROP_SHARE: u32 = 4;
 
 const ONLY_MIRRORS: &str = "first copies go ahead in raid1 and raid10 only (redirect graid, eraid)";
 
+const FIRSTS_HAVE_IT: &str = "its log cannot be read, and first copies have all that it had: leave it out and say --degraded, and nothing is lost";
+
 /// How records come to lie in a log.
 struct LogUse {
     record_sectors: u32,
@@ -218,6 +220,8 @@ impl Pair {
     fn start_home(&mut self) {
         let home = &mut self.sets[Site::Home as usize];
         home.attached = self.absent.is_none() && self.surrogate.members > 0;
+        // Until the log is read it is not known whether first copies are needed for what they have.
+        home.copies_apart = home.attached;
         if self.started[Site::Home as usize] {
             self.open_log();
         } else {
@@ -342,6 +346,7 @@ impl Pair {
         let start = self.start.take().expect("a start is under way");
         self.stage = stage;
         let home = &mut self.sets[Site::Home as usize];
+        home.copies_apart &= stage != Stage::Alone;
         home.counted_above = stage == Stage::Serving;
         home.cached_above = stage == Stage::Serving;
         if result.is_ok() {
@@ -439,6 +444,9 @@ impl Pair {
     /// A record that may have been acknowledged cannot be read in full, and nobody can tell whether what can be read of it
     /// was ever written. So it is lost with those behind it, unless nobody accepts that; the log is read again up to it.
     fn cut_off(&mut self, layout: LogLayout, recovered: &Recovered, first: u64) {
+        if self.firsts_have_it() {
+            return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
+        }
         let (cut, extents) = lost_from(&recovered.extents, first);
         if !self.start_mut().mode.accept_loss {
             return self.end_start(Err(CommandError::WouldLose { extents }), Stage::Idle);
@@ -450,6 +458,11 @@ impl Pair {
         });
         self.start_mut().cut = Some(cut);
         self.read_log(layout);
+    }
+
+    /// Whether a start without the log would believe first copies for what it had: then nothing is lost with it, whatever is accepted.
+    fn firsts_have_it(&mut self) -> bool {
+        self.home().superblock.ahead && self.start_mut().doubt.is_none()
     }
 
     fn refuse(&mut self, error: CommandError) {
@@ -482,6 +495,9 @@ impl Pair {
 
     /// The log does not tell what it should have.
     fn damaged(&mut self) {
+        if self.firsts_have_it() {
+            return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
+        }
         let mode = self.start_mut().mode;
         let layout = match &self.start_mut().phase {
             Phase::Anchors { layout, .. } => *layout,
