@@ -30,6 +30,7 @@ mod kept;
 mod migrate;
 mod policy;
 mod route;
+mod session;
 mod start;
 mod users;
 mod view;
