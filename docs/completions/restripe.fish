@@ -348,7 +348,7 @@ all\t'Every failed disk at once, at full speed'"
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l spare-delay -d 'Mean time until a spare is there; 0h for spares at hand' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l sector-loss -d 'The chance that a repair without redundancy left meets an unreadable sector, and so loses data' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l asleep -d 'Failures of a sleeping disk for each of one awake (reraid, graid, eraid)' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l tolerates -d 'Losses that the model `code` bears' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l tolerates -d 'Losses that the model `code` bears, or the code cache of reraid and reraid-text [default of these: 2]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l row -d 'Disks of a sub-array of s2-raid5' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l partitions -d 'Partitions of a disk of s2-raid5 and s2-raid10 [default: the most without conflict]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l mission -d 'How long the array is to serve' -r

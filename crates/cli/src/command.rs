@@ -891,7 +891,7 @@ pub struct Reliability {
     /// A sleeping disk fails like one awake while it is the source of a rebuild, whatever --asleep says
     #[arg(long)]
     pub wakes: bool,
-    /// Losses that the model `code` bears
+    /// Losses that the model `code` bears, or the code cache of reraid and reraid-text [default of these: 2]
     #[arg(long, value_name = "N")]
     pub tolerates: Option<usize>,
     /// Disks of a sub-array of s2-raid5

@@ -795,6 +795,14 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
             .hint("nothing is lost: make room and start again"),
         CommandError::Metadata => Refusal::new("the array's maps or superblocks could not be read or written on enough members"),
         CommandError::Lease(error) => lease_refusal(*error),
+        CommandError::LogIsOld => {
+            Refusal::new("it is as it was before the array's last start, and lacks what was written since")
+                .hint("bring its members as they were when the array stopped; without them the array starts as without any surrogate")
+        }
+        CommandError::LogIsNewer => {
+            Refusal::new("it is of a later start than the array's own members, which are an old copy")
+                .hint("bring the array's members as they were when it stopped")
+        }
         CommandError::OfSurrogate(error) => {
             let of_set = refusal(error, names);
             Refusal {

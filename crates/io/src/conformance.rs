@@ -118,6 +118,7 @@ fn surrogate(members: u16, redirect: Redirect) -> SurrogateConfig {
         slices: 8,
         ios: 64,
         extents: 4096,
+        extent_sectors: 0,
         copies: 2,
         cluster_records: 1,
         records_in_memory: 0,
@@ -824,6 +825,7 @@ fn with_surrogate(test: &str, redirect: Redirect) -> Vec<OverlayCounters> {
             role,
             array,
             epoch: 1,
+            session: 0,
         })
     };
     array.partner = partner(PartnerRole::Main, surrogate.uuid());

@@ -243,3 +243,42 @@ fn the_ledger_of_the_engine_is_that_of_the_drives() {
         "some drives slept and were woken"
     );
 }
+
+/// What mirrors draw step by step adds up to what they drew, but for the last step, and is less while half of them stand still.
+#[test]
+fn steps_of_power_add_up() {
+    let text = scenario::named("reraid").expect("built in");
+    let scenario = scenario::parse(text).expect("sound").shortened();
+    let redirected = |point: &Point, to: &str| {
+        let mut point = point.clone();
+        point.insert("rebuild.redirect".into(), Value::Text(to.into()));
+        point
+    };
+    let points = scenario.points();
+    let logs = run(
+        &[
+            redirected(&points[0], "none"),
+            redirected(&points[0], "reraid"),
+        ],
+        2,
+    );
+    for log in &logs {
+        let drawn: u64 = log.drawn_uj.iter().sum();
+        let all = number(log, "energy_kj") * 1e9;
+        let (least, steps) = (
+            all * (1.0 - 1.5 / log.drawn_uj.len() as f64),
+            log.steps.len(),
+        );
+        assert!(
+            drawn as f64 <= all && drawn as f64 >= least,
+            "{drawn} of {all}"
+        );
+        assert!(log.drawn_uj.len().abs_diff(steps) <= 1);
+    }
+    let least = |log: &Log| *log.drawn_uj.iter().min().expect("steps") as f64 / 1e6 / 10.0;
+    let (awake, asleep) = (least(&logs[0]), least(&logs[1]));
+    assert!(
+        awake > 8.0 * 5.5 && asleep < 4.0 * 7.9 + 4.0 * 0.8,
+        "{awake} W, {asleep} W"
+    );
+}

@@ -304,8 +304,12 @@ fn pair_specs(rng: &mut Rng) -> (Spec, Spec) {
     let mut log = whole(Level::Raid1, 2, 24);
     log.identity = 0x1000;
     let partner = |role, array| {
-        let epoch = 1;
-        Some(Partner { role, array, epoch })
+        Some(Partner {
+            role,
+            array,
+            epoch: 1,
+            session: 0,
+        })
     };
     home.partner = partner(PartnerRole::Main, log.uuid());
     log.partner = partner(PartnerRole::Surrogate, home.uuid());
@@ -513,6 +517,7 @@ impl Enumeration {
                 slices: 8,
                 ios: 64,
                 extents: log.extents,
+                extent_sectors: 0,
                 copies: 2,
                 cluster_records: log.gathered[0],
                 records_in_memory: log.gathered[1],

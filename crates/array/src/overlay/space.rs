@@ -35,6 +35,12 @@ pub struct LogShape {
     pub drop_below: u32,
 }
 
+impl LogShape {
+    pub fn sectors(&self) -> u64 {
+        u64::from(self.segments) * u64::from(self.segment_sectors)
+    }
+}
+
 /// What a record is appended for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
@@ -121,8 +127,7 @@ impl LogSpace {
             ordered.is_sorted() && shape.drop_below <= shape.segments && shape.segment_sectors > 0,
             "the thresholds are in order, and the log is larger: {shape:?}"
         );
-        let sectors = u64::from(shape.segments) * u64::from(shape.segment_sectors);
-        assert!(sectors <= LOG_SECTORS_MAX, "it can be addressed");
+        assert!(shape.sectors() <= LOG_SECTORS_MAX, "it can be addressed");
         let mut segments = vec![FREE; shape.segments as usize];
         for (segment, age) in found.iter().zip(0..) {
             let segment = &mut segments[*segment as usize];
@@ -148,7 +153,7 @@ impl LogSpace {
     }
 
     pub fn sectors(&self) -> u64 {
-        u64::from(self.shape.segments) * u64::from(self.shape.segment_sectors)
+        self.shape.sectors()
     }
 
     pub fn free_segments(&self) -> u32 {

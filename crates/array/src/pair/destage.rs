@@ -55,6 +55,11 @@ impl Default for Sleep {
     }
 }
 
+/// Whether a map goes home, so that it never is full.
+fn nearly_full(held: u32, most: u32) -> bool {
+    held > most / 8 * 7
+}
+
 const DAY: Nanos = Nanos::from_secs(24 * 60 * 60);
 
 /// What is left of the budget of starts, at any time.
@@ -240,7 +245,7 @@ impl Pair {
     fn map_is_short(&self) -> bool {
         let overlay = self.overlay.as_ref().expect("a serving pair has one");
         let (held, most) = (overlay.map().extent_count(), overlay.map().capacity());
-        self.policy.redirect().goes_ahead() && held > most / 8 * 7
+        nearly_full(held, most)
     }
 
     /// What is in memory goes into the log first: then the way home takes all there is.
@@ -377,6 +382,7 @@ impl Overlay {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pair::SurrogateLimits;
 
     /// What is told to be left is what may be had at once; a start's price grows again in its part of a day.
     #[test]
@@ -392,5 +398,27 @@ mod tests {
         assert_eq!(rest.budget(a_day).left(hour), 1);
         assert_eq!(rest.allowed(begin, a_day), hour);
         assert_eq!(rest.budget(a_day).left(begin.after(DAY)), 24);
+    }
+
+    #[test]
+    fn a_map_goes_home_before_it_is_full() {
+        let cases = [(7 << 15, false), ((7 << 15) + 1, true), (1 << 18, true)];
+        assert_eq!(
+            cases.map(|(held, _)| nearly_full(held, 1 << 18)),
+            cases.map(|case| case.1)
+        );
+        assert!(!nearly_full(0, 1) && nearly_full(1, 1));
+    }
+
+    #[test]
+    fn a_larger_log_has_a_larger_map() {
+        const GIB: u64 = 1 << 21;
+        let of =
+            |limits: SurrogateLimits| [1, 4, 16, 1024].map(|gib| limits.map_extents(gib * GIB));
+        assert_eq!(
+            of(SurrogateLimits::gathering()),
+            [1 << 18, 1 << 18, 1 << 20, 1 << 21]
+        );
+        assert_eq!(of(SurrogateLimits::default()), [1 << 18; 4]);
     }
 }

@@ -30,6 +30,7 @@ mod kept;
 mod migrate;
 mod policy;
 mod route;
+mod session;
 mod start;
 mod users;
 mod view;
@@ -81,6 +82,8 @@ pub struct SurrogateLimits {
     pub ios: u32,
     /// Extents of the map (IDO's D_Map), 31 bytes each.
     pub extents: u32,
+    /// And as many more as a log holds of this mean length, in sectors, up to 2,097,152 in all; 0: none.
+    pub extent_sectors: u32,
     /// Copies on their way home at once, and as many on their way into the log.
     pub copies: u32,
     /// Where writes are gathered: records of 64 KiB of a cluster, which goes into the log at once.
@@ -103,6 +106,7 @@ impl Default for SurrogateLimits {
             slices: 256,
             ios: 2048,
             extents: 1 << 18,
+            extent_sectors: 0,
             copies: 8,
             cluster_records: 16,
             records_in_memory: 0,
@@ -113,6 +117,10 @@ impl Default for SurrogateLimits {
 
 /// A record's payload at most: what a large buffer holds.
 const RECORD_SECTORS: u32 = crate::BAND_SECTORS_MAX as u32;
+/// Of what lies in a log that takes every write, at the least that its map is made for: a quarter of a record.
+const EXTENT_SECTORS: u32 = RECORD_SECTORS / 4;
+/// Extents of a map at most, 62 MiB, unless more were found in the log.
+const EXTENTS_MOST: u64 = 1 << 21;
 /// Pages on their way into the log or out of it at once: headers of records, anchors.
 const PAGES: u32 = 64;
 
@@ -121,6 +129,7 @@ impl SurrogateLimits {
     /// home, so many copies at once that drives can choose among them.
     pub fn gathering() -> SurrogateLimits {
         SurrogateLimits {
+            extent_sectors: EXTENT_SECTORS,
             copies: 32,
             records_in_memory: 64,
             parts_home: 256,
@@ -131,9 +140,17 @@ impl SurrogateLimits {
     /// Of an array whose first copies go ahead of the further ones: so many copies at once that drives can choose among them.
     pub fn ahead() -> SurrogateLimits {
         SurrogateLimits {
+            extent_sectors: EXTENT_SECTORS,
             copies: SurrogateLimits::gathering().copies,
             ..SurrogateLimits::default()
         }
+    }
+
+    /// Extents of the map of a log of so many sectors.
+    fn map_extents(&self, log_sectors: u64) -> u32 {
+        let room = log_sectors.checked_div(self.extent_sectors.into());
+        let room = room.unwrap_or(0).min(EXTENTS_MOST);
+        self.extents.max(room as u32)
     }
 
     /// Buffers that neither engine has: for pages, and for copies.

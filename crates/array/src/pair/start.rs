@@ -2,7 +2,8 @@
 //!
 //! | phase     | waits for                                                   | next                             |
 //! |-----------|-------------------------------------------------------------|----------------------------------|
-//! | Sets      | the surrogate's engine, then home's                         | Anchors, Beginning, or it ends   |
+//! | Sets      | the surrogate's engine, then home's                         | Numbering, Anchors, or it ends   |
+//! | Numbering | both sets have the number of this start on record           | Anchors, Beginning, or it ends   |
 //! | Anchors   | the pages of the log's anchors                              | Scan                             |
 //! | Scan      | headers and payloads of the records                         | Flushing, Losing, or it ends     |
 //! | Losing    | what was accepted as lost is on record at home              | Beginning                        |
@@ -49,6 +50,11 @@ enum Phase {
         ended: usize,
     },
     Scan(Box<Scan>),
+    /// Both sets get the start's number on record ([`super::session`]).
+    Numbering {
+        layout: LogLayout,
+        session: u32,
+    },
     Flushing(Box<Recovered>),
     /// What the log does not tell is called lost.
     Losing {
@@ -414,10 +420,52 @@ impl Pair {
                 let why = "a code cache takes memory for its clusters";
                 self.refuse(CommandError::Unsuited(why));
             }
-            // First copies went on without it: it lacks what they have.
-            Ok(layout) if home.superblock.alone => self.begin_anew(layout),
-            Ok(layout) if home.redirected_extents().is_empty() => self.begin_anew(layout),
-            Ok(layout) => self.read_log(layout),
+            Ok(layout) => self.open_log_of(layout),
+        }
+    }
+
+    fn open_log_of(&mut self, layout: LogLayout) {
+        if self.log_counts()
+            && let Err(error) = self.check_sessions()
+        {
+            return self.refuse(error);
+        }
+        if self.start_mut().mode.read_only || self.start_mut().doubt.is_some() {
+            return self.take_log(layout);
+        }
+        let session = self.next_session();
+        self.start_mut().phase = Phase::Numbering { layout, session };
+    }
+
+    /// Whether anything in the log may be all that there is of it. Where first copies went on without it, it lacks what they have.
+    fn log_counts(&self) -> bool {
+        let home = self.home();
+        !home.superblock.alone && !home.redirected_extents().is_empty()
+    }
+
+    fn take_log(&mut self, layout: LogLayout) {
+        match self.log_counts() {
+            true => self.read_log(layout),
+            false => self.begin_anew(layout),
+        }
+    }
+
+    fn number(&mut self, layout: LogLayout, session: u32) -> bool {
+        match self.number_start(session) {
+            Ok(done) => {
+                if done {
+                    self.take_log(layout);
+                }
+                done
+            }
+            Err(_) if !self.log_counts() && !self.home().halted() => {
+                self.go_on_alone();
+                true
+            }
+            Err(error) => {
+                self.refuse(error);
+                true
+            }
         }
     }
 
@@ -487,7 +535,7 @@ impl Pair {
         });
         let owner = LogOwner {
             array: self.home().superblock.array,
-            epoch,
+            epoch: epoch.into(),
         };
         self.jobs.table = Some(AnchorTable::new(owner, layout));
         self.start_mut().phase = Phase::Beginning { found: NOTHING };
@@ -532,6 +580,10 @@ impl Pair {
         match &start.phase {
             Phase::Anchors { .. } | Phase::Scan(_) => self.read_on(),
             Phase::Closing { .. } | Phase::Beginning { .. } => self.write_anchors(),
+            Phase::Numbering { layout, session } => {
+                let (layout, session) = (*layout, *session);
+                self.number(layout, session)
+            }
             Phase::Losing { layout } => {
                 let layout = *layout;
                 self.forget_log(layout)
@@ -764,7 +816,7 @@ impl Pair {
         let partner = home.superblock.partner.expect("it was compared");
         let owner = LogOwner {
             array: home.superblock.array,
-            epoch: partner.epoch,
+            epoch: partner.epoch.into(),
         };
         let wavers = self.log().whole_rows();
         match AnchorTable::load(owner, layout, homes) {
@@ -812,6 +864,10 @@ impl Pair {
             return self.settle_doubt(&recovered, &extents);
         }
         if let Some(&first) = recovered.unread.first() {
+            if self.log().halted() {
+                // It was read, and could not be written again.
+                return self.cannot_write();
+            }
             return self.cut_off(layout, &recovered, first);
         }
         if self.start_mut().mode.read_only {
@@ -846,12 +902,26 @@ impl Pair {
     fn cannot_write(&mut self) {
         match &self.start_mut().phase {
             Phase::Beginning { found } if found.extents.is_empty() => {
-                let why = Box::new(CommandError::Metadata);
-                self.out.push(Action::Fact(Fact::SurrogateAbsent { why }));
-                self.end_start(Ok(()), Stage::Alone);
+                self.go_on_alone();
             }
-            _ => self.refuse(CommandError::Metadata),
+            _ => {
+                let error = self.why_unwritable();
+                self.refuse(error);
+            }
         }
+    }
+
+    fn why_unwritable(&self) -> CommandError {
+        let log = self.log();
+        log.halt
+            .map_or(CommandError::Metadata, |halt| log.halt_error(halt))
+    }
+
+    /// Nothing counts in a log that cannot be written.
+    fn go_on_alone(&mut self) {
+        let why = Box::new(self.why_unwritable());
+        self.out.push(Action::Fact(Fact::SurrogateAbsent { why }));
+        self.end_start(Ok(()), Stage::Alone);
     }
 
     fn write_anchors(&mut self) -> bool {
@@ -915,7 +985,7 @@ impl Pair {
             .saturating_add(self.config.limits.requests)
             .saturating_mul(2);
         let limits = OverlayLimits {
-            extents: limits.extents.max(needed),
+            extents: limits.map_extents(shape.sectors()).max(needed),
             requests: self.config.limits.requests,
             record_sectors: log.record_sectors,
             copies: limits.copies,

@@ -158,6 +158,7 @@ pub fn partnered(array: &mut CreateOptions, mut surrogate: CreateOptions) -> Cre
         role: PartnerRole::Main,
         array: surrogate.array,
         epoch: 1,
+        session: 0,
     });
     surrogate.partner = Some(of_array(array.array));
     surrogate
@@ -169,6 +170,7 @@ pub fn of_array(array: Uuid) -> Partner {
         role: PartnerRole::Surrogate,
         array,
         epoch: 1,
+        session: 0,
     }
 }
 

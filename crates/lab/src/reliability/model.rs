@@ -51,7 +51,7 @@ pub struct Model {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parameters {
     pub disks: usize,
-    /// Losses that `code` bears.
+    /// Losses that `code` bears, or RERAID's code cache (two if left out).
     pub tolerates: Option<usize>,
     /// Disks of a sub-array of S2-RAID: the number of its groups.
     pub row: usize,

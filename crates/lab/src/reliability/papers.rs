@@ -9,8 +9,8 @@ use super::model::{Group, Model, Parameters};
 use super::quantity::{Exact, whole};
 use num_traits::Zero;
 
-/// New data bears two losses, as in RERAID's section 5.
-const RERAID_PARITY: usize = 2;
+/// New data bears two losses in RERAID's section 5.
+const RERAID_PARITIES: usize = 2;
 
 /// Sub-array s = j x G + c takes, of group i, partition j of the disk at position (c + i x j) mod G.
 pub fn s2_raid5(parameters: &Parameters) -> Result<Model, String> {
@@ -76,15 +76,18 @@ pub fn reraid_text(parameters: &Parameters) -> Result<Model, String> {
     Ok(model)
 }
 
-/// RERAID with what the text leaves out: old data has one mirror, which can fail as well.
+/// RERAID with what the text leaves out: old data has one mirror, which can fail as well. Its code cache may have other than the paper's two parities.
 pub fn reraid(parameters: &Parameters) -> Result<Model, String> {
     let half = halves(parameters.disks)?;
-    if half <= RERAID_PARITY {
-        return Err(format!("RERAID has more than {RERAID_PARITY} disks awake"));
+    let tolerates = parameters.tolerates.unwrap_or(RERAID_PARITIES);
+    if half <= tolerates {
+        return Err(format!(
+            "RERAID whose code cache bears {tolerates} losses has more than {tolerates} disks awake"
+        ));
     }
     let cache = Group {
         disks: (0..half).collect(),
-        tolerates: RERAID_PARITY,
+        tolerates,
     };
     let groups = mirrors(half).chain([cache]).collect();
     Ok(asleep(

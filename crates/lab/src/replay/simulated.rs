@@ -5,7 +5,7 @@
 //! | phase | its time has passed, its rebuild has ended, or its last request is answered | the next phase, by its deed |
 //! | last phase | the same | the end; what is outstanding is not waited for |
 
-use super::facts::{Log, Moved, Rebuild};
+use super::facts::{Energy, Log, Moved, Rebuild};
 use super::record::{Answer, Reading, Recorder};
 use super::stage::Stage;
 use super::{Deed, OUTSTANDING_MAX, Pace, Script, Until};
@@ -66,6 +66,8 @@ struct Replay<'a> {
     phase_end: Option<Nanos>,
     rebuild_ended: bool,
     moved: Option<Moved>,
+    /// What the drives had drawn when it was looked at last.
+    drawn_uj: u64,
 }
 
 /// Replays requests on a simulated array.
@@ -93,6 +95,7 @@ pub fn replay(stage: &mut Stage, source: Source<'_>, script: &Script) -> Result<
         phase_end: None,
         rebuild_ended: false,
         moved: None,
+        drawn_uj: 0,
     };
     replay.run()
 }
@@ -242,8 +245,28 @@ impl Replay<'_> {
         }
     }
 
-    /// Looks at what the surrogate has of the array, once a step.
+    /// Looks at the drives and at the surrogate, once a step.
     fn look(&mut self) {
+        self.look_at_drives();
+        self.look_at_surrogate();
+        let next = self.now().after(Nanos(self.script.step_ns));
+        self.stage.world.mark(next, LOOK);
+    }
+
+    fn look_at_drives(&mut self) {
+        let energy = self.stage.energy(&self.stage.world.status());
+        if energy.is_empty() {
+            return;
+        }
+        let drawn = energy.iter().map(Energy::total_uj).sum();
+        let before = std::mem::replace(&mut self.drawn_uj, drawn);
+        if self.elapsed() > 0 {
+            self.recorder.log().drawn_uj.push(drawn - before);
+        }
+    }
+
+    /// What it has of the array.
+    fn look_at_surrogate(&mut self) {
         let status = self.stage.world.status();
         let Some(overlay) = status.surrogate.and_then(|surrogate| surrogate.overlay) else {
             return;
@@ -268,8 +291,6 @@ impl Replay<'_> {
         if whole.is_some() && instead + also == 0 {
             moved.home_ns.get_or_insert(elapsed);
         }
-        let next = self.now().after(Nanos(self.script.step_ns));
-        self.stage.world.mark(next, LOOK);
     }
 
     // --------------------------------------------------------------------------------------------- requests

@@ -321,6 +321,7 @@ fn specs(plan: &ArrayPlan, preset: &Preset) -> (Spec, Option<Spec>) {
             role,
             array: other.uuid(),
             epoch: 1,
+            session: 0,
         })
     };
     let surrogate = surrogate.map(|log| Spec {

@@ -71,6 +71,7 @@ impl Plan {
                 role,
                 array,
                 epoch: 1,
+                session: 0,
             })
         };
         home.partner = partner(PartnerRole::Main, log.uuid());
@@ -176,6 +177,7 @@ impl Plan {
             slices: 8,
             ios: 64,
             extents: self.extents,
+            extent_sectors: 0,
             copies: self.copies,
             cluster_records: self.cluster_records,
             records_in_memory: self.records_in_memory,
