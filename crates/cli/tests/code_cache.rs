@@ -307,3 +307,44 @@ fn an_order_and_memory_are_chosen_for_destages() {
         stop(&place, &daemon);
     }
 }
+
+/// What is put back as it was before the last start lacks what was flushed since: nobody takes it for what it is a copy of.
+#[test]
+fn an_old_copy_is_not_taken_for_the_log_or_a_part_of_it() {
+    let place = of_mirrors("code-cache-old");
+    let test = "an_old_copy_is_not_taken_for_the_log_or_a_part_of_it";
+    if !has(&place, test, &["qemu-io"]) {
+        return;
+    }
+    let session = |pattern: u8| {
+        let daemon = serve(&place, &[], &[]);
+        good(place.shell(&format!(
+            "qemu-io -f raw -c 'write -P {pattern} 0 1M' -c flush '{URI}'"
+        )));
+        daemon.kill();
+    };
+    let keep = |folder: &str, what: &str| {
+        good(place.shell(&format!(
+            "mkdir {folder} && cp --sparse=always {what} {folder}"
+        )));
+    };
+    let all = [&HOME[..], &CACHE].concat();
+    let refusal = |why: &str| {
+        let told = refused(place.run(&[&["assemble"][..], &all].concat()));
+        assert!(told.contains(why), "{told}");
+    };
+    session(1);
+    keep("before", "[abcd][01] c[abcd]");
+    session(2);
+    keep("now", "[abcd][01] c[abcd]");
+    good(place.shell("cp before/ca ca"));
+    refusal("ca only in an old copy");
+    good(place.shell("cp before/c[abcd] ."));
+    refusal("before the array's last start");
+    good(place.shell("cp now/* . && cp before/[abcd][01] ."));
+    refusal("an old copy");
+    good(place.shell("cp now/* ."));
+    let daemon = serve(&place, &[], &[]);
+    good(read_pattern(&place, 2, "0", "1M"));
+    stop(&place, &daemon);
+}

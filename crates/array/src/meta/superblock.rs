@@ -323,7 +323,7 @@ pub struct Partner {
     /// Of a main set: of the log that counts. Raised by each start that begins the log anew, since nothing in it counted;
     /// what an earlier time left there never does again. Without meaning in a surrogate. Not 0.
     pub epoch: u32,
-    /// Of both sets of a pair: the last start that had both, counted. The surrogate may have one more after a crash. One that is
+    /// Of both sets of a pair: starts that had both, counted twice. The surrogate may have one more after a crash. One that is
     /// put back as it was before has less ([`crate::pair`]).
     pub session: u32,
 }

@@ -1,6 +1,7 @@
 //! Whether an array and its log are of one time: a set that is put back as it was before the last start must not count beside one that is not.
 //!
-//! Every start that writes has a number, a **session**, which both sets have on record before anything else is written: the log first.
+//! Every start that writes takes two numbers, **sessions**, which both sets have on record in turn before anything else is written: the log first. So a set
+//! that is put back is two behind, as no crash leaves one.
 //!
 //! | the log's session | cause                                             | next                            |
 //! |-------------------|---------------------------------------------------|---------------------------------|
@@ -54,7 +55,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Gives this start its number: true once both sets have it.
+    /// Gives this start a number: true once both sets have it.
     pub(super) fn number_start(&mut self, session: u32) -> Result<bool, CommandError> {
         for site in [Site::Log, Site::Home] {
             let mut put = false;
@@ -68,7 +69,7 @@ impl Pair {
         Ok(true)
     }
 
-    /// The number of a start that begins now.
+    /// The first number of a start that begins now.
     pub(super) fn next_session(&self) -> u32 {
         self.home().session().saturating_add(1)
     }

@@ -54,6 +54,7 @@ enum Phase {
     Numbering {
         layout: LogLayout,
         session: u32,
+        last: u32,
     },
     Flushing(Box<Recovered>),
     /// What the log does not tell is called lost.
@@ -434,7 +435,12 @@ impl Pair {
             return self.take_log(layout);
         }
         let session = self.next_session();
-        self.start_mut().phase = Phase::Numbering { layout, session };
+        let last = session + 1;
+        self.start_mut().phase = Phase::Numbering {
+            layout,
+            session,
+            last,
+        };
     }
 
     /// Whether anything in the log may be all that there is of it. Where first copies went on without it, it lacks what they have.
@@ -450,13 +456,28 @@ impl Pair {
         }
     }
 
-    fn number(&mut self, layout: LogLayout, session: u32) -> bool {
+    fn number(&mut self) -> bool {
+        let Phase::Numbering {
+            layout,
+            session,
+            last,
+        } = self.start_mut().phase
+        else {
+            unreachable!("sets are numbered in this phase")
+        };
         match self.number_start(session) {
-            Ok(done) => {
-                if done {
-                    self.take_log(layout);
-                }
-                done
+            Ok(false) => false,
+            Ok(true) if session < last => {
+                self.start_mut().phase = Phase::Numbering {
+                    layout,
+                    session: session + 1,
+                    last,
+                };
+                true
+            }
+            Ok(true) => {
+                self.take_log(layout);
+                true
             }
             Err(_) if !self.log_counts() && !self.home().halted() => {
                 self.go_on_alone();
@@ -580,10 +601,7 @@ impl Pair {
         match &start.phase {
             Phase::Anchors { .. } | Phase::Scan(_) => self.read_on(),
             Phase::Closing { .. } | Phase::Beginning { .. } => self.write_anchors(),
-            Phase::Numbering { layout, session } => {
-                let (layout, session) = (*layout, *session);
-                self.number(layout, session)
-            }
+            Phase::Numbering { .. } => self.number(),
             Phase::Losing { layout } => {
                 let layout = *layout;
                 self.forget_log(layout)
