@@ -447,7 +447,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__fail)
-            opts="-h --offline --degraded --yes --help"
+            opts="-h --offline --degraded --yes --accept-loss --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1089,7 +1089,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__serve)
-            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --memory --cache --cache-policy --io-timeout --rate --throttle --order --on-demand --no-copy-back --zone --epoch --redirect --redirect-scrubs --destage-idle --destage-every --sleep --starts-a-day --power --backend --buffered --record --help"
+            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --memory --cache --cache-policy --io-timeout --rate --throttle --order --on-demand --no-copy-back --zone --epoch --redirect --redirect-scrubs --destage-idle --destage-every --destage-order --destage-memory --sleep --starts-a-day --power --watts --backend --buffered --record --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1155,6 +1155,14 @@ _restripe() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --destage-order)
+                    COMPREPLY=($(compgen -W "mcfd oldest address rounds" -- "${cur}"))
+                    return 0
+                    ;;
+                --destage-memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --sleep)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1164,6 +1172,10 @@ _restripe() {
                     return 0
                     ;;
                 --power)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --watts)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1304,7 +1316,7 @@ _restripe() {
             fi
             case "${prev}" in
                 --level)
-                    COMPREPLY=($(compgen -W "raid1 raid5 raid6 raid10 rs3 rs4 rs5 rs6 rs7 rs8" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "raid1 raid5 raid6 raid10" -- "${cur}"))
                     return 0
                     ;;
                 --offline)
@@ -1319,7 +1331,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__surrogate__subcmd__destage)
-            opts="-h --offline --degraded --help"
+            opts="-h --offline --degraded --wait --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -145,9 +145,15 @@ graid\t''
 eraid\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-idle -d 'With redirect reraid, graid or eraid: bring home what lies in the log when users have been idle for so long [default: only when the log is nearly full]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-every -d 'With redirect reraid, graid or eraid: and so long after the last time' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-order -d 'In which order what lies in a code cache goes home, stripe by stripe: in rounds of what memory holds, the oldest first (rounds, the default), or of the whole log at once by least correlation (mcfd, as RERAID has it), by age (oldest) or by address' -r -f -a "mcfd\t''
+oldest\t''
+address\t''
+rounds\t''"
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-memory -d 'Memory for what of a code cache is on its way home, from 1M to 1G in steps of 64K [default: 16M]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l sleep -d 'With redirect reraid, graid or eraid: let further copies of a raid1 or raid10 sleep so long after they were needed' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l starts-a-day -d 'Let them sleep so often a day at most, for the drives\' rating of starts and stops [default: 27]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l power -d 'What tells a member to stand still or to turn, for disks that the kernel cannot tell: exec: and a command with its words, run without a shell; behind them comes standby or wake, and the member\'s path' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l watts -d 'What a member draws, for an estimate of joules in `status` and `metrics`, as nobody measures them: watts, and joules of a start and a stop, as in active=8.4,idle=6.4,standby=0.8,start=135J,stop=4J (a stop may be left out), or a drive\'s name [default: wd1003fbyx, a 3.5" drive whose figures are printed, where mirrors may sleep; else none]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l backend -d 'How operations reach the kernel' -r -f -a "auto\t'io_uring where the kernel allows it, else threads'
 uring\t''
 threads\t''"
@@ -171,6 +177,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand examine" -s h -l help 
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -l yes -d 'Do not ask, even if it takes the last redundancy'
+complete -c restripe -n "__fish_restripe_using_subcommand fail" -l accept-loss -d 'Even if it takes with it what no other member has (serve --redirect eraid)'
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand remove" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand remove" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
@@ -238,20 +245,14 @@ complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __f
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "status" -d 'Show the surrogate\'s members, what lies there, and what it has done for users'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "add" -d 'Make a surrogate for an array that has none'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "remove" -d 'Go on without the surrogate, when nothing is away'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "destage" -d 'Bring home what lies in a code cache, now'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "destage" -d 'Bring home what lies in a code cache, a log disk or on first copies alone, now'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -l offline -d 'Look at these members directly, the array\'s and the surrogate\'s, with no daemon running; changes nothing' -r
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -l json -d 'Print it as JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l level -d 'Its level: raid1 for two members, raid5 for more unless told otherwise; rs3 to rs8 are for code caches, which `create` makes' -r -f -a "raid1\t''
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l level -d 'Its level: raid1 for two members, raid5 for more unless told otherwise' -r -f -a "raid1\t''
 raid5\t''
 raid6\t''
-raid10\t''
-rs3\t''
-rs4\t''
-rs5\t''
-rs6\t''
-rs7\t''
-rs8\t''"
+raid10\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l force -d 'Overwrite what the devices carry; says what will be lost and asks'
@@ -262,6 +263,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l wait -d 'Return when all is home that lay away when this was asked; without a daemon that is waited for in any case'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_seen_subcommand_from add remove list" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_seen_subcommand_from add remove list" -f -a "add" -d 'Lend a part of the array; it is served as an export of its own'

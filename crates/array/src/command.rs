@@ -348,6 +348,7 @@ impl Core {
             role: PartnerRole::Main,
             array,
             epoch: 1,
+            session: 0,
         }));
         Ok(())
     }

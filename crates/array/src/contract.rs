@@ -508,6 +508,10 @@ pub enum CommandError {
     NoSpace,
     /// The leases cannot be changed so.
     Lease(LeaseError),
+    /// The log is as it was before the array's last start.
+    LogIsOld,
+    /// The array's own members are as they were before the log's last start.
+    LogIsNewer,
     /// Of the array's surrogate, not of its own set.
     OfSurrogate(Box<CommandError>),
 }

@@ -319,6 +319,7 @@ impl Core {
         class: Class,
         fill: impl FnOnce(&mut DeviceIo),
     ) {
+        self.wake_for(member, op);
         let spins_up = self.rouse(member, op);
         let deadline = self.now.after(self.config.io_timeout).after(spins_up);
         let last = Nanos(self.config.io_timeout.0.saturating_mul(TIMEOUTS_MAX));
@@ -337,6 +338,7 @@ impl Core {
             "segments cover the operation: {io:?}"
         );
         self.devices[member.0 as usize].in_flight += 1;
+        self.note_phase(member);
         self.counters.ios[class as usize] += 1;
         self.counters.io_bytes[class as usize] += sectors * crate::SECTOR_BYTES;
         self.traffic.note(member, owner, class, sectors);
@@ -390,6 +392,7 @@ impl Core {
         device.in_flight -= 1;
         device.progress = self.now;
         self.roused(io.member, io.op);
+        self.note_phase(io.member);
         let device = &mut self.devices[io.member.0 as usize];
         if ok && !io.durable && matches!(io.op, IoOp::Write | IoOp::Zero | IoOp::Trim) {
             device.unflushed = true;

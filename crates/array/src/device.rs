@@ -1,6 +1,7 @@
 //! The devices the engine knows, and which of them stands where.
 
 use crate::contract::MemberInfo;
+use crate::energy::Spent;
 use crate::meta::pages::{self, MapKind};
 use crate::meta::superblock::{Region, RegionKind};
 use crate::power::Power;
@@ -71,6 +72,8 @@ pub(crate) struct Device {
     pub(crate) unflushed: bool,
     pub(crate) in_flight: u32,
     pub(crate) power: Power,
+    /// What it was at so far, and for how long.
+    pub(crate) spent: Spent,
     /// Media errors that the last check met.
     pub(crate) check_errors: u32,
     /// When it last completed anything.
@@ -90,6 +93,7 @@ impl Device {
             unflushed: false,
             in_flight: 0,
             power: Power::default(),
+            spent: Spent::default(),
             check_errors: 0,
             progress: Nanos(0),
             left_under: 0,

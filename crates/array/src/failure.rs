@@ -35,6 +35,7 @@ impl Core {
         device.health = Health::Failed;
         device.unflushed = false;
         device.power = Power::default();
+        self.note_phase(member);
         self.fact(Fact::MemberFailed { member, why: cause });
         let one_too_many = serves && self.is_one_too_many(member);
         if one_too_many {

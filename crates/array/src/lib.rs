@@ -28,6 +28,7 @@ mod command;
 mod contract;
 mod core;
 mod device;
+pub mod energy;
 mod engine;
 mod failure;
 mod flush;
@@ -62,7 +63,7 @@ mod written;
 
 pub use contract::*;
 pub use engine::{Config, Engine, Limits};
-pub use pair::{Destage, Redirect, Sleep, SurrogateConfig, SurrogateLimits};
+pub use pair::{Budget, Destage, Redirect, Sleep, SurrogateConfig, SurrogateLimits};
 #[cfg(feature = "planted")]
 pub use planted::Bug;
 pub use policy::destage;

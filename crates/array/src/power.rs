@@ -15,6 +15,7 @@
 
 use crate::contract::{Class, IoError, IoOp};
 use crate::core::{Core, NEVER, Wake};
+use crate::energy::Phase;
 use crate::flush::Waiter;
 use crate::layout::Level;
 use crate::ops::Owner;
@@ -117,9 +118,22 @@ impl Core {
         for member in self.mirrors() {
             let power = self.devices[usize::from(member.0)].power;
             if matches!(power, Power::Resting | Power::Asleep) {
-                let (owner, class) = (Owner::Power { wakes: true }, Class::Metadata);
-                self.device_io(owner, member, IoOp::Wake, 0, 0, class, |_| {});
+                self.wake_member(member);
             }
+        }
+    }
+
+    fn wake_member(&mut self, member: Member) {
+        let (owner, class) = (Owner::Power { wakes: true }, Class::Metadata);
+        self.device_io(owner, member, IoOp::Wake, 0, 0, class, |_| {});
+    }
+
+    /// A disk spins up for whatever is asked of it; who does so in its place is told first.
+    pub(crate) fn wake_for(&mut self, member: Member, op: IoOp) {
+        let power = self.devices[usize::from(member.0)].power;
+        let stands = matches!(power, Power::Resting | Power::Asleep);
+        if stands && !matches!(op, IoOp::Standby | IoOp::Wake) {
+            self.wake_member(member);
         }
     }
 
@@ -137,10 +151,13 @@ impl Core {
 
     /// An operation is going to be sent: how much longer it may take for the member's spindle.
     pub(crate) fn rouse(&mut self, member: Member, op: IoOp) -> Nanos {
-        let power = &mut self.devices[usize::from(member.0)].power;
-        match *power {
+        let device = &mut self.devices[usize::from(member.0)];
+        match device.power {
             Power::Awake | Power::Restless => return Nanos::ZERO,
-            Power::Resting | Power::Asleep if op != IoOp::Standby => *power = Power::Waking,
+            before @ (Power::Resting | Power::Asleep) if op != IoOp::Standby => {
+                device.power = Power::Waking;
+                device.spent.starts += u64::from(before == Power::Asleep);
+            }
             _ => {}
         }
         SPIN_UP_MAX
@@ -156,14 +173,34 @@ impl Core {
 
     /// A member was told to rest or to wake. One that cannot wake says so by what is asked of it next.
     pub(crate) fn power_told(&mut self, member: Member, wakes: bool, result: Result<(), IoError>) {
-        let power = &mut self.devices[usize::from(member.0)].power;
-        match (*power, result) {
+        let device = &mut self.devices[usize::from(member.0)];
+        match (device.power, result) {
             (Power::Resting, Ok(())) => {
-                *power = Power::Asleep;
+                device.power = Power::Asleep;
+                device.spent.stops += 1;
                 self.rests += 1;
             }
-            (Power::Resting, Err(_)) if !wakes => *power = Power::Restless,
+            (Power::Resting, Err(_)) if !wakes => device.power = Power::Restless,
+            // Something was asked of it while it ran out: it stops, and starts again.
+            (Power::Waking | Power::Awake, Ok(())) if !wakes => {
+                device.spent.stops += 1;
+                device.spent.starts += 1;
+            }
             _ => {}
         }
+        self.note_phase(member);
+    }
+
+    /// What is under way on a member has changed, or its power: what it was at until now is added up.
+    pub(crate) fn note_phase(&mut self, member: Member) {
+        let device = &mut self.devices[usize::from(member.0)];
+        let phase = match device.power {
+            Power::Awake | Power::Restless if device.in_flight > 0 => Phase::Active,
+            Power::Awake | Power::Restless => Phase::Idle,
+            Power::Resting => Phase::Stopping,
+            Power::Asleep => Phase::Standby,
+            Power::Waking => Phase::Starting,
+        };
+        device.spent.turn(self.now, phase);
     }
 }

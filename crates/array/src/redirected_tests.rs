@@ -21,6 +21,7 @@ const PARTNER: Partner = Partner {
     role: PartnerRole::Main,
     array: Uuid([9; 16]),
     epoch: 1,
+    session: 0,
 };
 
 /// Two members that hold the same, with a spare.
@@ -253,6 +254,7 @@ fn a_redirected_write_waits_for_the_partner_on_record() {
     }
     let next = Partner {
         epoch: 2,
+        session: 0,
         ..PARTNER
     };
     pair.core().redirects_home();

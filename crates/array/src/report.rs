@@ -1,10 +1,11 @@
 //! What the engine tells about itself: a plain view that shells turn into status, metrics and maps.
 
 use crate::contract::TaskKind;
+use crate::energy::Spent;
 use crate::layout::Geometry;
 pub use crate::meta::leases::{Lease, Parcel};
 use crate::overlay::{Gathering, Kind, OverlayCounters, WayHome};
-use crate::pair::Redirect;
+use crate::pair::{Budget, Redirect};
 use crate::policy::order::Order;
 use crate::policy::throttle::Throttle;
 use crate::units::{Member, Nanos, Uuid};
@@ -101,8 +102,12 @@ pub struct OverlayStatus {
     pub logless: bool,
     /// Mirrors that stand still now, how often mirrors were let, and how often all went home.
     pub mirrors_asleep: u16,
+    /// Mirrors that were told to stand still, and cannot.
+    pub mirrors_restless: u16,
     pub rests: u64,
     pub destages: u64,
+    /// Where mirrors may sleep.
+    pub budget: Option<Budget>,
     /// Where writes are gathered in memory.
     pub code_cache: Option<CodeCacheStatus>,
     pub counters: OverlayCounters,
@@ -168,6 +173,8 @@ pub struct MemberStatus {
     pub hosts: Vec<(u16, u16)>,
     pub state: MemberState,
     pub read_errors: u32,
+    /// What its spindle was at since the start; [`Spent::until`] adds what lasts.
+    pub spent: Spent,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

@@ -59,6 +59,7 @@ impl Core {
             read_errors: line
                 .map_or(0, |line| line.read_errors)
                 .saturating_add(device.check_errors),
+            spent: device.spent,
         }
     }
 

@@ -2,12 +2,16 @@
 //! completions all come from it.
 
 use crate::units::{
-    PowerCommand, Rate, order_parser, parse_epoch, parse_power, parse_rate, parse_size,
-    parse_throttle, parse_time, parse_zone, redirect_parser, rule_parser, whether_parser,
+    PowerCommand, Rate, destage_order_parser, order_parser, parse_destage_memory, parse_epoch,
+    parse_power, parse_rate, parse_size, parse_throttle, parse_time, parse_zone, redirect_parser,
+    rule_parser, whether_parser,
 };
+use crate::watts::parse_watts;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use restripe_array::cache::Rule;
-use restripe_array::{Order, Redirect, Throttle};
+use restripe_array::{Order, Redirect, Throttle, destage};
+use restripe_io::control::NamedRating;
 use restripe_lab::reliability::quantity::{Exact, parse_hours, parse_number};
 use std::fmt;
 use std::path::PathBuf;
@@ -48,7 +52,7 @@ pub enum Verb {
     Examine(Examine),
     /// Take a member out of service
     #[command(override_usage = "restripe fail <NAME> <MEMBER> [OPTIONS] [--offline <MEMBER>...]")]
-    Fail(OnMember),
+    Fail(FailMember),
     /// Forget a failed member or a spare
     #[command(override_usage = "restripe remove <NAME> <MEMBER> [OPTIONS] [--offline <MEMBER>...]")]
     Remove(OnMember),
@@ -191,6 +195,15 @@ pub enum SurrogateLevel {
     Rs6,
     Rs7,
     Rs8,
+}
+
+/// Levels of a surrogate that is no code cache: those are made with their array.
+fn served_level_parser() -> impl TypedValueParser<Value = SurrogateLevel> {
+    use SurrogateLevel::{Raid1, Raid5, Raid6, Raid10};
+    let levels = [Raid1, Raid5, Raid6, Raid10];
+    let names = levels.map(|level| level.to_possible_value().expect("none is hidden"));
+    PossibleValuesParser::new(names)
+        .map(|name| SurrogateLevel::from_str(&name, true).expect("one of those"))
 }
 
 impl SurrogateLevel {
@@ -441,6 +454,13 @@ pub struct Serve {
     /// With redirect reraid, graid or eraid: and so long after the last time
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub destage_every: Option<Duration>,
+    /// In which order what lies in a code cache goes home, stripe by stripe: in rounds of what memory holds, the oldest first (rounds, the
+    /// default), or of the whole log at once by least correlation (mcfd, as RERAID has it), by age (oldest) or by address
+    #[arg(long, value_name = "NAME", value_parser = destage_order_parser())]
+    pub destage_order: Option<destage::Order>,
+    /// Memory for what of a code cache is on its way home, from 1M to 1G in steps of 64K [default: 16M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_destage_memory)]
+    pub destage_memory: Option<u64>,
     /// With redirect reraid, graid or eraid: let further copies of a raid1 or raid10 sleep so long after they were needed
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub sleep: Option<Duration>,
@@ -451,6 +471,11 @@ pub struct Serve {
     /// without a shell; behind them comes standby or wake, and the member's path
     #[arg(long, value_name = "exec:CMD", value_parser = parse_power)]
     pub power: Option<PowerCommand>,
+    /// What a member draws, for an estimate of joules in `status` and `metrics`, as nobody measures them: watts, and joules of a start
+    /// and a stop, as in active=8.4,idle=6.4,standby=0.8,start=135J,stop=4J (a stop may be left out), or a drive's name
+    /// [default: wd1003fbyx, a 3.5" drive whose figures are printed, where mirrors may sleep; else none]
+    #[arg(long, value_name = "RATING", value_parser = parse_watts)]
+    pub watts: Option<NamedRating>,
     /// How operations reach the kernel
     #[arg(long, value_enum, default_value_t)]
     pub backend: BackendName,
@@ -485,6 +510,15 @@ pub struct Examine {
     /// Print it as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct FailMember {
+    #[command(flatten)]
+    pub of: OnMember,
+    /// Even if it takes with it what no other member has (serve --redirect eraid)
+    #[arg(long)]
+    pub accept_loss: bool,
 }
 
 #[derive(Args, Debug)]
@@ -681,8 +715,17 @@ pub enum Surrogate {
     Add(AddSurrogate),
     /// Go on without the surrogate, when nothing is away
     Remove(Target),
-    /// Bring home what lies in a code cache, now
-    Destage(Target),
+    /// Bring home what lies in a code cache, a log disk or on first copies alone, now
+    Destage(DestageNow),
+}
+
+#[derive(Args, Debug)]
+pub struct DestageNow {
+    #[command(flatten)]
+    pub target: Target,
+    /// Return when all is home that lay away when this was asked; without a daemon that is waited for in any case
+    #[arg(long)]
+    pub wait: bool,
 }
 
 #[derive(Args, Debug)]
@@ -692,8 +735,8 @@ pub struct AddSurrogate {
     /// Its members, two or more: files, block devices or NBD URIs; or a lease of another array, by its URI
     #[arg(required = true)]
     pub members: Vec<String>,
-    /// Its level: raid1 for two members, raid5 for more unless told otherwise; rs3 to rs8 are for code caches, which `create` makes
-    #[arg(long, value_enum)]
+    /// Its level: raid1 for two members, raid5 for more unless told otherwise
+    #[arg(long, value_name = "LEVEL", value_parser = served_level_parser())]
     pub level: Option<SurrogateLevel>,
     #[command(flatten)]
     pub without_daemon: WithoutDaemon,

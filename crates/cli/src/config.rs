@@ -15,12 +15,15 @@
 use crate::command::{InitName, LevelName, RotationName, SurrogateLevel, WriteHoleName};
 use crate::failure::{Failure, Outcome};
 use crate::units::{
-    PowerCommand, Rate, parse_epoch, parse_order, parse_power, parse_rate, parse_redirect,
-    parse_rule, parse_size, parse_throttle, parse_time, parse_zone,
+    PowerCommand, Rate, parse_destage_memory, parse_destage_order, parse_epoch, parse_order,
+    parse_power, parse_rate, parse_redirect, parse_rule, parse_size, parse_throttle, parse_time,
+    parse_zone,
 };
+use crate::watts::parse_watts;
 use clap::ValueEnum;
 use restripe_array::cache::Rule;
-use restripe_array::{Order, Redirect, Throttle};
+use restripe_array::{Order, Redirect, Throttle, destage};
+use restripe_io::control::NamedRating;
 use restripe_io::member::MemberSource;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -127,11 +130,17 @@ pub struct ServeConfig {
     pub destage_idle: Option<Duration>,
     #[serde(default, deserialize_with = "time")]
     pub destage_every: Option<Duration>,
+    #[serde(default, deserialize_with = "destage_order")]
+    pub destage_order: Option<destage::Order>,
+    #[serde(default, deserialize_with = "destage_memory")]
+    pub destage_memory: Option<u64>,
     #[serde(default, deserialize_with = "time")]
     pub sleep: Option<Duration>,
     pub starts_a_day: Option<u32>,
     #[serde(default, deserialize_with = "power")]
     pub power: Option<PowerCommand>,
+    #[serde(default, deserialize_with = "watts")]
+    pub watts: Option<NamedRating>,
     #[serde(default)]
     pub degraded: bool,
 }
@@ -239,8 +248,22 @@ fn order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Order>, D:
     text(deserializer, parse_order)
 }
 
+fn destage_order<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<destage::Order>, D::Error> {
+    text(deserializer, parse_destage_order)
+}
+
+fn destage_memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    text(deserializer, parse_destage_memory)
+}
+
 fn power<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PowerCommand>, D::Error> {
     text(deserializer, parse_power)
+}
+
+fn watts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NamedRating>, D::Error> {
+    text(deserializer, parse_watts)
 }
 
 fn redirect<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Redirect>, D::Error> {

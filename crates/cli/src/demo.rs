@@ -234,7 +234,10 @@ impl Stage {
 
     fn fail(&mut self, number: usize) -> Outcome {
         let member = self.image(number).to_string_lossy().into_owned();
-        self.ask(&Request::Fail { member })?;
+        self.ask(&Request::Fail {
+            member,
+            accept_loss: false,
+        })?;
         Ok(())
     }
 

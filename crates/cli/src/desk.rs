@@ -17,6 +17,7 @@ use restripe_array::{Command, CommandError, Fact, LeaseError, Member, Nanos, SEC
 use restripe_io::control::{
     Answer, FactView, HeatView, Refusal, Reply, Request, StatusView, Telling, member_name,
 };
+use restripe_io::member::disk::whole_disk;
 use restripe_io::member::{self, OpenMember, OpenOptions};
 use restripe_io::metrics;
 use restripe_io::plain::Plain;
@@ -182,6 +183,10 @@ impl Desk {
                 .map_or(String::new(), |member| member.name.clone())
         };
         let mut view = StatusView::new(&status, now, path_of);
+        if let Some(rating) = self.setup.rating() {
+            let disk_of = |member: Member| whole_disk(&path_of(member.0));
+            view.estimate(&status, now, &rating, disk_of);
+        }
         self.tell_replaced(&status, &mut view);
         self.tell_leases(&mut view)?;
         Ok(view)
@@ -233,7 +238,10 @@ impl Desk {
                 Ok(Reply::Facts { facts, next })
             }
             Request::Which { member } => Ok(done(&self.resolve(&member)?.1)),
-            Request::Fail { member } => self.fail(&member),
+            Request::Fail {
+                member,
+                accept_loss,
+            } => self.fail(&member, accept_loss),
             Request::Remove { member } => self.remove(&member),
             Request::Add {
                 path,
@@ -310,8 +318,19 @@ impl Desk {
         Ok(done(note))
     }
 
-    fn fail(&self, text: &str) -> Result<Reply, Refusal> {
+    fn fail(&self, text: &str, accept_loss: bool) -> Result<Reply, Refusal> {
         let (member, name) = self.resolve(text)?;
+        let view = self.status()?;
+        let exposed = view.members.iter().find(|one| one.member == member.0);
+        let exposed = exposed.map_or(0, |one| one.exposed_bytes);
+        if exposed > 0 && !accept_loss {
+            let what = format!(
+                "up to {} that only this member has would be lost",
+                Size(exposed)
+            );
+            let hint = format!("restripe surrogate destage {} --wait first", view.name);
+            return Err(Refusal::new(what).at(name).hint(hint));
+        }
         if self.state_of(member)? == Some(MemberState::Failed) {
             return Err(Refusal::new("this member is out of service already")
                 .at(name)
@@ -776,6 +795,14 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
             .hint("nothing is lost: make room and start again"),
         CommandError::Metadata => Refusal::new("the array's maps or superblocks could not be read or written on enough members"),
         CommandError::Lease(error) => lease_refusal(*error),
+        CommandError::LogIsOld => {
+            Refusal::new("it is as it was before the array's last start, and lacks what was written since")
+                .hint("bring its members as they were when the array stopped; or say --accept-loss to give up all that may lie there alone")
+        }
+        CommandError::LogIsNewer => {
+            Refusal::new("it is of a later start than the array's own members, which are an old copy")
+                .hint("bring the array's members as they were when it stopped; serve --from-minority takes them as they are")
+        }
         CommandError::OfSurrogate(error) => {
             let of_set = refusal(error, names);
             Refusal {
@@ -871,6 +898,7 @@ mod tests {
             hosts: Vec::new(),
             state: MemberState::Active,
             read_errors: 0,
+            spent: restripe_array::energy::Spent::default(),
         };
         for text in ["3", "d.img", "ABABABAB-ABAB-ABAB-ABAB-ABABABABABAB"] {
             assert!(is_meant(text, &member, "d.img"), "{text}");

@@ -8,7 +8,8 @@ use crate::member::{check_distinct, open_failure, readable_copies};
 use crate::roster::{Prospect, Roster, refuse_to_lose, warn_of_mute};
 use crate::sets::{Sets, home_of};
 use crate::terminal::say;
-use crate::units::{Rate, Size};
+use crate::units::{DESTAGE_STEP, Rate, Size};
+use crate::watts;
 use restripe_array::cache::Rule;
 use restripe_array::meta::newest_of;
 use restripe_array::{
@@ -17,6 +18,7 @@ use restripe_array::{
 };
 use restripe_io::BackendChoice;
 use restripe_io::backend::PowerHook;
+use restripe_io::control::NamedRating;
 use restripe_io::member::{self, MemberSource, OpenFailure, OpenMember, OpenOptions};
 use restripe_io::plain::Plain;
 use restripe_io::remote::Remote;
@@ -57,8 +59,12 @@ pub struct Setup {
     /// While a scrub runs, too.
     pub redirect_scrubs: bool,
     pub destage: Destage,
+    /// Memory for what of a code cache is on its way home, where that was said.
+    pub destage_memory: Option<u64>,
     /// What tells spindles in the kernel's place.
     pub power: Option<PowerHook>,
+    /// What a member draws, as was said.
+    pub watts: Option<NamedRating>,
     pub record: Option<PathBuf>,
 }
 
@@ -81,7 +87,9 @@ impl Default for Setup {
             redirect: None,
             redirect_scrubs: false,
             destage: Destage::default(),
+            destage_memory: None,
             power: None,
+            watts: None,
             record: None,
         }
     }
@@ -114,7 +122,7 @@ impl Setup {
             Form::Plain => Redirect::default(),
         });
         let limits = match form {
-            Form::CodeCache => SurrogateLimits::gathering(),
+            Form::CodeCache => self.gathering(),
             _ if redirect.goes_ahead() => SurrogateLimits::ahead(),
             _ => SurrogateLimits::default(),
         };
@@ -125,6 +133,22 @@ impl Setup {
             scrubs: self.redirect_scrubs,
             destage: self.destage,
         })
+    }
+
+    fn gathering(&self) -> SurrogateLimits {
+        let usual = SurrogateLimits::gathering();
+        let buffers = self.destage_memory.map(|bytes| bytes / DESTAGE_STEP);
+        let buffers = buffers.and_then(|count| u32::try_from(count).ok());
+        SurrogateLimits {
+            parts_home: buffers.unwrap_or(usual.parts_home),
+            ..usual
+        }
+    }
+
+    /// By which joules are estimated: what was said, and what is usual where mirrors sleep.
+    pub fn rating(&self) -> Option<NamedRating> {
+        let sleeps = self.destage.sleep.is_some();
+        self.watts.clone().or_else(|| sleeps.then(watts::usual))
     }
 
     /// What was said of the paces of tasks.
@@ -338,6 +362,10 @@ fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(Array
     }
     let (members, of_surrogate) = sets.into_members();
     let surrogate = setup.surrogate(of_surrogate, form);
+    let of_home = members.len() - usize::from(of_surrogate);
+    if surrogate.is_some() && setup.destage.sleep.is_some() {
+        warn_of_restless(&prospect.name, &members[..of_home]);
+    }
     let spec = ArraySpec {
         members,
         limits: setup.limits(surrogate.as_ref()),
@@ -346,6 +374,21 @@ fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(Array
         record: setup.record.clone(),
     };
     Ok((spec, prospect))
+}
+
+/// Of an array whose mirrors are to sleep.
+fn warn_of_restless(name: &str, members: &[OpenMember]) {
+    let mut restless = members.iter().filter(|one| !one.may_be_told_to_rest());
+    if let Some(first) = restless.next() {
+        let more = match restless.count() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        say(format_args!(
+            "warning: {name}: {}{more} cannot be told to sleep, being no disks of the kernel's: --power exec:CMD tells them",
+            first.name
+        ));
+    }
 }
 
 /// Opens what can be opened, and names what cannot. A member that is not there is what redundancy is for; one in use by

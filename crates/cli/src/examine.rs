@@ -319,6 +319,7 @@ mod tests {
             role,
             array: Uuid([4; 16]),
             epoch: 5,
+            session: 0,
         });
         create(&options).expect("sound options").superblock
     }

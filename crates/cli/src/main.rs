@@ -7,6 +7,7 @@ mod config;
 mod create;
 mod demo;
 mod desk;
+mod energy;
 mod engine;
 mod examine;
 mod failure;
@@ -35,6 +36,7 @@ mod terminal;
 mod tie;
 mod trace;
 mod units;
+mod watts;
 
 use clap::Parser;
 use command::{Cli, Lab, Surrogate, Verb};

@@ -3,8 +3,8 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use crate::command::{
-    Add, AddSurrogate, Metrics, OnMember, Pace, Rebuild, Replace, Scrub, Stop, Target,
-    WithoutDaemon,
+    Add, AddSurrogate, DestageNow, FailMember, Metrics, OnMember, Pace, Rebuild, Replace, Scrub,
+    Stop, Target, WithoutDaemon,
 };
 use crate::desk::{is_rebuild, is_scrub};
 use crate::failure::{Failure, Outcome};
@@ -12,15 +12,19 @@ use crate::member::{content, open};
 use crate::session::{Session, absolute};
 use crate::terminal::{Lost, Progress, confirm, print, task_line};
 use crate::tie::Whose;
+use crate::units::Size;
 use clap::ValueEnum;
-use restripe_io::control::{FactView, MemberView, Reply, Request, StatusView, TaskView};
+use restripe_io::control::{
+    FactView, MemberView, OverlayView, Reply, Request, StatusView, TaskView,
+};
 use std::thread;
 use std::time::Duration;
 
 /// Between two looks at a running task.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-pub fn fail(verb: &OnMember) -> Outcome {
+pub fn fail(fails: &FailMember) -> Outcome {
+    let verb = &fails.of;
     Session::open(&verb.name, &verb.without_daemon)?.end_after(|session| {
         let member = session.which(&verb.member)?;
         let status = session.status()?;
@@ -28,13 +32,39 @@ pub fn fail(verb: &OnMember) -> Outcome {
             view.path == member && matches!(view.state.as_str(), "active" | "rebuilding")
         };
         let surrogate = status.surrogate.as_deref();
+        let accept_loss = confirm_exposed(&status, &member, fails.accept_loss)?;
         if status.members.iter().any(serves) {
             warn_of_thin_redundancy("array", &status.state, &status.name, &member, verb.yes)?;
         } else if let Some(set) = surrogate.filter(|set| set.members.iter().any(serves)) {
             warn_of_thin_redundancy("surrogate", &set.state, &set.name, &member, verb.yes)?;
         }
-        session.order(&Request::Fail { member })
+        session.order(&Request::Fail {
+            member,
+            accept_loss,
+        })
     })
+}
+
+/// What nobody else has is lost with a first copy, which is a decision of its own: `--yes` does not make it. Whether it was made.
+fn confirm_exposed(status: &StatusView, member: &str, accept_loss: bool) -> Outcome<bool> {
+    let mut members = status.members.iter();
+    let exposed = members.find(|view| view.path == member);
+    let bytes = exposed.map_or(0, |view| view.exposed_bytes);
+    if bytes == 0 || accept_loss {
+        return Ok(accept_loss);
+    }
+    let what = format!(
+        "up to {} that no other member has; restripe surrogate destage {} --wait brings them to the others first",
+        Size(bytes),
+        status.name
+    );
+    let losses = [Lost {
+        at: member.into(),
+        what,
+    }];
+    confirm("Data would be lost:", &losses, false)
+        .map_err(|failure| failure.hint("say --accept-loss if this is what you want"))?;
+    Ok(true)
 }
 
 /// A second failed member is a decision of its own.
@@ -93,9 +123,60 @@ pub fn remove_surrogate(verb: &Target) -> Outcome {
     session.end_after(|session| session.order(&Request::RemoveSurrogate))
 }
 
-pub fn destage(verb: &Target) -> Outcome {
-    let session = Session::open(&verb.name, &verb.without_daemon)?;
-    session.end_after(|session| session.order(&Request::Destage))
+pub fn destage(verb: &DestageNow) -> Outcome {
+    let DestageNow { target, wait } = verb;
+    let session = Session::open(&target.name, &target.without_daemon)?;
+    session.end_after(|session| {
+        if !wait && session.is_served() {
+            return session.order(&Request::Destage);
+        }
+        let status = session.status()?;
+        let resyncs = status.tasks.iter().any(|task| task.kind == "resync");
+        match overlay_of(&status) {
+            // Further copies are being brought in step with the first ones, which went ahead without a log.
+            None if resyncs => {
+                let since = begun_at(session, is_rebuild)?;
+                watch(session, since, Whose::Array, is_rebuild)?.succeed("the resync")?;
+                print("all copies are in step");
+                Ok(())
+            }
+            overlay => {
+                let begun = overlay.map_or(0, |overlay| overlay.destages);
+                session.ask(&Request::Destage)?;
+                wait_for_home(session, begun)
+            }
+        }
+    })
+}
+
+fn overlay_of(status: &StatusView) -> Option<&OverlayView> {
+    status.surrogate.as_ref()?.overlay.as_ref()
+}
+
+/// Waits until a way home that began after so many others has ended, or nothing is away.
+fn wait_for_home(session: &Session, begun: u64) -> Outcome {
+    let mut progress = Progress::new();
+    loop {
+        let status = session.status()?;
+        let Some(overlay) = overlay_of(&status) else {
+            return Err(Failure::new("the log is not served any more"));
+        };
+        let left = overlay.away_bytes + overlay.ahead_bytes;
+        let ended = overlay.destages > begun && !overlay.going_home;
+        // Users go on to write.
+        if left == 0 || ended && session.is_served() {
+            drop(progress);
+            print("all that lay away is home");
+            return Ok(());
+        }
+        let fails = overlay.broken || !["healthy", "degraded"].contains(&status.state.as_str());
+        if fails || ended {
+            let what = format!("{} cannot go home", Size(left));
+            return Err(Failure::new(what).hint("restripe status tells what failed"));
+        }
+        progress.show(&format!("{} to go home", Size(left)));
+        thread::sleep(LOOK_EVERY);
+    }
 }
 
 pub fn replace(verb: &Replace) -> Outcome {

@@ -137,7 +137,9 @@ fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
         heat: heat(verb.zone.or(file.zone), verb.epoch.or(file.epoch)),
         redirect: verb.redirect.or(file.redirect),
         destage: destage(verb, file),
+        destage_memory: verb.destage_memory.or(file.destage_memory),
         power: verb.power.clone().or(file.power.clone()).map(hook),
+        watts: verb.watts.clone().or(file.watts.clone()),
         redirect_scrubs: verb.redirect_scrubs || file.redirect_scrubs,
         record: verb.record.clone(),
     })
@@ -155,6 +157,10 @@ fn destage(verb: &Serve, file: &ServeConfig) -> Destage {
         idle: verb.destage_idle.or(file.destage_idle).map(nanos),
         every: verb.destage_every.or(file.destage_every).map(nanos),
         sleep,
+        order: verb
+            .destage_order
+            .or(file.destage_order)
+            .unwrap_or_default(),
         ..Destage::default()
     }
 }

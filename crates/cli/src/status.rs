@@ -2,6 +2,7 @@
 
 use crate::command::Status;
 use crate::create::skew_words_before;
+use crate::energy;
 use crate::failure::{Failure, Outcome};
 use crate::lease;
 use crate::session::Session;
@@ -102,6 +103,7 @@ pub fn text(view: &StatusView) -> String {
     if let Some(surrogate) = &view.surrogate {
         out.push_str(&surrogate::text(surrogate));
     }
+    out.push_str(&energy::text(view));
     out.push_str("  number  slot  state       read errors  member\n");
     for line in all_member_lines(view) {
         let _ = writeln!(out, "{line}");
@@ -240,6 +242,8 @@ mod tests {
             hosts: Vec::new(),
             state: state.into(),
             read_errors: 0,
+            exposed_bytes: 0,
+            spindle: None,
         };
         let task = TaskView {
             kind: "rebuild".into(),

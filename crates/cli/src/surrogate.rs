@@ -90,6 +90,10 @@ fn away_line(overlay: &OverlayView) -> String {
     if overlay.mirrors_asleep > 0 {
         parts.push(format!("{} mirrors asleep", overlay.mirrors_asleep));
     }
+    if overlay.mirrors_restless > 0 {
+        let count = overlay.mirrors_restless;
+        parts.push(format!("{count} mirrors cannot sleep (see serve --power)"));
+    }
     if overlay.broken {
         parts.push("the log FAILED: what must go there is refused".into());
     }
@@ -105,8 +109,13 @@ fn done_line(overlay: &OverlayView) -> String {
         Size(overlay.home_bytes)
     );
     if overlay.destages + overlay.rests > 0 {
-        let (destages, rests) = (overlay.destages, overlay.rests);
-        let _ = write!(line, " in {destages} destages; mirrors slept {rests} times");
+        let of = |count: u64, word: &str| match count {
+            1 => format!("1 {word}"),
+            _ => format!("{count} {word}s"),
+        };
+        let destages = of(overlay.destages, "destage");
+        let rests = of(overlay.rests, "time");
+        let _ = write!(line, " in {destages}; mirrors slept {rests}");
     }
     line
 }
@@ -177,6 +186,19 @@ mod tests {
     since the start: 7 writes redirected, 3 reads of the log, 1M home
 ";
         assert_eq!(text(&view()), expected);
+    }
+
+    #[test]
+    fn one_is_one_and_two_are_several() {
+        let line = |destages, rests| {
+            done_line(&OverlayView {
+                destages,
+                rests,
+                ..OverlayView::default()
+            })
+        };
+        assert!(line(1, 2).ends_with("in 1 destage; mirrors slept 2 times"));
+        assert!(line(2, 1).ends_with("in 2 destages; mirrors slept 1 time"));
     }
 
     #[test]

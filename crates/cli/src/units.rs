@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use restripe_array::cache::Rule;
-use restripe_array::{Order, Redirect, Throttle};
+use restripe_array::{Order, Redirect, Throttle, destage};
 use std::fmt;
 use std::time::Duration;
 
@@ -162,6 +162,35 @@ pub fn order_parser() -> impl TypedValueParser<Value = Order> {
         .map(|name| Order::named(&name).expect("one of those"))
 }
 
+/// In which order stripes go home from a code cache, by the order's name.
+pub fn parse_destage_order(text: &str) -> Result<destage::Order, String> {
+    let names = destage::Order::ALL.map(destage::Order::name);
+    destage::Order::named(text).ok_or_else(|| no_such("order", text, &names))
+}
+
+/// The same on the command line, where help and completions list the names.
+pub fn destage_order_parser() -> impl TypedValueParser<Value = destage::Order> {
+    PossibleValuesParser::new(destage::Order::ALL.map(destage::Order::name))
+        .map(|name| destage::Order::named(&name).expect("one of those"))
+}
+
+/// What memory is cut into.
+pub const DESTAGE_STEP: u64 = 64 << 10;
+
+/// Memory for what is on its way home: whole buffers, so many that a way home goes on, and no more than a log is likely to have.
+pub fn parse_destage_memory(text: &str) -> Result<u64, String> {
+    let memory = parse_size(text)?;
+    match memory {
+        _ if !(1 << 20..=1 << 30).contains(&memory) => {
+            Err(format!("{text}: memory for a destage is from 1M to 1G"))
+        }
+        _ if !memory.is_multiple_of(DESTAGE_STEP) => Err(format!(
+            "{text}: memory for a destage comes in steps of 64K"
+        )),
+        _ => Ok(memory),
+    }
+}
+
 /// What is moved out of a rebuild's way, by the policy's name.
 pub fn parse_redirect(text: &str) -> Result<Redirect, String> {
     let names = Redirect::ALL.map(Redirect::name);
@@ -236,6 +265,18 @@ pub fn seconds(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_for_a_destage_has_bounds_and_steps() {
+        assert_eq!(parse_destage_memory("1M"), Ok(1 << 20));
+        assert_eq!(parse_destage_memory("1G"), Ok(1 << 30));
+        let wrong = |text: &str| parse_destage_memory(text).expect_err("it is wrong");
+        for text in ["0", "1023K", "2G"] {
+            assert!(wrong(text).contains("from 1M to 1G"), "{}", wrong(text));
+        }
+        assert!(wrong("1025K").contains("steps of 64K"));
+        assert!(parse_destage_order("mcfd").is_ok() && parse_destage_order("pr").is_err());
+    }
 
     #[test]
     fn sizes_are_powers_of_1024() {

@@ -5,8 +5,8 @@
 mod harness;
 
 use harness::steps::{
-    Fio, URI, comes_home, content, good, has, number, overlay, refused, serve_sleepers, status,
-    stop, wait_until,
+    Fio, URI, comes_home, content, good, has, number, overlay, read_pattern, refused,
+    serve_sleepers, status, stop, wait_until, write_pattern,
 };
 use harness::{Daemon, Place, Run};
 use serde_json::Value;
@@ -57,6 +57,16 @@ fn a_code_cache_is_of_three_members_or_more_with_parity() {
     assert_eq!(mirrors.status, 2, "{}", mirrors.stderr);
     assert!(mirrors.stderr.contains("raid5, raid6 or rs3 to rs8"));
     assert_eq!(create(&[]).status, 2);
+    let parity = ["--level", "raid5", "--surrogate", "d,e,f", "--code-cache"];
+    let parity = place.create(&["a", "b", "c"], &parity);
+    assert_eq!(parity.status, 2, "{}", parity.stderr);
+    assert!(
+        parity.stderr.contains("raid1 and raid10"),
+        "{}",
+        parity.stderr
+    );
+    let help = good(place.run(&["surrogate", "add", "--help"]));
+    assert!(help.contains("raid10") && !help.contains("rs3"), "{help}");
     let few = create(&["--surrogate", "c,d,e", "--surrogate-level", "rs3"]);
     assert_ne!(few.status, 0);
     for told in ["the surrogate", "3 members are too few: this level needs 4"] {
@@ -235,5 +245,115 @@ fn mirrors_sleep_and_wake_by_the_operators_command() {
     wait_until(&place, asleep);
     good(place.run(&["fail", "tank", "a0"]));
     fio.verify(0);
+    stop(&place, &daemon);
+}
+
+/// Without a daemon it is waited for; with one, where that is said.
+#[test]
+fn a_destage_is_waited_for() {
+    let place = of_mirrors("code-cache-wait");
+    if !has(&place, "a_destage_is_waited_for", &["qemu-io"]) {
+        return;
+    }
+    let members = [&HOME[..], &CACHE].concat();
+    let offline = [&["surrogate", "destage", "tank", "--offline"], &members[..]].concat();
+    let daemon = serve(&place, &[], &[]);
+    write_pattern(&place, 0x5a, "1M", "4M");
+    let found = status(&place);
+    assert!(overlay(&found, "away_bytes") >= 4 << 20, "{found}");
+    let told = good(place.run(&["surrogate", "destage", "tank", "--wait"]));
+    assert_eq!(told, "all that lay away is home\n");
+    assert_eq!(overlay(&status(&place), "away_bytes"), 0);
+    write_pattern(&place, 0xa5, "1M", "4M");
+    stop(&place, &daemon);
+    let told = good(place.run(&offline));
+    assert_eq!(told, "all that lay away is home\n");
+    let look = [&["surrogate", "status", "tank", "--offline"], &members[..]].concat();
+    let told = good(place.run(&look));
+    assert!(!told.contains("away"), "{told}");
+    let daemon = serve(&place, &[], &[]);
+    good(read_pattern(&place, 0xa5, "1M", "4M"));
+    stop(&place, &daemon);
+}
+
+/// Each order brings home what was written, in little memory too; what makes no sense is refused at the start.
+#[test]
+fn an_order_and_memory_are_chosen_for_destages() {
+    let place = of_mirrors("code-cache-order");
+    let wrong = place.run(&["serve", "--destage-memory", "64K", "a0"]);
+    assert_eq!(wrong.status, 2, "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("from 1M to 1G"), "{}", wrong.stderr);
+    let wrong = place.run(&["serve", "--destage-order", "random", "a0"]);
+    assert_eq!(wrong.status, 2, "{}", wrong.stderr);
+    if !has(
+        &place,
+        "an_order_and_memory_are_chosen_for_destages",
+        &["qemu-io"],
+    ) {
+        return;
+    }
+    let orders = ["rounds", "mcfd", "oldest", "address"];
+    for (pattern, order) in (1..).zip(orders) {
+        let options = ["--destage-order", order, "--destage-memory", "1M"];
+        let daemon = serve(&place, &options, &[]);
+        write_pattern(&place, pattern, "1M", "4M");
+        write_pattern(&place, pattern, "20M", "1M");
+        write_pattern(&place, pattern, "3M", "1M");
+        good(place.run(&["surrogate", "destage", "tank", "--wait"]));
+        assert_eq!(overlay(&status(&place), "away_bytes"), 0, "{order}");
+        for (at, length) in [("1M", "4M"), ("20M", "1M")] {
+            good(read_pattern(&place, pattern, at, length));
+        }
+        stop(&place, &daemon);
+    }
+}
+
+/// What is put back as it was before the last start lacks what was flushed since: nobody takes it for what it is a copy of.
+#[test]
+fn an_old_copy_is_not_taken_for_the_log_or_a_part_of_it() {
+    let place = of_mirrors("code-cache-old");
+    let test = "an_old_copy_is_not_taken_for_the_log_or_a_part_of_it";
+    if !has(&place, test, &["qemu-io"]) {
+        return;
+    }
+    let session = |pattern: u8| {
+        let daemon = serve(&place, &[], &[]);
+        good(place.shell(&format!(
+            "qemu-io -f raw -c 'write -P {pattern} 0 1M' -c flush '{URI}'"
+        )));
+        daemon.kill();
+    };
+    let keep = |folder: &str, what: &str| {
+        good(place.shell(&format!(
+            "mkdir {folder} && cp --sparse=always {what} {folder}"
+        )));
+    };
+    let all = [&HOME[..], &CACHE].concat();
+    let refusal = |why: &str| {
+        let told = refused(place.run(&[&["assemble"][..], &all].concat()));
+        assert!(told.contains(why), "{told}");
+    };
+    session(1);
+    keep("before", "[abcd][01] c[abcd]");
+    session(2);
+    keep("now", "[abcd][01] c[abcd]");
+    good(place.shell("cp before/ca ca"));
+    refusal("ca only in an old copy");
+    good(place.shell("cp before/c[abcd] ."));
+    refusal("before the array's last start");
+    good(place.run(&[&["assemble", "--accept-loss"][..], &all].concat()));
+    let daemon = serve(&place, &[], &[]);
+    for pattern in [0, 1, 2] {
+        refused(read_pattern(&place, pattern, "0", "64K"));
+    }
+    stop(&place, &daemon);
+    good(place.shell("cp now/* . && cp before/[abcd][01] ."));
+    refusal("an old copy");
+    let daemon = serve(&place, &["--from-minority"], &[]);
+    good(read_pattern(&place, 2, "0", "1M"));
+    stop(&place, &daemon);
+    good(place.shell("cp now/* ."));
+    let daemon = serve(&place, &[], &[]);
+    good(read_pattern(&place, 2, "0", "1M"));
     stop(&place, &daemon);
 }

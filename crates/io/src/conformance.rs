@@ -825,6 +825,7 @@ fn with_surrogate(test: &str, redirect: Redirect) -> Vec<OverlayCounters> {
             role,
             array,
             epoch: 1,
+            session: 0,
         })
     };
     array.partner = partner(PartnerRole::Main, surrogate.uuid());

@@ -7,6 +7,7 @@
 //! in bytes a line, in connections, and in time, so that a broken client takes nothing from the array's own.
 
 mod client;
+mod energy;
 mod lending;
 mod place;
 mod schema;
@@ -14,6 +15,7 @@ mod server;
 mod surrogate;
 
 pub use client::{ClientError, ask, ask_at};
+pub use energy::{EnergyView, NamedRating, SpindleView};
 pub use lending::{LeaseView, LendingView};
 pub use place::{Claim, PlaceError, is_name, running, runtime_folder, socket_path};
 pub use schema::{

@@ -27,6 +27,7 @@ pub fn render(status: &StatusView, heat: &HeatView) -> String {
     device_operations(&mut text, status);
     paths(&mut text, status);
     members(&mut text, &all_members(status));
+    spindles(&mut text, status);
     tasks(&mut text, &status.tasks);
     zones(&mut text, heat);
     if let Some(surrogate) = &status.surrogate {
@@ -231,6 +232,51 @@ fn members(text: &mut Text, members: &[&MemberView]) {
     }
 }
 
+/// What spindles were at, and where there is a rating what that may have drawn.
+fn spindles(text: &mut Text, status: &StatusView) {
+    let members = all_members(status);
+    let told = members.iter().flat_map(|one| {
+        let path = one.path.as_str();
+        one.spindle.iter().map(move |spindle| (path, spindle))
+    });
+    let told: Vec<_> = told.collect();
+    let name = "restripe_member_phase_seconds_total";
+    text.family(
+        name,
+        "counter",
+        "Time of a member's spindle, by what it was at.",
+    );
+    for (member, spindle) in &told {
+        for (phase, ms) in spindle.phases() {
+            let seconds = format!("{}.{:03}", ms / 1000, ms % 1000);
+            text.sample(name, &[("member", member), ("phase", phase)], seconds);
+        }
+    }
+    let name = "restripe_member_starts_total";
+    text.family(name, "counter", "How often a member's spindle started.");
+    for (member, spindle) in &told {
+        text.sample(name, &[("member", member)], spindle.starts);
+    }
+    let Some(energy) = &status.energy else { return };
+    let name = "restripe_member_joules_total";
+    text.family(
+        name,
+        "counter",
+        "What a member drew: an estimate by its rating.",
+    );
+    for (member, spindle) in &told {
+        let joules = spindle.joules.unwrap_or(0);
+        text.sample(name, &[("member", member)], joules);
+    }
+    let name = "restripe_joules_total";
+    text.family(
+        name,
+        "counter",
+        "What all drives drew, each counted once: an estimate by a rating.",
+    );
+    text.sample(name, &[], energy.joules);
+}
+
 fn tasks(text: &mut Text, tasks: &[TaskView]) {
     text.family(
         "restripe_task_done_ratio",
@@ -315,7 +361,7 @@ fn lent(text: &mut Text, lends: &LendingView) {
 }
 
 const SURROGATE_STATES: &[&str] = &[
-    "starting", "healthy", "degraded", "failed", "stopping", "stopped", "absent",
+    "starting", "healthy", "degraded", "failed", "stopping", "stopped", "absent", "none",
 ];
 
 fn of_surrogate(text: &mut Text, surrogate: &SurrogateView) {
@@ -331,6 +377,7 @@ fn of_surrogate(text: &mut Text, surrogate: &SurrogateView) {
     if let Some(overlay) = &surrogate.overlay {
         away(text, overlay);
         redirected(text, overlay);
+        slept(text, overlay);
         gathered(text, overlay);
     }
 }
@@ -417,9 +464,9 @@ fn redirected(text: &mut Text, overlay: &OverlayView) {
     }
 }
 
-/// What only an array with a code cache has.
-fn gathered(text: &mut Text, overlay: &OverlayView) {
-    if overlay.seals.is_empty() {
+/// What only an array has whose every write is redirected, at all times, so that mirrors may sleep.
+fn slept(text: &mut Text, overlay: &OverlayView) {
+    if !["reraid", "graid", "eraid"].contains(&overlay.redirect.as_str()) {
         return;
     }
     text.gauge(
@@ -427,6 +474,23 @@ fn gathered(text: &mut Text, overlay: &OverlayView) {
         "Mirrors that stand still.",
         overlay.mirrors_asleep,
     );
+    let budget = [
+        (
+            "restripe_code_cache_starts_a_day_max",
+            "How often a day mirrors may sleep at most.",
+            overlay.starts_a_day_max,
+        ),
+        (
+            "restripe_code_cache_starts_left",
+            "How often of these they may at once.",
+            overlay.starts_left,
+        ),
+    ];
+    for (name, help, value) in budget {
+        if let Some(value) = value {
+            text.gauge(name, help, value);
+        }
+    }
     let counters = [
         (
             "restripe_code_cache_rests_total",
@@ -435,13 +499,20 @@ fn gathered(text: &mut Text, overlay: &OverlayView) {
         ),
         (
             "restripe_code_cache_destages_total",
-            "How often all that lay in the code cache went home.",
+            "How often all that lay away went home.",
             overlay.destages,
         ),
     ];
     for (name, help, value) in counters {
         text.family(name, "counter", help);
         text.sample(name, &[], value);
+    }
+}
+
+/// What only an array with a code cache has.
+fn gathered(text: &mut Text, overlay: &OverlayView) {
+    if overlay.seals.is_empty() {
+        return;
     }
     let name = "restripe_code_cache_seals_total";
     text.family(
@@ -463,7 +534,7 @@ fn ratio(done: u64, total: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::LeaseView;
+    use crate::control::{EnergyView, LeaseView, SpindleView};
 
     fn status() -> StatusView {
         let mut status = StatusView {
@@ -476,7 +547,17 @@ mod tests {
         status.members.push(MemberView {
             path: "a \"b\"\\".into(),
             state: "active".into(),
+            spindle: Some(SpindleView {
+                standby_ms: 61_005,
+                starts: 3,
+                joules: Some(700),
+                ..SpindleView::default()
+            }),
             ..MemberView::default()
+        });
+        status.energy = Some(EnergyView {
+            joules: 701,
+            ..EnergyView::default()
         });
         let task = TaskView {
             kind: "rebuild".into(),
@@ -488,9 +569,11 @@ mod tests {
         status.surrogate = Some(Box::new(SurrogateView {
             state: "healthy".into(),
             overlay: Some(OverlayView {
+                redirect: "reraid".into(),
                 away_bytes: 4096,
                 redirected_writes: 7,
                 rests: 2,
+                starts_left: Some(25),
                 seals: [("flush".into(), 5)].into(),
                 ..OverlayView::default()
             }),
@@ -548,6 +631,11 @@ mod tests {
             "restripe_task_done_ratio{array=\"tank\",task=\"rebuild\"} 0.333333",
             "restripe_surrogate_state{array=\"tank\",state=\"healthy\"} 1",
             "restripe_surrogate_away_bytes{array=\"tank\"} 4096",
+            "restripe_member_phase_seconds_total{array=\"tank\",member=\"a \\\"b\\\"\\\\\",phase=\"standby\"} 61.005",
+            "restripe_member_starts_total{array=\"tank\",member=\"a \\\"b\\\"\\\\\"} 3",
+            "restripe_member_joules_total{array=\"tank\",member=\"a \\\"b\\\"\\\\\"} 700",
+            "restripe_joules_total{array=\"tank\"} 701",
+            "restripe_code_cache_starts_left{array=\"tank\"} 25",
             "restripe_surrogate_redirected_writes_total{array=\"tank\"} 7",
             "restripe_code_cache_rests_total{array=\"tank\"} 2",
             "restripe_code_cache_seals_total{array=\"tank\",cause=\"flush\"} 5",
@@ -559,5 +647,32 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }
+    }
+
+    /// Mirrors sleep beside a log disk, and beside nothing, too; they have no records to seal, and others nothing of it all.
+    #[test]
+    fn whoever_redirects_every_write_tells_of_sleep() {
+        let text = |redirect: &str| {
+            let mut status = status();
+            let surrogate = status.surrogate.as_mut().expect("it has one");
+            surrogate.state = "none".into();
+            let overlay = surrogate.overlay.as_mut().expect("it is served with it");
+            overlay.redirect = redirect.into();
+            overlay.seals.clear();
+            render(&status, &heat())
+        };
+        for redirect in ["graid", "eraid"] {
+            let text = text(redirect);
+            for line in [
+                "restripe_code_cache_rests_total{array=\"tank\"} 2",
+                "restripe_code_cache_mirrors_asleep{array=\"tank\"} 0",
+                "restripe_code_cache_destages_total{array=\"tank\"} 0",
+                "restripe_surrogate_state{array=\"tank\",state=\"none\"} 1",
+            ] {
+                assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+            }
+            assert!(!text.contains("seals_total"), "{text}");
+        }
+        assert!(!text("ido").contains("code_cache"));
     }
 }

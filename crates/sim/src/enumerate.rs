@@ -304,8 +304,12 @@ fn pair_specs(rng: &mut Rng) -> (Spec, Spec) {
     let mut log = whole(Level::Raid1, 2, 24);
     log.identity = 0x1000;
     let partner = |role, array| {
-        let epoch = 1;
-        Some(Partner { role, array, epoch })
+        Some(Partner {
+            role,
+            array,
+            epoch: 1,
+            session: 0,
+        })
     };
     home.partner = partner(PartnerRole::Main, log.uuid());
     log.partner = partner(PartnerRole::Surrogate, home.uuid());

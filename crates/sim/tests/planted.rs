@@ -178,7 +178,7 @@ fn find_all(bugs: &[Bug]) {
         .iter()
         .filter(|bug| {
             let (family, names) = expected(**bug);
-            let found = found(**bug, family, names, 4000);
+            let found = found(**bug, family, names, 12_000);
             println!("{bug:?}: {found:?}");
             found.is_none()
         })
@@ -209,7 +209,7 @@ fn every_planted_bug_of_a_surrogate_is_found_by_name() {
     for bug in Bug::OF_SURROGATES {
         let names = expected_of_surrogate(bug);
         let breaks = |seed: &u64| first(*seed, Some(bug)).is_some_and(|name| names.contains(&name));
-        let found = (0..1000)
+        let found = (0..6000)
             .filter(breaks)
             .find(|seed| first(*seed, None).is_none());
         println!("{bug:?}: {found:?}");

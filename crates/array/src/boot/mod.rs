@@ -95,6 +95,8 @@ pub(crate) struct Boot {
     would_lose: LostMap,
     /// What the surrogate alone holds is given up: it will not be taken for this array's any more.
     forsakes: bool,
+    /// The second version of this start is being written, or is.
+    confirms: bool,
     replays_left: u32,
     replays_next: u32,
     recovered: u64,
@@ -154,6 +156,7 @@ impl Core {
             unread: Vec::new(),
             would_lose: LostMap::new(0, 0),
             forsakes: false,
+            confirms: false,
             replays_left: 0,
             replays_next: 0,
             recovered: 0,
@@ -197,9 +200,9 @@ impl Core {
         self.standing.clear();
         for device in &mut self.devices {
             // What the attempt has outstanding still is.
-            let in_flight = device.in_flight;
+            let (in_flight, spent) = (device.in_flight, device.spent);
             *device = Device::new(device.info);
-            device.in_flight = in_flight;
+            (device.in_flight, device.spent) = (in_flight, spent);
         }
     }
 

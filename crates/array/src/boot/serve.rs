@@ -251,13 +251,25 @@ impl Core {
         }
     }
 
+    /// A start writes two versions, so that a copy of a member from before it is two behind, as no crash leaves one
+    /// ([`crate::meta::choose`]). True until the second is on its way.
+    fn confirm(&mut self) -> bool {
+        let read_only = self.mode.read_only;
+        let boot = self.boot_mut();
+        if read_only || core::mem::replace(&mut boot.confirms, true) {
+            return false;
+        }
+        self.keeper.note_change();
+        true
+    }
+
     /// Serves once the members agree on the new state of things.
     pub(super) fn boot_settle(&mut self) -> bool {
         let durable = self.keeper.all_durable() && !self.maps_dirty();
         if !durable && !self.mode.read_only {
             return false;
         }
-        if self.forsake_surrogate() {
+        if self.forsake_surrogate() || self.confirm() {
             return false;
         }
         let boot = self.boot.take().expect("a boot runs");

@@ -101,6 +101,7 @@ fn superblock_header() {
             FORCED,
             PARTNER,
             PARTNER_EPOCH,
+            PARTNER_SESSION,
             PARTNER_ROLE,
             RESERVED,
             PARCELS_OFFSET,

@@ -494,6 +494,7 @@ mod tests {
             role: super::super::PartnerRole::Main,
             array: uuid(7),
             epoch: 1,
+            session: 0,
         });
         assert!(superblock.encode().is_err());
     }

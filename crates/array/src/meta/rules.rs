@@ -102,6 +102,9 @@ fn check_counters(superblock: &Superblock) -> Result<(), MetaError> {
     Ok(())
 }
 
+/// What counts starts has room to go on.
+const PARTNER_COUNTER_LIMIT: u32 = 1 << 31;
+
 /// The partner is another array, and its epoch can be told from none.
 fn check_partner(superblock: &Superblock) -> Result<(), MetaError> {
     let Some(partner) = &superblock.partner else {
@@ -110,10 +113,15 @@ fn check_partner(superblock: &Superblock) -> Result<(), MetaError> {
     if partner.array == Uuid::NIL || partner.array == superblock.array {
         return field("partner", 0);
     }
-    if partner.epoch == 0 {
-        return field("partner epoch", 0);
+    for (name, value, least) in [
+        ("partner epoch", partner.epoch, 1),
+        ("partner session", partner.session, 0),
+    ] {
+        if !(least..PARTNER_COUNTER_LIMIT).contains(&value) {
+            return field(name, value.into());
+        }
     }
-    check_counter("partner epoch", partner.epoch)
+    Ok(())
 }
 
 pub fn check_counter(name: &'static str, value: u64) -> Result<(), MetaError> {

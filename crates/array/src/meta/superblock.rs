@@ -130,6 +130,7 @@ pub mod at {
     pub const FORCED: usize = 216;
     pub const PARTNER: usize = 224;
     pub const PARTNER_EPOCH: usize = 240;
+    pub const PARTNER_SESSION: usize = 244;
     pub const PARTNER_ROLE: usize = 248;
     pub const RESERVED: usize = 249;
     pub const PARCELS_OFFSET: usize = 250;
@@ -321,7 +322,10 @@ pub struct Partner {
     pub array: Uuid,
     /// Of a main set: of the log that counts. Raised by each start that begins the log anew, since nothing in it counted;
     /// what an earlier time left there never does again. Without meaning in a surrogate. Not 0.
-    pub epoch: u64,
+    pub epoch: u32,
+    /// Of both sets of a pair: starts that had both, counted twice. The surrogate may have one more after a crash. One that is
+    /// put back as it was before has less ([`crate::pair`]).
+    pub session: u32,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -937,7 +941,8 @@ fn get_write_hole(bytes: &[u8]) -> Result<WriteHole, MetaError> {
 
 fn put_partner(bytes: &mut [u8], partner: &Partner) {
     put(bytes, at::PARTNER, partner.array.0);
-    put_u64(bytes, at::PARTNER_EPOCH, partner.epoch);
+    put_u32(bytes, at::PARTNER_EPOCH, partner.epoch);
+    put_u32(bytes, at::PARTNER_SESSION, partner.session);
     bytes[at::PARTNER_ROLE] = match partner.role {
         PartnerRole::Main => 1,
         PartnerRole::Surrogate => 2,
@@ -957,7 +962,8 @@ fn get_partner(bytes: &[u8]) -> Result<Option<Partner>, MetaError> {
     Ok(Some(Partner {
         role,
         array: get_uuid(bytes, at::PARTNER),
-        epoch: get_u64(bytes, at::PARTNER_EPOCH),
+        epoch: get_u32(bytes, at::PARTNER_EPOCH),
+        session: get_u32(bytes, at::PARTNER_SESSION),
     }))
 }
 

@@ -117,7 +117,8 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
     superblock.partner = random.flag().then(|| Partner {
         role: [PartnerRole::Main, PartnerRole::Surrogate][random.below(2) as usize],
         array: uuid(random.below(900) as u16),
-        epoch: 1 + random.below(1 << 40),
+        epoch: 1 + random.below(1 << 30) as u32,
+        session: random.below(1 << 30) as u32,
     });
     for _ in 0..random.below(9) {
         let task = any_task(random, &superblock);

@@ -15,7 +15,7 @@
 //! A log that failed gets nothing more before the next start, and that it lacks something is on record before anybody is told so.
 
 use super::{Pair, Stage, Stopping};
-use crate::contract::{Action, Command, CommandError, CommandTag, Event};
+use crate::contract::{Action, Command, CommandError, CommandTag, Event, FailCause};
 use crate::core::Core;
 use crate::overlay::{Overlay, Site};
 use alloc::vec::Vec;
@@ -182,6 +182,31 @@ impl Pair {
         let compares = !self.policy.held.is_empty() || self.home().compares_copies();
         let fails = overlay.is_broken() && !overlay.is_logless() || !self.home().copies_are_whole();
         ahead && (!overlay.trusts() || fails || compares)
+    }
+
+    /// An operator takes the log disk out: it may go while first copies have all that it has, as it may fail. False if it is not about
+    /// that, or the log's own redundancy bears it.
+    pub(super) fn fails_log(&mut self, tag: CommandTag, command: &Command) -> bool {
+        let Command::Fail(member) = *command else {
+            return false;
+        };
+        let (site, member) = self.route.set_of(member);
+        let ahead = self.stage == Stage::Serving && self.policy.redirect().goes_ahead();
+        if site != Site::Log || !ahead || !self.log().indispensable(member) {
+            return false;
+        }
+        let overlay = self.overlay.as_ref().expect("a serving pair has one");
+        let result = match overlay.trusts() && self.home().copies_are_whole() {
+            true => {
+                self.at(Site::Log, |log| log.fail_member(member, FailCause::Command));
+                Ok(())
+            }
+            false => Err(CommandError::Busy(
+                "until all is home the log alone counts; surrogate destage brings it there",
+            )),
+        };
+        self.out.push(Action::CommandReply(tag, result));
+        true
     }
 
     /// A command that compares copies waits until they are the same; false if it need not.

@@ -30,6 +30,7 @@ mod kept;
 mod migrate;
 mod policy;
 mod route;
+mod session;
 mod start;
 mod users;
 mod view;
@@ -48,7 +49,7 @@ use alloc::vec::Vec;
 use cached::Cached;
 use child::{Children, Owner};
 use cluster::Clusters;
-pub use destage::{Destage, Sleep};
+pub use destage::{Budget, Destage, Sleep};
 use jobs::Jobs;
 use keep::Keeping;
 use kept::Kept;
@@ -503,7 +504,7 @@ impl Pair {
                 let result = self.ask_destage();
                 self.out.push(Action::CommandReply(tag, result));
             }
-            command if self.hold(tag, &command) => {}
+            command if self.hold(tag, &command) || self.fails_log(tag, &command) => {}
             command => {
                 let (site, command) = self.route_command(command);
                 self.tell(site, Event::Command(tag, command));

@@ -2,10 +2,11 @@
 //!
 //! | phase     | waits for                                                   | next                             |
 //! |-----------|-------------------------------------------------------------|----------------------------------|
-//! | Sets      | the surrogate's engine, then home's                         | Anchors, Beginning, or it ends   |
+//! | Sets      | the surrogate's engine, then home's                         | Numbering, Anchors, or it ends   |
+//! | Numbering | both sets have the number of this start on record           | Anchors, Beginning, or it ends   |
 //! | Anchors   | the pages of the log's anchors                              | Scan                             |
 //! | Scan      | headers and payloads of the records                         | Flushing, Losing, or it ends     |
-//! | Losing    | what was accepted as lost is on record at home              | Beginning                        |
+//! | Losing    | what was accepted as lost is on record at home              | Numbering                        |
 //! | Flushing  | what was found is durable                                   | Closing                          |
 //! | Closing   | anchors that cut off what does not count                    | Beginning                        |
 //! | Beginning | anchors that let new records count                          | it ends                          |
@@ -49,6 +50,12 @@ enum Phase {
         ended: usize,
     },
     Scan(Box<Scan>),
+    /// Both sets get the start's number on record ([`super::session`]).
+    Numbering {
+        layout: LogLayout,
+        session: u32,
+        last: u32,
+    },
     Flushing(Box<Recovered>),
     /// What the log does not tell is called lost.
     Losing {
@@ -122,6 +129,8 @@ const RECLAIM_SHARE: u32 = 8;
 const DROP_SHARE: u32 = 4;
 
 const ONLY_MIRRORS: &str = "first copies go ahead in raid1 and raid10 only (redirect graid, eraid)";
+
+const FIRSTS_HAVE_IT: &str = "its log cannot be read, and first copies have all that it had: leave it out and say --degraded, and nothing is lost";
 
 /// How records come to lie in a log.
 struct LogUse {
@@ -218,6 +227,8 @@ impl Pair {
     fn start_home(&mut self) {
         let home = &mut self.sets[Site::Home as usize];
         home.attached = self.absent.is_none() && self.surrogate.members > 0;
+        // Until the log is read it is not known whether first copies are needed for what they have.
+        home.copies_apart = home.attached;
         if self.started[Site::Home as usize] {
             self.open_log();
         } else {
@@ -342,6 +353,7 @@ impl Pair {
         let start = self.start.take().expect("a start is under way");
         self.stage = stage;
         let home = &mut self.sets[Site::Home as usize];
+        home.copies_apart &= stage != Stage::Alone;
         home.counted_above = stage == Stage::Serving;
         home.cached_above = stage == Stage::Serving;
         if result.is_ok() {
@@ -409,10 +421,95 @@ impl Pair {
                 let why = "a code cache takes memory for its clusters";
                 self.refuse(CommandError::Unsuited(why));
             }
-            // First copies went on without it: it lacks what they have.
-            Ok(layout) if home.superblock.alone => self.begin_anew(layout),
-            Ok(layout) if home.redirected_extents().is_empty() => self.begin_anew(layout),
-            Ok(layout) => self.read_log(layout),
+            Ok(layout) => self.open_log_of(layout),
+        }
+    }
+
+    fn open_log_of(&mut self, layout: LogLayout) {
+        if self.log_counts()
+            && let Err(error) = self.check_sessions()
+        {
+            return self.of_another_time(error, layout);
+        }
+        if self.start_mut().mode.read_only || self.start_mut().doubt.is_some() {
+            return self.take_log(layout);
+        }
+        self.number_from_now(layout);
+    }
+
+    /// The log is not of home's last start. One that is older cannot tell which of its records still count, so it is given up whole or not at all;
+    /// beside members of home that were started from a minority, which are older than they might be, a newer one is right.
+    fn of_another_time(&mut self, error: CommandError, layout: LogLayout) {
+        let old = matches!(error, CommandError::LogIsOld);
+        let StartMode {
+            from_minority,
+            accept_loss,
+            read_only,
+        } = self.start_mut().mode;
+        let doubts = self.start_mut().doubt.is_some();
+        if old && accept_loss && !read_only && !doubts && !self.firsts_have_it() {
+            self.give_up_log(layout);
+        } else if !old && from_minority && !read_only && !doubts {
+            self.number_from_now(layout);
+        } else {
+            self.refuse(error);
+        }
+    }
+
+    fn number_from_now(&mut self, layout: LogLayout) {
+        let session = self.next_session();
+        let last = session + 1;
+        self.start_mut().phase = Phase::Numbering {
+            layout,
+            session,
+            last,
+        };
+    }
+
+    /// Whether anything in the log may be all that there is of it. Where first copies went on without it, it lacks what they have.
+    fn log_counts(&self) -> bool {
+        let home = self.home();
+        !home.superblock.alone && !home.redirected_extents().is_empty()
+    }
+
+    fn take_log(&mut self, layout: LogLayout) {
+        match self.log_counts() {
+            true => self.read_log(layout),
+            false => self.begin_anew(layout),
+        }
+    }
+
+    fn number(&mut self) -> bool {
+        let Phase::Numbering {
+            layout,
+            session,
+            last,
+        } = self.start_mut().phase
+        else {
+            unreachable!("sets are numbered in this phase")
+        };
+        match self.number_start(session) {
+            Ok(false) => false,
+            Ok(true) if session < last => {
+                self.start_mut().phase = Phase::Numbering {
+                    layout,
+                    session: session + 1,
+                    last,
+                };
+                true
+            }
+            Ok(true) => {
+                self.take_log(layout);
+                true
+            }
+            Err(_) if !self.log_counts() && !self.home().halted() => {
+                self.go_on_alone();
+                true
+            }
+            Err(error) => {
+                self.refuse(error);
+                true
+            }
         }
     }
 
@@ -439,6 +536,9 @@ impl Pair {
     /// A record that may have been acknowledged cannot be read in full, and nobody can tell whether what can be read of it
     /// was ever written. So it is lost with those behind it, unless nobody accepts that; the log is read again up to it.
     fn cut_off(&mut self, layout: LogLayout, recovered: &Recovered, first: u64) {
+        if self.firsts_have_it() {
+            return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
+        }
         let (cut, extents) = lost_from(&recovered.extents, first);
         if !self.start_mut().mode.accept_loss {
             return self.end_start(Err(CommandError::WouldLose { extents }), Stage::Idle);
@@ -450,6 +550,11 @@ impl Pair {
         });
         self.start_mut().cut = Some(cut);
         self.read_log(layout);
+    }
+
+    /// Whether a start without the log would believe first copies for what it had: then nothing is lost with it, whatever is accepted.
+    fn firsts_have_it(&mut self) -> bool {
+        self.home().superblock.ahead && self.start_mut().doubt.is_none()
     }
 
     fn refuse(&mut self, error: CommandError) {
@@ -464,17 +569,15 @@ impl Pair {
         }
         // What a member took of the log counts no more than the rest of it, and must not look like damage to later starts.
         self.at(Site::Log, |log| log.lost.forget());
-        let before = self.home().superblock.partner.expect("it was compared");
-        let epoch = before.epoch + 1;
         self.at_home(|home| {
             if home.superblock.alone {
                 home.redirects_home();
             }
-            home.set_partner(Some(Partner { epoch, ..before }));
         });
+        let epoch = self.raise_epoch();
         let owner = LogOwner {
             array: self.home().superblock.array,
-            epoch,
+            epoch: epoch.into(),
         };
         self.jobs.table = Some(AnchorTable::new(owner, layout));
         self.start_mut().phase = Phase::Beginning { found: NOTHING };
@@ -482,6 +585,9 @@ impl Pair {
 
     /// The log does not tell what it should have.
     fn damaged(&mut self) {
+        if self.firsts_have_it() {
+            return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
+        }
         let mode = self.start_mut().mode;
         let layout = match &self.start_mut().phase {
             Phase::Anchors { layout, .. } => *layout,
@@ -490,13 +596,7 @@ impl Pair {
         };
         let doubts = self.start_mut().doubt.is_some();
         if mode.accept_loss && !mode.read_only && !doubts {
-            self.at_home(|home| {
-                for (lba, sectors) in home.redirected_extents() {
-                    home.lose(lba, sectors);
-                }
-            });
-            self.start_mut().phase = Phase::Losing { layout };
-            return;
+            return self.give_up_log(layout);
         }
         if let Some(extents) = self.start_mut().doubt.take() {
             return self.end_start(Err(CommandError::WouldLose { extents }), Stage::Idle);
@@ -508,6 +608,16 @@ impl Pair {
         self.end_start(Err(error), Stage::Idle);
     }
 
+    /// All that may lie in the log alone is lost.
+    fn give_up_log(&mut self, layout: LogLayout) {
+        self.at_home(|home| {
+            for (lba, sectors) in home.redirected_extents() {
+                home.lose(lba, sectors);
+            }
+        });
+        self.start_mut().phase = Phase::Losing { layout };
+    }
+
     /// Goes on with a start; false if it has to wait.
     pub(super) fn advance_start(&mut self) -> bool {
         let Some(start) = &mut self.start else {
@@ -516,6 +626,7 @@ impl Pair {
         match &start.phase {
             Phase::Anchors { .. } | Phase::Scan(_) => self.read_on(),
             Phase::Closing { .. } | Phase::Beginning { .. } => self.write_anchors(),
+            Phase::Numbering { .. } => self.number(),
             Phase::Losing { layout } => {
                 let layout = *layout;
                 self.forget_log(layout)
@@ -524,15 +635,31 @@ impl Pair {
         }
     }
 
-    /// What was lost is on record: nothing in the log counts any more.
+    /// What was lost is on record: nothing in the log counts any more. Home has a higher epoch on record before the log gets a number that could have it taken
+    /// for what home left in it.
     fn forget_log(&mut self, layout: LogLayout) -> bool {
-        let home = &mut self.sets[Site::Home as usize];
-        if home.lost.dirty() {
+        if self.home().lost.dirty() {
             return false;
         }
-        self.at_home(Core::redirects_home);
-        self.begin_anew(layout);
+        if self.log_counts() {
+            self.at_home(Core::redirects_home);
+            self.raise_epoch();
+            return true;
+        }
+        match self.home().has_partner_durable() {
+            Ok(false) => return false,
+            Ok(true) => self.open_log_of(layout),
+            Err(error) => self.end_start(Err(error), Stage::Idle),
+        }
         true
+    }
+
+    /// What lies in the log counts no more.
+    fn raise_epoch(&mut self) -> u32 {
+        let before = self.home().superblock.partner.expect("it was compared");
+        let epoch = before.epoch + 1;
+        self.at_home(|home| home.set_partner(Some(Partner { epoch, ..before })));
+        epoch
     }
 
     // ------------------------------------------------------------------------------------------------------ reading
@@ -748,7 +875,7 @@ impl Pair {
         let partner = home.superblock.partner.expect("it was compared");
         let owner = LogOwner {
             array: home.superblock.array,
-            epoch: partner.epoch,
+            epoch: partner.epoch.into(),
         };
         let wavers = self.log().whole_rows();
         match AnchorTable::load(owner, layout, homes) {
@@ -796,6 +923,10 @@ impl Pair {
             return self.settle_doubt(&recovered, &extents);
         }
         if let Some(&first) = recovered.unread.first() {
+            if self.log().halted() {
+                // It was read, and could not be written again.
+                return self.cannot_write();
+            }
             return self.cut_off(layout, &recovered, first);
         }
         if self.start_mut().mode.read_only {
@@ -830,12 +961,26 @@ impl Pair {
     fn cannot_write(&mut self) {
         match &self.start_mut().phase {
             Phase::Beginning { found } if found.extents.is_empty() => {
-                let why = Box::new(CommandError::Metadata);
-                self.out.push(Action::Fact(Fact::SurrogateAbsent { why }));
-                self.end_start(Ok(()), Stage::Alone);
+                self.go_on_alone();
             }
-            _ => self.refuse(CommandError::Metadata),
+            _ => {
+                let error = self.why_unwritable();
+                self.refuse(error);
+            }
         }
+    }
+
+    fn why_unwritable(&self) -> CommandError {
+        let log = self.log();
+        log.halt
+            .map_or(CommandError::Metadata, |halt| log.halt_error(halt))
+    }
+
+    /// Nothing counts in a log that cannot be written.
+    fn go_on_alone(&mut self) {
+        let why = Box::new(self.why_unwritable());
+        self.out.push(Action::Fact(Fact::SurrogateAbsent { why }));
+        self.end_start(Ok(()), Stage::Alone);
     }
 
     fn write_anchors(&mut self) -> bool {

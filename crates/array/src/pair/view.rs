@@ -2,6 +2,7 @@
 
 use super::{Pair, Stage};
 use crate::overlay::{Kind, Overlay, OverlayCounters, Piece, Site};
+use crate::power::Power;
 use crate::report::{
     ArrayState, Health, HeatMap, MapExtent, MemberStatus, OverlayStatus, Status, SurrogateStatus,
 };
@@ -56,8 +57,10 @@ impl Pair {
             alone: overlay.is_alone(),
             logless: overlay.is_logless(),
             mirrors_asleep,
+            mirrors_restless: self.home().mirrors_in(Power::Restless),
             rests,
             destages,
+            budget: self.budget(),
             code_cache: self.code_cache(),
             counters: overlay.counters(),
         })

@@ -24,6 +24,7 @@ mod reshapes;
 mod scrubs;
 mod shell;
 mod spares;
+mod spindles;
 mod surrogates;
 mod tasks;
 mod throttles;

@@ -548,3 +548,23 @@ fn a_member_that_lags_is_told_of_the_tasks_as_well() {
     array.verify();
     array.consistent();
 }
+
+/// The copy was made after a crash, the next start wrote nothing but what any start does, and a crash left that.
+#[test]
+fn a_copy_from_before_the_last_start_is_not_taken_for_the_member() {
+    for setup in [raid5(3), raid6(4), raid1(3)] {
+        let mut array = setup.start();
+        array.written(0, CHUNK).expect("written");
+        array.flushed();
+        array.crash(|_| false);
+        let old = array.disks[0].clone();
+        array.start().expect("starts");
+        array.written(0, CHUNK).expect("written again");
+        array.flushed();
+        array.crash(|_| false);
+        array.put_back(0, old);
+        array.start().expect("starts without it");
+        assert_eq!(array.engine.status().state, ArrayState::Degraded);
+        array.verify();
+    }
+}

@@ -17,6 +17,7 @@ fn partner(role: PartnerRole) -> Partner {
         role,
         array: OTHER,
         epoch: 4,
+        session: 0,
     }
 }
 
@@ -421,6 +422,7 @@ fn what_cannot_be_on_record_is_refused() {
         recorded(&array, 3),
         Some(Partner {
             epoch: 1,
+            session: 0,
             ..partner(PartnerRole::Main)
         })
     );

@@ -77,6 +77,12 @@ fn check_log_disk(wanted: &ArrayConfig) -> Outcome {
 
 fn check_code_cache(wanted: &ArrayConfig) -> Outcome {
     let members = wanted.surrogate.len();
+    if !matches!(wanted.level, Some(LevelName::Raid1 | LevelName::Raid10)) {
+        return Err(Failure::usage(
+            "a code cache is for arrays of copies: raid1 and raid10, whose further copies sleep beside it",
+        )
+        .hint("leave --code-cache out: a surrogate takes writes while a member is rebuilt"));
+    }
     if !(3..=CODE_CACHE_MEMBERS_MAX).contains(&members) {
         let what = format!("a code cache has 3 to {CODE_CACHE_MEMBERS_MAX} members, not {members}");
         return Err(Failure::usage(what).hint("name a partition of each disk that stays awake"));
@@ -152,6 +158,7 @@ pub fn partnered(array: &mut CreateOptions, mut surrogate: CreateOptions) -> Cre
         role: PartnerRole::Main,
         array: surrogate.array,
         epoch: 1,
+        session: 0,
     });
     surrogate.partner = Some(of_array(array.array));
     surrogate
@@ -163,6 +170,7 @@ pub fn of_array(array: Uuid) -> Partner {
         role: PartnerRole::Surrogate,
         array,
         epoch: 1,
+        session: 0,
     }
 }
 
@@ -253,9 +261,14 @@ mod tests {
         );
         let parities = Some(SurrogateLevel::Rs3);
         assert!(check_surrogate(&wanted(&["a", "b", "c", "d"], parities)).is_err());
-        let cache = ArrayConfig {
+        let of_parity = ArrayConfig {
             code_cache: true,
             ..wanted(&["a", "b", "c", "d"], parities)
+        };
+        assert!(check_surrogate(&of_parity).is_err(), "nobody would sleep");
+        let cache = ArrayConfig {
+            level: Some(LevelName::Raid10),
+            ..of_parity
         };
         assert!(check_surrogate(&cache).is_ok());
         let level_of = |wanted| surrogate_of(wanted).level;

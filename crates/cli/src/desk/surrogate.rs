@@ -22,7 +22,9 @@ use crate::units::Size;
 use clap::ValueEnum;
 use restripe_array::meta::superblock::SUPERBLOCK_BYTES;
 use restripe_array::overlay::Kind;
-use restripe_array::report::{ArrayState, MemberState, Status, SurrogateStatus, TaskStatus};
+use restripe_array::report::{
+    ArrayState, MemberState, OverlayStatus, Status, SurrogateStatus, TaskStatus,
+};
 use restripe_array::{
     Command, LeaseError, Member, SECTOR_BYTES, StartMode, SurrogateConfig, TaskKind, Uuid,
 };
@@ -246,7 +248,14 @@ fn check_nothing_away(status: &Status, surrogate: &SurrogateStatus) -> Result<()
         let of = |kind: Kind| overlay.sectors[kind as usize];
         (of(Kind::Instead) + of(Kind::Also)) * SECTOR_BYTES
     });
-    let hint = "it goes home when the array's rebuild has ended: restripe surrogate status tells how much is left";
+    let constant = |overlay: &OverlayStatus| overlay.redirect.is_constant();
+    let hint = match surrogate.overlay.as_ref().is_some_and(constant) {
+        true => format!(
+            "restripe surrogate destage {} --wait brings it home; what users write meanwhile goes there, too",
+            status.name
+        ),
+        false => "it goes home when the array's rebuild has ended: restripe surrogate status tells how much is left".into(),
+    };
     if away > 0 {
         let what = format!("{} of the array are away in its surrogate", Size(away));
         return Err(Refusal::new(what).hint(hint));

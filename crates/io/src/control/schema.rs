@@ -2,8 +2,9 @@
 //!
 //! Units are in the names. Fields are added, never given a new meaning; [`SCHEMA`] grows when one is taken away.
 
+use super::energy::{EnergyView, SpindleView};
 use super::lending::LendingView;
-use super::surrogate::SurrogateView;
+use super::surrogate::{SurrogateView, exposed_sectors};
 use restripe_array::layout::{Geometry, Level, Rotation};
 use restripe_array::report::{
     Aim, ArrayState, Counters, GrowthPlan, HeatMap, MemberState, MemberStatus, Status, TaskStatus,
@@ -26,9 +27,11 @@ pub enum Request {
     Which {
         member: String,
     },
-    /// Take a member out of service.
+    /// Take a member out of service; `accept_loss`: also one that takes with it what nobody else has.
     Fail {
         member: String,
+        #[serde(default)]
+        accept_loss: bool,
     },
     /// Forget a failed or spare member and close it.
     Remove {
@@ -248,6 +251,9 @@ pub struct StatusView {
     /// Of an array that lends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lends: Option<LendingView>,
+    /// What its members may have drawn, and its surrogate's: of an array whose mirrors may sleep, or for which a rating was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy: Option<EnergyView>,
 }
 
 /// What a growth would do.
@@ -289,7 +295,7 @@ impl GrowthView {
     }
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct MemberView {
     pub member: u16,
     pub path: String,
@@ -301,6 +307,15 @@ pub struct MemberView {
     /// `active`, `rebuilding`, `spare`, `failed`, `replaced` (failed, because another took its place) or `foreign`.
     pub state: String,
     pub read_errors: u32,
+    /// A first copy that goes ahead alone: so many bytes are lost with it, at most.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub exposed_bytes: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spindle: Option<SpindleView>,
+}
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -547,7 +562,7 @@ impl StatusView {
             members: status
                 .members
                 .iter()
-                .map(|m| member_view(m, path_of(m.member.0)))
+                .map(|m| member_view(m, status, now, path_of(m.member.0)))
                 .collect(),
             missing_slots: missing_slots(status),
             tasks: status
@@ -569,6 +584,7 @@ impl StatusView {
             counters: counters_view(&status.counters),
             surrogate: SurrogateView::of(status, now, path_of).map(Box::new),
             lends: LendingView::of(status),
+            energy: None,
         }
     }
 }
@@ -595,7 +611,7 @@ fn lost_view(&(lba, sectors): &(u64, u64)) -> LostView {
     }
 }
 
-fn member_view(member: &MemberStatus, path: String) -> MemberView {
+fn member_view(member: &MemberStatus, status: &Status, now: Nanos, path: String) -> MemberView {
     let hosted = |&(slot, partition): &(u16, u16)| HostedView { slot, partition };
     MemberView {
         hosts: member.hosts.iter().map(hosted).collect(),
@@ -605,6 +621,23 @@ fn member_view(member: &MemberStatus, path: String) -> MemberView {
         slot: member.slot,
         state: member_word(member.state).into(),
         read_errors: member.read_errors,
+        exposed_bytes: exposed_bytes(member, status),
+        spindle: Some(SpindleView::new(&member.spent.until(now))),
+    }
+}
+
+/// What a member would take with it, at most: what is exposed at all, of one that serves first copies.
+fn exposed_bytes(member: &MemberStatus, status: &Status) -> u64 {
+    let copies = match status.geometry.map(|geometry| geometry.level) {
+        Some(Level::Raid1) => status.geometry.map_or(1, |geometry| geometry.slots),
+        Some(Level::Raid10 { copies }) => copies.into(),
+        _ => return 0,
+    };
+    let first = member.slot.is_some_and(|slot| slot.is_multiple_of(copies));
+    let overlay = status.surrogate.as_ref().and_then(|one| one.overlay);
+    match overlay.filter(|_| first && member.state == MemberState::Active) {
+        Some(overlay) => exposed_sectors(&overlay) * SECTOR_BYTES,
+        None => 0,
     }
 }
 
@@ -895,6 +928,7 @@ fn cause_text(cause: &FailCause) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use restripe_array::energy::Spent;
     use restripe_array::report::{Moved, Pacing};
     use restripe_array::{Order, Throttle, Uuid};
 
@@ -906,7 +940,8 @@ mod tests {
         assert_eq!(
             read(r#"{"verb":"fail","member":"d1"}"#),
             Ok(Request::Fail {
-                member: "d1".into()
+                member: "d1".into(),
+                accept_loss: false,
             })
         );
         assert_eq!(
@@ -943,6 +978,7 @@ mod tests {
                 hosts: vec![(3, 2)],
                 state: MemberState::Rebuilding,
                 read_errors: 7,
+                spent: Spent::default(),
             }],
             tasks: vec![TaskStatus {
                 kind: TaskKind::Rebuild,

@@ -1,7 +1,7 @@
 //! What a client is told of an array's surrogate: the set, and what of the array lies there.
 
 use super::schema::{MemberView, StatusView, TaskView};
-use restripe_array::overlay::SealCause;
+use restripe_array::overlay::{Kind, SealCause};
 use restripe_array::report::{ArrayState, OverlayStatus, Status, SurrogateStatus};
 use restripe_array::{Nanos, SECTOR_BYTES};
 use serde::{Deserialize, Serialize};
@@ -66,8 +66,16 @@ pub struct OverlayView {
     /// Mirrors that stand still now, and how often they were let.
     #[serde(default)]
     pub mirrors_asleep: u16,
+    /// Mirrors that were told to stand still, and cannot.
+    #[serde(default)]
+    pub mirrors_restless: u16,
     #[serde(default)]
     pub rests: u64,
+    /// Where they may: how often a day at most, and how often at once now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts_a_day_max: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts_left: Option<u32>,
     /// Of a code cache: records that were gathered in memory and sealed, by cause: `full`, `age`, `flush`, `fua`, `destage`, `stop`,
     /// `failed`. Empty where nothing is gathered.
     #[serde(default)]
@@ -100,7 +108,7 @@ impl SurrogateView {
             members: set.members,
             missing_slots: set.missing_slots,
             tasks: set.tasks,
-            overlay: surrogate.overlay.as_ref().map(overlay_view),
+            overlay: surrogate.overlay.as_ref().map(|one| overlay_view(one, now)),
         }
     }
 
@@ -115,7 +123,15 @@ impl SurrogateView {
     }
 }
 
-fn overlay_view(overlay: &OverlayStatus) -> OverlayView {
+/// What first copies have and nobody else has.
+pub(super) fn exposed_sectors(overlay: &OverlayStatus) -> u64 {
+    match overlay.ahead && overlay.alone {
+        true => overlay.sectors[Kind::Also as usize],
+        false => 0,
+    }
+}
+
+fn overlay_view(overlay: &OverlayStatus, now: Nanos) -> OverlayView {
     let bytes = |sectors: u64| sectors * SECTOR_BYTES;
     let [instead, also, clean] = overlay.sectors.map(bytes);
     let (ahead, away) = match overlay.ahead {
@@ -129,7 +145,7 @@ fn overlay_view(overlay: &OverlayStatus) -> OverlayView {
         extents_max: overlay.capacity,
         away_bytes: away,
         ahead_bytes: ahead,
-        exposed_bytes: if overlay.alone { ahead } else { 0 },
+        exposed_bytes: bytes(exposed_sectors(overlay)),
         clean_bytes: clean,
         log_bytes: bytes(overlay.log_sectors),
         going_home: overlay.going_home,
@@ -141,7 +157,10 @@ fn overlay_view(overlay: &OverlayStatus) -> OverlayView {
         clean_copies: counters.clean_copies,
         destages: overlay.destages,
         mirrors_asleep: overlay.mirrors_asleep,
+        mirrors_restless: overlay.mirrors_restless,
         rests: overlay.rests,
+        starts_a_day_max: overlay.budget.map(|budget| budget.starts_a_day),
+        starts_left: overlay.budget.map(|budget| budget.left(now)),
         seals: seals(overlay),
     }
 }
@@ -193,8 +212,10 @@ mod tests {
             log_sectors: 4096,
             going_home: true,
             mirrors_asleep: 0,
+            mirrors_restless: 1,
             rests: 0,
             destages: 0,
+            budget: None,
             code_cache: None,
             broken: false,
             ahead: true,
@@ -209,7 +230,7 @@ mod tests {
                 ..OverlayCounters::default()
             },
         };
-        let view = overlay_view(&overlay);
+        let view = overlay_view(&overlay, Nanos::ZERO);
         let wanted = OverlayView {
             redirect: "ido".into(),
             extents: 3,
@@ -226,6 +247,7 @@ mod tests {
             split_reads: 7,
             home_bytes: 8192,
             clean_copies: 9,
+            mirrors_restless: 1,
             ..OverlayView::default()
         };
         assert_eq!(view, wanted);

@@ -27,6 +27,13 @@ struct Place {
     /// `None` once closed.
     device: Option<Device>,
     flights: u32,
+    /// Its spindle is being told to stand still, or to turn: what is asked meanwhile waits until that has ended, so that the last word
+    /// counts, and nobody asks a disk without power.
+    rests: u32,
+    wakes: u32,
+    // They come boxed, and go on so.
+    #[allow(clippy::vec_box)]
+    held: Vec<Box<DeviceIo>>,
     closing: bool,
     /// Its loss was told.
     departed: bool,
@@ -135,16 +142,38 @@ impl Fleet {
                 let result = ram.perform(&mut io, handles);
                 self.landed.push((io, result));
             }
-            Some(Device::File(_)) => self.take_off(io, handles, backend),
+            Some(Device::File(_)) => match self.waits_for_spindle(&io) {
+                true => self.places[usize::from(io.member.0)].held.push(io),
+                false => self.take_off(io, handles, backend),
+            },
             Some(Device::Nbd(_)) => self.take_off_remote(io, handles, backend),
         }
     }
 
     // ------------------------------------------------------------------------------------- files and block devices
 
+    fn waits_for_spindle(&self, io: &DeviceIo) -> bool {
+        let place = &self.places[usize::from(io.member.0)];
+        place.rests > 0 || place.wakes > 0 && io.op != IoOp::Wake
+    }
+
+    /// Spindles turn, or cannot: what waited for them goes on.
+    fn release(&mut self, member: Member, handles: &Handles<'_>, backend: &mut dyn Backend) {
+        let place = &mut self.places[usize::from(member.0)];
+        if place.rests + place.wakes > 0 {
+            return;
+        }
+        for io in std::mem::take(&mut place.held) {
+            self.start(io, handles, backend);
+        }
+        self.places[usize::from(member.0)].close_if_idle();
+    }
+
     fn take_off(&mut self, io: Box<DeviceIo>, handles: &Handles<'_>, backend: &mut dyn Backend) {
         let member = usize::from(io.member.0);
         self.places[member].flights += 1;
+        self.places[member].rests += u32::from(io.op == IoOp::Standby);
+        self.places[member].wakes += u32::from(io.op == IoOp::Wake);
         let index = self.flights.insert(Flight::new(io, self.renewals));
         let flight = self.flights.get_mut(index).expect("just made");
         let Some(Device::File(device)) = &self.places[member].device else {
@@ -187,17 +216,27 @@ impl Fleet {
                 .token(),
                 op,
             ),
-            Progress::Done(result) => self.land(flight, result, handles),
+            Progress::Done(result) => {
+                let member = self.land(flight, result, handles);
+                self.release(member, handles, backend);
+            }
         }
     }
 
-    fn land(&mut self, flight: u32, result: Result<(), IoError>, handles: &Handles<'_>) {
+    fn land(&mut self, flight: u32, result: Result<(), IoError>, handles: &Handles<'_>) -> Member {
         let landed = self.flights.remove(flight).expect("a flight ends once");
         let io = landed.land(result, handles, &mut self.scratch);
         let place = &mut self.places[usize::from(io.member.0)];
+        let member = io.member;
         place.flights -= 1;
+        match (io.op, &place.device) {
+            (IoOp::Standby, Some(Device::File(_))) => place.rests -= 1,
+            (IoOp::Wake, Some(Device::File(_))) => place.wakes -= 1,
+            _ => {}
+        }
         place.close_if_idle();
         self.landed.push((io, result));
+        member
     }
 
     // -------------------------------------------------------------------------------------------------- remote ones
@@ -292,6 +331,14 @@ impl Fleet {
     /// A handle that was backed anew since the operation began is another memory already: of all operations that a
     /// failed member leaves on one large buffer, only the first costs a copy of it.
     pub fn detach(&mut self, tag: Tag, handles: &mut Handles<'_>) {
+        for place in &mut self.places {
+            if let Some(at) = place.held.iter().position(|io| io.tag == tag) {
+                // Nobody has begun it.
+                self.landed
+                    .push((place.held.remove(at), Err(IoError::Gone)));
+                return place.close_if_idle();
+            }
+        }
         let Some(flight) = self
             .flights
             .iter_mut()
@@ -330,13 +377,16 @@ impl Place {
             name: member.name,
             device: Some(member.device),
             flights: 0,
+            rests: 0,
+            wakes: 0,
+            held: Vec::new(),
             closing: false,
             departed: false,
         }
     }
 
     fn close_if_idle(&mut self) {
-        if !self.closing || self.flights > 0 {
+        if !self.closing || self.flights > 0 || !self.held.is_empty() {
             return;
         }
         if let Some(Device::Nbd(device)) = &mut self.device {

@@ -87,8 +87,12 @@ impl FileDevice {
     }
 
     /// Files have no spindle, unless somebody says what to do about theirs.
+    pub fn has_spindle(&self) -> bool {
+        self.hook.is_some() || self.block_device
+    }
+
     fn plan_power(&self, turns: bool) -> Plan {
-        if self.hook.is_none() && !self.block_device {
+        if !self.has_spindle() {
             return Plan::Unsupported;
         }
         let spindle = Spindle {

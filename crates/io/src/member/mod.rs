@@ -1,6 +1,7 @@
 //! Devices: how they are named, opened and probed. What an operation of the engine means on each kind is in the
 //! modules below; [`crate::host`] drives them.
 
+pub mod disk;
 pub mod file;
 pub mod nbd;
 pub mod ram;
@@ -93,6 +94,16 @@ pub struct OpenMember {
     pub name: String,
     pub info: MemberInfo,
     pub device: Device,
+}
+
+impl OpenMember {
+    /// Whether somebody could be told that its spindle is to stand still. A disk may refuse it yet.
+    pub fn may_be_told_to_rest(&self) -> bool {
+        match &self.device {
+            Device::File(file) => file.has_spindle(),
+            Device::Ram(_) | Device::Nbd(_) => false,
+        }
+    }
 }
 
 pub enum Device {

@@ -346,6 +346,7 @@ fn format(plan: &ArrayPlan, set: &Set, drives: &[Plain]) -> Result<(), String> {
         role,
         array: Uuid([0xa0 + 3 - set.identity; 16]),
         epoch: 1,
+        session: 0,
     });
     let creation = create(&options).map_err(|error| error.to_string())?;
     for (member, at, content) in &creation.writes {

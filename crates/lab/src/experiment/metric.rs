@@ -1,7 +1,7 @@
 //! Numbers of a run by name, as scenarios, tables and figures ask for them.
 //!
 //! `rebuild_s`, `rebuild_share`, `utilisation`, `offered_per_s`, `capacity_per_s`, `energy_kj`, `standby_share`,
-//! `spin_ups`, `turning_kj` (the energy but for standby and for spindles that start, which papers leave out), `starts_a_day` (of the drive that
+//! `spin_ups`, `estimate_kj` (what `status` would say by the drive's rating and the times that the engine knows), `turning_kj` (the energy but for standby and for spindles that start, which papers leave out), `starts_a_day` (of the drive that
 //! started most often); of an array with a surrogate `reclaim_s` (from the rebuild's end until home had everything), `map_extents`,
 //! `map_kib`, `heat_kib`, `clean_mib` (at most, each), and of a code cache `destages` and `destage_share` (of the looks at it, one a
 //! step), `home_writes` and `home_write_kib` (the mean of one), `clusters_read` and `clusters_reread` (of these, again); and of a phase, as in `during.mean_ms`: `mean_ms`, `p50_ms`, `p95_ms`, `p99_ms`, `max_ms`, `read_mean_ms`,
@@ -40,6 +40,10 @@ pub fn metric(log: &Log, name: &str) -> Option<f64> {
         "offered_per_s" => Some(log.offered_milli as f64 / 1e3),
         "capacity_per_s" => (log.capacity_milli > 0).then_some(log.capacity_milli as f64 / 1e3),
         "energy_kj" => energy(Energy::total_uj).map(|uj| uj / 1e9),
+        "estimate_kj" => {
+            let estimate = energy(|energy| energy.estimate_uj).filter(|uj| *uj > 0.0);
+            estimate.map(|uj| uj / 1e9)
+        }
         "turning_kj" => energy(Energy::turning_uj).map(|uj| uj / 1e9),
         "spin_ups" => energy(|energy| energy.spin_ups),
         "starts_a_day" => log.energy.iter().map(Energy::starts_a_day).reduce(f64::max),
@@ -156,12 +160,13 @@ fn of_phase(phase: &Phase, name: &str) -> Option<f64> {
 
 /// Whether a name can be asked for at all.
 pub fn known(name: &str) -> bool {
-    const RUN: [&str; 20] = [
+    const RUN: [&str; 21] = [
         "rebuild_s",
         "rebuild_share",
         "offered_per_s",
         "capacity_per_s",
         "energy_kj",
+        "estimate_kj",
         "spin_ups",
         "turning_kj",
         "starts_a_day",

@@ -150,6 +150,9 @@ pub struct Energy {
     pub standby_ns: u64,
     pub total_ns: u64,
     pub spin_ups: u64,
+    /// What `status` of a real array would say, by the drive's rating and the times that the engine knows.
+    #[serde(default)]
+    pub estimate_uj: u64,
 }
 
 impl Energy {

@@ -1,6 +1,7 @@
 //! A drive model inside the simulated world that can be asked, from outside, how long it was busy and what it drew.
 
 use super::facts::{Energy, Labour};
+use restripe_array::energy::Spent;
 use restripe_array::{Class, Nanos};
 use restripe_sim::disk::flash::Flash;
 use restripe_sim::disk::mechanical::Work;
@@ -146,12 +147,26 @@ impl Meter {
         }
     }
 
-    /// What the drive drew up to `now`; `None` where its power is not known.
-    pub fn energy(&self, now: Nanos) -> Option<Energy> {
+    /// What the drive drew up to `now`; `None` where its power is not known. `spent` is what the engine knows of the members on it.
+    pub fn energy(&self, now: Nanos, spent: &Spent) -> Option<Energy> {
         match &mut lock(&self.drive).model {
-            Model::Hard(disk) => disk.ledger(now).map(energy),
+            Model::Hard(disk) => {
+                let estimate_uj = micro(disk.rating()?.energy_nj(spent));
+                let drawn = energy(&disk.ledger(now)?);
+                Some(Energy {
+                    estimate_uj,
+                    ..drawn
+                })
+            }
             Model::Flash(_) => None,
         }
+    }
+
+    /// What the engine knows of the members on this drive, one beside the other; `all` are members' meters and times, in the same order.
+    pub fn spent<'a>(&self, all: impl Iterator<Item = (&'a Meter, Spent)>) -> Spent {
+        let on_it = all.filter(|(other, _)| Arc::ptr_eq(&self.drive, &other.drive));
+        let times = on_it.map(|(_, spent)| spent);
+        times.reduce(|a, b| a.beside(&b)).unwrap_or_default()
     }
 }
 
@@ -165,8 +180,11 @@ fn cause(class: Class) -> usize {
     }
 }
 
-fn energy(ledger: Ledger) -> Energy {
-    let micro = |nano: u128| u64::try_from(nano / 1000).unwrap_or(u64::MAX);
+fn micro(nano: u128) -> u64 {
+    u64::try_from(nano / 1000).unwrap_or(u64::MAX)
+}
+
+fn energy(ledger: &Ledger) -> Energy {
     Energy {
         active_uj: micro(ledger.active_nj),
         seek_uj: micro(ledger.seek_nj),
@@ -176,5 +194,6 @@ fn energy(ledger: Ledger) -> Energy {
         standby_ns: ledger.standby_ns,
         total_ns: ledger.total_ns(),
         spin_ups: ledger.spin_ups,
+        estimate_uj: 0,
     }
 }

@@ -453,10 +453,7 @@ impl Replay<'_> {
             rebuild.rows_done = running.map_or(rows, |task| task.rows_done);
         }
         self.recorder.log().moved = self.moved;
-        let now = self.stage.world.now();
-        let drives = self.stage.meters.iter().filter(|meter| meter.counts());
-        let energy = drives.map(|meter| meter.energy(now));
-        self.recorder.log().energy = energy.collect::<Option<Vec<_>>>().unwrap_or_default();
+        self.recorder.log().energy = self.stage.energy(&status);
         self.recorder.finish(end)
     }
 }

@@ -1,13 +1,15 @@
 //! The simulated array that a trace is replayed on: drives by preset, the real engine, no payload.
 
-use super::facts::Labour;
+use super::facts::{Energy, Labour};
 use super::link::{Link, LinkPlan, linked};
 use super::meter::{Meter, Model, metered};
 use crate::drives::preset::{self, Preset};
 use restripe_array::destage;
+use restripe_array::energy::Spent;
 use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Layout, Level, Skew};
 use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
+use restripe_array::report::Status;
 use restripe_array::{
     Buf, CacheLimits, Command, CommandError, CommandTag, Config, Destage, Engine, HeatLimits,
     Limits, Member, MemberInfo, Moves, Nanos, Order, Redirect, SECTOR_BYTES, Sleep, StartMode,
@@ -22,6 +24,7 @@ use restripe_sim::disk::{Device, Disk};
 use restripe_sim::image::Image;
 use restripe_sim::payload::Payload;
 use restripe_sim::world::{Happening, World, WorldConfig};
+use std::collections::BTreeMap;
 
 /// Sectors of a member beyond its set data: superblocks, maps and the log, with room to spare.
 const METADATA_SECTORS: u64 = 1 << 15;
@@ -275,6 +278,26 @@ impl Stage {
         self.meters.iter().map(Meter::labour).collect()
     }
 
+    /// By drive, from this status of the array; empty where nobody can tell.
+    pub fn energy(&self, status: &Status) -> Vec<Energy> {
+        let now = self.world.now();
+        let surrogate = status.surrogate.iter().flat_map(|one| &one.set.members);
+        let members = status.members.iter().chain(surrogate);
+        let spent: BTreeMap<Member, Spent> = members
+            .map(|one| (one.member, one.spent.until(now)))
+            .collect();
+        let told = |(number, meter)| {
+            let spent = spent.get(&Member(number)).copied();
+            (meter, spent.unwrap_or_default())
+        };
+        let drives = self.meters.iter().filter(|meter| meter.counts());
+        let energy = drives.map(|meter| {
+            let spent = meter.spent((0..).zip(&self.meters).map(told));
+            meter.energy(now, &spent)
+        });
+        energy.collect::<Option<Vec<_>>>().unwrap_or_default()
+    }
+
     pub fn busy_ns(&self) -> Vec<u64> {
         self.meters.iter().map(Meter::busy_ns).collect()
     }
@@ -298,6 +321,7 @@ fn specs(plan: &ArrayPlan, preset: &Preset) -> (Spec, Option<Spec>) {
             role,
             array: other.uuid(),
             epoch: 1,
+            session: 0,
         })
     };
     let surrogate = surrogate.map(|log| Spec {

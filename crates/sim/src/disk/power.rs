@@ -9,6 +9,8 @@
 //!
 //! The ledger is brought up to date lazily: nothing happens between commands that arithmetic cannot make up for.
 
+use restripe_array::energy::{Rating, energy_nj, nanojoules};
+
 /// Watts in milliwatts, energies in millijoules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PowerModel {
@@ -69,9 +71,17 @@ pub struct Power {
     ledger: Ledger,
 }
 
-/// `mw` for `ns` are picojoules; nothing is lost as long as they are added up before they are divided.
-fn energy(mw: u32, ns: u64) -> u128 {
-    u128::from(mw) * u128::from(ns) / 1_000
+impl PowerModel {
+    /// What is known of such a drive without its model: one figure for all that it does while it is active.
+    pub fn rating(&self) -> Rating {
+        Rating {
+            active_mw: self.active_mw,
+            idle_mw: self.idle_mw,
+            standby_mw: self.standby_mw,
+            start_mj: self.spin_up_mj,
+            stop_mj: self.spin_down_mj,
+        }
+    }
 }
 
 impl Power {
@@ -82,6 +92,10 @@ impl Power {
             at: 0,
             ledger: Ledger::default(),
         }
+    }
+
+    pub fn model(&self) -> PowerModel {
+        self.model
     }
 
     pub fn state(&self) -> State {
@@ -104,7 +118,7 @@ impl Power {
         self.rest(begin);
         self.ledger.spin_ups += 1;
         self.ledger.spin_ns += self.model.spin_up_ns;
-        self.ledger.spin_nj += u128::from(self.model.spin_up_mj) * 1_000_000;
+        self.ledger.spin_nj += nanojoules(self.model.spin_up_mj);
         self.state = State::Spinning;
         self.at = begin + self.model.spin_up_ns;
         self.at
@@ -117,9 +131,9 @@ impl Power {
         let busy = end.saturating_sub(from);
         let seek = seek_ns.min(busy);
         self.ledger.seek_ns += seek;
-        self.ledger.seek_nj += energy(self.model.seek_mw, seek);
+        self.ledger.seek_nj += energy_nj(self.model.seek_mw, seek);
         self.ledger.active_ns += busy - seek;
-        self.ledger.active_nj += energy(self.model.active_mw, busy - seek);
+        self.ledger.active_nj += energy_nj(self.model.active_mw, busy - seek);
         self.at = self.at.max(end);
     }
 
@@ -132,7 +146,7 @@ impl Power {
         let begin = self.at.max(now);
         self.ledger.spin_downs += 1;
         self.ledger.spin_ns += self.model.spin_down_ns;
-        self.ledger.spin_nj += u128::from(self.model.spin_down_mj) * 1_000_000;
+        self.ledger.spin_nj += nanojoules(self.model.spin_down_mj);
         self.at = begin + self.model.spin_down_ns;
         self.state = State::Stopped { from: self.at };
     }
@@ -161,14 +175,14 @@ impl Power {
     fn idle(&mut self, now: u64) {
         let ns = now.saturating_sub(self.at);
         self.ledger.idle_ns += ns;
-        self.ledger.idle_nj += energy(self.model.idle_mw, ns);
+        self.ledger.idle_nj += energy_nj(self.model.idle_mw, ns);
         self.at = self.at.max(now);
     }
 
     fn stand(&mut self, now: u64) {
         let ns = now.saturating_sub(self.at);
         self.ledger.standby_ns += ns;
-        self.ledger.standby_nj += energy(self.model.standby_mw, ns);
+        self.ledger.standby_nj += energy_nj(self.model.standby_mw, ns);
         self.at = self.at.max(now);
     }
 }

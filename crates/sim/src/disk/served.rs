@@ -9,6 +9,7 @@ use super::power::{Ledger, Power, PowerModel};
 use super::queue::{Policy, Server, Waiting, choose};
 use super::{Asked, Device};
 use crate::rng::Rng;
+use restripe_array::energy::Rating;
 use restripe_array::{IoOp, Nanos};
 use std::collections::VecDeque;
 
@@ -53,6 +54,12 @@ impl HardDisk {
     /// What it has drawn up to `now`, if its power is known.
     pub fn ledger(&mut self, now: Nanos) -> Option<Ledger> {
         self.power.as_mut().map(|power| power.ledger(now.0))
+    }
+
+    /// What is known of it without its model.
+    pub fn rating(&self) -> Option<Rating> {
+        let power = self.power.as_ref()?;
+        Some(power.model().rating())
     }
 
     /// Stops the spindle.

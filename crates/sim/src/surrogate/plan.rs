@@ -71,6 +71,7 @@ impl Plan {
                 role,
                 array,
                 epoch: 1,
+                session: 0,
             })
         };
         home.partner = partner(PartnerRole::Main, log.uuid());

@@ -251,6 +251,10 @@ const TRANSITIONS: &[(&str, &str, &[&str])] = &[
     ("replay", "writing", &["preparing", "finished"]),
 ];
 
+/// What may be met, and is so rarely that it need not be: a member that fails while a replay reads it, and what it had of
+/// the row is told by no log.
+const RARE: (&str, &str, &str) = ("replay", "reading", "finished");
+
 /// What else must have happened so often.
 const COUNTS: [&str; 4] = [HALTS, UNPLUGGED, STARTS_WITHOUT_SPACE, BLOCKS_CACHED];
 
@@ -345,7 +349,7 @@ fn slice_holes(coverage: &Coverage) -> Vec<String> {
         }
     }
     for (kind, from, to, hits) in coverage.transitions() {
-        let known = wanted.contains(&(kind, from, to));
+        let known = (kind, from, to) == RARE || wanted.contains(&(kind, from, to));
         if hits > 0 && !known {
             holes.push(format!(
                 "{kind}: {from} -> {to} is not in the table: {hits} hits"

@@ -282,7 +282,7 @@ fn a_place_that_is_filled_is_sound() {
 fn unsound_values_are_neither_written_nor_read() {
     let sound = any_superblock(&mut Random::new(10));
     type Change = (&'static str, fn(&mut Superblock));
-    let changes: [Change; 31] = [
+    let changes: [Change; 32] = [
         ("nil array", |s| s.array = Uuid::NIL),
         ("nil member", |s| s.member = Uuid::NIL),
         ("generation at the limit", |s| s.generation = 1 << 62),
@@ -336,7 +336,8 @@ fn unsound_values_are_neither_written_nor_read() {
         ("partner nil", |s| partner(s).array = Uuid::NIL),
         ("partner of itself", |s| partner(s).array = s.array),
         ("no epoch", |s| partner(s).epoch = 0),
-        ("epoch at the limit", |s| partner(s).epoch = 1 << 62),
+        ("epoch at the limit", |s| partner(s).epoch = 1 << 31),
+        ("session at the limit", |s| partner(s).session = 1 << 31),
     ];
     for (what, change) in changes {
         let mut unsound = sound.clone();
@@ -350,6 +351,7 @@ fn partner(superblock: &mut Superblock) -> &mut Partner {
         role: PartnerRole::Main,
         array: uuid(7),
         epoch: 3,
+        session: 4,
     })
 }
 
@@ -395,8 +397,13 @@ fn hostile_partners_are_refused() {
     for role in [0, 3, u8::MAX] {
         assert!(refused(&|bytes| bytes[at::PARTNER_ROLE] = role), "{role}");
     }
-    for epoch in [0, 1 << 62, u64::MAX] {
-        assert!(refused(&|bytes| put_u64(bytes, at::PARTNER_EPOCH, epoch)));
+    for (at, counters) in [
+        (at::PARTNER_EPOCH, [0, 1 << 31, u32::MAX]),
+        (at::PARTNER_SESSION, [1 << 31, 3 << 30, u32::MAX]),
+    ] {
+        for counter in counters {
+            assert!(refused(&|bytes| put_u32(bytes, at, counter)));
+        }
     }
     for array in [Uuid::NIL, superblock.array] {
         assert!(refused(&|bytes| put(bytes, at::PARTNER, array.0)));

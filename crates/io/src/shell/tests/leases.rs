@@ -311,6 +311,7 @@ fn surrogates_head(of: Uuid) -> Vec<u8> {
             role: PartnerRole::Surrogate,
             array: of,
             epoch: 1,
+            session: 0,
         });
     });
     let mut head = vec![0; 16384];
@@ -650,6 +651,7 @@ fn surrogates_heads(of: Uuid) -> Vec<u8> {
             role: PartnerRole::Surrogate,
             array: of,
             epoch: 1,
+            session: 0,
         });
     });
     let mut heads = vec![0; 1 << 20];

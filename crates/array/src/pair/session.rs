@@ -1,0 +1,76 @@
+//! Whether an array and its log are of one time: a set that is put back as it was before the last start must not count beside one that is not.
+//!
+//! Every start that writes takes two numbers, **sessions**, which both sets have on record in turn before anything else is written: the log first. So a set
+//! that is put back is two behind, as no crash leaves one.
+//!
+//! | the log's session | cause                                             | next                            |
+//! |-------------------|---------------------------------------------------|---------------------------------|
+//! | home's            | both took part in the last start                  | the log counts                  |
+//! | one more          | a crash, before home had the number, too          | the log counts                  |
+//! | less              | the log is an old copy: home had newer from users | refused, if any of it may count; with `accept_loss` all of it is lost |
+//! | more than that    | home is an old copy                               | refused, likewise; with `from_minority` the log counts |
+//!
+//! Within a set superblocks tell old copies of members ([`crate::meta::choose`]); a whole set has nobody to tell it.
+
+use super::Pair;
+use crate::contract::CommandError;
+use crate::core::Core;
+use crate::overlay::Site;
+
+impl Core {
+    fn session(&self) -> u32 {
+        let partner = self.superblock.partner.as_ref();
+        partner.map_or(0, |partner| partner.session)
+    }
+
+    /// Puts a session on record; false if it is there. What has halted gets nothing on record any more.
+    fn put_session(&mut self, session: u32) -> bool {
+        let partner = self.superblock.partner.as_mut().expect("a set of a pair");
+        if partner.session == session {
+            return false;
+        }
+        partner.session = session;
+        self.keeper.note_partner();
+        true
+    }
+
+    pub(super) fn has_partner_durable(&self) -> Result<bool, CommandError> {
+        match self.halt {
+            Some(halt) => Err(self.halt_error(halt)),
+            None => Ok(self.keeper.partner_durable()),
+        }
+    }
+}
+
+impl Pair {
+    /// Whether the log is what home left in it.
+    pub(super) fn check_sessions(&self) -> Result<(), CommandError> {
+        let (home, log) = (self.home().session(), self.log().session());
+        if log < home {
+            return Err(CommandError::LogIsOld);
+        }
+        if log > home.saturating_add(1) {
+            return Err(CommandError::LogIsNewer);
+        }
+        Ok(())
+    }
+
+    /// Gives this start a number: true once both sets have it.
+    pub(super) fn number_start(&mut self, session: u32) -> Result<bool, CommandError> {
+        for site in [Site::Log, Site::Home] {
+            let mut put = false;
+            if self.sets[site as usize].session() != session {
+                self.at(site, |core| put = core.put_session(session));
+            }
+            if put || !self.sets[site as usize].has_partner_durable()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The first number of a start that begins now.
+    pub(super) fn next_session(&self) -> u32 {
+        self.home().session().saturating_add(1)
+    }
+}

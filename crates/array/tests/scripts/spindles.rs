@@ -1,0 +1,45 @@
+//! What members were at, and for how long, by a clock of the script's: a microsecond for each event, and what is let pass.
+
+use crate::shell::{Array, CHUNK, raid1};
+use restripe_array::Nanos;
+use restripe_array::energy::{Phase, Rating, Spent};
+
+fn spent(array: &Array) -> Vec<Spent> {
+    let members = array.engine.status().members;
+    let of = members.iter().map(|one| one.spent.until(array.now()));
+    of.collect()
+}
+
+fn milliseconds(spent: &Spent, since: &Spent, phase: Phase) -> u64 {
+    spent.time(phase).since(since.time(phase)).0 / 1_000_000
+}
+
+/// Idle for five seconds, active for as long as a write is under way, on both, and idle again.
+#[test]
+fn a_member_is_active_while_something_is_under_way() {
+    let mut array = raid1(2).start();
+    array.pass(Nanos::from_secs(60));
+    let before = spent(&array);
+    array.wait(Nanos::from_secs(5));
+    let tag = array.write(0, CHUNK);
+    array.wait(Nanos::from_secs(3));
+    array.run();
+    assert_eq!(array.reply(tag), Some(Ok(())));
+    let after = spent(&array);
+    for (after, before) in after.iter().zip(&before) {
+        assert_eq!(milliseconds(after, before, Phase::Idle), 5_000);
+        assert_eq!(milliseconds(after, before, Phase::Active), 3_000);
+        assert_eq!(after.time(Phase::Standby), Nanos::ZERO);
+        assert_eq!((after.starts, after.stops), (0, 0));
+    }
+    let rating = Rating {
+        active_mw: 8_000,
+        idle_mw: 6_000,
+        standby_mw: 1_000,
+        start_mj: 1_000_000,
+        stop_mj: 1_000_000,
+    };
+    let joules = |spent: &Spent| rating.energy_nj(spent);
+    let drawn = (joules(&after[0]) - joules(&before[0])) / 1_000_000_000;
+    assert_eq!(drawn, 5 * 6 + 3 * 8);
+}
