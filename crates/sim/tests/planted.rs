@@ -99,6 +99,7 @@ fn expected_of_surrogate(bug: Bug) -> &'static [Invariant] {
     match bug {
         Bug::RedirectNotAnnounced => &[FlushedWriteLost, MadeUpBytes],
         Bug::VoidBeforeFlush => &[FlushedWriteLost, MadeUpBytes],
+        Bug::RotBelieved => &[FlushedWriteLost, StartRefused],
         other => unreachable!("{other:?} needs no surrogate"),
     }
 }

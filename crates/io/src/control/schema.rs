@@ -819,9 +819,11 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
             member,
             at,
             sectors,
+            rotten,
         } => {
+            let were = if *rotten { "wrong" } else { "unreadable" };
             format!(
-                "{} bytes at sector {at} of {} were unreadable and are rewritten",
+                "{} bytes at sector {at} of {} were {were} and are rewritten",
                 bytes(sectors),
                 name_of(*member)
             )

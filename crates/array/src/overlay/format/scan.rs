@@ -3,7 +3,7 @@
 //! | phase    | reads                                                | then     |
 //! |----------|------------------------------------------------------|----------|
 //! | headers  | the first page of each segment, and the page behind each record found | payloads |
-//! | payloads | those of the records from D on, up to the first sequence that is missing | done |
+//! | payloads | those of the records from D on, up to the first sequence that is missing; near what had to be repaired, of all | done |
 //!
 //! Which records count is told in the [format](super). Within a segment the chain of records ends at the first page
 //! that is no header of this log and place with a sequence above the one before. The reads of a phase may be under way
@@ -96,6 +96,8 @@ struct Chain {
     candidate: bool,
     /// Its next page is being read, or to be read.
     open: bool,
+    /// Its payloads are looked at, whatever is known to be flushed.
+    mistrusted: bool,
 }
 
 /// A record that its anchor lets count.
@@ -206,6 +208,23 @@ impl Scan {
         matches!(read, Read::Payload(record) if record.sequence >= self.gap)
     }
 
+    /// Whether a page that was asked for is the header of the next record in its segment.
+    pub fn expects(&self, at: u64, page: &Page) -> bool {
+        let segment = self.table.layout().segment_of(at);
+        let view = record::decode(self.table.owner(), at, page);
+        view.is_ok_and(|view| self.continues(segment, &view.header))
+    }
+
+    /// What a member holds at this sector was wrong, and may be elsewhere near it: all payloads of its segment and the two beside
+    /// it are looked at.
+    pub fn mistrust(&mut self, at: u64) {
+        let segment = self.table.layout().segment_of(at);
+        let last = self.chains.len() as u32 - 1;
+        for segment in segment.saturating_sub(1)..=(segment + 1).min(last) {
+            self.chains[segment as usize].mistrusted = true;
+        }
+    }
+
     /// The page that was asked for, or `None` if it cannot be read.
     ///
     /// # Panics
@@ -292,6 +311,12 @@ impl Scan {
         self.drop_twins();
         self.gap = self.durable;
         let first = self.position(self.durable);
+        for found in &self.records[..first] {
+            let segment = self.table.layout().segment_of(found.header.at);
+            if self.chains[segment as usize].mistrusted {
+                self.reads.push_back(Read::Payload(found.header));
+            }
+        }
         for found in &self.records[first..] {
             if found.header.sequence != self.gap {
                 break;
@@ -332,6 +357,8 @@ impl Scan {
         assert_eq!(record.header.sequence, sequence, "a payload is asked for");
         match found {
             PayloadFound::Sound => {}
+            // It was flushed, and is no more what it was.
+            PayloadFound::Torn if sequence < self.durable => record.unread = true,
             PayloadFound::Torn => self.gap = self.gap.min(sequence),
             PayloadFound::Unreadable => record.unread = true,
         }
