@@ -632,17 +632,29 @@ impl Pair {
             start.reads.push(None);
         }
         start.reads[index] = Some(reading);
-        self.ask_reading(index as u32, Copies::All);
+        self.ask_reading(index as u32);
     }
 
-    fn ask_reading(&mut self, read: u32, copies: Copies) {
+    fn ask_reading(&mut self, read: u32) {
         let Reading { wanted, buf, .. } = self.reading(read);
         let (at, sectors) = self.place_of(wanted);
         let bytes = (sectors * SECTOR_BYTES) as u32;
-        let buf = BufRef::new(buf, 0, bytes);
-        let request = jobs::child(RequestOp::Read, at, sectors, buf, false);
+        self.ask_part(read, at, BufRef::new(buf, 0, bytes), Copies::All);
+    }
+
+    fn ask_part(&mut self, read: u32, at: u64, into: BufRef, copies: Copies) {
+        let sectors = u64::from(into.bytes) / SECTOR_BYTES;
+        let request = jobs::child(RequestOp::Read, at, sectors, into, false);
         let owner = Owner::StartRead(read);
         self.children.ask_copies(Site::Log, owner, request, copies);
+    }
+
+    /// Where a payload begins in its buffer.
+    fn payload_from(&self) -> u32 {
+        match self.log().whole_rows() {
+            true => SMALL_BYTES,
+            false => 0,
+        }
     }
 
     fn reading(&mut self, read: u32) -> Reading {
@@ -663,11 +675,7 @@ impl Pair {
             }
             Wanted::Payload(header) => {
                 let bytes = header.payload_sectors * SECTOR_BYTES as u32;
-                let from = if self.log().whole_rows() {
-                    SMALL_BYTES
-                } else {
-                    0
-                };
+                let from = self.payload_from();
                 self.compute_for_start(read, BufRef::new(buf, from, bytes), false);
             }
             _ => self.compute_for_start(read, BufRef::new(buf, 0, SMALL_BYTES), true),

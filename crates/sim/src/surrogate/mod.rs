@@ -669,6 +669,7 @@ impl Run {
         let overlay = overlay.and_then(|surrogate| surrogate.overlay);
         let ahead = overlay.is_some_and(|overlay| overlay.ahead);
         let phase = Phase::of(&life.session.world.status(), life.serving);
+        let whole = self.log_is_whole(&life);
         let Life {
             session,
             sites,
@@ -710,7 +711,7 @@ impl Run {
             }
         }
         let goes_on = self.settle_cut(oracle, end, ahead && !troubled[Site::Home as usize]);
-        if goes_on && self.rot(end) {
+        if goes_on && whole && self.rot(end) {
             *self
                 .outcome
                 .incidents

@@ -1,10 +1,11 @@
 //! Pages of the log that rot while the power is off: headers and anchors, on as many members as redundancy bears.
 
-use super::{End, Run, Site, spec_of};
+use super::{End, Life, Run, Site, set_of, spec_of};
 use crate::disk::Disk;
 use crate::rng::Rng;
 use restripe_array::layout::{Layout, Level};
 use restripe_array::meta::WriteHole;
+use restripe_array::report::{MemberState, MemberStatus};
 
 /// The stream that rot is drawn from.
 const ROT: u64 = 0x7077;
@@ -13,6 +14,16 @@ const MAGICS: [&[u8]; 2] = [b"RstrpOvl", b"RstrpAnc"];
 const PAGE: u64 = 8;
 
 impl Run {
+    /// Whether each slot of the log has a member in step: one that came back after it was failed is an old copy.
+    pub(super) fn log_is_whole(&self, life: &Life) -> bool {
+        let status = life.session.world.status();
+        set_of(&status, Site::Log).is_some_and(|set| {
+            let active = |line: &&MemberStatus| line.state == MemberState::Active;
+            let active = set.members.iter().filter(active).count();
+            set.tasks.is_empty() && active == usize::from(spec_of(&self.plan, Site::Log).slots)
+        })
+    }
+
     /// Some pages of the log rot, if the log is whole and redundancy has them: after a crash what was being written without whole
     /// rows is made anew from the data there are.
     pub(super) fn rot(&mut self, end: End) -> bool {
@@ -21,12 +32,12 @@ impl Run {
         let layout = Layout::new(creation.geometry).expect("a created geometry is sound");
         let settled =
             end == End::Stop || spec.write_hole == WriteHole::WholeRows && end == End::Crash;
-        let whole = self.log.len() == usize::from(spec.slots) && !self.log_gone;
+        let here = self.log.len() == usize::from(spec.slots) && !self.log_gone;
         // One more life must have served before, so that what rotted last was found.
         let quiet = !self.lost_lately[Site::Log as usize] && !self.rotten;
         let redundant = spec.level != Level::Raid0 && layout.tolerance() > 0;
         let mut drawn = self.rng.clone().fork(ROT);
-        if !(settled && whole && quiet && redundant && drawn.chance(1, 3)) {
+        if !(settled && here && quiet && redundant && drawn.chance(1, 3)) {
             return false;
         }
         let most = match layout.parity() {

@@ -10,11 +10,13 @@
 //! bytes, nobody is wrong, and no other is tried.
 
 use super::{Pair, Phase, Reading, Wanted};
-use crate::contract::{Page, Verdict, zeroed_page};
+use crate::contract::{BufRef, Page, Verdict, zeroed_page};
 use crate::meta::crc::crc32c;
 use crate::overlay::format::{LogOwner, anchor};
 use crate::planted::Bug;
+use crate::request::Copies;
 use crate::slice::suspect::Suspects;
+use crate::units::SECTOR_BYTES;
 
 /// A reading that does without some members.
 #[derive(Clone, Copy)]
@@ -66,7 +68,7 @@ impl Pair {
     /// Reads without the set of suspects of this number; what was read at first, if there are no more.
     fn ask_others(&mut self, read: u32, plain: Option<u32>, tried: usize) -> Option<Brought> {
         let wanted = self.reading(read).wanted;
-        let (at, sectors) = self.place_of(wanted);
+        let (at, sectors, _) = self.place_again(wanted);
         let sets = self.log().suspects(at..at + sectors);
         let Some(&suspects) = sets.get(tried) else {
             return Some(as_first_read(wanted, plain));
@@ -83,7 +85,24 @@ impl Pair {
     fn ask_without(&mut self, read: u32, again: Again) {
         let reading = self.start_mut().reads[read as usize].as_mut();
         reading.expect("it is under way").again = Some(again);
-        self.ask_reading(read, crate::request::Copies::Without(again.suspects));
+        let Reading { wanted, buf, .. } = self.reading(read);
+        let (at, sectors, from) = self.place_again(wanted);
+        let into = BufRef::new(buf, from, (sectors * SECTOR_BYTES) as u32);
+        self.ask_part(read, at, into, Copies::Without(again.suspects));
+    }
+
+    /// What is read again, and where it goes in the buffer: of a payload that was read with its header that alone, for its checksum
+    /// says nothing of the header, which would be written over with whatever parity makes of it.
+    fn place_again(&mut self, wanted: Wanted) -> (u64, u64, u32) {
+        let (at, sectors) = self.place_of(wanted);
+        match wanted {
+            Wanted::Payload(header) => {
+                let from = self.payload_from();
+                let before = u64::from(from) / SECTOR_BYTES;
+                (at + before, u64::from(header.payload_sectors), from)
+            }
+            _ => (at, sectors, 0),
+        }
     }
 
     /// Whether it is what may stand there.
