@@ -786,14 +786,12 @@ impl Pair {
 
     fn load(&mut self, layout: LogLayout, homes: &[Option<Page>]) {
         let owner = self.log_owner();
-        let wavers = self.log().whole_rows();
+        let whole_rows = self.log().whole_rows();
         match AnchorTable::load(owner, layout, homes) {
             Ok(table) => {
                 let start = self.start_mut();
                 let mut scan = Scan::new(table);
-                if wavers {
-                    scan.waver();
-                }
+                scan.look_behind(layout.footprint(record_sectors(&layout, whole_rows)));
                 if let Some(cut) = start.cut {
                     scan.cut_at(cut);
                 }
