@@ -110,15 +110,12 @@ impl Bug {
 
     /// Bugs that only an array with a surrogate has.
     #[cfg(feature = "planted")]
-    pub const OF_SURROGATES: [Bug; 3] = [
-        Bug::RedirectNotAnnounced,
-        Bug::VoidBeforeFlush,
-        Bug::RotBelieved,
-    ];
+    pub const OF_SURROGATES: [Bug; 2] = [Bug::RedirectNotAnnounced, Bug::VoidBeforeFlush];
 
     /// Bugs that only an array with a code cache has.
     #[cfg(feature = "planted")]
-    pub const OF_CODE_CACHES: [Bug; 9] = [
+    pub const OF_CODE_CACHES: [Bug; 10] = [
+        Bug::RotBelieved,
         Bug::EntryLeftOut,
         Bug::BufferMissed,
         Bug::PackedOver,
