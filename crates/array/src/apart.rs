@@ -39,7 +39,8 @@ impl Core {
 
     /// Copies are in step, and nobody lets first ones go ahead any more.
     pub(crate) fn settle_ahead(&mut self) {
-        let over = self.superblock.ahead
+        // While the log is looked at that counts: if it is refused, first copies still have all.
+        let over = self.is_ahead()
             && !self.copies_apart
             && self.serving()
             && !self.mode.read_only

@@ -552,10 +552,12 @@ pub enum Fact {
         partition: u16,
     },
     /// A read error was repaired from redundancy and rewritten.
+    /// `rotten`: they could be read, and were not what had been written.
     Repaired {
         member: Member,
         at: u64,
         sectors: u64,
+        rotten: bool,
     },
     /// These sectors of the array are lost.
     Lost {

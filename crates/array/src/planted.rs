@@ -44,6 +44,8 @@ pub enum Bug {
     RedirectNotAnnounced,
     /// The surrogate's log is voided before what went home is durable there.
     VoidBeforeFlush,
+    /// What reads wrong in the log is taken for its end, and nobody else asked.
+    RotBelieved,
     /// The table of a record that was gathered in memory lacks its last entry: the one before has its sectors.
     EntryLeftOut,
     /// Reads of the log do not look for what is gathered in memory.
@@ -112,7 +114,8 @@ impl Bug {
 
     /// Bugs that only an array with a code cache has.
     #[cfg(feature = "planted")]
-    pub const OF_CODE_CACHES: [Bug; 9] = [
+    pub const OF_CODE_CACHES: [Bug; 10] = [
+        Bug::RotBelieved,
         Bug::EntryLeftOut,
         Bug::BufferMissed,
         Bug::PackedOver,

@@ -11,6 +11,7 @@ use crate::ops::Owner;
 use crate::read_cache::blocks_in;
 use crate::report::ArrayState;
 use crate::slice::gather::Gather;
+use crate::slice::suspect::Suspects;
 use crate::standing::Home;
 use crate::units::{Member, Nanos, SECTOR_BYTES};
 use alloc::collections::VecDeque;
@@ -25,6 +26,8 @@ pub(crate) enum Copies {
     First,
     /// All but the first.
     Further,
+    /// What these members have is not believed: a read alone is about it, of any layout.
+    Without(Suspects),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -397,7 +400,11 @@ impl Core {
         target: BufRef,
     ) -> Option<u64> {
         let copies = self.requests.get(id).copies;
-        match self.read_home_of(place.row, place.data, copies) {
+        let home = match copies {
+            Copies::Without(_) => None,
+            _ => self.read_home_of(place.row, place.data, copies),
+        };
+        match home {
             Some((home, cell_at)) => {
                 let sectors = self.uncached(lba, sectors);
                 let target = target.part(0, (sectors * SECTOR_BYTES) as u32);

@@ -302,21 +302,26 @@ pub fn pace(pace: &Pace) -> Option<Request> {
 
 pub fn scrub(verb: &Scrub) -> Outcome {
     let session = Session::open(&verb.target.name, &verb.target.without_daemon)?;
-    let Some((ended, state)) = session.end_after(|session| watch_scrub(session, verb))? else {
+    let Some((ended, status)) = session.end_after(|session| watch_scrub(session, verb))? else {
         return Ok(());
     };
     ended.tell_mismatches();
     ended.succeed("the scrub")?;
-    if state != "healthy" {
+    if status.state != "healthy" {
+        let state = status.state;
         let said = format!("the array is {state}: not every row could be compared");
         return Err(Failure::new(said).hint("restripe status says who is missing"));
     }
-    judge_scrub(&ended, verb)
+    judge_scrub(&ended, verb)?;
+    if status.surrogate.is_some() {
+        print("the surrogate's log is not compared by a scrub");
+    }
+    Ok(())
 }
 
 /// Starts a scrub or finds the one that runs, and waits for its end: how it ended, and how the array is then. Nothing
 /// if nobody waits: one that runs already is only given its orders.
-fn watch_scrub(session: &Session, verb: &Scrub) -> Outcome<Option<(Ended, String)>> {
+fn watch_scrub(session: &Session, verb: &Scrub) -> Outcome<Option<(Ended, StatusView)>> {
     if verb.cancel {
         session.order(&Request::Cancel)?;
         return Ok(None);
@@ -341,7 +346,7 @@ fn watch_scrub(session: &Session, verb: &Scrub) -> Outcome<Option<(Ended, String
         return Ok(None);
     }
     let ended = watch(session, since, Whose::Array, is_scrub)?;
-    Ok(Some((ended, session.status()?.state)))
+    Ok(Some((ended, session.status()?)))
 }
 
 /// Rows that disagree make a scrub fail, unless it was to repair them.

@@ -6,6 +6,7 @@ use crate::session::Session;
 use crate::status::member_lines;
 use crate::terminal::task_line;
 use crate::units::Size;
+use restripe_array::SECTOR_BYTES;
 use restripe_io::control::{OverlayView, SurrogateView};
 use std::fmt::Write;
 
@@ -51,6 +52,13 @@ pub fn text(view: &SurrogateView) -> String {
             .slot
             .map_or(String::new(), |slot| format!(" (slot {slot})"));
         let _ = writeln!(out, "    {}{slot}", task_line(task));
+    }
+    if view.repaired_sectors > 0 {
+        let bytes = Size(view.repaired_sectors * SECTOR_BYTES);
+        let _ = writeln!(
+            out,
+            "    {bytes} of its members were wrong or unreadable, and are rewritten"
+        );
     }
     if let Some(overlay) = &view.overlay {
         let _ = writeln!(out, "    {}", away_line(overlay));

@@ -374,6 +374,10 @@ fn of_surrogate(text: &mut Text, surrogate: &SurrogateView) {
         let is = u8::from(surrogate.state == *state);
         text.sample("restripe_surrogate_state", &[("state", state)], is);
     }
+    let repaired = "restripe_surrogate_repaired_sectors_total";
+    let help = "Sectors of the surrogate that were unreadable or wrong and were rewritten.";
+    text.family(repaired, "counter", help);
+    text.sample(repaired, &[], surrogate.repaired_sectors);
     if let Some(overlay) = &surrogate.overlay {
         away(text, overlay);
         redirected(text, overlay);

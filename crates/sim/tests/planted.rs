@@ -46,6 +46,7 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
         | Bug::FuaUnsealed
         | Bug::SleepUnannounced
         | Bug::WakeNotAwaited
+        | Bug::RotBelieved
         | Bug::StalePieceKept => unreachable!("{bug:?} needs a code cache"),
         Bug::RowOnOneMember => (Some(Family::S2Raid5), &[Invariant::RowOnOneMember]),
         Bug::PlaceTakenEarly => (
@@ -107,6 +108,8 @@ fn expected_of_surrogate(bug: Bug) -> &'static [Invariant] {
 fn expected_of_code_cache(bug: Bug) -> &'static [Invariant] {
     match bug {
         Bug::EntryLeftOut => &[FlushedWriteLost, MadeUpBytes],
+        // Of two headers in a row nobody misses the first.
+        Bug::RotBelieved => &[FlushedWriteLost],
         Bug::FlushUnsealed | Bug::FuaUnsealed => &[FlushedWriteLost],
         Bug::VoidBeforeFlush => &[FlushedWriteLost],
         Bug::BufferMissed => &[AckedWriteLost, MadeUpBytes, StaleRead],

@@ -17,6 +17,8 @@
 //!
 //! A start that failed may be tried again: sets that serve already go on to.
 
+mod again;
+
 use super::child::Owner;
 use super::{Pair, RECORD_SECTORS, Redirect, Stage, child_command, jobs, kept};
 use crate::contract::{
@@ -34,9 +36,11 @@ use crate::overlay::{
     Extent, FoundInLog, Homeward, Kind, LogShape, Overlay, OverlayLimits, Packing, Site,
 };
 use crate::pool::Size;
+use crate::request::Copies;
 use crate::runset::RunSet;
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
 use crate::{BAND_SECTORS_MAX, Buf};
+use again::{Again, Brought};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -82,6 +86,8 @@ struct Reading {
     wanted: Wanted,
     buf: Buf,
     step: Step,
+    /// It reads again what was wrong.
+    again: Option<Again>,
 }
 
 /// Of a payload in a log that is written by whole rows, which is read with its header: nobody knows whether its parity was
@@ -675,6 +681,7 @@ impl Pair {
                 wanted,
                 buf,
                 step: Step::Reading,
+                again: None,
             });
             any = true;
         }
@@ -720,13 +727,14 @@ impl Pair {
         }
     }
 
-    fn read_for_start(&mut self, reading: Reading) {
+    /// The sectors of the surrogate that are read.
+    fn place_of(&mut self, wanted: Wanted) -> (u64, u64) {
         let source = match &self.start_mut().phase {
             Phase::Anchors { layout, .. } => *layout,
             Phase::Scan(scan) => *scan.layout(),
             _ => unreachable!("the start reads in these phases"),
         };
-        let (at, sectors) = match reading.wanted {
+        match wanted {
             Wanted::Anchor(home) => {
                 let (index, parity) = (home as u32 / 2, home as u64 % 2);
                 (source.anchor_home(index, parity), PAGE_SECTORS)
@@ -740,7 +748,10 @@ impl Pair {
                 source.sector(header.payload_at()),
                 u64::from(header.payload_sectors),
             ),
-        };
+        }
+    }
+
+    fn read_for_start(&mut self, reading: Reading) {
         let start = self.start_mut();
         let free = start.reads.iter().position(Option::is_none);
         let index = free.unwrap_or(start.reads.len());
@@ -748,11 +759,29 @@ impl Pair {
             start.reads.push(None);
         }
         start.reads[index] = Some(reading);
+        self.ask_reading(index as u32);
+    }
+
+    fn ask_reading(&mut self, read: u32) {
+        let Reading { wanted, buf, .. } = self.reading(read);
+        let (at, sectors) = self.place_of(wanted);
         let bytes = (sectors * SECTOR_BYTES) as u32;
-        let buf = BufRef::new(reading.buf, 0, bytes);
-        let request = jobs::child(RequestOp::Read, at, sectors, buf, false);
-        let owner = Owner::StartRead(index as u32);
-        self.children.ask(Site::Log, owner, request);
+        self.ask_part(read, at, BufRef::new(buf, 0, bytes), Copies::All);
+    }
+
+    fn ask_part(&mut self, read: u32, at: u64, into: BufRef, copies: Copies) {
+        let sectors = u64::from(into.bytes) / SECTOR_BYTES;
+        let request = jobs::child(RequestOp::Read, at, sectors, into, false);
+        let owner = Owner::StartRead(read);
+        self.children.ask_copies(Site::Log, owner, request, copies);
+    }
+
+    /// Where a payload begins in its buffer.
+    fn payload_from(&self) -> u32 {
+        match self.log().whole_rows() {
+            true => SMALL_BYTES,
+            false => 0,
+        }
     }
 
     fn reading(&mut self, read: u32) -> Reading {
@@ -760,9 +789,11 @@ impl Pair {
     }
 
     pub(super) fn start_read(&mut self, read: u32, result: Result<(), RequestError>) {
-        let Reading { wanted, buf, step } = self.reading(read);
+        let Reading {
+            wanted, buf, step, ..
+        } = self.reading(read);
         if result.is_err() {
-            return self.found(read, None, None);
+            return self.brought(read, (None, None));
         }
         match wanted {
             Wanted::Payload(header) if step == Step::Rewriting => {
@@ -771,11 +802,7 @@ impl Pair {
             }
             Wanted::Payload(header) => {
                 let bytes = header.payload_sectors * SECTOR_BYTES as u32;
-                let from = if self.log().whole_rows() {
-                    SMALL_BYTES
-                } else {
-                    0
-                };
+                let from = self.payload_from();
                 self.compute_for_start(read, BufRef::new(buf, from, bytes), false);
             }
             _ => self.compute_for_start(read, BufRef::new(buf, 0, SMALL_BYTES), true),
@@ -783,20 +810,34 @@ impl Pair {
     }
 
     pub(super) fn start_computed(&mut self, read: u32, page: Option<Page>, verdict: Verdict) {
-        let Reading { wanted, buf, step } = self.reading(read);
+        self.brought(read, (page, Some(verdict)));
+    }
+
+    /// What a read brought, before it is believed.
+    fn brought(&mut self, read: u32, brought: Brought) {
+        let Reading {
+            wanted, buf, step, ..
+        } = self.reading(read);
+        let (page, verdict) = match step {
+            Step::Reading => match self.believed(read, brought) {
+                Some(brought) => brought,
+                None => return,
+            },
+            _ => brought,
+        };
         let rewrites = self.log().whole_rows() && !self.start_mut().mode.read_only;
         match (wanted, step, verdict) {
-            (Wanted::Payload(header), Step::Reading, Verdict::Checksum(crc))
+            (Wanted::Payload(header), Step::Reading, Some(Verdict::Checksum(crc)))
                 if rewrites && crc == header.payload_crc =>
             {
                 self.step(read, Step::Sound);
                 self.compute_for_start(read, BufRef::new(buf, 0, SMALL_BYTES), true);
             }
-            (Wanted::Payload(header), Step::Sound, _) => {
+            (Wanted::Payload(header), Step::Sound, Some(_)) => {
                 let page = page.expect("a page was taken");
                 self.write_again(read, &header, buf, &page);
             }
-            _ => self.found(read, page, Some(verdict)),
+            _ => self.found(read, page, verdict),
         }
     }
 
@@ -871,20 +912,13 @@ impl Pair {
     }
 
     fn load(&mut self, layout: LogLayout, homes: &[Option<Page>]) {
-        let home = self.home();
-        let partner = home.superblock.partner.expect("it was compared");
-        let owner = LogOwner {
-            array: home.superblock.array,
-            epoch: partner.epoch.into(),
-        };
-        let wavers = self.log().whole_rows();
+        let owner = self.log_owner();
+        let whole_rows = self.log().whole_rows();
         match AnchorTable::load(owner, layout, homes) {
             Ok(table) => {
                 let start = self.start_mut();
                 let mut scan = Scan::new(table);
-                if wavers {
-                    scan.waver();
-                }
+                scan.look_behind(layout.footprint(record_sectors(&layout, whole_rows)));
                 if let Some(cut) = start.cut {
                     scan.cut_at(cut);
                 }

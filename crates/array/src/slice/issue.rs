@@ -38,7 +38,10 @@ impl Core {
     /// The cells whose member can be read and whose medium has not erred in this band.
     pub(crate) fn readable(&self, id: u32) -> CellSet {
         let slice = &self.slices.list[id as usize];
-        let readable = self.live_cells(&slice.map).minus(slice.bad);
+        let mut readable = self.live_cells(&slice.map).minus(slice.bad);
+        if let Copies::Without(suspects) = slice.copies {
+            readable = readable.minus(suspects.cells(&slice.map));
+        }
         match slice.copies == Copies::First || self.first_alone(slice.row) {
             true => readable.intersection(slice.map.data_set()),
             false => readable,

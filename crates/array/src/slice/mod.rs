@@ -33,6 +33,7 @@ mod relocate;
 mod replay;
 pub(crate) mod reshape;
 mod scrub;
+pub(crate) mod suspect;
 mod task;
 mod write;
 

@@ -4,6 +4,7 @@ use super::{Kind, Need, Phase};
 use crate::contract::{BufRef, Fact, RequestError};
 use crate::core::Core;
 use crate::layout::CellSet;
+use crate::request::Copies;
 use crate::slice::gather::Source;
 use crate::units::{Member, SECTOR_BYTES};
 
@@ -39,8 +40,9 @@ impl Core {
             return false;
         };
         self.requests.begin_part(request);
-        self.slices.get(id).copies = self.requests.get(request).copies;
-        self.counters.degraded_reads += 1;
+        let copies = self.requests.get(request).copies;
+        self.slices.get(id).copies = copies;
+        self.counters.degraded_reads += u64::from(!matches!(copies, Copies::Without(_)));
         if let Some(member) = erred {
             let map = self.slices.get(id).map;
             let cells = map
@@ -158,25 +160,39 @@ impl Core {
         }
     }
 
-    /// What could not be read and was recovered is written back where it belongs.
+    /// What could not be read and was recovered is written back where it belongs; what was wrong, wherever that is.
     fn repair_read(&mut self, id: u32) {
         let cell = self.read_cell_of(id);
         let map = self.slices.get(id).map;
-        let live = self.live_cells(&map);
-        let repairs = self.slices.get(id).bad.contains(cell) && live.contains(cell);
-        if !repairs || self.copies_apart || self.mode.read_only {
+        let slice = self.slices.get(id);
+        let wrong = match slice.copies {
+            Copies::Without(suspects) if suspects.repairs => {
+                let same = match map.parity_set().is_empty() {
+                    true => map.copies_of(cell),
+                    false => CellSet::only(cell),
+                };
+                suspects.cells(&map).intersection(same)
+            }
+            Copies::Without(_) => CellSet::EMPTY,
+            _ => slice.bad.intersection(CellSet::only(cell)),
+        };
+        let wrong = wrong.intersection(self.live_cells(&map));
+        if wrong.is_empty() || self.copies_apart || self.mode.read_only {
             return self.band_done(id);
         }
         self.set_phase(id, Phase::Writing);
         let content = self.slices.get(id).cell_ref(cell);
-        self.note_repair(id, cell);
-        self.write_cell(id, cell, Source::Buf(content), None);
+        for wrong in wrong.iter() {
+            self.note_repair(id, wrong);
+            self.write_cell(id, wrong, Source::Buf(content), None);
+        }
     }
 
     pub(crate) fn note_repair(&mut self, id: u32, cell: u8) {
         let slice = self.slices.get(id);
         let (place, row) = (slice.map.cells[cell as usize], slice.map.row);
         let (band, sectors) = (slice.band, slice.band_sectors);
+        let rotten = matches!(slice.copies, Copies::Without(_));
         let Some(home) = self.homes(place.slot, row).read else {
             return;
         };
@@ -186,6 +202,7 @@ impl Core {
             member,
             at,
             sectors,
+            rotten,
         });
     }
 }

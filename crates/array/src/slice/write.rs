@@ -426,7 +426,7 @@ impl Core {
         }
         let copies = map.copies_of(cell);
         match self.slices.get(id).copies {
-            Copies::All => copies,
+            Copies::All | Copies::Without(_) => copies,
             Copies::First => CellSet::only(cell),
             Copies::Further => copies.without(cell),
         }

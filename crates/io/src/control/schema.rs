@@ -806,6 +806,12 @@ fn fact_kind(fact: &Fact) -> &'static str {
     }
 }
 
+fn repaired_text(member: &str, at: u64, sectors: u64, rotten: bool) -> String {
+    let were = if rotten { "wrong" } else { "unreadable" };
+    let bytes = sectors * SECTOR_BYTES;
+    format!("{bytes} bytes at sector {at} of {member} were {were} and are rewritten")
+}
+
 fn outcome_word(outcome: TaskOutcome) -> &'static str {
     match outcome {
         TaskOutcome::Done => "done",
@@ -852,13 +858,8 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
             member,
             at,
             sectors,
-        } => {
-            format!(
-                "{} bytes at sector {at} of {} were unreadable and are rewritten",
-                bytes(sectors),
-                name_of(*member)
-            )
-        }
+            rotten,
+        } => repaired_text(&name_of(*member), *at, *sectors, *rotten),
         Fact::Lost { lba, sectors } => format!(
             "{} bytes at byte {} of the array are lost",
             bytes(sectors),

@@ -22,6 +22,9 @@ pub struct SurrogateView {
     pub members: Vec<MemberView>,
     pub missing_slots: Vec<u16>,
     pub tasks: Vec<TaskView>,
+    /// Sectors of its own members that were unreadable or wrong and were written again, since the start.
+    #[serde(default)]
+    pub repaired_sectors: u64,
     /// None while the array is served without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlay: Option<OverlayView>,
@@ -108,6 +111,7 @@ impl SurrogateView {
             members: set.members,
             missing_slots: set.missing_slots,
             tasks: set.tasks,
+            repaired_sectors: set.counters.repaired_sectors,
             overlay: surrogate.overlay.as_ref().map(|one| overlay_view(one, now)),
         }
     }

@@ -42,6 +42,8 @@ pub enum Incident {
     WholeCut,
     /// So with too many of home.
     HomeCut,
+    /// Pages of the log rot while the power is off.
+    Rot,
 }
 
 impl Phase {
@@ -93,6 +95,7 @@ impl fmt::Display for Incident {
             Incident::Cut => "a member of the surrogate cut off",
             Incident::WholeCut => "the surrogate cut off",
             Incident::HomeCut => "home cut off",
+            Incident::Rot => "pages of the log rotten",
         })
     }
 }

@@ -7,6 +7,7 @@ mod coverage;
 mod moment;
 mod plan;
 mod quest;
+mod rot;
 mod stir;
 
 use crate::array::{Spec, superblock_of};
@@ -119,6 +120,8 @@ struct Run {
     log_away: bool,
     /// That loss was accepted: whatever comes back of it is a stranger.
     forgone: bool,
+    /// Pages of the log rotted, and no start has read it since.
+    rotten: bool,
     /// Generation and sequence of the newest superblock that a disk of each set has taken away for good.
     taken: [(u64, u64); 2],
     quest: Option<Quest>,
@@ -185,6 +188,7 @@ impl Run {
             log_gone: false,
             log_away: false,
             forgone: false,
+            rotten: false,
             taken: [(0, 0); 2],
             quest: None,
             quests: 0,
@@ -323,6 +327,7 @@ impl Run {
                 match answered {
                     Some(Ok(())) => {
                         life.serving = true;
+                        self.rotten &= !life.sites.contains(&Site::Log);
                         let crashed_at = std::mem::take(&mut self.crashed_at);
                         self.count_event(crashed_at, Event::Start);
                         self.take_capacity(life);
@@ -488,6 +493,7 @@ impl Run {
                     );
                 }
                 Fact::TaskStarted { .. } => self.count("tasks of the surrogate", 1),
+                Fact::Repaired { rotten: true, .. } => self.count("repairs of rot", 1),
                 _ => {}
             },
             _ => {}
@@ -662,6 +668,8 @@ impl Run {
         let overlay = life.session.world.status().surrogate;
         let overlay = overlay.and_then(|surrogate| surrogate.overlay);
         let ahead = overlay.is_some_and(|overlay| overlay.ahead);
+        let phase = Phase::of(&life.session.world.status(), life.serving);
+        let whole = self.log_is_whole(&life);
         let Life {
             session,
             sites,
@@ -702,7 +710,15 @@ impl Run {
                 Site::Log => self.log.push(disk),
             }
         }
-        self.settle_cut(oracle, end, ahead && !troubled[Site::Home as usize])
+        let goes_on = self.settle_cut(oracle, end, ahead && !troubled[Site::Home as usize]);
+        if goes_on && whole && self.rot(end) {
+            *self
+                .outcome
+                .incidents
+                .entry((phase, Incident::Rot))
+                .or_default() += 1;
+        }
+        goes_on
     }
 
     /// What of both sets is there afterwards, and what may be lost with the rest.

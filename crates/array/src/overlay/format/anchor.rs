@@ -381,6 +381,12 @@ fn newest(
     Err(AnchorError { index, cause })
 }
 
+/// Whether a home of an anchor, by its number among the homes of all, holds one.
+pub fn is_sound(owner: &LogOwner, layout: &LogLayout, home: usize, page: &Page) -> bool {
+    let (index, parity) = (home as u32 / 2, home as u64 % 2);
+    decode(owner, layout, index, parity, page).is_ok()
+}
+
 /// Reads what lies at the home for versions of this parity.
 fn decode(
     owner: &LogOwner,

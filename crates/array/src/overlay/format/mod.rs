@@ -27,8 +27,8 @@
 //!    for a gap. And an anchor voids a record only when all that came in its place, at home or in the log, is durable:
 //!    otherwise a crash could take that back.
 //! 4. What lies behind the gap stays on the surrogate, and must never come to count. So a start, before it appends,
-//!    (a) flushes; (b) closes every segment in which it found records, each behind the last that counts, and makes
-//!    these anchors durable; (c) makes an anchor durable whose D is a sequence above everything that was ever written,
+//!    (a) flushes; (b) closes every segment in which it found records, each behind the last that counts, cuts off those in
+//!    which none does, and makes these anchors durable; (c) makes an anchor durable whose D is a sequence above everything that was ever written,
 //!    seen or not, and goes on from there. With (c) before (b) all would count that (b) had yet to cut off.
 //!
 //! In (c), "above everything" is D and as many more as the log has room for: by rule 3 all records from D on lie there

@@ -2,8 +2,13 @@
 //!
 //! | phase    | reads                                                | then     |
 //! |----------|------------------------------------------------------|----------|
-//! | headers  | the first page of each segment, and the page behind each record found | payloads |
-//! | payloads | those of the records from D on, up to the first sequence that is missing | done |
+//! | headers  | the first page of each segment, and the page behind each record found | behind |
+//! | behind   | where a chain ends and its next sequence is nowhere else, the pages that its next record would have filled | payloads |
+//! | payloads | those of the records from D on, up to the first sequence that is missing; near what had to be repaired, of all | done |
+//!
+//! A header that is there no more ends a chain like the log's end does. But if behind it, within a record's length, lies the header
+//! of a record that counts, and all below that are told to be flushed, then a flushed record is missing, and that is damage. A
+//! crash leaves none such, nor does a segment that is used again: its anchor has voided what lies in it.
 //!
 //! Which records count is told in the [format](super). Within a segment the chain of records ends at the first page
 //! that is no header of this log and place with a sequence above the one before. The reads of a phase may be under way
@@ -15,6 +20,7 @@ use super::{AnchorTable, LogLayout, LogOwner, check_found};
 use crate::contract::Page;
 use crate::meta::MetaError;
 use crate::overlay::Extent;
+use crate::units::PAGE_SECTORS;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -84,6 +90,7 @@ pub struct Recovered {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Headers,
+    Behind,
     Payloads,
 }
 
@@ -92,10 +99,12 @@ enum Phase {
 struct Chain {
     /// Of its last record; 0 before the first.
     last: u64,
-    /// It has a record that the anchor lets count.
-    candidate: bool,
     /// Its next page is being read, or to be read.
     open: bool,
+    /// The page behind its last record, if that is no header.
+    broken: Option<u64>,
+    /// Its payloads are looked at, whatever is known to be flushed.
+    mistrusted: bool,
 }
 
 /// A record that its anchor lets count.
@@ -118,14 +127,18 @@ pub struct Scan {
     extents: Vec<Extent>,
     /// The highest *durable* found.
     durable: u64,
+    /// The highest that a record tells: an anchor's may stand above what a start that was cut short had yet to cut off.
+    told: u64,
     /// The highest sequence found.
     highest: u64,
     /// The first sequence from which on nothing counts, as far as is known: in the second phase.
     gap: u64,
     /// What counts ends here in any case.
     cut: u64,
-    /// What is not seen may be seen later.
-    wavering: bool,
+    /// The sectors of a record at most; 0 until it is told.
+    longest: u32,
+    /// Headers found behind broken chains: their place, and their sequence.
+    behind: Vec<(u64, u64)>,
     damage: Vec<Damage>,
 }
 
@@ -140,10 +153,12 @@ impl Scan {
             chains: alloc::vec![Chain::default(); segments as usize],
             records: Vec::new(),
             extents: Vec::new(),
+            told: 0,
             highest: 0,
             gap: u64::MAX,
             cut: u64::MAX,
-            wavering: false,
+            longest: 0,
+            behind: Vec::new(),
             damage: Vec::new(),
             table,
         };
@@ -166,10 +181,9 @@ impl Scan {
         self.cut = sequence;
     }
 
-    /// The log lies in rows that a crash left out of step: a record that is not to be read now may be there when a member has been
-    /// rebuilt from parity. So every segment in which nothing counts is cut off.
-    pub fn waver(&mut self) {
-        self.wavering = true;
+    /// A record has no more sectors than this, its header with it: so far behind a chain's end it is looked whether one is missing.
+    pub fn look_behind(&mut self, longest: u32) {
+        self.longest = longest;
     }
 
     pub fn owner(&self) -> &LogOwner {
@@ -184,6 +198,10 @@ impl Scan {
     /// done](Scan::is_done).
     pub fn next_read(&mut self) -> Option<Read> {
         if self.phase == Phase::Headers && self.reads.is_empty() && self.under_way == 0 {
+            self.begin_behind();
+        }
+        if self.phase == Phase::Behind && self.reads.is_empty() && self.under_way == 0 {
+            self.judge_behind();
             self.begin_payloads();
         }
         while let Some(read) = self.reads.pop_front() {
@@ -206,6 +224,26 @@ impl Scan {
         matches!(read, Read::Payload(record) if record.sequence >= self.gap)
     }
 
+    /// Whether a page that was asked for is the header of the next record in its segment; or just looked at.
+    pub fn expects(&self, at: u64, page: &Page) -> bool {
+        if self.phase == Phase::Behind {
+            return true;
+        }
+        let segment = self.table.layout().segment_of(at);
+        let view = record::decode(self.table.owner(), at, page);
+        view.is_ok_and(|view| self.continues(segment, &view.header))
+    }
+
+    /// What a member holds at this sector was wrong, and may be elsewhere near it: all payloads of its segment and the two beside
+    /// it are looked at.
+    pub fn mistrust(&mut self, at: u64) {
+        let segment = self.table.layout().segment_of(at);
+        let last = self.chains.len() as u32 - 1;
+        for segment in segment.saturating_sub(1)..=(segment + 1).min(last) {
+            self.chains[segment as usize].mistrusted = true;
+        }
+    }
+
     /// The page that was asked for, or `None` if it cannot be read.
     ///
     /// # Panics
@@ -213,6 +251,9 @@ impl Scan {
     pub fn header(&mut self, at: u64, page: Option<&Page>) {
         self.under_way -= 1;
         let segment = self.table.layout().segment_of(at);
+        if self.phase == Phase::Behind {
+            return self.look_at(segment, at, page);
+        }
         let chain = &mut self.chains[segment as usize];
         assert!(core::mem::take(&mut chain.open), "a header is asked for");
         let Some(page) = page else {
@@ -220,7 +261,10 @@ impl Scan {
         };
         match record::decode(self.table.owner(), at, page) {
             Ok(view) if self.continues(segment, &view.header) => self.take(segment, &view),
-            _ => self.end_chain(segment, at),
+            _ => {
+                self.chains[segment as usize].broken = Some(at);
+                self.end_chain(segment, at);
+            }
         }
     }
 
@@ -238,12 +282,12 @@ impl Scan {
 
     fn take(&mut self, segment: u32, view: &RecordView<'_>) {
         let header = view.header;
+        self.told = self.told.max(header.durable);
         self.durable = self.durable.max(header.durable);
         self.highest = self.highest.max(header.sequence);
         let chain = &mut self.chains[segment as usize];
         chain.last = header.sequence;
         if self.table.counts(segment, header.sequence) {
-            chain.candidate = true;
             let from = self.extents.len();
             self.extents.extend(view.extents());
             self.records.push(Found {
@@ -280,6 +324,70 @@ impl Scan {
         }
     }
 
+    /// All chains are known, and are not longer than they seem if what comes next is elsewhere.
+    fn begin_behind(&mut self) {
+        self.phase = Phase::Behind;
+        self.records
+            .sort_unstable_by_key(|found| (found.header.sequence, found.header.at));
+        for segment in 0..self.chains.len() as u32 {
+            let chain = self.chains[segment as usize];
+            let Some(broken) = chain.broken.filter(|_| !self.is_found(chain.last + 1)) else {
+                continue;
+            };
+            let end = (broken + u64::from(self.longest)).min(self.segment_end(segment) - 1);
+            let mut at = broken + PAGE_SECTORS;
+            while at <= end {
+                self.reads.push_back(Read::Header { at });
+                at += PAGE_SECTORS;
+            }
+        }
+    }
+
+    fn is_found(&self, sequence: u64) -> bool {
+        let found = self.records.get(self.position(sequence));
+        found.is_some_and(|found| found.header.sequence == sequence)
+    }
+
+    /// A page behind a broken chain.
+    fn look_at(&mut self, segment: u32, at: u64, page: Option<&Page>) {
+        let view = page.map(|page| record::decode(self.table.owner(), at, page));
+        let Some(Ok(RecordView { header, .. })) = view else {
+            return;
+        };
+        if self.continues(segment, &header) && self.table.counts(segment, header.sequence) {
+            self.told = self.told.max(header.durable);
+            self.durable = self.durable.max(header.durable);
+            self.highest = self.highest.max(header.sequence);
+            self.behind.push((at, header.sequence));
+            self.follow(segment, &header);
+        }
+    }
+
+    /// What follows it may tell more.
+    fn follow(&mut self, segment: u32, record: &RecordHeader) {
+        let broken = self.chains[segment as usize].broken.unwrap_or(0);
+        let next = self.table.layout().end_of(record);
+        if next > broken + u64::from(self.longest) && next < self.segment_end(segment) {
+            self.reads.push_back(Read::Header { at: next });
+        }
+    }
+
+    /// Of a record behind a broken chain, the one before it must have stood there, too, and is not found. It is missed if it
+    /// counted, and was flushed.
+    fn judge_behind(&mut self) {
+        let behind = core::mem::take(&mut self.behind);
+        for &(at, sequence) in &behind {
+            let segment = self.table.layout().segment_of(at);
+            let from = sequence - 1;
+            let counted = self.table.counts(segment, from) && from < self.told;
+            let is_behind = behind.iter().any(|(_, other)| *other == from);
+            if counted && !is_behind && !self.is_found(from) {
+                let end = sequence;
+                self.harm(segment, at, Cause::Missing { from, end });
+            }
+        }
+    }
+
     fn harm(&mut self, segment: u32, at: u64, cause: Cause) {
         self.damage.push(Damage { segment, at, cause });
     }
@@ -287,11 +395,15 @@ impl Scan {
     /// All headers are known. The payloads to look at are those from D on, without a gap.
     fn begin_payloads(&mut self) {
         self.phase = Phase::Payloads;
-        self.records
-            .sort_unstable_by_key(|found| (found.header.sequence, found.header.at));
         self.drop_twins();
         self.gap = self.durable;
         let first = self.position(self.durable);
+        for found in &self.records[..first] {
+            let segment = self.table.layout().segment_of(found.header.at);
+            if self.chains[segment as usize].mistrusted {
+                self.reads.push_back(Read::Payload(found.header));
+            }
+        }
         for found in &self.records[first..] {
             if found.header.sequence != self.gap {
                 break;
@@ -332,6 +444,8 @@ impl Scan {
         assert_eq!(record.header.sequence, sequence, "a payload is asked for");
         match found {
             PayloadFound::Sound => {}
+            // It was flushed, and is no more what it was.
+            PayloadFound::Torn if sequence < self.durable => record.unread = true,
             PayloadFound::Torn => self.gap = self.gap.min(sequence),
             PayloadFound::Unreadable => record.unread = true,
         }
@@ -362,7 +476,8 @@ impl Scan {
         })
     }
 
-    /// Closes every segment in which there was something to count, behind the last record that does.
+    /// Closes every segment in which there was something to count, behind the last record that does, and cuts off the others: records
+    /// may lie there that no chain led to, or that parity has and their member not, and D is going to stand above them.
     fn close_segments(&mut self) -> Vec<u32> {
         self.table.flushed(self.gap);
         let mut lasts = alloc::vec![None; self.chains.len()];
@@ -374,10 +489,10 @@ impl Scan {
                 segments.push(segment);
             }
         }
-        for ((last, chain), segment) in lasts.into_iter().zip(&self.chains).zip(0..) {
+        for (last, segment) in lasts.into_iter().zip(0..) {
             match last {
                 Some(last) => self.table.close(segment, last + 1),
-                None if chain.candidate || self.wavering => self.table.cut(segment),
+                None if !self.table.is_void(segment) => self.table.cut(segment),
                 None => {}
             }
         }

@@ -446,7 +446,9 @@ impl World {
             .map(|sector| Some(self.disk.page(sector).clone()))
             .collect();
         let table = AnchorTable::load(OWNER, layout, &homes).expect("sound anchors");
-        run(Scan::new(table), &self.disk, &mut self.random).expect("a log of ours")
+        let mut scan = Scan::new(table);
+        scan.look_behind(SEGMENT_SECTORS);
+        run(scan, &self.disk, &mut self.random).expect("a log of ours")
     }
 
     fn check(&mut self, recovered: &Recovered) {

@@ -26,6 +26,7 @@ struct Log {
     unreadable: Vec<u64>,
     /// By sequence.
     payloads: BTreeMap<u64, PayloadFound>,
+    longest: u32,
 }
 
 /// What was read, and what came of it.
@@ -58,6 +59,7 @@ impl Log {
             headers: BTreeMap::new(),
             unreadable: Vec::new(),
             payloads: BTreeMap::new(),
+            longest: 0,
         }
     }
 
@@ -94,6 +96,7 @@ impl Log {
 
     fn try_scan(self) -> Result<Outcome, MetaError> {
         let mut scan = Scan::new(self.table);
+        scan.look_behind(self.longest);
         let (mut headers, mut payloads) = (Vec::new(), Vec::new());
         let blank = zeroed_page();
         while let Some(read) = scan.next_read() {
@@ -154,9 +157,51 @@ fn a_missing_sequence_ends_what_counts_everywhere() {
     let outcome = log.scan();
     assert_eq!(outcome.sequences(), [1, 2]);
     let Recovered { table, next, .. } = outcome.recovered;
-    assert_eq!((table.end(0), table.end(2)), (Some(3), None));
+    assert_eq!(table.end(0), Some(3));
     assert!(table.is_void(1), "nothing of it counts");
+    assert!(table.is_void(2), "nor of what may be there unseen");
     assert!(next > 6);
+}
+
+/// A header rotted. What lies behind it says that it was flushed, or does not.
+#[test]
+fn a_flushed_record_that_is_missing_in_a_chain_is_damage() {
+    let damage = |records: &[(u64, u64)], rotten: u64| {
+        let mut log = Log::new();
+        log.longest = RECORD_SECTORS as u32;
+        log.put(0, records);
+        log.headers.remove(&place(0, rotten));
+        let found = log.scan().recovered.damage;
+        found.iter().map(|damage| damage.cause).collect::<Vec<_>>()
+    };
+    let missing = |from| {
+        vec![Cause::Missing {
+            from,
+            end: from + 1,
+        }]
+    };
+    let records = [(1, 1), (2, 1), (3, 3), (4, 3)];
+    assert_eq!(damage(&records, 0), missing(1));
+    assert_eq!(damage(&records, 1), missing(2));
+    assert_eq!(damage(&records, 2), [], "nobody says that it was flushed");
+    assert_eq!(damage(&records, 3), [], "nothing lies behind it");
+    assert_eq!(
+        damage(&[(1, 1), (2, 1), (3, 2), (4, 2)], 1),
+        [],
+        "on its way at the crash"
+    );
+}
+
+/// What an anchor has voided since, and what was found elsewhere, nobody misses.
+#[test]
+fn what_was_voided_is_missed_by_nobody() {
+    let mut log = Log::new();
+    log.longest = RECORD_SECTORS as u32;
+    log.put(0, &[(1, 1), (2, 1), (3, 3)]);
+    log.headers.remove(&place(0, 0));
+    log.table.flushed(3);
+    log.table.void(0, 2);
+    assert_eq!(log.scan().recovered.damage, []);
 }
 
 #[test]

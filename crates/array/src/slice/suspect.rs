@@ -1,0 +1,121 @@
+//! Reads that do without some members, to see whether these hold what they were given: what is read of them is taken as
+//! missing, and made of the others. Nobody knows which member is wrong but whoever asks, by a checksum of what is read.
+
+use crate::core::Core;
+use crate::layout::RowMap;
+use crate::layout::code::CellSet;
+use crate::units::Slot;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// The slots whose members a read does without.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Suspects {
+    /// A bit for each slot.
+    slots: u64,
+    /// What was made of the others is written where they have it.
+    pub(crate) repairs: bool,
+}
+
+/// No more sets of suspects than this are tried.
+const SETS_MAX: usize = 256;
+
+impl Suspects {
+    pub(crate) fn repairing(self) -> Suspects {
+        Suspects {
+            repairs: true,
+            ..self
+        }
+    }
+
+    /// The cells of a row that are theirs.
+    pub(super) fn cells(self, map: &RowMap) -> CellSet {
+        let theirs = |&cell: &u8| self.slots & bit(map.cells[usize::from(cell)].slot) != 0;
+        let cells = (0..map.width).filter(theirs);
+        cells.fold(CellSet::EMPTY, CellSet::with)
+    }
+}
+
+/// Slots that have none are never under suspicion.
+fn bit(slot: Slot) -> u64 {
+    1_u64.checked_shl(u32::from(slot.0)).unwrap_or(0)
+}
+
+impl Core {
+    /// Who may be wrong about these sectors, the fewest first: as many as redundancy can do without, and one of them at least has
+    /// the sectors themselves.
+    pub(crate) fn suspects(&self, sectors: Range<u64>) -> Vec<Suspects> {
+        let (mut all, mut holders) = (0, 0);
+        let mut lba = sectors.start;
+        while lba < sectors.end {
+            let place = self.layout.place(lba);
+            let map = self.row_map(place.row);
+            let holding = match self.layout.parity() {
+                true => CellSet::only(place.data),
+                false => map.copies_of(place.data),
+            };
+            let slot = |cell: u8| bit(map.cells[usize::from(cell)].slot);
+            holders |= holding.iter().fold(0, |bits, cell| bits | slot(cell));
+            let others = match self.layout.parity() {
+                true => map.all(),
+                false => holding,
+            };
+            all |= others.iter().fold(0, |bits, cell| bits | slot(cell));
+            lba += self.layout.chunk_sectors() - place.offset;
+        }
+        let mut sets = Vec::new();
+        for count in 1..=u32::from(self.layout.tolerance()) {
+            choose(all, count, 0, &mut |slots| {
+                let met = slots & holders != 0 && sets.len() < SETS_MAX;
+                met.then(|| {
+                    sets.push(Suspects {
+                        slots,
+                        repairs: false,
+                    });
+                });
+                sets.len() < SETS_MAX
+            });
+        }
+        sets
+    }
+}
+
+/// Tells of every set of so many of these bits, beside those that were taken; until false is said.
+fn choose(from: u64, count: u32, taken: u64, tell: &mut impl FnMut(u64) -> bool) -> bool {
+    if count == 0 {
+        return tell(taken);
+    }
+    let mut left = from;
+    while left != 0 {
+        let lowest = left & left.wrapping_neg();
+        left ^= lowest;
+        if !choose(left, count - 1, taken | lowest, tell) {
+            return false;
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::choose;
+
+    #[test]
+    fn every_set_is_told_of_once() {
+        for (bits, count, sets) in [
+            (0b1011, 1, 3),
+            (0b1011, 2, 3),
+            (0b11111, 3, 10),
+            (0b1, 2, 0),
+        ] {
+            let mut told = alloc::vec::Vec::new();
+            choose(bits, count, 0, &mut |set| {
+                assert_eq!((set & !bits, set.count_ones()), (0, count));
+                assert!(!told.contains(&set));
+                told.push(set);
+                true
+            });
+            assert_eq!(told.len(), sets, "{count} of {bits:b}");
+        }
+    }
+}
