@@ -446,19 +446,26 @@ impl Pair {
     /// The log is not of home's last start. One that is older cannot tell which of its records still count, so it is given up whole or not at all;
     /// beside members of home that were started from a minority, which are older than they might be, a newer one is right.
     fn of_another_time(&mut self, error: CommandError, layout: LogLayout) {
-        let old = matches!(error, CommandError::LogIsOld);
-        let StartMode {
-            from_minority,
-            accept_loss,
-            read_only,
-        } = self.start_mut().mode;
-        let doubts = self.start_mut().doubt.is_some();
-        if old && accept_loss && !read_only && !doubts && !self.firsts_have_it() {
-            self.give_up_log(layout);
-        } else if !old && from_minority && !read_only && !doubts {
+        let newer = matches!(error, CommandError::LogIsNewer);
+        let mode = self.start_mut().mode;
+        let writes = !mode.read_only && self.start_mut().doubt.is_none();
+        if newer && mode.from_minority && writes {
             self.number_from_now(layout);
-        } else {
+        } else if newer {
             self.refuse(error);
+        } else {
+            self.without_log(error, layout);
+        }
+    }
+
+    /// The log cannot be used: what may lie there alone is lost, if that is accepted.
+    fn without_log(&mut self, error: CommandError, layout: LogLayout) {
+        let mode = self.start_mut().mode;
+        let writes = !mode.read_only && self.start_mut().doubt.is_none();
+        let accepts = mode.accept_loss && writes && !self.firsts_have_it();
+        match accepts && !self.home().halted() {
+            true => self.give_up_log(layout),
+            false => self.refuse(error),
         }
     }
 
@@ -513,7 +520,7 @@ impl Pair {
                 true
             }
             Err(error) => {
-                self.refuse(error);
+                self.without_log(error, layout);
                 true
             }
         }

@@ -49,8 +49,8 @@ impl Run {
         let order = drawn.order(self.log.len());
         let share = drawn.between(1, 4);
         let mut pages = 0;
-        for member in order.into_iter().take(members) {
-            pages += spoil(&mut self.log[member], share, &mut drawn);
+        for (number, member) in (0..).zip(order.into_iter().take(members)) {
+            pages += spoil(&mut self.log[member], number, share, &mut drawn);
         }
         self.rotten = pages > 0;
         self.count("pages of the log rotten", pages);
@@ -58,8 +58,9 @@ impl Run {
     }
 }
 
-/// Spoils about one of so many pages of a member: a bit of it, or all. How many were.
-fn spoil(disk: &mut Disk, share: u64, drawn: &mut Rng) -> u64 {
+/// Spoils about one of so many pages of a member: a bit of it, or all of it by a byte that no other member has there, since those that agree are
+/// believed. How many were.
+fn spoil(disk: &mut Disk, byte: u8, share: u64, drawn: &mut Rng) -> u64 {
     let mut page = [0; 4096];
     let mut spoilt = 0;
     for at in (0..disk.info().sectors / PAGE).map(|page| page * PAGE) {
@@ -69,7 +70,7 @@ fn spoil(disk: &mut Disk, share: u64, drawn: &mut Rng) -> u64 {
             continue;
         }
         match drawn.chance(1, 2) {
-            true => page.fill(0),
+            true => page.fill(byte),
             false => page[drawn.below(4096) as usize] ^= 1 << drawn.below(8),
         }
         disk.meddle(|image| image.write_data(at, PAGE, &page));

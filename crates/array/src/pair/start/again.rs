@@ -7,7 +7,8 @@
 //! arrived.
 //!
 //! Most pages where a header is expected have none: the log ends there, or a segment does. If the first other reading gives the same
-//! bytes, nobody is wrong, and no other is tried.
+//! bytes, nobody is wrong, and no other is tried: two members that hold the same wrong bytes there are believed. Anchors are few, and are looked for as far
+//! as redundancy goes.
 
 use super::{Pair, Phase, Reading, Wanted};
 use crate::contract::{BufRef, Page, Verdict, zeroed_page};
@@ -58,7 +59,7 @@ impl Pair {
                 None
             }
             // Redundancy agrees with what was read.
-            false if now.tried == 0 && is_page(wanted) && checksum(&brought) == now.plain => {
+            false if now.tried == 0 && is_header(wanted) && checksum(&brought) == now.plain => {
                 Some(as_first_read(wanted, now.plain))
             }
             false => self.ask_others(read, now.plain, now.tried + 1),
@@ -135,6 +136,10 @@ impl Pair {
             scan.mistrust(at);
         }
     }
+}
+
+fn is_header(wanted: Wanted) -> bool {
+    matches!(wanted, Wanted::Header(_))
 }
 
 fn is_page(wanted: Wanted) -> bool {
