@@ -163,6 +163,13 @@ fn what_once_went_wrong_does_not() {
         let outcome = run(seed, Options::default());
         assert_eq!(outcome.violations, [], "surrogates --seed {seed}");
     }
+    // Beside a log disk: what a crash took of the log was on first copies alone, and no region was in doubt any more.
+    let graid = Options {
+        graid: true,
+        ..Options::default()
+    };
+    let outcome = run(4112, graid);
+    assert_eq!(outcome.violations, [], "surrogates --graid --seed 4112");
 }
 
 /// Power is cut at every write (in a short run at one moment in eleven) of lives through the loss of a member, and what is

@@ -10,6 +10,7 @@
 //! copies: so a log that fails costs nothing, since they go on with what it had. While they are doubted the log counts alone, as
 //! after every start: so a first copy that fails costs nothing, since log and mirror have all. Then no further write goes into the
 //! log but over what lies there, and that goes home at once. So it does before copies are compared, and as long as they are.
+//! Until all is home every region stays in doubt: a crash takes what was not flushed of the log, and not of first copies.
 //!
 //! First copies that are alone are doubted no more: of what they alone had, exactly what lay on a member that is lost is lost with it.
 //! A log that failed gets nothing more before the next start, and that it lacks something is on record before anybody is told so.
@@ -49,10 +50,15 @@ impl Pair {
             && !overlay.is_going_home()
             && !self.home().compares_copies()
             && overlay.is_void();
+        let (alone, void) = (overlay.is_alone(), overlay.is_void());
         let trusts = match trusted {
-            true => whole && !self.policy.beside_failed || overlay.is_alone(),
+            true => whole && !self.policy.beside_failed || alone,
             false => whole && begins && self.all_called_dirty() && self.is_on_record(),
         };
+        if !trusted && !(whole && begins) && void {
+            // Copies differ no more.
+            self.sets[Site::Home as usize].clean_by_and_by();
+        }
         if trusts == trusted {
             return self.settle_lapse() || self.release_held();
         }
@@ -60,7 +66,6 @@ impl Pair {
         if !trusts {
             self.at_home(|core| {
                 core.set_ahead(false);
-                core.clean_by_and_by();
                 // What was read of them is what the log has, but for what was being written.
                 core.cache_forgets();
             });
