@@ -254,7 +254,6 @@ fn a_redirected_write_waits_for_the_partner_on_record() {
     }
     let next = Partner {
         epoch: 2,
-        session: 0,
         ..PARTNER
     };
     pair.core().redirects_home();

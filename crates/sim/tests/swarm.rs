@@ -152,10 +152,9 @@ fn the_swarm_keeps_every_promise_and_fills_the_table() {
     } = gather(deep(ORDINARY_SEEDS, 30_000), None);
     println!("{coverage}");
     let wavers = format!("--seed {WAVERING_SEED}: unstable-read");
-    let broken: Vec<String> = broken
-        .into_iter()
-        .filter(|told| !told.contains(&wavers))
-        .collect();
+    let (known, broken): (Vec<_>, Vec<_>) =
+        broken.into_iter().partition(|told| told.contains(&wavers));
+    assert_eq!(known.len(), 1, "it holds: take it out of here and there");
     assert!(
         broken.is_empty(),
         "{} seeds failed:\n{}",

@@ -422,7 +422,6 @@ fn what_cannot_be_on_record_is_refused() {
         recorded(&array, 3),
         Some(Partner {
             epoch: 1,
-            session: 0,
             ..partner(PartnerRole::Main)
         })
     );

@@ -10,7 +10,8 @@ use restripe_array::report::{MemberState, MemberStatus};
 /// The stream that rot is drawn from.
 const ROT: u64 = 0x7077;
 /// What the pages that are read to find the log begin with.
-const MAGICS: [&[u8]; 2] = [b"RstrpOvl", b"RstrpAnc"];
+const HEADER: &[u8] = b"RstrpOvl";
+const ANCHOR: &[u8] = b"RstrpAnc";
 const PAGE: u64 = 8;
 
 impl Run {
@@ -58,19 +59,19 @@ impl Run {
     }
 }
 
-/// Spoils about one of so many pages of a member: a bit of it, or all of it by a byte that no other member has there, since those that agree are
-/// believed. How many were.
-fn spoil(disk: &mut Disk, byte: u8, share: u64, drawn: &mut Rng) -> u64 {
+/// Spoils about one of so many pages of a member: a bit of it, or all. A header that is none any more has a byte there that no other member has, since
+/// those that agree are believed; anchors may be lost alike. How many were.
+fn spoil(disk: &mut Disk, number: u8, share: u64, drawn: &mut Rng) -> u64 {
     let mut page = [0; 4096];
     let mut spoilt = 0;
     for at in (0..disk.info().sectors / PAGE).map(|page| page * PAGE) {
         disk.live().read_data(at, PAGE, &mut page);
-        let known = MAGICS.iter().any(|magic| page.starts_with(magic));
-        if !known || !drawn.chance(1, share) {
+        let (header, anchor) = (page.starts_with(HEADER), page.starts_with(ANCHOR));
+        if !(header || anchor) || !drawn.chance(1, share) {
             continue;
         }
         match drawn.chance(1, 2) {
-            true => page.fill(byte),
+            true => page.fill(if anchor { 0 } else { number }),
             false => page[drawn.below(4096) as usize] ^= 1 << drawn.below(8),
         }
         disk.meddle(|image| image.write_data(at, PAGE, &page));
