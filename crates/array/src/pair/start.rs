@@ -465,7 +465,23 @@ impl Pair {
         let accepts = mode.accept_loss && writes && !self.firsts_have_it();
         match accepts && !self.home().halted() {
             true => self.give_up_log(layout),
+            false => self.refuse_without(error),
+        }
+    }
+
+    /// A log that too few members are left of while the start is on its way is missing, as one that was not there.
+    fn refuse_without(&mut self, error: CommandError) {
+        let missing = matches!(error, CommandError::TooFew { .. });
+        match missing && !self.home().halted() && !self.firsts_have_it() {
+            true => self.end_start(Err(self.log_missing()), Stage::Idle),
             false => self.refuse(error),
+        }
+    }
+
+    fn log_missing(&self) -> CommandError {
+        CommandError::SurrogateMissing {
+            surrogate: self.log().superblock.array,
+            extents: self.home().redirected_extents(),
         }
     }
 
@@ -614,11 +630,7 @@ impl Pair {
         if let Some(extents) = self.start_mut().doubt.take() {
             return self.end_start(Err(CommandError::WouldLose { extents }), Stage::Idle);
         }
-        let error = CommandError::SurrogateMissing {
-            surrogate: self.log().superblock.array,
-            extents: self.home().redirected_extents(),
-        };
-        self.end_start(Err(error), Stage::Idle);
+        self.end_start(Err(self.log_missing()), Stage::Idle);
     }
 
     /// All that may lie in the log alone is lost.
@@ -1006,7 +1018,7 @@ impl Pair {
             }
             _ => {
                 let error = self.why_unwritable();
-                self.refuse(error);
+                self.refuse_without(error);
             }
         }
     }

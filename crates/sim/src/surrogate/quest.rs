@@ -466,6 +466,10 @@ impl Run {
         if second && !bears {
             return true;
         }
+        // What rotted, and no start has read yet, is all that redundancy bears.
+        if self.rotten {
+            return false;
+        }
         if log.whole && log.quiet {
             let member = *self.rng.pick(&log.serving);
             self.lose(life, Site::Log, member);
@@ -492,6 +496,9 @@ impl Run {
         };
         if second && !matches!(self.plan.log.level, Level::Raid6(_)) {
             return true;
+        }
+        if self.rotten {
+            return false;
         }
         let whole = log.whole && log.quiet;
         let another = second && log.misses_one;
