@@ -437,19 +437,23 @@ impl Pair {
         {
             return self.of_another_time(error, layout);
         }
-        if self.start_mut().mode.read_only || self.start_mut().doubt.is_some() {
-            return self.take_log(layout);
+        match self.may_write() {
+            true => self.number_from_now(layout),
+            false => self.take_log(layout),
         }
-        self.number_from_now(layout);
+    }
+
+    /// Not while it is only asked what is there.
+    fn may_write(&mut self) -> bool {
+        let start = self.start_mut();
+        !start.mode.read_only && start.doubt.is_none()
     }
 
     /// The log is not of home's last start. One that is older cannot tell which of its records still count, so it is given up whole or not at all;
     /// beside members of home that were started from a minority, which are older than they might be, a newer one is right.
     fn of_another_time(&mut self, error: CommandError, layout: LogLayout) {
         let newer = matches!(error, CommandError::LogIsNewer);
-        let mode = self.start_mut().mode;
-        let writes = !mode.read_only && self.start_mut().doubt.is_none();
-        if newer && mode.from_minority && writes {
+        if newer && self.start_mut().mode.from_minority && self.may_write() {
             self.number_from_now(layout);
         } else if newer {
             self.refuse(error);
@@ -460,13 +464,15 @@ impl Pair {
 
     /// The log cannot be used: what may lie there alone is lost, if that is accepted.
     fn without_log(&mut self, error: CommandError, layout: LogLayout) {
-        let mode = self.start_mut().mode;
-        let writes = !mode.read_only && self.start_mut().doubt.is_none();
-        let accepts = mode.accept_loss && writes && !self.firsts_have_it();
+        let accepts = self.accepts_loss() && !self.firsts_have_it();
         match accepts && !self.home().halted() {
             true => self.give_up_log(layout),
             false => self.refuse_without(error),
         }
+    }
+
+    fn accepts_loss(&mut self) -> bool {
+        self.start_mut().mode.accept_loss && self.may_write()
     }
 
     /// A log that too few members are left of while the start is on its way is missing, as one that was not there.
@@ -518,28 +524,19 @@ impl Pair {
             unreachable!("sets are numbered in this phase")
         };
         match self.number_start(session) {
-            Ok(false) => false,
+            Ok(false) => return false,
             Ok(true) if session < last => {
                 self.start_mut().phase = Phase::Numbering {
                     layout,
                     session: session + 1,
                     last,
                 };
-                true
             }
-            Ok(true) => {
-                self.take_log(layout);
-                true
-            }
-            Err(_) if !self.log_counts() && !self.home().halted() => {
-                self.go_on_alone();
-                true
-            }
-            Err(error) => {
-                self.without_log(error, layout);
-                true
-            }
+            Ok(true) => self.take_log(layout),
+            Err(_) if !self.log_counts() && !self.home().halted() => self.go_on_alone(),
+            Err(error) => self.without_log(error, layout),
         }
+        true
     }
 
     /// First copies go ahead, and nobody else has what they have (ERAID).
@@ -617,14 +614,12 @@ impl Pair {
         if self.firsts_have_it() {
             return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
         }
-        let mode = self.start_mut().mode;
         let layout = match &self.start_mut().phase {
             Phase::Anchors { layout, .. } => *layout,
             Phase::Scan(scan) => *scan.layout(),
             _ => unreachable!("damage is met while reading"),
         };
-        let doubts = self.start_mut().doubt.is_some();
-        if mode.accept_loss && !mode.read_only && !doubts {
+        if self.accepts_loss() {
             return self.give_up_log(layout);
         }
         if let Some(extents) = self.start_mut().doubt.take() {
