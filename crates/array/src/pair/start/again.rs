@@ -10,7 +10,8 @@
 //! bytes, nobody is wrong, and no other is tried: two members that hold the same wrong bytes there are believed. Anchors are few, and are looked for as far
 //! as redundancy goes.
 
-use super::{Pair, Phase, Reading, Wanted};
+use super::reading::{Reading, Wanted};
+use super::{Pair, Phase};
 use crate::contract::{BufRef, Page, Verdict, zeroed_page};
 use crate::meta::crc::crc32c;
 use crate::overlay::format::{LogOwner, anchor};
