@@ -45,7 +45,8 @@ impl Pair {
             return false;
         }
         let (whole, trusted) = (self.home().copies_are_whole(), overlay.trusts());
-        let begins = self.stage == Stage::Serving
+        let begins = whole
+            && self.stage == Stage::Serving
             && (!overlay.is_broken() || overlay.is_logless())
             && !overlay.is_going_home()
             && !self.home().compares_copies()
@@ -53,9 +54,9 @@ impl Pair {
         let (alone, void) = (overlay.is_alone(), overlay.is_void());
         let trusts = match trusted {
             true => whole && !self.policy.beside_failed || alone,
-            false => whole && begins && self.all_called_dirty() && self.is_on_record(),
+            false => begins && self.all_called_dirty() && self.is_on_record(),
         };
-        if !trusted && !(whole && begins) && void {
+        if void && !trusted && !begins {
             // Copies differ no more.
             self.sets[Site::Home as usize].clean_by_and_by();
         }
