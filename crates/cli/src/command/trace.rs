@@ -1,0 +1,206 @@
+//! Verbs of `restripe trace`.
+
+use crate::units::{parse_size, parse_time};
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "A trace is a file (plain, .gz, .xz or .zst), a tar archive or a folder of blktrace's files, or
+the name that these files share. Its format is told by its content; --format overrides it.
+
+Example: restripe trace info sda"
+)]
+pub struct Trace {
+    #[command(subcommand)]
+    pub verb: TraceVerb,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum TraceVerb {
+    /// Sizes, rates, burstiness, footprint, reuse, locality, and a heat map
+    Info(TraceInfo),
+    /// Write a trace in another format
+    Convert(TraceConvert),
+    /// Cut a part out, by time, by number or by device
+    Slice(TraceSlice),
+    /// Make a trace faster or slower
+    Scale(TraceScale),
+    /// Put all devices into one address space, or all addresses within a capacity
+    Remap(TraceRemap),
+    /// Make a synthetic trace: a workload by name, or from parameters of one's own
+    Generate(TraceGenerate),
+    /// Make a workload's parameters from a trace, and show both side by side
+    Fit(TraceFit),
+    /// List the formats
+    Formats,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct TraceInput {
+    /// The trace
+    pub file: PathBuf,
+    /// Read it as this format, whatever it looks like
+    #[arg(long, value_name = "NAME")]
+    pub format: Option<String>,
+    /// The event that stands for a request, for blktrace and blkparse: Q, I, D or C [default: Q if there is one, else D]
+    #[arg(long, value_name = "LETTER")]
+    pub action: Option<char>,
+    /// Bytes of a block, for lists of addresses
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "4K")]
+    pub block_size: u64,
+    /// Skip records that cannot be read, and count them
+    #[arg(long)]
+    pub skip_bad: bool,
+    /// Put requests into the order of time
+    #[arg(long)]
+    pub sort: bool,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct TraceOutput {
+    /// The file to write
+    pub output: PathBuf,
+    /// The format to write [default: rtrace]
+    #[arg(long, value_name = "NAME")]
+    pub to: Option<String>,
+    /// Overwrite the file if it is there
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct TraceGenerate {
+    /// The workload: a name such as fin1-mid, or a TOML file; without it, the names are listed
+    pub workload: Option<String>,
+    /// How many requests
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub requests: u64,
+    /// The same seed gives the same trace
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// The file to write
+    #[arg(long, short, value_name = "FILE", requires = "workload")]
+    pub output: Option<PathBuf>,
+    /// The format to write [default: rtrace]
+    #[arg(long, value_name = "NAME")]
+    pub to: Option<String>,
+    /// Overwrite the file if it is there
+    #[arg(long)]
+    pub force: bool,
+    /// Print the workload's parameters and where each is from, instead
+    #[arg(long, conflicts_with_all = ["output", "to", "force"], requires = "workload")]
+    pub parameters: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct TraceFit {
+    #[command(flatten)]
+    pub input: TraceInput,
+    /// Write the parameters to this file, for `trace generate`
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Overwrite the file if it is there
+    #[arg(long)]
+    pub force: bool,
+    /// Print parameters and both summaries as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct TraceInfo {
+    #[command(flatten)]
+    pub input: TraceInput,
+    /// Print it as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct TraceConvert {
+    #[command(flatten)]
+    pub input: TraceInput,
+    #[command(flatten)]
+    pub output: TraceOutput,
+}
+
+#[derive(Args, Debug)]
+pub struct TraceSlice {
+    #[command(flatten)]
+    pub input: TraceInput,
+    #[command(flatten)]
+    pub output: TraceOutput,
+    /// From this time after the first request
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub from: Option<Duration>,
+    /// Up to this time after the first request
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub until: Option<Duration>,
+    /// Only these of what is left, by number from 0, as FIRST..END
+    #[arg(long, value_name = "RANGE", value_parser = parse_numbers)]
+    pub requests: Option<(u64, Option<u64>)>,
+    /// Only those on this device
+    #[arg(long, value_name = "NUMBER")]
+    pub device: Option<u32>,
+}
+
+#[derive(Args, Debug)]
+pub struct TraceScale {
+    #[command(flatten)]
+    pub input: TraceInput,
+    #[command(flatten)]
+    pub output: TraceOutput,
+    /// Multiply all times: 0.5 makes it twice as fast
+    #[arg(long, value_name = "FACTOR")]
+    pub time: Option<f64>,
+    /// Multiply the offered rate: 2 makes it twice as fast
+    #[arg(long, value_name = "FACTOR")]
+    pub rate: Option<f64>,
+    /// Offer this many reads and writes a second, on average
+    #[arg(long, value_name = "N")]
+    pub iops: Option<f64>,
+}
+
+#[derive(Args, Debug)]
+pub struct TraceRemap {
+    #[command(flatten)]
+    pub input: TraceInput,
+    #[command(flatten)]
+    pub output: TraceOutput,
+    /// Lay the devices end to end
+    #[arg(long)]
+    pub fold: bool,
+    /// Where a folded device may begin
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "24M")]
+    pub align: u64,
+    /// Put every request within this capacity
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub capacity: Option<u64>,
+    /// How addresses come within the capacity
+    #[arg(long, value_enum, default_value_t)]
+    pub fit: FitName,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum FitName {
+    /// Modulo the capacity
+    #[default]
+    Wrap,
+    /// In proportion
+    Shrink,
+}
+
+/// `100..200`, `..200`, `100..`: where it begins, and how many.
+fn parse_numbers(text: &str) -> Result<(u64, Option<u64>), String> {
+    let wrong = || format!("{text:?} is not FIRST..END, such as 0..1000");
+    let (first, end) = text.split_once("..").ok_or_else(wrong)?;
+    let number = |side: &str| side.parse::<u64>().map_err(|_| wrong());
+    let first = if first.is_empty() { 0 } else { number(first)? };
+    if end.is_empty() {
+        return Ok((first, None));
+    }
+    let count = number(end)?.checked_sub(first).ok_or_else(wrong)?;
+    Ok((first, Some(count)))
+}
