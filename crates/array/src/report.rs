@@ -140,6 +140,14 @@ pub struct HeatMap {
     pub popularity: Vec<u32>,
 }
 
+impl Status {
+    /// The array's members, and its surrogate's behind them.
+    pub fn all_members(&self) -> impl Iterator<Item = &MemberStatus> {
+        let of_surrogate = self.surrogate.iter().flat_map(|one| &one.set.members);
+        self.members.iter().chain(of_surrogate)
+    }
+}
+
 impl HeatMap {
     /// Parts of a read.
     pub const READ: u32 = 1 << 8;

@@ -196,11 +196,16 @@ impl Desk {
     fn tell_replaced(&self, status: &Status, view: &mut StatusView) {
         let serves = |member: Member| {
             let is_it = |other: &MemberStatus| other.member == member;
-            members_of(status).any(|other| is_it(other) && other.state == MemberState::Active)
+            status
+                .all_members()
+                .any(|other| is_it(other) && other.state == MemberState::Active)
         };
         let replaced = self.replaced();
         let shown = view.surrogate.iter_mut().flat_map(|one| &mut one.members);
-        for (member, shown) in members_of(status).zip(view.members.iter_mut().chain(shown)) {
+        for (member, shown) in status
+            .all_members()
+            .zip(view.members.iter_mut().chain(shown))
+        {
             let by = replaced.by.get(&member.member);
             let was = by.is_some_and(|by| serves(*by)) || replaced.before.contains(&member.uuid);
             if member.state == MemberState::Failed && was {
@@ -396,7 +401,8 @@ impl Desk {
             member.state == MemberState::Failed
                 && name.is_some_and(|name| !name.open && name.name == path)
         };
-        let found: Vec<Member> = members_of(&status)
+        let found: Vec<Member> = status
+            .all_members()
             .filter(is_it)
             .map(|member| member.member)
             .collect();
@@ -457,7 +463,8 @@ impl Desk {
         let (status, names) = self.look()?;
         let is_path =
             |name: &MemberName| name.open && (name.name == path || same_file(path, &name.name));
-        let found = members_of(&status)
+        let found = status
+            .all_members()
             .find(|member| names.get(usize::from(member.member.0)).is_some_and(is_path));
         let Some(found) = found else { return Ok(None) };
         let state = match found.state {
@@ -488,7 +495,7 @@ impl Desk {
 
     fn state_of(&self, member: Member) -> Result<Option<MemberState>, Refusal> {
         let (status, _) = self.look()?;
-        let found = members_of(&status).find(|found| found.member == member);
+        let found = status.all_members().find(|found| found.member == member);
         Ok(found.map(|found| found.state))
     }
 
@@ -565,9 +572,12 @@ impl Desk {
                 .get(usize::from(member.member.0))
                 .map_or("", |m| m.name.as_str())
         };
-        let found = members_of(&status).find(|member| is_meant(text, member, name_of(member)));
+        let found = status
+            .all_members()
+            .find(|member| is_meant(text, member, name_of(member)));
         let listed = || {
-            members_of(&status)
+            status
+                .all_members()
                 .map(name_of)
                 .collect::<Vec<_>>()
                 .join(", ")
@@ -707,13 +717,6 @@ fn extents_line(extents: &[(u64, u64)]) -> String {
 fn refusal_of(failure: Failure) -> Refusal {
     let (what, at, hint) = failure.into_parts();
     Refusal { what, at, hint }
-}
-
-/// The members of an array and of its surrogate, in the order in which views have them.
-fn members_of(status: &Status) -> impl Iterator<Item = &MemberStatus> {
-    let surrogate = status.surrogate.as_deref();
-    let of_surrogate = surrogate.into_iter().flat_map(|one| &one.set.members);
-    status.members.iter().chain(of_surrogate)
 }
 
 /// A device that was closed, and that the array does not know any more, keeps its number and nothing else. Nor does one

@@ -9,7 +9,7 @@ pub fn text(view: &StatusView) -> String {
     let Some(energy) = &view.energy else {
         return String::new();
     };
-    let members: Vec<&MemberView> = all_members(view).collect();
+    let members: Vec<&MemberView> = view.all_members().collect();
     let spindles: Vec<&SpindleView> = members.iter().flat_map(|one| &one.spindle).collect();
     // Writing to a string cannot fail.
     let mut out = String::new();
@@ -25,11 +25,6 @@ pub fn text(view: &StatusView) -> String {
         }
     }
     out
-}
-
-fn all_members(view: &StatusView) -> impl Iterator<Item = &MemberView> {
-    let of_surrogate = view.surrogate.iter().flat_map(|one| &one.members);
-    view.members.iter().chain(of_surrogate)
 }
 
 /// `energy, an estimate by wd1003fbyx (7.9 W active, 5.9 W idle, 0.7 W standby, 88 J a start): 1234 J, 23.6 W of 4 drives`

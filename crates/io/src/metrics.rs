@@ -4,8 +4,7 @@
 //! the array's name; states are one series a state with the value 0 or 1, so that alerts need no regular expressions.
 
 use crate::control::{
-    CountersView, HeatView, LendingView, MemberView, OverlayView, StatusView, SurrogateView,
-    TaskView,
+    CountersView, HeatView, LendingView, OverlayView, StatusView, SurrogateView, TaskView,
 };
 use std::fmt::{Display, Write};
 
@@ -26,7 +25,7 @@ pub fn render(status: &StatusView, heat: &HeatView) -> String {
     requests(&mut text, status);
     device_operations(&mut text, status);
     paths(&mut text, status);
-    members(&mut text, &all_members(status));
+    members(&mut text, status);
     spindles(&mut text, status);
     tasks(&mut text, &status.tasks);
     zones(&mut text, heat);
@@ -60,6 +59,11 @@ impl Text {
 
     fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, "gauge", help);
+        self.sample(name, &[], value);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, "counter", help);
         self.sample(name, &[], value);
     }
 }
@@ -157,18 +161,16 @@ fn paths(text: &mut Text, status: &StatusView) {
         text.sample("restripe_parity_writes_total", &[("way", way)], count);
     }
     read_blocks(text, c);
-    text.family(
+    text.counter(
         "restripe_degraded_reads_total",
-        "counter",
         "Reads answered from redundancy.",
+        c.degraded_reads,
     );
-    text.sample("restripe_degraded_reads_total", &[], c.degraded_reads);
-    text.family(
+    text.counter(
         "restripe_repaired_sectors_total",
-        "counter",
         "Sectors repaired from redundancy and rewritten.",
+        c.repaired_sectors,
     );
-    text.sample("restripe_repaired_sectors_total", &[], c.repaired_sectors);
 }
 
 /// What the requests generation ratio is made of; as a ratio of rates it answers why a degraded array is slow.
@@ -191,24 +193,18 @@ fn read_blocks(text: &mut Text, c: &CountersView) {
         ),
     ];
     for (name, help, value) in blocks {
-        text.family(name, "counter", help);
-        text.sample(name, &[], value);
+        text.counter(name, help, value);
     }
 }
 
-/// The array's and its surrogate's: a member is told by its path.
-fn all_members(status: &StatusView) -> Vec<&MemberView> {
-    let of_surrogate = status.surrogate.iter().flat_map(|one| &one.members);
-    status.members.iter().chain(of_surrogate).collect()
-}
-
-fn members(text: &mut Text, members: &[&MemberView]) {
+fn members(text: &mut Text, status: &StatusView) {
+    let members: Vec<_> = status.all_members().collect();
     text.family(
         "restripe_member_state",
         "gauge",
         "1 for the state a member is in.",
     );
-    for member in members {
+    for member in &members {
         for state in MEMBER_STATES {
             let labels = [("member", member.path.as_str()), ("state", state)];
             text.sample(
@@ -223,7 +219,7 @@ fn members(text: &mut Text, members: &[&MemberView]) {
         "counter",
         "Read errors of a member.",
     );
-    for member in members {
+    for member in &members {
         text.sample(
             "restripe_member_read_errors_total",
             &[("member", &member.path)],
@@ -234,8 +230,7 @@ fn members(text: &mut Text, members: &[&MemberView]) {
 
 /// What spindles were at, and where there is a rating what that may have drawn.
 fn spindles(text: &mut Text, status: &StatusView) {
-    let members = all_members(status);
-    let told = members.iter().flat_map(|one| {
+    let told = status.all_members().flat_map(|one| {
         let path = one.path.as_str();
         one.spindle.iter().map(move |spindle| (path, spindle))
     });
@@ -268,13 +263,11 @@ fn spindles(text: &mut Text, status: &StatusView) {
         let joules = spindle.joules.unwrap_or(0);
         text.sample(name, &[("member", member)], joules);
     }
-    let name = "restripe_joules_total";
-    text.family(
-        name,
-        "counter",
+    text.counter(
+        "restripe_joules_total",
         "What all drives drew, each counted once: an estimate by a rating.",
+        energy.joules,
     );
-    text.sample(name, &[], energy.joules);
 }
 
 fn tasks(text: &mut Text, tasks: &[TaskView]) {
@@ -374,10 +367,11 @@ fn of_surrogate(text: &mut Text, surrogate: &SurrogateView) {
         let is = u8::from(surrogate.state == *state);
         text.sample("restripe_surrogate_state", &[("state", state)], is);
     }
-    let repaired = "restripe_surrogate_repaired_sectors_total";
-    let help = "Sectors of the surrogate that were unreadable or wrong and were rewritten.";
-    text.family(repaired, "counter", help);
-    text.sample(repaired, &[], surrogate.repaired_sectors);
+    text.counter(
+        "restripe_surrogate_repaired_sectors_total",
+        "Sectors of the surrogate that were unreadable or wrong and were rewritten.",
+        surrogate.repaired_sectors,
+    );
     if let Some(overlay) = &surrogate.overlay {
         away(text, overlay);
         redirected(text, overlay);
@@ -463,8 +457,7 @@ fn redirected(text: &mut Text, overlay: &OverlayView) {
         ),
     ];
     for (name, help, value) in counters {
-        text.family(name, "counter", help);
-        text.sample(name, &[], value);
+        text.counter(name, help, value);
     }
 }
 
@@ -508,8 +501,7 @@ fn slept(text: &mut Text, overlay: &OverlayView) {
         ),
     ];
     for (name, help, value) in counters {
-        text.family(name, "counter", help);
-        text.sample(name, &[], value);
+        text.counter(name, help, value);
     }
 }
 
@@ -538,7 +530,7 @@ fn ratio(done: u64, total: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{EnergyView, LeaseView, SpindleView};
+    use crate::control::{EnergyView, LeaseView, MemberView, SpindleView};
 
     fn status() -> StatusView {
         let mut status = StatusView {

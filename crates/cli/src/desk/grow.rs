@@ -1,6 +1,6 @@
 //! Growth by further members: they are taken in as spares first, and then made data members all at once.
 
-use super::{Desk, Whose, done, ended, is_meant, members_of};
+use super::{Desk, Whose, done, ended, is_meant};
 use crate::units::Size;
 use restripe_array::report::{GrowthPlan, MemberState, MemberStatus};
 use restripe_array::{Command, Member, SECTOR_BYTES};
@@ -128,7 +128,9 @@ impl Desk {
     /// An array grows by the spares that came last: these have to be the ones that are meant.
     fn came_last(&self, meant: &[Member]) -> Result<(), Refusal> {
         let (status, _) = self.look()?;
-        let spares = members_of(&status).filter(|member| member.state == MemberState::Spare);
+        let spares = status
+            .all_members()
+            .filter(|member| member.state == MemberState::Spare);
         let mut spares: Vec<Member> = spares.map(|spare| spare.member).collect();
         spares.sort_unstable();
         let last = spares.split_off(spares.len().saturating_sub(meant.len()));

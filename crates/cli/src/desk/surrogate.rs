@@ -12,7 +12,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-use super::{Desk, End, done, ended, in_the_array, members_of, refusal_of};
+use super::{Desk, End, done, ended, in_the_array, refusal_of};
 use crate::command::SurrogateLevel;
 use crate::create::{Home, carry_out, open_all, refuse_to_overwrite, surrogate_for};
 use crate::engine::Form;
@@ -143,7 +143,7 @@ impl Desk {
     fn check_strangers(&self, members: &[String]) -> Result<(), Refusal> {
         check_distinct(members).map_err(refusal_of)?;
         let (status, names) = self.look()?;
-        for member in members_of(&status) {
+        for member in status.all_members() {
             let Some(name) = names.get(usize::from(member.member.0)) else {
                 continue;
             };

@@ -4,7 +4,7 @@
 
 use super::schema::StatusView;
 use restripe_array::energy::{Phase, Rating, Spent};
-use restripe_array::report::{MemberStatus, Status};
+use restripe_array::report::Status;
 use restripe_array::{Member, Nanos};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -85,11 +85,6 @@ fn joules(nj: u128) -> u64 {
     u64::try_from(nj / 1_000_000_000).unwrap_or(u64::MAX)
 }
 
-fn members_of(status: &Status) -> impl Iterator<Item = &MemberStatus> {
-    let of_surrogate = status.surrogate.iter().flat_map(|one| &one.set.members);
-    status.members.iter().chain(of_surrogate)
-}
-
 impl StatusView {
     /// Adds what drives of this rating may have drawn. `status` is what this view was made of; `disk_of` names the disk on which a
     /// member is a partition, if it is one.
@@ -103,7 +98,7 @@ impl StatusView {
         let mut drives: BTreeMap<Result<String, Member>, Spent> = BTreeMap::new();
         let of_surrogate = self.surrogate.iter_mut().flat_map(|one| &mut one.members);
         let views = self.members.iter_mut().chain(of_surrogate);
-        for (member, view) in members_of(status).zip(views) {
+        for (member, view) in status.all_members().zip(views) {
             let spent = member.spent.until(now);
             if let Some(spindle) = &mut view.spindle {
                 spindle.joules = Some(joules(by.rating.energy_nj(&spent)));
@@ -138,7 +133,7 @@ fn sum(drives: &[Spent], by: &NamedRating) -> EnergyView {
 mod tests {
     use super::*;
     use restripe_array::Uuid;
-    use restripe_array::report::MemberState;
+    use restripe_array::report::{MemberState, MemberStatus};
 
     fn member(number: u16, active: u64) -> MemberStatus {
         let mut spent = Spent::default();

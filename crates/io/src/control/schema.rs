@@ -539,6 +539,12 @@ pub fn member_name(member: Member, path: Option<&str>) -> String {
 }
 
 impl StatusView {
+    /// The array's and its surrogate's: a member is told by its path.
+    pub fn all_members(&self) -> impl Iterator<Item = &MemberView> {
+        let of_surrogate = self.surrogate.iter().flat_map(|one| &one.members);
+        self.members.iter().chain(of_surrogate)
+    }
+
     /// The engine's own view, with the paths that only the shell knows. `now` is the shell's clock, for the ETA.
     pub fn new(status: &Status, now: Nanos, path_of: impl Fn(u16) -> String) -> StatusView {
         let path_of: &dyn Fn(u16) -> String = &path_of;

@@ -79,14 +79,13 @@ impl Host {
     /// their members do not end with it.
     pub fn may_exchange(&self) -> io::Result<()> {
         let status = self.status();
-        let surrogate = status.surrogate.iter().flat_map(|one| &one.set.members);
         let out = |member: &MemberStatus| {
             let serves = matches!(member.state, MemberState::Active | MemberState::Rebuilding);
             !serves && self.fleet.is_used(member.member)
         };
         let why = match () {
             () if self.recorder.is_some() => RECORDED,
-            () if status.members.iter().chain(surrogate).any(out) => OUTSTANDING,
+            () if status.all_members().any(out) => OUTSTANDING,
             () => return Ok(()),
         };
         Err(io::Error::other(why))

@@ -281,9 +281,8 @@ impl Stage {
     /// By drive, from this status of the array; empty where nobody can tell.
     pub fn energy(&self, status: &Status) -> Vec<Energy> {
         let now = self.world.now();
-        let surrogate = status.surrogate.iter().flat_map(|one| &one.set.members);
-        let members = status.members.iter().chain(surrogate);
-        let spent: BTreeMap<Member, Spent> = members
+        let spent: BTreeMap<Member, Spent> = status
+            .all_members()
             .map(|one| (one.member, one.spent.until(now)))
             .collect();
         let told = |(number, meter)| {
