@@ -17,9 +17,8 @@ use crate::contract::{Class, IoError, IoOp};
 use crate::core::{Core, NEVER, Wake};
 use crate::energy::Phase;
 use crate::flush::Waiter;
-use crate::layout::Level;
 use crate::ops::Owner;
-use crate::units::{Member, Nanos};
+use crate::units::{Member, Nanos, Slot};
 use alloc::vec::Vec;
 
 /// What a spindle may take to turn again, beside all that is waited for otherwise.
@@ -49,13 +48,8 @@ impl Core {
 
     /// Members that hold further copies only.
     fn mirrors(&self) -> Vec<Member> {
-        let copies = match self.superblock.geometry.level {
-            Level::Raid10 { copies } => usize::from(copies),
-            Level::Raid1 => usize::from(self.superblock.geometry.slots),
-            _ => return Vec::new(),
-        };
         let slots = 0..usize::from(self.superblock.geometry.slots);
-        let further = slots.filter(|slot| !slot.is_multiple_of(copies));
+        let further = slots.filter(|&slot| !self.layout.has_firsts(Slot(slot as u16)));
         let members = further.flat_map(|slot| self.standing.of_slot(slot));
         members
             .filter_map(|standing| standing.home)

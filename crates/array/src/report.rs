@@ -177,6 +177,8 @@ pub struct MemberStatus {
     pub uuid: Uuid,
     /// The slot in which it serves or into which it is rebuilt.
     pub slot: Option<u16>,
+    /// It serves first copies of chunks: of an array without copies, whatever has a slot.
+    pub has_firsts: bool,
     /// Partitions of other slots that lie on it, or are rebuilt there: slot and partition.
     pub hosts: Vec<(u16, u16)>,
     pub state: MemberState,

@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::device::Health as DeviceHealth;
 use crate::meta::superblock::MemberRole;
 use crate::report::{ArrayState, Health, MapExtent, MemberState, MemberStatus, Status, TaskStatus};
-use crate::units::{Member, Row, Uuid};
+use crate::units::{Member, Row, Slot, Uuid};
 use alloc::vec::Vec;
 
 impl Core {
@@ -50,10 +50,12 @@ impl Core {
             (_, Some(MemberRole::Rebuilding)) => MemberState::Rebuilding,
             (_, Some(MemberRole::Spare)) => MemberState::Spare,
         };
+        let slot = self.slot_of(member).map(|slot| Slot(slot as u16));
         MemberStatus {
             member,
             uuid: line.map_or(Uuid::NIL, |line| line.uuid),
-            slot: self.slot_of(member).map(|slot| slot as u16),
+            slot: slot.map(|slot| slot.0),
+            has_firsts: slot.is_some_and(|slot| self.layout.has_firsts(slot)),
             hosts: self.standing.hosted_by(member),
             state,
             read_errors: line

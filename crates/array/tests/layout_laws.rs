@@ -568,6 +568,37 @@ fn every_layout_up_to_ten_slots_obeys() {
     }
 }
 
+/// Which slots have first copies, counted row by row.
+fn slots_with_firsts(layout: &Layout) -> BTreeSet<Slot> {
+    let rows = (0..layout.rows()).map(|row| layout.row(Row(row)));
+    rows.map(|map| map.cells[0].slot).collect()
+}
+
+#[test]
+fn first_copies_lie_where_it_is_said() {
+    let said = |layout: &Layout, slots: u16| {
+        let slots = (0..slots).map(Slot);
+        slots.filter(|slot| layout.has_firsts(*slot)).collect()
+    };
+    for slots in 2..=10 {
+        for level in levels(slots).into_iter().filter(Level::mirrors) {
+            let layout = layout(level, slots, 2 * u64::from(slots) + 1);
+            let said: BTreeSet<Slot> = said(&layout, slots);
+            assert_eq!(said, slots_with_firsts(&layout), "{level}, {slots} slots");
+        }
+    }
+    for (groups, size) in [(2, 3), (2, 5), (3, 5)] {
+        let (slots, copies) = (groups * size, u8::try_from(groups).unwrap());
+        let skew = Skew {
+            groups,
+            partitions: 3,
+        };
+        let layout = skewed(Level::Raid10 { copies }, slots, skew, 9);
+        let said: BTreeSet<Slot> = said(&layout, slots);
+        assert_eq!(said, slots_with_firsts(&layout), "{skew:?}, {slots} slots");
+    }
+}
+
 /// Levels whose rows have a cell in each of so many groups.
 fn skewed_levels(groups: u16) -> Vec<Level> {
     let mut levels = vec![Level::Raid10 {

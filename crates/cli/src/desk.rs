@@ -898,6 +898,7 @@ mod tests {
             member: Member(3),
             uuid,
             slot: None,
+            has_firsts: true,
             hosts: Vec::new(),
             state: MemberState::Active,
             read_errors: 0,

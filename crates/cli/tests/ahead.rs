@@ -209,6 +209,26 @@ fn a_loss_that_is_accepted_is_told_and_listed() {
     stop(&place, &daemon);
 }
 
+/// Of three members each has first copies: none may go without being asked for.
+#[test]
+fn every_member_of_an_odd_array_has_first_copies() {
+    let place = Place::new("ahead-odd");
+    let test = "every_member_of_an_odd_array_has_first_copies";
+    if !has(&place, test, &["qemu-io"]) {
+        return;
+    }
+    let members = ["a", "b", "c"];
+    good(place.create(&members, &["--level", "raid10"]));
+    let daemon = serve_sleepers(&place, &["--redirect", "eraid"], &members);
+    write_pattern(&place, 0x5a, "0", "1M");
+    wait_until(&place, |status| overlay(status, "exposed_bytes") == 1 << 20);
+    for member in members {
+        let told = refused(place.run(&["fail", "tank", member, "--yes"]));
+        assert!(told.contains("--accept-loss"), "{member}: {told}");
+    }
+    stop(&place, &daemon);
+}
+
 /// Image files have no spindle that the kernel knows: who asks for sleep is told, at the start and in the status.
 #[test]
 fn mirrors_that_cannot_sleep_are_named() {

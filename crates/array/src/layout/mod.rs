@@ -27,7 +27,7 @@ use crate::units::{CELLS_MAX, Row, Slot};
 use core::ops::Range;
 use rotation::Stripe;
 use scaled::{Scaled, Seat};
-use skewed::Skewed;
+use skewed::{Skewed, greatest_common_divisor};
 
 /// What a cell holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -599,6 +599,20 @@ impl Layout {
             Level::Raid10 { copies } => {
                 self.mirrored(row, u16::from(copies), row.0 * u64::from(copies))
             }
+        }
+    }
+
+    /// Whether first copies of chunks lie on a slot, or further ones alone. Without copies they all are.
+    pub fn has_firsts(&self, slot: Slot) -> bool {
+        let slots = self.geometry.slots;
+        match (self.geometry.level, self.geometry.skew) {
+            (Level::Raid10 { .. }, Some(skew)) => slot.0 < slots / skew.groups,
+            // Row r begins at slot r * copies, counted around.
+            (Level::Raid10 { copies }, None) => slot
+                .0
+                .is_multiple_of(greatest_common_divisor(u16::from(copies), slots)),
+            (Level::Raid1, _) => slot.0 == 0,
+            _ => true,
         }
     }
 

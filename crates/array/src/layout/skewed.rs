@@ -129,7 +129,7 @@ impl Skew {
     }
 }
 
-fn greatest_common_divisor(a: u16, b: u16) -> u16 {
+pub(super) fn greatest_common_divisor(a: u16, b: u16) -> u16 {
     if b == 0 {
         a
     } else {

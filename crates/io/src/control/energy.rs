@@ -143,6 +143,7 @@ mod tests {
             member: Member(number),
             uuid: Uuid::NIL,
             slot: None,
+            has_firsts: false,
             hosts: Vec::new(),
             state: MemberState::Active,
             read_errors: 0,

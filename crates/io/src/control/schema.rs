@@ -634,14 +634,9 @@ fn member_view(member: &MemberStatus, status: &Status, now: Nanos, path: String)
 
 /// What a member would take with it, at most: what is exposed at all, of one that serves first copies.
 fn exposed_bytes(member: &MemberStatus, status: &Status) -> u64 {
-    let copies = match status.geometry.map(|geometry| geometry.level) {
-        Some(Level::Raid1) => status.geometry.map_or(1, |geometry| geometry.slots),
-        Some(Level::Raid10 { copies }) => copies.into(),
-        _ => return 0,
-    };
-    let first = member.slot.is_some_and(|slot| slot.is_multiple_of(copies));
+    let alone = member.has_firsts && member.state == MemberState::Active;
     let overlay = status.surrogate.as_ref().and_then(|one| one.overlay);
-    match overlay.filter(|_| first && member.state == MemberState::Active) {
+    match overlay.filter(|_| alone) {
         Some(overlay) => exposed_sectors(&overlay) * SECTOR_BYTES,
         None => 0,
     }
@@ -982,6 +977,7 @@ mod tests {
                 member: Member(2),
                 uuid: Uuid::NIL,
                 slot: Some(1),
+                has_firsts: true,
                 hosts: vec![(3, 2)],
                 state: MemberState::Rebuilding,
                 read_errors: 7,
