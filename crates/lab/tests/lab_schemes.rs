@@ -243,3 +243,36 @@ fn the_ledger_of_the_engine_is_that_of_the_drives() {
         "some drives slept and were woken"
     );
 }
+
+/// What mirrors draw step by step adds up to what they drew, but for the last step and the time before the replay, and is less while half of
+/// them stand still.
+#[test]
+fn steps_of_power_add_up() {
+    let text = scenario::named("reraid").expect("built in");
+    let scenario = scenario::parse(text).expect("sound").shortened();
+    let redirected = |to: &str| {
+        let mut point = scenario.points()[0].clone();
+        point.insert("rebuild.redirect".into(), Value::Text(to.into()));
+        point
+    };
+    let logs = run(&[redirected("none"), redirected("reraid")], 2);
+    for log in &logs {
+        let (drawn, steps) = (log.drawn_uj.iter().sum::<u64>() as f64, log.drawn_uj.len());
+        let all = number(log, "energy_kj") * 1e9;
+        assert!(
+            drawn <= all && drawn >= all * (1.0 - 2.0 / steps as f64),
+            "{drawn} of {all}"
+        );
+        assert!(steps.abs_diff(log.steps.len()) <= 1);
+    }
+    let least = |log: &Log| {
+        let least = log.drawn_uj.iter().min().expect("steps");
+        *least as f64 * 1e3 / log.step_ns as f64
+    };
+    let (awake, asleep) = (least(&logs[0]), least(&logs[1]));
+    assert!(awake >= 8.0 * 5.8, "{awake} W: no drive stands still");
+    assert!(
+        asleep < 4.0 * 7.9 + 4.0 * 0.8,
+        "{asleep} W: four stand still"
+    );
+}

@@ -470,13 +470,19 @@ fn course(outcome: &Outcome<'_>, figure: &Figure) -> Option<String> {
         let Some(run) = groups.first().and_then(|group| group.runs.first()) else {
             continue;
         };
-        let points = course_of(&run.log);
+        let points = match figure.y == POWER {
+            true => power_of(&run.log),
+            false => course_of(&run.log),
+        };
         dots.extend(end_on(&points, &run.log).map(|end| (curves.len(), end)));
         curves.push((name.clone(), points));
     }
     let axes = Axes {
         x: "time, s",
-        y: "mean response, ms",
+        y: match figure.y == POWER {
+            true => "power of all drives, W",
+            false => "mean response, ms",
+        },
         logarithmic_x: false,
         logarithmic_y: figure.logarithmic,
     };
@@ -489,8 +495,24 @@ fn end_on(points: &[(f64, f64)], log: &Log) -> Option<(f64, f64)> {
     points.iter().rev().find(|point| point.0 <= end).copied()
 }
 
+/// What a course shows if not response.
+const POWER: &str = "power_w";
+
 /// At most so many points a line, each the mean of as many steps.
 const POINTS: usize = 400;
+
+/// What all drives drew, in watts.
+fn power_of(log: &Log) -> Vec<(f64, f64)> {
+    let at_once = log.drawn_uj.len().div_ceil(POINTS).max(1);
+    let step_s = log.step_ns as f64 / 1e9;
+    let point = |(place, steps): (usize, &[u64])| {
+        let joules = steps.iter().sum::<u64>() as f64 / 1e6;
+        let from = (place * at_once) as f64 * step_s;
+        (from, joules / (steps.len() as f64 * step_s))
+    };
+    let steps = log.drawn_uj.chunks(at_once).enumerate();
+    steps.map(point).collect()
+}
 
 fn course_of(log: &Log) -> Vec<(f64, f64)> {
     let at_once = log.steps.len().div_ceil(POINTS).max(1);
@@ -658,15 +680,24 @@ fn narrow(value: f64) -> String {
 
 /// Whether a figure can be drawn at all: its names are known.
 pub fn check(figure: &Figure) -> Result<(), String> {
-    let name = match figure.kind {
-        FigureKind::Curve | FigureKind::Bars => &figure.y,
-        FigureKind::Heat => &figure.z,
-        FigureKind::Cdf | FigureKind::Course => return Ok(()),
+    let known = super::metric::known;
+    let (name, drawn, is_no) = match figure.kind {
+        FigureKind::Curve | FigureKind::Bars => (&figure.y, known(&figure.y), "metric"),
+        FigureKind::Heat => (&figure.z, known(&figure.z), "metric"),
+        FigureKind::Course => {
+            let course = figure.y.is_empty() || figure.y == POWER;
+            (
+                &figure.y,
+                course,
+                "course: there is power_w, and response without a name",
+            )
+        }
+        FigureKind::Cdf => return Ok(()),
     };
-    match super::metric::known(name) {
+    match drawn {
         true => Ok(()),
         false => Err(format!(
-            "the figure {} shows {name:?}, which is no metric",
+            "the figure {} shows {name:?}, which is no {is_no}",
             figure.name
         )),
     }
@@ -702,6 +733,39 @@ mod tests {
             (kept.len(), kept.first(), kept.last()),
             (11, points.first(), points.last())
         );
+    }
+
+    /// Of 800 steps of 10 s two are a point: what two drives of 5 W and one of 2 W in every second step draw is 11 W.
+    #[test]
+    fn a_course_of_power_is_in_watts() {
+        let log = Log {
+            step_ns: 10_000_000_000,
+            drawn_uj: [100_000_000, 120_000_000].repeat(400),
+            ..Log::default()
+        };
+        let points = power_of(&log);
+        assert_eq!(
+            (points.len(), points[0], points[399]),
+            (400, (0.0, 11.0), (7980.0, 11.0))
+        );
+    }
+
+    #[test]
+    fn a_course_of_a_metric_is_refused() {
+        let figure = |y: &str| Figure {
+            name: "power".into(),
+            kind: FigureKind::Course,
+            title: String::new(),
+            x: String::new(),
+            y: y.into(),
+            z: String::new(),
+            series: String::new(),
+            at: BTreeMap::new(),
+            logarithmic: false,
+        };
+        assert!(check(&figure("")).is_ok() && check(&figure(POWER)).is_ok());
+        let refused = check(&figure("energy_kj")).expect_err("no course");
+        assert!(refused.contains("power_w"), "{refused}");
     }
 
     #[test]

@@ -112,7 +112,7 @@ pub struct Figure {
     /// A parameter; of a distribution, a phase.
     #[serde(default)]
     pub x: String,
-    /// A metric; of a heat map, the second parameter.
+    /// A metric; of a heat map, the second parameter; of a course `power_w`, or nothing: mean response.
     #[serde(default)]
     pub y: String,
     /// The metric of a heat map.

@@ -187,6 +187,9 @@ pub struct Log {
     pub common_ns: u64,
     /// By member; empty where nobody can tell.
     pub energy: Vec<Energy>,
+    /// What all of them drew in each step but the last, in microjoules; empty likewise.
+    #[serde(default)]
+    pub drawn_uj: Vec<u64>,
     /// Requests a second that were offered, and the degraded array's capacity, in thousandths; 0 where neither was set.
     pub offered_milli: u64,
     pub capacity_milli: u64,

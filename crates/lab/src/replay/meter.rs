@@ -162,6 +162,24 @@ impl Meter {
         }
     }
 
+    /// Keeps what the drive draws from now on step by step.
+    pub fn chart(&self, now: Nanos, step_ns: u64) {
+        if let Model::Hard(disk) = &mut lock(&self.drive).model {
+            disk.chart(now, step_ns);
+        }
+    }
+
+    /// What the drive drew in each step up to `now`, in microjoules; `None` where its power is not known.
+    pub fn course(&self, now: Nanos) -> Option<Vec<u64>> {
+        match &mut lock(&self.drive).model {
+            Model::Hard(disk) => {
+                let course = disk.course(now)?.drawn_nj();
+                Some(course.iter().copied().map(micro).collect())
+            }
+            Model::Flash(_) => None,
+        }
+    }
+
     /// What the engine knows of the members on this drive, one beside the other; `all` are members' meters and times, in the same order.
     pub fn spent<'a>(&self, all: impl Iterator<Item = (&'a Meter, Spent)>) -> Spent {
         let on_it = all.filter(|(other, _)| Arc::ptr_eq(&self.drive, &other.drive));

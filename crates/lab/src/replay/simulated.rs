@@ -99,6 +99,7 @@ pub fn replay(stage: &mut Stage, source: Source<'_>, script: &Script) -> Result<
 
 impl Replay<'_> {
     fn run(mut self) -> Result<Log, String> {
+        self.stage.chart(self.script.step_ns);
         self.look();
         self.enter()?;
         while self.phase < self.script.plans.len() {
@@ -454,6 +455,10 @@ impl Replay<'_> {
         }
         self.recorder.log().moved = self.moved;
         self.recorder.log().energy = self.stage.energy(&status);
+        // The last step is cut short: its power would look like less than it was.
+        let mut drawn = self.stage.course_uj();
+        drawn.truncate((end / self.script.step_ns) as usize);
+        self.recorder.log().drawn_uj = drawn;
         self.recorder.finish(end)
     }
 }

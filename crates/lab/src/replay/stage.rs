@@ -297,6 +297,28 @@ impl Stage {
         energy.collect::<Option<Vec<_>>>().unwrap_or_default()
     }
 
+    /// Keeps what drives draw from now on step by step.
+    pub fn chart(&self, step_ns: u64) {
+        let now = self.world.now();
+        let drives = self.meters.iter().filter(|meter| meter.counts());
+        drives.for_each(|meter| meter.chart(now, step_ns));
+    }
+
+    /// What all drives drew in each step, in microjoules; empty where nobody can tell.
+    pub fn course_uj(&self) -> Vec<u64> {
+        let now = self.world.now();
+        let drives = self.meters.iter().filter(|meter| meter.counts());
+        let courses: Option<Vec<_>> = drives.map(|meter| meter.course(now)).collect();
+        let mut sum = Vec::new();
+        for course in courses.unwrap_or_default() {
+            sum.resize(course.len().max(sum.len()), 0);
+            sum.iter_mut()
+                .zip(course)
+                .for_each(|(all, one)| *all += one);
+        }
+        sum
+    }
+
     pub fn busy_ns(&self) -> Vec<u64> {
         self.meters.iter().map(Meter::busy_ns).collect()
     }

@@ -63,12 +63,67 @@ pub enum State {
     },
 }
 
+/// What was drawn in the course of time, step by step.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Course {
+    from: u64,
+    step_ns: u64,
+    drawn_nj: Vec<u128>,
+}
+
+impl Course {
+    /// Of the time from here on.
+    ///
+    /// # Panics
+    /// If steps take no time.
+    pub fn new(from: u64, step_ns: u64) -> Course {
+        assert!(step_ns > 0, "a step takes time");
+        Course {
+            from,
+            step_ns,
+            drawn_nj: Vec::new(),
+        }
+    }
+
+    /// What was drawn in each step that has begun, in nanojoules.
+    pub fn drawn_nj(&self) -> &[u128] {
+        &self.drawn_nj
+    }
+
+    /// So much was drawn evenly from here to there.
+    fn add(&mut self, from: u64, to: u64, drawn: u128) {
+        let (ns, mut at) = (to.saturating_sub(from), from.max(self.from));
+        if ns == 0 {
+            if drawn > 0 && from >= self.from {
+                *self.step((from - self.from) / self.step_ns) += drawn;
+            }
+            return;
+        }
+        let until = |time: u64| drawn * u128::from(time - from) / u128::from(ns);
+        while at < to {
+            let step = (at - self.from) / self.step_ns;
+            let next = to.min(self.from + (step + 1) * self.step_ns);
+            *self.step(step) += until(next) - until(at);
+            at = next;
+        }
+    }
+
+    fn step(&mut self, step: u64) -> &mut u128 {
+        let step = step as usize;
+        if self.drawn_nj.len() <= step {
+            self.drawn_nj.resize(step + 1, 0);
+        }
+        &mut self.drawn_nj[step]
+    }
+}
+
 pub struct Power {
     model: PowerModel,
     state: State,
     /// The ledger is complete up to here.
     at: u64,
     ledger: Ledger,
+    course: Option<Course>,
 }
 
 impl PowerModel {
@@ -91,7 +146,20 @@ impl Power {
             state: State::Spinning,
             at: 0,
             ledger: Ledger::default(),
+            course: None,
         }
+    }
+
+    /// Keeps what is drawn from now on step by step, too.
+    pub fn chart(&mut self, now: u64, step_ns: u64) {
+        self.rest(now);
+        self.course = Some(Course::new(now, step_ns));
+    }
+
+    /// The same as the ledger, step by step, if it is kept.
+    pub fn course(&mut self, now: u64) -> Option<&Course> {
+        self.rest(now);
+        self.course.as_ref()
     }
 
     pub fn model(&self) -> PowerModel {
@@ -117,10 +185,8 @@ impl Power {
         let begin = now.max(from);
         self.rest(begin);
         self.ledger.spin_ups += 1;
-        self.ledger.spin_ns += self.model.spin_up_ns;
-        self.ledger.spin_nj += nanojoules(self.model.spin_up_mj);
         self.state = State::Spinning;
-        self.at = begin + self.model.spin_up_ns;
+        self.spin(begin, self.model.spin_up_ns, self.model.spin_up_mj);
         self.at
     }
 
@@ -130,11 +196,13 @@ impl Power {
         let from = self.at.max(start);
         let busy = end.saturating_sub(from);
         let seek = seek_ns.min(busy);
+        let seek_nj = energy_nj(self.model.seek_mw, seek);
+        let active_nj = energy_nj(self.model.active_mw, busy - seek);
         self.ledger.seek_ns += seek;
-        self.ledger.seek_nj += energy_nj(self.model.seek_mw, seek);
+        self.ledger.seek_nj += seek_nj;
         self.ledger.active_ns += busy - seek;
-        self.ledger.active_nj += energy_nj(self.model.active_mw, busy - seek);
-        self.at = self.at.max(end);
+        self.ledger.active_nj += active_nj;
+        self.went_by(from, end, seek_nj + active_nj);
     }
 
     /// Stops the spindle now. Nothing happens if it stands.
@@ -145,9 +213,7 @@ impl Power {
         }
         let begin = self.at.max(now);
         self.ledger.spin_downs += 1;
-        self.ledger.spin_ns += self.model.spin_down_ns;
-        self.ledger.spin_nj += nanojoules(self.model.spin_down_mj);
-        self.at = begin + self.model.spin_down_ns;
+        self.spin(begin, self.model.spin_down_ns, self.model.spin_down_mj);
         self.state = State::Stopped { from: self.at };
     }
 
@@ -174,16 +240,33 @@ impl Power {
 
     fn idle(&mut self, now: u64) {
         let ns = now.saturating_sub(self.at);
+        let drawn = energy_nj(self.model.idle_mw, ns);
         self.ledger.idle_ns += ns;
-        self.ledger.idle_nj += energy_nj(self.model.idle_mw, ns);
-        self.at = self.at.max(now);
+        self.ledger.idle_nj += drawn;
+        self.went_by(self.at, now, drawn);
     }
 
     fn stand(&mut self, now: u64) {
         let ns = now.saturating_sub(self.at);
+        let drawn = energy_nj(self.model.standby_mw, ns);
         self.ledger.standby_ns += ns;
-        self.ledger.standby_nj += energy_nj(self.model.standby_mw, ns);
-        self.at = self.at.max(now);
+        self.ledger.standby_nj += drawn;
+        self.went_by(self.at, now, drawn);
+    }
+
+    /// The spindle starts or stops.
+    fn spin(&mut self, begin: u64, ns: u64, mj: u64) {
+        let drawn = nanojoules(mj);
+        self.ledger.spin_ns += ns;
+        self.ledger.spin_nj += drawn;
+        self.went_by(begin, begin + ns, drawn);
+    }
+
+    fn went_by(&mut self, from: u64, to: u64, drawn: u128) {
+        if let Some(course) = &mut self.course {
+            course.add(from, to, drawn);
+        }
+        self.at = self.at.max(to);
     }
 }
 
@@ -236,6 +319,37 @@ mod tests {
             ledger.total_nj(),
             (30 * 6 + 4 + 68 + 160 + 8) * u128::from(SECOND)
         );
+    }
+
+    /// Whatever a drive does, and wherever it is cut into steps: their sum is what the ledger has.
+    #[test]
+    fn steps_add_up_to_the_ledger() {
+        for step_ns in [SECOND / 3, SECOND, 7 * SECOND, 1000 * SECOND] {
+            let mut power = Power::new(model(Some(30 * SECOND)));
+            power.worked(0, SECOND, 0);
+            power.chart(2 * SECOND, step_ns);
+            let before = power.ledger(2 * SECOND).total_nj();
+            let ready = power.wake(5 * SECOND);
+            power.worked(ready, ready + 3 * SECOND, SECOND);
+            let ready = power.wake(100 * SECOND);
+            power.worked(ready, ready + SECOND / 7, 0);
+            power.spin_down(120 * SECOND);
+            let all = power.ledger(150 * SECOND).total_nj();
+            let course = power.course(150 * SECOND).expect("kept").drawn_nj();
+            assert_eq!(course.iter().sum::<u128>(), all - before);
+            assert_eq!(course.len() as u64, (148 * SECOND).div_ceil(step_ns));
+        }
+    }
+
+    #[test]
+    fn a_step_has_what_was_drawn_in_it() {
+        let mut power = Power::new(model(None));
+        power.chart(0, 2 * SECOND);
+        power.worked(SECOND, 3 * SECOND, 0);
+        power.spin_down(4 * SECOND);
+        let steps = [6 + 8, 8 + 6, 4, 2].map(|joules| joules * u128::from(SECOND));
+        let course = power.course(8 * SECOND).expect("kept");
+        assert_eq!(course.drawn_nj(), steps);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use super::flash::Flash;
 use super::mechanical::{Command, Mechanical};
-use super::power::{Ledger, Power, PowerModel};
+use super::power::{Course, Ledger, Power, PowerModel};
 use super::queue::{Policy, Server, Waiting, choose};
 use super::{Asked, Device};
 use crate::rng::Rng;
@@ -54,6 +54,18 @@ impl HardDisk {
     /// What it has drawn up to `now`, if its power is known.
     pub fn ledger(&mut self, now: Nanos) -> Option<Ledger> {
         self.power.as_mut().map(|power| power.ledger(now.0))
+    }
+
+    /// Keeps what it draws from now on step by step.
+    pub fn chart(&mut self, now: Nanos, step_ns: u64) {
+        if let Some(power) = &mut self.power {
+            power.chart(now.0, step_ns);
+        }
+    }
+
+    /// What it has drawn up to `now`, step by step, if its power is known and that is kept.
+    pub fn course(&mut self, now: Nanos) -> Option<&Course> {
+        self.power.as_mut()?.course(now.0)
     }
 
     /// What is known of it without its model.
