@@ -2,7 +2,10 @@
 
 use crate::ordering::{replies_around_a_failure, writes_before_the_record};
 use crate::shell::{Setup, raid1, raid5};
-use crate::spares::{hosted, needed_while_read, recovered_after_a_way_home, three_by_three};
+use crate::spares::{
+    hosted, needed_before_it_is_on_record, needed_while_read, recovered_after_a_way_home,
+    three_by_three,
+};
 use restripe_array::Bug;
 
 fn with(bug: Bug, mut setup: Setup) -> Setup {
@@ -28,6 +31,12 @@ fn an_early_acknowledgement_is_found() {
 fn a_place_that_is_taken_while_it_is_read_is_found() {
     let (array, _) = needed_while_read(with(Bug::PlaceTakenInUse, three_by_three()));
     assert!(!hosted(&array).is_empty());
+}
+
+#[test]
+fn a_place_that_is_taken_before_that_is_on_record_is_found() {
+    let setup = with(Bug::PlaceTakenEarly, three_by_three());
+    assert!(!hosted(&needed_before_it_is_on_record(setup)).is_empty());
 }
 
 /// It costs a start time, and no byte: a record counts only if it is on the logs of all who have its parity by then.

@@ -524,6 +524,27 @@ pub fn needed_while_read(setup: Setup) -> (Array, u64) {
     (array, read)
 }
 
+/// A slot has come home, which no superblock tells yet, and another slot of the group is lost, the partitions of which could go where
+/// the first one's were.
+pub fn needed_before_it_is_on_record(setup: Setup) -> Array {
+    let (mut array, _) = home_with_a_record(setup);
+    assert_eq!(lies(&array, 4, 0)[0], Some((3, 1)), "not on record yet");
+    array.facts.clear();
+    array.depart(5);
+    array.run_but("super");
+    assert!(array.mentions("super"));
+    array
+}
+
+#[test]
+fn a_place_is_not_taken_before_superblocks_give_it_up() {
+    let mut array = needed_before_it_is_on_record(three_by_three());
+    assert_eq!(hosted(&array), [], "it was taken too early");
+    array.run_tasks();
+    assert!(!hosted(&array).is_empty());
+    whole(&mut array);
+}
+
 /// Ends everything but what mentions this, until a slot has come home.
 fn come_home(array: &mut Array, held: &str) {
     for _ in 0..200 {
