@@ -58,6 +58,9 @@ pub struct ArraySettings {
     /// Members by how they came to be there, in place of `members`: see [`Grown`].
     #[serde(default)]
     pub grown: Option<Grown>,
+    /// Copies of each chunk, of raid10.
+    #[serde(default = "two")]
+    pub copies: u8,
     pub chunk_kib: u32,
     pub member_mib: u64,
     /// none, bitmap, ppl or default.
@@ -115,6 +118,10 @@ pub struct ArraySettings {
     pub destage_order: String,
     #[serde(default = "homeward")]
     pub destage_memory_mib: f64,
+}
+
+fn two() -> u8 {
+    2
 }
 
 fn homeward() -> f64 {
@@ -381,7 +388,7 @@ impl Settings {
     /// The array of so many members.
     fn planned(&self, members: u16) -> Result<ArrayPlan, String> {
         let array = &self.array;
-        let set_level = level(&array.level)?;
+        let set_level = array.level()?;
         let scheme = self.scheme()?;
         if array.member_mib == 0 || array.member_mib > 1 << 30 {
             return Err(format!("members of {} MiB", array.member_mib));
@@ -469,7 +476,7 @@ impl Settings {
     /// On a drive of its own, with as much room for data as the code cache would have.
     fn log_disk(&self, set_level: Level) -> Result<SurrogatePlan, String> {
         let array = &self.array;
-        let hosts = array.members()? / copies_of(level(&array.level)?);
+        let hosts = array.members()? / copies_of(array.level()?);
         let shares = u64::from(hosts.saturating_sub(set_level.parities()).max(1));
         Ok(SurrogatePlan {
             level: Level::Raid0,
@@ -485,7 +492,7 @@ impl Settings {
     /// On the drives of the array's first copies.
     fn code_cache(&self, set_level: Level) -> Result<SurrogatePlan, String> {
         let array = &self.array;
-        let members = array.members()? / copies_of(level(&array.level)?);
+        let members = array.members()? / copies_of(array.level()?);
         Ok(SurrogatePlan {
             level: set_level,
             members,
@@ -553,6 +560,16 @@ fn surrogate_level(name: &str, code_cache: bool) -> Result<Level, String> {
 }
 
 impl ArraySettings {
+    fn level(&self) -> Result<Level, String> {
+        match (level(&self.level)?, self.copies) {
+            (Level::Raid10 { .. }, copies @ 2..) => Ok(Level::Raid10 { copies }),
+            (Level::Raid10 { .. }, copies) => {
+                Err(format!("array.copies is {copies}, not 2 or more"))
+            }
+            (other, _) => Ok(other),
+        }
+    }
+
     /// As `skew` says, or the single settings.
     fn form(&self) -> Result<Form, String> {
         let single = Form {

@@ -429,6 +429,10 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
         include_str!("../../../../scenarios/reraid-destage.toml"),
     ),
     (
+        "reraid-groups",
+        include_str!("../../../../scenarios/reraid-groups.toml"),
+    ),
+    (
         "reraid-parities",
         include_str!("../../../../scenarios/reraid-parities.toml"),
     ),
