@@ -222,7 +222,7 @@ impl World {
             11..=30 => self.ask(),
             _ => self.work(),
         }
-        if self.overlay.is_starved() && self.overlay.cleans().is_none() {
+        if self.overlay.is_starved() {
             self.count("starved");
             self.make_room();
         }
@@ -930,7 +930,7 @@ impl World {
 
     fn drain(&mut self) {
         while !self.doing.is_empty() || !self.asked.is_empty() {
-            if self.overlay.is_starved() && self.overlay.cleans().is_none() {
+            if self.overlay.is_starved() {
                 self.make_room();
             }
             assert!(!self.doing.is_empty(), "somebody waits for nothing");

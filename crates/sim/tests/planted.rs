@@ -112,7 +112,7 @@ fn expected_of_code_cache(bug: Bug) -> &'static [Invariant] {
         // Of two headers in a row nobody misses the first.
         Bug::RotBelieved => &[FlushedWriteLost],
         Bug::FlushUnsealed | Bug::FuaUnsealed => &[FlushedWriteLost],
-        Bug::VoidBeforeFlush => &[FlushedWriteLost],
+        Bug::VoidBeforeFlush | Bug::MovedNotAwaited => &[FlushedWriteLost],
         Bug::BufferMissed => &[AckedWriteLost, MadeUpBytes, StaleRead],
         Bug::PackedOver => &[OverlappingComputes],
         Bug::SealedUnderCopy => &[FlushedWriteLost, AckedWriteLost, BufferChangedInFlight],

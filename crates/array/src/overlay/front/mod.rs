@@ -520,11 +520,11 @@ impl Overlay {
         self.sequence
     }
 
-    /// Whether writes wait for room that only going home can make.
+    /// Whether writes wait for room that only going home can make, or cleaning that has yet to begin.
     pub fn is_starved(&self) -> bool {
         let gathers = self.pack.as_ref().is_some_and(Pack::waits);
         let waits = gathers || self.held.is_some() || !self.retired.is_empty();
-        !self.writes.is_empty() && !waits
+        !self.writes.is_empty() && !waits && self.cleaning.is_none()
     }
 
     /// How short the log's space is.
