@@ -48,6 +48,7 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
         | Bug::SleepUnannounced
         | Bug::WakeNotAwaited
         | Bug::RotBelieved
+        | Bug::MovedNotAwaited
         | Bug::StalePieceKept => unreachable!("{bug:?} needs a code cache"),
         Bug::RowOnOneMember => (Some(Family::S2Raid5), &[Invariant::RowOnOneMember]),
         Bug::PlaceTakenEarly => (

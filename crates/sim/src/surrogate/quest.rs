@@ -265,6 +265,8 @@ impl Run {
                     self.write(life, 1, false);
                 }
             }
+            Moment::Cleaning(_) => self.write_anew(life),
+            Moment::Short if quest.event == Event::AsleepLoss => self.write_anew(life),
             Moment::Copying
             | Moment::Announcing
             | Moment::InFlight
@@ -275,8 +277,6 @@ impl Run {
                 self.write(life, LONG, false);
                 self.write(life, LONG, false);
             }
-            Moment::Cleaning(_) => self.write_anew(life),
-            Moment::Short if quest.event == Event::AsleepLoss => self.write_anew(life),
             Moment::Begun | Moment::Home(_) | Moment::Sealed(SealCause::Destage) => {
                 self.write(life, 9, false);
                 life.session.command(Command::Destage);
