@@ -76,7 +76,9 @@ impl Quest {
                 | Moment::WakesLate
                 | Moment::WakesNever
         );
-        silent || matches!(self.event, Event::AsleepLoss)
+        // Of what users write again something is soon free.
+        let fills = self.moment == Moment::Starved && self.event == Event::FailedWake;
+        silent || fills || matches!(self.event, Event::AsleepLoss)
     }
 }
 
