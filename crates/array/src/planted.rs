@@ -64,6 +64,8 @@ pub enum Bug {
     WakeNotAwaited,
     /// What was kept in memory of a way home is believed on later ones.
     StalePieceKept,
+    /// Records are void before what was moved out of them is durable.
+    MovedNotAwaited,
     /// Two cells of a row may come to lie on one member.
     RowOnOneMember,
     /// What a member that hosted a partition logged of it counts at a start, wherever it lies by then.
@@ -114,7 +116,7 @@ impl Bug {
 
     /// Bugs that only an array with a code cache has.
     #[cfg(feature = "planted")]
-    pub const OF_CODE_CACHES: [Bug; 10] = [
+    pub const OF_CODE_CACHES: [Bug; 11] = [
         Bug::RotBelieved,
         Bug::EntryLeftOut,
         Bug::BufferMissed,
@@ -125,6 +127,7 @@ impl Bug {
         Bug::SleepUnannounced,
         Bug::WakeNotAwaited,
         Bug::StalePieceKept,
+        Bug::MovedNotAwaited,
     ];
 
     /// Bugs that only an array with spare partitions has.

@@ -4,7 +4,7 @@ use crate::contract::TaskKind;
 use crate::energy::Spent;
 use crate::layout::Geometry;
 pub use crate::meta::leases::{Lease, Parcel};
-use crate::overlay::{Gathering, Kind, OverlayCounters, WayHome};
+use crate::overlay::{Cleans, Gathering, Kind, OverlayCounters, WayHome};
 use crate::pair::{Budget, Redirect};
 use crate::policy::order::Order;
 use crate::policy::throttle::Throttle;
@@ -126,6 +126,8 @@ pub struct CodeCacheStatus {
     /// Everything is on its way home, or is going to be once it lies in the log and mirrors are awake.
     pub destaging: bool,
     pub way_home: Option<WayHome>,
+    /// The oldest of the log is moved, so that nothing has to go home.
+    pub cleans: Option<Cleans>,
     /// Mirrors that were told to stand still, and those that are asked to turn again.
     pub mirrors_resting: u16,
     pub mirrors_waking: u16,

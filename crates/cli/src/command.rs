@@ -471,6 +471,10 @@ pub struct Serve {
     /// Let them sleep so often a day at most, for the drives' rating of starts and stops [default: 27]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub starts_a_day: Option<u32>,
+    /// Bring a code cache that runs short home always: where mirrors may sleep, what counts of its oldest part is moved instead as long as
+    /// little does, and they sleep on
+    #[arg(long)]
+    pub no_clean_log: bool,
     /// What tells a member to stand still or to turn, for disks that the kernel cannot tell: exec: and a command with its words, run
     /// without a shell; behind them comes standby or wake, and the member's path
     #[arg(long, value_name = "exec:CMD", value_parser = parse_power)]

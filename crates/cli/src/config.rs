@@ -137,6 +137,7 @@ pub struct ServeConfig {
     #[serde(default, deserialize_with = "time")]
     pub sleep: Option<Duration>,
     pub starts_a_day: Option<u32>,
+    pub clean_log: Option<bool>,
     #[serde(default, deserialize_with = "power")]
     pub power: Option<PowerCommand>,
     #[serde(default, deserialize_with = "watts")]
@@ -317,6 +318,7 @@ mod tests {
         on-demand = true
         redirect = "workout"
         redirect-scrubs = true
+        clean-log = false
     "#;
 
     #[test]
@@ -339,6 +341,7 @@ mod tests {
         assert!(config.serve.on_demand);
         assert_eq!(config.serve.redirect, Some(Redirect::WorkOut));
         assert!(config.serve.redirect_scrubs);
+        assert_eq!(config.serve.clean_log, Some(false));
         let array = config.array(Some("tank")).expect("it is there");
         assert_eq!(
             (array.level, array.chunk),

@@ -157,6 +157,7 @@ fn destage(verb: &Serve, file: &ServeConfig) -> Destage {
         idle: verb.destage_idle.or(file.destage_idle).map(nanos),
         every: verb.destage_every.or(file.destage_every).map(nanos),
         sleep,
+        clean: !verb.no_clean_log && file.clean_log.unwrap_or(true),
         order: verb
             .destage_order
             .or(file.destage_order)

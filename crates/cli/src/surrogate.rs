@@ -125,6 +125,14 @@ fn done_line(overlay: &OverlayView) -> String {
         let rests = of(overlay.rests, "time");
         let _ = write!(line, " in {destages}; mirrors slept {rests}");
     }
+    if overlay.cleanings > 0 {
+        let times = match overlay.cleanings {
+            1 => "once".into(),
+            count => format!("{count} times"),
+        };
+        let moved = Size(overlay.moved_bytes);
+        let _ = write!(line, "; the log was cleaned {times}, and {moved} moved");
+    }
     line
 }
 
@@ -207,6 +215,20 @@ mod tests {
         };
         assert!(line(1, 2).ends_with("in 1 destage; mirrors slept 2 times"));
         assert!(line(2, 1).ends_with("in 2 destages; mirrors slept 1 time"));
+    }
+
+    #[test]
+    fn cleaning_is_told_where_there_was_any() {
+        let line = |cleanings| {
+            done_line(&OverlayView {
+                cleanings,
+                moved_bytes: 3 << 20,
+                ..OverlayView::default()
+            })
+        };
+        assert!(!line(0).contains("cleaned"));
+        assert!(line(1).ends_with("; the log was cleaned once, and 3 MiB moved"));
+        assert!(line(2).ends_with("; the log was cleaned 2 times, and 3 MiB moved"));
     }
 
     #[test]

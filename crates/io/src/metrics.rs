@@ -510,6 +510,16 @@ fn gathered(text: &mut Text, overlay: &OverlayView) {
     if overlay.seals.is_empty() {
         return;
     }
+    text.counter(
+        "restripe_code_cache_cleanings_total",
+        "How often the oldest of the log was moved, so that nothing had to go home.",
+        overlay.cleanings,
+    );
+    text.counter(
+        "restripe_code_cache_moved_bytes_total",
+        "Bytes that were moved for it.",
+        overlay.moved_bytes,
+    );
     let name = "restripe_code_cache_seals_total";
     text.family(
         name,
@@ -569,6 +579,8 @@ mod tests {
                 away_bytes: 4096,
                 redirected_writes: 7,
                 rests: 2,
+                cleanings: 3,
+                moved_bytes: 8192,
                 starts_left: Some(25),
                 seals: [("flush".into(), 5)].into(),
                 ..OverlayView::default()
@@ -635,6 +647,8 @@ mod tests {
             "restripe_surrogate_redirected_writes_total{array=\"tank\"} 7",
             "restripe_code_cache_rests_total{array=\"tank\"} 2",
             "restripe_code_cache_seals_total{array=\"tank\",cause=\"flush\"} 5",
+            "restripe_code_cache_cleanings_total{array=\"tank\"} 3",
+            "restripe_code_cache_moved_bytes_total{array=\"tank\"} 8192",
             "restripe_lent_free_bytes{array=\"tank\"} 16",
             "restripe_lease_bytes{array=\"tank\",lease=\"log\"} 48",
             "restripe_lease_in_use{array=\"tank\",lease=\"log\"} 1",

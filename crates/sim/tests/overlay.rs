@@ -4,8 +4,8 @@
 
 use restripe_array::destage::Order;
 use restripe_array::overlay::{
-    CopyTag, Effect, Extent, FoundInLog, Homeward, Kind, LogShape, Overlay, OverlayLimits, Packing,
-    SealCause, Site,
+    Cleans, CopyTag, Effect, Extent, FoundInLog, Homeward, Kind, LogShape, Overlay, OverlayLimits,
+    Packing, SealCause, Site,
 };
 use restripe_array::{Buf, BufRef, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES};
 use restripe_sim::oracle::{FlushTicket, Oracle, ReadTicket, WriteId, WriteKind};
@@ -19,7 +19,8 @@ fn shape(seed: u64) -> LogShape {
     LogShape {
         segments: [7, 16][seed as usize % 2],
         segment_sectors: 96,
-        reserve: 1,
+        // Some have more for cleaning.
+        reserve: 1 + u32::from(seed.is_multiple_of(5)),
         reclaim_below: 4,
         drop_below: 6,
     }
@@ -216,16 +217,44 @@ impl World {
                 }
                 self.collect();
             }
+            2..=4 if self.limits.packing.is_some() => self.clean(),
             2..=10 => self.copy_in(),
             11..=30 => self.ask(),
             _ => self.work(),
         }
         if self.overlay.is_starved() {
             self.count("starved");
-            self.overlay.seal(SealCause::Age);
-            self.overlay.go_home(self.overlay.next_sequence());
-            self.collect();
+            self.make_room();
         }
+    }
+
+    /// By cleaning, where that may win something, or by going home.
+    fn make_room(&mut self) {
+        let oldest = match self.overlay.cleaned_in_vain() || self.rng.chance(1, 4) {
+            true => None,
+            false => self.overlay.oldest(),
+        };
+        match oldest {
+            Some(oldest) => self.overlay.clean(oldest),
+            None => {
+                self.overlay.seal(SealCause::Age);
+                self.overlay.go_home(self.overlay.next_sequence());
+            }
+        }
+        self.collect();
+    }
+
+    /// The oldest of what was gathered is moved, or that is cut short.
+    fn clean(&mut self) {
+        if self.overlay.cleans().is_some() {
+            if self.rng.chance(1, 60) {
+                self.count("cleaning cut short");
+                self.overlay.stop_cleaning();
+            }
+        } else if let Some(oldest) = self.overlay.oldest() {
+            self.overlay.clean(oldest);
+        }
+        self.collect();
     }
 
     /// First copies are believed again, or lost, or the log is: never both.
@@ -409,6 +438,9 @@ impl World {
                 Effect::Reply(tag, result) => self.reply(tag, result),
                 Effect::Copied(tag, result) => self.copied(tag, result),
                 Effect::Foresee { .. } => {}
+                Effect::Moved { buf } => {
+                    self.memory.remove(&buf.buf).expect("it was read");
+                }
                 Effect::Forget { home, log } => {
                     self.kept
                         .retain(|sector, (at, _)| !home.contains(sector) || !log.contains(at));
@@ -472,6 +504,10 @@ impl World {
                 self.overlay.part_done(part, result);
             }
             Effect::Pack { tag, .. } => self.overlay.packed(tag),
+            Effect::Move { part, at, sectors } => {
+                let read = self.move_in(at, sectors);
+                self.overlay.moved_in(part, read);
+            }
             Effect::Seal {
                 sequence, extents, ..
             } => {
@@ -489,6 +525,7 @@ impl World {
             | Effect::CopyHome { part, .. } => self.overlay.part_done(part, Ok(())),
             Effect::Reply(..)
             | Effect::Copied(..)
+            | Effect::Moved { .. }
             | Effect::Forget { .. }
             | Effect::Foresee { .. } => {
                 unreachable!("words are not work")
@@ -586,6 +623,9 @@ impl World {
                 }
             }
             Effect::Void { below, .. } => {
+                if self.overlay.cleans() == Some(Cleans::Voiding) {
+                    self.count("void after all was moved");
+                }
                 self.anchor.durable = self.anchor.durable.max(*below);
                 (0..self.shape.segments).for_each(|segment| self.anchor.void(segment, *below));
             }
@@ -601,11 +641,33 @@ impl World {
                     "a record is written over that counts"
                 );
             }
-            Effect::Reply(..)
+            Effect::Move { .. }
+            | Effect::Reply(..)
             | Effect::Copied(..)
+            | Effect::Moved { .. }
             | Effect::Forget { .. }
             | Effect::Foresee { .. } => {}
         }
+    }
+
+    /// Reads part of the log to be moved, but for what was given up there; now and then it cannot.
+    fn move_in(&mut self, at: u64, sectors: u32) -> Result<BufRef, RequestError> {
+        if self.rng.chance(1, 100) {
+            self.count("not to be moved");
+            return Err(RequestError::Unavailable);
+        }
+        let mut contents = vec![0; sectors as usize * UNIT];
+        for (place, at) in contents.chunks_exact_mut(UNIT).zip(at..) {
+            let holds = |record: &&Record| record.payload().contains(&at);
+            if let Some(record) = self.log.iter().find(holds) {
+                let token = record.contents[(at - record.payload_at()) as usize];
+                Payload::Tokens.fill(place, token);
+            }
+        }
+        self.next += 1;
+        let buf = Buf(Buf::USER + self.next);
+        self.memory.insert(buf, contents);
+        Ok(BufRef::new(buf, 0, sectors * SECTOR_BYTES as u32))
     }
 
     /// From memory, where that has it.
@@ -731,6 +793,7 @@ impl World {
             Effect::Append { .. } => "crash while appending",
             Effect::Seal { .. } => "crash while sealing",
             Effect::Pack { .. } => "crash while packing",
+            Effect::Move { .. } => "crash while moving",
             _ => "crash",
         });
         let stages: Vec<&str> = stage.collect();
@@ -868,9 +931,7 @@ impl World {
     fn drain(&mut self) {
         while !self.doing.is_empty() || !self.asked.is_empty() {
             if self.overlay.is_starved() {
-                self.overlay.seal(SealCause::Age);
-                self.overlay.go_home(self.overlay.next_sequence());
-                self.collect();
+                self.make_room();
             }
             assert!(!self.doing.is_empty(), "somebody waits for nothing");
             self.work();
@@ -926,6 +987,8 @@ fn what_was_told_is_read_whatever_happens() {
         let counters = world.overlay.counters();
         world.met.insert("read from both", counters.reads_of_both);
         world.met.insert("sectors home", counters.sectors_home);
+        world.met.insert("cleanings", counters.cleanings);
+        world.met.insert("sectors moved", counters.sectors_moved);
         world.met.insert("copies spoiled", counters.copies_spoiled);
         world.met.insert("clusters read", counters.clusters_read);
         world
@@ -942,6 +1005,12 @@ fn what_was_told_is_read_whatever_happens() {
         "crash while appending",
         "crash while packing",
         "crash while sealing",
+        "crash while moving",
+        "cleanings",
+        "cleaning cut short",
+        "void after all was moved",
+        "sectors moved",
+        "not to be moved",
         "records of several extents",
         "written over in memory",
         "records behind a gap",

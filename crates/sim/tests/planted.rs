@@ -48,6 +48,7 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
         | Bug::SleepUnannounced
         | Bug::WakeNotAwaited
         | Bug::RotBelieved
+        | Bug::MovedNotAwaited
         | Bug::StalePieceKept => unreachable!("{bug:?} needs a code cache"),
         Bug::RowOnOneMember => (Some(Family::S2Raid5), &[Invariant::RowOnOneMember]),
         Bug::FormerHostBelieved => (
@@ -108,7 +109,7 @@ fn expected_of_code_cache(bug: Bug) -> &'static [Invariant] {
         // Of two headers in a row nobody misses the first.
         Bug::RotBelieved => &[FlushedWriteLost],
         Bug::FlushUnsealed | Bug::FuaUnsealed => &[FlushedWriteLost],
-        Bug::VoidBeforeFlush => &[FlushedWriteLost],
+        Bug::VoidBeforeFlush | Bug::MovedNotAwaited => &[FlushedWriteLost],
         Bug::BufferMissed => &[AckedWriteLost, MadeUpBytes, StaleRead],
         Bug::PackedOver => &[OverlappingComputes],
         Bug::SealedUnderCopy => &[FlushedWriteLost, AckedWriteLost, BufferChangedInFlight],

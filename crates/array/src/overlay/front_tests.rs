@@ -1,8 +1,8 @@
 //! The overlay alone, driven by hand: what no life with a working log comes to.
 
 use super::{
-    Effect, FoundInLog, Homeward, LogShape, Overlay, OverlayLimits, Packing, PartTag, SealCause,
-    Site,
+    Cleans, Effect, FoundInLog, Homeward, LogShape, Overlay, OverlayLimits, Packing, PartTag,
+    SealCause, Site,
 };
 use crate::contract::{Buf, BufRef, Request, RequestError, RequestOp, RequestTag};
 use crate::policy::destage::Order;
@@ -152,4 +152,168 @@ fn what_memory_holds_goes_home_and_then_the_next() {
     assert_eq!(void, [5, 9, 13]);
     let (_, void) = gathered(Order::Mcfd);
     assert_eq!(void, [13]);
+}
+
+fn hot_and_cold() -> Overlay {
+    let homeward = Homeward {
+        order: Order::Rounds,
+        stripe_sectors: 16,
+        run_sectors: 16,
+        pages: 4,
+    };
+    let packing = Packing {
+        records: 1,
+        held: 4,
+        homeward,
+    };
+    let mut overlay = overlay_with(8, Some(packing));
+    // One cold write, and two hot places by turns until six segments of four records are full.
+    overlay.request(write_at(0, COLD), true);
+    for tag in 1..26 {
+        settle(&mut overlay);
+        overlay.request(write_at(tag, HOT + tag % 2 * 16), true);
+        settle(&mut overlay);
+    }
+    overlay.seal(SealCause::Flush);
+    settle(&mut overlay);
+    overlay
+}
+
+const COLD: u64 = 800;
+const HOT: u64 = 0;
+
+fn sequence_of(overlay: &Overlay, home: u64) -> u64 {
+    let found = overlay.map().extents_from(home).next();
+    found.expect("it is mapped").sequence
+}
+
+/// Begins to clean, and gives the read of the cold one.
+fn begin_to_clean(overlay: &mut Overlay) -> PartTag {
+    let oldest = overlay.oldest().expect("segments are closed");
+    assert_eq!(oldest.live, u64::from(SECTORS));
+    overlay.clean(oldest);
+    assert_eq!(overlay.cleans(), Some(Cleans::Moving));
+    match overlay.effect() {
+        Some(Effect::Move { part, sectors, .. }) if sectors == SECTORS => part,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn read_to_move() -> Result<BufRef, RequestError> {
+    Ok(BufRef::new(Buf(9), 0, BYTES))
+}
+
+/// Only what counts is read, it is void when the log was flushed, and the memory is given back.
+#[test]
+fn cleaning_moves_what_counts_and_voids_the_rest_when_that_is_durable() {
+    let mut overlay = hot_and_cold();
+    let (pressure, before) = (overlay.pressure(), sequence_of(&overlay, COLD));
+    let part = begin_to_clean(&mut overlay);
+    overlay.moved_in(part, read_to_move());
+    let mut order = Vec::new();
+    while let Some(effect) = overlay.effect() {
+        match effect {
+            Effect::Pack { tag, extent, .. } => {
+                order.push("pack");
+                assert_eq!(extent.home, COLD);
+                overlay.packed(tag);
+            }
+            Effect::Moved { .. } => order.push("released"),
+            Effect::Seal { sequence, .. } => {
+                order.push("seal");
+                overlay.appended(sequence, Ok(()));
+            }
+            Effect::Flush { part, site } => {
+                order.push("flush");
+                assert_eq!(
+                    (site, overlay.cleans()),
+                    (Site::Log, Some(Cleans::Flushing))
+                );
+                overlay.part_done(part, Ok(()));
+            }
+            Effect::Void { part, below } => {
+                order.push("void");
+                assert!(before < below && below <= sequence_of(&overlay, HOT));
+                overlay.part_done(part, Ok(()));
+            }
+            Effect::Reuse { part, .. } => overlay.part_done(part, Ok(())),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(order, ["pack", "released", "seal", "flush", "void"]);
+    assert!(overlay.cleans().is_none() && !overlay.cleaned_in_vain() && overlay.is_quiet());
+    assert!(before < sequence_of(&overlay, COLD));
+    assert!(overlay.pressure() <= pressure);
+}
+
+/// What users write while it is read, or while it is copied, stays.
+#[test]
+fn what_users_write_meanwhile_is_not_moved_over() {
+    let mut overlay = hot_and_cold();
+    let part = begin_to_clean(&mut overlay);
+    overlay.request(write_at(99, COLD), true);
+    let Some(Effect::Pack { tag, extent, .. }) = overlay.effect() else {
+        panic!("a write is gathered")
+    };
+    // The copy of it is under way: the map has the old one still.
+    overlay.moved_in(part, read_to_move());
+    assert_eq!(overlay.effect(), None);
+    overlay.packed(tag);
+    let newer = extent.sequence;
+    let mut packs = 0;
+    while let Some(effect) = overlay.effect() {
+        match effect {
+            Effect::Pack { .. } => packs += 1,
+            Effect::Seal { sequence, .. } => overlay.appended(sequence, Ok(())),
+            Effect::Flush { part, .. } | Effect::Void { part, .. } => {
+                overlay.part_done(part, Ok(()));
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((packs, sequence_of(&overlay, COLD)), (0, newer));
+    assert!(overlay.cleans().is_none() && overlay.is_quiet());
+}
+
+/// Neither is void then, and cleaning is not begun again before all was home.
+#[test]
+fn what_cannot_be_read_or_made_durable_is_not_void() {
+    for fails in ["read", "flush"] {
+        let mut overlay = hot_and_cold();
+        let part = begin_to_clean(&mut overlay);
+        match fails {
+            "read" => overlay.moved_in(part, Err(RequestError::Unavailable)),
+            _ => overlay.moved_in(part, read_to_move()),
+        }
+        while let Some(effect) = overlay.effect() {
+            match effect {
+                Effect::Pack { tag, .. } => overlay.packed(tag),
+                Effect::Seal { sequence, .. } => overlay.appended(sequence, Ok(())),
+                Effect::Reuse { part, .. } => overlay.part_done(part, Ok(())),
+                Effect::Flush { part, .. } => {
+                    overlay.part_done(part, Err(RequestError::Unavailable));
+                }
+                Effect::Moved { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(
+            overlay.cleans().is_none() && overlay.cleaned_in_vain(),
+            "{fails}"
+        );
+        assert!(overlay.is_quiet() && overlay.is_broken() == (fails == "flush"));
+    }
+}
+
+/// All goes home at once, and what was read is given back.
+#[test]
+fn going_home_ends_cleaning() {
+    let mut overlay = hot_and_cold();
+    let part = begin_to_clean(&mut overlay);
+    overlay.go_home(overlay.next_sequence());
+    assert!(overlay.is_going_home());
+    overlay.moved_in(part, read_to_move());
+    assert!(overlay.cleans().is_none());
+    let released = matches!(overlay.effect(), Some(Effect::Fetch { .. }));
+    assert!(released, "the first thing of the way home");
 }

@@ -22,8 +22,8 @@ mod tree;
 
 pub(crate) use front::FETCHES;
 pub use front::{
-    CopyTag, Effect, FoundInLog, Gathering, Homeward, Overlay, OverlayCounters, OverlayLimits,
-    PackTag, Packing, PartTag, SealCause, Site, WayHome,
+    Cleans, CopyTag, Effect, FoundInLog, Gathering, Homeward, Oldest, Overlay, OverlayCounters,
+    OverlayLimits, PackTag, Packing, PartTag, SealCause, Site, WayHome,
 };
 pub use map::{ExtentMap, Extents, Pieces};
 pub use space::{Cleanable, LogShape, LogSpace, Pressure, Purpose};

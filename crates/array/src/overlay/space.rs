@@ -196,6 +196,37 @@ impl LogSpace {
         found.into_iter().map(|(_, index)| index)
     }
 
+    /// The closed segments in which nothing is under way, the oldest first, up to the first other one.
+    pub fn oldest_closed(&self) -> impl Iterator<Item = u32> + use<> {
+        let each = (0..).zip(&self.segments);
+        let mut used: Vec<(u64, u32, bool)> = each
+            .filter(|(_, segment)| segment.state != State::Free)
+            .map(|(index, segment)| {
+                let closed = segment.state == State::Closed && segment.under_way == 0;
+                (segment.age, index, closed)
+            })
+            .collect();
+        used.sort_unstable();
+        let closed = used.into_iter().take_while(|(_, _, closed)| *closed);
+        closed.map(|(_, index, _)| index)
+    }
+
+    /// Whether cleaning has opened segments that were kept for it.
+    pub fn in_reserve(&self) -> bool {
+        self.free_segments() < self.shape.reserve
+    }
+
+    /// Sectors that were not taken yet.
+    pub fn room(&self) -> u64 {
+        let most = self.shape.segment_sectors;
+        let open = self.open.map_or(0, |(_, taken)| most - taken);
+        u64::from(self.free_segments()) * u64::from(most) + u64::from(open)
+    }
+
+    pub fn shape(&self) -> &LogShape {
+        &self.shape
+    }
+
     /// How many segments have been opened, each as often as it was.
     pub fn opened(&self) -> u64 {
         self.opened

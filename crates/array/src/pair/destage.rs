@@ -3,6 +3,7 @@
 //! | stage   | cause                                                        | next    |
 //! |---------|--------------------------------------------------------------|---------|
 //! | logging | the log runs short; users were idle for so long; somebody asks | sealing |
+//! | logging | the log runs short, and cleaning it pays ([`super::clean`])   | logging |
 //! | sealing | all that was gathered has landed in the log                  | home    |
 //! | home    | the way home has ended, well or not                          | logging |
 //!
@@ -33,6 +34,8 @@ pub struct Destage {
     pub order: Order,
     /// Mirrors sleep between ways home.
     pub sleep: Option<Sleep>,
+    /// Where they do, and writes are gathered, a log that runs short is cleaned as long as that pays: then nothing goes home, and they sleep on.
+    pub clean: bool,
 }
 
 /// When mirrors are let sleep.
@@ -90,8 +93,18 @@ impl Default for Destage {
             seal: Nanos::from_secs(5),
             order: Order::default(),
             sleep: None,
+            clean: true,
         }
     }
+}
+
+/// Whether all is to go home now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Due {
+    No,
+    /// For want of room in the log: cleaning may make some.
+    Short,
+    Yes,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -177,11 +190,13 @@ impl Pair {
         if overlay.is_going_home() || overlay.is_stuck() {
             return false;
         }
-        let stage = self.policy.destage.stage;
-        let due = stage == Stage::Logging && self.destage_is_due(short);
-        match stage {
-            Stage::Logging if !due => self.rest_in_time(),
-            Stage::Logging => self.begin_destage(),
+        let cleans = overlay.cleans().is_some();
+        match self.policy.destage.stage {
+            Stage::Logging => match self.destage_is_due(short) {
+                Due::Yes => self.begin_destage(),
+                Due::Short if !cleans => self.begin_cleaning() || self.begin_destage(),
+                Due::Short | Due::No => self.rest_in_time(),
+            },
             Stage::Sealing(below) => self.go_home(below),
             Stage::Home => {
                 let now = self.now;
@@ -209,15 +224,15 @@ impl Pair {
         overlay.seal(SealCause::Age);
     }
 
-    fn destage_is_due(&mut self, short: bool) -> bool {
+    fn destage_is_due(&mut self, short: bool) -> Due {
         let overlay = self.overlay.as_ref().expect("a serving pair has one");
         if !overlay.holds_something_instead() {
             self.policy.destage.asked = false;
-            return false;
+            return Due::No;
         }
         if self.now < self.policy.not_before {
             self.route.wake_own(self.policy.not_before);
-            return false;
+            return Due::No;
         }
         let times = self.surrogate.destage;
         let idle = times.idle.map(|idle| self.policy.last_request.after(idle));
@@ -229,11 +244,15 @@ impl Pair {
         if let Some(next) = next.filter(|next| *next > now) {
             self.route.wake_own(next);
         }
-        short
-            || self.map_is_short()
+        let wanted = self.map_is_short()
             || self.policy.destage.asked
             || self.wants_log_empty()
-            || next.is_some_and(|next| next <= now)
+            || next.is_some_and(|next| next <= now);
+        match (wanted, short) {
+            (true, _) => Due::Yes,
+            (false, true) => Due::Short,
+            (false, false) => Due::No,
+        }
     }
 
     /// Whether writes may soon wait for room in the map alone: each takes two extents at most.
@@ -246,6 +265,7 @@ impl Pair {
     /// What is in memory goes into the log first: then the way home takes all there is.
     fn begin_destage(&mut self) -> bool {
         let overlay = self.overlay.as_mut().expect("a serving pair has one");
+        overlay.stop_cleaning();
         overlay.seal(SealCause::Destage);
         let below = overlay.next_sequence();
         let state = &mut self.policy.destage;
@@ -329,6 +349,7 @@ impl Pair {
             starved: overlay.is_starved(),
             destaging: self.policy.destage.stage != Stage::Logging,
             way_home: overlay.way_home(),
+            cleans: overlay.cleans(),
             mirrors_resting: home.mirrors_in(Power::Resting),
             mirrors_waking: home.mirrors_in(Power::Waking),
         })

@@ -5,6 +5,7 @@
 //! | append      | announced at home; the payload's checksum taken; the header put into a buffer; header and payload written |
 //! | copy home   | copies that lie side by side at home, gathered from memory and from the log; written home at once |
 //! | copy out    | what a user read copied into a buffer; appended as a clean copy                      |
+//! | move       | part of the log read, to go into it again: [`super::clean`]                           |
 //! | pack, seal | of records that are gathered in memory: [`super::cluster`]                           |
 //! | anchors     | every anchor that changed put into a buffer and written durably; one round at a time |
 //!
@@ -137,6 +138,11 @@ pub(super) enum Job {
     CopyHome(u32),
     Anchor(AnchorPage),
     CopyOut(CopyOut),
+    /// Part of the log that is read to be moved.
+    Move {
+        part: PartTag,
+        buf: BufRef,
+    },
 }
 
 /// Anchors are written in rounds: what changes during one waits for the next.
@@ -162,6 +168,8 @@ pub(super) struct Jobs {
     /// Copies that wait for their time, or a buffer.
     copies: VecDeque<(PartTag, Vec<Extent>)>,
     homeward: Slab<CopyHome>,
+    /// Parts of the log that are to be moved, and wait for a buffer.
+    pub(super) moves: VecDeque<(PartTag, u64, u32)>,
     anchors: Anchors,
     /// The anchors, once the log is known.
     pub(super) table: Option<AnchorTable>,
@@ -175,6 +183,7 @@ impl Jobs {
             && self.besides.is_empty()
             && self.copies.is_empty()
             && self.homeward.is_empty()
+            && self.moves.is_empty()
             && !self.anchors.running
     }
 
@@ -255,6 +264,8 @@ impl Pair {
                 durable,
             } => self.seal(sequence, extents, payload_sectors, durable),
             Effect::Fetch { part, pieces } => self.fetch(part, pieces),
+            Effect::Move { part, at, sectors } => self.jobs.moves.push_back((part, at, sectors)),
+            Effect::Moved { buf } => self.release_moved(buf),
             Effect::Forget { home, log } => self.forget_kept(home, &log),
             Effect::Foresee { home, soon } => self.at_home(|core| core.foresee_writes(home, soon)),
             Effect::CopyHome { part, extents } => self.jobs.copies.push_back((part, extents)),
@@ -344,7 +355,7 @@ impl Pair {
     /// Starts what waited for an announcement, for its time or for a buffer; false if nothing could be.
     pub(super) fn resume_jobs(&mut self) -> bool {
         let packs = self.next_pack() | self.next_seal();
-        let homeward = self.next_fetch() | self.next_copy();
+        let homeward = self.next_fetch() | self.next_copy() | self.next_move();
         packs | self.next_beside() | self.next_append() | homeward | self.next_anchors()
     }
 
@@ -864,6 +875,7 @@ impl Pair {
             Some(Job::CopyHome(copy)) => self.copy_moved(job, copy, result),
             Some(Job::Anchor(page)) => self.anchor_written(job, page, result),
             Some(Job::Load(load)) => self.load_read(job, load, result),
+            Some(Job::Move { part, buf }) => self.move_read(job, part, buf, result),
             Some(Job::Seal(sequence)) => {
                 self.jobs.list.remove(job);
                 self.sealed(sequence, result);

@@ -22,6 +22,7 @@
 mod ahead;
 mod cached;
 mod child;
+mod clean;
 mod cluster;
 mod destage;
 mod jobs;

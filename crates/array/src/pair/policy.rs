@@ -283,6 +283,12 @@ impl Overlay {
         held.iter().sum()
     }
 
+    /// And sectors.
+    pub(super) fn sectors_instead(&self) -> u64 {
+        let held = [Kind::Instead, Kind::Also].map(|kind| self.map().total(kind).sectors);
+        held.iter().sum()
+    }
+
     /// Whether something in the log has to go home, or can be forgotten.
     fn holds_anything(&self) -> bool {
         Kind::ALL

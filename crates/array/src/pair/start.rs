@@ -90,6 +90,10 @@ const SEGMENT_SECTORS_MAX: u64 = 16 << 11;
 /// Of its segments, so many are kept for cleaning, and fewer than these free ask for going home, and for dropping what is
 /// clean.
 const RESERVE: u32 = 1;
+/// Where a log is cleaned: as much as one has may be moved at once, though somebody's flush closes a record early.
+const RESERVE_OF_CLEANED: u32 = 2;
+/// A log of fewer segments has none to spare.
+const SEGMENTS_OF_CLEANED: u32 = 8;
 const RECLAIM_SHARE: u32 = 8;
 const DROP_SHARE: u32 = 4;
 
@@ -142,13 +146,18 @@ fn record_sectors(layout: &LogLayout, whole_rows: bool) -> u32 {
     }
 }
 
-fn shape(layout: &LogLayout) -> LogShape {
+fn shape(layout: &LogLayout, cleaned: bool) -> LogShape {
     let segments = layout.segments();
-    let reclaim_below = (segments / RECLAIM_SHARE).max(RESERVE);
+    let (reserve, least) = match cleaned && segments >= SEGMENTS_OF_CLEANED {
+        // Cleaning begins before users wait.
+        true => (RESERVE_OF_CLEANED, RESERVE_OF_CLEANED + 1),
+        false => (RESERVE, RESERVE),
+    };
+    let reclaim_below = (segments / RECLAIM_SHARE).max(least);
     LogShape {
         segments,
         segment_sectors: layout.segment_sectors(),
-        reserve: RESERVE,
+        reserve,
         reclaim_below,
         drop_below: (segments / DROP_SHARE).max(reclaim_below),
     }
@@ -798,7 +807,8 @@ impl Pair {
             grain: layout.grain(),
             logless: false,
         };
-        self.open_overlay_of(log, found, shape(&layout));
+        let cleaned = self.log().whole_rows() && self.surrogate.destage.cleans();
+        self.open_overlay_of(log, found, shape(&layout, cleaned));
     }
 
     fn open_overlay_of(&mut self, log: LogUse, found: &FoundInLog, shape: LogShape) {

@@ -1,5 +1,6 @@
 //! Policies decide and cannot act: small deterministic machines over a read-only view.
 
+pub(crate) mod cleaning;
 pub mod destage;
 pub(crate) mod goal;
 pub(crate) mod heat;

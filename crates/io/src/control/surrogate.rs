@@ -66,6 +66,11 @@ pub struct OverlayView {
     /// Ways home of all that lay there.
     #[serde(default)]
     pub destages: u64,
+    /// How often a code cache was cleaned instead, and bytes that were moved for it.
+    #[serde(default)]
+    pub cleanings: u64,
+    #[serde(default)]
+    pub moved_bytes: u64,
     /// Mirrors that stand still now, and how often they were let.
     #[serde(default)]
     pub mirrors_asleep: u16,
@@ -160,6 +165,8 @@ fn overlay_view(overlay: &OverlayStatus, now: Nanos) -> OverlayView {
         home_bytes: bytes(counters.sectors_home),
         clean_copies: counters.clean_copies,
         destages: overlay.destages,
+        cleanings: counters.cleanings,
+        moved_bytes: bytes(counters.sectors_moved),
         mirrors_asleep: overlay.mirrors_asleep,
         mirrors_restless: overlay.mirrors_restless,
         rests: overlay.rests,
@@ -231,6 +238,8 @@ mod tests {
                 reads_of_both: 7,
                 sectors_home: 16,
                 clean_copies: 9,
+                cleanings: 2,
+                sectors_moved: 24,
                 ..OverlayCounters::default()
             },
         };
@@ -251,6 +260,8 @@ mod tests {
             split_reads: 7,
             home_bytes: 8192,
             clean_copies: 9,
+            cleanings: 2,
+            moved_bytes: 12288,
             mirrors_restless: 1,
             ..OverlayView::default()
         };

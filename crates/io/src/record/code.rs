@@ -175,6 +175,7 @@ impl Writer {
                 seal,
                 order,
                 sleep,
+                clean,
             } = destage;
             let place = destage::Order::ALL.iter().position(|one| *one == order);
             self.byte(place.map_or(0, |place| place as u8));
@@ -182,6 +183,7 @@ impl Writer {
                 self.number(time.map_or(u64::MAX, |time| time.0));
             }
             self.small(sleep.map_or(0, |sleep| sleep.starts_a_day));
+            self.flag(clean);
         }
     }
 
@@ -639,6 +641,7 @@ impl<'a> Reader<'a> {
                 after,
                 starts_a_day,
             }),
+            clean: self.flag()?,
         })
     }
 

@@ -113,6 +113,9 @@ pub struct ArraySettings {
     /// Its chunk: what of a cluster lies side by side on one drive; 0: as `restripe create` has it.
     #[serde(default)]
     pub code_cache_chunk_kib: u32,
+    /// It is cleaned when it runs short, as long as that pays, and mirrors sleep on; else it goes home always, as the paper has it.
+    #[serde(default)]
+    pub clean_log: bool,
     /// In which order its stripes go home, and the memory for what is on its way.
     #[serde(default = "least_correlation")]
     pub destage_order: String,
@@ -505,6 +508,7 @@ impl Settings {
                 records_in_memory: (array.code_cache_memory_mib * 16.0) as u32,
                 destage_order: destage_order(&array.destage_order)?,
                 destage_buffers: (array.destage_memory_mib * 16.0) as u32,
+                clean: array.clean_log,
             }),
         })
     }

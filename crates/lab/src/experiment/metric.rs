@@ -61,6 +61,8 @@ fn of_surrogate(moved: &Moved, name: &str) -> Option<f64> {
         "heat_kib" => Some(kib(moved.heat_bytes)),
         "clean_mib" => Some(kib(moved.clean_bytes) / 1024.0),
         "destages" => Some(moved.destages as f64),
+        "cleanings" => Some(moved.cleanings as f64),
+        "moved_mib" => Some(kib(moved.moved_sectors * SECTOR_BYTES) / 1024.0),
         "home_writes" => Some(moved.home_writes as f64),
         "home_write_kib" => {
             Some(kib(moved.home_sectors * SECTOR_BYTES) / moved.home_writes.max(1) as f64)
@@ -178,6 +180,8 @@ pub fn known(name: &str) -> bool {
         "clean_mib",
         "destages",
         "destage_share",
+        "cleanings",
+        "moved_mib",
         "home_writes",
         "home_write_kib",
         "clusters_read",

@@ -123,6 +123,11 @@ pub struct Moved {
     /// Ways home of a log that takes every write.
     #[serde(default)]
     pub destages: u64,
+    /// How often it was cleaned, and sectors that were moved for it.
+    #[serde(default)]
+    pub cleanings: u64,
+    #[serde(default)]
+    pub moved_sectors: u64,
     /// Writes and sectors by which it went home, and clusters read for it, at first and again.
     #[serde(default)]
     pub home_writes: u64,

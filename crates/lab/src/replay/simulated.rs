@@ -259,6 +259,8 @@ impl Replay<'_> {
         moved.clean_bytes = moved.clean_bytes.max(clean * SECTOR_BYTES);
         moved.heat_bytes = zones * ZONE_BYTES;
         moved.destages = overlay.destages;
+        moved.cleanings = overlay.counters.cleanings;
+        moved.moved_sectors = overlay.counters.sectors_moved;
         moved.home_writes = overlay.counters.writes_home;
         moved.home_sectors = overlay.counters.sectors_home;
         moved.clusters_read = overlay.counters.clusters_read;

@@ -59,6 +59,7 @@ pub struct CodeCachePlan {
     /// Records in memory, of 64 KiB each.
     pub records_in_memory: u32,
     pub destage_order: destage::Order,
+    pub clean: bool,
     /// For what is on its way home, of 64 KiB each.
     pub destage_buffers: u32,
 }
@@ -524,6 +525,7 @@ fn built(members: Vec<MemberInfo>, plan: &ArrayPlan) -> (Limits, Engine) {
                 after,
                 ..Sleep::default()
             }),
+            clean: surrogate.code_cache.is_some_and(|one| one.clean),
             ..Destage::default()
         },
     });

@@ -644,6 +644,8 @@ impl Run {
             self.count("clusters read again", counters.clusters_reread);
             self.count("rests of mirrors", overlay.rests);
             self.count("destages", overlay.destages);
+            self.count("cleanings", counters.cleanings);
+            self.count("sectors moved", counters.sectors_moved);
             self.count("clean copies", counters.clean_copies);
         }
         if end == End::Crash {

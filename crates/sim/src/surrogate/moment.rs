@@ -4,7 +4,7 @@ use super::{Life, Site};
 use crate::oracle::WriteKind;
 use crate::workload::Ask;
 use restripe_array::Member;
-use restripe_array::overlay::{SealCause, WayHome};
+use restripe_array::overlay::{Cleans, SealCause, WayHome};
 use restripe_array::report::Status;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -36,6 +36,8 @@ pub enum Moment {
     Short,
     /// Users' writes wait for room in it.
     Starved,
+    /// The log is being cleaned: what counts of the oldest is moved, made durable, or the old records are called void.
+    Cleaning(Cleans),
     /// A destage has begun: what is gathered goes into the log first, and mirrors wake.
     Begun,
     /// The way home.
@@ -52,7 +54,7 @@ pub enum Moment {
 }
 
 impl Moment {
-    pub const ALL: [Moment; 27] = [
+    pub const ALL: [Moment; 30] = [
         Moment::Starting,
         Moment::Stopping,
         Moment::Empty,
@@ -70,6 +72,9 @@ impl Moment {
         Moment::InLog,
         Moment::Short,
         Moment::Starved,
+        Moment::Cleaning(Cleans::Moving),
+        Moment::Cleaning(Cleans::Flushing),
+        Moment::Cleaning(Cleans::Voiding),
         Moment::Begun,
         Moment::Home(WayHome::Reading),
         Moment::Home(WayHome::Writing),
@@ -117,6 +122,7 @@ impl Moment {
         });
         met.extend(sealed.map(Moment::Sealed));
         met.extend(cache.way_home.map(Moment::Home));
+        met.extend(cache.cleans.map(Moment::Cleaning));
         met
     }
 
@@ -158,6 +164,7 @@ impl fmt::Display for Moment {
         match self {
             Moment::Sealed(cause) => write!(f, "sealed ({})", cause.name()),
             Moment::Home(stage) => write!(f, "home: {stage:?}"),
+            Moment::Cleaning(stage) => write!(f, "cleaning: {stage:?}"),
             other => write!(f, "{other:?}"),
         }
     }
@@ -257,9 +264,9 @@ pub fn why_not(moment: Moment, event: Event) -> Option<&'static str> {
         (Moment::Announcing, Event::AsleepLoss | Event::FailedWake) => {
             Some("all of home was announced before the first mirror was let sleep")
         }
-        (Moment::Short | Moment::Starved, Event::AsleepLoss) => {
-            Some("a destage begins at once, and every mirror is asked to wake")
-        }
+        (Moment::Starved, Event::AsleepLoss) => Some(
+            "a destage begins at once, and every mirror is asked to wake, or the log is cleaned",
+        ),
         (Home(_), Event::FailedWake) => Some("nothing goes home before every mirror turns"),
         _ => None,
     }

@@ -50,6 +50,8 @@ const LEVELS: [(Level, u16); 6] = [
 
 /// The stream that a code cache's chunk is drawn from.
 const CHUNKS: u64 = 0x2034;
+/// The stream that is drawn from whether a log is cleaned.
+const CLEANED: u64 = 0xc1ea;
 /// The stream that the read cache is drawn from.
 const CACHED: u64 = 0xcac4e;
 
@@ -161,6 +163,7 @@ impl Plan {
         }
         self.redirect = Redirect::Reraid;
         self.destage = destage(rng);
+        self.destage.clean = rng.clone().fork(CLEANED).chance(1, 2);
         self.cluster_records = rng.between(1, 4) as u32;
         self.records_in_memory = self.cluster_records + rng.below(6) as u32;
         self
@@ -206,6 +209,7 @@ fn destage(rng: &mut Rng) -> Destage {
             after: millis(rng, &[1, 100]),
             starts_a_day: *rng.pick(&[1000, 1 << 30]),
         }),
+        clean: false,
     }
 }
 

@@ -76,7 +76,9 @@ impl Quest {
                 | Moment::WakesLate
                 | Moment::WakesNever
         );
-        silent || matches!(self.event, Event::AsleepLoss)
+        // Of what users write again something is soon free.
+        let fills = self.moment == Moment::Starved && self.event == Event::FailedWake;
+        silent || fills || matches!(self.event, Event::AsleepLoss)
     }
 }
 
@@ -114,9 +116,25 @@ impl Plan {
         if quest.moment == Moment::Sealed(SealCause::Stop) {
             self.destage.seal = Nanos::from_secs(5);
         }
+        match (quest.moment, quest.event) {
+            (Moment::Cleaning(_), _) | (Moment::Short, Event::AsleepLoss) => self.suit_cleaning(),
+            // Cleaning would make room first.
+            (Moment::Starved | Moment::Resting | Moment::Short, _) => self.destage.clean = false,
+            _ => {}
+        }
         if quest.moment == Moment::Starved {
             self.extents = self.extents.min(SMALL_MAP);
         }
+    }
+}
+
+impl Plan {
+    /// A log that runs short before its map does, or anything else asks for a way home.
+    fn suit_cleaning(&mut self) {
+        (self.destage.idle, self.destage.every) = (None, None);
+        self.destage.clean = true;
+        self.destage.sleep.get_or_insert_default();
+        self.extents = self.extents.max(4096);
     }
 }
 
@@ -177,7 +195,8 @@ impl Run {
         let fleeting = quest.moment == Moment::Sealed(SealCause::Stop);
         let filled = met.contains(&Moment::Filling) && !met.contains(&Moment::Copying);
         let fleeting = fleeting && filled && life.session.outstanding() == 0;
-        let fleeting = fleeting || comes && quest.moment == Moment::Resting;
+        let soon_over = matches!(quest.moment, Moment::Resting | Moment::Cleaning(_));
+        let fleeting = fleeting || comes && soon_over;
         if prepared && (quest.left.is_multiple_of(WAIT) || idle || fleeting) {
             match comes {
                 true => self.wake(life, &quest),
@@ -248,6 +267,8 @@ impl Run {
                     self.write(life, 1, false);
                 }
             }
+            Moment::Cleaning(_) => self.write_anew(life),
+            Moment::Short if quest.event == Event::AsleepLoss => self.write_anew(life),
             Moment::Copying
             | Moment::Announcing
             | Moment::InFlight
@@ -290,6 +311,25 @@ impl Run {
     fn write(&mut self, life: &mut Life, sectors: u64, fua: bool) {
         let ask = self.some_write(sectors, WriteKind::Data, fua);
         self.may_ask(life, ask);
+    }
+
+    /// Of the little that is written again and again, so that most of the log is dead.
+    fn write_anew(&mut self, life: &mut Life) {
+        for _ in 0..FEW {
+            let sectors = LONG.min(self.layout.size_sectors()) / 2;
+            let lba = self.rng.below(sectors);
+            let (kind, fua, fast) = (WriteKind::Data, false, false);
+            self.may_ask(
+                life,
+                Ask::Write {
+                    lba,
+                    sectors,
+                    kind,
+                    fua,
+                    fast,
+                },
+            );
+        }
     }
 
     fn some_write(&mut self, sectors: u64, kind: WriteKind, fua: bool) -> Ask {

@@ -23,6 +23,7 @@ impl Overlay {
     /// is under way already.
     pub fn go_home(&mut self, below: u64) {
         if self.home.is_none() && !self.is_stuck() {
+            self.stop_cleaning();
             self.home_below(below.min(self.told()));
         }
     }
@@ -30,6 +31,7 @@ impl Overlay {
     /// Begins the last way home: from now on writes wait that meet what lies in the log.
     pub fn go_home_for_good(&mut self) {
         if self.home.is_none() && !self.is_stuck() {
+            self.stop_cleaning();
             self.closing = true;
             self.begin_last();
         }
@@ -67,6 +69,7 @@ impl Overlay {
 
     /// Nothing more is copied home: what is under way ends. It can be begun again.
     pub fn rest(&mut self) {
+        self.stop_cleaning();
         if let Some(home) = &mut self.home {
             home.failed = true;
             self.copy_more();
@@ -78,6 +81,7 @@ impl Overlay {
     /// A way home is over, well or not: who waited for it goes on.
     pub(super) fn end_way_home(&mut self, whole: bool) {
         self.fell_short = !whole;
+        self.in_vain &= !whole;
         self.home = None;
         self.end_round();
         self.closing = false;

@@ -44,14 +44,19 @@
 //!    copies; from the moment when it cannot, and after every start, the record alone counts.
 //! 9. A segment is written again only when its records are durably void: a record that is written over and torn would
 //!    otherwise look like one that never was acknowledged, and end what counts ([`super::format`]).
+//! 10. Cleaning ([`clean`]) moves what counts as a write of the same bytes would: a record of a higher sequence has them, in the map the
+//!    newer place takes the older one's, and only if that is there still. Old records are called void when the log was flushed since the last
+//!    of it was told.
 
 mod beside;
+mod clean;
 mod homeward;
 mod pack;
 mod records;
 mod state;
 mod stripes;
 
+pub use clean::{Cleans, Oldest};
 pub use pack::{PackTag, Packing, SealCause};
 pub use state::{Gathering, WayHome};
 pub(crate) use stripes::FETCHES;
@@ -64,6 +69,7 @@ use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use beside::Beside;
+use clean::Cleaning;
 use core::ops::Range;
 use pack::Pack;
 use stripes::Stripes;
@@ -138,6 +144,16 @@ pub enum Effect {
     Fetch {
         part: PartTag,
         pieces: Vec<Extent>,
+    },
+    /// Reads part of the log into memory: what counts of it goes into the log again. Ends with [`Overlay::moved_in`].
+    Move {
+        part: PartTag,
+        at: u64,
+        sectors: u32,
+    },
+    /// What was read for that is needed no more.
+    Moved {
+        buf: BufRef,
     },
     /// Pieces of these homes, and of this part of the log, need not be kept any more.
     Forget {
@@ -240,10 +256,16 @@ enum Owner {
     Fetch {
         serial: u64,
     },
+    /// Part of the log that is read to be moved.
+    Move {
+        serial: u64,
+    },
     Reuse,
     HomeFlush,
     LogFlush,
     Void,
+    CleanFlush,
+    CleanVoid,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -323,6 +345,9 @@ pub struct OverlayCounters {
     pub clusters_reread: u64,
     pub copies_spoiled: u64,
     pub clean_copies: u64,
+    /// How often the log was cleaned, and sectors that were moved for it.
+    pub cleanings: u64,
+    pub sectors_moved: u64,
     /// Records that were gathered in memory and sealed, by [`SealCause`].
     pub seals: [u64; SealCause::ALL.len()],
 }
@@ -357,6 +382,9 @@ pub struct Overlay {
     pack: Option<Pack>,
     home: Option<GoingHome>,
     stripes: Option<Stripes>,
+    cleaning: Option<Cleaning>,
+    /// The last cleaning won nothing, and nothing went home since.
+    in_vain: bool,
     /// The last way home goes on, or is about to begin: writes that meet what lies in the log wait.
     closing: bool,
     held_up: Vec<u32>,
@@ -390,8 +418,8 @@ struct CleanCopy {
 /// Parts under way for each request, besides its records: a read that alternates between log and home waits for room.
 const PARTS_PER_REQUEST: u32 = 8;
 /// Parts that are nobody's request: a flush for space, the two flushes or the void of going home, the reuse of a segment, clusters
-/// that are read.
-const PARTS_OF_OWN: u32 = 4 + stripes::FETCHES as u32;
+/// that are read; what cleaning reads, and its flush or void.
+const PARTS_OF_OWN: u32 = 4 + stripes::FETCHES as u32 + clean::MOVES as u32 + 1;
 
 impl Overlay {
     /// An overlay of a log in which this was found. What was found is durable.
@@ -433,6 +461,8 @@ impl Overlay {
             pack: limits.packing.map(Pack::new),
             home: None,
             stripes: None,
+            cleaning: None,
+            in_vain: false,
             closing: false,
             fell_short: false,
             held_up: Vec::with_capacity(requests),
@@ -490,11 +520,11 @@ impl Overlay {
         self.sequence
     }
 
-    /// Whether writes wait for room that only going home can make.
+    /// Whether writes wait for room that only going home can make, or cleaning that has yet to begin.
     pub fn is_starved(&self) -> bool {
         let gathers = self.pack.as_ref().is_some_and(Pack::waits);
         let waits = gathers || self.held.is_some() || !self.retired.is_empty();
-        !self.writes.is_empty() && !waits
+        !self.writes.is_empty() && !waits && self.cleaning.is_none()
     }
 
     /// How short the log's space is.
@@ -506,6 +536,7 @@ impl Overlay {
     pub fn break_log(&mut self) {
         self.fail_log();
         self.pump_writes();
+        self.clean_more();
         self.begin_last();
     }
 
@@ -537,6 +568,7 @@ impl Overlay {
     pub fn is_quiet(&self) -> bool {
         let parts = self.free_parts.len() == self.parts.len() && self.held.is_none();
         let works = self.home.is_some() || !self.copies.is_empty() || !self.records.is_empty();
+        let works = works || self.cleaning.is_some();
         let gathers = self.pack.as_ref().is_some_and(|pack| !pack.is_quiet());
         self.is_idle() && parts && !works && !gathers && self.effects.is_empty()
     }
@@ -826,9 +858,13 @@ impl Overlay {
             Owner::Void if result.is_ok() => self.voided(),
             Owner::Void => self.end_way_home(false),
             Owner::Reuse => self.reused(result),
+            Owner::Move { serial } => self.end_reading(serial),
+            Owner::CleanFlush => self.clean_flushed(result),
+            Owner::CleanVoid => self.clean_voided(result),
         }
         self.pump_reads();
         self.pump_writes();
+        self.clean_more();
         self.begin_last();
     }
 

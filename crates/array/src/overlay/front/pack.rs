@@ -93,13 +93,23 @@ struct Packed {
     extents: Vec<Extent>,
     /// Copies into it that are under way.
     copies: u32,
+    /// Some of it was moved from elsewhere in the log.
+    moved: bool,
+}
+
+/// Where what is copied into a record comes from.
+#[derive(Clone, Copy)]
+pub(super) enum From {
+    /// Part of a request.
+    Request(u32),
+    /// What is moved to clean the log, by its reading.
+    Move(u64),
 }
 
 /// A copy into a record that is under way.
 struct Copying {
     extent: Extent,
-    /// The request whose part it is.
-    request: u32,
+    from: From,
     /// The record had these sectors already.
     over: bool,
     done: bool,
@@ -191,7 +201,7 @@ impl Pack {
 const COPIES_MAX: usize = 64;
 
 /// Where the next sectors of a write go.
-enum Spot {
+pub(super) enum Spot {
     /// Over what the record being filled has of them.
     Over(Extent),
     /// Behind what it has, at most so many.
@@ -201,13 +211,17 @@ enum Spot {
 }
 
 impl Overlay {
-    fn packs(&mut self) -> &mut Pack {
+    pub(super) fn packs(&mut self) -> &mut Pack {
         self.pack.as_mut().expect("writes are gathered")
     }
 
     /// Gathers the next piece of a write; false if there is no room for it now.
     pub(super) fn pack(&mut self, id: u32) -> bool {
         self.packs().waits = false;
+        if self.space.in_reserve() {
+            // That is cleaning's, and so is the record being filled.
+            return false;
+        }
         let Pending { request, cut, .. } = *self.pending(id);
         let home = sectors_of(&request).start + cut;
         let left = (whole(&request) - cut).min(u64::from(self.limits.record_sectors)) as u32;
@@ -226,7 +240,7 @@ impl Overlay {
             Spot::Behind(sectors) => (self.lay(home, sectors), false),
             Spot::None => {
                 self.close_record(SealCause::Full);
-                return self.open_record() && self.pack(id);
+                return self.open_for_users() && self.pack(id);
             }
         };
         let bytes = (u64::from(extent.sectors) * SECTOR_BYTES) as u32;
@@ -235,11 +249,11 @@ impl Overlay {
         let pending = self.pending(id);
         pending.cut += u64::from(extent.sectors);
         pending.parts += 1;
-        self.copy_in(id, extent, over, source);
+        self.copy_in(From::Request(id), extent, over, source);
         true
     }
 
-    fn spot(&mut self, home: u64, left: u32) -> Spot {
+    pub(super) fn spot(&mut self, home: u64, left: u32) -> Spot {
         let most = self.limits.record_sectors;
         let pack = self.packs();
         let Some(record) = pack.records.back().filter(|_| pack.filling) else {
@@ -267,7 +281,7 @@ impl Overlay {
     }
 
     /// Takes room behind what the record being filled has.
-    fn lay(&mut self, home: u64, sectors: u32) -> Extent {
+    pub(super) fn lay(&mut self, home: u64, sectors: u32) -> Extent {
         let record = self
             .packs()
             .records
@@ -288,18 +302,34 @@ impl Overlay {
         extent
     }
 
-    fn copy_in(&mut self, request: u32, extent: Extent, over: bool, source: Option<BufRef>) {
+    /// Whether no more may be begun now.
+    pub(super) fn copies_are_many(&mut self) -> bool {
+        self.packs().copies.len() == COPIES_MAX
+    }
+
+    pub(super) fn copies_under_way(&mut self) -> u32 {
+        self.packs().copies.len() as u32 // COPIES_MAX at most
+    }
+
+    pub(super) fn copy_in(
+        &mut self,
+        from: From,
+        extent: Extent,
+        over: bool,
+        source: Option<BufRef>,
+    ) {
         let pack = self.packs();
         let tag = PackTag(pack.first_copy + pack.copies.len() as u64);
         pack.copies.push_back(Copying {
             extent,
-            request,
+            from,
             over,
             done: false,
         });
         let record = pack.records.back_mut();
         let record = record.expect("one is being filled");
         record.copies += 1;
+        record.moved |= matches!(from, From::Move(_));
         let at = record.at;
         self.effects.push_back(Effect::Pack {
             tag,
@@ -321,11 +351,15 @@ impl Overlay {
             let copy = self.packs().copies.pop_front().expect("it was seen");
             self.packs().first_copy += 1;
             self.copied_in(&copy);
-            self.tell(Teller::Request(copy.request), Ok(()));
+            match copy.from {
+                From::Request(id) => self.tell(Teller::Request(id), Ok(())),
+                From::Move(serial) => self.moved(serial),
+            }
         }
         self.send_records();
         self.pump_reads();
         self.pump_writes();
+        self.clean_more();
         self.begin_last();
     }
 
@@ -355,17 +389,28 @@ impl Overlay {
 
     // ------------------------------------------------------------------------------------------------------ records
 
-    fn open_record(&mut self) -> bool {
-        let reserved = self.footprint(self.limits.record_sectors);
+    fn open_for_users(&mut self) -> bool {
+        let opened = self.open_record(Purpose::Use);
+        self.packs().waits = !opened && self.record_waits();
+        opened
+    }
+
+    /// Whether a further record has to wait for memory, or until the segment of the last one is void.
+    pub(super) fn record_waits(&mut self) -> bool {
         let held = self.packs().packing.held as usize;
-        if self.records.len() >= held || self.packs().begins.is_some() {
-            self.packs().waits = true;
+        self.records.len() >= held || self.packs().begins.is_some()
+    }
+
+    /// False if it has to wait, or if there is no space.
+    pub(super) fn open_record(&mut self, purpose: Purpose) -> bool {
+        let reserved = self.footprint(self.limits.record_sectors);
+        if self.record_waits() {
             self.packs().due = self.sequence;
             self.send_records();
             return false;
         }
         let opened = self.space.opened();
-        let Some(at) = self.space.take(reserved, Purpose::Use) else {
+        let Some(at) = self.space.take(reserved, purpose) else {
             return false;
         };
         let sequence = self.sequence;
@@ -390,6 +435,7 @@ impl Overlay {
             used: 0,
             extents: Vec::new(),
             copies: 0,
+            moved: false,
         });
         self.packs().filling = true;
         if self.space.opened() != opened {
@@ -400,7 +446,7 @@ impl Overlay {
     }
 
     /// Nothing more comes into the record being filled: what it does not need of the log is given back.
-    fn close_record(&mut self, cause: SealCause) {
+    pub(super) fn close_record(&mut self, cause: SealCause) {
         let reserved = self.footprint(self.limits.record_sectors);
         let pack = self.packs();
         if !core::mem::take(&mut pack.filling) {
@@ -408,13 +454,16 @@ impl Overlay {
         }
         pack.closed += 1;
         let record = pack.records.back().expect("one was filled");
-        let (used, sequence) = (record.used, record.sequence);
+        let (used, sequence, moved) = (record.used, record.sequence, record.moved);
         if pack.closed == pack.packing.records {
             pack.closed = 0;
             pack.due = sequence + 1;
         }
         let kept = self.footprint(used);
         self.space.give_back(reserved - kept);
+        if !moved {
+            self.users_took(kept);
+        }
         let first = self.records.front().expect("it is under way");
         let index = (sequence - first.extent.sequence) as usize;
         self.records[index].sealed = Some(cause);

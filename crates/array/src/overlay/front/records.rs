@@ -208,6 +208,7 @@ impl Overlay {
         }
         self.begin_flushes();
         self.pump_writes();
+        self.clean_more();
         self.begin_last();
     }
 
@@ -415,7 +416,8 @@ impl Overlay {
 
     /// A write waits for room: what was replaced is made free.
     fn win_space(&mut self) {
-        if self.pack.as_ref().is_some_and(Pack::waits) {
+        // Cleaning flushes when it has moved all: each time before would cost a record's rest.
+        if self.pack.as_ref().is_some_and(Pack::waits) || self.cleaning.is_some() {
             return;
         }
         let durable = self.durable;
