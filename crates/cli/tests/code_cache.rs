@@ -5,11 +5,14 @@
 mod harness;
 
 use harness::steps::{
-    Fio, URI, comes_home, content, good, has, number, overlay, read_pattern, refused,
+    Fio, PATIENCE, URI, comes_home, content, good, has, number, overlay, read_pattern, refused,
     serve_sleepers, status, stop, wait_until, write_pattern,
 };
 use harness::{Daemon, Place, Run};
 use serde_json::Value;
+use std::fs::File;
+use std::thread;
+use std::time::{Duration, Instant};
 
 const HOME: [&str; 8] = ["a0", "a1", "b0", "b1", "c0", "c1", "d0", "d1"];
 const CACHE: [&str; 4] = ["ca", "cb", "cc", "cd"];
@@ -246,6 +249,65 @@ fn mirrors_sleep_and_wake_by_the_operators_command() {
     good(place.run(&["fail", "tank", "a0"]));
     fio.verify(0);
     stop(&place, &daemon);
+}
+
+/// The words of a daemon whose command is this script, into a file.
+fn serve_told(place: &Place, script: &str) -> Daemon {
+    let script = format!("printf '#!/bin/sh\\n{script}\\n' > power.sh; chmod +x power.sh");
+    good(place.shell(&script));
+    let members = [&HOME[..], &CACHE].concat();
+    let mut words = vec!["serve", "--unix", "nbd.sock", "--sleep", "1s"];
+    words.extend(["--io-timeout", "1s", "--power", "exec:./power.sh"]);
+    words.extend(members);
+    let mut command = place.command(&words);
+    let said = File::create(place.path("said")).expect("a file for what it says");
+    place.await_service(command.stderr(said))
+}
+
+/// A command that fails leaves mirrors awake, and is told with its reason and what it said: once.
+#[test]
+fn an_operators_command_that_fails_is_told() {
+    let place = of_mirrors("code-cache-fails");
+    for program in ["./nowhere", "nowhere-in-path", "/etc/passwd"] {
+        let command = format!("exec:{program}");
+        let told = refused(place.run(&["serve", "--power", &command, "a0", "a1"]));
+        assert!(told.contains(program), "{told}");
+    }
+    let daemon = serve_told(&place, "echo no; echo disk >&2; exit 3");
+    let restless = |status: &Value| overlay(status, "mirrors_restless") == 4;
+    assert_eq!(wait_until(&place, restless)["state"], "healthy");
+    stop(&place, &daemon);
+    let said = String::from_utf8(place.bytes("said")).expect("letters");
+    for mirror in ["a1", "b1", "c1", "d1"] {
+        let told = format!(
+            "/{mirror}: ./power.sh standby: exit status: 3; the mirror stays awake: no disk"
+        );
+        assert_eq!(said.matches(&told).count(), 1, "{said}");
+    }
+}
+
+/// A stop does not wait for a command that hangs, leaves nothing of it behind, and costs no member.
+#[test]
+fn a_stop_ends_an_operators_command_that_hangs() {
+    let place = of_mirrors("code-cache-hangs");
+    let script = "[ $1 = wake ] || { sleep 987 & echo $! >> told; echo talks; wait; }";
+    let daemon = serve_told(&place, script);
+    let told = || String::from_utf8(place.bytes("told")).expect("letters");
+    let deadline = Instant::now() + PATIENCE;
+    while !place.exists("told") || told().lines().count() < 4 {
+        assert!(Instant::now() < deadline, "all mirrors are told");
+        thread::sleep(Duration::from_millis(50));
+    }
+    let begun = Instant::now();
+    stop(&place, &daemon);
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    let left = "for p in $(cat told); do kill -0 $p && grep -v '[)] Z' /proc/$p/stat; done; true";
+    assert_eq!(good(place.shell(left)), "");
+    let said = String::from_utf8(place.bytes("said")).expect("letters");
+    assert!(
+        !said.contains("talks") && !said.contains("failed"),
+        "{said}"
+    );
 }
 
 /// Without a daemon it is waited for; with one, where that is said.
