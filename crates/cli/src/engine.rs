@@ -348,7 +348,7 @@ fn reactor_failure(error: io::Error) -> Failure {
 fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(ArraySpec, Prospect)> {
     let io_timeout = Nanos(u64::try_from(setup.io_timeout.as_nanos()).unwrap_or(u64::MAX));
     let (members, absent) = open_all(members, setup.open_options())?;
-    let sets = Sets::of(Roster::read(members, absent)?);
+    let mut sets = Sets::of(Roster::read(members, absent)?);
     let prospect = sets.check(name, setup)?;
     let form = match (sets.has_code_cache(), sets.has_log_disk()) {
         (true, _) => Form::CodeCache,

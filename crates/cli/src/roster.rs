@@ -14,6 +14,7 @@ use crate::engine::Setup;
 use crate::failure::{Failure, Outcome};
 use crate::lease::is_lease;
 use crate::member::{readable_copies, was_replaced};
+use crate::sets::surrogate_of;
 use crate::terminal::say;
 use restripe_array::layout::{Layout, Level};
 use restripe_array::meta::{
@@ -141,6 +142,18 @@ impl Roster {
         self.candidates.iter().any(|one| newest(one).is_some())
     }
 
+    /// Whether anybody here carries nothing of an array.
+    pub fn has_blank(&self) -> bool {
+        let mut carried = self.candidates.iter().map(carries);
+        carried.any(|one| one == Carries::Nothing)
+    }
+
+    /// The array whose surrogate this is, as the first member tells.
+    pub fn surrogate_of(&self) -> Option<Uuid> {
+        let told = self.candidates.iter().find_map(newest);
+        told.and_then(|superblock| surrogate_of(superblock.partner))
+    }
+
     /// The names of those here.
     pub fn names(&self) -> String {
         let names: Vec<&str> = self.members.iter().map(Plain::name).collect();
@@ -250,7 +263,7 @@ impl Roster {
     }
 
     /// The array that the first member tells of.
-    fn array_name(&self) -> Option<&str> {
+    pub fn array_name(&self) -> Option<&str> {
         let told = self.candidates.iter().find_map(newest);
         told.map(|superblock| superblock.name.as_str())
     }
