@@ -172,6 +172,12 @@ impl Setup {
         paces
     }
 
+    /// Whether a start that leaves somebody behind was asked for.
+    pub fn may_leave_behind(&self) -> bool {
+        let mode = self.start;
+        self.degraded || mode.from_minority || mode.accept_loss || mode.read_only
+    }
+
     pub fn open_options(&self) -> OpenOptions {
         OpenOptions {
             direct: self.direct,

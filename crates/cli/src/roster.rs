@@ -49,6 +49,8 @@ pub struct Prospect {
     pub partner: Option<Partner>,
     /// Its surrogate is not here.
     pub lacks_surrogate: bool,
+    /// First copies may have what the others lack, beside a log that counts.
+    pub leans_on_log: bool,
 }
 
 impl Prospect {
@@ -203,6 +205,7 @@ impl Roster {
             array: choice.superblock.array,
             partner: choice.superblock.partner,
             lacks_surrogate: false,
+            leans_on_log: choice.superblock.ahead && !choice.superblock.alone,
         })
     }
 
@@ -216,9 +219,7 @@ impl Roster {
 
     fn check_left_behind(&self, choice: &Choice, setup: &Setup) -> Outcome {
         let left = left_behind(choice);
-        let mode = setup.start;
-        let asked = setup.degraded || mode.from_minority || mode.accept_loss || mode.read_only;
-        if left.is_empty() || asked {
+        if left.is_empty() || setup.may_leave_behind() {
             return Ok(());
         }
         let slots: Vec<String> = left.iter().map(u16::to_string).collect();

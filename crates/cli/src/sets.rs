@@ -48,6 +48,9 @@ impl Sets {
     pub fn check(&mut self, name: Option<&str>, setup: &Setup) -> Outcome<Prospect> {
         let Some(surrogate) = &self.surrogate else {
             let found = self.home.check(name, setup)?;
+            if found.partner.is_some() && found.leans_on_log && !setup.may_leave_behind() {
+                return Err(without_log_disk(&found.name));
+            }
             return Ok(Prospect {
                 lacks_surrogate: found.partner.is_some(),
                 ..found
@@ -114,6 +117,17 @@ impl Sets {
 /// the engine judges that. Whoever accepts losses is told what could still be brought.
 fn may_do_without(setup: &Setup) -> bool {
     (setup.degraded || setup.start.read_only) && !setup.start.accept_loss
+}
+
+/// The other copies are to be brought in step before they may stand in for a first one, and the log disk is of no use afterwards: nobody
+/// should come to that by leaving a name out.
+fn without_log_disk(name: &str) -> Failure {
+    let what = format!(
+        "this start would go on without the log disk of the array {name:?}, whose first copies may have what the others lack"
+    );
+    Failure::new(what).hint(
+        "name it with the members; or say --degraded: first copies have all, the others are brought in step, and that log is given up for good",
+    )
 }
 
 /// A surrogate without its array.

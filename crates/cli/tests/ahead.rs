@@ -57,6 +57,39 @@ fn a_log_disk_stands_in_for_first_copies_and_they_for_it() {
     stop(&place, &daemon);
 }
 
+/// Without its log disk an array goes on when that is asked for, or when all is at home.
+#[test]
+fn a_log_disk_is_not_left_out_by_the_way() {
+    let place = Place::new("ahead-left-out");
+    let test = "a_log_disk_is_not_left_out_by_the_way";
+    if !has(&place, test, &["qemu-io"]) {
+        return;
+    }
+    let log = ["--level", "raid10", "--surrogate", "l", "--log-disk"];
+    good(place.create(&HOME, &log));
+    let all = [&HOME[..], &["l"]].concat();
+    let daemon = serve_sleepers(&place, &[], &all);
+    stop(&place, &daemon);
+    good(place.run(&[&["assemble"][..], &HOME].concat()));
+    for killed in [false, true] {
+        let daemon = serve_sleepers(&place, &[], &all);
+        write_pattern(&place, 7, "3M", "1M");
+        assert!(overlay(&status(&place), "ahead_bytes") > 0);
+        match killed {
+            true => daemon.kill(),
+            false => stop(&place, &daemon),
+        }
+        let told = refused(place.run(&[&["assemble"][..], &HOME].concat()));
+        assert!(told.contains("without the log disk"), "{told}");
+        assert!(told.contains("--degraded"), "{told}");
+    }
+    let daemon = serve_sleepers(&place, &["--degraded"], &HOME);
+    good(read_pattern(&place, 7, "3M", "1M"));
+    wait_until(&place, |status| status["tasks"] == serde_json::json!([]));
+    stop(&place, &daemon);
+    good(place.run(&[&["assemble"][..], &HOME].concat()));
+}
+
 /// It has to be asked for, says what is exposed, and keeps it through a kill while no disk is lost.
 #[test]
 fn without_a_log_first_copies_are_exposed_and_said_to_be() {
