@@ -94,6 +94,8 @@ pub struct OverlayStatus {
     pub going_home: bool,
     /// The log failed: what must go there is refused.
     pub broken: bool,
+    /// The log has no room, and what lies there does not go home: it failed for want of space, or the last way home was cut short.
+    pub full: bool,
     /// First copies at home are believed to have what goes into the log (GRAID).
     pub ahead: bool,
     /// Nobody else has it: there is no log (ERAID), or it failed.

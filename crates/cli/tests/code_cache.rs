@@ -310,6 +310,57 @@ fn a_stop_ends_an_operators_command_that_hangs() {
     );
 }
 
+/// Members of the code cache that cannot grow any more: writes are refused for want of space, and nothing is called healthy.
+#[test]
+fn a_code_cache_without_space_says_so() {
+    let place = Place::new("code-cache-space");
+    let test = "a_code_cache_without_space_says_so";
+    if !has(&place, test, &["qemu-io", "bash"]) {
+        return;
+    }
+    good(place.shell("for m in ca cb cc cd; do truncate -s 160M $m; done"));
+    good(create(&place, &CACHE, &[]));
+    // As of a file system that is full behind all that the array's own members have.
+    let members = [&HOME[..], &CACHE].concat().join(" ");
+    let script =
+        format!("trap '' XFSZ; ulimit -f 66560; exec restripe serve --unix nbd.sock {members}");
+    let daemon = place.await_service(&mut place.script(&script));
+    let write = |nth: u64| {
+        let at = nth % 4 * 32;
+        place.shell(&format!(
+            "qemu-io -f raw -c 'write -P 3 {at}M 32M' -c flush '{URI}' 2>&1"
+        ))
+    };
+    let told = (0..8)
+        .map(write)
+        .map(|run| run.stdout)
+        .find(|told| told.contains("failed"));
+    let told = told.expect("it has no room for all");
+    assert!(told.contains("No space left on device"), "{told}");
+    let found = status(&place);
+    let overlay = &found["surrogate"]["overlay"];
+    assert!(
+        overlay["full"] == true && overlay["broken"] == true,
+        "{found}"
+    );
+    let text = good(place.run(&["status", "tank"]));
+    let first = text.lines().next().expect("a line");
+    assert_eq!(first, "tank: degraded, the log has NO SPACE");
+    daemon.kill();
+}
+
+/// A member of the code cache that failed is no less trouble than one of the array's own.
+#[test]
+fn an_array_whose_code_cache_is_degraded_is_not_called_healthy() {
+    let place = of_mirrors("code-cache-degraded");
+    let daemon = serve(&place, &[], &[]);
+    good(place.run(&["fail", "tank", "cb", "--yes"]));
+    let text = good(place.run(&["status", "tank"]));
+    let first = text.lines().next().expect("a line");
+    assert_eq!(first, "tank: degraded, surrogate degraded");
+    stop(&place, &daemon);
+}
+
 /// Without a daemon it is waited for; with one, where that is said.
 #[test]
 fn a_destage_is_waited_for() {
