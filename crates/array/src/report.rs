@@ -43,6 +43,9 @@ pub struct Status {
     pub tasks: Vec<TaskStatus>,
     /// Extents of the array that are lost: (first lba, sectors).
     pub lost: Vec<(u64, u64)>,
+    /// Sectors of which first copies alone tell what is there, at most: nobody has brought the others in step yet, and a first copy that
+    /// is lost takes its own with it.
+    pub in_doubt: u64,
     pub counters: Counters,
     /// The array has room to record what a surrogate holds.
     pub redirectable: bool,

@@ -100,6 +100,13 @@ pub fn text(view: &StatusView) -> String {
     for lost in &view.lost {
         let _ = writeln!(out, "  {}", lost_line(lost));
     }
+    if view.in_doubt_bytes > 0 {
+        let bytes = Size(view.in_doubt_bytes);
+        let _ = writeln!(
+            out,
+            "  IN DOUBT: up to {bytes} in one copy each, which counts alone until the resync has passed it"
+        );
+    }
     if let Some(surrogate) = &view.surrogate {
         out.push_str(&surrogate::text(surrogate));
     }
@@ -202,6 +209,9 @@ fn state(view: &StatusView) -> String {
     }
     if view.lost_bytes > 0 {
         words.push(format!("{} lost", Size(view.lost_bytes)));
+    }
+    if view.in_doubt_bytes > 0 {
+        words.push(format!("{} in doubt", Size(view.in_doubt_bytes)));
     }
     words.join(", ")
 }
