@@ -10,6 +10,7 @@ use crate::contract::TaskKind;
 use crate::core::Core;
 use crate::report::ArrayState;
 use crate::units::Row;
+use core::ops::Range;
 
 impl Core {
     /// Puts on record that first copies may have what further ones lack, or that they do not. Nothing is redirected before that is
@@ -35,6 +36,28 @@ impl Core {
     /// Whether of this row first copies alone tell what is there: nobody has brought the others in step.
     pub(crate) fn first_alone(&self, row: Row) -> bool {
         self.is_ahead() && !self.in_sync(row)
+    }
+
+    /// How many of users' sectors that is true of, at most: also of such as nobody ever wrote.
+    pub(crate) fn sectors_in_doubt(&self) -> u64 {
+        let owed = self.tasks.resync_owes().filter(|_| self.is_ahead());
+        let rows: u64 = owed.into_iter().flatten().map(|(_, count)| count).sum();
+        let row = self.layout.size_sectors() / self.layout.rows().max(1);
+        rows.saturating_mul(row)
+    }
+
+    /// First copies are left ahead of the others at a clean stop, and no log has what they have: that is on record, and these sectors at most
+    /// are in doubt, so that the next start brings their regions in step and no others.
+    pub(crate) fn leave_ahead(&mut self, extents: impl Iterator<Item = Range<u64>>) {
+        self.set_alone();
+        extents.for_each(|sectors| self.foresee_writes(sectors, true));
+        self.clean_by_and_by();
+    }
+
+    /// Whether regions that the intent map calls clean are in step though first copies are ahead: after such a stop, and not after a crash.
+    /// Beside a log the map says nothing, since that had all.
+    pub(crate) fn left_ahead(&self) -> bool {
+        self.superblock.clean && self.superblock.alone
     }
 
     /// Copies are in step, and nobody lets first ones go ahead any more.

@@ -72,6 +72,8 @@ pub(crate) struct Device {
     pub(crate) unflushed: bool,
     pub(crate) in_flight: u32,
     pub(crate) power: Power,
+    /// By then whoever tells it to rest has ended, if anybody does so now.
+    pub(crate) rests_until: Nanos,
     /// What it was at so far, and for how long.
     pub(crate) spent: Spent,
     /// Media errors that the last check met.
@@ -93,6 +95,7 @@ impl Device {
             unflushed: false,
             in_flight: 0,
             power: Power::default(),
+            rests_until: Nanos::ZERO,
             spent: Spent::default(),
             check_errors: 0,
             progress: Nanos(0),

@@ -11,7 +11,8 @@
 //! Whatever the engine wants of a sleeping member wakes it: a superblock that records a failure, a block that its first copy
 //! cannot give, a task. So a member that sleeps lacks nothing, and what metadata say of it stays true. Nothing is written only to
 //! keep it in step, because nothing changes meanwhile: whoever lets mirrors sleep keeps users' writes elsewhere (`pair/destage`).
-//! Time-outs leave out the time that a spindle takes.
+//! Time-outs leave out the time that a spindle takes, and who tells it: what is asked of a member that is being told to rest waits
+//! until that has ended, and then until the spindle turns.
 
 use crate::contract::{Class, IoError, IoOp};
 use crate::core::{Core, NEVER, Wake};
@@ -21,8 +22,11 @@ use crate::ops::Owner;
 use crate::units::{Member, Nanos, Slot};
 use alloc::vec::Vec;
 
-/// What a spindle may take to turn again, beside all that is waited for otherwise.
-pub(crate) const SPIN_UP_MAX: Nanos = Nanos::from_secs(30);
+/// What a spindle may take to turn again, beside all that is waited for otherwise. A shell gives up a command of the operator's after as
+/// long, and the member is asked all the same.
+pub(crate) const SPIN_UP_MAX: Nanos = Nanos::from_secs(60);
+/// What it may take to stand still: a shell gives up as late, which leaves the member awake.
+const REST_MAX: Nanos = Nanos::from_secs(60);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Power {
@@ -145,23 +149,30 @@ impl Core {
 
     /// An operation is going to be sent: how much longer it may take for the member's spindle.
     pub(crate) fn rouse(&mut self, member: Member, op: IoOp) -> Nanos {
+        let now = self.now;
         let device = &mut self.devices[usize::from(member.0)];
+        if op == IoOp::Standby {
+            device.rests_until = now.after(REST_MAX);
+        }
+        let rests = device.rests_until.since(now);
         match device.power {
-            Power::Awake | Power::Restless => return Nanos::ZERO,
+            Power::Awake | Power::Restless => return rests,
             before @ (Power::Resting | Power::Asleep) if op != IoOp::Standby => {
                 device.power = Power::Waking;
                 device.spent.starts += u64::from(before == Power::Asleep);
             }
             _ => {}
         }
-        SPIN_UP_MAX
+        rests.after(SPIN_UP_MAX)
     }
 
     /// An operation on a member has ended.
     pub(crate) fn roused(&mut self, member: Member, op: IoOp) {
-        let power = &mut self.devices[usize::from(member.0)].power;
-        if *power == Power::Waking && op != IoOp::Standby {
-            *power = Power::Awake;
+        let device = &mut self.devices[usize::from(member.0)];
+        if op == IoOp::Standby {
+            device.rests_until = Nanos::ZERO;
+        } else if device.power == Power::Waking {
+            device.power = Power::Awake;
         }
     }
 

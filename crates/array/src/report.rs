@@ -43,6 +43,9 @@ pub struct Status {
     pub tasks: Vec<TaskStatus>,
     /// Extents of the array that are lost: (first lba, sectors).
     pub lost: Vec<(u64, u64)>,
+    /// Sectors of which first copies alone tell what is there, at most: nobody has brought the others in step yet, and a first copy that
+    /// is lost takes its own with it.
+    pub in_doubt: u64,
     pub counters: Counters,
     /// The array has room to record what a surrogate holds.
     pub redirectable: bool,
@@ -94,6 +97,8 @@ pub struct OverlayStatus {
     pub going_home: bool,
     /// The log failed: what must go there is refused.
     pub broken: bool,
+    /// The log has no room, and what lies there does not go home: it failed for want of space, or the last way home was cut short.
+    pub full: bool,
     /// First copies at home are believed to have what goes into the log (GRAID).
     pub ahead: bool,
     /// Nobody else has it: there is no log (ERAID), or it failed.

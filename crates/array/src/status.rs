@@ -29,6 +29,7 @@ impl Core {
                 .map(|task| self.task_status(task))
                 .collect(),
             lost: self.lost.extents.runs().to_vec(),
+            in_doubt: self.sectors_in_doubt(),
             counters: self.counters,
             redirectable: self.redirectable(),
             has_surrogate: self.superblock.partner.map(|partner| partner.array),

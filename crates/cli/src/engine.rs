@@ -172,6 +172,12 @@ impl Setup {
         paces
     }
 
+    /// Whether a start that leaves somebody behind was asked for.
+    pub fn may_leave_behind(&self) -> bool {
+        let mode = self.start;
+        self.degraded || mode.from_minority || mode.accept_loss || mode.read_only
+    }
+
     pub fn open_options(&self) -> OpenOptions {
         OpenOptions {
             direct: self.direct,
@@ -348,7 +354,7 @@ fn reactor_failure(error: io::Error) -> Failure {
 fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(ArraySpec, Prospect)> {
     let io_timeout = Nanos(u64::try_from(setup.io_timeout.as_nanos()).unwrap_or(u64::MAX));
     let (members, absent) = open_all(members, setup.open_options())?;
-    let sets = Sets::of(Roster::read(members, absent)?);
+    let mut sets = Sets::of(Roster::read(members, absent)?);
     let prospect = sets.check(name, setup)?;
     let form = match (sets.has_code_cache(), sets.has_log_disk()) {
         (true, _) => Form::CodeCache,

@@ -14,6 +14,7 @@ use crate::engine::Setup;
 use crate::failure::{Failure, Outcome};
 use crate::lease::is_lease;
 use crate::member::{readable_copies, was_replaced};
+use crate::sets::surrogate_of;
 use crate::terminal::say;
 use restripe_array::layout::{Layout, Level};
 use restripe_array::meta::{
@@ -48,6 +49,8 @@ pub struct Prospect {
     pub partner: Option<Partner>,
     /// Its surrogate is not here.
     pub lacks_surrogate: bool,
+    /// First copies may have what the others lack, beside a log that counts.
+    pub leans_on_log: bool,
 }
 
 impl Prospect {
@@ -141,6 +144,18 @@ impl Roster {
         self.candidates.iter().any(|one| newest(one).is_some())
     }
 
+    /// Whether anybody here carries nothing of an array.
+    pub fn has_blank(&self) -> bool {
+        let mut carried = self.candidates.iter().map(carries);
+        carried.any(|one| one == Carries::Nothing)
+    }
+
+    /// The array whose surrogate this is, as the first member tells.
+    pub fn surrogate_of(&self) -> Option<Uuid> {
+        let told = self.candidates.iter().find_map(newest);
+        told.and_then(|superblock| surrogate_of(superblock.partner))
+    }
+
     /// The names of those here.
     pub fn names(&self) -> String {
         let names: Vec<&str> = self.members.iter().map(Plain::name).collect();
@@ -190,6 +205,7 @@ impl Roster {
             array: choice.superblock.array,
             partner: choice.superblock.partner,
             lacks_surrogate: false,
+            leans_on_log: choice.superblock.ahead && !choice.superblock.alone,
         })
     }
 
@@ -203,9 +219,7 @@ impl Roster {
 
     fn check_left_behind(&self, choice: &Choice, setup: &Setup) -> Outcome {
         let left = left_behind(choice);
-        let mode = setup.start;
-        let asked = setup.degraded || mode.from_minority || mode.accept_loss || mode.read_only;
-        if left.is_empty() || asked {
+        if left.is_empty() || setup.may_leave_behind() {
             return Ok(());
         }
         let slots: Vec<String> = left.iter().map(u16::to_string).collect();
@@ -250,7 +264,7 @@ impl Roster {
     }
 
     /// The array that the first member tells of.
-    fn array_name(&self) -> Option<&str> {
+    pub fn array_name(&self) -> Option<&str> {
         let told = self.candidates.iter().find_map(newest);
         told.map(|superblock| superblock.name.as_str())
     }

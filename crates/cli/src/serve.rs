@@ -83,9 +83,9 @@ pub fn serve(verb: Serve) -> Outcome {
             Termination::hold().map_err(|error| Failure::new(format!("signals: {error}")))?;
         Ok((termination, claim_all(names)?, places.bind(names)?))
     };
-    let (running, (termination, claims, doors)) =
-        Running::start_as(&groups, &setup(&verb, &file)?, beforehand)?;
-    watch_signals(termination, running.ends_sender())?;
+    let setup = setup(&verb, &file)?;
+    let (running, (termination, claims, doors)) = Running::start_as(&groups, &setup, beforehand)?;
+    watch_signals(termination, running.ends_sender(), setup.power)?;
     let served = serve_until_told(&running, claims, doors);
     running.stop()?;
     served.map(|mut journal| journal.end())
@@ -138,7 +138,12 @@ fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
         redirect: verb.redirect.or(file.redirect),
         destage: destage(verb, file),
         destage_memory: verb.destage_memory.or(file.destage_memory),
-        power: verb.power.clone().or(file.power.clone()).map(hook),
+        power: verb
+            .power
+            .clone()
+            .or(file.power.clone())
+            .map(hook)
+            .transpose()?,
         watts: verb.watts.clone().or(file.watts.clone()),
         redirect_scrubs: verb.redirect_scrubs || file.redirect_scrubs,
         record: verb.record.clone(),
@@ -166,20 +171,26 @@ fn destage(verb: &Serve, file: &ServeConfig) -> Destage {
     }
 }
 
-/// The words live as long as the daemon.
-fn hook(command: PowerCommand) -> PowerHook {
-    PowerHook(command.0.leak())
+/// One that could never be run is no reason to begin.
+fn hook(command: PowerCommand) -> Outcome<PowerHook> {
+    let hook = PowerHook::new(command.0, |line| say(format_args!("restripe: {line}")));
+    let there = hook.check();
+    there.map_err(|why| Failure::new(format!("--power exec:{why}")))?;
+    Ok(hook)
 }
 
 /// Signals become a reason to end. A second one, not just an echo of the first (a shell and its group may both send
 /// it), is an order to end at once.
-fn watch_signals(termination: Termination, ends: Sender<End>) -> Outcome {
+fn watch_signals(termination: Termination, ends: Sender<End>, power: Option<PowerHook>) -> Outcome {
     let watch = move || {
         while termination.wait().is_ok() && ends.send(End::Signal).is_ok() {
             let first = Instant::now();
             while termination.wait().is_ok() {
                 if first.elapsed() > ECHO {
                     say("restripe: told twice, ending without draining");
+                    if let Some(hook) = power {
+                        hook.end();
+                    }
                     std::process::exit(1);
                 }
             }

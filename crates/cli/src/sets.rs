@@ -45,9 +45,12 @@ impl Sets {
     }
 
     /// As [`Roster::check`], for both.
-    pub fn check(&self, name: Option<&str>, setup: &Setup) -> Outcome<Prospect> {
+    pub fn check(&mut self, name: Option<&str>, setup: &Setup) -> Outcome<Prospect> {
         let Some(surrogate) = &self.surrogate else {
             let found = self.home.check(name, setup)?;
+            if found.partner.is_some() && found.leans_on_log && !setup.may_leave_behind() {
+                return Err(without_log_disk(&found.name));
+            }
             return Ok(Prospect {
                 lacks_surrogate: found.partner.is_some(),
                 ..found
@@ -57,6 +60,19 @@ impl Sets {
             return Err(alone(surrogate, setup));
         }
         let found = self.home.check(name, setup)?;
+        if found.partner.is_none() && surrogate.surrogate_of() == Some(found.array) {
+            let told = given_up(&found.name, surrogate);
+            // A surrogate is wiped after its array has given it up: what has begun is as good as done.
+            if surrogate.check(None, &Setup::default()).is_ok() || !self.home.has_blank() {
+                return Err(told.hint("leave these members out"));
+            }
+            let (what, at, _) = told.into_parts();
+            say(format_args!(
+                "warning: {what}, and part of it is wiped already: {at} left out, free to whoever says --force"
+            ));
+            self.surrogate = None;
+            return Ok(found);
+        }
         let theirs = match surrogate.check(None, setup) {
             Ok(theirs) => theirs,
             Err(failure) if may_do_without(setup) => {
@@ -103,6 +119,17 @@ fn may_do_without(setup: &Setup) -> bool {
     (setup.degraded || setup.start.read_only) && !setup.start.accept_loss
 }
 
+/// The other copies are to be brought in step before they may stand in for a first one, and the log disk is of no use afterwards: nobody
+/// should come to that by leaving a name out.
+fn without_log_disk(name: &str) -> Failure {
+    let what = format!(
+        "this start would go on without the log disk of the array {name:?}, whose first copies may have what the others lack"
+    );
+    Failure::new(what).hint(
+        "name it with the members; or say --degraded: first copies have all, the others are brought in step, and that log is given up for good",
+    )
+}
+
 /// A surrogate without its array.
 fn alone(surrogate: &Roster, setup: &Setup) -> Failure {
     let found = match surrogate.check(None, setup) {
@@ -118,6 +145,15 @@ fn alone(surrogate: &Roster, setup: &Setup) -> Failure {
     .hint("a surrogate is started together with its array: name that array's members too")
 }
 
+/// A surrogate of this array, which has it on record no more.
+fn given_up(home: &str, surrogate: &Roster) -> Failure {
+    let name = surrogate.array_name().unwrap_or_default();
+    Failure::new(format!(
+        "the array {home:?} has given up its surrogate {name:?}"
+    ))
+    .at(surrogate.names())
+}
+
 /// Each must have the other on record.
 fn check_pair(home: &Prospect, surrogate: &Prospect, members: &Roster) -> Outcome {
     let ours = home.partner.map(|partner| partner.array);
@@ -125,16 +161,10 @@ fn check_pair(home: &Prospect, surrogate: &Prospect, members: &Roster) -> Outcom
     if ours == Some(surrogate.array) && theirs == Some(home.array) {
         return Ok(());
     }
-    let what = match ours {
-        None if theirs == Some(home.array) => format!(
-            "the array {:?} has given up its surrogate {:?}",
-            home.name, surrogate.name
-        ),
-        _ => format!(
-            "{:?} is the surrogate of another array, not of {:?}",
-            surrogate.name, home.name
-        ),
-    };
+    let what = format!(
+        "{:?} is the surrogate of another array, not of {:?}",
+        surrogate.name, home.name
+    );
     Err(Failure::new(what)
         .at(members.names())
         .hint("leave these members out"))

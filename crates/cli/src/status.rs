@@ -100,6 +100,13 @@ pub fn text(view: &StatusView) -> String {
     for lost in &view.lost {
         let _ = writeln!(out, "  {}", lost_line(lost));
     }
+    if view.in_doubt_bytes > 0 {
+        let bytes = Size(view.in_doubt_bytes);
+        let _ = writeln!(
+            out,
+            "  IN DOUBT: up to {bytes} in one copy each, which counts alone until the resync has passed it"
+        );
+    }
     if let Some(surrogate) = &view.surrogate {
         out.push_str(&surrogate::text(surrogate));
     }
@@ -188,12 +195,23 @@ pub fn lost_line(lost: &LostView) -> String {
 }
 
 fn state(view: &StatusView) -> String {
-    let mut words = vec![view.state.clone()];
+    let troubles = view.surrogate.as_deref().map(surrogate::troubles);
+    let troubles = troubles.unwrap_or_default();
+    // The array's own members may all be well: what has the only current copies is as much of it.
+    let word = match view.state.as_str() {
+        "healthy" if !troubles.is_empty() => "degraded",
+        word => word,
+    };
+    let mut words = vec![word.to_string()];
+    words.extend(troubles);
     if view.read_only {
         words.push("read-only".into());
     }
     if view.lost_bytes > 0 {
         words.push(format!("{} lost", Size(view.lost_bytes)));
+    }
+    if view.in_doubt_bytes > 0 {
+        words.push(format!("{} in doubt", Size(view.in_doubt_bytes)));
     }
     words.join(", ")
 }

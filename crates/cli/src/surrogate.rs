@@ -102,10 +102,30 @@ fn away_line(overlay: &OverlayView) -> String {
         let count = overlay.mirrors_restless;
         parts.push(format!("{count} mirrors cannot sleep (see serve --power)"));
     }
-    if overlay.broken {
-        parts.push("the log FAILED: what must go there is refused".into());
-    }
+    parts.extend(trouble_of_log(overlay).map(|(what, then)| format!("the log {what}{then}")));
     parts.join("; ")
+}
+
+/// That the log takes no more, and what follows from that.
+fn trouble_of_log(overlay: &OverlayView) -> Option<(&'static str, &'static str)> {
+    const REFUSED: &str = ": what must go there is refused";
+    match (overlay.full, overlay.broken) {
+        (true, true) => Some(("has NO SPACE", REFUSED)),
+        (false, true) => Some(("FAILED", REFUSED)),
+        (true, false) => Some(("is FULL", ": what lies there does not go home")),
+        (false, false) => None,
+    }
+}
+
+/// What is wrong with a surrogate, in the first words of the array: `surrogate degraded`, `the log has NO SPACE`.
+pub fn troubles(surrogate: &SurrogateView) -> Vec<String> {
+    let mut words = Vec::new();
+    if matches!(surrogate.state.as_str(), "degraded" | "failed") {
+        words.push(format!("surrogate {}", surrogate.state));
+    }
+    let log = surrogate.overlay.as_ref().and_then(trouble_of_log);
+    words.extend(log.map(|(what, _)| format!("the log {what}")));
+    words
 }
 
 /// What it has done since the start.

@@ -57,6 +57,43 @@ fn a_log_disk_stands_in_for_first_copies_and_they_for_it() {
     stop(&place, &daemon);
 }
 
+/// Without its log disk an array goes on when that is asked for, or when all is at home.
+#[test]
+fn a_log_disk_is_not_left_out_by_the_way() {
+    let place = Place::new("ahead-left-out");
+    let test = "a_log_disk_is_not_left_out_by_the_way";
+    if !has(&place, test, &["qemu-io"]) {
+        return;
+    }
+    let log = ["--level", "raid10", "--surrogate", "l", "--log-disk"];
+    good(place.create(&HOME, &log));
+    let all = [&HOME[..], &["l"]].concat();
+    let daemon = serve_sleepers(&place, &[], &all);
+    stop(&place, &daemon);
+    good(place.run(&[&["assemble"][..], &HOME].concat()));
+    for killed in [false, true] {
+        let daemon = serve_sleepers(&place, &[], &all);
+        // First copies are believed once all is home and in step.
+        comes_home(&place);
+        wait_until(&place, |status| {
+            write_pattern(&place, 7, "3M", "1M");
+            overlay(status, "ahead_bytes") > 0
+        });
+        match killed {
+            true => daemon.kill(),
+            false => stop(&place, &daemon),
+        }
+        let told = refused(place.run(&[&["assemble"][..], &HOME].concat()));
+        assert!(told.contains("without the log disk"), "{told}");
+        assert!(told.contains("--degraded"), "{told}");
+    }
+    let daemon = serve_sleepers(&place, &["--degraded"], &HOME);
+    good(read_pattern(&place, 7, "3M", "1M"));
+    wait_until(&place, |status| status["tasks"] == serde_json::json!([]));
+    stop(&place, &daemon);
+    good(place.run(&[&["assemble"][..], &HOME].concat()));
+}
+
 /// It has to be asked for, says what is exposed, and keeps it through a kill while no disk is lost.
 #[test]
 fn without_a_log_first_copies_are_exposed_and_said_to_be() {
@@ -89,6 +126,60 @@ fn without_a_log_first_copies_are_exposed_and_said_to_be() {
     good(place.run(&["fail", "tank", "b0", "--yes"]));
     fio.verify(0);
     stop(&place, &daemon);
+}
+
+/// What first copies alone have is in doubt until the others are in step: all of the array after a kill, and no more than what was written
+/// after a stop. So much is told, and lost with a first copy.
+#[test]
+fn what_is_in_doubt_is_told_and_no_more_is_after_a_stop() {
+    let place = Place::new("ahead-in-doubt");
+    let test = "what_is_in_doubt_is_told_and_no_more_is_after_a_stop";
+    if !has(&place, test, &["qemu-io"]) {
+        return;
+    }
+    good(place.create(&HOME, &["--level", "raid10"]));
+    let eraid = ["--redirect", "eraid", "--rate", "100K..100K"];
+    let in_doubt = |status: &Value| number(&status["in_doubt_bytes"]);
+    let exposes = |place: &Place| {
+        let daemon = serve_sleepers(place, &eraid[..2], &HOME);
+        wait_until(place, |status| status["tasks"] == serde_json::json!([]));
+        write_pattern(place, 7, "3M", "1M");
+        let found = wait_until(place, |status| overlay(status, "exposed_bytes") > 0);
+        assert_eq!(in_doubt(&found), 0, "{found}");
+        daemon
+    };
+    exposes(&place).kill();
+    let daemon = serve_sleepers(&place, &eraid, &HOME);
+    let found = status(&place);
+    let size = number(&found["size_bytes"]);
+    assert!(in_doubt(&found) > size / 2, "{found}");
+    let text = good(place.run(&["status", "tank"]));
+    assert!(text.contains("IN DOUBT: up to"), "{text}");
+    assert!(
+        text.lines()
+            .next()
+            .is_some_and(|line| line.contains("in doubt")),
+        "{text}"
+    );
+    stop(&place, &daemon);
+    let daemon = exposes(&place);
+    stop(&place, &daemon);
+    let daemon = serve_sleepers(&place, &eraid, &HOME);
+    let found = status(&place);
+    assert!((1..=size / 8).contains(&in_doubt(&found)), "{found}");
+    good(read_pattern(&place, 7, "3M", "1M"));
+    stop(&place, &daemon);
+    // A first copy is lost with it.
+    let less = ["assemble", "--degraded", "a1", "b0", "b1"];
+    let told = refused(place.run(&less));
+    assert!(told.contains("--accept-loss"), "{told}");
+    let accepting = [&["assemble", "--accept-loss", "--json"][..], &less[1..]].concat();
+    let told = good(place.run(&accepting));
+    let told: Value = serde_json::from_str(&told).expect("it is JSON");
+    assert!(
+        (1..=size / 8).contains(&number(&told["lost_bytes"])),
+        "{told}"
+    );
 }
 
 #[test]

@@ -5,11 +5,14 @@
 mod harness;
 
 use harness::steps::{
-    Fio, URI, comes_home, content, good, has, number, overlay, read_pattern, refused,
+    Fio, PATIENCE, URI, comes_home, content, good, has, number, overlay, read_pattern, refused,
     serve_sleepers, status, stop, wait_until, write_pattern,
 };
 use harness::{Daemon, Place, Run};
 use serde_json::Value;
+use std::fs::File;
+use std::thread;
+use std::time::{Duration, Instant};
 
 const HOME: [&str; 8] = ["a0", "a1", "b0", "b1", "c0", "c1", "d0", "d1"];
 const CACHE: [&str; 4] = ["ca", "cb", "cc", "cd"];
@@ -245,6 +248,116 @@ fn mirrors_sleep_and_wake_by_the_operators_command() {
     wait_until(&place, asleep);
     good(place.run(&["fail", "tank", "a0"]));
     fio.verify(0);
+    stop(&place, &daemon);
+}
+
+/// The words of a daemon whose command is this script, into a file.
+fn serve_told(place: &Place, script: &str) -> Daemon {
+    let script = format!("printf '#!/bin/sh\\n{script}\\n' > power.sh; chmod +x power.sh");
+    good(place.shell(&script));
+    let members = [&HOME[..], &CACHE].concat();
+    let mut words = vec!["serve", "--unix", "nbd.sock", "--sleep", "1s"];
+    words.extend(["--io-timeout", "1s", "--power", "exec:./power.sh"]);
+    words.extend(members);
+    let mut command = place.command(&words);
+    let said = File::create(place.path("said")).expect("a file for what it says");
+    place.await_service(command.stderr(said))
+}
+
+/// A command that fails leaves mirrors awake, and is told with its reason and what it said: once.
+#[test]
+fn an_operators_command_that_fails_is_told() {
+    let place = of_mirrors("code-cache-fails");
+    for program in ["./nowhere", "nowhere-in-path", "/etc/passwd"] {
+        let command = format!("exec:{program}");
+        let told = refused(place.run(&["serve", "--power", &command, "a0", "a1"]));
+        assert!(told.contains(program), "{told}");
+    }
+    let daemon = serve_told(&place, "echo no; echo disk >&2; exit 3");
+    let restless = |status: &Value| overlay(status, "mirrors_restless") == 4;
+    assert_eq!(wait_until(&place, restless)["state"], "healthy");
+    stop(&place, &daemon);
+    let said = String::from_utf8(place.bytes("said")).expect("letters");
+    for mirror in ["a1", "b1", "c1", "d1"] {
+        let told = format!(
+            "/{mirror}: ./power.sh standby: exit status: 3; the mirror stays awake: no disk"
+        );
+        assert_eq!(said.matches(&told).count(), 1, "{said}");
+    }
+}
+
+/// A stop does not wait for a command that hangs, leaves nothing of it behind, and costs no member.
+#[test]
+fn a_stop_ends_an_operators_command_that_hangs() {
+    let place = of_mirrors("code-cache-hangs");
+    let script = "[ $1 = wake ] || { sleep 987 & echo $! >> told; echo talks; wait; }";
+    let daemon = serve_told(&place, script);
+    let told = || String::from_utf8(place.bytes("told")).expect("letters");
+    let deadline = Instant::now() + PATIENCE;
+    while !place.exists("told") || told().lines().count() < 4 {
+        assert!(Instant::now() < deadline, "all mirrors are told");
+        thread::sleep(Duration::from_millis(50));
+    }
+    let begun = Instant::now();
+    stop(&place, &daemon);
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    let left = "for p in $(cat told); do kill -0 $p && grep -v '[)] Z' /proc/$p/stat; done; true";
+    assert_eq!(good(place.shell(left)), "");
+    let said = String::from_utf8(place.bytes("said")).expect("letters");
+    assert!(
+        !said.contains("talks") && !said.contains("failed"),
+        "{said}"
+    );
+}
+
+/// Members of the code cache that cannot grow any more: writes are refused for want of space, and nothing is called healthy.
+#[test]
+fn a_code_cache_without_space_says_so() {
+    let place = Place::new("code-cache-space");
+    let test = "a_code_cache_without_space_says_so";
+    if !has(&place, test, &["qemu-io", "bash"]) {
+        return;
+    }
+    good(place.shell("for m in ca cb cc cd; do truncate -s 160M $m; done"));
+    good(create(&place, &CACHE, &[]));
+    // As of a file system that is full behind all that the array's own members have.
+    let members = [&HOME[..], &CACHE].concat().join(" ");
+    let script =
+        format!("trap '' XFSZ; ulimit -f 66560; exec restripe serve --unix nbd.sock {members}");
+    let daemon = place.await_service(&mut place.script(&script));
+    let write = |nth: u64| {
+        let at = nth % 4 * 32;
+        place.shell(&format!(
+            "qemu-io -f raw -c 'write -P 3 {at}M 32M' -c flush '{URI}' 2>&1"
+        ))
+    };
+    let told = (0..8)
+        .map(write)
+        .map(|run| run.stdout)
+        .find(|told| told.contains("failed"));
+    let told = told.expect("it has no room for all");
+    assert!(told.contains("No space left on device"), "{told}");
+    let found = status(&place);
+    let overlay = &found["surrogate"]["overlay"];
+    assert!(
+        overlay["full"] == true && overlay["broken"] == true,
+        "{found}"
+    );
+    let text = good(place.run(&["status", "tank"]));
+    let first = text.lines().next().expect("a line");
+    assert_eq!(first, "tank: degraded, the log has NO SPACE");
+    daemon.kill();
+}
+
+/// A member of the code cache that failed is no less trouble than one of the array's own.
+#[test]
+fn an_array_whose_code_cache_is_degraded_is_not_called_healthy() {
+    let place = of_mirrors("code-cache-degraded");
+    let daemon = serve(&place, &[], &[]);
+    good(place.run(&["fail", "tank", "cb", "--yes"]));
+    let text = good(place.run(&["status", "tank"]));
+    let first = text.lines().next().expect("a line");
+    assert_eq!(first, "tank: degraded, surrogate degraded");
     stop(&place, &daemon);
 }
 

@@ -225,6 +225,18 @@ fn an_end_in_between_leaves_an_array_that_starts() {
         "{told}"
     );
     still(&HOME);
+    // Some of them are wiped, as many as its redundancy does not bear: what has begun is as good as done.
+    good(place.shell("truncate -s 0 s0.img; truncate -s 64M s0.img"));
+    let told = place.run(&[&["assemble"][..], &BOTH].concat());
+    assert_eq!(told.status, 0, "{}", told.stderr);
+    let told = line_of(&told.stderr, "given up its surrogate");
+    assert!(told.contains("s1.img left out"), "{told}");
+    still(&BOTH);
+    // Of one that is not all here, and of which nothing is wiped, nobody can tell.
+    let less = [&HOME[..], &["s1.img"]].concat();
+    let told = refused(place.run(&[&["assemble"][..], &less].concat()));
+    assert!(told.contains("given up its surrogate"), "{told}");
+    assert!(!told.contains("minority"), "{told}");
 }
 
 /// Killed as soon as the surrogate is made: whether the array has it on record by then is a matter of luck, and either is

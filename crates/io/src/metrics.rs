@@ -103,6 +103,11 @@ fn array(text: &mut Text, status: &StatusView) {
         "Bytes that redundancy could not bring back.",
         status.lost_bytes,
     );
+    text.gauge(
+        "restripe_in_doubt_bytes",
+        "Bytes that first copies alone have until a resynchronisation has passed them, at most.",
+        status.in_doubt_bytes,
+    );
 }
 
 fn requests(text: &mut Text, status: &StatusView) {

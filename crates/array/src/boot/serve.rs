@@ -85,7 +85,7 @@ impl Core {
         let unlogged = self.layout.tolerance() > 0 && !self.logged() && !self.whole_rows();
         let ahead = self.is_ahead();
         let dirty: Vec<u64> = (0..self.regions())
-            .filter(|&region| ahead || self.in_doubt(region))
+            .filter(|&region| ahead && !self.left_ahead() || self.in_doubt(region))
             .collect();
         if self.superblock.clean && !ahead || !unlogged || dirty.is_empty() {
             return Ok(());

@@ -95,6 +95,22 @@ impl Pair {
         true
     }
 
+    /// Whether all that first copies have and nobody else is on the map of an array that stops.
+    pub(super) fn knows_what_is_ahead(&self) -> bool {
+        let trusted = |one: &Overlay| one.is_logless() && one.trusts() && !one.is_going_home();
+        let home = self.home();
+        let on_record = home.superblock.ahead && home.keeper.partner_durable();
+        let in_step = home.copies_are_whole() && home.tasks.resync_owes().is_none();
+        self.overlay.as_ref().is_some_and(trusted) && on_record && in_step
+    }
+
+    pub(super) fn leave_ahead(&mut self) {
+        let overlay = self.overlay.as_ref().expect("it knows what is ahead");
+        let extents = overlay.map().extents_from(0);
+        let extents: Vec<Range<u64>> = extents.map(|one| one.home..one.end()).collect();
+        self.at_home(|core| core.leave_ahead(extents.into_iter()));
+    }
+
     /// Puts on record what first copies alone are to be believed for; false if that is there.
     fn settle_alone(&mut self) -> bool {
         let overlay = self.overlay.as_ref().expect("just seen");

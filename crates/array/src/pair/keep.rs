@@ -5,7 +5,7 @@
 
 use super::{Pair, Redirect};
 use crate::cache::{Cache, CacheConfig, Rule, Ties};
-use crate::contract::{BufRef, Request, RequestError, RequestTag};
+use crate::contract::{BufRef, Halt, Request, RequestError, RequestOp, RequestTag};
 use crate::core::Core;
 use crate::overlay::{CopyTag, Overlay, Piece, Pressure, Site};
 use crate::read_cache::price;
@@ -148,7 +148,25 @@ impl Pair {
         if user.op.changes() {
             home.cache_change_ends(user.offset, user.bytes);
         }
-        self.reply(user.tag, result);
+        self.reply(
+            user.tag,
+            result.map_err(|error| self.as_writer(user.op, error)),
+        );
+    }
+
+    /// Who wants to write where the log has failed for want of space is told so.
+    fn as_writer(&self, op: RequestOp, error: RequestError) -> RequestError {
+        match error {
+            RequestError::Unavailable if op != RequestOp::Read && self.log_has_no_space() => {
+                RequestError::NoSpace
+            }
+            error => error,
+        }
+    }
+
+    pub(super) fn log_has_no_space(&self) -> bool {
+        let broken = self.overlay.as_ref().is_some_and(Overlay::is_broken);
+        broken && self.log().halt == Some(Halt::NoSpace)
     }
 
     /// The log has a copy of what was read there.

@@ -602,6 +602,10 @@ impl Pair {
             });
         }
         match self.home().all_dirty {
+            true if self.knows_what_is_ahead() => {
+                self.leave_ahead();
+                self.stop_set(Site::Home);
+            }
             true => {
                 self.stage = Stage::Stopping(Stopping::Flushing);
                 self.children.ask(Site::Log, Owner::Stop, jobs::flush());
@@ -614,8 +618,8 @@ impl Pair {
     /// The log has what home may be out of step in, or does not count any more.
     fn stop_flushed(&mut self, result: Result<(), RequestError>) {
         match result {
-            Ok(()) => self.at_home(Core::clean_by_and_by),
-            Err(_) => self.at_home(Core::set_alone),
+            Ok(()) if !self.home().superblock.alone => self.at_home(Core::clean_by_and_by),
+            _ => self.at_home(Core::set_alone),
         }
         self.stop_set(Site::Home);
     }

@@ -1,7 +1,7 @@
 //! What the pair tells about itself: home's view, with the surrogate beside it.
 
 use super::{Pair, Stage};
-use crate::overlay::{Kind, Overlay, OverlayCounters, Piece, Site};
+use crate::overlay::{Kind, Overlay, OverlayCounters, Piece, Pressure, Site};
 use crate::power::Power;
 use crate::report::{
     ArrayState, Health, HeatMap, MapExtent, MemberStatus, OverlayStatus, Status, SurrogateStatus,
@@ -53,6 +53,7 @@ impl Pair {
             log_sectors: overlay.log_sectors(),
             going_home: overlay.is_going_home(),
             broken: overlay.is_broken() && !overlay.is_logless(),
+            full: self.log_has_no_space() || self.does_not_empty(overlay),
             ahead: overlay.trusts(),
             alone: overlay.is_alone(),
             logless: overlay.is_logless(),
@@ -64,6 +65,11 @@ impl Pair {
             code_cache: self.code_cache(),
             counters: overlay.counters(),
         })
+    }
+
+    /// Whether the log is nearly full, and the last way home was cut short.
+    fn does_not_empty(&self, overlay: &Overlay) -> bool {
+        overlay.pressure() >= Pressure::Reclaim && overlay.fell_short() && !overlay.is_going_home()
     }
 
     pub(crate) fn moved(&self) -> Option<OverlayCounters> {

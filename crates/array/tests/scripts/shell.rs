@@ -6,10 +6,10 @@ use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Layout, Level, Role};
 use restripe_array::meta::{Content, CreateOptions, Init, Region, WriteHole, create};
 use restripe_array::{
-    Action, Buf, BufRef, CacheLimits, Command, CommandError, CommandTag, Compute, Config, DeviceIo,
-    Engine, Event, Fact, HeatLimits, IoError, IoOp, Limits, Member, MemberInfo, Nanos, Pool,
-    Request, RequestError, RequestOp, RequestTag, Row, Segment, StartMode, Tag, TaskKind,
-    TaskOutcome, Uuid, Verdict,
+    Action, Buf, BufRef, CacheLimits, Command, CommandError, CommandTag, Compute, Config, Destage,
+    DeviceIo, Engine, Event, Fact, HeatLimits, IoError, IoOp, Limits, Member, MemberInfo, Nanos,
+    Pool, Redirect, Request, RequestError, RequestOp, RequestTag, Row, Segment, Sleep, StartMode,
+    SurrogateConfig, SurrogateLimits, Tag, TaskKind, TaskOutcome, Uuid, Verdict,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
@@ -743,6 +743,26 @@ impl Array {
     /// The next engine has other limits.
     pub fn limit(&mut self, change: impl FnOnce(&mut Limits)) {
         change(&mut self.config.limits);
+    }
+
+    /// First copies go ahead without a log, and mirrors sleep so long after they were needed.
+    pub fn eraid(&mut self, sleeps_after: Nanos) {
+        let limits = SurrogateLimits::ahead();
+        self.config.limits = self.config.limits.with_surrogate(Some(&limits));
+        self.config.surrogate = Some(SurrogateConfig {
+            members: 0,
+            limits,
+            redirect: Redirect::Eraid,
+            scrubs: false,
+            destage: Destage {
+                sleep: Some(Sleep {
+                    after: sleeps_after,
+                    ..Sleep::default()
+                }),
+                ..Destage::default()
+            },
+        });
+        self.forget_engine();
     }
 
     fn forget_engine(&mut self) {

@@ -83,6 +83,10 @@ impl Place {
 
     /// Runs a script in a shell that finds the command.
     pub fn shell(&self, script: &str) -> Run {
+        Run::of(&mut self.script(script))
+    }
+
+    pub fn script(&self, script: &str) -> Command {
         let bin = Path::new(env!("CARGO_BIN_EXE_restripe"))
             .parent()
             .expect("a folder")
@@ -93,7 +97,7 @@ impl Place {
             .args(["-c", script])
             .env("PATH", format!("{}:{path}", bin.display()));
         self.place(&mut command);
-        Run::of(&mut command)
+        command
     }
 
     pub fn run(&self, arguments: &[&str]) -> Run {

@@ -4,6 +4,7 @@
 //! errno) and its memory. Tokens are the caller's; a backend does not look at them.
 
 mod blocking;
+mod hook;
 mod power;
 pub mod ring;
 pub mod threads;
@@ -12,7 +13,8 @@ pub mod threads;
 mod tests;
 
 use crate::memory::Piece;
-pub use power::{PowerHook, Spindle};
+pub use hook::{Haste, PowerHook};
+pub use power::Spindle;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -116,6 +118,9 @@ pub trait Backend {
 
     fn waker(&self) -> Waker;
 }
+
+/// Spindles that are told at the same time: a command may take a minute, and neither another nor any other operation waits for it.
+const TELLERS_MAX: usize = 128;
 
 /// Which backend to use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

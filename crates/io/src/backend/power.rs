@@ -1,27 +1,18 @@
 //! Spindles of real disks: told to stand still and to turn by the kernel's SCSI commands, or by a command of the operator's.
 
 use super::blocking::sync;
+use super::hook::{Haste, PATIENCE, PowerHook};
 use std::os::fd::RawFd;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// What is run in place of the kernel's commands: a program and its first words, behind which `standby` or `wake` comes, and the
-/// member's path.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PowerHook(pub &'static [String]);
+use std::sync::Arc;
 
 /// Where a spindle is told.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Spindle {
     pub fd: RawFd,
     pub path: String,
     pub hook: Option<PowerHook>,
+    pub haste: Arc<Haste>,
 }
-
-/// A hook that takes longer is ended, and has failed; a drive is given as long.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How often a hook is looked at.
-const GLANCE: Duration = Duration::from_millis(20);
 
 /// Tells a spindle to turn or to stand still, once all that was written is on stable media. 0, or an errno below it.
 pub(super) fn tell(spindle: &Spindle, turns: bool) -> i32 {
@@ -29,37 +20,8 @@ pub(super) fn tell(spindle: &Spindle, turns: bool) -> i32 {
         return -libc::EIO;
     }
     match spindle.hook {
-        Some(hook) => run(hook, if turns { "wake" } else { "standby" }, &spindle.path),
+        Some(hook) => hook.run(turns, &spindle.path, &spindle.haste),
         None => start_stop(spindle.fd, turns),
-    }
-}
-
-fn run(hook: PowerHook, word: &str, path: &str) -> i32 {
-    let Some((program, words)) = hook.0.split_first() else {
-        return -libc::EINVAL;
-    };
-    let mut command = Command::new(program);
-    command.args(words).args([word, path]).stdin(Stdio::null());
-    match command.spawn() {
-        Ok(child) => wait(child),
-        Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
-    }
-}
-
-fn wait(mut child: Child) -> i32 {
-    let begun = Instant::now();
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) if status.success() => return 0,
-            Ok(None) if begun.elapsed() < PATIENCE => std::thread::sleep(GLANCE),
-            Ok(Some(_)) => return -libc::ECANCELED,
-            Ok(None) | Err(_) => {
-                // It is ours, and not waited for by anybody else.
-                let _ = child.kill();
-                let _ = child.wait();
-                return -libc::ETIMEDOUT;
-            }
-        }
     }
 }
 
@@ -148,7 +110,8 @@ mod tests {
         Spindle {
             fd: file.as_raw_fd(),
             path: "/dev/disk".into(),
-            hook: Some(PowerHook(words.leak())),
+            hook: Some(PowerHook::new(words, |_| {})),
+            haste: Arc::default(),
         }
     }
 
@@ -175,7 +138,7 @@ mod tests {
         let file = File::create(&path).expect("a scratch file");
         assert_eq!(tell(&spindle(&file, "exit 3"), true), -libc::ECANCELED);
         let mut none = spindle(&file, "");
-        none.hook = Some(PowerHook(vec!["/nowhere/at/all".to_string()].leak()));
+        none.hook = Some(PowerHook::new(vec!["/nowhere/at/all".into()], |_| {}));
         assert_eq!(tell(&none, true), -libc::ENOENT);
         fs::remove_file(&path).expect("ours");
     }

@@ -244,6 +244,10 @@ pub struct StatusView {
     pub lost_bytes: u64,
     /// The first parts that are lost, [`LOST_LISTED_MAX`] at most.
     pub lost: Vec<LostView>,
+    /// Of these first copies alone tell what is there, at most: until the resynchronisation has passed them, a first copy that is lost takes
+    /// its own with it.
+    #[serde(default)]
+    pub in_doubt_bytes: u64,
     pub counters: CountersView,
     /// Of an array that is served with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -587,6 +591,7 @@ impl StatusView {
                 .take(LOST_LISTED_MAX)
                 .map(lost_view)
                 .collect(),
+            in_doubt_bytes: status.in_doubt * SECTOR_BYTES,
             counters: counters_view(&status.counters),
             surrogate: SurrogateView::of(status, now, path_of).map(Box::new),
             lends: LendingView::of(status),

@@ -54,6 +54,9 @@ pub struct OverlayView {
     pub going_home: bool,
     /// The log failed: what must go there is refused.
     pub broken: bool,
+    /// The log has no room, and what lies there does not go home: it failed for want of space, or the last way home was cut short.
+    #[serde(default)]
+    pub full: bool,
     /// Since the start, as all that follows: writes that went there.
     pub redirected_writes: u64,
     /// Reads answered from there alone, and from there and from home.
@@ -159,6 +162,7 @@ fn overlay_view(overlay: &OverlayStatus, now: Nanos) -> OverlayView {
         log_bytes: bytes(overlay.log_sectors),
         going_home: overlay.going_home,
         broken: overlay.broken,
+        full: overlay.full,
         redirected_writes: counters.redirected_writes,
         log_reads: counters.reads_of_log,
         split_reads: counters.reads_of_both,
@@ -229,6 +233,7 @@ mod tests {
             budget: None,
             code_cache: None,
             broken: false,
+            full: false,
             ahead: true,
             alone: true,
             logless: false,

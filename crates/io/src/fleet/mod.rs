@@ -9,7 +9,7 @@
 
 mod flight;
 
-use crate::backend::{Backend, Completion, Op, Token};
+use crate::backend::{Backend, Completion, Haste, Op, Token};
 use crate::member::nbd::NbdDevice;
 use crate::member::{Device, OpenMember};
 use crate::memory::{Handles, Piece};
@@ -117,6 +117,14 @@ impl Fleet {
         {
             device.hang_up();
         }
+    }
+
+    /// How long spindles are waited for, of each device that has one.
+    pub fn hastes(&self) -> impl Iterator<Item = &Haste> {
+        self.places.iter().filter_map(|place| match &place.device {
+            Some(Device::File(file)) => Some(file.haste()),
+            _ => None,
+        })
     }
 
     /// The device of a member, to be used elsewhere. Only while nothing is in flight on it.

@@ -16,7 +16,7 @@ mod tests;
 
 pub use exchange::Exchange;
 
-use crate::backend::{Backend, Completion};
+use crate::backend::{Backend, Completion, Haste};
 use crate::compute;
 use crate::fleet::Fleet;
 use crate::front::{BUFFER_BYTES_MAX, Export};
@@ -119,6 +119,11 @@ impl Host {
         self.recorder.take().map(Recorder::finish)
     }
 
+    /// Nobody waits any more for what is in flight.
+    pub fn leave(&self) {
+        self.fleet.hastes().for_each(Haste::leave);
+    }
+
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
@@ -205,6 +210,10 @@ impl Host {
     }
 
     pub fn command(&mut self, tag: CommandTag, command: Command) {
+        if command == Command::Stop {
+            // Spindles that are being told to stand still are wanted now.
+            self.fleet.hastes().for_each(Haste::stop);
+        }
         self.inbox.push_back(Event::Command(tag, command));
     }
 

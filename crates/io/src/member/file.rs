@@ -9,13 +9,14 @@
 //! | `Write` | writes of zeros | writes of zeros |
 
 use super::{OpenFailure, OpenOptions};
-use crate::backend::{Erase, Op, PowerHook, Spindle};
+use crate::backend::{Erase, Haste, Op, PowerHook, Spindle};
 use restripe_array::{IoError, IoOp, MemberInfo, SECTOR_BYTES};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 /// ioctl numbers that libc does not name: `_IO(0x12, 104)` and `_IOR(0x12, 114, size_t)`.
 const BLKSSZGET: libc::c_ulong = 0x1268;
@@ -37,6 +38,7 @@ pub struct FileDevice {
     alignment: usize,
     path: String,
     hook: Option<PowerHook>,
+    haste: Arc<Haste>,
 }
 
 /// What to do for an operation without data.
@@ -91,6 +93,11 @@ impl FileDevice {
         self.hook.is_some() || self.block_device
     }
 
+    /// How long its spindle is waited for.
+    pub fn haste(&self) -> &Haste {
+        &self.haste
+    }
+
     fn plan_power(&self, turns: bool) -> Plan {
         if !self.has_spindle() {
             return Plan::Unsupported;
@@ -99,6 +106,7 @@ impl FileDevice {
             fd: self.fd(),
             path: self.path.clone(),
             hook: self.hook,
+            haste: Arc::clone(&self.haste),
         };
         Plan::Submit(Op::Power {
             spindle: Box::new(spindle),
@@ -180,6 +188,7 @@ pub fn open(path: &Path, options: OpenOptions) -> Result<(FileDevice, MemberInfo
         alignment: 1,
         path: path.display().to_string(),
         hook: options.power,
+        haste: Arc::default(),
     };
     let info = if block_device {
         probe_device(&device)?

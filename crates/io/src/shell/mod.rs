@@ -243,6 +243,12 @@ impl Shell {
 
     /// Turns until told to shut down.
     pub fn run(&mut self) -> io::Result<()> {
+        let outcome = self.turns();
+        self.hosts.iter().for_each(Host::leave);
+        outcome
+    }
+
+    fn turns(&mut self) -> io::Result<()> {
         loop {
             self.turn()?;
             // Looked at before waiting: after the end nothing may come any more that would end the wait.
