@@ -103,7 +103,7 @@ fn superblock_header() {
             PARTNER_EPOCH,
             PARTNER_SESSION,
             PARTNER_ROLE,
-            RESERVED,
+            BUFFER,
             PARCELS_OFFSET,
             PARCELS_ENTRY_BYTES,
             PARCELS_COUNT,
