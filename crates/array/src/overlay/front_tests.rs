@@ -25,6 +25,7 @@ fn overlay_with(segments: u32, packing: Option<Packing>) -> Overlay {
         grain: 8,
         packing,
         logless: false,
+        slots: None,
     };
     let shape = LogShape {
         segments,

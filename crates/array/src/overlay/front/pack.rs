@@ -165,6 +165,15 @@ impl Pack {
         self.begins.is_some()
     }
 
+    /// The table of a record that was not handed out yet, sectors of its payload, and whether it is being filled.
+    pub(super) fn gathered(&self, sequence: u64) -> Option<(&[Extent], u32, bool)> {
+        let first = self.records.front()?.sequence;
+        let index = sequence.checked_sub(first)? as usize;
+        let record = self.records.get(index)?;
+        let filling = self.filling && index + 1 == self.records.len();
+        Some((&record.extents, record.used, filling))
+    }
+
     pub(super) fn is_quiet(&self) -> bool {
         self.records.is_empty() && self.copies.is_empty()
     }
@@ -214,7 +223,7 @@ impl Overlay {
         let copies = self.packs().copies.len();
         let touches = self.packs().touches(&(home..home + u64::from(left)));
         let touches = touches && !self.planted(Bug::PackedOver);
-        if touches || copies == COPIES_MAX {
+        if touches || copies == COPIES_MAX || self.is_versioning() {
             self.packs().waits = true;
             return false;
         }
@@ -331,6 +340,7 @@ impl Overlay {
 
     fn copied_in(&mut self, copy: &Copying) {
         let extent = copy.extent;
+        self.freshen(extent.sequence);
         let mut records = self.packs().records.iter_mut();
         let record = records.find(|record| record.sequence == extent.sequence);
         match record {
@@ -358,10 +368,11 @@ impl Overlay {
     fn open_record(&mut self) -> bool {
         let reserved = self.footprint(self.limits.record_sectors);
         let held = self.packs().packing.held as usize;
-        if self.records.len() >= held || self.packs().begins.is_some() {
+        if self.records.len() >= held || self.packs().begins.is_some() || self.lacks_slot() {
             self.packs().waits = true;
             self.packs().due = self.sequence;
             self.send_records();
+            self.win_slots();
             return false;
         }
         let opened = self.space.opened();
@@ -392,6 +403,7 @@ impl Overlay {
             copies: 0,
         });
         self.packs().filling = true;
+        self.hold(sequence);
         if self.space.opened() != opened {
             self.packs().begins = Some(sequence);
             self.reuse(at);
@@ -450,6 +462,7 @@ impl Overlay {
                 self.appended(record.sequence, Err(RequestError::Unavailable));
                 continue;
             }
+            self.hold_sealed(record.sequence, &record.extents, record.used);
             self.effects.push_back(Effect::Seal {
                 sequence: record.sequence,
                 extents: record.extents,
