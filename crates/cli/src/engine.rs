@@ -127,6 +127,7 @@ impl Setup {
             _ => SurrogateLimits::default(),
         };
         (members > 0 || redirect == Redirect::Eraid).then_some(SurrogateConfig {
+            buffer_members: 0,
             members,
             limits,
             redirect,

@@ -125,6 +125,7 @@ fn surrogate(members: u16, redirect: Redirect) -> SurrogateConfig {
         parts_home: 0,
     };
     SurrogateConfig {
+        buffer_members: 0,
         members,
         limits,
         redirect,

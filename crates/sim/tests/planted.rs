@@ -45,6 +45,8 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
         | Bug::SealedUnderCopy
         | Bug::FlushUnsealed
         | Bug::FuaUnsealed
+        | Bug::BufferNotFlushed
+        | Bug::SlotReusedEarly
         | Bug::SleepUnannounced
         | Bug::WakeNotAwaited
         | Bug::RotBelieved
@@ -112,6 +114,7 @@ fn expected_of_code_cache(bug: Bug) -> &'static [Invariant] {
         // Of two headers in a row nobody misses the first.
         Bug::RotBelieved => &[FlushedWriteLost],
         Bug::FlushUnsealed | Bug::FuaUnsealed => &[FlushedWriteLost],
+        Bug::BufferNotFlushed | Bug::SlotReusedEarly => &[FlushedWriteLost],
         Bug::VoidBeforeFlush => &[FlushedWriteLost],
         Bug::BufferMissed => &[AckedWriteLost, MadeUpBytes, StaleRead],
         Bug::PackedOver => &[OverlappingComputes],

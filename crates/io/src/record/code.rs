@@ -143,6 +143,7 @@ impl Writer {
     fn surrogate(&mut self, surrogate: Option<SurrogateConfig>) {
         self.flag(surrogate.is_some());
         if let Some(SurrogateConfig {
+            buffer_members: 0,
             members,
             limits,
             redirect,
@@ -666,6 +667,7 @@ impl<'a> Reader<'a> {
         let fits = usize::from(of_members) <= members && part_of(&limits, whole);
         let redirect = *redirect.filter(|_| fits).ok_or(Stop::Bad)?;
         Ok(Some(SurrogateConfig {
+            buffer_members: 0,
             members: of_members,
             limits,
             redirect,
