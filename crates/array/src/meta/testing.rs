@@ -145,6 +145,7 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
         superblock.tasks.truncate(7);
         superblock.tasks.push(task_of_reshape(random, &reshape));
         superblock.partner = None;
+        superblock.buffer = BufferMark::None;
         return superblock;
     }
     if superblock.partner.is_none() && superblock.geometry.grown.is_none() {

@@ -188,6 +188,11 @@ impl Plan {
             chunk_sectors,
             chunks: records * 2 * HALF_SECTORS / u64::from(chunk_sectors),
             volatile: rng.chance(3, 4),
+            init: *rng.pick(&[Init::Written, Init::Zero]),
+            write_hole: match rng.chance(1, 2) {
+                true => WriteHole::None,
+                false => WriteHole::default_for(level),
+            },
             member_sectors: records * 2 * HALF_SECTORS + 2048,
             partner: Some(Partner {
                 role: PartnerRole::Buffer,

@@ -82,6 +82,7 @@ fn full_tables_fit() {
     assert_eq!(Superblock::decode(&bytes_of(&full)), Ok(full.clone()));
 
     full.partner = None;
+    full.buffer = BufferMark::None;
     full.lent = parcels(&full, PARCELS_MAX);
     assert_eq!(Superblock::decode(&bytes_of(&full)), Ok(full.clone()));
 
