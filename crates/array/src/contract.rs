@@ -601,10 +601,11 @@ pub enum Fact {
     OfSurrogate(Box<Fact>),
     /// Of the buffer of its code cache.
     OfBuffer(Box<Fact>),
-    /// The buffer cannot be used, for this: flushes seal records, as without one. What it may have had alone is forgone if a loss was
-    /// accepted.
+    /// The buffer cannot be used, for this: flushes seal records, as without one.
     BufferAbsent {
         why: Box<CommandError>,
+        /// What users flushed may have lain there alone, and is given up: the array is as the log has it.
+        forgone: bool,
     },
     /// The buffer failed. Nothing is lost; from now on flushes seal records.
     BufferFailed,

@@ -647,8 +647,8 @@ impl Teller {
             Fact::SurrogateAbsent { why } => {
                 told.text = absent_text("the surrogate", why, &self.names);
             }
-            Fact::BufferAbsent { why } => {
-                told.text = absent_text("its buffer", why, &self.names);
+            Fact::BufferAbsent { why, forgone } => {
+                told.text = buffer_text(why, *forgone, &self.names);
             }
             _ => {}
         }
@@ -675,6 +675,20 @@ fn absent_text(what: &str, why: &CommandError, names: &[MemberName]) -> String {
         false => format!(" ({})", refused.at),
     };
     format!("goes on without {what}: {}{at}", refused.what)
+}
+
+fn buffer_text(why: &CommandError, forgone: bool, names: &[MemberName]) -> String {
+    let told = match why {
+        CommandError::BufferMissing => "goes on without its buffer, which is not here".into(),
+        CommandError::OfBuffer(why) => absent_text("its buffer", why, names),
+        why => absent_text("its buffer", why, names),
+    };
+    match forgone {
+        true => {
+            format!("{told}: WHAT USERS FLUSHED LAST IS GIVEN UP, the array is as the log has it")
+        }
+        false => format!("{told}: flushes seal records"),
+    }
 }
 
 /// Without the thread the log stays empty; nothing else depends on it.

@@ -567,7 +567,9 @@ impl Pair {
         }
         self.buffer.used = false;
         let why = Box::new(CommandError::OfBuffer(Box::new(error)));
-        self.out.push(Action::Fact(Fact::BufferAbsent { why }));
+        let forgone = false;
+        self.out
+            .push(Action::Fact(Fact::BufferAbsent { why, forgone }));
         self.number_from_now(layout);
     }
 

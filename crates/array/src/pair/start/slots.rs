@@ -124,9 +124,9 @@ impl Pair {
                 return self.refuse_buffer(error);
             }
             if has || mark != BufferMark::None {
-                self.out.push(Action::Fact(Fact::BufferAbsent {
-                    why: Box::new(error),
-                }));
+                let (why, forgone) = (Box::new(error), needed);
+                self.out
+                    .push(Action::Fact(Fact::BufferAbsent { why, forgone }));
             }
         }
         match self.may_write() {
