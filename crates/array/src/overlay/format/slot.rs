@@ -24,6 +24,7 @@ pub const SLOTS_MAX: u64 = 64;
 
 /// Byte offsets where a slot's page differs from a record's header.
 pub mod at {
+    pub const MAGIC: usize = super::record::at::MAGIC;
     pub const VERSION: usize = super::record::at::RESERVED;
     pub const CLOSED: usize = VERSION + 4;
     pub const RESERVED: usize = CLOSED + 1;
