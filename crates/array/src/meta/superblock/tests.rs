@@ -219,8 +219,8 @@ fn versions_and_features() {
         })
     );
     assert_eq!(
-        with(at::INCOMPATIBLE, 128),
-        Err(MetaError::Features { unknown: 128 })
+        with(at::INCOMPATIBLE, 256),
+        Err(MetaError::Features { unknown: 256 })
     );
     assert_eq!(with(at::MINOR, 9).as_ref(), Ok(&superblock));
     assert_eq!(with(at::COMPATIBLE, 4).as_ref(), Ok(&superblock));
