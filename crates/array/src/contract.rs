@@ -512,8 +512,14 @@ pub enum CommandError {
     LogIsOld,
     /// The array's own members are as they were before the log's last start.
     LogIsNewer,
+    /// What users flushed may lie in the buffer of the array's code cache alone, and that is not here.
+    BufferMissing,
+    /// The buffer is as it was before the array's last start.
+    BufferIsOld,
     /// Of the array's surrogate, not of its own set.
     OfSurrogate(Box<CommandError>),
+    /// Of the buffer of its code cache.
+    OfBuffer(Box<CommandError>),
 }
 
 /// Why an array writes nothing any more, as if the power had gone. What was acknowledged is there at the next start.
@@ -593,6 +599,16 @@ pub enum Fact {
     },
     /// Of the array's surrogate, not of its own set.
     OfSurrogate(Box<Fact>),
+    /// Of the buffer of its code cache.
+    OfBuffer(Box<Fact>),
+    /// The buffer cannot be used, for this: flushes seal records, as without one.
+    BufferAbsent {
+        why: Box<CommandError>,
+        /// What users flushed may have lain there alone, and is given up: the array is as the log has it.
+        forgone: bool,
+    },
+    /// The buffer failed. Nothing is lost; from now on flushes seal records.
+    BufferFailed,
     /// The surrogate cannot be started, for this of its own. If nothing counts that lies there, the array goes on without it.
     SurrogateAbsent {
         why: Box<CommandError>,

@@ -14,7 +14,7 @@ use crate::keeper::Keeper;
 use crate::layout::{Geometry, Layout, Level, RowMap};
 use crate::log::Logs;
 use crate::maps::{BitMap, LostMap};
-use crate::meta::superblock::{Superblock, WriteHole};
+use crate::meta::superblock::{BufferMark, Superblock, WriteHole};
 use crate::ops::{Ops, Owner};
 use crate::policy::heat::Heat;
 use crate::policy::latency::Latencies;
@@ -568,6 +568,7 @@ fn blank_superblock(geometry: Geometry) -> Superblock {
         placement: Vec::new(),
         tasks: Vec::new(),
         partner: None,
+        buffer: BufferMark::None,
         lent: Vec::new(),
         reshape: None,
     }

@@ -58,6 +58,10 @@ pub enum Bug {
     FlushUnsealed,
     /// A write that is to be durable is told when it is gathered.
     FuaUnsealed,
+    /// Flushes are told when the buffer was written, not when it is flushed.
+    BufferNotFlushed,
+    /// A record's slot in the buffer is used again before the record is durable in the log.
+    SlotReusedEarly,
     /// Mirrors sleep before home has it on record that the log may have any of its sectors.
     SleepUnannounced,
     /// All goes home although mirrors do not turn yet.
@@ -116,7 +120,7 @@ impl Bug {
 
     /// Bugs that only an array with a code cache has.
     #[cfg(feature = "planted")]
-    pub const OF_CODE_CACHES: [Bug; 11] = [
+    pub const OF_CODE_CACHES: [Bug; 13] = [
         Bug::RotBelieved,
         Bug::EntryLeftOut,
         Bug::BufferMissed,
@@ -124,6 +128,8 @@ impl Bug {
         Bug::SealedUnderCopy,
         Bug::FlushUnsealed,
         Bug::FuaUnsealed,
+        Bug::BufferNotFlushed,
+        Bug::SlotReusedEarly,
         Bug::SleepUnannounced,
         Bug::WakeNotAwaited,
         Bug::StalePieceKept,

@@ -3,6 +3,7 @@
 use crate::contract::TaskKind;
 use crate::energy::Spent;
 use crate::layout::Geometry;
+use crate::meta::BufferMark;
 pub use crate::meta::leases::{Lease, Parcel};
 use crate::overlay::{Cleans, Gathering, Kind, OverlayCounters, WayHome};
 use crate::pair::{Budget, Redirect};
@@ -79,9 +80,21 @@ pub struct GrowthPlan {
 /// A surrogate, and what the overlay has of the array there.
 #[derive(Clone, Debug)]
 pub struct SurrogateStatus {
+    /// Of its buffer in persistent memory, if it has one.
+    pub buffer: Option<BufferStatus>,
     pub set: Status,
     /// None while nothing is redirected and nothing can be.
     pub overlay: Option<OverlayStatus>,
+}
+
+/// A code cache's buffer in persistent memory.
+#[derive(Clone, Debug)]
+pub struct BufferStatus {
+    pub set: Status,
+    /// What the log has on record of it.
+    pub mark: BufferMark,
+    /// Records that lie there and are not durable in the log; none if flushes do not go there.
+    pub records: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]

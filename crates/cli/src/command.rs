@@ -349,6 +349,11 @@ pub struct Create {
     /// whole rows, what is read of large chunks keeps fewer members busy [default: as much as a row allows]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "code_cache")]
     pub code_cache_chunk: Option<u64>,
+    /// A file or device on persistent memory, or two as A,B, as a mirror: a buffer for the code cache, into which flushes write what was
+    /// gathered, in place of sealing it. It takes 16 MiB, and is named beside the members from then on; a file that does not exist is
+    /// made. On an ordinary disk a flush takes as long as that disk does
+    #[arg(long, value_name = "FILES", value_delimiter = ',')]
+    pub buffer_file: Vec<String>,
     /// Make the surrogate's one disk the log of first copies that go ahead (GRAID): `serve` writes there and to them, at all
     /// times. Of a raid1 or raid10
     #[arg(long, requires = "surrogate", conflicts_with_all = ["code_cache", "surrogate_level"])]

@@ -76,6 +76,9 @@ pub struct ArrayConfig {
     pub surrogate_level: Option<SurrogateLevel>,
     #[serde(default)]
     pub code_cache: bool,
+    /// The members of the code cache's buffer.
+    #[serde(default)]
+    pub buffer_file: Vec<String>,
     /// The surrogate is a log disk.
     #[serde(default)]
     pub log_disk: bool,
@@ -85,13 +88,17 @@ pub struct ArrayConfig {
 
 impl ArrayConfig {
     fn named(&mut self) -> impl Iterator<Item = &mut String> {
-        self.members.iter_mut().chain(&mut self.surrogate)
+        let members = self.members.iter_mut();
+        members
+            .chain(&mut self.surrogate)
+            .chain(&mut self.buffer_file)
     }
 
-    /// The array's members, then its surrogate's.
+    /// The array's members, then its surrogate's, then its buffer's.
     pub fn all_members(self) -> Vec<String> {
         let mut members = self.members;
         members.extend(self.surrogate);
+        members.extend(self.buffer_file);
         members
     }
 }

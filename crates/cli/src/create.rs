@@ -4,6 +4,7 @@
 //! plan of writes is carried out, with a flush at each of its boundaries. With a surrogate there are two plans, and the
 //! surrogate's comes first: an array never names one that was not made.
 
+mod buffer;
 mod skew;
 mod surrogate;
 
@@ -16,6 +17,7 @@ use crate::lease::refuse_as_member;
 use crate::member::{Copies, check_distinct, content, io_failure, open, random_uuid};
 use crate::terminal::{Lost, Progress, confirm, percent};
 use crate::units::Size;
+use buffer::{BUFFER_FILE_BYTES, check_buffer};
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::create::Note;
 use restripe_array::meta::{Content, CreateError, CreateOptions, Creation, Init, WriteHole};
@@ -44,14 +46,18 @@ pub fn run(verb: Create) -> Outcome {
     images.hand_over();
     let members = open_all(&wanted.members)?;
     let of_surrogate = open_all(&wanted.surrogate)?;
+    let of_buffer = open_all(&wanted.buffer_file)?;
     // Declared after the members, and so undone while they are locked.
     let mut images = images.held();
-    let losses = losses(members.iter().chain(&of_surrogate))?;
-    let plans = Plans::make(&wanted, &members, &of_surrogate)?;
+    let losses = losses(members.iter().chain(&of_surrogate).chain(&of_buffer))?;
+    let plans = Plans::make(&wanted, &members, &of_surrogate, &of_buffer)?;
     if !losses.is_empty() {
         permit(&losses, force, yes)?;
     }
     images.written();
+    if let Some(buffer) = &plans.buffer {
+        carry_out(buffer, &of_buffer)?;
+    }
     if let Some(surrogate) = &plans.surrogate {
         carry_out(surrogate, &of_surrogate)?;
     }
@@ -88,6 +94,7 @@ fn wanted(verb: Create) -> Outcome<ArrayConfig> {
         surrogate: given(verb.surrogate, file.surrogate),
         surrogate_level: verb.surrogate_level.or(file.surrogate_level),
         code_cache: verb.code_cache || file.code_cache,
+        buffer_file: given(verb.buffer_file, file.buffer_file),
         log_disk: verb.log_disk || file.log_disk,
         code_cache_chunk: verb.code_cache_chunk.or(file.code_cache_chunk),
     })
@@ -144,10 +151,12 @@ fn check(wanted: &ArrayConfig) -> Outcome {
     }
     refuse_as_member(&wanted.members)?;
     check_surrogate(wanted)?;
+    check_buffer(wanted)?;
     let all: Vec<String> = wanted
         .members
         .iter()
         .chain(&wanted.surrogate)
+        .chain(&wanted.buffer_file)
         .cloned()
         .collect();
     check_distinct(&all)
@@ -189,10 +198,10 @@ impl Images {
             made: Vec::new(),
             stage: Stage::Offered,
         };
-        let Some(size) = wanted.image_size else {
-            return Ok(images);
-        };
-        for name in wanted.members.iter().chain(&wanted.surrogate) {
+        let members = wanted.members.iter().chain(&wanted.surrogate);
+        let sized = members.filter_map(|name| Some((name, wanted.image_size?)));
+        let buffers = wanted.buffer_file.iter();
+        for (name, size) in sized.chain(buffers.map(|name| (name, BUFFER_FILE_BYTES))) {
             if let Ok(MemberSource::Path(path)) = MemberSource::parse(name) {
                 let failed = |error| image_failure(&error, size).at(name);
                 images.provide(path, size).map_err(failed)?;
@@ -332,11 +341,18 @@ fn permit(losses: &[Lost], force: bool, yes: bool) -> Outcome {
 struct Plans {
     array: Creation,
     surrogate: Option<Creation>,
+    buffer: Option<Creation>,
 }
 
 impl Plans {
-    fn make(wanted: &ArrayConfig, members: &[Plain], of_surrogate: &[Plain]) -> Outcome<Plans> {
+    fn make(
+        wanted: &ArrayConfig,
+        members: &[Plain],
+        of_surrogate: &[Plain],
+        of_buffer: &[Plain],
+    ) -> Outcome<Plans> {
         let mut array = options(wanted, members)?;
+        let buffer = buffer::plan(wanted, array.array, of_buffer)?;
         let surrogate = match wanted.surrogate.is_empty() {
             true => None,
             false => {
@@ -344,6 +360,7 @@ impl Plans {
                 let mut options = options(&wanted, of_surrogate)?;
                 if wanted.code_cache {
                     options.write_hole = WriteHole::WholeRows;
+                    options.buffered = buffer.is_some();
                 }
                 let options = surrogate::partnered(&mut array, options);
                 Some(planned(&options, &wanted.members).map_err(|why| why.of("the surrogate"))?)
@@ -353,7 +370,11 @@ impl Plans {
         if let Some(surrogate) = &surrogate {
             surrogate::check_fit(&array, surrogate)?;
         }
-        Ok(Plans { array, surrogate })
+        Ok(Plans {
+            array,
+            surrogate,
+            buffer,
+        })
     }
 }
 
@@ -564,6 +585,9 @@ fn report(wanted: &ArrayConfig, plans: &Plans, json: bool) {
         if let Some(surrogate) = &plans.surrogate {
             value["surrogate"] = surrogate::told_as_json(surrogate, &wanted.surrogate);
         }
+        if let Some(buffer) = &plans.buffer {
+            value["buffer"] = surrogate::told_as_json(buffer, &wanted.buffer_file);
+        }
         println!("{value}");
         return;
     }
@@ -583,6 +607,9 @@ fn report(wanted: &ArrayConfig, plans: &Plans, json: bool) {
     if let Some(surrogate) = &plans.surrogate {
         println!("{}", surrogate::told(surrogate));
         tell_unused(surrogate, &wanted.surrogate);
+    }
+    if let Some(buffer) = &plans.buffer {
+        println!("{}", buffer::told(buffer));
     }
     tell_unused(creation, &wanted.members);
 }

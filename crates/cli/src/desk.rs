@@ -643,8 +643,14 @@ impl Teller {
             name_of: |member| self.name_of(member),
         };
         let mut told = FactView::new(at, fact, telling);
-        if let Fact::SurrogateAbsent { why } = fact {
-            told.text = absent_text(why, &self.names);
+        match fact {
+            Fact::SurrogateAbsent { why } => {
+                told.text = absent_text("the surrogate", why, &self.names);
+            }
+            Fact::BufferAbsent { why, forgone } => {
+                told.text = buffer_text(why, *forgone, &self.names);
+            }
+            _ => {}
         }
         told
     }
@@ -662,13 +668,27 @@ impl Teller {
     }
 }
 
-fn absent_text(why: &CommandError, names: &[MemberName]) -> String {
+fn absent_text(what: &str, why: &CommandError, names: &[MemberName]) -> String {
     let refused = refusal(why, names);
     let at = match refused.at.is_empty() {
         true => String::new(),
         false => format!(" ({})", refused.at),
     };
-    format!("goes on without the surrogate: {}{at}", refused.what)
+    format!("goes on without {what}: {}{at}", refused.what)
+}
+
+fn buffer_text(why: &CommandError, forgone: bool, names: &[MemberName]) -> String {
+    let told = match why {
+        CommandError::BufferMissing => "goes on without its buffer, which is not here".into(),
+        CommandError::OfBuffer(why) => absent_text("its buffer", why, names),
+        why => absent_text("its buffer", why, names),
+    };
+    match forgone {
+        true => {
+            format!("{told}: WHAT USERS FLUSHED LAST IS GIVEN UP, the array is as the log has it")
+        }
+        false => format!("{told}: flushes seal records"),
+    }
 }
 
 /// Without the thread the log stays empty; nothing else depends on it.
@@ -723,7 +743,11 @@ fn refusal_of(failure: Failure) -> Refusal {
 /// that went over to the surrogate leave anything behind.
 fn without_ghosts(mut status: Status, names: &[MemberName]) -> Status {
     let moved: Vec<Member> = match &status.surrogate {
-        Some(surrogate) => surrogate.set.members.iter().map(|one| one.member).collect(),
+        Some(surrogate) => {
+            let buffer = surrogate.buffer.iter().flat_map(|one| &one.set.members);
+            let members = surrogate.set.members.iter().chain(buffer);
+            members.map(|one| one.member).collect()
+        }
         None => Vec::new(),
     };
     let is_open = |member: &MemberStatus| {
@@ -737,6 +761,9 @@ fn without_ghosts(mut status: Status, names: &[MemberName]) -> Status {
         .retain(|member| stays(member) && !moved.contains(&member.member));
     if let Some(surrogate) = &mut status.surrogate {
         surrogate.set.members.retain(stays);
+        if let Some(buffer) = &mut surrogate.buffer {
+            buffer.set.members.retain(stays);
+        }
     }
     status
 }
@@ -805,6 +832,21 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         CommandError::LogIsNewer => {
             Refusal::new("it is of a later start than the array's own members, which are an old copy")
                 .hint("bring the array's members as they were when it stopped; serve --from-minority takes them as they are")
+        }
+        CommandError::BufferMissing => {
+            Refusal::new("the buffer of its code cache is not here, and what users flushed last may lie there alone")
+                .hint("name its members too; or say --accept-loss to go back to what the log has, some moments before the crash")
+        }
+        CommandError::BufferIsOld => {
+            Refusal::new("it is as it was before the array's last start, and lacks what users flushed since")
+                .hint("bring its members as they were when the array stopped; or say --accept-loss to go back to what the log has")
+        }
+        CommandError::OfBuffer(error) => {
+            let of_set = refusal(error, names);
+            Refusal {
+                what: format!("the buffer: {}", of_set.what),
+                ..of_set
+            }
         }
         CommandError::OfSurrogate(error) => {
             let of_set = refusal(error, names);
@@ -944,7 +986,7 @@ mod tests {
             present: 1,
             current: 2,
         };
-        let told = absent_text(&why, &[]);
+        let told = absent_text("the surrogate", &why, &[]);
         let expected = "goes on without the surrogate: only 1 of the 2 current members are here";
         assert_eq!(told, expected);
     }

@@ -6,7 +6,7 @@ use crate::desk::{Desk, End};
 use crate::failure::{Failure, Outcome};
 use crate::member::{check_distinct, open_failure, readable_copies};
 use crate::roster::{Prospect, Roster, refuse_to_lose, warn_of_mute};
-use crate::sets::{Sets, home_of};
+use crate::sets::{Others, Sets, home_of};
 use crate::terminal::say;
 use crate::units::{DESTAGE_STEP, Rate, Size};
 use crate::watts;
@@ -115,18 +115,21 @@ impl Setup {
     }
 
     /// A surrogate of so many members; none of 0, unless first copies go ahead without one.
-    pub fn surrogate(&self, members: u16, form: Form) -> Option<SurrogateConfig> {
+    pub fn surrogate(&self, others: Others, form: Form) -> Option<SurrogateConfig> {
         let redirect = self.redirect.unwrap_or(match form {
             Form::CodeCache => Redirect::Reraid,
             Form::LogDisk => Redirect::Graid,
             Form::Plain => Redirect::default(),
         });
         let limits = match form {
+            Form::CodeCache if others.of_buffer > 0 => self.gathering().with_buffer(),
             Form::CodeCache => self.gathering(),
             _ if redirect.goes_ahead() => SurrogateLimits::ahead(),
             _ => SurrogateLimits::default(),
         };
+        let members = others.of_surrogate;
         (members > 0 || redirect == Redirect::Eraid).then_some(SurrogateConfig {
+            buffer_members: others.of_buffer,
             members,
             limits,
             redirect,
@@ -366,9 +369,9 @@ fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(Array
         let what = "a log disk would lose with it what only it holds";
         return Err(Failure::usage(what).hint("--redirect graid (the default with it), or none"));
     }
-    let (members, of_surrogate) = sets.into_members();
-    let surrogate = setup.surrogate(of_surrogate, form);
-    let of_home = members.len() - usize::from(of_surrogate);
+    let (members, others) = sets.into_members();
+    let surrogate = setup.surrogate(others, form);
+    let of_home = members.len() - usize::from(others.of_surrogate) - usize::from(others.of_buffer);
     if surrogate.is_some() && setup.destage.sleep.is_some() {
         warn_of_restless(&prospect.name, &members[..of_home]);
     }

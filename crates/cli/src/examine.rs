@@ -8,7 +8,8 @@ use crate::member::{Copies, content, open, was_replaced};
 use crate::units::Size;
 use restripe_array::SECTOR_BYTES;
 use restripe_array::meta::{
-    Lease, MemberEntry, MemberRole, MetaError, Parcel, Partner, PartnerRole, RegionKind, Superblock,
+    BufferMark, Lease, MemberEntry, MemberRole, MetaError, Parcel, Partner, PartnerRole,
+    RegionKind, Superblock,
 };
 use restripe_io::plain::Plain;
 use serde_json::{Value, json};
@@ -121,6 +122,13 @@ fn describe(out: &mut String, superblock: &Superblock) {
     }
     if let Some(partner) = &superblock.partner {
         let _ = writeln!(out, "  {}", partner_words(partner));
+        match superblock.buffer {
+            BufferMark::None => {}
+            BufferMark::Idle => out.push_str("  it has a buffer, and all that this had\n"),
+            BufferMark::Counts => {
+                out.push_str("  it has a buffer, which may hold what users flushed\n")
+            }
+        }
     }
     for parcel in &superblock.lent {
         let _ = writeln!(out, "  {}", parcel_words(parcel));
@@ -147,6 +155,7 @@ fn partner_words(partner: &Partner) -> String {
     match partner.role {
         PartnerRole::Main => format!("its surrogate is array {array}, epoch {epoch}"),
         PartnerRole::Surrogate => format!("it is the surrogate of array {array}, epoch {epoch}"),
+        PartnerRole::Buffer => format!("it is the buffer of the code cache of array {array}"),
     }
 }
 
@@ -259,15 +268,26 @@ fn array_value(superblock: &Superblock) -> Value {
         "write_hole": write_hole(superblock),
         "data_sector": superblock.region(RegionKind::Data).map(|region| region.start),
         "partner": superblock.partner.as_ref().map(partner_value),
+        "buffer": buffer_word(superblock),
         "lent": superblock.lent.iter().map(parcel_value).collect::<Vec<Value>>(),
         "members": members,
     })
+}
+
+/// What a code cache has on record of its buffer; `null` if it has none.
+fn buffer_word(superblock: &Superblock) -> Option<&'static str> {
+    match superblock.buffer {
+        BufferMark::None => None,
+        BufferMark::Idle => Some("idle"),
+        BufferMark::Counts => Some("needed"),
+    }
 }
 
 fn partner_value(partner: &Partner) -> Value {
     let role = match partner.role {
         PartnerRole::Main => "main",
         PartnerRole::Surrogate => "surrogate",
+        PartnerRole::Buffer => "buffer",
     };
     json!({"role": role, "array": partner.array.to_string(), "epoch": partner.epoch})
 }

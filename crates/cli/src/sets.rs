@@ -14,12 +14,12 @@ use restripe_array::Uuid;
 use restripe_array::meta::{Partner, PartnerRole, Superblock, WriteHole};
 use restripe_io::member::OpenMember;
 
-/// The array to which a member belongs: a surrogate's belongs to the array that it stands in for.
+/// The array to which a member belongs: a surrogate's belongs to the array that it stands in for, and so does its buffer's.
 pub fn home_of(superblock: &Superblock) -> Uuid {
-    match surrogate_of(superblock.partner) {
-        Some(array) => array,
-        None => superblock.array,
-    }
+    let partner = superblock.partner;
+    surrogate_of(partner)
+        .or(buffer_of(partner))
+        .unwrap_or(superblock.array)
 }
 
 /// The array whose surrogate one with this record is.
@@ -28,24 +28,43 @@ pub fn surrogate_of(partner: Option<Partner>) -> Option<Uuid> {
     partner.map(|partner| partner.array)
 }
 
-/// The members of one array, and those of its surrogate.
+/// The array whose code cache's buffer one with this record is.
+pub fn buffer_of(partner: Option<Partner>) -> Option<Uuid> {
+    let partner = partner.filter(|partner| partner.role == PartnerRole::Buffer);
+    partner.map(|partner| partner.array)
+}
+
+/// The members of one array, those of its surrogate, and of that one's buffer.
 pub struct Sets {
     home: Roster,
     surrogate: Option<Roster>,
+    buffer: Option<Roster>,
+}
+
+/// How many of an array's members are of its other sets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Others {
+    pub of_surrogate: u16,
+    pub of_buffer: u16,
 }
 
 impl Sets {
     /// Tells apart who was named together. Who carries nothing is taken for the array's.
     pub fn of(mut roster: Roster) -> Sets {
         let surrogate = roster.split_off(|superblock| surrogate_of(superblock.partner).is_some());
+        let buffer = roster.split_off(|superblock| buffer_of(superblock.partner).is_some());
         Sets {
             home: roster,
             surrogate: Some(surrogate).filter(|surrogate| !surrogate.is_empty()),
+            buffer: Some(buffer).filter(|buffer| !buffer.is_empty()),
         }
     }
 
     /// As [`Roster::check`], for both.
     pub fn check(&mut self, name: Option<&str>, setup: &Setup) -> Outcome<Prospect> {
+        if let Some(buffer) = self.buffer.as_ref().filter(|_| !self.home.tells()) {
+            return Err(buffer_alone(buffer, setup));
+        }
         let Some(surrogate) = &self.surrogate else {
             let found = self.home.check(name, setup)?;
             if found.partner.is_some() && found.leans_on_log && !setup.may_leave_behind() {
@@ -83,8 +102,11 @@ impl Sets {
             Err(failure) => return Err(failure.of("the surrogate")),
         };
         check_pair(&found, &theirs, surrogate)?;
-        let mut replaced = found.replaced;
-        replaced.extend(theirs.replaced);
+        let mut replaced = theirs.replaced;
+        if let Some(buffer) = &self.buffer {
+            replaced.extend(check_buffer(&found, buffer, setup)?);
+        }
+        replaced.extend(&found.replaced);
         Ok(Prospect {
             may_lose: found.may_lose || theirs.may_lose,
             replaced,
@@ -103,13 +125,20 @@ impl Sets {
         self.surrogate.as_ref().is_some_and(Roster::is_bare)
     }
 
-    /// All members, the surrogate's last, and how many these are.
-    pub fn into_members(self) -> (Vec<OpenMember>, u16) {
+    /// All members, the surrogate's and then its buffer's last, and how many these are. A buffer is nobody's without a surrogate.
+    pub fn into_members(self) -> (Vec<OpenMember>, Others) {
         let mut members = self.home.into_members();
-        let of_surrogate = self.surrogate.map_or(Vec::new(), Roster::into_members);
-        let count = u16::try_from(of_surrogate.len()).unwrap_or(u16::MAX);
-        members.extend(of_surrogate);
-        (members, count)
+        let count = |members: &[OpenMember]| u16::try_from(members.len()).unwrap_or(u16::MAX);
+        let mut others = Others::default();
+        if let Some(surrogate) = self.surrogate {
+            let of_surrogate = surrogate.into_members();
+            let of_buffer = self.buffer.map_or(Vec::new(), Roster::into_members);
+            others.of_surrogate = count(&of_surrogate);
+            others.of_buffer = count(&of_buffer);
+            members.extend(of_surrogate);
+            members.extend(of_buffer);
+        }
+        (members, others)
     }
 }
 
@@ -152,6 +181,41 @@ fn given_up(home: &str, surrogate: &Roster) -> Failure {
         "the array {home:?} has given up its surrogate {name:?}"
     ))
     .at(surrogate.names())
+}
+
+/// Members of a buffer, and no others.
+fn buffer_alone(buffer: &Roster, setup: &Setup) -> Failure {
+    match buffer.check(None, setup) {
+        Ok(found) => Failure::new(format!(
+            "these members are the buffer {:?} of a code cache",
+            found.name
+        ))
+        .at(buffer.names())
+        .hint("a buffer is started together with its array: name that array's members too"),
+        Err(failure) => failure.of("a buffer"),
+    }
+}
+
+/// Members of the buffer that were replaced. What too few of them are to the array the engine judges: it may need none.
+fn check_buffer(home: &Prospect, buffer: &Roster, setup: &Setup) -> Outcome<Vec<Uuid>> {
+    let theirs = match buffer.check(None, setup) {
+        Ok(theirs) => theirs,
+        Err(failure) if setup.degraded || setup.start.accept_loss => {
+            let (what, ..) = failure.into_parts();
+            say(format_args!("warning: the buffer: {what}"));
+            return Ok(Vec::new());
+        }
+        Err(failure) => return Err(failure.of("the buffer")),
+    };
+    match buffer_of(theirs.partner) == Some(home.array) {
+        true => Ok(theirs.replaced),
+        false => Err(Failure::new(format!(
+            "{:?} is the buffer of another array, not of {:?}",
+            theirs.name, home.name
+        ))
+        .at(buffer.names())
+        .hint("leave these members out")),
+    }
 }
 
 /// Each must have the other on record.

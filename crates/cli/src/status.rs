@@ -118,12 +118,20 @@ pub fn text(view: &StatusView) -> String {
     out
 }
 
-/// The array's, then its surrogate's.
+/// The array's, then its surrogate's, then its buffer's.
 fn all_member_lines(view: &StatusView) -> Vec<String> {
     let mut lines = member_lines(&view.members, &view.missing_slots);
     if let Some(surrogate) = &view.surrogate {
         let of_surrogate = member_lines(&surrogate.members, &surrogate.missing_slots);
         lines.extend(of_surrogate.into_iter().map(|line| line + surrogate::MARK));
+        if let Some(buffer) = &surrogate.buffer {
+            let of_buffer = member_lines(&buffer.members, &buffer.missing_slots);
+            lines.extend(
+                of_buffer
+                    .into_iter()
+                    .map(|line| line + surrogate::BUFFER_MARK),
+            );
+        }
     }
     lines
 }

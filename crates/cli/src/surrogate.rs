@@ -7,11 +7,13 @@ use crate::status::member_lines;
 use crate::terminal::task_line;
 use crate::units::Size;
 use restripe_array::SECTOR_BYTES;
-use restripe_io::control::{OverlayView, SurrogateView};
+use restripe_io::control::{BufferView, OverlayView, SurrogateView};
 use std::fmt::Write;
 
 /// Behind each of the surrogate's members in an array's list.
 pub const MARK: &str = "  (surrogate)";
+/// And behind each of its buffer's.
+pub const BUFFER_MARK: &str = "  (buffer)";
 
 pub fn run(verb: &SurrogateStatus) -> Outcome {
     let session = Session::open_to_look(&verb.name, &verb.offline)?;
@@ -63,6 +65,38 @@ pub fn text(view: &SurrogateView) -> String {
     if let Some(overlay) = &view.overlay {
         let _ = writeln!(out, "    {}", away_line(overlay));
         let _ = writeln!(out, "    {}", done_line(overlay));
+    }
+    if let Some(buffer) = &view.buffer {
+        out.push_str(&buffer_text(buffer));
+    }
+    out
+}
+
+/// A code cache's buffer: `buffer tank-buffer: healthy, raid1; flushes go there; 3 records in it, 40 written since the start`.
+fn buffer_text(view: &BufferView) -> String {
+    let mut out = String::new();
+    let BufferView {
+        name,
+        state,
+        level,
+        records,
+        versions,
+        ..
+    } = view;
+    let what = match state.as_str() {
+        "absent" => "buffer: absent".to_string(),
+        _ => format!("buffer {name}: {state}, {level}"),
+    };
+    let use_of_it = match view.used {
+        true => {
+            format!("flushes go there; {records} records in it, {versions} written since the start")
+        }
+        false => "not in use: flushes seal records".into(),
+    };
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "    {what}; {use_of_it}");
+    for task in &view.tasks {
+        let _ = writeln!(out, "      {}", task_line(task));
     }
     out
 }

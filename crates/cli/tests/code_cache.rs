@@ -470,3 +470,119 @@ fn an_old_copy_is_not_taken_for_the_log_or_a_part_of_it() {
     good(read_pattern(&place, 2, "0", "1M"));
     stop(&place, &daemon);
 }
+
+const BUFFER: [&str; 2] = ["pa", "pb"];
+
+fn with_buffer(name: &str, buffer: &[&str]) -> Place {
+    let place = Place::new(name);
+    good(create(
+        &place,
+        &CACHE,
+        &["--buffer-file", &buffer.join(",")],
+    ));
+    place
+}
+
+fn buffer_of(status: &Value, what: &str) -> u64 {
+    number(&status["surrogate"]["buffer"][what])
+}
+
+fn flushed(place: &Place, pattern: u8, at: &str, length: &str) {
+    let write = format!("write -P {pattern} {at} {length}");
+    good(place.shell(&format!("qemu-io -f raw -c '{write}' -c flush '{URI}'")));
+}
+
+/// What was flushed lies in the buffer alone when the daemon is killed, and is there at the next start; without the buffer, or with an
+/// old copy of it, there is none, unless that is accepted.
+#[test]
+fn a_buffer_has_what_was_flushed_before_the_log_has() {
+    let test = "a_buffer_has_what_was_flushed_before_the_log_has";
+    for members in [&BUFFER[..1], &BUFFER] {
+        let place = with_buffer(&format!("code-cache-buffer-{}", members.len()), members);
+        if !has(&place, test, &["qemu-io"]) {
+            return;
+        }
+        let cache = [&CACHE[..], members].concat();
+        let all = [&HOME[..], &cache].concat();
+        let without = [&HOME[..], &CACHE].concat();
+        let copy = |to: &str, from: &str| {
+            good(place.shell(&format!("mkdir -p {to} && cp --sparse=always {from} {to}")));
+        };
+        copy("before", &members.join(" "));
+        let daemon = serve_with(&place, &cache, &[], &[]);
+        for pattern in 1..=9 {
+            flushed(&place, pattern, &format!("{}K", 4 * pattern), "4K");
+        }
+        let found = status(&place);
+        assert!(buffer_of(&found, "records") > 0, "{found}");
+        assert_eq!(
+            found["surrogate"]["overlay"]["seals"]["flush"], 0,
+            "{found}"
+        );
+        daemon.kill();
+        copy("now", &members.join(" "));
+
+        let told = refused(place.run(&[&["assemble"][..], &without].concat()));
+        assert!(told.contains("may lie there alone"), "{told}");
+        good(place.shell("cp before/* ."));
+        let told = refused(place.run(&[&["assemble"][..], &all].concat()));
+        assert!(told.contains("before the array's last start"), "{told}");
+        good(place.shell("cp now/* ."));
+        let daemon = serve_with(&place, &cache, &[], &[]);
+        for pattern in 1..=9 {
+            let at = format!("{}K", 4 * pattern);
+            good(read_pattern(&place, pattern, &at, "4K"));
+        }
+        stop(&place, &daemon);
+
+        // All is in the log, and the buffer is not needed.
+        let daemon = serve(&place, &[], &[]);
+        good(read_pattern(&place, 9, "36K", "4K"));
+        flushed(&place, 10, "36K", "4K");
+        daemon.kill();
+        let daemon = serve_with(&place, &cache, &[], &[]);
+        good(read_pattern(&place, 10, "36K", "4K"));
+        flushed(&place, 11, "36K", "4K");
+        daemon.kill();
+        good(place.run(&[&["assemble", "--accept-loss"][..], &without].concat()));
+        let daemon = serve(&place, &[], &[]);
+        // A record that was old enough may have been sealed.
+        let found = [10, 11].map(|pattern| read_pattern(&place, pattern, "36K", "4K").status);
+        assert!(found.contains(&0), "{found:?}");
+        good(read_pattern(&place, 8, "32K", "4K"));
+        stop(&place, &daemon);
+    }
+}
+
+#[test]
+fn a_buffer_is_for_a_code_cache() {
+    let place = Place::new("code-cache-no-buffer");
+    let plain = place.create(
+        &["a", "b", "c"],
+        &[
+            "--level",
+            "raid5",
+            "--surrogate",
+            "d,e",
+            "--buffer-file",
+            "p",
+        ],
+    );
+    assert_eq!(plain.status, 2, "{}", plain.stderr);
+    assert!(
+        plain.stderr.contains("is for a code cache"),
+        "{}",
+        plain.stderr
+    );
+    let three = create(&place, &CACHE, &["--buffer-file", "p,q,r"]);
+    assert_eq!(three.status, 2, "{}", three.stderr);
+    good(create(&place, &CACHE, &["--buffer-file", "p"]));
+    let told = refused(place.run(&["assemble", "p"]));
+    assert!(told.contains("the buffer"), "{told}");
+    let told = good(place.run(&["examine", "p", "ca"]));
+    assert!(
+        told.contains("it is the buffer of the code cache"),
+        "{told}"
+    );
+    assert!(told.contains("it has a buffer"), "{told}");
+}

@@ -123,8 +123,10 @@ fn surrogate(members: u16, redirect: Redirect) -> SurrogateConfig {
         cluster_records: 1,
         records_in_memory: 0,
         parts_home: 0,
+        buffer_pool: Pool { small: 0, large: 0 },
     };
     SurrogateConfig {
+        buffer_members: 0,
         members,
         limits,
         redirect,

@@ -23,7 +23,7 @@ pub use schema::{
     Refusal, Reply, Request, SCHEMA, StatusView, TaskView, Telling, ZoneView, member_name,
 };
 pub use server::{Answer, Server};
-pub use surrogate::{OverlayView, SurrogateView};
+pub use surrogate::{BufferView, OverlayView, SurrogateView};
 
 /// Bytes in a request or a reply line, at most. A status of 32 members and the longest list of losses fits.
 pub const LINE_BYTES_MAX: usize = 1 << 20;

@@ -4,7 +4,8 @@
 //! the array's name; states are one series a state with the value 0 or 1, so that alerts need no regular expressions.
 
 use crate::control::{
-    CountersView, HeatView, LendingView, OverlayView, StatusView, SurrogateView, TaskView,
+    BufferView, CountersView, HeatView, LendingView, OverlayView, StatusView, SurrogateView,
+    TaskView,
 };
 use std::fmt::{Display, Write};
 
@@ -377,12 +378,33 @@ fn of_surrogate(text: &mut Text, surrogate: &SurrogateView) {
         "Sectors of the surrogate that were unreadable or wrong and were rewritten.",
         surrogate.repaired_sectors,
     );
+    if let Some(buffer) = &surrogate.buffer {
+        of_buffer(text, buffer);
+    }
     if let Some(overlay) = &surrogate.overlay {
         away(text, overlay);
         redirected(text, overlay);
         slept(text, overlay);
         gathered(text, overlay);
     }
+}
+
+fn of_buffer(text: &mut Text, buffer: &BufferView) {
+    text.gauge(
+        "restripe_code_cache_buffer_used",
+        "1 while flushes go into the code cache's buffer.",
+        u8::from(buffer.used),
+    );
+    text.gauge(
+        "restripe_code_cache_buffer_records",
+        "Records that lie in the buffer and are not durable in the log.",
+        buffer.records,
+    );
+    text.counter(
+        "restripe_code_cache_buffer_versions_total",
+        "Versions of records that were written into the buffer.",
+        buffer.versions,
+    );
 }
 
 fn away(text: &mut Text, overlay: &OverlayView) {

@@ -42,6 +42,8 @@ pub struct Spec {
     /// What tells this array and its members from others of a world: see [`Spec::uuid`].
     pub identity: u64,
     pub partner: Option<Partner>,
+    /// The log that it is has a buffer.
+    pub buffered: bool,
 }
 
 impl Spec {
@@ -69,6 +71,7 @@ impl Spec {
             intent_rows: None,
             identity: 0,
             partner: None,
+            buffered: false,
         }
     }
 
@@ -103,6 +106,7 @@ impl Spec {
         options.extent_rows = self.extent_rows;
         options.intent_rows = self.intent_rows;
         options.partner = self.partner;
+        options.buffered = self.buffered;
         options
     }
 

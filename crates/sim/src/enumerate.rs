@@ -510,6 +510,7 @@ impl Enumeration {
             return (limits, None);
         };
         let surrogate = SurrogateConfig {
+            buffer_members: 0,
             members,
             limits: SurrogateLimits {
                 pool,
@@ -521,6 +522,7 @@ impl Enumeration {
                 copies: 2,
                 cluster_records: log.gathered[0],
                 records_in_memory: log.gathered[1],
+                buffer_pool: Pool { small: 0, large: 0 },
                 parts_home: log.gathered[1],
             },
             redirect: log.redirect,

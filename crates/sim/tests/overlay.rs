@@ -50,6 +50,7 @@ fn limits(seed: u64) -> OverlayLimits {
             8
         },
         logless: false,
+        slots: None,
         packing: packs.then_some(packing),
     }
 }
@@ -523,6 +524,7 @@ impl World {
             | Effect::Flush { part, .. }
             | Effect::Fetch { part, .. }
             | Effect::CopyHome { part, .. } => self.overlay.part_done(part, Ok(())),
+            Effect::Keep { .. } | Effect::Forgo => unreachable!("there is no buffer"),
             Effect::Reply(..)
             | Effect::Copied(..)
             | Effect::Moved { .. }
@@ -563,7 +565,8 @@ impl World {
                 site: Site::Home, ..
             } => self.home.iter_mut().for_each(Home::flush),
             Effect::Flush {
-                site: Site::Log, ..
+                site: Site::Log | Site::Buffer,
+                ..
             } => {
                 self.log.iter_mut().for_each(|record| record.durable = true);
             }
@@ -646,6 +649,8 @@ impl World {
             | Effect::Copied(..)
             | Effect::Moved { .. }
             | Effect::Forget { .. }
+            | Effect::Keep { .. }
+            | Effect::Forgo
             | Effect::Foresee { .. } => {}
         }
     }

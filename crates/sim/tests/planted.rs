@@ -45,6 +45,8 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
         | Bug::SealedUnderCopy
         | Bug::FlushUnsealed
         | Bug::FuaUnsealed
+        | Bug::BufferNotFlushed
+        | Bug::SlotReusedEarly
         | Bug::SleepUnannounced
         | Bug::WakeNotAwaited
         | Bug::RotBelieved
@@ -110,6 +112,7 @@ fn expected_of_code_cache(bug: Bug) -> &'static [Invariant] {
         Bug::RotBelieved => &[FlushedWriteLost],
         Bug::FlushUnsealed | Bug::FuaUnsealed => &[FlushedWriteLost],
         Bug::VoidBeforeFlush | Bug::MovedNotAwaited => &[FlushedWriteLost],
+        Bug::BufferNotFlushed | Bug::SlotReusedEarly => &[FlushedWriteLost],
         Bug::BufferMissed => &[AckedWriteLost, MadeUpBytes, StaleRead],
         Bug::PackedOver => &[OverlappingComputes],
         Bug::SealedUnderCopy => &[FlushedWriteLost, AckedWriteLost, BufferChangedInFlight],

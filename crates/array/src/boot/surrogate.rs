@@ -17,11 +17,11 @@ use crate::meta::superblock::{Partner, PartnerRole};
 use crate::units::Uuid;
 
 impl Core {
-    /// A surrogate holds a log where others hold data, and only its array can read that.
+    /// A surrogate holds a log where others hold data, and its buffer records: only their array can read them.
     pub(super) fn check_own_start(&self) -> Result<(), CommandError> {
         match self.superblock.partner {
             Some(Partner {
-                role: PartnerRole::Surrogate,
+                role: PartnerRole::Surrogate | PartnerRole::Buffer,
                 array,
                 ..
             }) if !self.serves_as_surrogate => Err(CommandError::IsSurrogate { of: array }),

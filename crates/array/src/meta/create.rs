@@ -8,8 +8,8 @@ use super::pages::{
 };
 use super::superblock::{MEMBERS_MAX, SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_SECTORS};
 use super::{
-    MemberEntry, MemberRole, MetaError, Parcel, Partner, PartnerRole, Placement, Region,
-    RegionKind, Superblock, TaskRecord, WriteHole, leases,
+    BufferMark, MemberEntry, MemberRole, MetaError, Parcel, Partner, PartnerRole, Placement,
+    Region, RegionKind, Superblock, TaskRecord, WriteHole, leases,
 };
 use crate::contract::{MemberInfo, Page, TaskKind, zeroed_page};
 use crate::layout::scaled::History;
@@ -88,6 +88,8 @@ pub struct CreateOptions {
     pub intent_rows: Option<u64>,
     /// The other array, where this one is made as a surrogate or together with its own.
     pub partner: Option<Partner>,
+    /// The log that it is to hold has a buffer.
+    pub buffered: bool,
     /// Sectors of the array's end to set aside for leases; rounded up to whole rows.
     pub lend_sectors: Option<u64>,
 }
@@ -116,6 +118,7 @@ impl CreateOptions {
             extent_rows: None,
             intent_rows: None,
             partner: None,
+            buffered: false,
             lend_sectors: None,
         }
     }
@@ -715,6 +718,10 @@ fn superblock(options: &CreateOptions, plan: &Plan, logical_block: u32) -> Super
             Vec::new()
         },
         partner: options.partner,
+        buffer: match options.buffered {
+            true => BufferMark::Idle,
+            false => BufferMark::None,
+        },
         lent: Vec::new(),
         reshape: None,
     }

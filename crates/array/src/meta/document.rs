@@ -1,7 +1,7 @@
 //! Compares `docs/format.md` with the codec: every row of its tables names a constant and its offset.
 
 use super::{leases, log, pages, reshape, superblock};
-use crate::overlay::format::{EXTENTS_MAX, anchor, record};
+use crate::overlay::format::{EXTENTS_MAX, anchor, record, slot};
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -103,7 +103,7 @@ fn superblock_header() {
             PARTNER_EPOCH,
             PARTNER_SESSION,
             PARTNER_ROLE,
-            RESERVED,
+            BUFFER,
             PARCELS_OFFSET,
             PARCELS_ENTRY_BYTES,
             PARCELS_COUNT,
@@ -265,6 +265,12 @@ fn overlay_records() {
     assert_eq!(end, record::EXTENT_BYTES);
     assert_eq!(size("extent", "EXTENT_BYTES"), record::EXTENT_BYTES);
     assert!(DOCUMENT.contains(&format!("extents, 1 to {EXTENTS_MAX}")));
+}
+
+#[test]
+fn slots_of_a_buffer() {
+    let end = agrees!("slot", slot::at, [MAGIC, VERSION, CLOSED, RESERVED]);
+    assert_eq!(end, record::HEADER_BYTES);
 }
 
 #[test]

@@ -3,9 +3,9 @@
 
 use super::leases::PARCELS_MAX;
 use super::superblock::{
-    MEMBERS_MAX, MemberRole, NAME_BYTES_MAX, PLACEMENTS_MAX, Placement, REGIONS_MAX, RUNS_MAX,
-    Region, RegionKind, SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_SECTORS, Superblock, TASKS_MAX,
-    TaskRecord, WriteHole,
+    BufferMark, MEMBERS_MAX, MemberRole, NAME_BYTES_MAX, PLACEMENTS_MAX, Partner, PartnerRole,
+    Placement, REGIONS_MAX, RUNS_MAX, Region, RegionKind, SUPER_A_AT, SUPER_B_PLACES,
+    SUPERBLOCK_SECTORS, Superblock, TASKS_MAX, TaskRecord, WriteHole,
 };
 use super::{MetaError, field, leases, pages, reshape};
 use crate::layout::Layout;
@@ -107,6 +107,10 @@ const PARTNER_COUNTER_LIMIT: u32 = 1 << 31;
 
 /// The partner is another array, and its epoch can be told from none.
 fn check_partner(superblock: &Superblock) -> Result<(), MetaError> {
+    let is_log = |partner: &Partner| partner.role == PartnerRole::Surrogate;
+    if superblock.buffer != BufferMark::None && !superblock.partner.as_ref().is_some_and(is_log) {
+        return field("buffer", superblock.buffer as u64);
+    }
     let Some(partner) = &superblock.partner else {
         return Ok(());
     };

@@ -88,13 +88,16 @@ const INCOMPATIBLE_RESHAPED: u64 = 16;
 const INCOMPATIBLE_AHEAD: u64 = 32;
 /// Rows have three parities or more.
 const INCOMPATIBLE_REED_SOLOMON: u64 = 64;
+/// The log has a buffer in persistent memory, and says whether that may hold what counts.
+const INCOMPATIBLE_BUFFER: u64 = 128;
 const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_PARTNER
     | INCOMPATIBLE_LENDS
     | INCOMPATIBLE_SKEWED
     | INCOMPATIBLE_GROWN
     | INCOMPATIBLE_RESHAPED
     | INCOMPATIBLE_AHEAD
-    | INCOMPATIBLE_REED_SOLOMON;
+    | INCOMPATIBLE_REED_SOLOMON
+    | INCOMPATIBLE_BUFFER;
 /// LEVEL of Reed-Solomon, which has no number.
 const LEVEL_REED_SOLOMON: u8 = 64;
 
@@ -139,7 +142,7 @@ pub mod at {
     pub const PARTNER_EPOCH: usize = 240;
     pub const PARTNER_SESSION: usize = 244;
     pub const PARTNER_ROLE: usize = 248;
-    pub const RESERVED: usize = 249;
+    pub const BUFFER: usize = 249;
     pub const PARCELS_OFFSET: usize = 250;
     pub const PARCELS_ENTRY_BYTES: usize = 252;
     pub const PARCELS_COUNT: usize = 254;
@@ -319,6 +322,20 @@ pub enum PartnerRole {
     Main,
     /// It is the surrogate: its set data are the other's log.
     Surrogate,
+    /// It is the buffer of the other's log: records that were gathered lie there until the log has them.
+    Buffer,
+}
+
+/// What a log has on record of its buffer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub enum BufferMark {
+    /// There is none.
+    #[default]
+    None,
+    /// The log has all that it had.
+    Idle,
+    /// What users flushed may lie there alone.
+    Counts,
 }
 
 /// The other array of a main set and its surrogate.
@@ -378,6 +395,8 @@ pub struct Superblock {
     pub placement: Vec<Placement>,
     pub tasks: Vec<TaskRecord>,
     pub partner: Option<Partner>,
+    /// Of a log that is written by whole rows: its buffer.
+    pub buffer: BufferMark,
     /// The end of the array, if it lends: ascending and without gaps.
     pub lent: Vec<Parcel>,
     pub reshape: Option<Reshape>,
@@ -510,6 +529,7 @@ impl Superblock {
         if let Some(partner) = &self.partner {
             put_partner(bytes, partner);
         }
+        bytes[at::BUFFER] = self.buffer as u8;
     }
 
     fn features(&self) -> u64 {
@@ -524,6 +544,7 @@ impl Superblock {
                 is_reed_solomon(self.geometry.level),
                 INCOMPATIBLE_REED_SOLOMON,
             )
+            | bit(self.buffer != BufferMark::None, INCOMPATIBLE_BUFFER)
     }
 
     fn put_geometry(&self, bytes: &mut [u8]) {
@@ -623,6 +644,7 @@ impl Superblock {
             .read(get_placement)?,
             tasks: get_tasks(bytes)?,
             partner: get_partner(bytes)?,
+            buffer: get_buffer(bytes)?,
             lent: get_parcels(bytes)?,
             reshape: reshape_in(bytes)?,
         };
@@ -824,6 +846,7 @@ fn put_partner(bytes: &mut [u8], partner: &Partner) {
     bytes[at::PARTNER_ROLE] = match partner.role {
         PartnerRole::Main => 1,
         PartnerRole::Surrogate => 2,
+        PartnerRole::Buffer => 3,
     };
 }
 
@@ -835,6 +858,7 @@ fn get_partner(bytes: &[u8]) -> Result<Option<Partner>, MetaError> {
     let role = match bytes[at::PARTNER_ROLE] {
         1 => PartnerRole::Main,
         2 => PartnerRole::Surrogate,
+        3 => PartnerRole::Buffer,
         other => return field("partner role", u64::from(other)),
     };
     Ok(Some(Partner {
@@ -843,6 +867,18 @@ fn get_partner(bytes: &[u8]) -> Result<Option<Partner>, MetaError> {
         epoch: get_u32(bytes, at::PARTNER_EPOCH),
         session: get_u32(bytes, at::PARTNER_SESSION),
     }))
+}
+
+/// Without the feature it is a reserved byte, whatever it holds.
+fn get_buffer(bytes: &[u8]) -> Result<BufferMark, MetaError> {
+    if get_u64(bytes, at::INCOMPATIBLE) & INCOMPATIBLE_BUFFER == 0 {
+        return Ok(BufferMark::None);
+    }
+    match bytes[at::BUFFER] {
+        1 => Ok(BufferMark::Idle),
+        2 => Ok(BufferMark::Counts),
+        other => field("buffer", u64::from(other)),
+    }
 }
 
 /// With the feature the header goes on, whatever lies there without it.

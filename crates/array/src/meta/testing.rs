@@ -2,8 +2,8 @@
 
 use super::leases::PARCELS_MAX;
 use super::{
-    CreateOptions, Journal, Lease, LeaseName, MemberRole, Parcel, Partner, PartnerRole, Region,
-    RegionKind, Reshape, Superblock, TaskRecord, WriteHole, create::create,
+    BufferMark, CreateOptions, Journal, Lease, LeaseName, MemberRole, Parcel, Partner, PartnerRole,
+    Region, RegionKind, Reshape, Superblock, TaskRecord, WriteHole, create::create,
 };
 use crate::contract::{MemberInfo, TaskKind};
 use crate::layout::scaled::History;
@@ -115,11 +115,21 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
         member.read_errors = random.next() as u32;
     }
     superblock.partner = random.flag().then(|| Partner {
-        role: [PartnerRole::Main, PartnerRole::Surrogate][random.below(2) as usize],
+        role: [
+            PartnerRole::Main,
+            PartnerRole::Surrogate,
+            PartnerRole::Buffer,
+        ][random.below(3) as usize],
         array: uuid(random.below(900) as u16),
         epoch: 1 + random.below(1 << 30) as u32,
         session: random.below(1 << 30) as u32,
     });
+    superblock.buffer = match superblock.partner {
+        Some(Partner { role, .. }) if role == PartnerRole::Surrogate => {
+            [BufferMark::None, BufferMark::Idle, BufferMark::Counts][random.below(3) as usize]
+        }
+        _ => BufferMark::None,
+    };
     for _ in 0..random.below(9) {
         let task = any_task(random, &superblock);
         // One task fills a slot.
@@ -135,6 +145,7 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
         superblock.tasks.truncate(7);
         superblock.tasks.push(task_of_reshape(random, &reshape));
         superblock.partner = None;
+        superblock.buffer = BufferMark::None;
         return superblock;
     }
     if superblock.partner.is_none() && superblock.geometry.grown.is_none() {

@@ -17,6 +17,10 @@ fn overlay() -> Overlay {
 }
 
 fn overlay_with(segments: u32, packing: Option<Packing>) -> Overlay {
+    overlay_of(segments, packing, None)
+}
+
+fn overlay_of(segments: u32, packing: Option<Packing>, slots: Option<u32>) -> Overlay {
     let limits = OverlayLimits {
         extents: 64,
         requests: 4,
@@ -25,6 +29,7 @@ fn overlay_with(segments: u32, packing: Option<Packing>) -> Overlay {
         grain: 8,
         packing,
         logless: false,
+        slots,
     };
     let shape = LogShape {
         segments,
@@ -316,4 +321,137 @@ fn going_home_ends_cleaning() {
     assert!(overlay.cleans().is_none());
     let released = matches!(overlay.effect(), Some(Effect::Fetch { .. }));
     assert!(released, "the first thing of the way home");
+}
+
+fn flush(tag: u64) -> Request {
+    Request {
+        tag: RequestTag(tag),
+        op: RequestOp::Flush,
+        offset: 0,
+        bytes: 0,
+        ..write_at(tag, 0)
+    }
+}
+
+/// Carries out what is wanted but for the buffer: what is asked of that, and who was told of what.
+fn around_buffer(overlay: &mut Overlay) -> (Vec<Effect>, Vec<(u64, bool)>) {
+    let (mut asked, mut told) = (Vec::new(), Vec::new());
+    while let Some(effect) = overlay.effect() {
+        match effect {
+            Effect::Pack { tag, .. } => overlay.packed(tag),
+            Effect::Seal { sequence, .. } => {
+                asked.push(effect);
+                overlay.appended(sequence, Ok(()));
+            }
+            Effect::Reuse { part, .. } => overlay.part_done(part, Ok(())),
+            Effect::Flush { part, site } if site != Site::Buffer => {
+                if site == Site::Log {
+                    asked.push(effect);
+                }
+                overlay.part_done(part, Ok(()));
+            }
+            Effect::Reply(tag, result) => told.push((tag.0, result.is_ok())),
+            effect => asked.push(effect),
+        }
+    }
+    (asked, told)
+}
+
+fn with_buffer() -> Overlay {
+    let packing = Packing {
+        records: 4,
+        held: 4,
+        homeward: Homeward {
+            order: Order::Rounds,
+            stripe_sectors: 16,
+            run_sectors: 16,
+            pages: 4,
+        },
+    };
+    let mut overlay = overlay_of(8, Some(packing), Some(4));
+    overlay.request(write(1), true);
+    assert_eq!(
+        around_buffer(&mut overlay),
+        (Vec::new(), [(1, true)].into())
+    );
+    overlay.request(flush(2), false);
+    overlay
+}
+
+/// A flush is told when a version lies in the buffer and that is flushed: nothing is sealed, and the log not flushed. What came meanwhile
+/// waits for the next round.
+#[test]
+fn a_flush_is_told_when_the_buffer_is_flushed() {
+    let mut overlay = with_buffer();
+    let (asked, told) = around_buffer(&mut overlay);
+    assert!(told.is_empty());
+    let [
+        Effect::Keep {
+            version: 1,
+            closed: false,
+            ..
+        },
+    ] = asked[..]
+    else {
+        panic!("{asked:?}")
+    };
+    overlay.request(write_at(3, 64), true);
+    overlay.request(flush(4), false);
+    assert_eq!(around_buffer(&mut overlay), (Vec::new(), Vec::new()));
+    overlay.kept(Ok(()));
+    let (asked, told) = around_buffer(&mut overlay);
+    let [
+        Effect::Flush {
+            part,
+            site: Site::Buffer,
+        },
+    ] = asked[..]
+    else {
+        panic!("{asked:?}")
+    };
+    assert_eq!(told, [(3, true)], "a write waits for versions only");
+    overlay.part_done(part, Ok(()));
+    let (asked, told) = around_buffer(&mut overlay);
+    assert_eq!(told, [(2, true)]);
+    let versions: Vec<(u64, u32)> = asked
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Keep {
+                sequence, version, ..
+            } => Some((*sequence, *version)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(versions, [(2, 1)], "the first record's is whole");
+    assert_eq!(overlay.in_buffer(), 2);
+}
+
+/// A buffer that fails: all goes into the log, then it is put on record, and then flushes are told, which seal from then on.
+#[test]
+fn a_buffer_that_fails_is_forgone_before_flushes_are_told() {
+    let mut overlay = with_buffer();
+    around_buffer(&mut overlay);
+    overlay.kept(Err(RequestError::Unavailable));
+    let (asked, told) = around_buffer(&mut overlay);
+    assert!(told.is_empty() && !overlay.has_buffer());
+    let [
+        Effect::Seal { .. },
+        Effect::Flush {
+            site: Site::Log, ..
+        },
+        Effect::Forgo,
+    ] = asked[..]
+    else {
+        panic!("{asked:?}")
+    };
+    overlay.buffer_forgone();
+    assert_eq!(around_buffer(&mut overlay).1, [(2, true)]);
+    overlay.request(write_at(5, 64), true);
+    overlay.request(flush(6), false);
+    let (asked, told) = around_buffer(&mut overlay);
+    assert_eq!(told, [(5, true), (6, true)]);
+    assert!(matches!(
+        asked[..],
+        [Effect::Seal { .. }, Effect::Flush { .. }]
+    ));
 }

@@ -75,6 +75,26 @@ impl Clusters {
         self.sealing.len() as u32
     }
 
+    /// Its memory stays while it is read.
+    pub(super) fn begin_reading(&mut self, sequence: u64) {
+        self.of(sequence).readers += 1;
+    }
+
+    pub(super) fn end_reading(&mut self, sequence: u64) {
+        self.of(sequence).readers -= 1;
+    }
+
+    /// Of its header, in the log.
+    pub(super) fn place_of(&self, sequence: u64) -> u64 {
+        self.records[self.index_of(sequence)].at
+    }
+
+    /// So much of its payload.
+    pub(super) fn payload(&self, sequence: u64, sectors: u64) -> BufRef {
+        let one = &self.records[self.index_of(sequence)];
+        part_of(one, one.at + PAGE_SECTORS, sectors)
+    }
+
     fn index_of(&self, sequence: u64) -> usize {
         let found = self.records.iter().position(|one| one.sequence == sequence);
         found.expect("it is in memory")
@@ -198,7 +218,9 @@ impl Pair {
 
     /// The memory of the oldest record that lies in the log, and that nobody reads.
     fn forget_oldest(&mut self) -> Option<Buf> {
-        let idle = |one: &Gathered| one.landed && one.readers == 0;
+        let overlay = self.overlay.as_ref();
+        let held = |one: &Gathered| overlay.is_some_and(|overlay| overlay.is_held(one.sequence));
+        let idle = |one: &Gathered| one.landed && one.readers == 0 && !held(one);
         let index = self.clusters.records.iter().position(idle)?;
         Some(self.clusters.records.remove(index).buf)
     }

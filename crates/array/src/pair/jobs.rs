@@ -21,7 +21,7 @@ use crate::contract::{
 };
 use crate::meta::crc::crc32c_of_zeros;
 use crate::ops::{BlockCopy, Boxes};
-use crate::overlay::format::{AnchorTable, RecordHeader, record};
+use crate::overlay::format::{AnchorTable, RecordHeader, Version, record};
 use crate::overlay::{CopyTag, Effect, Extent, Kind, Overlay, PackTag, PartTag, Site, is_logged};
 use crate::planted::Bug;
 use crate::pool::Size;
@@ -124,6 +124,10 @@ pub(super) enum Job {
     },
     /// A record on its way out of memory.
     Seal(u64),
+    /// A version of one on its way into the buffer, by its number in [`super::buffer`].
+    Version(u32),
+    /// A half of a slot that a start reads, or writes into the log.
+    Slot,
     /// Part of the log that is read to go home, and a copy out of it to where it is kept: by the load's number.
     Load(u32),
     Keep(u32),
@@ -263,6 +267,23 @@ impl Pair {
                 payload_sectors,
                 durable,
             } => self.seal(sequence, extents, payload_sectors, durable),
+            Effect::Keep {
+                sequence,
+                version,
+                durable,
+                closed,
+                extents,
+                payload_sectors,
+            } => {
+                let header = self.version_of(sequence, payload_sectors, durable);
+                self.keep_version(Version {
+                    header,
+                    version,
+                    closed,
+                    extents,
+                });
+            }
+            Effect::Forgo => self.forgo_buffer(),
             Effect::Fetch { part, pieces } => self.fetch(part, pieces),
             Effect::Move { part, at, sectors } => self.jobs.moves.push_back((part, at, sectors)),
             Effect::Moved { buf } => self.release_moved(buf),
@@ -340,8 +361,8 @@ impl Pair {
     fn read_part(&mut self, owner: Owner, site: Site, sector: u64, buf: BufRef) {
         let sectors = u64::from(buf.bytes) / SECTOR_BYTES;
         let at = match site {
-            Site::Home => sector,
             Site::Log => self.log_sector(sector),
+            Site::Home | Site::Buffer => sector,
         };
         let request = child(RequestOp::Read, at, sectors, buf, false);
         self.children.ask(site, owner, request);
@@ -355,6 +376,7 @@ impl Pair {
     /// Starts what waited for an announcement, for its time or for a buffer; false if nothing could be.
     pub(super) fn resume_jobs(&mut self) -> bool {
         let packs = self.next_pack() | self.next_seal();
+        let packs = packs | self.next_version() | self.next_forgo();
         let homeward = self.next_fetch() | self.next_copy() | self.next_move();
         packs | self.next_beside() | self.next_append() | homeward | self.next_anchors()
     }
@@ -826,6 +848,9 @@ impl Pair {
         if let Some(read) = tag.0.checked_sub(START_TAGS) {
             return self.start_computed(read, page, verdict);
         }
+        if let Some(Job::Slot) = self.jobs.list.get(tag.0) {
+            return self.slot_computed(page, verdict);
+        }
         if let Some(page) = page {
             self.jobs.boxes.recycle_page(page);
         }
@@ -841,6 +866,10 @@ impl Pair {
                 self.put_sealed_header(tag.0, sequence, crc);
             }
             (Some(Job::Seal(sequence)), _) => self.write_sealed(tag.0, sequence),
+            (Some(Job::Version(index)), Verdict::Checksum(crc)) => {
+                self.put_version(tag.0, index, crc);
+            }
+            (Some(Job::Version(index)), _) => self.write_version(tag.0, index),
             (Some(Job::Keep(load)), _) => self.piece_kept(tag.0, load),
             (Some(Job::Cached { part, memory, way }), _) => {
                 self.cached_copied(tag.0, part, memory, way);
@@ -874,6 +903,8 @@ impl Pair {
             Some(Job::Append(_)) => self.append_written(job, result),
             Some(Job::CopyHome(copy)) => self.copy_moved(job, copy, result),
             Some(Job::Anchor(page)) => self.anchor_written(job, page, result),
+            Some(Job::Version(index)) => self.version_written(job, index, result),
+            Some(Job::Slot) => self.slot_moved(result),
             Some(Job::Load(load)) => self.load_read(job, load, result),
             Some(Job::Move { part, buf }) => self.move_read(job, part, buf, result),
             Some(Job::Seal(sequence)) => {

@@ -6,6 +6,8 @@
 //! tasks (rebuild, scrub, ...) go on in the home set's engine, beneath the overlay, and see what home holds
 //! ```
 //!
+//! A code cache may have a third one beside them, whose data space is its [buffer] in persistent memory.
+//!
 //! Both engines are whole: the surrogate has its own members, redundancy, rebuild and write hole; its data space is the
 //! overlay's log. To a shell they are one engine: members are numbered through, the home set's first, and so are tags.
 //!
@@ -20,6 +22,7 @@
 //! | stopping | users' requests and jobs are over, both sets stopped   | stopped  |
 
 mod ahead;
+mod buffer;
 mod cached;
 mod child;
 mod clean;
@@ -42,11 +45,13 @@ use crate::contract::{
 };
 use crate::core::Core;
 use crate::engine::{Config, Limits};
+use crate::meta::superblock::BufferMark;
 use crate::overlay::{CopyTag, FETCHES, Overlay, SealCause, Site};
 use crate::pool::{Buffers, Share};
 use crate::units::{Member, Nanos, SECTOR_BYTES};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use buffer::Buffer;
 use cached::Cached;
 use child::{Children, Owner};
 use cluster::Clusters;
@@ -63,8 +68,10 @@ use users::Users;
 /// The surrogate's part of a configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SurrogateConfig {
-    /// How many of the configured devices are the surrogate's: the last ones.
+    /// How many of the configured devices are the surrogate's: the last ones, but for its buffer's.
     pub members: u16,
+    /// How many are its buffer's, the last ones.
+    pub buffer_members: u16,
     pub limits: SurrogateLimits,
     pub redirect: Redirect,
     /// Users are moved out of a scrub's way, too, not only of tasks that restore redundancy.
@@ -92,6 +99,8 @@ pub struct SurrogateLimits {
     /// And records in memory: those of clusters that are being filled or written, and the newest of those that were. None where
     /// nothing is gathered.
     pub records_in_memory: u32,
+    /// Buffers of the engine of the code cache's buffer in persistent memory, if it has one.
+    pub buffer_pool: Pool,
     /// And so many buffers of 64 KiB for what of the log is on its way home, besides those of the clusters that are just being read.
     pub parts_home: u32,
 }
@@ -111,6 +120,7 @@ impl Default for SurrogateLimits {
             copies: 8,
             cluster_records: 16,
             records_in_memory: 0,
+            buffer_pool: Pool { small: 0, large: 0 },
             parts_home: 0,
         }
     }
@@ -122,6 +132,15 @@ const RECORD_SECTORS: u32 = crate::BAND_SECTORS_MAX as u32;
 const EXTENT_SECTORS: u32 = RECORD_SECTORS / 4;
 /// Extents of a map at most, 62 MiB, unless more were found in the log.
 const EXTENTS_MOST: u64 = 1 << 21;
+/// A buffer takes few requests at once, each of a record at most.
+const BUFFER_POOL: Pool = Pool {
+    small: 256,
+    large: 32,
+};
+/// Requests, slices and operations of a buffer at once.
+const BUFFER_REQUESTS: u32 = 64;
+const BUFFER_SLICES: u32 = 16;
+const BUFFER_IOS: u32 = 128;
 /// Pages on their way into the log or out of it at once: headers of records, anchors.
 const PAGES: u32 = 64;
 
@@ -136,6 +155,12 @@ impl SurrogateLimits {
             parts_home: 256,
             ..SurrogateLimits::default()
         }
+    }
+
+    /// The same with a buffer in persistent memory.
+    pub fn with_buffer(mut self) -> SurrogateLimits {
+        self.buffer_pool = BUFFER_POOL;
+        self
     }
 
     /// Of an array whose first copies go ahead of the further ones: so many copies at once that drives can choose among them.
@@ -179,8 +204,8 @@ impl SurrogateLimits {
     pub(crate) fn whole_pool(&self) -> Pool {
         let own = self.own_pool();
         Pool {
-            small: self.pool.small + own.small,
-            large: self.pool.large + own.large,
+            small: self.pool.small + own.small + self.buffer_pool.small,
+            large: self.pool.large + own.large + self.buffer_pool.large,
         }
     }
 }
@@ -220,9 +245,9 @@ pub(crate) struct Pair {
     config: Config,
     surrogate: SurrogateConfig,
     /// By [`Site`].
-    sets: [Core; 2],
+    sets: [Core; 3],
     /// Which set was told to start, and serves.
-    started: [bool; 2],
+    started: [bool; 3],
     now: Nanos,
     out: Actions,
     /// What a set answered in the step under way.
@@ -237,6 +262,7 @@ pub(crate) struct Pair {
     jobs: Jobs,
     buffers: Buffers,
     clusters: Clusters,
+    buffer: Buffer,
     policy: policy::State,
     /// Clean copies on their way into the log.
     copies: Vec<(CopyTag, Source)>,
@@ -245,19 +271,22 @@ pub(crate) struct Pair {
     cached: Cached,
     /// What the surrogate's set could not be started for.
     absent: Option<CommandError>,
+    /// What its buffer's set could not.
+    buffer_absent: Option<CommandError>,
 }
 
 impl Pair {
     pub(crate) fn new(config: Config, surrogate: SurrogateConfig) -> Pair {
         let (sets, buffers) = build(&config, &surrogate);
-        let homes = config.members.len() - usize::from(surrogate.members);
+        let logs = usize::from(surrogate.members);
+        let homes = config.members.len() - logs - usize::from(surrogate.buffer_members);
         Pair {
             sets,
-            started: [false; 2],
+            started: [false; 3],
             now: Nanos::ZERO,
             out: Actions::new(),
             scratch: Actions::new(),
-            route: Route::new(&config.members, homes),
+            route: Route::new(&config.members, homes, logs),
             stage: Stage::Idle,
             start: None,
             stop: None,
@@ -267,12 +296,14 @@ impl Pair {
             jobs: Jobs::default(),
             buffers,
             clusters: Clusters::default(),
+            buffer: Buffer::default(),
             policy: policy::State::new(surrogate.redirect, surrogate.scrubs),
             copies: Vec::new(),
             keeping: Keeping::default(),
             kept: Kept::default(),
             cached: Cached::default(),
             absent: None,
+            buffer_absent: None,
             config,
             surrogate,
         }
@@ -473,6 +504,10 @@ impl Pair {
         &self.sets[Site::Home as usize]
     }
 
+    fn buffer_set(&self) -> &Core {
+        &self.sets[Site::Buffer as usize]
+    }
+
     fn log(&self) -> &Core {
         &self.sets[Site::Log as usize]
     }
@@ -530,7 +565,7 @@ impl Pair {
                 let (site, old) = self.route.set_of(old);
                 let new = self.move_to(site, new);
                 // In a surrogate a member that is gone is replaced as well: devices are added to the array otherwise.
-                match site == Site::Log && self.log().slot_of(old).is_none() {
+                match site != Site::Home && self.sets[site as usize].slot_of(old).is_none() {
                     true => (site, Command::Add(new)),
                     false => (site, Command::Replace { old, new }),
                 }
@@ -585,6 +620,7 @@ impl Pair {
         }
         let works = !self.jobs.is_idle()
             || !self.clusters.is_idle()
+            || !self.buffer.is_idle()
             || !self.keeping.is_idle()
             || !self.copies.is_empty();
         if !quiet || works || !self.children.is_idle() {
@@ -601,11 +637,13 @@ impl Pair {
                 core.clean_by_and_by();
             });
         }
-        match self.home().all_dirty {
-            true if self.knows_what_is_ahead() => {
-                self.leave_ahead();
-                self.stop_set(Site::Home);
-            }
+        if self.home().all_dirty && self.knows_what_is_ahead() {
+            self.leave_ahead();
+            self.stop_set(Site::Home);
+            return true;
+        }
+        let buffered = self.buffer_mark() == BufferMark::Counts && !self.home().mode.read_only;
+        match self.home().all_dirty || buffered && self.overlay.is_some() {
             true => {
                 self.stage = Stage::Stopping(Stopping::Flushing);
                 self.children.ask(Site::Log, Owner::Stop, jobs::flush());
@@ -615,11 +653,18 @@ impl Pair {
         true
     }
 
-    /// The log has what home may be out of step in, or does not count any more.
+    /// The log has what home may be out of step in, or does not count any more. And it has all that the buffer had.
     fn stop_flushed(&mut self, result: Result<(), RequestError>) {
-        match result {
-            Ok(()) if !self.home().superblock.alone => self.at_home(Core::clean_by_and_by),
-            _ => self.at_home(Core::set_alone),
+        let alone = result.is_err() || self.home().superblock.alone;
+        match (self.home().all_dirty, alone) {
+            (true, true) => self.at_home(Core::set_alone),
+            (true, false) => self.at_home(Core::clean_by_and_by),
+            (false, _) => {}
+        }
+        let broken = self.overlay.as_ref().is_none_or(Overlay::is_broken);
+        if result.is_ok() && self.buffer_mark() == BufferMark::Counts && !broken {
+            // The log's stop puts it on record.
+            let _ = self.mark_buffer(BufferMark::Idle);
         }
         self.stop_set(Site::Home);
     }
@@ -636,19 +681,30 @@ impl Pair {
                 self.note_stop(result);
                 self.stop_set(Site::Log);
             }
+            Stage::Stopping(Stopping::Set(Site::Home | Site::Log))
+                if self.started[Site::Buffer as usize] =>
+            {
+                self.note_log_stop(site, result);
+                self.stop_set(Site::Buffer);
+            }
+            Stage::Stopping(Stopping::Set(Site::Buffer)) => self.stopped(),
             Stage::Stopping(_) => {
-                // A surrogate that holds nothing, and cannot be marked clean, is found out at its next start.
-                let holds = self.overlay.as_ref();
-                if site == Site::Home || holds.is_some_and(|one| !one.holds_nothing_instead()) {
-                    self.note_stop(result);
-                }
+                self.note_log_stop(site, result);
                 self.stopped();
             }
             _ => self.set_answered(site, result),
         }
     }
 
-    /// The first error of the two sets is told.
+    /// A surrogate that holds nothing, and cannot be marked clean, is found out at its next start.
+    fn note_log_stop(&mut self, site: Site, result: Result<(), CommandError>) {
+        let holds = self.overlay.as_ref();
+        if site == Site::Home || holds.is_some_and(|one| !one.holds_nothing_instead()) {
+            self.note_stop(result);
+        }
+    }
+
+    /// The first error of the sets is told.
     fn note_stop(&mut self, result: Result<(), CommandError>) {
         let stop = self.stop.as_mut().expect("one is under way");
         if stop.result.is_ok() {
@@ -671,33 +727,30 @@ fn child_command(site: Site) -> CommandTag {
     CommandTag(u64::MAX - site as u64)
 }
 
-/// The two engines, and the buffers that neither has.
-fn build(config: &Config, surrogate: &SurrogateConfig) -> ([Core; 2], Buffers) {
+/// The engines of the sets, and the buffers that none has.
+fn build(config: &Config, surrogate: &SurrogateConfig) -> ([Core; 3], Buffers) {
     let mut rest = Share::whole(config.limits.pool);
     let whole = surrogate.limits.whole_pool();
-    let home_pool = Pool {
-        small: config.limits.pool.small - whole.small,
-        large: config.limits.pool.large - whole.large,
-    };
-    let shares = [
-        rest.split_off(home_pool),
-        rest.split_off(surrogate.limits.pool),
+    let pools = [
+        Pool {
+            small: config.limits.pool.small - whole.small,
+            large: config.limits.pool.large - whole.large,
+        },
+        surrogate.limits.pool,
+        surrogate.limits.buffer_pool,
     ];
-    let sets = [set_config(config, surrogate, Site::Home, home_pool), {
-        let pool = surrogate.limits.pool;
-        set_config(config, surrogate, Site::Log, pool)
-    }];
-    let mut made = sets
-        .into_iter()
-        .zip(shares)
-        .map(|(config, share)| Core::new(config, share));
-    let both = [(); 2].map(|()| made.next().expect("two were made"));
-    (both, Buffers::new(rest))
+    let sets = route::SITES.map(|site| {
+        let pool = pools[site as usize];
+        let share = rest.split_off(pool);
+        Core::new(set_config(config, surrogate, site, pool), share)
+    });
+    (sets, Buffers::new(rest))
 }
 
 fn set_config(config: &Config, surrogate: &SurrogateConfig, site: Site, pool: Pool) -> Config {
-    let homes = config.members.len() - usize::from(surrogate.members);
-    let (home, log) = config.members.split_at(homes);
+    let buffers = config.members.len() - usize::from(surrogate.buffer_members);
+    let (others, buffer) = config.members.split_at(buffers);
+    let (home, log) = others.split_at(buffers - usize::from(surrogate.members));
     let limits = match site {
         Site::Home => Limits {
             pool,
@@ -711,8 +764,16 @@ fn set_config(config: &Config, surrogate: &SurrogateConfig, site: Site, pool: Po
             cache: None,
             ..config.limits
         },
+        Site::Buffer => Limits {
+            pool,
+            requests: BUFFER_REQUESTS,
+            slices: BUFFER_SLICES,
+            ios: BUFFER_IOS,
+            cache: None,
+            ..config.limits
+        },
     };
-    let members = if site == Site::Home { home } else { log };
+    let members = [home, log, buffer][site as usize];
     Config {
         members: members.to_vec(),
         limits,

@@ -192,6 +192,10 @@ impl Pair {
             overlay.break_log();
             return true;
         }
+        if self.watch_buffer() {
+            return true;
+        }
+        let overlay = self.overlay.as_mut().expect("a serving pair has one");
         if overlay.pressure() >= Pressure::DropClean && self.drop_clean() {
             return true;
         }

@@ -7,11 +7,11 @@ use crate::units::{Member, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-pub(super) const SITES: [Site; 2] = [Site::Home, Site::Log];
+pub(super) const SITES: [Site; 3] = [Site::Home, Site::Log, Site::Buffer];
 
 /// The two highest bits of a tag tell whose it is; the home set's are as they were.
 const OWNER_SHIFT: u32 = 30;
-const OWN: u32 = 2;
+const OWN: u32 = 3;
 
 pub(super) fn tagged(site: Site, tag: Tag) -> Tag {
     Tag(tag.0 | (site as u32) << OWNER_SHIFT)
@@ -27,6 +27,7 @@ pub(super) fn untagged(tag: Tag) -> (Option<Site>, Tag) {
     let site = match tag.0 >> OWNER_SHIFT {
         0 => Some(Site::Home),
         1 => Some(Site::Log),
+        2 => Some(Site::Buffer),
         _ => None,
     };
     (site, Tag(tag.0 & ((1 << OWNER_SHIFT) - 1)))
@@ -43,24 +44,28 @@ pub(super) struct Route {
     /// By the shell's numbers.
     places: Vec<Place>,
     /// The shell's numbers by the sets'.
-    globals: [Vec<Member>; 2],
-    wakes: [Nanos; 2],
+    globals: [Vec<Member>; 3],
+    wakes: [Nanos; 3],
     own_wake: Nanos,
     armed: Nanos,
 }
 
 impl Route {
-    /// The first `homes` members are the home set's.
-    pub(super) fn new(members: &[MemberInfo], homes: usize) -> Route {
+    /// The first `homes` members are the home set's, the next `logs` the surrogate's, and the others its buffer's.
+    pub(super) fn new(members: &[MemberInfo], homes: usize, logs: usize) -> Route {
         let mut route = Route {
             places: Vec::new(),
-            globals: [Vec::new(), Vec::new()],
-            wakes: [NEVER; 2],
+            globals: [const { Vec::new() }; 3],
+            wakes: [NEVER; 3],
             own_wake: NEVER,
             armed: NEVER,
         };
         for (index, info) in members.iter().enumerate() {
-            let site = if index < homes { Site::Home } else { Site::Log };
+            let site = match index {
+                _ if index < homes => Site::Home,
+                _ if index < homes + logs => Site::Log,
+                _ => Site::Buffer,
+            };
             route.arrived(*info, site);
         }
         route
@@ -130,7 +135,10 @@ impl Route {
 
     /// The time to ask the shell for, if it is not the one asked for last.
     pub(super) fn armed(&mut self) -> Option<Nanos> {
-        let next = self.wakes[0].min(self.wakes[1]).min(self.own_wake);
+        let next = self
+            .wakes
+            .iter()
+            .fold(self.own_wake, |one, next| one.min(*next));
         if next == self.armed || next == NEVER {
             return None;
         }
@@ -174,6 +182,7 @@ impl Route {
         match site {
             Site::Home => fact,
             Site::Log => Fact::OfSurrogate(Box::new(fact)),
+            Site::Buffer => Fact::OfBuffer(Box::new(fact)),
         }
     }
 
@@ -191,6 +200,7 @@ impl Route {
         match site {
             Site::Home => error,
             Site::Log => CommandError::OfSurrogate(Box::new(error)),
+            Site::Buffer => CommandError::OfBuffer(Box::new(error)),
         }
     }
 }

@@ -55,9 +55,18 @@ impl Pair {
         Ok(())
     }
 
-    /// Gives this start a number: true once both sets have it.
+    /// Whether the buffer is of another time than home and log. It gets each number after the log, and before home.
+    pub(super) fn is_buffer_old(&self) -> bool {
+        let [home, log, buffer] = self.sets.each_ref().map(Core::session);
+        buffer < home || buffer > log || buffer.saturating_add(1) < log
+    }
+
+    /// Gives this start a number: true once all sets have it.
     pub(super) fn number_start(&mut self, session: u32) -> Result<bool, CommandError> {
-        for site in [Site::Log, Site::Home] {
+        for site in [Site::Log, Site::Buffer, Site::Home] {
+            if site == Site::Buffer && !self.buffer.used {
+                continue;
+            }
             let mut put = false;
             if self.sets[site as usize].session() != session {
                 self.at(site, |core| put = core.put_session(session));

@@ -5,7 +5,9 @@
 //! | Sets      | the surrogate's engine, then home's                         | Numbering, Anchors, or it ends   |
 //! | Numbering | both sets have the number of this start on record           | Anchors, Beginning, or it ends   |
 //! | Anchors   | the pages of the log's anchors                              | Scan                             |
-//! | Scan      | headers and payloads of the records                         | Flushing, Losing, or it ends     |
+//! | Slots     | what the buffer has ([`slots`])                             | Anchors                          |
+//! | Scan      | headers and payloads of the records                         | Moving, Flushing, Losing, or it ends |
+//! | Moving    | records that the buffer alone has whole are in the log      | Anchors                          |
 //! | Losing    | what was accepted as lost is on record at home              | Numbering                        |
 //! | Flushing  | what was found is durable                                   | Closing                          |
 //! | Closing   | anchors that cut off what does not count                    | Beginning                        |
@@ -19,6 +21,7 @@
 
 mod again;
 mod reading;
+mod slots;
 
 use super::child::Owner;
 use super::{Pair, RECORD_SECTORS, Redirect, Stage, child_command, jobs, kept};
@@ -38,6 +41,7 @@ use crate::units::PAGE_SECTORS;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use reading::Reading;
+use slots::Slots;
 
 enum Phase {
     Sets,
@@ -49,6 +53,13 @@ enum Phase {
         ended: usize,
     },
     Scan(Box<Scan>),
+    /// What the buffer has, and what of it goes into the log.
+    Slots {
+        layout: LogLayout,
+    },
+    Moving {
+        layout: LogLayout,
+    },
     /// Both sets get the start's number on record ([`super::session`]).
     Numbering {
         layout: LogLayout,
@@ -81,6 +92,7 @@ pub(super) struct Start {
     lost: Vec<(u64, u64)>,
     /// The log counts up to this record: what it and those behind it had is lost.
     cut: Option<u64>,
+    slots: Slots,
 }
 
 /// A log has so many segments or a few more, unless they would be too small or too large.
@@ -172,6 +184,7 @@ impl Pair {
         }
         self.stage = Stage::Starting;
         self.absent = None;
+        self.buffer_absent = None;
         self.jobs.begin_anew();
         self.start = Some(Box::new(Start {
             tag,
@@ -182,10 +195,13 @@ impl Pair {
             doubt: None,
             lost: Vec::new(),
             cut: None,
+            slots: Slots::default(),
         }));
-        self.sets[Site::Log as usize].serves_as_surrogate = true;
+        for site in [Site::Log, Site::Buffer] {
+            self.sets[site as usize].serves_as_surrogate = true;
+        }
         if self.started[Site::Log as usize] || self.surrogate.members == 0 {
-            self.start_home();
+            self.start_buffer(mode);
         } else {
             self.start_set(Site::Log, mode);
         }
@@ -196,6 +212,14 @@ impl Pair {
             site,
             Event::Command(child_command(site), Command::Start(mode)),
         );
+    }
+
+    fn start_buffer(&mut self, mode: StartMode) {
+        let has = self.surrogate.buffer_members > 0 && self.absent.is_none();
+        match has && !self.started[Site::Buffer as usize] {
+            true => self.start_set(Site::Buffer, mode),
+            false => self.start_home(),
+        }
     }
 
     fn start_home(&mut self) {
@@ -219,6 +243,12 @@ impl Pair {
         match (site, result) {
             (Site::Log, Ok(())) => {
                 self.started[Site::Log as usize] = true;
+                let mode = self.start_mut().mode;
+                self.start_buffer(mode);
+            }
+            (Site::Buffer, result) => {
+                self.started[Site::Buffer as usize] = result.is_ok();
+                self.buffer_absent = result.err();
                 self.start_home();
             }
             (Site::Log, Err(error)) => {
@@ -273,7 +303,7 @@ impl Pair {
     }
 
     /// What of these extents of home the log does not have.
-    fn not_in_log(&self, found: &Recovered, extents: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    fn not_in_log(&self, found: &Recovered, extents: &[(u64, u64)], gap: u64) -> Vec<(u64, u64)> {
         let mut left = RunSet::from_runs(extents);
         let sure = found.unread.first().copied().unwrap_or(u64::MAX);
         for extent in &found.extents {
@@ -281,12 +311,18 @@ impl Pair {
                 left.remove(extent.home, u64::from(extent.sectors));
             }
         }
+        let slots = self.start.as_ref().map(|start| &start.slots);
+        for (_, version) in slots.map_or(Vec::new(), |slots| slots.chain(gap)) {
+            for extent in &version.extents {
+                left.remove(extent.home, u64::from(extent.sectors));
+            }
+        }
         left.runs().to_vec()
     }
 
     /// The log has been read, to know what home would lose indeed. If that is nothing, home starts.
-    fn settle_doubt(&mut self, found: &Recovered, extents: &[(u64, u64)]) {
-        let extents = self.not_in_log(found, extents);
+    fn settle_doubt(&mut self, found: &Recovered, extents: &[(u64, u64)], gap: u64) {
+        let extents = self.not_in_log(found, extents, gap);
         if !extents.is_empty() {
             return self.end_start(Err(CommandError::WouldLose { extents }), Stage::Idle);
         }
@@ -405,10 +441,7 @@ impl Pair {
         {
             return self.of_another_time(error, layout);
         }
-        match self.may_write() {
-            true => self.number_from_now(layout),
-            false => self.take_log(layout),
-        }
+        self.open_buffer(layout);
     }
 
     /// Not while it is only asked what is there.
@@ -422,7 +455,7 @@ impl Pair {
     fn of_another_time(&mut self, error: CommandError, layout: LogLayout) {
         let newer = matches!(error, CommandError::LogIsNewer);
         if newer && self.start_mut().mode.from_minority && self.may_write() {
-            self.number_from_now(layout);
+            self.open_buffer(layout);
         } else if newer {
             self.refuse(error);
         } else {
@@ -477,6 +510,9 @@ impl Pair {
 
     fn take_log(&mut self, layout: LogLayout) {
         match self.log_counts() {
+            true if self.start_mut().slots.counts => {
+                self.start_mut().phase = Phase::Slots { layout };
+            }
             true => self.read_log(layout),
             false => self.begin_anew(layout),
         }
@@ -491,6 +527,14 @@ impl Pair {
         else {
             unreachable!("sets are numbered in this phase")
         };
+        match self.mark_at_start(false) {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(_) => {
+                self.numbered_in_vain(layout);
+                return true;
+            }
+        }
         match self.number_start(session) {
             Ok(false) => return false,
             Ok(true) if session < last => {
@@ -500,11 +544,42 @@ impl Pair {
                     last,
                 };
             }
-            Ok(true) => self.take_log(layout),
+            Ok(true) => match self.mark_at_start(true) {
+                Ok(false) => return false,
+                Ok(true) => self.take_log(layout),
+                Err(_) => self.numbered_in_vain(layout),
+            },
+            Err(error) if self.buffer.used && self.buffer_set().halted() => {
+                self.lose_buffer(error, layout);
+            }
             Err(_) if !self.log_counts() && !self.home().halted() => self.go_on_alone(),
             Err(error) => self.without_log(error, layout),
         }
         true
+    }
+
+    /// The log does not get on record what it is to have there.
+    fn numbered_in_vain(&mut self, layout: LogLayout) {
+        match !self.log_counts() && !self.home().halted() {
+            true => self.go_on_alone(),
+            false => {
+                let error = self.why_unwritable();
+                self.without_log(error, layout);
+            }
+        }
+    }
+
+    /// The buffer failed while the start is on its way: it goes on without if that does not count.
+    fn lose_buffer(&mut self, error: CommandError, layout: LogLayout) {
+        if self.start_mut().slots.counts {
+            return self.refuse_buffer(error);
+        }
+        self.buffer.used = false;
+        let why = Box::new(CommandError::OfBuffer(Box::new(error)));
+        let forgone = false;
+        self.out
+            .push(Action::Fact(Fact::BufferAbsent { why, forgone }));
+        self.number_from_now(layout);
     }
 
     /// First copies go ahead, and nobody else has what they have (ERAID).
@@ -613,6 +688,7 @@ impl Pair {
         };
         match &start.phase {
             Phase::Anchors { .. } | Phase::Scan(_) => self.read_on(),
+            Phase::Slots { .. } | Phase::Moving { .. } => self.slots_on(),
             Phase::Closing { .. } | Phase::Beginning { .. } => self.write_anchors(),
             Phase::Numbering { .. } => self.number(),
             Phase::Losing { layout } => {
@@ -683,17 +759,21 @@ impl Pair {
         let Phase::Scan(scan) = core::mem::replace(&mut start.phase, nothing) else {
             unreachable!("a scan has ended")
         };
+        if self.move_from_buffer(&scan) {
+            return;
+        }
+        let gap = scan.gap();
         match scan.finish() {
             Ok(found) if sound(&found, size) && found.damage.is_empty() => {
-                self.go_on(layout, found);
+                self.go_on(layout, found, gap);
             }
             _ => self.damaged(),
         }
     }
 
-    fn go_on(&mut self, layout: LogLayout, recovered: Recovered) {
+    fn go_on(&mut self, layout: LogLayout, recovered: Recovered, gap: u64) {
         if let Some(extents) = self.start_mut().doubt.take() {
-            return self.settle_doubt(&recovered, &extents);
+            return self.settle_doubt(&recovered, &extents, gap);
         }
         if let Some(&first) = recovered.unread.first() {
             if self.log().halted() {
@@ -824,6 +904,7 @@ impl Pair {
             copies: limits.copies,
             grain: log.grain,
             logless: log.logless,
+            slots: self.buffer.used.then(|| self.slots().slots()),
             packing: self.log().whole_rows().then_some(Packing {
                 records: limits.cluster_records,
                 held: limits.records_in_memory,

@@ -1,10 +1,12 @@
 //! What the pair tells about itself: home's view, with the surrogate beside it.
 
 use super::{Pair, Stage};
+use crate::meta::BufferMark;
 use crate::overlay::{Kind, Overlay, OverlayCounters, Piece, Pressure, Site};
 use crate::power::Power;
 use crate::report::{
-    ArrayState, Health, HeatMap, MapExtent, MemberStatus, OverlayStatus, Status, SurrogateStatus,
+    ArrayState, BufferStatus, Health, HeatMap, MapExtent, MemberStatus, OverlayStatus, Status,
+    SurrogateStatus,
 };
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -26,9 +28,19 @@ impl Pair {
         }
         status.surrogate = Some(Box::new(SurrogateStatus {
             set: self.set_status(Site::Log),
+            buffer: self.buffer_status(),
             overlay: self.overlay_status(),
         }));
         status
+    }
+
+    fn buffer_status(&self) -> Option<BufferStatus> {
+        let any = self.surrogate.buffer_members > 0 || self.buffer_mark() != BufferMark::None;
+        any.then(|| BufferStatus {
+            set: self.set_status(Site::Buffer),
+            mark: self.buffer_mark(),
+            records: self.records_in_buffer(),
+        })
     }
 
     fn set_status(&self, site: Site) -> Status {

@@ -750,6 +750,7 @@ impl Array {
         let limits = SurrogateLimits::ahead();
         self.config.limits = self.config.limits.with_surrogate(Some(&limits));
         self.config.surrogate = Some(SurrogateConfig {
+            buffer_members: 0,
             members: 0,
             limits,
             redirect: Redirect::Eraid,

@@ -148,8 +148,12 @@ pub fn surrogate_of(wanted: &ArrayConfig) -> ArrayConfig {
 
 /// Names are of letters, digits and three signs, so a byte is a letter.
 fn name_of(array: &str) -> String {
-    let kept = array.len().min(NAME_BYTES_MAX - SUFFIX.len());
-    format!("{}{SUFFIX}", &array[..kept])
+    name_with(array, SUFFIX)
+}
+
+pub fn name_with(array: &str, suffix: &str) -> String {
+    let kept = array.len().min(NAME_BYTES_MAX - suffix.len());
+    format!("{}{suffix}", &array[..kept])
 }
 
 /// Puts each on the other's record, and gives the surrogate's options back.

@@ -18,6 +18,7 @@ use crate::create::{Home, carry_out, open_all, refuse_to_overwrite, surrogate_fo
 use crate::engine::Form;
 use crate::failure::{Failure, Outcome};
 use crate::member::{Copies, check_distinct, io_failure, open, same_file};
+use crate::sets::Others;
 use crate::units::Size;
 use clap::ValueEnum;
 use restripe_array::meta::superblock::SUPERBLOCK_BYTES;
@@ -69,8 +70,11 @@ impl Desk {
         self.check_strangers(members)?;
         let (surrogate, devices) = make(&status, members, level, force).map_err(refusal_of)?;
         self.command(Command::Surrogate(Some(surrogate)))?;
-        let count = u16::try_from(devices.len()).unwrap_or(u16::MAX);
-        let config = self.setup.surrogate(count, Form::Plain);
+        let others = Others {
+            of_surrogate: u16::try_from(devices.len()).unwrap_or(u16::MAX),
+            of_buffer: 0,
+        };
+        let config = self.setup.surrogate(others, Form::Plain);
         let joining = devices.into_iter().map(Plain::into_member).collect();
         let held = Held::new(&self.remote, self.array)?;
         self.exchange(self.change(joining, Vec::new(), config))?;
@@ -103,14 +107,21 @@ impl Desk {
             ));
         };
         self.check_may_leave(&status, surrogate)?;
-        let members: Vec<Member> = surrogate.set.members.iter().map(|one| one.member).collect();
+        let members = members_of(&surrogate.set);
+        let buffer = surrogate
+            .buffer
+            .as_ref()
+            .map(|one| (members_of(&one.set), one.set.uuid));
+        let (of_buffer, buffer) = buffer.unwrap_or((Vec::new(), uuid));
+        let leaving = [&members[..], &of_buffer[..]].concat();
         // What was under way when it was held is over with the stop; the start without the surrogate is refused if that
         // sent anything there after all.
-        self.exchange(self.change(Vec::new(), members.clone(), None))?;
+        self.exchange(self.change(Vec::new(), leaving, None))?;
         let off_record = self.command(Command::Surrogate(None));
         off_record.map_err(|why| still_on_record(&status.name, why))?;
         drop(held);
-        let unwiped = self.dismiss(&members, uuid)?;
+        let mut unwiped = self.dismiss(&members, uuid)?;
+        unwiped.extend(self.dismiss(&of_buffer, buffer)?);
         Ok(done(&match unwiped.is_empty() {
             true => "the array has no surrogate any more, and its members are free".to_string(),
             false => format!(
@@ -312,6 +323,10 @@ fn wipe(name: &str, array: Uuid) -> Outcome {
         }
     }
     device.flush().map_err(io_failure(&device, "flushing"))
+}
+
+fn members_of(set: &Status) -> Vec<Member> {
+    set.members.iter().map(|one| one.member).collect()
 }
 
 #[cfg(test)]

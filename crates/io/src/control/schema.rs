@@ -808,6 +808,10 @@ fn fact_kind(fact: &Fact) -> &'static str {
         Fact::MoveFailed { .. } => "move-failed",
         Fact::Throttled { .. } => "throttled",
         Fact::OfSurrogate(fact) => fact_kind(fact),
+        // Its tasks are not the array's.
+        Fact::OfBuffer(_) => "of-buffer",
+        Fact::BufferAbsent { .. } => "buffer-absent",
+        Fact::BufferFailed => "buffer-failed",
         Fact::SurrogateAbsent { .. } => "surrogate-absent",
     }
 }
@@ -888,6 +892,14 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
         Fact::OfSurrogate(fact) => {
             let telling = Telling { read_only, name_of };
             format!("surrogate: {}", fact_text(fact, telling))
+        }
+        Fact::OfBuffer(fact) => {
+            let telling = Telling { read_only, name_of };
+            format!("buffer: {}", fact_text(fact, telling))
+        }
+        Fact::BufferAbsent { .. } => "the buffer cannot be used".into(),
+        Fact::BufferFailed => {
+            "the buffer failed: all that it had lies in the log, and flushes seal records from now on".into()
         }
         Fact::SurrogateAbsent { .. } => "the surrogate cannot be started".into(),
     }

@@ -1,8 +1,9 @@
 //! What a client is told of an array's surrogate: the set, and what of the array lies there.
 
 use super::schema::{MemberView, StatusView, TaskView};
+use restripe_array::meta::BufferMark;
 use restripe_array::overlay::{Kind, SealCause};
-use restripe_array::report::{ArrayState, OverlayStatus, Status, SurrogateStatus};
+use restripe_array::report::{ArrayState, BufferStatus, OverlayStatus, Status, SurrogateStatus};
 use restripe_array::{Nanos, SECTOR_BYTES};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -28,6 +29,31 @@ pub struct SurrogateView {
     /// None while the array is served without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlay: Option<OverlayView>,
+    /// Of a code cache that was made with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<BufferView>,
+}
+
+/// A code cache's buffer in persistent memory, as an array of its own.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct BufferView {
+    pub name: String,
+    pub uuid: String,
+    /// As an array's, or `absent`.
+    pub state: String,
+    pub level: String,
+    pub slots: u16,
+    pub members: Vec<MemberView>,
+    pub missing_slots: Vec<u16>,
+    pub tasks: Vec<TaskView>,
+    /// Flushes go there.
+    pub used: bool,
+    /// What users flushed may lie there alone: no start goes on without it.
+    pub needed: bool,
+    /// Records that lie there and are not durable in the log.
+    pub records: u32,
+    /// Versions of records that were written there, since the start.
+    pub versions: u64,
 }
 
 /// What of the array lies in its surrogate.
@@ -101,6 +127,8 @@ impl SurrogateView {
         now: Nanos,
         path_of: impl Fn(u16) -> String,
     ) -> SurrogateView {
+        let buffer = surrogate.buffer.as_ref();
+        let buffer = buffer.map(|one| buffer_view(surrogate, one, now, &path_of));
         let set = StatusView::new(&surrogate.set, now, path_of);
         let waits = surrogate.overlay.is_none() && surrogate.set.state == ArrayState::Starting;
         let logless = surrogate.overlay.as_ref().is_some_and(|one| one.logless);
@@ -121,6 +149,7 @@ impl SurrogateView {
             tasks: set.tasks,
             repaired_sectors: set.counters.repaired_sectors,
             overlay: surrogate.overlay.as_ref().map(|one| overlay_view(one, now)),
+            buffer,
         }
     }
 
@@ -140,6 +169,34 @@ pub(super) fn exposed_sectors(overlay: &OverlayStatus) -> u64 {
     match overlay.ahead && overlay.alone {
         true => overlay.sectors[Kind::Also as usize],
         false => 0,
+    }
+}
+
+fn buffer_view(
+    surrogate: &SurrogateStatus,
+    buffer: &BufferStatus,
+    now: Nanos,
+    path_of: &impl Fn(u16) -> String,
+) -> BufferView {
+    let set = StatusView::new(&buffer.set, now, path_of);
+    let absent = buffer.records.is_none() && buffer.set.state == ArrayState::Starting;
+    let counters = surrogate.overlay.as_ref().map(|one| one.counters);
+    BufferView {
+        name: set.name,
+        uuid: set.uuid,
+        state: match absent && surrogate.overlay.is_some() {
+            true => "absent".into(),
+            false => set.state,
+        },
+        level: set.level,
+        slots: set.slots,
+        members: set.members,
+        missing_slots: set.missing_slots,
+        tasks: set.tasks,
+        used: buffer.records.is_some(),
+        needed: buffer.mark == BufferMark::Counts,
+        records: buffer.records.unwrap_or(0),
+        versions: counters.map_or(0, |counters| counters.versions),
     }
 }
 
@@ -202,7 +259,11 @@ mod tests {
             state,
             ..Status::default()
         };
-        SurrogateStatus { set, overlay }
+        SurrogateStatus {
+            buffer: None,
+            set,
+            overlay,
+        }
     }
 
     #[test]

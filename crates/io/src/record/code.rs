@@ -58,14 +58,17 @@ fn part_of(surrogate: &SurrogateLimits, whole: &Limits) -> bool {
         copies,
         cluster_records,
         records_in_memory,
+        buffer_pool,
         parts_home: _,
     } = *surrogate;
     let small = pool.small.checked_add(SMALL_MIN);
+    let small = small.and_then(|small| small.checked_add(buffer_pool.small));
     let large = copies
         .checked_mul(2)
         .and_then(|own| own.checked_add(records_in_memory))
         .and_then(|own| own.checked_add(surrogate.homeward_buffers()))
-        .and_then(|own| own.checked_add(pool.large));
+        .and_then(|own| own.checked_add(pool.large))
+        .and_then(|own| own.checked_add(buffer_pool.large));
     [requests, slices, ios, copies, cluster_records]
         .into_iter()
         .all(|bound| bound <= BOUND_MAX)
@@ -143,6 +146,7 @@ impl Writer {
     fn surrogate(&mut self, surrogate: Option<SurrogateConfig>) {
         self.flag(surrogate.is_some());
         if let Some(SurrogateConfig {
+            buffer_members,
             members,
             limits,
             redirect,
@@ -151,6 +155,7 @@ impl Writer {
         }) = surrogate
         {
             self.small(u32::from(members));
+            self.small(u32::from(buffer_members));
             for bound in [
                 limits.pool.small,
                 limits.pool.large,
@@ -162,6 +167,8 @@ impl Writer {
                 limits.copies,
                 limits.cluster_records,
                 limits.records_in_memory,
+                limits.buffer_pool.small,
+                limits.buffer_pool.large,
                 limits.parts_home,
             ] {
                 self.small(bound);
@@ -650,6 +657,7 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         let of_members = u16::try_from(self.number()?).map_err(|_| Stop::Bad)?;
+        let of_buffer = u16::try_from(self.number()?).map_err(|_| Stop::Bad)?;
         let limits = SurrogateLimits {
             pool: Pool {
                 small: self.small()?,
@@ -663,12 +671,18 @@ impl<'a> Reader<'a> {
             copies: self.small()?,
             cluster_records: self.small()?,
             records_in_memory: self.small()?,
+            buffer_pool: Pool {
+                small: self.small()?,
+                large: self.small()?,
+            },
             parts_home: self.small()?,
         };
         let redirect = Redirect::ALL.get(usize::from(self.byte()?));
-        let fits = usize::from(of_members) <= members && part_of(&limits, whole);
+        let fits =
+            usize::from(of_members) + usize::from(of_buffer) <= members && part_of(&limits, whole);
         let redirect = *redirect.filter(|_| fits).ok_or(Stop::Bad)?;
         Ok(Some(SurrogateConfig {
+            buffer_members: of_buffer,
             members: of_members,
             limits,
             redirect,

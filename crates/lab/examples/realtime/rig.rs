@@ -305,6 +305,7 @@ fn sets(plan: &ArrayPlan) -> Vec<Set> {
 
 fn spec(plan: &ArrayPlan, members: Vec<restripe_io::member::OpenMember>) -> ArraySpec {
     let surrogate = plan.surrogate.map(|surrogate| SurrogateConfig {
+        buffer_members: 0,
         members: surrogate.members,
         limits: SurrogateLimits::default(),
         redirect: surrogate.redirect,

@@ -162,7 +162,7 @@ fn of_phase(phase: &Phase, name: &str) -> Option<f64> {
 
 /// Whether a name can be asked for at all.
 pub fn known(name: &str) -> bool {
-    const RUN: [&str; 21] = [
+    const RUN: [&str; 23] = [
         "rebuild_s",
         "rebuild_share",
         "offered_per_s",

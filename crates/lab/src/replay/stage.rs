@@ -505,6 +505,7 @@ fn world(seed: u64, disks: Vec<Disk>, plan: &ArrayPlan) -> World<Engine> {
 /// An engine for these members that knows nothing yet, and what it may have in flight.
 fn built(members: Vec<MemberInfo>, plan: &ArrayPlan) -> (Limits, Engine) {
     let surrogate = plan.surrogate.as_ref().map(|surrogate| SurrogateConfig {
+        buffer_members: 0,
         members: surrogate.members,
         limits: match surrogate.code_cache {
             Some(cache) => SurrogateLimits {

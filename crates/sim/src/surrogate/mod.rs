@@ -3,6 +3,7 @@
 //!
 //! Whole bytes stand for sectors: a record's header lies among data, and no token holds a page.
 
+mod buffer;
 mod coverage;
 mod moment;
 mod plan;
@@ -22,6 +23,7 @@ use crate::rng::{Rng, mix};
 use crate::session::{News, PATIENCE, Session};
 use crate::workload::Workload;
 use crate::world::{World, WorldConfig};
+use buffer::{Buffers, Refused};
 pub use coverage::{Incident, Phase};
 pub use moment::{Event, Moment, why_not};
 use plan::Plan;
@@ -97,8 +99,10 @@ enum End {
     Broken,
     /// Refused for good: an operator goes on without the surrogate that is here.
     Forgo,
-    /// What is left of home holds what was replaced long ago.
+    /// What is left of home holds what was replaced long ago; or a buffer is lost, with what users flushed last.
     Beyond,
+    /// Refused without its buffer, or with an old copy of it: an operator brings the right one.
+    Without,
 }
 
 struct Run {
@@ -111,9 +115,11 @@ struct Run {
     workload: Workload,
     home: Vec<Disk>,
     log: Vec<Disk>,
+    buffer: Vec<Disk>,
+    buffers: Buffers,
     now: Nanos,
     /// Members of each set were lost in the life that ended, or in one before that since when nothing was served.
-    lost_lately: [bool; 2],
+    lost_lately: [bool; 3],
     /// The surrogate is lost as a whole.
     log_gone: bool,
     /// The log disk of first copies that go ahead was lost in this life.
@@ -123,7 +129,7 @@ struct Run {
     /// Pages of the log rotted, and no start has read it since.
     rotten: bool,
     /// Generation and sequence of the newest superblock that a disk of each set has taken away for good.
-    taken: [(u64, u64); 2],
+    taken: [(u64, u64); 3],
     quest: Option<Quest>,
     /// Quests so far.
     quests: u64,
@@ -139,7 +145,7 @@ struct Life {
     steps: u64,
     crash_after: Option<u64>,
     /// Members may fail in this life: somebody did something to them.
-    troubled: [bool; 2],
+    troubled: [bool; 3],
     serving: bool,
     /// It was told to stop; it is to be.
     stopping: bool,
@@ -156,6 +162,7 @@ struct Life {
 enum Site {
     Home,
     Log,
+    Buffer,
 }
 
 impl Run {
@@ -174,6 +181,8 @@ impl Run {
         if options.eraid {
             log.clear();
         }
+        let buffer = plan.buffer.clone();
+        let buffer = buffer.map_or(Vec::new(), |spec| format(&plan, &spec, 0xb0f ^ seed));
         let run = Run {
             seed,
             oracle: Some(Oracle::new(Payload::Bytes, size)),
@@ -183,13 +192,15 @@ impl Run {
             workload,
             home,
             log,
+            buffer,
+            buffers: Buffers::new(seed),
             now: Nanos::ZERO,
-            lost_lately: [false; 2],
+            lost_lately: [false; 3],
             log_gone: false,
             log_away: false,
             forgone: false,
             rotten: false,
-            taken: [(0, 0); 2],
+            taken: [(0, 0); 3],
             quest: None,
             quests: 0,
             crashed_at: BTreeSet::new(),
@@ -220,7 +231,11 @@ impl Run {
             }
         }
         self.end_quests();
-        if self.live(None, true) {
+        let mut whole = self.live(None, true);
+        while whole && self.wants_buffer() {
+            whole = self.live(None, true);
+        }
+        if whole {
             self.without_surrogate();
         }
         self.outcome
@@ -248,8 +263,11 @@ impl Run {
             Vec::new()
         };
         sites.resize(disks.len() + log.len(), Site::Log);
+        let buffer = self.take_buffer(with);
+        sites.resize(sites.len() + buffer.len(), Site::Buffer);
         let (limits, surrogate) = self.plan.limits();
         let surrogate = SurrogateConfig {
+            buffer_members: buffer.len() as u16,
             members: log.len() as u16,
             limits: surrogate,
             redirect: self.plan.redirect,
@@ -257,6 +275,7 @@ impl Run {
             destage: self.plan.destage,
         };
         disks.extend(log);
+        disks.extend(buffer);
         let engine = Engine::new(Config {
             members: disks.iter().map(Disk::info).collect(),
             limits,
@@ -286,7 +305,7 @@ impl Run {
             sites,
             steps: 0,
             crash_after,
-            troubled: [false; 2],
+            troubled: [false; 3],
             serving: false,
             stopping: false,
             stop_due: false,
@@ -342,6 +361,12 @@ impl Run {
                 }
             };
             self.say(|| format!("  start refused: {error:?}"));
+            if let Some(end) = self.refused_for_buffer(life, &error, &mut mode) {
+                match end {
+                    Refused::Again => continue,
+                    Refused::End(end) => return Some(end),
+                }
+            }
             let (site, inner) = match &error {
                 CommandError::OfSurrogate(inner) => (Site::Log, &**inner),
                 own => (Site::Home, own),
@@ -355,7 +380,7 @@ impl Run {
                     self.count("outdated minorities refused", 1);
                     return Some(match site {
                         Site::Home => End::Beyond,
-                        Site::Log => End::Forgo,
+                        Site::Log | Site::Buffer => End::Forgo,
                     });
                 }
                 CommandError::Minority { .. } if !mode.from_minority => mode.from_minority = true,
@@ -473,6 +498,22 @@ impl Run {
                     format!("{member:?}: {why:?}"),
                 );
             }
+            Fact::OfBuffer(fact) => match &**fact {
+                Fact::MemberFailed { member, why } if !life.troubled[Site::Buffer as usize] => {
+                    life.session.violation(
+                        Invariant::MemberFailedWrongly,
+                        format!("of the buffer: {member:?}: {why:?}"),
+                    );
+                }
+                _ => {}
+            },
+            Fact::BufferFailed if !life.troubled[Site::Buffer as usize] => {
+                let detail = String::from("the buffer");
+                life.session
+                    .violation(Invariant::MemberFailedWrongly, detail);
+            }
+            Fact::BufferFailed => self.count("buffers failed", 1),
+            Fact::BufferAbsent { .. } => self.count("starts without a buffer", 1),
             Fact::TaskStarted { .. } => self.count("tasks of home", 1),
             Fact::TaskEnded { .. } => self.take_capacity(life),
             Fact::Lost { lba, sectors } => {
@@ -647,6 +688,7 @@ impl Run {
             self.count("cleanings", counters.cleanings);
             self.count("sectors moved", counters.sectors_moved);
             self.count("clean copies", counters.clean_copies);
+            self.count("records kept in buffers", counters.versions);
         }
         if end == End::Crash {
             self.note(&life, Incident::Crash);
@@ -710,7 +752,11 @@ impl Run {
                 }
                 Site::Home => self.home.push(disk),
                 Site::Log => self.log.push(disk),
+                Site::Buffer => self.buffer.push(disk),
             }
+        }
+        if self.plan.buffer.is_some() {
+            self.settle_buffer();
         }
         let goes_on = self.settle_cut(oracle, end, ahead && !troubled[Site::Home as usize]);
         if goes_on && whole && self.rot(end) {
@@ -804,6 +850,7 @@ fn spec_of(plan: &Plan, site: Site) -> &Spec {
     match site {
         Site::Home => &plan.home,
         Site::Log => &plan.log,
+        Site::Buffer => plan.buffer.as_ref().expect("it has one"),
     }
 }
 
@@ -811,6 +858,7 @@ fn set_of(status: &Status, site: Site) -> Option<&Status> {
     match site {
         Site::Home => Some(status),
         Site::Log => status.surrogate.as_ref().map(|surrogate| &surrogate.set),
+        Site::Buffer => Some(&status.surrogate.as_ref()?.buffer.as_ref()?.set),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::swarm::plan::cached;
 use restripe_array::destage::Order;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
+use restripe_array::overlay::format::slot::HALF_SECTORS;
 use restripe_array::{CacheLimits, Destage, Limits, Nanos, Pool, Redirect, Sleep, SurrogateLimits};
 
 /// The stream that is drawn from whether a log of clusters has three parities or more.
@@ -17,6 +18,8 @@ const PARITIES: u64 = 0x9a7;
 pub(super) struct Plan {
     pub(super) home: Spec,
     pub(super) log: Spec,
+    /// The log's buffer.
+    pub(super) buffer: Option<Spec>,
     pub(super) redirect: Redirect,
     /// Users are moved out of scrubs' way, too.
     pub(super) scrubs: bool,
@@ -52,6 +55,8 @@ const LEVELS: [(Level, u16); 6] = [
 const CHUNKS: u64 = 0x2034;
 /// The stream that is drawn from whether a log is cleaned.
 const CLEANED: u64 = 0xc1ea;
+/// The stream that a code cache's buffer is drawn from.
+const BUFFERED: u64 = 0xb0f;
 /// The stream that the read cache is drawn from.
 const CACHED: u64 = 0xcac4e;
 
@@ -81,6 +86,7 @@ impl Plan {
         let plan = Plan {
             home,
             log,
+            buffer: None,
             redirect: *rng.pick(&[
                 Redirect::Ido,
                 Redirect::Ido,
@@ -166,7 +172,39 @@ impl Plan {
         self.destage.clean = rng.clone().fork(CLEANED).chance(1, 2);
         self.cluster_records = rng.between(1, 4) as u32;
         self.records_in_memory = self.cluster_records + rng.below(6) as u32;
+        self.buffer = self.buffered(rng.clone().fork(BUFFERED));
+        self.log.buffered = self.buffer.is_some();
         self
+    }
+
+    /// A third of code caches have a buffer, of one member or two. Drawn from a stream of its own.
+    fn buffered(&self, mut rng: Rng) -> Option<Spec> {
+        if !rng.chance(1, 3) {
+            return None;
+        }
+        let (level, slots) = *rng.pick(&[(Level::Raid0, 1), (Level::Raid1, 2)]);
+        let records = u64::from(self.cluster_records) + rng.below(8);
+        let chunk_sectors = *rng.pick(&[8, 128]);
+        Some(Spec {
+            payload: Payload::Bytes,
+            identity: 0x2000,
+            chunk_sectors,
+            chunks: records * 2 * HALF_SECTORS / u64::from(chunk_sectors),
+            volatile: rng.chance(3, 4),
+            init: *rng.pick(&[Init::Written, Init::Zero]),
+            write_hole: match rng.chance(1, 2) {
+                true => WriteHole::None,
+                false => WriteHole::default_for(level),
+            },
+            member_sectors: records * 2 * HALF_SECTORS + 2048,
+            partner: Some(Partner {
+                role: PartnerRole::Buffer,
+                array: self.home.uuid(),
+                epoch: 1,
+                session: 0,
+            }),
+            ..Spec::small(level, slots)
+        })
     }
 
     pub(super) fn limits(&self) -> (Limits, SurrogateLimits) {
@@ -184,6 +222,13 @@ impl Plan {
             copies: self.copies,
             cluster_records: self.cluster_records,
             records_in_memory: self.records_in_memory,
+            buffer_pool: match self.buffer {
+                Some(_) => Pool {
+                    small: 256,
+                    large: 32,
+                },
+                None => Pool { small: 0, large: 0 },
+            },
             parts_home: self.records_in_memory / 2,
         };
         let limits = Limits {

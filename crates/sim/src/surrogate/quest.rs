@@ -630,7 +630,7 @@ impl Run {
         life.sites.push(site);
         let command = match site {
             Site::Home => Command::Add(new),
-            Site::Log => Command::Replace {
+            Site::Log | Site::Buffer => Command::Replace {
                 old: set.failed[0],
                 new,
             },

@@ -58,6 +58,7 @@ impl Run {
     /// Something happens to a member of one of the sets. While data are on their way, a crash may come soon.
     pub(super) fn stir(&mut self, life: &mut Life, busy: bool) {
         self.look_at_map(life);
+        self.stir_buffer(life);
         let status = life.session.world.status();
         if busy && self.rng.chance(1, 6) {
             life.crash_after = Some(life.steps + self.rng.between(0, 60));
@@ -177,7 +178,7 @@ impl Run {
             match site {
                 Site::Home if set.whole => Incident::HomeLoss,
                 Site::Home => Incident::SecondLoss,
-                Site::Log => Incident::LogLoss,
+                Site::Log | Site::Buffer => Incident::LogLoss,
             },
         );
         let member = *self.rng.pick(&set.serving);
@@ -202,7 +203,7 @@ impl Run {
     pub(super) fn loss_of(&self, life: &Life, site: Site, member: Member) -> Event {
         let asleep = life.session.world.disk(member).faults.asleep();
         match (site, asleep) {
-            (Site::Log, _) => Event::LogLoss,
+            (Site::Log | Site::Buffer, _) => Event::LogLoss,
             (Site::Home, true) => Event::AsleepLoss,
             (Site::Home, false) => Event::AwakeLoss,
         }
@@ -358,7 +359,8 @@ impl Run {
         world.release(member, Nanos(1));
         let status = world.status();
         let set = status.surrogate.as_ref().map(|surrogate| &surrogate.set);
-        let failed = set.is_some_and(|set| {
+        let sets = set.into_iter().chain(set_of(&status, Site::Buffer));
+        let failed = { sets }.any(|set| {
             let mut members = set.members.iter();
             members.any(|line| line.member == member && line.state == MemberState::Failed)
         });

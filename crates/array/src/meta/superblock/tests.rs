@@ -82,6 +82,7 @@ fn full_tables_fit() {
     assert_eq!(Superblock::decode(&bytes_of(&full)), Ok(full.clone()));
 
     full.partner = None;
+    full.buffer = BufferMark::None;
     full.lent = parcels(&full, PARCELS_MAX);
     assert_eq!(Superblock::decode(&bytes_of(&full)), Ok(full.clone()));
 
@@ -218,8 +219,8 @@ fn versions_and_features() {
         })
     );
     assert_eq!(
-        with(at::INCOMPATIBLE, 128),
-        Err(MetaError::Features { unknown: 128 })
+        with(at::INCOMPATIBLE, 256),
+        Err(MetaError::Features { unknown: 256 })
     );
     assert_eq!(with(at::MINOR, 9).as_ref(), Ok(&superblock));
     assert_eq!(with(at::COMPATIBLE, 4).as_ref(), Ok(&superblock));
@@ -365,7 +366,11 @@ fn a_partner_is_a_feature_that_must_be_known() {
     superblock.geometry.grown = None;
     let alone = bytes_of(&superblock);
     assert_eq!(get_u64(&alone, at::INCOMPATIBLE), 0);
-    for role in [PartnerRole::Main, PartnerRole::Surrogate] {
+    for role in [
+        PartnerRole::Main,
+        PartnerRole::Surrogate,
+        PartnerRole::Buffer,
+    ] {
         partner(&mut superblock).role = role;
         let bytes = bytes_of(&superblock);
         assert_eq!(get_u64(&bytes, at::INCOMPATIBLE), INCOMPATIBLE_PARTNER);
@@ -373,11 +378,38 @@ fn a_partner_is_a_feature_that_must_be_known() {
     }
 }
 
+/// A log that has a buffer says so, and nothing else does.
+#[test]
+fn a_buffer_is_a_feature_that_must_be_known() {
+    let mut superblock = unremarkable(16);
+    superblock.lent.clear();
+    for mark in [BufferMark::Idle, BufferMark::Counts] {
+        superblock.buffer = mark;
+        for role in [PartnerRole::Main, PartnerRole::Buffer] {
+            partner(&mut superblock).role = role;
+            assert!(superblock.encode().is_err(), "{role:?}");
+        }
+        partner(&mut superblock).role = PartnerRole::Surrogate;
+        let bytes = bytes_of(&superblock);
+        assert_ne!(get_u64(&bytes, at::INCOMPATIBLE) & INCOMPATIBLE_BUFFER, 0);
+        assert_eq!(Superblock::decode(&bytes).as_ref(), Ok(&superblock));
+        for other in [0, 3, u8::MAX] {
+            let mut hostile = bytes.clone();
+            hostile[at::BUFFER] = other;
+            reseal(&mut hostile);
+            assert!(Superblock::decode(&hostile).is_err(), "{other}");
+        }
+    }
+}
+
 /// Drawn from this seed or the next ones: without a feature that cannot be taken off it.
 fn unremarkable(seed: u64) -> Superblock {
     let mut drawn = (seed..).map(|seed| any_superblock(&mut Random::new(seed)));
     let plain = |one: &Superblock| {
-        one.reshape.is_none() && !one.ahead && !is_reed_solomon(one.geometry.level)
+        one.reshape.is_none()
+            && !one.ahead
+            && one.buffer == BufferMark::None
+            && !is_reed_solomon(one.geometry.level)
     };
     drawn.find(plain).expect("some are")
 }
@@ -386,6 +418,7 @@ fn unremarkable(seed: u64) -> Superblock {
 fn hostile_partners_are_refused() {
     let mut superblock = any_superblock(&mut Random::new(15));
     superblock.lent.clear();
+    superblock.buffer = BufferMark::None;
     partner(&mut superblock);
     let bytes = bytes_of(&superblock);
     let refused = |change: &dyn Fn(&mut [u8])| {
@@ -394,7 +427,7 @@ fn hostile_partners_are_refused() {
         reseal(&mut hostile);
         Superblock::decode(&hostile).is_err()
     };
-    for role in [0, 3, u8::MAX] {
+    for role in [0, 4, u8::MAX] {
         assert!(refused(&|bytes| bytes[at::PARTNER_ROLE] = role), "{role}");
     }
     for (at, counters) in [

@@ -42,6 +42,9 @@ pub mod scan;
 mod scan_model_tests;
 #[cfg(test)]
 mod scan_tests;
+pub mod slot;
+#[cfg(test)]
+mod slot_tests;
 #[cfg(test)]
 mod tests;
 
@@ -49,6 +52,7 @@ pub use anchor::{AnchorError, AnchorTable};
 pub use record::{EXTENTS_MAX, RecordHeader, RecordView};
 pub use region::{LogLayout, LogRegion, RegionError};
 pub use scan::{Cause, Damage, PayloadFound, Read, Recovered, Scan};
+pub use slot::{SlotLayout, Version};
 
 use crate::meta::bytes::get_u64;
 use crate::meta::rules::COUNTER_LIMIT;

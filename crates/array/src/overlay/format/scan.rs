@@ -186,6 +186,39 @@ impl Scan {
         self.longest = longest;
     }
 
+    /// The first sequence from which on nothing counts. Once it is done.
+    pub fn gap(&self) -> u64 {
+        self.gap
+    }
+
+    /// The first record that counts though its payload could not be read.
+    pub fn unread_from(&self) -> Option<u64> {
+        let counts = |found: &&Found| found.unread && found.header.sequence < self.gap;
+        let found = self.records.iter().find(counts);
+        found.map(|found| found.header.sequence)
+    }
+
+    /// Whether a record from elsewhere may be written into the log where it says: within a segment in which it counts, and over none
+    /// that does.
+    pub fn has_place(&self, record: &RecordHeader) -> bool {
+        let layout = self.table.layout();
+        let grain = u64::from(layout.grain());
+        let sectors = u64::from(layout.segments()) * u64::from(layout.segment_sectors());
+        if record.at >= sectors || !record.at.is_multiple_of(grain) {
+            return false;
+        }
+        let (segment, end) = (layout.segment_of(record.at), layout.end_of(record));
+        let over = |found: &Found| {
+            let (at, until) = (found.header.at, layout.end_of(&found.header));
+            let counts = found.header.sequence < self.gap;
+            counts && found.header.sequence != record.sequence && at < end && record.at < until
+        };
+        end <= self.segment_end(segment)
+            && self.table.counts(segment, record.sequence)
+            && record.sequence >= self.durable
+            && !self.records.iter().any(over)
+    }
+
     pub fn owner(&self) -> &LogOwner {
         self.table.owner()
     }

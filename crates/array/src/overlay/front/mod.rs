@@ -49,6 +49,7 @@
 //!    of it was told.
 
 mod beside;
+mod buffered;
 mod clean;
 mod homeward;
 mod pack;
@@ -69,6 +70,7 @@ use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use beside::Beside;
+use buffered::Buffering;
 use clean::Cleaning;
 use core::ops::Range;
 use pack::Pack;
@@ -79,6 +81,8 @@ use stripes::Stripes;
 pub enum Site {
     Home,
     Log,
+    /// What was gathered, and is to outlive a crash before the log has it.
+    Buffer,
 }
 
 /// Names a part of the work, from its [`Effect`] to the call that ends it.
@@ -139,6 +143,19 @@ pub enum Effect {
         /// Every record below is durable.
         durable: u64,
     },
+    /// Writes a version of a record in memory into the buffer; ends with [`Overlay::kept`].
+    Keep {
+        sequence: u64,
+        version: u32,
+        /// Every record below is durable in the log.
+        durable: u64,
+        /// Nothing more comes into the record.
+        closed: bool,
+        extents: Vec<Extent>,
+        payload_sectors: u32,
+    },
+    /// Puts on record that the buffer does not count; ends with [`Overlay::buffer_forgone`].
+    Forgo,
     /// Reads pieces that lie near each other in the log into memory, to be kept there as far as there is room: they go home soon.
     /// Ends with [`Overlay::part_done`], whatever came of it.
     Fetch {
@@ -207,6 +224,8 @@ pub struct OverlayLimits {
     pub grain: u32,
     /// Writes are gathered in memory. Then no clean copies are made.
     pub packing: Option<Packing>,
+    /// Slots of the buffer into which flushes go, where writes are gathered.
+    pub slots: Option<u32>,
     /// There is no log: first copies at home alone have what goes ahead (ERAID).
     pub logless: bool,
 }
@@ -261,6 +280,12 @@ enum Owner {
         serial: u64,
     },
     Reuse,
+    /// A flush of the buffer.
+    Buffer,
+    /// A flush of the log that makes slots of the buffer free.
+    Slots,
+    /// The flush of the log after which the buffer does not count.
+    Forgo,
     HomeFlush,
     LogFlush,
     Void,
@@ -348,6 +373,8 @@ pub struct OverlayCounters {
     /// How often the log was cleaned, and sectors that were moved for it.
     pub cleanings: u64,
     pub sectors_moved: u64,
+    /// Versions of records that were written into the buffer.
+    pub versions: u64,
     /// Records that were gathered in memory and sealed, by [`SealCause`].
     pub seals: [u64; SealCause::ALL.len()],
 }
@@ -380,6 +407,7 @@ pub struct Overlay {
     /// Flushes of the log that wait until records below have landed.
     flushes: VecDeque<(u64, PartTag)>,
     pack: Option<Pack>,
+    buffering: Option<Buffering>,
     home: Option<GoingHome>,
     stripes: Option<Stripes>,
     cleaning: Option<Cleaning>,
@@ -418,8 +446,8 @@ struct CleanCopy {
 /// Parts under way for each request, besides its records: a read that alternates between log and home waits for room.
 const PARTS_PER_REQUEST: u32 = 8;
 /// Parts that are nobody's request: a flush for space, the two flushes or the void of going home, the reuse of a segment, clusters
-/// that are read; what cleaning reads, and its flush or void.
-const PARTS_OF_OWN: u32 = 4 + stripes::FETCHES as u32 + clean::MOVES as u32 + 1;
+/// that are read; what cleaning reads, and its flush or void; and three for a buffer.
+const PARTS_OF_OWN: u32 = 7 + stripes::FETCHES as u32 + clean::MOVES as u32 + 1;
 
 impl Overlay {
     /// An overlay of a log in which this was found. What was found is durable.
@@ -459,6 +487,7 @@ impl Overlay {
             space_flush: false,
             flushes: VecDeque::new(),
             pack: limits.packing.map(Pack::new),
+            buffering: limits.slots.map(Buffering::new),
             home: None,
             stripes: None,
             cleaning: None,
@@ -570,6 +599,8 @@ impl Overlay {
         let works = self.home.is_some() || !self.copies.is_empty() || !self.records.is_empty();
         let works = works || self.cleaning.is_some();
         let gathers = self.pack.as_ref().is_some_and(|pack| !pack.is_quiet());
+        let flushes = self.buffering.as_ref().is_some_and(|one| !one.is_quiet());
+        let gathers = gathers || flushes;
         self.is_idle() && parts && !works && !gathers && self.effects.is_empty()
     }
 
@@ -687,6 +718,9 @@ impl Overlay {
             _ => SealCause::Flush,
         };
         let part = self.begin_part(owner);
+        if matches!(owner, Owner::Request(_)) && self.flush_buffer(part) {
+            return;
+        }
         let unsealed = cause == SealCause::Flush && self.planted(Bug::FlushUnsealed);
         let until = match self.pack {
             Some(_) if !unsealed => self.sequence,
@@ -745,8 +779,7 @@ impl Overlay {
                 Piece::Hole { sectors, .. } => (None, sectors),
             };
             let at_home = copy.is_none_or(|(kind, _)| kind == Kind::Also);
-            let site = if at_home { Site::Home } else { Site::Log };
-            self.pending(id).asked[site as usize] = true;
+            self.pending(id).asked[usize::from(!at_home)] = true;
             let serial = self.begin_reading();
             let part = self.begin_part(Owner::Reading {
                 request: id,
@@ -848,6 +881,9 @@ impl Overlay {
                 self.request_part_done(request, result);
             }
             Owner::Space => self.space_flush = false,
+            Owner::Buffer => self.buffer_flushed(result),
+            Owner::Slots => self.slots_won(),
+            Owner::Forgo => self.buffer_sealed(result),
             Owner::Copy { serial, stripe } => self.copied(serial, stripe, result),
             // What could not be read at once is read piece by piece.
             Owner::Fetch { serial } => {

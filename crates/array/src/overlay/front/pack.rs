@@ -175,6 +175,15 @@ impl Pack {
         self.begins.is_some()
     }
 
+    /// The table of a record that was not handed out yet, sectors of its payload, and whether it is being filled.
+    pub(super) fn gathered(&self, sequence: u64) -> Option<(&[Extent], u32, bool)> {
+        let first = self.records.front()?.sequence;
+        let index = sequence.checked_sub(first)? as usize;
+        let record = self.records.get(index)?;
+        let filling = self.filling && index + 1 == self.records.len();
+        Some((&record.extents, record.used, filling))
+    }
+
     pub(super) fn is_quiet(&self) -> bool {
         self.records.is_empty() && self.copies.is_empty()
     }
@@ -228,7 +237,7 @@ impl Overlay {
         let copies = self.packs().copies.len();
         let touches = self.packs().touches(&(home..home + u64::from(left)));
         let touches = touches && !self.planted(Bug::PackedOver);
-        if touches || copies == COPIES_MAX {
+        if touches || copies == COPIES_MAX || self.is_versioning() {
             self.packs().waits = true;
             return false;
         }
@@ -365,6 +374,7 @@ impl Overlay {
 
     fn copied_in(&mut self, copy: &Copying) {
         let extent = copy.extent;
+        self.freshen(extent.sequence);
         let mut records = self.packs().records.iter_mut();
         let record = records.find(|record| record.sequence == extent.sequence);
         match record {
@@ -398,7 +408,7 @@ impl Overlay {
     /// Whether a further record has to wait for memory, or until the segment of the last one is void.
     pub(super) fn record_waits(&mut self) -> bool {
         let held = self.packs().packing.held as usize;
-        self.records.len() >= held || self.packs().begins.is_some()
+        self.records.len() >= held || self.packs().begins.is_some() || self.lacks_slot()
     }
 
     /// False if it has to wait, or if there is no space.
@@ -407,6 +417,7 @@ impl Overlay {
         if self.record_waits() {
             self.packs().due = self.sequence;
             self.send_records();
+            self.win_slots();
             return false;
         }
         let opened = self.space.opened();
@@ -438,6 +449,7 @@ impl Overlay {
             moved: false,
         });
         self.packs().filling = true;
+        self.hold(sequence);
         if self.space.opened() != opened {
             self.packs().begins = Some(sequence);
             self.reuse(at);
@@ -499,6 +511,7 @@ impl Overlay {
                 self.appended(record.sequence, Err(RequestError::Unavailable));
                 continue;
             }
+            self.hold_sealed(record.sequence, &record.extents, record.used);
             self.effects.push_back(Effect::Seal {
                 sequence: record.sequence,
                 extents: record.extents,

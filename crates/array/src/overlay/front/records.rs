@@ -28,6 +28,7 @@ impl Overlay {
         if self.broken {
             self.seal(SealCause::Failed);
         }
+        self.pump_buffer();
         while let Some(&id) = self.writes.front() {
             let Pending { request, cut, .. } = *self.pending(id);
             if cut == whole(&request) {
@@ -207,6 +208,7 @@ impl Overlay {
             self.landed(&record);
         }
         self.begin_flushes();
+        self.win_slots();
         self.pump_writes();
         self.clean_more();
         self.begin_last();
@@ -411,6 +413,7 @@ impl Overlay {
     /// Everything told before this flush of the log began is durable.
     pub(super) fn log_flushed(&mut self, told: u64) {
         self.durable = self.durable.max(told);
+        self.forget_safe();
         self.settle_retired();
     }
 

@@ -1,0 +1,86 @@
+//! The buffer of a new code cache: a set of its own, on persistent memory.
+
+use super::{options, planned};
+use crate::command::{InitName, LevelName, WriteHoleName};
+use crate::config::ArrayConfig;
+use crate::failure::{Failure, Outcome};
+use crate::lease::is_lease;
+use crate::units::Size;
+use restripe_array::Uuid;
+use restripe_array::meta::{Creation, Partner, PartnerRole};
+use restripe_io::plain::Plain;
+
+/// What a buffer takes of each of its members, its metadata with it.
+pub const BUFFER_FILE_BYTES: u64 = 16 << 20;
+/// Of that, what records lie in: all slots that there may be, of 128 KiB.
+const SLOTS_BYTES: u64 = 8 << 20;
+const CHUNK_BYTES: u64 = 64 << 10;
+
+pub fn check_buffer(wanted: &ArrayConfig) -> Outcome {
+    let members = &wanted.buffer_file;
+    match members.len() {
+        0 => Ok(()),
+        _ if !wanted.code_cache => Err(Failure::usage(
+            "a buffer is for a code cache, which gathers what users write",
+        )
+        .hint(
+            "say --code-cache and name its members with --surrogate, or leave --buffer-file out",
+        )),
+        3.. => Err(Failure::usage(
+            "a buffer has one member, or two that mirror each other",
+        )),
+        _ => match members.iter().find(|name| is_lease(name)) {
+            Some(lease) => Err(Failure::usage("a lease is no persistent memory")
+                .at(lease)
+                .hint("name files or devices on this host")),
+            None => Ok(()),
+        },
+    }
+}
+
+/// The buffer as an array of its own; none if there is to be none.
+pub fn plan(wanted: &ArrayConfig, array: Uuid, devices: &[Plain]) -> Outcome<Option<Creation>> {
+    let level = match wanted.buffer_file.len() {
+        0 => return Ok(None),
+        1 => LevelName::Raid0,
+        _ => LevelName::Raid1,
+    };
+    let wanted = ArrayConfig {
+        name: name_of(&wanted.name),
+        members: wanted.buffer_file.clone(),
+        level: Some(level),
+        chunk: (level == LevelName::Raid0).then_some(CHUNK_BYTES),
+        // Nothing is put on record but versions: each tells by its checksum whether it is whole.
+        init: Some(InitName::Zero),
+        write_hole: Some(WriteHoleName::None),
+        size_per_member: Some(SLOTS_BYTES),
+        ..ArrayConfig::default()
+    };
+    let of_buffer = |why: Failure| why.of("the buffer");
+    let mut options = options(&wanted, devices).map_err(of_buffer)?;
+    options.partner = Some(Partner {
+        role: PartnerRole::Buffer,
+        array,
+        epoch: 1,
+        session: 0,
+    });
+    planned(&options, &wanted.members)
+        .map(Some)
+        .map_err(of_buffer)
+}
+
+fn name_of(array: &str) -> String {
+    super::surrogate::name_with(array, "-buffer")
+}
+
+pub fn told(buffer: &Creation) -> String {
+    let superblock = &buffer.superblock;
+    format!(
+        "  with the buffer {}: {}, {} members, {} for what users flush ({})",
+        superblock.name,
+        superblock.geometry.level,
+        superblock.members.len(),
+        Size(SLOTS_BYTES),
+        superblock.array,
+    )
+}
