@@ -102,6 +102,7 @@ rs6\t''
 rs7\t''
 rs8\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l code-cache-chunk -d 'How much of a record lies on one member of the code cache (a power of two from 4K on, a row 64K at most). What a flush writes early takes whole rows, what is read of large chunks keeps fewer members busy [default: as much as a row allows]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l buffer-file -d 'A file or device on persistent memory, or two as A,B, as a mirror: a buffer for the code cache, into which flushes write what was gathered, in place of sealing it. It takes 16 MiB, and is named beside the members from then on; a file that does not exist is made. On an ordinary disk a flush takes as long as that disk does' -r
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l code-cache -d 'Make the surrogate a code cache (RERAID), which is written by whole rows: `serve` gathers every write into clusters there, at all times. Of three members or more, raid5, raid6 or rs3 to rs8, which bears three to eight lost disks [default: raid6 from four members on]'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l log-disk -d 'Make the surrogate\'s one disk the log of first copies that go ahead (GRAID): `serve` writes there and to them, at all times. Of a raid1 or raid10'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l force -d 'Overwrite what the members carry; says what will be lost and asks'

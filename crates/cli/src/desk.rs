@@ -833,28 +833,30 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
             Refusal::new("it is of a later start than the array's own members, which are an old copy")
                 .hint("bring the array's members as they were when it stopped; serve --from-minority takes them as they are")
         }
-        CommandError::BufferMissing => {
-            Refusal::new("the buffer of its code cache is not here, and what users flushed last may lie there alone")
-                .hint("name its members too; or say --accept-loss to go back to what the log has, some moments before the crash")
-        }
-        CommandError::BufferIsOld => {
-            Refusal::new("it is as it was before the array's last start, and lacks what users flushed since")
-                .hint("bring its members as they were when the array stopped; or say --accept-loss to go back to what the log has")
-        }
-        CommandError::OfBuffer(error) => {
-            let of_set = refusal(error, names);
-            Refusal {
-                what: format!("the buffer: {}", of_set.what),
-                ..of_set
-            }
-        }
-        CommandError::OfSurrogate(error) => {
-            let of_set = refusal(error, names);
-            Refusal {
-                what: format!("the surrogate: {}", of_set.what),
-                ..of_set
-            }
-        }
+        CommandError::BufferMissing | CommandError::BufferIsOld => without_buffer(error),
+        CommandError::OfBuffer(error) => of_set("the buffer", refusal(error, names)),
+        CommandError::OfSurrogate(error) => of_set("the surrogate", refusal(error, names)),
+    }
+}
+
+fn of_set(set: &str, refused: Refusal) -> Refusal {
+    Refusal {
+        what: format!("{set}: {}", refused.what),
+        ..refused
+    }
+}
+
+/// What is not there, or is of another time, cannot tell what it has.
+fn without_buffer(error: &CommandError) -> Refusal {
+    match error {
+        CommandError::BufferIsOld => Refusal::new(
+            "it is as it was before the array's last start, and lacks what users flushed since",
+        )
+        .hint("bring its members as they were when the array stopped; or say --accept-loss to go back to what the log has"),
+        _ => Refusal::new(
+            "the buffer of its code cache is not here, and what users flushed last may lie there alone",
+        )
+        .hint("name its members too; or say --accept-loss to go back to what the log has, some moments before the crash"),
     }
 }
 

@@ -78,6 +78,25 @@ pub fn any_level(random: &mut Random) -> (Level, u16) {
     (level, slots)
 }
 
+fn any_partner(random: &mut Random, superblock: &mut Superblock) {
+    superblock.partner = random.flag().then(|| Partner {
+        role: [
+            PartnerRole::Main,
+            PartnerRole::Surrogate,
+            PartnerRole::Buffer,
+        ][random.below(3) as usize],
+        array: uuid(random.below(900) as u16),
+        epoch: 1 + random.below(1 << 30) as u32,
+        session: random.below(1 << 30) as u32,
+    });
+    superblock.buffer = match superblock.partner {
+        Some(Partner { role, .. }) if role == PartnerRole::Surrogate => {
+            [BufferMark::None, BufferMark::Idle, BufferMark::Counts][random.below(3) as usize]
+        }
+        _ => BufferMark::None,
+    };
+}
+
 /// A sound superblock with every table filled in some way.
 pub fn any_superblock(random: &mut Random) -> Superblock {
     let (level, slots) = any_level(random);
@@ -114,22 +133,7 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
         member.log_floor = random.below(1 << 40);
         member.read_errors = random.next() as u32;
     }
-    superblock.partner = random.flag().then(|| Partner {
-        role: [
-            PartnerRole::Main,
-            PartnerRole::Surrogate,
-            PartnerRole::Buffer,
-        ][random.below(3) as usize],
-        array: uuid(random.below(900) as u16),
-        epoch: 1 + random.below(1 << 30) as u32,
-        session: random.below(1 << 30) as u32,
-    });
-    superblock.buffer = match superblock.partner {
-        Some(Partner { role, .. }) if role == PartnerRole::Surrogate => {
-            [BufferMark::None, BufferMark::Idle, BufferMark::Counts][random.below(3) as usize]
-        }
-        _ => BufferMark::None,
-    };
+    any_partner(random, &mut superblock);
     for _ in 0..random.below(9) {
         let task = any_task(random, &superblock);
         // One task fills a slot.

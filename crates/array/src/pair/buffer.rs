@@ -17,7 +17,7 @@ use crate::contract::{
 };
 use crate::meta::superblock::{BufferMark, PartnerRole};
 use crate::overlay::format::{RecordHeader, SlotLayout, Version, slot};
-use crate::overlay::{Overlay, Site};
+use crate::overlay::{Effect, Overlay, Site};
 use crate::pool::Size;
 use crate::report::ArrayState;
 use crate::slab::Slab;
@@ -95,26 +95,34 @@ impl Pair {
 
     // ---------------------------------------------------------------------------------------------------- versions
 
-    pub(super) fn keep_version(&mut self, version: Version) {
+    /// A version is wanted in the buffer; its checksum is taken later.
+    pub(super) fn keep_version(&mut self, wanted: Effect) {
+        let Effect::Keep {
+            sequence,
+            version,
+            durable,
+            closed,
+            extents,
+            payload_sectors,
+        } = wanted
+        else {
+            unreachable!("a version is wanted")
+        };
         // Its memory stays until the version is written.
-        self.clusters.begin_reading(version.header.sequence);
-        self.buffer.waiting.push_back(version);
-    }
-
-    /// A version as the overlay tells of it; its checksum is taken later.
-    pub(super) fn version_of(
-        &self,
-        sequence: u64,
-        payload_sectors: u32,
-        durable: u64,
-    ) -> RecordHeader {
-        RecordHeader {
+        self.clusters.begin_reading(sequence);
+        let header = RecordHeader {
             sequence,
             durable,
             at: self.clusters.place_of(sequence),
             payload_sectors,
             payload_crc: 0,
-        }
+        };
+        self.buffer.waiting.push_back(Version {
+            header,
+            version,
+            closed,
+            extents,
+        });
     }
 
     /// Begins to write the next version that is announced at home; false if there is none.

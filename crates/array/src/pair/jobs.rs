@@ -21,7 +21,7 @@ use crate::contract::{
 };
 use crate::meta::crc::crc32c_of_zeros;
 use crate::ops::{BlockCopy, Boxes};
-use crate::overlay::format::{AnchorTable, RecordHeader, Version, record};
+use crate::overlay::format::{AnchorTable, RecordHeader, record};
 use crate::overlay::{CopyTag, Effect, Extent, Kind, Overlay, PackTag, PartTag, Site, is_logged};
 use crate::planted::Bug;
 use crate::pool::Size;
@@ -267,22 +267,7 @@ impl Pair {
                 payload_sectors,
                 durable,
             } => self.seal(sequence, extents, payload_sectors, durable),
-            Effect::Keep {
-                sequence,
-                version,
-                durable,
-                closed,
-                extents,
-                payload_sectors,
-            } => {
-                let header = self.version_of(sequence, payload_sectors, durable);
-                self.keep_version(Version {
-                    header,
-                    version,
-                    closed,
-                    extents,
-                });
-            }
+            version @ Effect::Keep { .. } => self.keep_version(version),
             Effect::Forgo => self.forgo_buffer(),
             Effect::Fetch { part, pieces } => self.fetch(part, pieces),
             Effect::Move { part, at, sectors } => self.jobs.moves.push_back((part, at, sectors)),

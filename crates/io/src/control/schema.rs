@@ -898,12 +898,13 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
             format!("buffer: {}", fact_text(fact, telling))
         }
         Fact::BufferAbsent { .. } => "the buffer cannot be used".into(),
-        Fact::BufferFailed => {
-            "the buffer failed: all that it had lies in the log, and flushes seal records from now on".into()
-        }
+        Fact::BufferFailed => BUFFER_FAILED.into(),
         Fact::SurrogateAbsent { .. } => "the surrogate cannot be started".into(),
     }
 }
+
+const BUFFER_FAILED: &str =
+    "the buffer failed: all that it had lies in the log, and flushes seal records from now on";
 
 fn move_failed_text(name: &str, why: restripe_array::IoError) -> String {
     format!("the growth cannot write to {name} ({why}): it tries again")

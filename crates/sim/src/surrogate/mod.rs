@@ -345,12 +345,7 @@ impl Run {
                 let answered = self.hear(life, Some(tag));
                 match answered {
                     Some(Ok(())) => {
-                        life.serving = true;
-                        self.rotten &= !life.sites.contains(&Site::Log);
-                        let crashed_at = std::mem::take(&mut self.crashed_at);
-                        self.count_event(crashed_at, Event::Start);
-                        self.take_capacity(life);
-                        self.forgone |= mode.accept_loss && !life.sites.contains(&Site::Log);
+                        self.started(life, mode);
                         return None;
                     }
                     Some(Err(error)) => break error,
@@ -412,6 +407,15 @@ impl Run {
             Invariant::StartRefused,
             format!("{mode:?}, over and over"),
         )
+    }
+
+    fn started(&mut self, life: &mut Life, mode: StartMode) {
+        life.serving = true;
+        self.rotten &= !life.sites.contains(&Site::Log);
+        let crashed_at = std::mem::take(&mut self.crashed_at);
+        self.count_event(crashed_at, Event::Start);
+        self.take_capacity(life);
+        self.forgone |= mode.accept_loss && !life.sites.contains(&Site::Log);
     }
 
     /// Whether a disk that is gone for good knew more than those of this set that are here: an operator would not start it
