@@ -687,7 +687,9 @@ impl Overlay {
             _ => SealCause::Flush,
         };
         let part = self.begin_part(owner);
-        let unsealed = cause == SealCause::Flush && self.planted(Bug::FlushUnsealed);
+        // A user's: one for space would make none, again and again.
+        let unsealed = cause == SealCause::Flush && matches!(owner, Owner::Request(_));
+        let unsealed = unsealed && self.planted(Bug::FlushUnsealed);
         let until = match self.pack {
             Some(_) if !unsealed => self.sequence,
             _ => self.told(),
