@@ -45,8 +45,8 @@
 //! 9. A segment is written again only when its records are durably void: a record that is written over and torn would
 //!    otherwise look like one that never was acknowledged, and end what counts ([`super::format`]).
 //! 10. Cleaning ([`clean`]) moves what counts as a write of the same bytes would: a record of a higher sequence has them, in the map the
-//!    newer place takes the older one's, and only if that is there still. Old records are called void when the log was flushed since the last
-//!    of it was told.
+//!     newer place takes the older one's, and only if that is there still. Old records are called void when the log was flushed since the last
+//!     of it was told.
 
 mod beside;
 mod clean;
