@@ -1093,7 +1093,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__serve)
-            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --memory --cache --cache-policy --io-timeout --rate --throttle --order --on-demand --no-copy-back --zone --epoch --redirect --redirect-scrubs --destage-idle --destage-every --destage-order --destage-memory --sleep --starts-a-day --power --watts --backend --buffered --record --help"
+            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --memory --cache --cache-policy --io-timeout --rate --throttle --order --on-demand --no-copy-back --zone --epoch --redirect --redirect-scrubs --destage-idle --destage-every --destage-order --destage-memory --sleep --starts-a-day --no-clean-log --power --watts --backend --buffered --record --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

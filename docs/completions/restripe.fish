@@ -167,6 +167,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand serve" -l read-only -d
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l on-demand -d 'Where users read what is not rebuilt yet, rebuild next, whatever the order'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l no-copy-back -d 'Leave what was rebuilt in spare partitions and on several spares of a skewed array there, spread evenly'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l redirect-scrubs -d 'Move users to a surrogate while the array is scrubbed, too'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l no-clean-log -d 'Bring a code cache that runs short home always: where mirrors may sleep, what counts of its oldest part is moved instead as long as little does, and they sleep on'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l buffered -d 'Keep members in the page cache too, rather than bypass it'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c restripe -n "__fish_restripe_using_subcommand status" -l offline -d 'Work on these members directly, with no daemon running; changes nothing' -r

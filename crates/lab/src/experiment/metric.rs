@@ -4,7 +4,7 @@
 //! `spin_ups`, `estimate_kj` (what `status` would say by the drive's rating and the times that the engine knows), `turning_kj` (the energy but for standby and for spindles that start, which papers leave out), `starts_a_day` (of the drive that
 //! started most often); of an array with a surrogate `reclaim_s` (from the rebuild's end until home had everything), `map_extents`,
 //! `map_kib`, `heat_kib`, `clean_mib` (at most, each), and of a code cache `destages` and `destage_share` (of the looks at it, one a
-//! step), `home_writes` and `home_write_kib` (the mean of one), `clusters_read` and `clusters_reread` (of these, again); and of a phase, as in `during.mean_ms`: `mean_ms`, `p50_ms`, `p95_ms`, `p99_ms`, `max_ms`, `read_mean_ms`,
+//! step), `home_writes` and `home_write_kib` (the mean of one), `clusters_read` and `clusters_reread` (of these, again), `cleanings` and `moved_mib`; and of a phase, as in `during.mean_ms`: `mean_ms`, `p50_ms`, `p95_ms`, `p99_ms`, `max_ms`, `read_mean_ms`,
 //! `write_mean_ms`, `rgr` (blocks read from members for each that a read asked for), `cached_share`, `requests`, `per_s`, `mb_s`, `failed`, `held_share`, `busy_share`, `ios_user`, `ios_parity`,
 //! `ios_rebuild`, `ios_metadata`, `redirected_share` (writes that the surrogate took and reads that it served alone, of
 //! all requests), `write_share`, `hit_share` (reads that the surrogate served alone, of all reads). The phase `common` is

@@ -425,6 +425,10 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
         include_str!("../../../../scenarios/reraid-cache.toml"),
     ),
     (
+        "reraid-clean",
+        include_str!("../../../../scenarios/reraid-clean.toml"),
+    ),
+    (
         "reraid-destage",
         include_str!("../../../../scenarios/reraid-destage.toml"),
     ),

@@ -12,7 +12,7 @@ use crate::swarm::issue;
 use crate::workload::Ask;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{Init, RegionKind};
-use restripe_array::overlay::SealCause;
+use restripe_array::overlay::{Cleans, SealCause};
 use restripe_array::report::{MemberState, MemberStatus};
 use restripe_array::{Command, Member, Nanos, Sleep};
 use std::collections::BTreeSet;
@@ -40,6 +40,8 @@ const MEND: u64 = 300;
 /// Extents of a map that short writes fill, and how many of these at once.
 const SMALL_MAP: u32 = 40;
 const FEW: u32 = 8;
+/// Steps in which what was begun ends.
+const SOON: u64 = 24;
 /// Sectors of a write that is to fill something.
 const LONG: u64 = 200;
 
@@ -135,6 +137,10 @@ impl Plan {
         self.destage.clean = true;
         self.destage.sleep.get_or_insert_default();
         self.extents = self.extents.max(4096);
+        // Much is in memory at a time, and stays.
+        self.destage.seal = Nanos::from_secs(5);
+        self.cluster_records = self.cluster_records.max(4);
+        self.records_in_memory = self.records_in_memory.max(8);
     }
 }
 
@@ -179,7 +185,7 @@ impl Run {
         let comes = met.contains(&quest.moment);
         let done = match (comes, quest.event) {
             (true, Event::FailedWake) => failed,
-            (true, event) => self.strike(life, event),
+            (true, event) => self.strike(life, quest.moment, event),
             (false, _) => false,
         };
         let idle = !more && life.session.outstanding() == 0;
@@ -430,7 +436,7 @@ impl Run {
     // -------------------------------------------------------------------------------------------------------- strikes
 
     /// Lets it happen; false if it cannot now.
-    fn strike(&mut self, life: &mut Life, event: Event) -> bool {
+    fn strike(&mut self, life: &mut Life, met: Moment, event: Event) -> bool {
         let sectors = self.rng.between(1, 40);
         match event {
             Event::Write | Event::Fua => {
@@ -456,7 +462,11 @@ impl Run {
                 may
             }
             Event::Crash | Event::Start => {
-                life.crash_after = Some(life.steps);
+                // What was moved is to be in the log when the old records are void, and so it is soon after.
+                let late = matches!(met, Moment::Cleaning(Cleans::Voiding));
+                let late = late && self.rng.chance(1, 2);
+                let steps = if late { self.rng.below(SOON) } else { 0 };
+                life.crash_after = Some(life.steps + steps);
                 true
             }
             Event::LogLoss => self.lose_of_log(life, false),

@@ -45,8 +45,8 @@
 //! 9. A segment is written again only when its records are durably void: a record that is written over and torn would
 //!    otherwise look like one that never was acknowledged, and end what counts ([`super::format`]).
 //! 10. Cleaning ([`clean`]) moves what counts as a write of the same bytes would: a record of a higher sequence has them, in the map the
-//!    newer place takes the older one's, and only if that is there still. Old records are called void when the log was flushed since the last
-//!    of it was told.
+//!     newer place takes the older one's, and only if that is there still. Old records are called void when the log was flushed since the last
+//!     of it was told.
 
 mod beside;
 mod buffered;
@@ -721,7 +721,9 @@ impl Overlay {
         if matches!(owner, Owner::Request(_)) && self.flush_buffer(part) {
             return;
         }
-        let unsealed = cause == SealCause::Flush && self.planted(Bug::FlushUnsealed);
+        // A user's: one for space would make none, again and again.
+        let unsealed = cause == SealCause::Flush && matches!(owner, Owner::Request(_));
+        let unsealed = unsealed && self.planted(Bug::FlushUnsealed);
         let until = match self.pack {
             Some(_) if !unsealed => self.sequence,
             _ => self.told(),
