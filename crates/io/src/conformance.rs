@@ -122,6 +122,7 @@ fn surrogate(members: u16, redirect: Redirect) -> SurrogateConfig {
         copies: 2,
         cluster_records: 1,
         records_in_memory: 0,
+        buffer_pool: Pool { small: 0, large: 0 },
         parts_home: 0,
         buffer_pool: Pool { small: 0, large: 0 },
     };

@@ -90,9 +90,10 @@ fn any_partner(random: &mut Random, superblock: &mut Superblock) {
         session: random.below(1 << 30) as u32,
     });
     superblock.buffer = match superblock.partner {
-        Some(Partner { role, .. }) if role == PartnerRole::Surrogate => {
-            [BufferMark::None, BufferMark::Idle, BufferMark::Counts][random.below(3) as usize]
-        }
+        Some(Partner {
+            role: PartnerRole::Surrogate,
+            ..
+        }) => [BufferMark::None, BufferMark::Idle, BufferMark::Counts][random.below(3) as usize],
         _ => BufferMark::None,
     };
 }

@@ -376,7 +376,7 @@ impl Pair {
                 true => self.start_mut().slots.counts = false,
                 false => self.refuse_buffer(CommandError::Metadata),
             }
-            return !self.start.is_some();
+            return self.start.is_none();
         }
         start.slots.moved = Some(first);
         start.slots.moves = moves.into();
