@@ -311,8 +311,11 @@ fn every_member_of_an_odd_array_has_first_copies() {
     let members = ["a", "b", "c"];
     good(place.create(&members, &["--level", "raid10"]));
     let daemon = serve_sleepers(&place, &["--redirect", "eraid"], &members);
-    write_pattern(&place, 0x5a, "0", "1M");
-    wait_until(&place, |status| overlay(status, "exposed_bytes") == 1 << 20);
+    // Nothing goes ahead before that is on record.
+    wait_until(&place, |status| {
+        write_pattern(&place, 0x5a, "0", "1M");
+        overlay(status, "exposed_bytes") == 1 << 20
+    });
     for member in members {
         let told = refused(place.run(&["fail", "tank", member, "--yes"]));
         assert!(told.contains("--accept-loss"), "{member}: {told}");

@@ -631,7 +631,8 @@ impl Pair {
             .overlay
             .as_ref()
             .is_none_or(Overlay::holds_nothing_instead);
-        if empty && self.home().superblock.ahead {
+        // While others are brought in step with first copies, these go on to be ahead.
+        if empty && self.home().superblock.ahead && self.home().sectors_in_doubt() == 0 {
             self.at_home(|core| {
                 core.set_ahead(false);
                 core.clean_by_and_by();

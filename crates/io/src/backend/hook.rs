@@ -358,8 +358,7 @@ mod tests {
         let talking = hook("head -c 300000 /dev/zero; exit 0");
         assert_eq!(talking.run(false, "/talks", &Haste::default()), 0);
         assert_eq!(said_of("/talks"), Vec::<String>::new());
-        let mut said = Said::default();
-        said.0 = vec![b'x'; SAID_MAX];
+        let said = Said(vec![b'x'; SAID_MAX]);
         assert_eq!(said.line().len(), SAID_MAX + 2);
     }
 
