@@ -124,7 +124,6 @@ fn surrogate(members: u16, redirect: Redirect) -> SurrogateConfig {
         records_in_memory: 0,
         buffer_pool: Pool { small: 0, large: 0 },
         parts_home: 0,
-        buffer_pool: Pool { small: 0, large: 0 },
     };
     SurrogateConfig {
         buffer_members: 0,

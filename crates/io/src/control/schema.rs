@@ -889,18 +889,16 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
         } => mismatch_text(*row, guilty.map(name_of), *repaired),
         Fact::MoveFailed { member, why } => move_failed_text(&name_of(*member), *why),
         Fact::Throttled { rate, .. } => format!("background work waits at {rate} bytes a second"),
-        Fact::OfSurrogate(fact) => {
-            let telling = Telling { read_only, name_of };
-            format!("surrogate: {}", fact_text(fact, telling))
-        }
-        Fact::OfBuffer(fact) => {
-            let telling = Telling { read_only, name_of };
-            format!("buffer: {}", fact_text(fact, telling))
-        }
+        Fact::OfSurrogate(fact) => of_set("surrogate", fact, Telling { read_only, name_of }),
+        Fact::OfBuffer(fact) => of_set("buffer", fact, Telling { read_only, name_of }),
         Fact::BufferAbsent { .. } => "the buffer cannot be used".into(),
         Fact::BufferFailed => BUFFER_FAILED.into(),
         Fact::SurrogateAbsent { .. } => "the surrogate cannot be started".into(),
     }
+}
+
+fn of_set(set: &str, fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> String {
+    format!("{set}: {}", fact_text(fact, telling))
 }
 
 const BUFFER_FAILED: &str =

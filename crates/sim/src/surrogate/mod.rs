@@ -342,8 +342,7 @@ impl Run {
         for _ in 0..4 {
             let tag = life.session.command(Command::Start(mode));
             let error = loop {
-                let answered = self.hear(life, Some(tag));
-                match answered {
+                match self.hear(life, Some(tag)) {
                     Some(Ok(())) => {
                         self.started(life, mode);
                         return None;
