@@ -281,8 +281,8 @@ mod tests {
             })
         };
         assert!(!line(0).contains("cleaned"));
-        assert!(line(1).ends_with("; the log was cleaned once, and 3 MiB moved"));
-        assert!(line(2).ends_with("; the log was cleaned 2 times, and 3 MiB moved"));
+        assert!(line(1).ends_with("; the log was cleaned once, and 3M moved"));
+        assert!(line(2).ends_with("; the log was cleaned 2 times, and 3M moved"));
     }
 
     #[test]
