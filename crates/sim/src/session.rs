@@ -10,8 +10,9 @@ use restripe_array::{
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A request outstanding for longer is stuck: several time-outs one after another, and a recovery.
-pub const PATIENCE: Nanos = Nanos::from_secs(120);
+/// A request outstanding for longer is stuck: several time-outs one after another, of mirrors that are two minutes on their way to rest
+/// and back, and a recovery.
+pub const PATIENCE: Nanos = Nanos::from_secs(300);
 
 /// Names sectors of a world's array.
 pub type Survey<M> = fn(&World<M>) -> Vec<u64>;

@@ -305,6 +305,7 @@ impl Overlay {
         }
         self.pump_reads();
         self.pump_writes();
+        self.clean_more();
         self.begin_last();
     }
 

@@ -316,7 +316,9 @@ impl Overlay {
     /// Gathers the beginning of a piece again.
     fn pack_moved(&mut self, piece: &Extent, source: (u64, BufRef), serial: u64) -> Packed {
         // Whatever is being copied now is newer.
-        if self.copies_are_many() || self.packs().touches(&(piece.home..piece.end())) {
+        let is_newer = self.packs().touches(&(piece.home..piece.end()));
+        // Versions for a buffer are of what records have.
+        if is_newer || self.copies_are_many() || self.is_versioning() {
             return Packed::Later;
         }
         let copies = self.copies_under_way();
