@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const _: () = assert!(EXTENTS_MAX as u64 >= BAND_SECTORS_MAX);
 
 /// Rounds of seeds at most.
-const ROUNDS: u64 = 3;
+const ROUNDS: u64 = 5;
 
 #[derive(Default)]
 struct Met {
