@@ -316,9 +316,7 @@ impl Overlay {
     /// Gathers the beginning of a piece again.
     fn pack_moved(&mut self, piece: &Extent, source: (u64, BufRef), serial: u64) -> Packed {
         // Whatever is being copied now is newer.
-        let is_newer = self.packs().touches(&(piece.home..piece.end()));
-        // Versions for a buffer are of what records have.
-        if is_newer || self.copies_are_many() || self.is_versioning() {
+        if !self.may_copy_in(&(piece.home..piece.end())) {
             return Packed::Later;
         }
         let copies = self.copies_under_way();

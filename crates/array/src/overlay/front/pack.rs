@@ -24,6 +24,7 @@ use crate::planted::Bug;
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Why nothing more came into a record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -234,14 +235,12 @@ impl Overlay {
         let Pending { request, cut, .. } = *self.pending(id);
         let home = sectors_of(&request).start + cut;
         let left = (whole(&request) - cut).min(u64::from(self.limits.record_sectors)) as u32;
-        let copies = self.packs().copies.len();
-        let touches = self.packs().touches(&(home..home + u64::from(left)));
-        let touches = touches && !self.planted(Bug::PackedOver);
-        if touches || copies == COPIES_MAX || self.is_versioning() {
+        if !self.may_copy_in(&(home..home + u64::from(left))) {
             self.packs().waits = true;
             return false;
         }
-        if !self.map.room_for(copies as u32 + 1) {
+        let copies = self.copies_under_way();
+        if !self.map.room_for(copies + 1) {
             return false;
         }
         let (extent, over) = match self.spot(home, left) {
@@ -311,9 +310,12 @@ impl Overlay {
         extent
     }
 
-    /// Whether no more may be begun now.
-    pub(super) fn copies_are_many(&mut self) -> bool {
-        self.packs().copies.len() == COPIES_MAX
+    /// Whether these sectors of home may be copied into a record now: not while others are copied there, which are newer, and not while versions
+    /// for a buffer are made of what records have.
+    pub(super) fn may_copy_in(&mut self, home: &Range<u64>) -> bool {
+        let newer = self.packs().touches(home) && !self.planted(Bug::PackedOver);
+        let many = self.packs().copies.len() == COPIES_MAX;
+        !(newer || many || self.is_versioning())
     }
 
     pub(super) fn copies_under_way(&mut self) -> u32 {
