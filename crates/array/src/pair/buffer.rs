@@ -17,7 +17,7 @@ use crate::contract::{
 };
 use crate::meta::superblock::{BufferMark, PartnerRole};
 use crate::overlay::format::{RecordHeader, SlotLayout, Version, slot};
-use crate::overlay::{Effect, Overlay, Site};
+use crate::overlay::{Effect, Site};
 use crate::pool::Size;
 use crate::report::ArrayState;
 use crate::slab::Slab;
@@ -263,7 +263,7 @@ impl Pair {
     /// Records that lie in the buffer, while flushes go there.
     pub(super) fn records_in_buffer(&self) -> Option<u32> {
         let overlay = self.overlay.as_ref()?;
-        overlay.has_buffer().then(|| Overlay::in_buffer(overlay))
+        overlay.has_buffer().then(|| overlay.in_buffer())
     }
 }
 

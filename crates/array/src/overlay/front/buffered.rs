@@ -84,9 +84,15 @@ impl Buffering {
         !matches!(self.stage, Stage::Sealing | Stage::Marking | Stage::Over)
     }
 
-    fn of(&mut self, sequence: u64) -> Option<&mut Held> {
+    fn index_of(&self, sequence: u64) -> Option<usize> {
         let first = self.held.front()?.sequence;
-        self.held.get_mut(sequence.checked_sub(first)? as usize)
+        let index = sequence.checked_sub(first)? as usize;
+        (index < self.held.len()).then_some(index)
+    }
+
+    fn of(&mut self, sequence: u64) -> Option<&mut Held> {
+        let index = self.index_of(sequence)?;
+        self.held.get_mut(index)
     }
 }
 
@@ -112,11 +118,12 @@ impl Overlay {
 
     /// Whether a record in memory is needed there until the buffer or the log has it.
     pub fn is_held(&self, sequence: u64) -> bool {
-        let held = |buffer: &Buffering| {
-            let mut held = buffer.held.iter();
-            held.any(|held| held.sequence == sequence && (held.fresh || held.writing))
+        let needed = |buffer: &Buffering| {
+            let held = &buffer.held[buffer.index_of(sequence)?];
+            Some(held.fresh || held.writing)
         };
-        self.has_buffer() && self.buffering.as_ref().is_some_and(held)
+        let needed = self.buffering.as_ref().and_then(needed);
+        self.has_buffer() && needed == Some(true)
     }
 
     /// Records below need no slot any more.
@@ -134,7 +141,7 @@ impl Overlay {
     }
 
     /// Whether the next record would have no slot.
-    pub(super) fn lacks_slot(&mut self) -> bool {
+    pub(super) fn lacks_slot(&self) -> bool {
         self.has_buffer() && self.sequence - self.safe() >= self.slots()
     }
 
@@ -147,11 +154,8 @@ impl Overlay {
         if core::mem::replace(&mut self.buffering().slots_flush, true) {
             return;
         }
-        let told = self.told();
         let part = self.begin_part(Owner::Slots);
-        self.part_mut(part).covers = Some(told);
-        let site = Site::Log;
-        self.effects.push_back(Effect::Flush { part, site });
+        self.flush_told(part);
     }
 
     pub(super) fn slots_won(&mut self) {

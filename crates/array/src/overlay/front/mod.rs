@@ -738,10 +738,15 @@ impl Overlay {
     fn begin_flushes(&mut self) {
         let told = self.told();
         while let Some((_, part)) = self.flushes.pop_front_if(|(until, _)| *until <= told) {
-            self.part_mut(part).covers = Some(told);
-            let site = Site::Log;
-            self.effects.push_back(Effect::Flush { part, site });
+            self.flush_told(part);
         }
+    }
+
+    /// Makes durable in the log what was told.
+    fn flush_told(&mut self, part: PartTag) {
+        let (told, site) = (self.told(), Site::Log);
+        self.part_mut(part).covers = Some(told);
+        self.effects.push_back(Effect::Flush { part, site });
     }
 
     // ------------------------------------------------------------------------------------------------------- reads
