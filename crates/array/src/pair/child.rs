@@ -44,7 +44,7 @@ pub(super) enum Owner {
 pub(super) struct Children {
     owners: Slab<Owner>,
     /// By [`Site`]: what its engine has no room for yet.
-    waiting: [VecDeque<(Request, Copies)>; 3],
+    waiting: [VecDeque<(Request, Copies)>; route::SETS],
     ended: VecDeque<(Owner, Result<(), RequestError>)>,
     /// Some were handed to a set since this was last cleared.
     pub(super) delivered: bool,

@@ -61,7 +61,7 @@ use keep::Keeping;
 use kept::Kept;
 use migrate::Source;
 pub use policy::Redirect;
-use route::Route;
+use route::{Route, SETS};
 use start::Start;
 use users::Users;
 
@@ -245,9 +245,9 @@ pub(crate) struct Pair {
     config: Config,
     surrogate: SurrogateConfig,
     /// By [`Site`].
-    sets: [Core; 3],
+    sets: [Core; SETS],
     /// Which set was told to start, and serves.
-    started: [bool; 3],
+    started: [bool; SETS],
     now: Nanos,
     out: Actions,
     /// What a set answered in the step under way.
@@ -282,7 +282,7 @@ impl Pair {
         let homes = config.members.len() - logs - usize::from(surrogate.buffer_members);
         Pair {
             sets,
-            started: [false; 3],
+            started: [false; SETS],
             now: Nanos::ZERO,
             out: Actions::new(),
             scratch: Actions::new(),
@@ -729,7 +729,7 @@ fn child_command(site: Site) -> CommandTag {
 }
 
 /// The engines of the sets, and the buffers that none has.
-fn build(config: &Config, surrogate: &SurrogateConfig) -> ([Core; 3], Buffers) {
+fn build(config: &Config, surrogate: &SurrogateConfig) -> ([Core; SETS], Buffers) {
     let mut rest = Share::whole(config.limits.pool);
     let whole = surrogate.limits.whole_pool();
     let pools = [

@@ -7,7 +7,9 @@ use crate::units::{Member, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-pub(super) const SITES: [Site; 3] = [Site::Home, Site::Log, Site::Buffer];
+pub(super) const SITES: [Site; SETS] = [Site::Home, Site::Log, Site::Buffer];
+/// Sets of an array at most.
+pub(super) const SETS: usize = 3;
 
 /// The two highest bits of a tag tell whose it is; the home set's are as they were.
 const OWNER_SHIFT: u32 = 30;
@@ -44,8 +46,8 @@ pub(super) struct Route {
     /// By the shell's numbers.
     places: Vec<Place>,
     /// The shell's numbers by the sets'.
-    globals: [Vec<Member>; 3],
-    wakes: [Nanos; 3],
+    globals: [Vec<Member>; SETS],
+    wakes: [Nanos; SETS],
     own_wake: Nanos,
     armed: Nanos,
 }
@@ -55,8 +57,8 @@ impl Route {
     pub(super) fn new(members: &[MemberInfo], homes: usize, logs: usize) -> Route {
         let mut route = Route {
             places: Vec::new(),
-            globals: [const { Vec::new() }; 3],
-            wakes: [NEVER; 3],
+            globals: [const { Vec::new() }; SETS],
+            wakes: [NEVER; SETS],
             own_wake: NEVER,
             armed: NEVER,
         };
