@@ -57,15 +57,14 @@ mod tests {
         assert!(!of(0, 0, 0));
     }
 
-    /// Segments of a log that is written round and round, of which a share stays live: what is moved for each sector that users write
-    /// is bounded.
+    /// A log that is written round and round, of which a share stays live, in each segment as much: as long as it is cleaned, a lap moves
+    /// no more than it wins, and a log of which less is live is cleaned.
     #[test]
     fn a_lap_costs_no_more_than_users_wrote() {
-        for share in 0..=50 {
-            let (live, log) = (LOG * share / 100, LOG);
-            assert!(of(live, 100 * share / 100, 100));
-            let (moved, won) = (live, log - live);
-            assert!(moved <= won);
+        for share in 0..=100 {
+            let live = LOG * share / 100;
+            let (moved, won) = (live, LOG - live);
+            assert_eq!(of(live, share, 100), moved <= won, "{share}%");
         }
     }
 }
