@@ -605,11 +605,12 @@ fn report(wanted: &ArrayConfig, plans: &Plans, json: bool) {
         println!("  {} set aside for leases", Size(whole - size));
     }
     if let Some(surrogate) = &plans.surrogate {
-        println!("{}", surrogate::told(surrogate));
+        println!("{}", surrogate::told(surrogate, "surrogate", "a log"));
         tell_unused(surrogate, &wanted.surrogate);
     }
     if let Some(buffer) = &plans.buffer {
-        println!("{}", buffer::told(buffer));
+        let holds = "what users flush";
+        println!("{}", surrogate::told(buffer, "buffer", holds));
     }
     tell_unused(creation, &wanted.members);
 }

@@ -680,15 +680,14 @@ fn absent_text(what: &str, why: &CommandError, names: &[MemberName]) -> String {
 fn buffer_text(why: &CommandError, forgone: bool, names: &[MemberName]) -> String {
     let told = match why {
         CommandError::BufferMissing => "goes on without its buffer, which is not here".into(),
-        CommandError::OfBuffer(why) => absent_text("its buffer", why, names),
+        CommandError::OfBuffer(inner) => absent_text("its buffer", inner, names),
         why => absent_text("its buffer", why, names),
     };
-    match forgone {
-        true => {
-            format!("{told}: WHAT USERS FLUSHED LAST IS GIVEN UP, the array is as the log has it")
-        }
-        false => format!("{told}: flushes seal records"),
-    }
+    let then = match forgone {
+        true => "WHAT USERS FLUSHED LAST IS GIVEN UP, the array is as the log has it",
+        false => "flushes seal records",
+    };
+    format!("{told}: {then}")
 }
 
 /// Without the thread the log stays empty; nothing else depends on it.

@@ -1,11 +1,11 @@
 //! The buffer of a new code cache: a set of its own, on persistent memory.
 
+use super::surrogate::name_with;
 use super::{options, planned};
 use crate::command::{InitName, LevelName, WriteHoleName};
 use crate::config::ArrayConfig;
 use crate::failure::{Failure, Outcome};
 use crate::lease::is_lease;
-use crate::units::Size;
 use restripe_array::Uuid;
 use restripe_array::meta::{Creation, Partner, PartnerRole};
 use restripe_io::plain::Plain;
@@ -46,7 +46,7 @@ pub fn plan(wanted: &ArrayConfig, array: Uuid, devices: &[Plain]) -> Outcome<Opt
         _ => LevelName::Raid1,
     };
     let wanted = ArrayConfig {
-        name: name_of(&wanted.name),
+        name: name_with(&wanted.name, "-buffer"),
         members: wanted.buffer_file.clone(),
         level: Some(level),
         chunk: (level == LevelName::Raid0).then_some(CHUNK_BYTES),
@@ -67,20 +67,4 @@ pub fn plan(wanted: &ArrayConfig, array: Uuid, devices: &[Plain]) -> Outcome<Opt
     planned(&options, &wanted.members)
         .map(Some)
         .map_err(of_buffer)
-}
-
-fn name_of(array: &str) -> String {
-    super::surrogate::name_with(array, "-buffer")
-}
-
-pub fn told(buffer: &Creation) -> String {
-    let superblock = &buffer.superblock;
-    format!(
-        "  with the buffer {}: {}, {} members, {} for what users flush ({})",
-        superblock.name,
-        superblock.geometry.level,
-        superblock.members.len(),
-        Size(SLOTS_BYTES),
-        superblock.array,
-    )
 }

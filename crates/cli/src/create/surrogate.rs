@@ -146,11 +146,11 @@ pub fn surrogate_of(wanted: &ArrayConfig) -> ArrayConfig {
     }
 }
 
-/// Names are of letters, digits and three signs, so a byte is a letter.
 fn name_of(array: &str) -> String {
     name_with(array, SUFFIX)
 }
 
+/// Names are of letters, digits and three signs, so a byte is a letter.
 pub fn name_with(array: &str, suffix: &str) -> String {
     let kept = array.len().min(NAME_BYTES_MAX - suffix.len());
     format!("{}{suffix}", &array[..kept])
@@ -212,10 +212,11 @@ pub fn check_size(logical_block: u32, surrogate: &Creation) -> Outcome {
     Ok(())
 }
 
-pub fn told(surrogate: &Creation) -> String {
-    let superblock = &surrogate.superblock;
+/// A set of another's: its surrogate, or that one's buffer.
+pub fn told(set: &Creation, what: &str, holds: &str) -> String {
+    let superblock = &set.superblock;
     format!(
-        "  with the surrogate {}: {}, {} members, {} for a log ({})",
+        "  with the {what} {}: {}, {} members, {} for {holds} ({})",
         superblock.name,
         superblock.geometry.level,
         superblock.members.len(),
