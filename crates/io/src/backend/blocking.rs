@@ -129,8 +129,44 @@ struct Shared {
     waker: Waker,
 }
 
-/// Threads that perform operations, started as they are needed.
+/// Spindles that are told at the same time: a command may take a minute, and neither another nor any other operation waits for it.
+const TELLERS_MAX: usize = 128;
+
+/// Threads that perform operations, and others that tell spindles.
 pub(super) struct Workers {
+    workers: Threads,
+    tellers: Threads,
+}
+
+impl Workers {
+    /// So many at most, but for those that tell spindles.
+    pub fn new(limit: usize, waker: Waker) -> Workers {
+        Workers {
+            workers: Threads::new(limit, waker.clone()),
+            tellers: Threads::new(TELLERS_MAX, waker),
+        }
+    }
+
+    pub fn outstanding(&self) -> usize {
+        self.workers.outstanding + self.tellers.outstanding
+    }
+
+    pub fn submit(&mut self, token: Token, op: Op) {
+        match op {
+            Op::Power { .. } => self.tellers.submit(token, op),
+            _ => self.workers.submit(token, op),
+        }
+    }
+
+    /// Takes what is done.
+    pub fn collect(&mut self, into: &mut Vec<Completion>) {
+        self.workers.collect(into);
+        self.tellers.collect(into);
+    }
+}
+
+/// Threads that are started as they are needed.
+struct Threads {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     limit: usize,
@@ -142,15 +178,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Workers {
-    pub fn new(limit: usize, waker: Waker) -> Workers {
+impl Threads {
+    fn new(limit: usize, waker: Waker) -> Threads {
         let shared = Shared {
             queue: Mutex::default(),
             more: Condvar::new(),
             done: Mutex::default(),
             waker,
         };
-        Workers {
+        Threads {
             shared: Arc::new(shared),
             threads: Vec::new(),
             limit,
@@ -158,11 +194,7 @@ impl Workers {
         }
     }
 
-    pub fn outstanding(&self) -> usize {
-        self.outstanding
-    }
-
-    pub fn submit(&mut self, token: Token, op: Op) {
+    fn submit(&mut self, token: Token, op: Op) {
         self.outstanding += 1;
         let mut queue = lock(&self.shared.queue);
         queue.waiting.push_back((token, op));
@@ -205,8 +237,7 @@ impl Workers {
         }
     }
 
-    /// Takes what is done.
-    pub fn collect(&mut self, into: &mut Vec<Completion>) {
+    fn collect(&mut self, into: &mut Vec<Completion>) {
         if self.outstanding == 0 {
             return;
         }
@@ -216,7 +247,7 @@ impl Workers {
     }
 }
 
-impl Drop for Workers {
+impl Drop for Threads {
     fn drop(&mut self) {
         lock(&self.shared.queue).closed = true;
         self.shared.more.notify_all();

@@ -119,9 +119,6 @@ pub trait Backend {
     fn waker(&self) -> Waker;
 }
 
-/// Spindles that are told at the same time: a command may take a minute, and neither another nor any other operation waits for it.
-const TELLERS_MAX: usize = 128;
-
 /// Which backend to use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BackendChoice {

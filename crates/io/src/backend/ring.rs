@@ -4,7 +4,7 @@
 //! until the kernel is done with them. The slot's number is the kernel's user data.
 
 use super::blocking::{Workers, send};
-use super::{Backend, Completion, Op, Stream, TELLERS_MAX, Token, Waker, message, vectors};
+use super::{Backend, Completion, Op, Stream, Token, Waker, message, vectors};
 use crate::memory::Piece;
 use io_uring::squeue::Entry;
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
@@ -51,8 +51,6 @@ pub struct Ring {
     waker_armed: bool,
     /// For the operations that have no asynchronous form.
     workers: Workers,
-    /// For spindles.
-    tellers: Workers,
     /// Sends that were done at once, to be reported at the next wait.
     sent: Vec<Completion>,
     /// The wait before did not enter the kernel.
@@ -120,7 +118,6 @@ impl Ring {
         }
         let waker = Waker::new()?;
         let workers = Workers::new(2, waker.clone());
-        let tellers = Workers::new(TELLERS_MAX, waker.clone());
         Ok(Ring {
             ring,
             slots: Vec::new(),
@@ -129,7 +126,6 @@ impl Ring {
             waker,
             waker_armed: false,
             workers,
-            tellers,
             sent: Vec::new(),
             rested: false,
             iov: Vec::new(),
@@ -420,10 +416,9 @@ impl Backend for Ring {
     }
 
     fn submit(&mut self, token: Token, op: Op) {
-        match op {
-            Op::Erase { .. } => return self.workers.submit(token, op),
-            Op::Power { .. } => return self.tellers.submit(token, op),
-            _ => {}
+        if matches!(op, Op::Erase { .. } | Op::Power { .. }) {
+            self.workers.submit(token, op);
+            return;
         }
         let op = match op {
             Op::Send { stream, pieces } if stream.socket => {
@@ -468,18 +463,15 @@ impl Backend for Ring {
         let before = done.len();
         done.append(&mut self.sent);
         self.workers.collect(done);
-        self.tellers.collect(done);
         let more = done.len() > before || !self.backlog.is_empty();
         self.enter(if more { Some(Duration::ZERO) } else { timeout })?;
         self.reap(done);
         self.workers.collect(done);
-        self.tellers.collect(done);
         Ok(())
     }
 
     fn outstanding(&self) -> usize {
-        let blocking = self.workers.outstanding() + self.tellers.outstanding();
-        self.slots.len() - self.free.len() + blocking + self.sent.len()
+        self.slots.len() - self.free.len() + self.workers.outstanding() + self.sent.len()
     }
 
     fn waker(&self) -> Waker {

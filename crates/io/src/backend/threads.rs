@@ -1,7 +1,7 @@
 //! The portable backend: devices on helper threads, sockets by `poll`.
 
 use super::blocking::{Workers, accept, receive, send};
-use super::{Backend, Completion, Op, TELLERS_MAX, Token, Waker, vectors};
+use super::{Backend, Completion, Op, Token, Waker, vectors};
 use std::io;
 use std::time::Duration;
 
@@ -13,8 +13,6 @@ const WOULD_BLOCK: i32 = -libc::EAGAIN;
 
 pub struct Threads {
     workers: Workers,
-    /// For spindles.
-    tellers: Workers,
     /// Socket operations that wait for their descriptor, in order of submission.
     waiting: Vec<(Token, Op)>,
     ready: Vec<Completion>,
@@ -27,10 +25,8 @@ impl Threads {
     pub fn new() -> io::Result<Threads> {
         let waker = Waker::new()?;
         let workers = Workers::new(WORKERS_MAX, waker.clone());
-        let tellers = Workers::new(TELLERS_MAX, waker.clone());
         Ok(Threads {
             workers,
-            tellers,
             waiting: Vec::new(),
             ready: Vec::new(),
             waker,
@@ -147,7 +143,6 @@ impl Backend for Threads {
             Op::Send { stream, .. } if stream.socket => self.attempt(token, op),
             // Accepting and reading from a pipe would block if tried before a poll said so.
             Op::Accept { .. } | Op::Receive { .. } => self.waiting.push((token, op)),
-            Op::Power { .. } => self.tellers.submit(token, op),
             device => self.workers.submit(token, device),
         }
     }
@@ -170,7 +165,6 @@ impl Backend for Threads {
 
     fn wait(&mut self, timeout: Option<Duration>, done: &mut Vec<Completion>) -> io::Result<()> {
         self.workers.collect(&mut self.ready);
-        self.tellers.collect(&mut self.ready);
         let timeout = if self.ready.is_empty() {
             millis(timeout)
         } else {
@@ -182,14 +176,12 @@ impl Backend for Threads {
         }
         self.serve_sockets();
         self.workers.collect(&mut self.ready);
-        self.tellers.collect(&mut self.ready);
         done.append(&mut self.ready);
         Ok(())
     }
 
     fn outstanding(&self) -> usize {
-        let blocking = self.workers.outstanding() + self.tellers.outstanding();
-        blocking + self.waiting.len() + self.ready.len()
+        self.workers.outstanding() + self.waiting.len() + self.ready.len()
     }
 
     fn waker(&self) -> Waker {
