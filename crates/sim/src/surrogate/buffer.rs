@@ -143,7 +143,7 @@ impl Run {
             self.buffer = with_images(std::mem::take(&mut self.buffer), newest);
         }
         let whole = Atlas::of(self.buffer.iter()).is_some_and(|atlas| atlas.whole(None));
-        if !whole && !self.buffer.is_empty() || self.buffer.is_empty() {
+        if self.buffer.is_empty() || !whole {
             self.buffers.gone = true;
         }
     }

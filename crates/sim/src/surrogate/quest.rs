@@ -323,25 +323,19 @@ impl Run {
     fn write_anew(&mut self, life: &mut Life) {
         for _ in 0..FEW {
             let sectors = LONG.min(self.layout.size_sectors()) / 2;
-            let lba = self.rng.below(sectors);
-            let (kind, fua, fast) = (WriteKind::Data, false, false);
-            self.may_ask(
-                life,
-                Ask::Write {
-                    lba,
-                    sectors,
-                    kind,
-                    fua,
-                    fast,
-                },
-            );
+            let ask = self.write_within(2 * sectors - 1, sectors, WriteKind::Data, false);
+            self.may_ask(life, ask);
         }
     }
 
     fn some_write(&mut self, sectors: u64, kind: WriteKind, fua: bool) -> Ask {
         let size = self.layout.size_sectors();
-        let sectors = sectors.min(size);
-        let lba = self.rng.below(size - sectors + 1);
+        self.write_within(size, sectors.min(size), kind, fua)
+    }
+
+    /// Somewhere in the beginning of the array.
+    fn write_within(&mut self, room: u64, sectors: u64, kind: WriteKind, fua: bool) -> Ask {
+        let lba = self.rng.below(room - sectors + 1);
         let fast = false;
         Ask::Write {
             lba,
