@@ -371,12 +371,7 @@ mod tests {
         let begun = Instant::now();
         std::thread::scope(|scope| {
             let run = scope.spawn(|| slow.run(false, "/slow", &haste));
-            while std::fs::read_to_string(&mark)
-                .unwrap_or_default()
-                .is_empty()
-            {
-                std::thread::sleep(GLANCE);
-            }
+            await_mark(&mark);
             haste.stop();
             assert_eq!(run.join().expect("it ends"), -libc::ECANCELED);
         });
@@ -391,17 +386,18 @@ mod tests {
         let slow = hook(&format!("sleep 1000 & echo $! > {}; wait", mark.display()));
         std::thread::scope(|scope| {
             let run = scope.spawn(|| slow.run(true, "/end", &Haste::default()));
-            while std::fs::read_to_string(&mark)
-                .unwrap_or_default()
-                .is_empty()
-            {
-                std::thread::sleep(GLANCE);
-            }
+            await_mark(&mark);
             slow.end();
             assert_eq!(run.join().expect("it ends"), -libc::ECANCELED);
         });
         assert_gone(&mark);
         assert_eq!(slow.run(true, "/end", &Haste::default()), -libc::ECANCELED);
+    }
+
+    fn await_mark(mark: &Path) {
+        while std::fs::read_to_string(mark).unwrap_or_default().is_empty() {
+            std::thread::sleep(GLANCE);
+        }
     }
 
     /// The process whose number stands there has ended, and may wait to be buried by who inherited it.
