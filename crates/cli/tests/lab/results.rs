@@ -95,6 +95,9 @@ fn the_results_are_those_of_the_experiments() {
         "goals",
         "energy",
         "reraid",
+        "reraid-groups",
+        "reraid-sizes",
+        "reraid-writes",
     ] {
         let run = place.shell(&format!("'{optimised}' lab run {name}"));
         assert_eq!(run.status, 0, "{}", run.stderr);
@@ -116,6 +119,8 @@ fn the_results_are_those_of_the_experiments() {
             "redirected-by-source.svg",
             "redirected-by-source.svg",
         ),
+        ("reraid", "power.svg", "reraid-power.svg"),
+        ("reraid", "power-web.svg", "reraid-power-web.svg"),
     ] {
         pictured(&place, &format!("lab/{folder}/{made}"), shown);
     }
@@ -348,6 +353,8 @@ impl Shown<'_> {
 
 fn shown(row: &Cells, name: &str) -> String {
     match name.strip_suffix('%') {
+        // An array that has no such thing.
+        Some(name) if row[name] == "-" => row[name].clone(),
         Some(name) => format!(
             "{:.1}%",
             100.0 * row[name].parse::<f64>().expect("a number")
