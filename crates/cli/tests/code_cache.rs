@@ -349,6 +349,52 @@ fn a_code_cache_without_space_says_so() {
     daemon.kill();
 }
 
+/// Members of the array that cannot grow any more: what lies in the log cannot go home, which is told; with room again it does.
+#[test]
+fn a_code_cache_that_cannot_be_emptied_says_so() {
+    let place = Place::new("code-cache-full");
+    let test = "a_code_cache_that_cannot_be_emptied_says_so";
+    if !has(&place, test, &["qemu-io", "bash"]) {
+        return;
+    }
+    good(place.shell("truncate -s 256M a0 a1 b0 b1 c0 c1 d0 d1; truncate -s 48M ca cb cc cd"));
+    good(create(&place, &CACHE, &[]));
+    let members = [&HOME[..], &CACHE].concat().join(" ");
+    let script =
+        format!("trap '' XFSZ; ulimit -f 66560; exec restripe serve --unix nbd.sock {members}");
+    let daemon = place.await_service(&mut place.script(&script));
+    // The flush that finds it full fails: what was flushed before is there.
+    let mut kept = Vec::new();
+    for at in (512..640).step_by(16) {
+        let write = format!("write -P 7 {at}M 16M");
+        let run = place.shell(&format!("qemu-io -f raw -c '{write}' -c flush '{URI}'"));
+        if run.status != 0 {
+            break;
+        }
+        kept.push(format!("{at}M"));
+    }
+    let text = good(place.run(&["status", "tank"]));
+    let first = text.lines().next().expect("a line");
+    assert_eq!(first, "tank: degraded, the log is FULL, read-only");
+    let why = "the log is FULL: what lies there does not go home";
+    assert!(text.contains(why), "{text}");
+    let overlay_now = &status(&place)["surrogate"]["overlay"];
+    assert!(
+        overlay_now["full"] == true && overlay_now["broken"] == false,
+        "{overlay_now}"
+    );
+    daemon.kill();
+    let daemon = serve(&place, &[], &[]);
+    let text = good(place.run(&["status", "tank"]));
+    assert!(!text.contains("FULL"), "{text}");
+    is_destaged(&place);
+    assert!(!kept.is_empty());
+    for at in &kept {
+        good(read_pattern(&place, 7, at, "16M"));
+    }
+    stop(&place, &daemon);
+}
+
 /// A member of the code cache that failed is no less trouble than one of the array's own.
 #[test]
 fn an_array_whose_code_cache_is_degraded_is_not_called_healthy() {
