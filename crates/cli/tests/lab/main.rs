@@ -128,6 +128,21 @@ fn the_session_about_a_trace_of_ones_own_works_as_pasted() {
     }
 }
 
+/// The demo ends with this experiment; the README has its rows between the table of what was measured and the report's name.
+#[test]
+fn the_readme_shows_what_the_demo_simulates() {
+    let place = Place::new("readme-simulated");
+    let run = place.shell("restripe lab run pr-beside-ido --short");
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let path = docs().join("../README.md");
+    let kept = fs::read_to_string(&path).expect("a document");
+    let start = kept.find("\nscheme ").expect("its headings") + 1;
+    let length = kept[start..].find("\n\n").expect("its end");
+    let mut made = kept.clone();
+    made.replace_range(start..start + length, run.stdout.trim_end());
+    agrees(&path, &kept, &made);
+}
+
 /// What the document quotes of its session's output, by the mark of the block that it stands in.
 fn quotes(stdout: &str) -> [(&'static str, String); 3] {
     let told: Vec<&str> = stdout.lines().collect();

@@ -95,7 +95,11 @@ fn the_results_are_those_of_the_experiments() {
         "goals",
         "energy",
         "reraid",
+        "reraid-cache",
+        "reraid-clean",
+        "reraid-destage",
         "reraid-groups",
+        "reraid-parities",
         "reraid-sizes",
         "reraid-writes",
     ] {
@@ -127,7 +131,9 @@ fn the_results_are_those_of_the_experiments() {
     let document = docs().join("results.md");
     let kept = fs::read_to_string(&document).expect("a document");
     let (popular, samples) = (popular(&place, &optimised), samples(&place, &optimised));
+    let compared = compared(&place, &optimised, "reraid");
     let made = tabled(&kept, &|scenario| match scenario {
+        "reraid-compared" => Some(compared.clone()),
         "popular" => Some(popular.clone()),
         "samples" => samples.clone(),
         _ => Some(table_of(&place, scenario)),
@@ -138,6 +144,34 @@ fn the_results_are_those_of_the_experiments() {
 fn table_of(place: &Place, scenario: &str) -> String {
     let table = place.bytes(&format!("lab/{scenario}/table.txt"));
     String::from_utf8(table).expect("text")
+}
+
+/// What an experiment that ran before compares seed by seed: a row each comparison, a column each workload.
+fn compared(place: &Place, program: &str, scenario: &str) -> String {
+    let run = place.shell(&format!("'{program}' lab run {scenario}"));
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let (_, told) = run.stdout.split_once("\nComparisons").expect("it does");
+    let (_, told) = told.split_once('\n').expect("rows");
+    let mut rows: Vec<(String, Cells)> = Vec::new();
+    for row in cells(told) {
+        let (_, source) = row["at"].rsplit_once("source ").expect("a workload");
+        let cell = format!("{} ({})", row["ratio"], row["95% interval"]);
+        if rows
+            .last()
+            .is_none_or(|(name, _)| *name != row["comparison"])
+        {
+            rows.push((row["comparison"].clone(), Cells::new()));
+        }
+        let (_, cells) = rows.last_mut().expect("one was pushed");
+        assert_eq!(cells.insert(source.into(), cell), None, "{source}");
+    }
+    let sources: Vec<String> = rows[0].1.keys().cloned().collect();
+    let mut table = format!("comparison  {}\n", sources.join("  "));
+    for (name, cells) in rows {
+        let cells: Vec<&str> = sources.iter().map(|source| &cells[source][..]).collect();
+        table += &format!("{name}  {}\n", cells.join("  "));
+    }
+    table
 }
 
 /// What can be learned of synthetic workloads, as IDO's figure 4 has it of its traces: a row each.
@@ -243,13 +277,15 @@ fn samples(place: &Place, program: &str) -> Option<String> {
 ///
 /// `<!-- table width where load=0.5: members rebuild_s -->`
 ///
-/// Rows of an experiment that was not run stay.
+/// Rows of an experiment that was not run stay. A table that is no experiment's as it stands has a mark of its own, which says
+/// where it comes from: `<!-- by hand: one seed of ... -->`.
 fn tabled(document: &str, table_of: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::new();
     let mut lines = document.lines();
     let mut tables = 0;
     while let Some(line) = lines.next() {
         out += &format!("{line}\n");
+        tables += usize::from(line.starts_with("<!-- by hand: "));
         let Some(mark) = line.strip_prefix("<!-- table ") else {
             continue;
         };
@@ -270,12 +306,15 @@ fn tabled(document: &str, table_of: &dyn Fn(&str) -> Option<String>) -> String {
         });
         out += &format!("{}\n", after.expect("a table is not the end"));
     }
-    assert_eq!(
-        tables,
-        document.matches("\n|---|").count(),
-        "every table has a mark"
-    );
+    let rules = document.lines().filter(|line| is_rule(line)).count();
+    assert_eq!(tables, rules, "every table has a mark");
     out
+}
+
+/// The line between the headings of a table and its rows.
+fn is_rule(line: &str) -> bool {
+    let of_rule = |byte: u8| matches!(byte, b'|' | b'-' | b':' | b' ');
+    line.starts_with('|') && line.contains("---") && line.bytes().all(of_rule)
 }
 
 /// What a mark asks for.
