@@ -481,6 +481,11 @@ pub enum CommandError {
         surrogate: Uuid,
         extents: Vec<(u64, u64)>,
     },
+    /// As before, but that the surrogate is here, and its log does not tell what it should have.
+    LogDamaged {
+        surrogate: Uuid,
+        extents: Vec<(u64, u64)>,
+    },
     /// This array is another one's surrogate: it starts beside that one only.
     IsSurrogate {
         of: Uuid,

@@ -801,7 +801,14 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         }
         CommandError::TooFew { missing } => too_few(missing),
         CommandError::WouldLose { extents } => would_lose(extents),
-        CommandError::SurrogateMissing { surrogate, extents } => surrogate_missing(*surrogate, extents),
+        CommandError::SurrogateMissing { surrogate, extents } => {
+            surrogate_missing(&format!("the surrogate {surrogate} is not here"), extents)
+                .hint("bring the surrogate; or say --accept-loss to give those bytes up, and the surrogate with them")
+        }
+        CommandError::LogDamaged { surrogate, extents } => {
+            surrogate_missing(&format!("the log of the surrogate {surrogate} is damaged"), extents)
+                .hint("bring members of it that are not here; or say --accept-loss to give those bytes up")
+        }
         CommandError::IsSurrogate { of } => {
             Refusal::new(format!("these members are the surrogate of the array {of}"))
                 .hint("it is started together with that array, and not alone")
@@ -906,14 +913,13 @@ fn would_lose(extents: &[(u64, u64)]) -> Refusal {
     .hint("bring the missing members, or say --accept-loss to start without those bytes")
 }
 
-fn surrogate_missing(surrogate: Uuid, extents: &[(u64, u64)]) -> Refusal {
+fn surrogate_missing(what: &str, extents: &[(u64, u64)]) -> Refusal {
     let sectors = extents.iter().map(|extent| extent.1).sum::<u64>();
     Refusal::new(format!(
-        "the surrogate {surrogate} is not here, and may have the only current copies of {}",
+        "{what}, and may have the only current copies of {}",
         Size(sectors * SECTOR_BYTES)
     ))
     .at(extents_line(extents))
-    .hint("bring the surrogate; or say --accept-loss to give those bytes up, and the surrogate with them")
 }
 
 /// A task's name, as the schema has it.

@@ -668,7 +668,11 @@ impl Pair {
         if let Some(extents) = self.start_mut().doubt.take() {
             return self.end_start(Err(CommandError::WouldLose { extents }), Stage::Idle);
         }
-        self.end_start(Err(self.log_missing()), Stage::Idle);
+        let error = CommandError::LogDamaged {
+            surrogate: self.log().superblock.array,
+            extents: self.home().redirected_extents(),
+        };
+        self.end_start(Err(error), Stage::Idle);
     }
 
     /// All that may lie in the log alone is lost.

@@ -378,7 +378,9 @@ impl Run {
                     });
                 }
                 CommandError::Minority { .. } if !mode.from_minority => mode.from_minority = true,
-                CommandError::SurrogateMissing { .. } if self.may_miss() && !mode.accept_loss => {
+                CommandError::SurrogateMissing { .. } | CommandError::LogDamaged { .. }
+                    if self.may_miss() && !mode.accept_loss =>
+                {
                     life.session.oracle.allow_all_losses();
                     self.count("starts without a lost surrogate", 1);
                     mode.accept_loss = true;
