@@ -395,6 +395,57 @@ fn a_code_cache_that_cannot_be_emptied_says_so() {
     stop(&place, &daemon);
 }
 
+/// A file system that is full when the array starts loses nothing: the start is refused, whatever is accepted, until there is room.
+#[test]
+fn a_start_without_space_for_the_log_loses_nothing() {
+    let place = Place::new("code-cache-no-room");
+    let test = "a_start_without_space_for_the_log_loses_nothing";
+    if !has(&place, test, &["qemu-io", "nbdkit"]) {
+        return;
+    }
+    good(create(&place, &CACHE, &["--buffer-file", "pa,pb"]));
+    let buffer = ["pa", "pb"];
+    let with_buffer = [&CACHE[..], &buffer].concat();
+    let daemon = serve_with(&place, &with_buffer, &[], &[]);
+    flushed(&place, 7, "0", "2M");
+    daemon.kill();
+    let uri = |member: &str| {
+        let folder = place.path("");
+        format!(
+            "nbd+unix:///?socket={}/{member}.sock",
+            folder.trim_end_matches('/')
+        )
+    };
+    for (name, full) in [("surrogate", &CACHE[..]), ("buffer", &buffer)] {
+        for member in full {
+            good(place.shell(&format!(
+                "nbdkit -U {member}.sock -P {member}.pid --filter=error file {member} \
+                     error=ENOSPC error-pwrite-rate=100% error-zero-rate=100%"
+            )));
+        }
+        let members = HOME.iter().chain(&with_buffer);
+        let members: Vec<String> = members
+            .map(|member| match full.contains(member) {
+                true => uri(member),
+                false => member.to_string(),
+            })
+            .collect();
+        let members: Vec<&str> = members.iter().map(String::as_str).collect();
+        for options in [&["assemble"][..], &["assemble", "--accept-loss"]] {
+            let told = refused(place.run(&[options, &members].concat()));
+            assert!(
+                told.contains(name) && told.contains("no space is left on a member"),
+                "{told}"
+            );
+        }
+        let end = "for pid in *.pid; do kill $(cat $pid); done; rm -f *.pid *.sock";
+        good(place.shell(end));
+    }
+    let daemon = serve_with(&place, &with_buffer, &[], &[]);
+    good(read_pattern(&place, 7, "0", "2M"));
+    stop(&place, &daemon);
+}
+
 /// A member of the code cache that failed is no less trouble than one of the array's own.
 #[test]
 fn an_array_whose_code_cache_is_degraded_is_not_called_healthy() {

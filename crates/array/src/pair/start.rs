@@ -140,6 +140,14 @@ const NOTHING: FoundInLog = FoundInLog {
     sequence: 1,
 };
 
+/// Whether a set could start if there were room for what it writes.
+fn wants_space(error: &CommandError) -> bool {
+    match error {
+        CommandError::OfSurrogate(error) | CommandError::OfBuffer(error) => wants_space(error),
+        error => *error == CommandError::NoSpace,
+    }
+}
+
 /// The sectors of a segment in a log of so many: the same size always gives the same.
 fn segment_sectors(sectors: u64) -> u32 {
     let share = (sectors / SEGMENTS).max(1);
@@ -230,9 +238,16 @@ impl Pair {
         if self.started[Site::Home as usize] {
             self.open_log();
         } else {
-            let mode = self.start_mut().mode;
+            let mut mode = self.start_mut().mode;
+            // What lies in a log that wants for space is not lost, whatever is accepted.
+            mode.accept_loss &= !self.log_wants_space();
             self.start_set(Site::Home, mode);
         }
+    }
+
+    /// Whether the log is not absent, but cannot be written before somebody makes room.
+    fn log_wants_space(&self) -> bool {
+        self.absent.as_ref().is_some_and(wants_space)
     }
 
     fn start_mut(&mut self) -> &mut Start {
@@ -294,9 +309,11 @@ impl Pair {
         let could_start = match *why {
             CommandError::WouldLose { .. } => !mode.accept_loss,
             CommandError::Minority { .. } => !mode.from_minority,
+            CommandError::NoSpace => true,
             _ => false,
         };
-        match missing && could_start {
+        let would_lose = matches!(error, CommandError::WouldLose { .. });
+        match could_start && (missing || would_lose && self.log_wants_space()) {
             true => CommandError::OfSurrogate(why),
             false => error,
         }
