@@ -685,6 +685,50 @@ fn a_buffer_has_what_was_flushed_before_the_log_has() {
     }
 }
 
+/// Of a record in a mirrored buffer one copy may be wrong, and its member not say so: the other has it.
+#[test]
+fn a_wrong_copy_in_a_buffer_is_not_believed() {
+    let place = with_buffer("buffer-rot", &BUFFER);
+    let test = "a_wrong_copy_in_a_buffer_is_not_believed";
+    if !has(&place, test, &["qemu-io"]) {
+        return;
+    }
+    let members = [&CACHE[..], &BUFFER].concat();
+    let daemon = serve_with(&place, &members, &[], &[]);
+    for nth in 1..5 {
+        flushed(&place, nth, &format!("{}K", u32::from(nth) * 64), "4K");
+    }
+    daemon.kill();
+    good(place.shell("mkdir kept && cp --sparse=always [abcd][01] c[abcd] p[ab] kept"));
+    for member in BUFFER {
+        for (page, byte) in [(0, 200), (1, 0)] {
+            good(place.shell("cp --sparse=always kept/* ."));
+            let bytes = place.bytes(member);
+            let at = newest_version(&bytes) + page * 4096 + byte;
+            place.write(member, 0, at as u64, &[bytes[at] ^ 1]);
+            let daemon = serve_with(&place, &members, &[], &[]);
+            for nth in 1..5 {
+                let at = format!("{}K", u32::from(nth) * 64);
+                good(read_pattern(&place, nth, &at, "4K"));
+            }
+            stop(&place, &daemon);
+        }
+    }
+}
+
+/// Where the page of the newest version in a buffer's member begins: of the last record, by its sequence and version.
+fn newest_version(member: &[u8]) -> usize {
+    let number = |page: &[u8], at: usize, length: usize| {
+        let mut bytes = [0; 8];
+        bytes[..length].copy_from_slice(&page[at..at + length]);
+        u64::from_le_bytes(bytes)
+    };
+    let pages = member.chunks_exact(4096).enumerate();
+    let versions = pages.filter(|(_, page)| page.starts_with(b"RstrpBuf"));
+    let newest = versions.max_by_key(|(_, page)| (number(page, 40, 8), number(page, 72, 4)));
+    newest.expect("there are versions").0 * 4096
+}
+
 #[test]
 fn a_buffer_is_for_a_code_cache() {
     let place = Place::new("code-cache-no-buffer");

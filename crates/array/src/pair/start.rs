@@ -206,7 +206,9 @@ impl Pair {
             slots: Slots::default(),
         }));
         for site in [Site::Log, Site::Buffer] {
-            self.sets[site as usize].serves_as_surrogate = true;
+            let set = &mut self.sets[site as usize];
+            set.serves_as_surrogate = true;
+            set.tasks.held = true;
         }
         if self.started[Site::Log as usize] || self.surrogate.members == 0 {
             self.start_buffer(mode);
@@ -390,6 +392,9 @@ impl Pair {
             };
             self.out.push(Action::CommandReply(start.tag, Ok(())));
             self.out.push(Action::Fact(fact));
+            for site in [Site::Log, Site::Buffer] {
+                self.at(site, |set| set.tasks.held = false);
+            }
         } else {
             self.out.push(Action::CommandReply(start.tag, result));
         }

@@ -127,6 +127,8 @@ pub(crate) struct Tasks {
     throttle: Throttle,
     order: Order,
     on_demand: bool,
+    /// Another set's start reads this one first, and mends what is wrong there: who brings copies in step knows less of which is.
+    pub(crate) held: bool,
     pub(crate) moves: Moves,
     /// A window of a growth was at work in this step.
     pub(crate) moved_now: bool,
@@ -159,6 +161,7 @@ impl Tasks {
             throttle: self.throttle,
             order: self.order,
             on_demand: self.on_demand,
+            held: self.held,
             moves: self.moves,
             stays_apart: self.stays_apart,
             ..Tasks::default()
@@ -549,6 +552,7 @@ impl Core {
             self.state,
             ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed
         ) || self.mode.read_only
+            || self.tasks.held
         {
             return;
         }

@@ -5,6 +5,8 @@
 //! |---------|---------------------------------------------------|------------------|
 //! | reading | the half has come                                 | page             |
 //! | page    | it is the page of a version                       | sum              |
+//! | page, sum | it is none, or its checksum is wrong: without one of its copies | reading |
+//! | page, sum | it is, and one copy of it was wrong: that is written again | reading |
 //! | sum     | its checksum is right: one that is known          | the next half    |
 //! | sum     | the same, of one that goes into the log           | header           |
 //! | header  | the page that it has in the log is put            | writing          |
@@ -23,6 +25,8 @@ use crate::overlay::format::{LogLayout, Scan, Version, record};
 use crate::pair::child::Owner;
 use crate::pair::jobs::{self, Job};
 use crate::pool::Size;
+use crate::request::Copies;
+use crate::slice::suspect::Suspects;
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -43,6 +47,15 @@ struct Half {
     buf: Buf,
     job: u32,
     step: Step,
+    again: Option<Again>,
+}
+
+/// A half that no version could be read from, read without some of its copies: nobody else says that one is wrong.
+#[derive(Clone, Copy)]
+struct Again {
+    /// Which of the sets of suspects it is.
+    tried: usize,
+    suspects: Suspects,
 }
 
 /// What the buffer has, as far as a start has looked.
@@ -120,7 +133,7 @@ impl Pair {
         };
         self.buffer.used = error.is_none();
         if let Some(error) = error {
-            if needed && !self.accepts_loss() {
+            if needed && (!self.accepts_loss() || super::wants_space(&error)) {
                 return self.refuse_buffer(error);
             }
             if has || mark != BufferMark::None {
@@ -186,15 +199,50 @@ impl Pair {
             buf,
             job,
             step,
+            again: None,
         };
-        let at = self.slots().half_at(half);
         let slots = &mut self.start_mut().slots;
         slots.next += u32::from(!moving);
         slots.now = Some(now);
+        self.read_half(Copies::All);
+        true
+    }
+
+    fn read_half(&mut self, copies: Copies) {
+        let Half { half, buf, job, .. } = *self.half();
+        let at = self.slots().half_at(half);
         let into = BufRef::new(buf, 0, (HALF_SECTORS * SECTOR_BYTES) as u32);
         let request = jobs::child(RequestOp::Read, at, HALF_SECTORS, into, false);
-        self.children.ask(Site::Buffer, Owner::Job(job), request);
-        true
+        self.children
+            .ask_copies(Site::Buffer, Owner::Job(job), request, copies);
+    }
+
+    fn read_half_again(&mut self, again: Again) {
+        let half = self.half();
+        half.again = Some(again);
+        half.step = Step::Reading;
+        self.read_half(Copies::Without(again.suspects));
+    }
+
+    /// A half reads so. Where no version is, another copy may have one; the wrong copy of one that was found is written again.
+    fn half_reads(&mut self, version: Option<Version>) {
+        let Half { half, again, .. } = *self.half();
+        match (&version, again) {
+            (Some(_), Some(again)) if !again.suspects.repairs && self.may_write() => {
+                let suspects = again.suspects.repairing();
+                self.read_half_again(Again { suspects, ..again });
+            }
+            (Some(_), _) => self.half_is(version),
+            (None, again) => {
+                let at = self.slots().half_at(half);
+                let sets = self.buffer_set().suspects(at..at + HALF_SECTORS);
+                let tried = again.map_or(0, |again| again.tried + 1);
+                match sets.get(tried) {
+                    Some(&suspects) => self.read_half_again(Again { tried, suspects }),
+                    None => self.half_is(None),
+                }
+            }
+        }
     }
 
     fn half(&mut self) -> &mut Half {
@@ -228,6 +276,7 @@ impl Pair {
                 let compute = self.compute(job, ComputeOp::TakePage, Some(source), None, page);
                 self.out.push(Action::Compute(compute));
             }
+            (false, Err(_)) if self.half().again.is_some() => self.half_reads(None),
             (false, Err(_)) => {
                 self.leave_half();
                 self.unreadable_half();
@@ -277,13 +326,13 @@ impl Pair {
                     let compute = self.compute(job, ComputeOp::Checksum, Some(source), None, None);
                     self.out.push(Action::Compute(compute));
                 }
-                _ => self.half_is(None),
+                _ => self.half_reads(None),
             },
             (Step::Sum(version), _, Verdict::Checksum(crc)) => {
-                self.half_is((crc == version.header.payload_crc).then_some(version));
+                self.half_reads((crc == version.header.payload_crc).then_some(version));
             }
             (Step::Header, ..) => self.move_into_log(),
-            _ => self.half_is(None),
+            _ => self.half_reads(None),
         }
     }
 
