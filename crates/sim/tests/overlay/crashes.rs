@@ -13,10 +13,14 @@ impl World {
             Effect::Seal { .. } => "crash while sealing",
             Effect::Pack { .. } => "crash while packing",
             Effect::Move { .. } => "crash while moving",
+            Effect::Keep { .. } => "crash while keeping",
             _ => "crash",
         });
         let stages: Vec<&str> = stage.collect();
         stages.into_iter().for_each(|stage| self.count(stage));
+        if self.buffer.fails && self.buffer.counts {
+            self.count("crash while a buffer fails");
+        }
         self.cut_short();
         for home in &mut self.home {
             home.live.clone_from(&home.durable);
@@ -37,6 +41,7 @@ impl World {
             home.flush();
         }
         let found = self.recover();
+        self.begin_buffer(found.sequence);
         self.overlay = Overlay::new(self.limits, self.shape, &found)
             .expect("no more is found than was mapped");
         self.asked.clear();
@@ -67,6 +72,7 @@ impl World {
         }
         let rng = &mut self.rng;
         self.log.retain(|record| record.durable || rng.chance(2, 3));
+        self.cut_buffer();
     }
 
     /// The records that count: those not void, up to the first that is missing of what was not known to be durable.
@@ -81,6 +87,7 @@ impl World {
             .max()
             .unwrap_or(0);
         let mut next = known.max(self.anchor.durable);
+        self.move_from_buffer(next);
         let mut counted = 0;
         for record in &self.log {
             if record.sequence >= next {
@@ -116,6 +123,31 @@ impl World {
             extents,
             sequence,
         }
+    }
+
+    /// Records that the log lacks, from this one on and up to the first that nobody has, are brought there. One that was still open
+    /// when its version was written may have others behind it: it was closed with nothing new.
+    fn move_from_buffer(&mut self, mut next: u64) {
+        let mut open = false;
+        loop {
+            if self.log.iter().all(|record| record.sequence != next) {
+                let Some((record, closed)) = self.in_buffer(next) else {
+                    break;
+                };
+                let new = record.footprint.clone();
+                let apart =
+                    |old: &Record| old.footprint.end <= new.start || new.end <= old.footprint.start;
+                self.log.retain(apart);
+                self.log.push(record);
+                self.count("records from the buffer");
+                if open {
+                    self.count("records from the buffer behind an open one");
+                }
+                open |= !closed;
+            }
+            next += 1;
+        }
+        self.log.sort_by_key(|record| record.sequence);
     }
 
     pub(super) fn segment_of(&self, at: u64) -> u32 {

@@ -11,6 +11,7 @@ impl World {
         if self.overlay.is_lapsing() {
             self.overlay.lapsed();
         }
+        self.forget_memory();
         while let Some(effect) = self.overlay.effect() {
             match effect {
                 Effect::Reply(tag, result) => self.reply(tag, result),
@@ -31,6 +32,7 @@ impl World {
                         };
                         self.log.retain(apart);
                     }
+                    self.begin_version(&effect);
                     self.doing.push(effect);
                 }
             }
@@ -89,19 +91,26 @@ impl World {
             Effect::Seal {
                 sequence, extents, ..
             } => {
-                for extent in extents {
-                    for at in extent.at..extent.log_end() {
-                        self.gathered.remove(&at);
-                    }
-                }
                 self.overlay.appended(sequence, Ok(()));
+                self.leave_memory(sequence, extents);
             }
+            Effect::Flush {
+                part,
+                site: Site::Buffer,
+            } => {
+                let result = self.of_buffer();
+                self.overlay.part_done(part, result);
+            }
+            Effect::Keep { .. } => {
+                let result = self.of_buffer();
+                self.overlay.kept(result);
+            }
+            Effect::Forgo => self.overlay.buffer_forgone(),
             Effect::Read { part, .. }
             | Effect::Pass { part, .. }
             | Effect::Flush { part, .. }
             | Effect::Fetch { part, .. }
             | Effect::CopyHome { part, .. } => self.overlay.part_done(part, Ok(())),
-            Effect::Keep { .. } | Effect::Forgo => unreachable!("there is no buffer"),
             Effect::Reply(..)
             | Effect::Copied(..)
             | Effect::Moved { .. }
@@ -142,10 +151,17 @@ impl World {
                 site: Site::Home, ..
             } => self.home.iter_mut().for_each(Home::flush),
             Effect::Flush {
-                site: Site::Log | Site::Buffer,
-                ..
+                site: Site::Log, ..
             } => {
                 self.log.iter_mut().for_each(|record| record.durable = true);
+            }
+            Effect::Flush {
+                site: Site::Buffer, ..
+            } => self.flush_buffer(),
+            Effect::Keep { .. } => self.keep_version(effect),
+            Effect::Forgo => {
+                self.count("buffers forgone");
+                self.buffer.counts = false;
             }
             Effect::Append {
                 extent,
@@ -226,8 +242,6 @@ impl World {
             | Effect::Copied(..)
             | Effect::Moved { .. }
             | Effect::Forget { .. }
-            | Effect::Keep { .. }
-            | Effect::Forgo
             | Effect::Foresee { .. } => {}
         }
     }
