@@ -7,6 +7,9 @@
 //! So with an array and its surrogate ([`enumerate_pair`]), through a whole loss: before it, while users are moved away, and
 //! until everything is home. There more is open at once and more moments pass, and fewer cuts are made at each.
 //!
+//! Of code caches half have a buffer in persistent memory, whose writes are cut and torn like all others; the whole of it is left
+//! away, too: what was flushed is there then all the same, or the start asks for the buffer.
+//!
 //! And with spare partitions ([`enumerate_hosts`]), from the loss of a member until what was rebuilt onto others is home.
 //! What a start then goes on with is let end, and everything is read again. So with arrays that grow ([`enumerate_growth`]).
 
@@ -34,9 +37,10 @@ use restripe_array::destage::Order;
 use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Layout, Level, Rotation};
 use restripe_array::meta::{Init, Partner, PartnerRole, RegionKind, WriteHole};
+use restripe_array::overlay::format::slot::HALF_SECTORS;
 use restripe_array::{
     Command, CommandError, Config, Destage, Engine, Limits, Member, MemberInfo, Nanos, Pool,
-    Redirect, Sleep, StartMode, SurrogateConfig, SurrogateLimits,
+    Redirect, Sleep, StartMode, SurrogateConfig, SurrogateLimits, Uuid,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,6 +57,8 @@ const GROWN: u64 = 0x6707_0000;
 const GATHERS: u64 = 0x6a74_0000;
 /// The stream that is drawn from whether the log of a code cache has three parities or more.
 const PARITIES: u64 = 0x9a7;
+/// And the one of a code cache's buffer.
+const BUFFERED: u64 = 0xb0f;
 /// Steps after which what lies in a code cache is asked home again.
 const ASKS: u64 = 400;
 /// Extents of a map that runs full.
@@ -81,6 +87,10 @@ pub struct Report {
     pub phases: BTreeMap<Phase, u64>,
     /// With a code cache: images by what it was at.
     pub at: BTreeMap<Moment, u64>,
+    /// So many of them with records that a buffer had and the log did not.
+    pub buffered: u64,
+    /// And starts that were refused without the buffer.
+    pub unbuffered: u64,
     /// With spare partitions: images by how they were in use.
     pub hosting: BTreeMap<Hosting, u64>,
     /// The first breach, with the number of the image that showed it.
@@ -138,6 +148,7 @@ pub fn enumerate_pair(seed: u64, reach: Reach) -> Report {
         home,
         Some(Surrogate {
             spec: log,
+            buffer: None,
             redirect,
             destage: Destage::default(),
             gathered: [1, 0],
@@ -177,8 +188,11 @@ pub fn enumerate_gathering(seed: u64, reach: Reach) -> Report {
         ..Destage::default()
     };
     let records = rng.between(1, 3) as u32;
+    let buffer = buffer_spec(records, home.uuid(), rng.clone().fork(BUFFERED));
+    log.buffered = buffer.is_some();
     let surrogate = Surrogate {
         spec: log,
+        buffer,
         redirect: Redirect::Reraid,
         destage,
         gathered: [records, records + rng.below(3) as u32],
@@ -188,9 +202,38 @@ pub fn enumerate_gathering(seed: u64, reach: Reach) -> Report {
     Enumeration::new(rng, reach, home, Some(surrogate)).run_pair()
 }
 
+/// Half of code caches have a buffer, of one member or two.
+fn buffer_spec(records: u32, home: Uuid, mut rng: Rng) -> Option<Spec> {
+    if !rng.chance(1, 2) {
+        return None;
+    }
+    let (level, slots) = *rng.pick(&[(Level::Raid0, 1), (Level::Raid1, 2)]);
+    let sectors = (u64::from(records) + rng.below(3)) * 2 * HALF_SECTORS;
+    let chunk_sectors = *rng.pick(&[8, 128]);
+    Some(Spec {
+        payload: Payload::Bytes,
+        identity: 0x2000,
+        chunk_sectors,
+        chunks: sectors / u64::from(chunk_sectors),
+        volatile: rng.chance(1, 2),
+        init: Init::Zero,
+        write_hole: WriteHole::None,
+        member_sectors: sectors + 2048,
+        partner: Some(Partner {
+            role: PartnerRole::Buffer,
+            array: home,
+            epoch: 1,
+            session: 0,
+        }),
+        ..Spec::small(level, slots)
+    })
+}
+
 /// The second set.
 struct Surrogate {
     spec: Spec,
+    /// And the third.
+    buffer: Option<Spec>,
     redirect: Redirect,
     destage: Destage,
     /// Records of a cluster, and in memory.
@@ -205,6 +248,12 @@ impl Surrogate {
     fn gathers(&self) -> bool {
         self.redirect == Redirect::Reraid
     }
+
+    /// Its members and its buffer's.
+    fn members(&self) -> [usize; 2] {
+        let buffer = self.buffer.as_ref().map_or(0, |buffer| buffer.slots);
+        [self.spec.slots, buffer].map(usize::from)
+    }
 }
 
 struct Enumeration {
@@ -218,6 +267,8 @@ struct Enumeration {
     phase: Phase,
     /// What its code cache is at.
     at: BTreeSet<Moment>,
+    /// Its buffer has records that the log has not.
+    buffered: bool,
     /// With spare partitions: what the array is at.
     scene: Option<Scene>,
     /// Slots of the row where most requests go.
@@ -329,6 +380,7 @@ impl Enumeration {
             lost: false,
             phase: Phase::AtHome,
             at: BTreeSet::new(),
+            buffered: false,
             scene: None,
             near: Vec::new(),
             far: Nanos::ZERO,
@@ -373,7 +425,9 @@ impl Enumeration {
     fn run_pair(mut self) -> Report {
         let mut images = self.spec.format(None).expect("small arrays fit");
         let log = self.surrogate.as_ref().expect("this is a pair");
-        images.extend(log.spec.format(None).expect("small arrays fit"));
+        for spec in [Some(&log.spec), log.buffer.as_ref()].into_iter().flatten() {
+            images.extend(spec.format(None).expect("small arrays fit"));
+        }
         let oracle = Oracle::new(self.spec.payload, self.layout.size_sectors());
         let mut session = self.session(images, oracle, false);
         if let Err(violation) = self.start(&mut session) {
@@ -408,9 +462,7 @@ impl Enumeration {
             }
             let more = session.step();
             while session.news().is_some() {}
-            let status = session.world.status();
-            self.phase = Phase::of(&status, true);
-            self.at = Moment::of(&status);
+            self.watch(&session);
             if step % self.reach.stride == first_cut {
                 self.cut_here(&session);
             }
@@ -434,6 +486,17 @@ impl Enumeration {
         self.report
     }
 
+    /// What the array is at.
+    fn watch(&mut self, session: &Session<Engine>) {
+        let status = session.world.status();
+        (self.phase, self.at) = (Phase::of(&status, true), Moment::of(&status));
+        let buffer = status
+            .surrogate
+            .as_ref()
+            .and_then(|one| one.buffer.as_ref());
+        self.buffered = buffer.is_some_and(|buffer| buffer.records.unwrap_or(0) > 0);
+    }
+
     /// It is told to stop while something is gathered.
     fn stop_gathering(&mut self, session: &mut Session<Engine>) {
         session.write(0, 3, WriteKind::Data, false, false);
@@ -441,8 +504,7 @@ impl Enumeration {
         session.refusals_expected = true;
         let stop = session.command(Command::Stop);
         for _ in 0..STEPS_OF_PAIR {
-            let status = session.world.status();
-            (self.phase, self.at) = (Phase::of(&status, true), Moment::of(&status));
+            self.watch(session);
             self.at.insert(Moment::Stopping);
             self.cut_here(session);
             let stopped = |news| matches!(news, News::CommandReply(tag, _) if tag == stop);
@@ -469,20 +531,25 @@ impl Enumeration {
             .enumerate()
             .map(|(i, image)| self.disk(i, image, device(), seed))
             .collect();
-        let log_members = disks.len() - self.homes(disks.len());
-        self.session_on(disks, log_members as u16, oracle, trace)
+        let others = self.surrogate.as_ref().map_or([0; 2], Surrogate::members);
+        self.session_on(disks, others, oracle, trace)
     }
 
-    /// The disk of this number, of the array or behind its disks of the surrogate.
+    /// The disk of this number, of the array, or behind its disks of the surrogate, or behind these of its buffer.
     fn disk(&self, index: usize, image: Image, device: Box<Simple>, seed: u64) -> Disk {
-        let homes = self.homes(index);
-        match &self.surrogate {
-            Some(log) if index >= homes => {
-                let index = (index - homes) as u16;
-                log.spec.disk(index, image, device, seed)
+        let mut index = index as u16;
+        let surrogate = self.surrogate.as_ref();
+        let others = surrogate.map(|log| [Some(&log.spec), log.buffer.as_ref()]);
+        let others = others.into_iter().flatten().flatten();
+        for spec in std::iter::once(&self.spec).chain(others) {
+            let disks = spec.slots + spec.spares;
+            // Those that were taken into an array without a surrogate come behind the ones it was made of.
+            if index < disks || surrogate.is_none() {
+                return spec.disk(index, image, device, seed);
             }
-            _ => self.spec.disk(index as u16, image, device, seed),
+            index -= disks;
         }
+        unreachable!("no set has so many disks")
     }
 
     /// How many of so many disks the array itself has: all, without a surrogate.
@@ -493,8 +560,8 @@ impl Enumeration {
         }
     }
 
-    /// Engines' bounds, and the surrogate's part of the configuration if `members` are its own.
-    fn limits(&self, members: u16) -> (Limits, Option<SurrogateConfig>) {
+    /// Engines' bounds, and the surrogate's part of the configuration if so many members are its own and its buffer's.
+    fn limits(&self, [members, buffer_members]: [usize; 2]) -> (Limits, Option<SurrogateConfig>) {
         let pool = Pool {
             small: 128,
             large: 32,
@@ -510,8 +577,8 @@ impl Enumeration {
             return (limits, None);
         };
         let surrogate = SurrogateConfig {
-            buffer_members: 0,
-            members,
+            buffer_members: buffer_members as u16,
+            members: members as u16,
             limits: SurrogateLimits {
                 pool,
                 requests: 12,
@@ -522,7 +589,13 @@ impl Enumeration {
                 copies: 2,
                 cluster_records: log.gathered[0],
                 records_in_memory: log.gathered[1],
-                buffer_pool: Pool { small: 0, large: 0 },
+                buffer_pool: match log.buffer {
+                    Some(_) => Pool {
+                        small: 64,
+                        large: 8,
+                    },
+                    None => Pool { small: 0, large: 0 },
+                },
                 parts_home: log.gathered[1],
             },
             redirect: log.redirect,
@@ -535,16 +608,16 @@ impl Enumeration {
         )
     }
 
-    /// The last `log_members` of the disks are the surrogate's.
+    /// The last disks are the surrogate's and its buffer's, as many as `others` says of each.
     fn session_on(
         &mut self,
         disks: Vec<Disk>,
-        log_members: u16,
+        others: [usize; 2],
         oracle: Oracle,
         trace: bool,
     ) -> Session<Engine> {
         let members: Vec<MemberInfo> = disks.iter().map(Disk::info).collect();
-        let (limits, surrogate) = self.limits(log_members);
+        let (limits, surrogate) = self.limits(others);
         let engine = Engine::new(Config {
             members,
             limits,
@@ -568,14 +641,26 @@ impl Enumeration {
     }
 
     fn start(&mut self, session: &mut Session<Engine>) -> Result<(), Violation> {
+        match self.start_or_ask(session)? {
+            true => Ok(()),
+            false => {
+                let told = "for a buffer that is here, or that there never was";
+                Err(Violation::new(Invariant::StartRefused, told))
+            }
+        }
+    }
+
+    /// Starts it; false if it is refused without its buffer.
+    fn start_or_ask(&mut self, session: &mut Session<Engine>) -> Result<bool, Violation> {
         let mut mode = StartMode::default();
         for _ in 0..3 {
             let answer = start(session, mode)?.map_err(|error| match error {
-                CommandError::OfSurrogate(inner) => *inner,
+                CommandError::OfSurrogate(inner) | CommandError::OfBuffer(inner) => *inner,
                 own => own,
             });
             match answer {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(true),
+                Err(CommandError::BufferMissing) => return Ok(false),
                 Err(CommandError::Minority { present, current }) if present * 2 <= current => {
                     mode.from_minority = true
                 }
@@ -637,11 +722,22 @@ impl Enumeration {
         self.try_image(&images, &contents, &[], oracle);
         let away = (away < images.len()).then_some(away);
         self.try_image(&images, &contents, away.as_slice(), oracle);
+        if self
+            .surrogate
+            .as_ref()
+            .is_some_and(|log| log.buffer.is_some())
+        {
+            let homes = self.homes(images.len());
+            let [logs, _] = self.surrogate.as_ref().expect("just seen").members();
+            let buffer: Vec<usize> = (homes + logs..images.len()).collect();
+            self.try_image(&images, &contents, &buffer, oracle);
+        }
         let log = self.surrogate.as_ref().map(|log| log.spec.level);
         if let Some(Level::ReedSolomon { parities }) = log {
             // As many of the log as it bears.
             let homes = self.homes(images.len());
-            let order = self.rng.order(images.len() - homes).into_iter();
+            let [logs, _] = self.surrogate.as_ref().expect("just seen").members();
+            let order = self.rng.order(logs).into_iter();
             let away = order.take(parities.into()).map(|index| homes + index);
             let mut away: Vec<usize> = away.collect();
             away.sort_unstable();
@@ -672,6 +768,7 @@ impl Enumeration {
         if self.surrogate.is_some() {
             *self.report.phases.entry(self.phase).or_default() += 1;
         }
+        self.report.buffered += u64::from(self.buffered);
         for moment in &self.at {
             *self.report.at.entry(*moment).or_default() += 1;
         }
@@ -707,7 +804,8 @@ impl Enumeration {
         }
         let homes = self.homes(images.len());
         let away_home = away.iter().filter(|away| **away < homes).count();
-        let (home, log) = disks.split_at(homes - away_home);
+        let home = &disks[..homes - away_home];
+        let others = self.others_without(away);
         let atlas = Atlas::of(home.iter())
             .ok_or_else(|| Violation::new(Invariant::StartRefused, "no superblock is left"))?;
         // Going on without the one that knows best would make two histories.
@@ -716,15 +814,49 @@ impl Enumeration {
         }
         self.report.reduced += u64::from(atlas.absent() > 0 || !away.is_empty());
         atlas.grant_losses(self.spec.write_hole, self.lost, &mut oracle);
-        let log_members = log.len() as u16;
-        let mut session = self.session_on(disks, log_members, oracle, trace);
-        self.start(&mut session)?;
+        let mut session = self.session_on(disks, others, oracle, trace);
+        if !self.started(&mut session, others)? {
+            return Ok(());
+        }
         session.read_all(self.layout.row_sectors(), PATIENCE);
         first(&session)?;
         match self.scene {
             Some(_) => self.end_tasks(&mut session),
             None => Ok(()),
         }
+    }
+
+    /// The surrogate's members and its buffer's that are left.
+    fn others_without(&self, away: &[usize]) -> [usize; 2] {
+        let Some(log) = &self.surrogate else {
+            return [0; 2];
+        };
+        let homes = usize::from(self.spec.slots + self.spec.spares);
+        let [logs, buffers] = log.members();
+        let within = |from: usize, to: usize| {
+            let gone = away.iter().filter(|away| (from..to).contains(*away));
+            to - from - gone.count()
+        };
+        [
+            within(homes, homes + logs),
+            within(homes + logs, homes + logs + buffers),
+        ]
+    }
+
+    /// Starts it; false if it asks for a buffer that is away.
+    fn started(
+        &mut self,
+        session: &mut Session<Engine>,
+        [_, buffers]: [usize; 2],
+    ) -> Result<bool, Violation> {
+        let surrogate = self.surrogate.as_ref();
+        let has_one = surrogate.is_some_and(|log| log.buffer.is_some());
+        if !has_one || buffers > 0 {
+            return self.start(session).map(|()| true);
+        }
+        let starts = self.start_or_ask(session)?;
+        self.report.unbuffered += u64::from(!starts);
+        Ok(starts)
     }
 }
 

@@ -21,7 +21,7 @@ crashes: cuts power at every write of small arrays, and assembles what is left
   --jobs N         in so many threads (default: all cores)
   --keep-going     do not stop at the first failure
   --pair           of arrays with a surrogate, through the loss of a member
-  --gathers        of mirrors with a code cache, that sleep
+  --gathers        of mirrors with a code cache, that sleep; half of them with a buffer
   --hosts          of arrays with spare partitions, through losses and the way home
   --grown          of arrays to which data slots were added
   --growth         of arrays that are growing
@@ -144,6 +144,13 @@ fn crashes(settings: &Settings) -> ExitCode {
     for (moment, images) in report.at {
         println!("{images:>10}  code cache: {moment}");
     }
+    if report.buffered > 0 {
+        println!(
+            "{:>10}  code cache: records in its buffer alone",
+            report.buffered
+        );
+        println!("{:>10}  refused without that buffer", report.unbuffered);
+    }
     for (hosting, images) in report.hosting {
         println!("{images:>10}  {hosting:?}");
     }
@@ -177,6 +184,8 @@ fn work(settings: &Settings, next: &AtomicU64, total: &Mutex<(Report, u64)>) {
         total.0.moments += report.moments;
         total.0.repeats += report.repeats;
         total.0.reduced += report.reduced;
+        total.0.buffered += report.buffered;
+        total.0.unbuffered += report.unbuffered;
         for (phase, images) in &report.phases {
             *total.0.phases.entry(*phase).or_default() += images;
         }
