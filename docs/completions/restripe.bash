@@ -175,7 +175,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__add)
-            opts="-h --offline --degraded --to-surrogate --force --yes --help"
+            opts="-h --offline --degraded --to-surrogate --to-buffer --force --yes --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -188,6 +188,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand remove" -s h -l help -
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l to-surrogate -d 'Into the array\'s surrogate: for a member that is gone, and as its spare otherwise. (One that comes back to it goes there anyway)'
+complete -c restripe -n "__fish_restripe_using_subcommand add" -l to-buffer -d 'Into the buffer of the array\'s code cache: for a member that is gone, and as its spare otherwise'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l force -d 'Overwrite what the device carries; says what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -s h -l help -d 'Print help'

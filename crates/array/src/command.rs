@@ -16,6 +16,8 @@ use crate::standing::{Home, Standing};
 use crate::units::{Member, Slot, Uuid};
 use alloc::vec::Vec;
 
+pub(crate) const NO_BUFFER: &str = "the array has no buffer here";
+
 impl Core {
     pub(crate) fn command(&mut self, tag: CommandTag, command: Command) {
         let result = match command {
@@ -34,6 +36,7 @@ impl Core {
             Command::AddToSurrogate(_) => {
                 Err(CommandError::Busy("the array has no surrogate here"))
             }
+            Command::AddToBuffer(_) => Err(CommandError::Busy(NO_BUFFER)),
             Command::Surrogate(surrogate) => self.command_surrogate(surrogate),
             Command::Replace { old, new } => self.command_replace(old, new),
             Command::Grow { by } => self.command_grow(by),

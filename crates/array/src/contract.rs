@@ -399,6 +399,8 @@ pub enum Command {
     Add(Member),
     /// The same, into the array's surrogate.
     AddToSurrogate(Member),
+    /// The same, into the buffer of its code cache.
+    AddToBuffer(Member),
     /// Put on record which surrogate the array has from its next start on, or that it has none. Nothing may lie there.
     Surrogate(Option<Uuid>),
     /// Copy a serving member onto a spare, then retire it.

@@ -161,8 +161,14 @@ pub struct HeatMap {
 }
 
 impl Status {
-    /// The array's members, and its surrogate's behind them.
+    /// The array's members, its surrogate's behind them, and last those of that one's buffer.
     pub fn all_members(&self) -> impl Iterator<Item = &MemberStatus> {
+        let buffer = self.surrogate.iter().flat_map(|one| &one.buffer);
+        self.disks().chain(buffer.flat_map(|one| &one.set.members))
+    }
+
+    /// The array's members and its surrogate's, which may be drives with spindles; a buffer's are persistent memory.
+    pub fn disks(&self) -> impl Iterator<Item = &MemberStatus> {
         let of_surrogate = self.surrogate.iter().flat_map(|one| &one.set.members);
         self.members.iter().chain(of_surrogate)
     }

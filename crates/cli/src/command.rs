@@ -558,6 +558,9 @@ pub struct Add {
     /// Into the array's surrogate: for a member that is gone, and as its spare otherwise. (One that comes back to it goes there anyway)
     #[arg(long)]
     pub to_surrogate: bool,
+    /// Into the buffer of the array's code cache: for a member that is gone, and as its spare otherwise
+    #[arg(long, conflicts_with = "to_surrogate")]
+    pub to_buffer: bool,
     /// Overwrite what the device carries; says what will be lost and asks
     #[arg(long)]
     pub force: bool,

@@ -201,11 +201,7 @@ impl Desk {
                 .any(|other| is_it(other) && other.state == MemberState::Active)
         };
         let replaced = self.replaced();
-        let shown = view.surrogate.iter_mut().flat_map(|one| &mut one.members);
-        for (member, shown) in status
-            .all_members()
-            .zip(view.members.iter_mut().chain(shown))
-        {
+        for (member, shown) in status.all_members().zip(view.all_members_mut()) {
             let by = replaced.by.get(&member.member);
             let was = by.is_some_and(|by| serves(*by)) || replaced.before.contains(&member.uuid);
             if member.state == MemberState::Failed && was {
@@ -252,7 +248,8 @@ impl Desk {
                 path,
                 force,
                 to_surrogate,
-            } => self.add(&path, force, to_surrogate),
+                to_buffer,
+            } => self.add(&path, force, set_named(to_surrogate, to_buffer)),
             Request::Replace { old, path, force } => self.replace(&old, &path, force),
             Request::Grow {
                 members,
@@ -352,8 +349,7 @@ impl Desk {
         Ok(done(&format!("{name} is forgotten and closed")))
     }
 
-    fn add(&self, path: &str, force: bool, to_surrogate: bool) -> Result<Reply, Refusal> {
-        let into = to_surrogate.then_some(Whose::Surrogate);
+    fn add(&self, path: &str, force: bool, into: Option<Whose>) -> Result<Reply, Refusal> {
         let member = self.admit(path, force, into)?;
         let note = match self.state_of(member)? {
             Some(MemberState::Spare) => "is a spare",
@@ -384,6 +380,7 @@ impl Desk {
         let member = self.take_in(path, force, into, |member, whose| match whose {
             Whose::Array => Command::Add(member),
             Whose::Surrogate => Command::AddToSurrogate(member),
+            Whose::Buffer => Command::AddToBuffer(member),
         })?;
         for old in before {
             // Refused, it stays on the list.
@@ -594,6 +591,15 @@ impl Desk {
 impl Answer for Desk {
     fn answer(&self, request: Request) -> Reply {
         self.serve(request).unwrap_or_else(Reply::Refused)
+    }
+}
+
+/// The set that a device is to go into, where one is named.
+fn set_named(to_surrogate: bool, to_buffer: bool) -> Option<Whose> {
+    match (to_surrogate, to_buffer) {
+        (_, true) => Some(Whose::Buffer),
+        (true, false) => Some(Whose::Surrogate),
+        (false, false) => None,
     }
 }
 

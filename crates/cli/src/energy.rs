@@ -9,7 +9,7 @@ pub fn text(view: &StatusView) -> String {
     let Some(energy) = &view.energy else {
         return String::new();
     };
-    let members: Vec<&MemberView> = view.all_members().collect();
+    let members: Vec<&MemberView> = view.disks().collect();
     let spindles: Vec<&SpindleView> = members.iter().flat_map(|one| &one.spindle).collect();
     // Writing to a string cannot fail.
     let mut out = String::new();

@@ -32,11 +32,14 @@ pub fn fail(fails: &FailMember) -> Outcome {
             view.path == member && matches!(view.state.as_str(), "active" | "rebuilding")
         };
         let surrogate = status.surrogate.as_deref();
+        let buffer = surrogate.and_then(|one| one.buffer.as_ref());
         let accept_loss = confirm_exposed(&status, &member, fails.accept_loss)?;
         if status.members.iter().any(serves) {
             warn_of_thin_redundancy("array", &status.state, &status.name, &member, verb.yes)?;
         } else if let Some(set) = surrogate.filter(|set| set.members.iter().any(serves)) {
             warn_of_thin_redundancy("surrogate", &set.state, &set.name, &member, verb.yes)?;
+        } else if let Some(set) = buffer.filter(|set| set.members.iter().any(serves)) {
+            warn_of_thin_redundancy("buffer", &set.state, &set.name, &member, verb.yes)?;
         }
         session.order(&Request::Fail {
             member,
@@ -99,6 +102,7 @@ pub fn add(verb: &Add) -> Outcome {
             path,
             force: verb.force,
             to_surrogate: verb.to_surrogate,
+            to_buffer: verb.to_buffer,
         })
     })
 }
@@ -196,10 +200,7 @@ fn replace_in(session: &Session, verb: &Replace) -> Outcome {
     };
     session.order(&request)?;
     if !verb.no_wait || !session.is_served() {
-        let whose = match is_of_surrogate(&session.status()?, &old) {
-            true => Whose::Surrogate,
-            false => Whose::Array,
-        };
+        let whose = whose_is(&session.status()?, &old);
         watch(session, since, whose, is_rebuild)?.succeed("the replacement")?;
         print(format_args!("{old} is replaced"));
     }
@@ -411,8 +412,9 @@ fn watched_from(session: &Session) -> Outcome<u64> {
 /// Where the log tells that the last task of this kind began: how an older one ended is not asked.
 pub fn begun_at(session: &Session, of_kind: fn(&str) -> bool) -> Outcome<u64> {
     let (facts, _) = session.facts(0)?;
-    let begins =
-        |fact: &&FactView| fact.kind == "task-started" && of_kind(&fact.task) && !fact.of_surrogate;
+    let begins = |fact: &&FactView| {
+        fact.kind == "task-started" && of_kind(&fact.task) && Whose::Array.is_told(fact)
+    };
     let begun = facts.iter().rev().find(begins);
     Ok(begun.map_or(0, |fact| fact.sequence))
 }
@@ -458,23 +460,32 @@ impl Ended {
 /// Whose task is watched.
 impl Whose {
     fn tasks(self, status: &StatusView) -> &[TaskView] {
-        match (self, &status.surrogate) {
-            (Whose::Array, _) => &status.tasks,
-            (Whose::Surrogate, Some(surrogate)) => &surrogate.tasks,
-            (Whose::Surrogate, None) => &[],
+        let surrogate = status.surrogate.as_deref();
+        let buffer = surrogate.and_then(|one| one.buffer.as_ref());
+        match self {
+            Whose::Array => &status.tasks,
+            Whose::Surrogate => surrogate.map_or(&[], |one| &one.tasks),
+            Whose::Buffer => buffer.map_or(&[], |one| &one.tasks),
         }
     }
 
     fn is_told(self, fact: &FactView) -> bool {
-        fact.of_surrogate == (self == Whose::Surrogate)
+        let sets = (fact.of_surrogate, fact.of_buffer);
+        sets == (self == Whose::Surrogate, self == Whose::Buffer)
     }
 }
 
-/// Whether the member of this path is the surrogate's.
-fn is_of_surrogate(status: &StatusView, path: &str) -> bool {
-    let is_it = |member: &MemberView| member.path == path;
-    let surrogate = status.surrogate.as_deref();
-    surrogate.is_some_and(|surrogate| surrogate.members.iter().any(is_it))
+/// The set that the member of this path is of.
+fn whose_is(status: &StatusView, path: &str) -> Whose {
+    let has = |members: &[MemberView]| members.iter().any(|member| member.path == path);
+    let Some(surrogate) = &status.surrogate else {
+        return Whose::Array;
+    };
+    match &surrogate.buffer {
+        Some(buffer) if has(&buffer.members) => Whose::Buffer,
+        _ if has(&surrogate.members) => Whose::Surrogate,
+        _ => Whose::Array,
+    }
 }
 
 /// Shows the progress of a task until it has ended: no task of its kind is left, and the log says how it went.

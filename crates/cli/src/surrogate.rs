@@ -159,6 +159,9 @@ pub fn troubles(surrogate: &SurrogateView) -> Vec<String> {
     }
     let log = surrogate.overlay.as_ref().and_then(trouble_of_log);
     words.extend(log.map(|(what, _)| format!("the log {what}")));
+    let buffer = surrogate.buffer.as_ref().map(|buffer| &buffer.state);
+    let trouble = buffer.filter(|state| matches!(state.as_str(), "degraded" | "failed"));
+    words.extend(trouble.map(|state| format!("buffer {state}")));
     words
 }
 

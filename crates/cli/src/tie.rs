@@ -12,11 +12,13 @@ use restripe_array::report::{MemberState, MemberStatus, Status};
 use restripe_array::{Member, Uuid};
 use restripe_io::plain::Plain;
 
-/// One of the two sets of an array.
+/// One of the sets of an array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Whose {
     Array,
     Surrogate,
+    /// That of a code cache's buffer.
+    Buffer,
 }
 
 pub enum Tie {
@@ -29,7 +31,7 @@ pub enum Tie {
     OfAbsentSurrogate,
 }
 
-/// What it has to do with this set, or with both.
+/// What it has to do with this set, or with all of them.
 pub fn tie(device: &Plain, status: &Status, into: Option<Whose>) -> Outcome<Tie> {
     let copies = Copies::read(device)?;
     let sound: Vec<&Superblock> = copies
@@ -72,17 +74,20 @@ fn tie_to(copies: &[&Superblock], whose: Whose, set: &Status) -> Option<Tie> {
 /// The set that a member is of; the array's own if nobody knows it.
 pub fn whose_is(status: &Status, member: Member) -> Whose {
     let is_it = |other: &MemberStatus| other.member == member;
-    match &status.surrogate {
-        Some(surrogate) if surrogate.set.members.iter().any(is_it) => Whose::Surrogate,
-        _ => Whose::Array,
-    }
+    let others = other_sets(status).find(|(_, set)| set.members.iter().any(is_it));
+    others.map_or(Whose::Array, |(whose, _)| whose)
 }
 
 fn sets(status: &Status) -> impl Iterator<Item = (Whose, &Status)> {
-    let surrogate = status.surrogate.as_deref().map(|one| &one.set);
-    let served = surrogate.filter(|_| serves_surrogate(status));
-    let of_surrogate = served.map(|set| (Whose::Surrogate, set));
-    std::iter::once((Whose::Array, status)).chain(of_surrogate)
+    let served = other_sets(status).filter(|_| serves_surrogate(status));
+    std::iter::once((Whose::Array, status)).chain(served)
+}
+
+fn other_sets(status: &Status) -> impl Iterator<Item = (Whose, &Status)> {
+    status.surrogate.iter().flat_map(|one| {
+        let buffer = one.buffer.iter().map(|one| (Whose::Buffer, &one.set));
+        std::iter::once((Whose::Surrogate, &one.set)).chain(buffer)
+    })
 }
 
 /// Of one that could not be started nothing is known.

@@ -614,6 +614,12 @@ fn with_buffer(name: &str, buffer: &[&str]) -> Place {
     place
 }
 
+/// Records that went into the log for a FLUSH or FUA.
+fn seals_for_flushes(status: &Value) -> u64 {
+    let seals = &status["surrogate"]["overlay"]["seals"];
+    number(&seals["flush"]) + number(&seals["fua"])
+}
+
 fn buffer_of(status: &Value, what: &str) -> u64 {
     number(&status["surrogate"]["buffer"][what])
 }
@@ -646,10 +652,7 @@ fn a_buffer_has_what_was_flushed_before_the_log_has() {
         }
         let found = status(&place);
         assert!(buffer_of(&found, "records") > 0, "{found}");
-        assert_eq!(
-            found["surrogate"]["overlay"]["seals"]["flush"], 0,
-            "{found}"
-        );
+        assert_eq!(seals_for_flushes(&found), 0, "{found}");
         daemon.kill();
         copy("now", &members.join(" "));
 
@@ -681,6 +684,26 @@ fn a_buffer_has_what_was_flushed_before_the_log_has() {
         let found = [10, 11].map(|pattern| read_pattern(&place, pattern, "36K", "4K").status);
         assert!(found.contains(&0), "{found:?}");
         good(read_pattern(&place, 8, "32K", "4K"));
+        // It goes on without one, for good.
+        let told = good(place.run(&["status", "tank"]));
+        let absent = "buffer: absent; not in use: flushes seal records\n";
+        assert!(told.contains(absent), "{told}");
+        flushed(&place, 12, "36K", "4K");
+        let found = status(&place);
+        assert!(seals_for_flushes(&found) > 0, "{found}");
+        good(place.shell("truncate -s 16M new"));
+        let told = refused(place.run(&["add", "tank", "new", "--to-buffer"]));
+        assert!(told.contains("the array has no buffer here"), "{told}");
+        daemon.kill();
+
+        // One that is found again is used from then on, and nothing that it has counts.
+        let daemon = serve_with(&place, &cache, &[], &[]);
+        good(read_pattern(&place, 12, "36K", "4K"));
+        flushed(&place, 13, "36K", "4K");
+        assert!(buffer_of(&status(&place), "records") > 0);
+        daemon.kill();
+        let daemon = serve_with(&place, &cache, &[], &[]);
+        good(read_pattern(&place, 13, "36K", "4K"));
         stop(&place, &daemon);
     }
 }
@@ -727,6 +750,119 @@ fn newest_version(member: &[u8]) -> usize {
     let versions = pages.filter(|(_, page)| page.starts_with(b"RstrpBuf"));
     let newest = versions.max_by_key(|(_, page)| (number(page, 40, 8), number(page, 72, 4)));
     newest.expect("there are versions").0 * 4096
+}
+
+/// What a set of the array says of one of its members.
+fn state_of(members: &Value, name: &str) -> String {
+    let members = members.as_array().expect("members");
+    let path = |one: &&Value| {
+        one["path"]
+            .as_str()
+            .is_some_and(|path| path.ends_with(name))
+    };
+    let found = members.iter().find(path).map(|one| &one["state"]);
+    found.map_or("unknown".into(), |state| {
+        state.as_str().expect("a word").into()
+    })
+}
+
+/// A member of a buffer that failed, one that serves, and one that is gone are replaced: what was flushed into the buffer alone is there
+/// after kills between all that, and in each of the members.
+#[test]
+fn a_member_of_a_buffer_is_replaced() {
+    let place = with_buffer("code-cache-buffer-replaced", &BUFFER);
+    if !has(&place, "a_member_of_a_buffer_is_replaced", &["qemu-io"]) {
+        return;
+    }
+    let serve = |options: &[&str], buffer: &[&str]| {
+        serve_with(&place, &[&CACHE[..], buffer].concat(), options, &[])
+    };
+    let in_buffer = |name: &str, members: &Value| {
+        let status = status(&place);
+        let buffer = &status["surrogate"]["buffer"];
+        assert_eq!(state_of(&buffer["members"], name), *members, "{status}");
+        buffer["state"].as_str().expect("a word").to_string()
+    };
+    // Lies in the buffer alone, whoever of it is there.
+    let write = |pattern: u8| {
+        flushed(&place, pattern, &format!("{}K", 4 * pattern), "4K");
+        let found = status(&place);
+        assert!(buffer_of(&found, "records") > 0, "{found}");
+        assert_eq!(seals_for_flushes(&found), 0, "{found}");
+    };
+    let reads_to = |last: u8| {
+        for pattern in 1..=last {
+            good(read_pattern(
+                &place,
+                pattern,
+                &format!("{}K", 4 * pattern),
+                "4K",
+            ));
+        }
+    };
+    good(place.shell("truncate -s 16M pc pd pe"));
+    let failed = Value::from("failed");
+    let replaced = Value::from("replaced");
+
+    let daemon = serve(&[], &BUFFER);
+    write(1);
+    good(place.run(&["fail", "tank", "pa"]));
+    assert_eq!(in_buffer("pa", &failed), "degraded");
+    let text = good(place.run(&["status", "tank"]));
+    assert!(
+        text.starts_with("tank: degraded, buffer degraded\n"),
+        "{text}"
+    );
+    let told = refused(place.run(&["fail", "tank", "pb"]));
+    assert!(told.contains("the buffer is degraded already"), "{told}");
+    write(2);
+    daemon.kill();
+
+    // It is not taken for what it was, and its place is taken by another.
+    let daemon = serve(&[], &BUFFER);
+    reads_to(2);
+    assert_eq!(in_buffer("pa", &failed), "degraded");
+    write(3);
+    let told = good(place.run(&["replace", "tank", "pa", "pc"]));
+    assert!(told.contains("is replaced"), "{told}");
+    assert_eq!(in_buffer("pa", &replaced), "healthy");
+    write(4);
+    daemon.kill();
+
+    // The new one alone has what the buffer had.
+    let all = [&HOME[..], &CACHE, &["pa", "pc"]].concat();
+    let told = refused(place.run(&[&["assemble"][..], &all].concat()));
+    assert!(told.contains("the buffer"), "{told}");
+    let daemon = serve(&["--from-minority"], &["pc"]);
+    reads_to(4);
+    write(5);
+    // The one that was left out is gone for good: there is no old one to name.
+    let told = good(place.run(&["add", "tank", "pd", "--to-buffer"]));
+    assert!(told.contains("is taken in"), "{told}");
+    wait_until(&place, |found| {
+        found["surrogate"]["buffer"]["state"] == "healthy"
+    });
+    write(6);
+    daemon.kill();
+
+    // One that serves is replaced, and the daemon killed before that is over.
+    let daemon = serve(&[], &["pc", "pd"]);
+    reads_to(6);
+    write(7);
+    good(place.run(&["replace", "tank", "pc", "pe", "--no-wait"]));
+    write(8);
+    daemon.kill();
+    let daemon = serve(&[], &["pc", "pd", "pe"]);
+    reads_to(8);
+    wait_until(&place, |found| {
+        let members = &found["surrogate"]["buffer"]["members"];
+        state_of(members, "pe") == "active" && state_of(members, "pd") == "active"
+    });
+    write(9);
+    daemon.kill();
+    let daemon = serve(&["--from-minority"], &["pe"]);
+    reads_to(9);
+    stop(&place, &daemon);
 }
 
 #[test]

@@ -236,7 +236,7 @@ fn members(text: &mut Text, status: &StatusView) {
 
 /// What spindles were at, and where there is a rating what that may have drawn.
 fn spindles(text: &mut Text, status: &StatusView) {
-    let told = status.all_members().flat_map(|one| {
+    let told = status.disks().flat_map(|one| {
         let path = one.path.as_str();
         one.spindle.iter().map(move |spindle| (path, spindle))
     });

@@ -39,6 +39,7 @@ mod start;
 mod users;
 mod view;
 
+use crate::command::NO_BUFFER;
 use crate::contract::{
     Action, Actions, Command, CommandError, CommandTag, Event, Fact, MemberInfo, Pool, Request,
     RequestError, RequestOp, RequestTag,
@@ -528,7 +529,11 @@ impl Pair {
                 let error = CommandError::Busy("it was started as an array with a surrogate");
                 self.out.push(Action::CommandReply(tag, Err(error)));
             }
-            Command::AddToSurrogate(_) if self.stage == Stage::Alone => {
+            Command::AddToBuffer(_) if self.surrogate.buffer_members == 0 => {
+                let error = CommandError::Busy(NO_BUFFER);
+                self.out.push(Action::CommandReply(tag, Err(error)));
+            }
+            Command::AddToSurrogate(_) | Command::AddToBuffer(_) if self.stage == Stage::Alone => {
                 let error = CommandError::Busy("the surrogate was not started with the array");
                 self.out.push(Action::CommandReply(tag, Err(error)));
             }
@@ -560,6 +565,10 @@ impl Pair {
             Command::Add(member) => on(&self.route, member, Command::Add),
             Command::AddToSurrogate(member) => {
                 (Site::Log, Command::Add(self.move_to(Site::Log, member)))
+            }
+            Command::AddToBuffer(member) => {
+                let local = self.move_to(Site::Buffer, member);
+                (Site::Buffer, Command::Add(local))
             }
             Command::Replace { old, new } => {
                 let (site, old) = self.route.set_of(old);

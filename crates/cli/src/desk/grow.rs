@@ -129,7 +129,8 @@ impl Desk {
     fn came_last(&self, meant: &[Member]) -> Result<(), Refusal> {
         let (status, _) = self.look()?;
         let spares = status
-            .all_members()
+            .members
+            .iter()
             .filter(|member| member.state == MemberState::Spare);
         let mut spares: Vec<Member> = spares.map(|spare| spare.member).collect();
         spares.sort_unstable();

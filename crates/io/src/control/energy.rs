@@ -98,7 +98,7 @@ impl StatusView {
         let mut drives: BTreeMap<Result<String, Member>, Spent> = BTreeMap::new();
         let of_surrogate = self.surrogate.iter_mut().flat_map(|one| &mut one.members);
         let views = self.members.iter_mut().chain(of_surrogate);
-        for (member, view) in status.all_members().zip(views) {
+        for (member, view) in status.disks().zip(views) {
             let spent = member.spent.until(now);
             if let Some(spindle) = &mut view.spindle {
                 spindle.joules = Some(joules(by.rating.energy_nj(&spent)));

@@ -38,13 +38,15 @@ pub enum Request {
         member: String,
     },
     /// Open a device and take it in: back into its old place, or as a spare. `force` wipes what other software left;
-    /// `to_surrogate` makes a stranger the surrogate's.
+    /// `to_surrogate` makes a stranger the surrogate's, and `to_buffer` its buffer's.
     Add {
         path: String,
         #[serde(default)]
         force: bool,
         #[serde(default)]
         to_surrogate: bool,
+        #[serde(default)]
+        to_buffer: bool,
     },
     /// Copy a serving member onto another device, then retire it.
     Replace {
@@ -499,6 +501,9 @@ pub struct FactView {
     /// It is told of the surrogate's set, not of the array's own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_surrogate: bool,
+    /// It is told of the set of a code cache's buffer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_buffer: bool,
 }
 
 /// What words for a fact depend on, besides the fact.
@@ -512,9 +517,9 @@ pub struct Telling<N> {
 impl FactView {
     /// A fact in words; its sequence number is its log's to give.
     pub fn new(at: Nanos, fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> FactView {
-        let (of_surrogate, told) = match fact {
-            Fact::OfSurrogate(fact) => (true, &**fact),
-            own => (false, own),
+        let told = match fact {
+            Fact::OfSurrogate(fact) | Fact::OfBuffer(fact) => &**fact,
+            own => own,
         };
         let (task, outcome) = match told {
             Fact::TaskStarted { kind, .. } => (task_word(*kind), ""),
@@ -528,7 +533,8 @@ impl FactView {
             text: fact_text(fact, telling),
             task: task.into(),
             outcome: outcome.into(),
-            of_surrogate,
+            of_surrogate: matches!(fact, Fact::OfSurrogate(_)),
+            of_buffer: matches!(fact, Fact::OfBuffer(_)),
         }
     }
 }
@@ -543,8 +549,23 @@ pub fn member_name(member: Member, path: Option<&str>) -> String {
 }
 
 impl StatusView {
-    /// The array's and its surrogate's: a member is told by its path.
+    /// The array's, its surrogate's and those of that one's buffer: a member is told by its path.
     pub fn all_members(&self) -> impl Iterator<Item = &MemberView> {
+        let buffer = self.surrogate.iter().flat_map(|one| &one.buffer);
+        self.disks().chain(buffer.flat_map(|one| &one.members))
+    }
+
+    /// The same, in the same order.
+    pub fn all_members_mut(&mut self) -> impl Iterator<Item = &mut MemberView> {
+        let others = self.surrogate.iter_mut().flat_map(|one| {
+            let buffer = one.buffer.iter_mut().flat_map(|one| &mut one.members);
+            one.members.iter_mut().chain(buffer)
+        });
+        self.members.iter_mut().chain(others)
+    }
+
+    /// The array's and its surrogate's, which may have spindles.
+    pub fn disks(&self) -> impl Iterator<Item = &MemberView> {
         let of_surrogate = self.surrogate.iter().flat_map(|one| &one.members);
         self.members.iter().chain(of_surrogate)
     }
@@ -807,9 +828,8 @@ fn fact_kind(fact: &Fact) -> &'static str {
         Fact::Mismatch { .. } => "mismatch",
         Fact::MoveFailed { .. } => "move-failed",
         Fact::Throttled { .. } => "throttled",
-        Fact::OfSurrogate(fact) => fact_kind(fact),
+        Fact::OfSurrogate(fact) | Fact::OfBuffer(fact) => fact_kind(fact),
         // Its tasks are not the array's.
-        Fact::OfBuffer(_) => "of-buffer",
         Fact::BufferAbsent { .. } => "buffer-absent",
         Fact::BufferFailed => "buffer-failed",
         Fact::SurrogateAbsent { .. } => "surrogate-absent",
@@ -968,6 +988,7 @@ mod tests {
                 path: "x".into(),
                 force: false,
                 to_surrogate: false,
+                to_buffer: false,
             })
         );
         assert_eq!(read(r#"{"verb":"facts"}"#), Ok(Request::Facts { since: 0 }));

@@ -441,6 +441,7 @@ mod tests {
                 path: "/dev/x".into(),
                 force: true,
                 to_surrogate: true,
+                to_buffer: false,
             },
             Request::AddSurrogate {
                 members: vec!["e".into(), "f".into()],
