@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const HOME: [&str; 8] = ["a0", "a1", "b0", "b1", "c0", "c1", "d0", "d1"];
 const CACHE: [&str; 4] = ["ca", "cb", "cc", "cd"];
 
+const BUFFER: [&str; 2] = ["pa", "pb"];
+
 fn of_mirrors(name: &str) -> Place {
     let place = Place::new(name);
     good(create(&place, &CACHE, &[]));
@@ -37,6 +39,21 @@ fn serve_with(place: &Place, cache: &[&str], options: &[&str], gone: &[&str]) ->
     let all = HOME.iter().chain(cache);
     let members: Vec<&str> = all.copied().filter(|name| !gone.contains(name)).collect();
     serve_sleepers(place, options, &members)
+}
+
+/// The same without a buffer, and with buffers of one member and of two: the place, the members of the code cache, and the buffer's.
+fn with_and_without_buffer(
+    name: &str,
+) -> impl Iterator<Item = (Place, [&'static [&'static str]; 2])> {
+    (0..=BUFFER.len()).map(move |members| {
+        let buffer = &BUFFER[..members];
+        let name = format!("{name}-{members}");
+        let place = match members {
+            0 => of_mirrors(&name),
+            _ => with_buffer(&name, buffer),
+        };
+        (place, [&CACHE[..], buffer])
+    })
 }
 
 /// What lies in the log comes home when asked, by a destage.
@@ -108,11 +125,14 @@ fn only_a_log_that_takes_every_write_is_destaged() {
 
 #[test]
 fn fio_verifies_through_a_kill_destages_and_two_lost_disks() {
-    let place = of_mirrors("code-cache-fio");
     let test = "fio_verifies_through_a_kill_destages_and_two_lost_disks";
-    if has(&place, test, &["fio"]) {
-        // Two disks that stay awake, each with a member of the array and one of the code cache.
-        fio_verifies_without(&place, &CACHE, &["a0", "ca", "c0", "cc"]);
+    for (place, cache) in with_and_without_buffer("code-cache-fio") {
+        if has(&place, test, &["fio"]) {
+            // Two disks that stay awake, each with a member of the array and one of the code cache; and of two members of a buffer one.
+            let of_buffer = &cache[1][..cache[1].len() / 2];
+            let gone = [&["a0", "ca", "c0", "cc"], of_buffer].concat();
+            fio_verifies_without(&place, &cache.concat(), &gone);
+        }
     }
 }
 
@@ -133,12 +153,16 @@ fn fio_verifies_through_a_kill_destages_and_three_lost_disks() {
 /// What was flushed is there after a kill, whoever is gone with it, and when it has come home.
 fn fio_verifies_without(place: &Place, cache: &[&str], gone: &[&str]) {
     let fio = Fio { place };
-    let serve = |options: &[&str], gone: &[&str]| serve_with(place, cache, options, gone);
+    let serve = |options: &[&str], gone: &[&str]| {
+        let sleeps = ["--power", "exec:true"];
+        serve_with(place, cache, &[&sleeps, options].concat(), gone)
+    };
     let daemon = serve(&[], &[]);
     good(fio.run("--verify_state_save=1 --verify_fatal=1 --end_fsync=1"));
-    let found = status(place);
+    let found = wait_until(place, |status| overlay(status, "mirrors_asleep") == 4);
     assert!(overlay(&found, "redirected_writes") > 0, "{found}");
     assert!(overlay(&found, "away_bytes") > 0, "{found}");
+    buffer_took_flushes(&found);
     daemon.kill();
     let daemon = serve(&[], &[]);
     fio.verify(0);
@@ -158,56 +182,92 @@ fn fio_verifies_without(place: &Place, cache: &[&str], gone: &[&str]) {
     stop(place, &daemon);
 }
 
+/// Where there is a buffer, no flush had to seal a record.
+fn buffer_took_flushes(status: &Value) {
+    let surrogate = &status["surrogate"];
+    if surrogate["buffer"].is_object() {
+        assert!(buffer_of(status, "versions") > 0, "{status}");
+        assert_eq!(seals_for_flushes(status), 0, "{status}");
+    }
+}
+
+/// Records that went into the log for a FLUSH or FUA.
+fn seals_for_flushes(status: &Value) -> u64 {
+    let seals = &status["surrogate"]["overlay"]["seals"];
+    number(&seals["flush"]) + number(&seals["fua"])
+}
+
 /// The daemon is killed while it writes; of what was flushed nothing is lost.
 #[test]
 fn fio_verifies_after_a_kill_in_its_midst() {
-    let place = of_mirrors("code-cache-kill");
     let test = "fio_verifies_after_a_kill_in_its_midst";
-    if !has(&place, test, &["fio"]) {
-        return;
+    for (place, cache) in with_and_without_buffer("code-cache-kill") {
+        if has(&place, test, &["fio"]) {
+            fio_verifies_after_a_kill(&place, &cache.concat());
+        }
     }
-    let fio = Fio { place: &place };
-    let daemon = serve(&place, &["--destage-every", "1s"], &[]);
+}
+
+fn fio_verifies_after_a_kill(place: &Place, cache: &[&str]) {
+    let fio = Fio { place };
+    let daemon = serve_with(place, cache, &["--destage-every", "1s"], &[]);
     let writes = |status: &Value| number(&status["counters"]["writes"]);
     std::thread::scope(|scope| {
         let each_flushed = "--verify_state_save=1 --do_verify=0 --fsync=1";
         let load = scope.spawn(|| fio.run(each_flushed));
-        wait_until(&place, |status| writes(status) > 300);
+        buffer_took_flushes(&wait_until(place, |status| writes(status) > 300));
         daemon.kill();
         let ended = load.join().expect("no panic there");
         assert_ne!(ended.status, 0, "it was interrupted");
     });
-    let daemon = serve(&place, &[], &[]);
+    let daemon = serve_with(place, cache, &[], &[]);
     fio.verify(Fio::DEPTH);
-    is_destaged(&place);
+    is_destaged(place);
     fio.verify(Fio::DEPTH);
-    stop(&place, &daemon);
+    stop(place, &daemon);
 }
 
 #[test]
 fn ext4_stays_clean_through_a_kill_and_a_destage() {
-    let place = of_mirrors("code-cache-ext4");
     let test = "ext4_stays_clean_through_a_kill_and_a_destage";
     let tools = ["nbdcopy", "mkfs.ext4", "debugfs", "e2fsck"];
-    if !has(&place, test, &tools) {
-        return;
+    for (place, cache) in with_and_without_buffer("code-cache-ext4") {
+        if has(&place, test, &tools) {
+            ext4_stays_clean(&place, &cache.concat());
+        }
     }
-    let daemon = serve(&place, &[], &[]);
-    let size = number(&status(&place)["size_bytes"]);
+}
+
+fn ext4_stays_clean(place: &Place, cache: &[&str]) {
+    let serve = |options: &[&str], gone: &[&str]| serve_with(place, cache, options, gone);
+    let daemon = serve(&[], &[]);
+    let size = number(&status(place)["size_bytes"]);
     good(place.shell(&format!(
         "set -e; truncate -s {size} fs.raw; mkfs.ext4 -q -F fs.raw
          head -c 9000000 /dev/urandom > file; debugfs -w -R 'write file file' fs.raw 2>/dev/null
          nbdcopy --flush fs.raw '{URI}'"
     )));
+    buffer_took_flushes(&status(place));
     daemon.kill();
-    let daemon = serve(&place, &[], &[]);
     let clean = "set -e; e2fsck -fn now.raw; debugfs -R 'dump file now.file' now.raw 2>/dev/null; cmp file now.file";
-    content(&place, "now.raw");
-    good(place.shell(clean));
-    is_destaged(&place);
-    content(&place, "now.raw");
-    good(place.shell(clean));
-    stop(&place, &daemon);
+    let is_clean = || {
+        content(place, "now.raw");
+        good(place.shell(clean));
+    };
+    let daemon = serve(&[], &[]);
+    is_clean();
+    is_destaged(place);
+    is_clean();
+    // Two disks that stay awake.
+    let gone = ["b0", "cb", "d0", "cd"];
+    for member in gone {
+        good(place.run(&["fail", "tank", member, "--yes"]));
+    }
+    is_clean();
+    daemon.kill();
+    let daemon = serve(&["--degraded"], &gone);
+    is_clean();
+    stop(place, &daemon);
 }
 
 /// The operator's command hears who may stand still and who is to turn; fio sees what it wrote all the while.
@@ -602,8 +662,6 @@ fn a_damaged_log_is_not_called_missing() {
     stop(&place, &daemon);
 }
 
-const BUFFER: [&str; 2] = ["pa", "pb"];
-
 fn with_buffer(name: &str, buffer: &[&str]) -> Place {
     let place = Place::new(name);
     good(create(
@@ -612,12 +670,6 @@ fn with_buffer(name: &str, buffer: &[&str]) -> Place {
         &["--buffer-file", &buffer.join(",")],
     ));
     place
-}
-
-/// Records that went into the log for a FLUSH or FUA.
-fn seals_for_flushes(status: &Value) -> u64 {
-    let seals = &status["surrogate"]["overlay"]["seals"];
-    number(&seals["flush"]) + number(&seals["fua"])
 }
 
 fn buffer_of(status: &Value, what: &str) -> u64 {
