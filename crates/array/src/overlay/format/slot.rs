@@ -5,7 +5,8 @@
 //! version that a flush covered lies there whole whatever becomes of the next.
 //!
 //! What counts, after a crash: from the first sequence that the log lacks on, so many records as slots have versions of just these
-//! sequences, up to the first that has none. One that was not closed is the last: nothing behind it was flushed.
+//! sequences, up to the first that has none. Behind one that was not closed there are others only if it was closed with nothing new: a
+//! start brings what comes up to it into the log, reads that again, and goes on with them.
 
 use super::record::{self, RecordHeader};
 use super::{LogOwner, check_zero};
