@@ -340,19 +340,9 @@ impl Run {
     fn start(&mut self, life: &mut Life) -> Option<End> {
         let mut mode = StartMode::default();
         for _ in 0..4 {
-            let tag = life.session.command(Command::Start(mode));
-            let error = loop {
-                match self.hear(life, Some(tag)) {
-                    Some(Ok(())) => {
-                        self.started(life, mode);
-                        return None;
-                    }
-                    Some(Err(error)) => break error,
-                    None => {}
-                }
-                if let Some(end) = self.step(life) {
-                    return Some(end);
-                }
+            let error = match self.ask_start(life, mode) {
+                Ok(error) => error,
+                Err(end) => return end,
             };
             self.say(|| format!("  start refused: {error:?}"));
             if let Some(end) = self.refused_for_buffer(life, &error, &mut mode) {
@@ -408,6 +398,24 @@ impl Run {
             Invariant::StartRefused,
             format!("{mode:?}, over and over"),
         )
+    }
+
+    /// Why it does not start; or how its life ended meanwhile, and nothing if it serves.
+    fn ask_start(&mut self, life: &mut Life, mode: StartMode) -> Result<CommandError, Option<End>> {
+        let tag = life.session.command(Command::Start(mode));
+        loop {
+            match self.hear(life, Some(tag)) {
+                Some(Ok(())) => {
+                    self.started(life, mode);
+                    return Err(None);
+                }
+                Some(Err(error)) => return Ok(error),
+                None => {}
+            }
+            if let Some(end) = self.step(life) {
+                return Err(Some(end));
+            }
+        }
     }
 
     fn started(&mut self, life: &mut Life, mode: StartMode) {
