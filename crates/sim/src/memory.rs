@@ -4,15 +4,16 @@
 //! copy, so its late completion scribbles on nothing.
 
 use crate::payload::Payload;
-use restripe_array::{Buf, BufRef, LARGE_BYTES, Pool, SECTOR_BYTES, SMALL_BYTES, Segment};
+use restripe_array::{Buf, BufRef, LARGE_BYTES, Pool, SECTOR_BYTES, Segment};
 use std::fmt;
+use std::ops::Range;
 
 /// What a handle stands for, at the payload's scale.
 pub struct BufferTable {
     payload: Payload,
     pool: Pool,
-    small: Vec<u8>,
-    large: Vec<u8>,
+    /// Each has its memory when it is first written: most of a large pool is never touched.
+    pooled: Vec<Vec<u8>>,
     user: Vec<Option<UserBuffer>>,
     free: Vec<u32>,
 }
@@ -57,8 +58,7 @@ impl BufferTable {
         BufferTable {
             payload,
             pool,
-            small: vec![0; payload.scaled(SMALL_BYTES) * pool.small as usize],
-            large: vec![0; payload.scaled(LARGE_BYTES) * pool.large as usize],
+            pooled: vec![Vec::new(); (pool.small + pool.large) as usize],
             user: Vec::new(),
             free: Vec::new(),
         }
@@ -110,29 +110,37 @@ impl BufferTable {
 
     /// The contents behind a reference. It was checked before.
     pub fn get(&self, reference: BufRef) -> &[u8] {
-        let (from, to) = self.span(reference);
+        let span = self.span(reference);
         match self.place(reference.buf) {
-            Place::Small => &self.small[from..to],
-            Place::Large => &self.large[from..to],
+            Place::Pool(index) => match self.pooled[index].as_slice() {
+                [] => &UNWRITTEN[span],
+                contents => &contents[span],
+            },
             Place::User(index) => {
                 &self.user[index]
                     .as_ref()
                     .expect("checked at submission")
-                    .contents[from..to]
+                    .contents[span]
             }
         }
     }
 
     pub fn get_mut(&mut self, reference: BufRef) -> &mut [u8] {
-        let (from, to) = self.span(reference);
+        let span = self.span(reference);
         match self.place(reference.buf) {
-            Place::Small => &mut self.small[from..to],
-            Place::Large => &mut self.large[from..to],
+            Place::Pool(index) => {
+                let contents = &mut self.pooled[index];
+                if contents.is_empty() {
+                    let bytes = self.pool.bytes_of(reference.buf);
+                    *contents = vec![0; self.payload.scaled(bytes)];
+                }
+                &mut contents[span]
+            }
             Place::User(index) => {
                 &mut self.user[index]
                     .as_mut()
                     .expect("checked at submission")
-                    .contents[from..to]
+                    .contents[span]
             }
         }
     }
@@ -147,32 +155,24 @@ impl BufferTable {
     }
 
     fn place(&self, buf: Buf) -> Place {
-        if buf.0 >= Buf::USER {
-            Place::User((buf.0 - Buf::USER) as usize)
-        } else if buf.0 < self.pool.small {
-            Place::Small
-        } else {
-            Place::Large
+        match buf.0.checked_sub(Buf::USER) {
+            Some(index) => Place::User(index as usize),
+            None => Place::Pool(buf.0 as usize),
         }
     }
 
-    /// Where a reference lies in its store, at the payload's scale.
-    fn span(&self, reference: BufRef) -> (usize, usize) {
-        let base = match self.place(reference.buf) {
-            Place::Small => self.payload.scaled(SMALL_BYTES) * reference.buf.0 as usize,
-            Place::Large => {
-                self.payload.scaled(LARGE_BYTES) * (reference.buf.0 - self.pool.small) as usize
-            }
-            Place::User(_) => 0,
-        };
-        let from = base + self.payload.scaled(reference.offset);
-        (from, from + self.payload.scaled(reference.bytes))
+    /// Where a reference lies in its buffer, at the payload's scale.
+    fn span(&self, reference: BufRef) -> Range<usize> {
+        let from = self.payload.scaled(reference.offset);
+        from..from + self.payload.scaled(reference.bytes)
     }
 }
 
+/// What a buffer of the pool holds before anything is written there.
+static UNWRITTEN: [u8; LARGE_BYTES as usize] = [0; LARGE_BYTES as usize];
+
 enum Place {
-    Small,
-    Large,
+    Pool(usize),
     User(usize),
 }
 
@@ -197,6 +197,17 @@ mod tests {
             assert_eq!(table.get(*reference), [i as u8 + 1; 8]);
         }
         assert_eq!(table.get(BufRef::new(Buf(0), 0, 512)), [0; 8]);
+    }
+
+    /// It has memory of its own only once it is written.
+    #[test]
+    fn a_buffer_of_the_pool_begins_with_zeros() {
+        let mut table = table();
+        let [small, large] = [Buf(1), Buf(2)].map(|buf| BufRef::new(buf, 0, 4096));
+        assert_eq!(table.get(small), [0; 64]);
+        assert_eq!(table.get(large), [0; 64]);
+        assert_eq!(table.detach(&[Segment::Buf(large)]), vec![vec![0; 64]]);
+        assert_eq!(table.get_mut(large), [0; 64]);
     }
 
     #[test]
