@@ -456,12 +456,18 @@ impl Oracle {
         }
         let oldest_read = self.reads.keys().next().copied().unwrap_or(u64::MAX);
         let history = &self.sectors[lba as usize].history;
+        // The newest that takes the place of what had ended before it: one look at each, as histories grow long without flushes.
+        let replaces = |write: &Write| {
+            let durable = write.durable.is_some_and(|durable| durable < oldest_read);
+            durable && write.kind != WriteKind::Trim
+        };
+        let writes = history.iter().map(|id| &self.writes[id.0 as usize]);
+        let issued = writes.filter(|write| replaces(write));
+        let newest = issued.map(|write| write.issued).max();
         let gone = |id: &WriteId| {
-            let ended = self.writes[id.0 as usize].ended;
-            history.iter().any(|later| {
-                let later = &self.writes[later.0 as usize];
-                later.durable.is_some_and(|durable| durable < oldest_read) && later.follows(ended)
-            })
+            self.writes[id.0 as usize]
+                .ended
+                .is_some_and(|ended| newest > Some(ended))
         };
         let kept = history.iter().copied().filter(|id| !gone(id)).collect();
         self.sectors[lba as usize].history = kept;
