@@ -320,12 +320,16 @@ fn block_digest(block: &Block, index: u64, unit: usize) -> u64 {
 
 /// A digest of bytes, a word at a time.
 pub fn words_digest(start: u64, bytes: &[u8]) -> u64 {
-    let mut digest = start;
-    for chunk in bytes.chunks(8) {
+    let more = |digest: u64, word: [u8; 8]| {
+        let digest = (digest ^ u64::from_le_bytes(word)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        digest ^ (digest >> 29)
+    };
+    let (words, rest) = bytes.as_chunks();
+    let mut digest = words.iter().fold(start, |digest, word| more(digest, *word));
+    if !rest.is_empty() {
         let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        digest = (digest ^ u64::from_le_bytes(word)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-        digest ^= digest >> 29;
+        word[..rest.len()].copy_from_slice(rest);
+        digest = more(digest, word);
     }
     mix(digest)
 }
