@@ -13,7 +13,7 @@ use restripe_array::meta::{
 use restripe_array::{MemberInfo, Row, SECTOR_BYTES, Uuid};
 
 /// What an array is made of.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Spec {
     pub level: Level,
     pub skew: Option<Skew>,

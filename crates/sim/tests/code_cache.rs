@@ -3,19 +3,18 @@
 
 use restripe_array::BAND_SECTORS_MAX;
 use restripe_array::overlay::format::EXTENTS_MAX;
-use restripe_sim::surrogate::{Event, Moment, Options, Outcome, run, why_not};
+use restripe_sim::surrogate::{Event, Moment, Options, Outcome, run, seeds_for, why_not};
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// No record is ever sealed because its table is full: each entry of it is of a sector of its payload or more. So the table
 /// has no such moment.
 const _: () = assert!(EXTENTS_MAX as u64 >= BAND_SECTORS_MAX);
 
-/// Rounds of seeds at most.
-const ROUNDS: u64 = 5;
+/// Seeds of each cell that is not met yet, at most, after those that all cells have.
+const MORE: usize = 12;
 
 #[derive(Default)]
 struct Met {
@@ -43,8 +42,8 @@ impl Met {
 }
 
 /// What these seeds meet, too, on half of the cores.
-fn lives(met: Met, seeds: Range<u64>) -> Met {
-    let (met, next) = (Mutex::new(met), AtomicU64::new(seeds.start));
+fn lives(met: Met, seeds: &[u64]) -> Met {
+    let (met, next) = (Mutex::new(met), AtomicUsize::new(0));
     let options = Options {
         gathers: true,
         quests: true,
@@ -52,10 +51,9 @@ fn lives(met: Met, seeds: Range<u64>) -> Met {
     };
     let work = || {
         loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end {
+            let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)).copied() else {
                 return;
-            }
+            };
             let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, options))).ok();
             met.lock()
                 .expect("no thread panics with it")
@@ -74,14 +72,27 @@ fn lives(met: Met, seeds: Range<u64>) -> Met {
 #[test]
 fn each_event_meets_a_code_cache_at_each_moment() {
     let deep = std::env::var_os("RESTRIPE_DEEP").is_some();
-    let (seeds, least) = if deep { (20_000, 8) } else { (2400, 1) };
-    let mut met = lives(Met::default(), 0..seeds);
-    // Some cells are met seldom: further seeds go on where none of these did.
-    for round in 1..ROUNDS {
-        if cells_missed(&met, least).is_empty() {
+    let (each, least) = if deep { (40, 8) } else { (1, 1) };
+    let cells = || {
+        Event::ALL
+            .into_iter()
+            .flat_map(|event| Moment::ALL.map(|moment| (moment, event)))
+    };
+    let all: Vec<u64> = cells()
+        .flat_map(|(moment, event)| seeds_for(moment, event).take(each))
+        .collect();
+    let mut met = lives(Met::default(), &all);
+    // Where a cell's own seeds did not meet it, nor others by the way, further ones set out for it.
+    for turn in each..each + MORE {
+        let missed = cells().filter(|(moment, event)| met.times(*moment, *event) < least);
+        let more: Vec<u64> = missed
+            .filter_map(|(moment, event)| seeds_for(moment, event).nth(turn))
+            .collect();
+        if more.is_empty() {
             break;
         }
-        met = lives(met, round * seeds..(round + 1) * seeds);
+        println!("{} cells have a further seed each", more.len());
+        met = lives(met, &more);
     }
     assert!(met.broken.is_empty(), "{}", met.broken.join("\n"));
     let wrong = cells_missed(&met, least);

@@ -25,7 +25,7 @@ use crate::workload::Workload;
 use crate::world::{World, WorldConfig};
 use buffer::{Buffers, Refused};
 pub use coverage::{Incident, Phase};
-pub use moment::{Event, Moment, why_not};
+pub use moment::{Event, Moment, seeds_for, why_not};
 use plan::Plan;
 use quest::Quest;
 use restripe_array::layout::{Layout, Level};
@@ -131,8 +131,10 @@ struct Run {
     /// Generation and sequence of the newest superblock that a disk of each set has taken away for good.
     taken: [(u64, u64); 3],
     quest: Option<Quest>,
-    /// Quests so far.
+    /// Quests so far, of these for the run's own cell, and the cell that was the last.
     quests: u64,
+    tries: u64,
+    turn: u64,
     /// What the code cache was at when it crashed.
     crashed_at: BTreeSet<Moment>,
     outcome: Outcome,
@@ -203,6 +205,8 @@ impl Run {
             taken: [(0, 0); 3],
             quest: None,
             quests: 0,
+            tries: 0,
+            turn: seed,
             crashed_at: BTreeSet::new(),
             outcome: Outcome::default(),
             plan,
@@ -226,6 +230,8 @@ impl Run {
             let crash = self.rng.chance(3, 4);
             let most = *self.rng.pick(&[30, 200, 1000, 4000]);
             let crash_after = crash.then(|| self.rng.between(1, most));
+            // What a run sets out for would seldom come before that.
+            let crash_after = crash_after.filter(|_| !self.seeks());
             if !self.live(crash_after, false) {
                 return self.outcome;
             }
@@ -563,7 +569,7 @@ impl Run {
             max: pace,
         });
         let mut issued = 0;
-        while issued < self.plan.requests || life.session.outstanding() > 0 {
+        while issued < self.plan.requests || life.session.outstanding() > 0 || self.is_at_it() {
             while issued < self.plan.requests
                 && life.session.outstanding() < self.plan.depth
                 && life.session.world.ready()
@@ -574,7 +580,8 @@ impl Run {
                 issued += 1;
                 let status = life.session.world.status();
                 let busy = !status.tasks.is_empty() || away(&status) > 0;
-                if self.rng.chance(1, if busy { 4 } else { 12 }) {
+                let calm = if self.seeks() { 4 } else { 1 };
+                if self.rng.chance(1, calm * if busy { 4 } else { 12 }) {
                     self.stir(life, busy);
                 }
             }

@@ -245,6 +245,24 @@ impl Event {
     }
 }
 
+/// The cells of the table that can be met.
+pub(super) fn cells() -> Vec<(Moment, Event)> {
+    let events = Event::ALL.into_iter();
+    let cells = events.flat_map(|event| Moment::ALL.map(|moment| (moment, event)));
+    cells
+        .filter(|(moment, event)| why_not(*moment, *event).is_none())
+        .collect()
+}
+
+/// The seeds whose runs set out for this cell; none if it cannot be met.
+pub fn seeds_for(moment: Moment, event: Event) -> impl Iterator<Item = u64> {
+    let cells = cells();
+    let found = cells.iter().position(|cell| *cell == (moment, event));
+    found
+        .into_iter()
+        .flat_map(move |cell| (cell as u64..).step_by(cells.len()))
+}
+
 /// Why an event cannot meet a moment; `None` if it can, and so must.
 pub fn why_not(moment: Moment, event: Event) -> Option<&'static str> {
     use Moment::{Begun, Home, Sealed, Starting, Stopping};

@@ -14,7 +14,7 @@ use restripe_array::{CacheLimits, Destage, Limits, Nanos, Pool, Redirect, Sleep,
 /// The stream that is drawn from whether a log of clusters has three parities or more.
 const PARITIES: u64 = 0x9a7;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Plan {
     pub(super) home: Spec,
     pub(super) log: Spec,

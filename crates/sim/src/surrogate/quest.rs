@@ -1,9 +1,10 @@
 //! Quests: an event that is to meet a code cache at a certain moment.
 //!
 //! Moments are short and losses rare, so chance alone leaves much of the table of both empty. A quest provokes its moment, and then
-//! lies in wait. Seeds take the cells of the table by turns.
+//! lies in wait. Seeds take the cells of the table by turns: each has one of its own, which its array suits and for which it tries again,
+//! and then goes on to others that the same array suits.
 
-use super::moment::{Event, Moment, why_not};
+use super::moment::{Event, Moment, cells};
 use super::stir::Standing;
 use super::{Life, Plan, Run, Site, set_of};
 use crate::fault::Fault;
@@ -27,14 +28,17 @@ pub(super) struct Quest {
 }
 
 const LOOKS: u32 = 1500;
-/// Looks between two provocations.
+/// How often a run sets out for its own cell.
+const TRIES: u64 = 3;
+/// Looks between two provocations; and where much is to be written.
 const WAIT: u32 = 40;
+const HURRY: u32 = 10;
 /// From a run's quest to the next in the table: the first is another one with each seed.
 const STRIDE: u64 = 101;
 /// Quests of a run at most.
 const QUESTS: u64 = 12;
 /// Sectors that are tried, until a mirror is asked for one.
-const TRIES: u32 = 8;
+const SECTORS: u32 = 8;
 /// Steps between two disks that take another's place.
 const MEND: u64 = 300;
 /// Extents of a map that short writes fill, and how many of these at once.
@@ -48,12 +52,7 @@ const LONG: u64 = 200;
 impl Quest {
     /// The cells of the table that can be met, by turns.
     fn of(turn: u64) -> Quest {
-        let events = Event::ALL.into_iter();
-        let cells = events.flat_map(|event| Moment::ALL.map(|moment| (moment, event)));
-        let cells: Vec<(Moment, Event)> = cells
-            .filter(|(moment, event)| why_not(*moment, *event).is_none())
-            .collect();
-        let (moment, event) = cells[(turn % cells.len() as u64) as usize];
+        let (moment, event) = Quest::cell(turn);
         // Every crash is followed by a start.
         let event = match event {
             Event::Start => Event::Crash,
@@ -64,6 +63,17 @@ impl Quest {
             event,
             left: LOOKS,
         }
+    }
+
+    fn cell(turn: u64) -> (Moment, Event) {
+        let cells = cells();
+        cells[(turn % cells.len() as u64) as usize]
+    }
+
+    /// Whether its moment comes of much that is written.
+    fn fills(&self) -> bool {
+        use Moment::{Cleaning, Reusing, Short, Starved};
+        matches!(self.moment, Reusing | Short | Starved | Cleaning(_))
     }
 
     /// Whether users are to be silent for it.
@@ -86,8 +96,8 @@ impl Quest {
 
 impl Plan {
     /// An array that can meet what a run sets out for.
-    pub(super) fn suit(&mut self, seed: u64) {
-        let quest = Quest::of(seed);
+    pub(super) fn suit(&mut self, turn: u64) {
+        let quest = Quest::of(turn);
         let sleeps = matches!(
             quest.moment,
             Moment::Resting
@@ -106,8 +116,8 @@ impl Plan {
             // What nobody wrote is read from members, too.
             self.home.init = Init::Zero;
         }
-        if matches!(quest.event, Event::AsleepLoss | Event::FailedWake) {
-            // Mirrors sleep on while something lies in the log.
+        if quest.fills() || matches!(quest.event, Event::AsleepLoss | Event::FailedWake) {
+            // Something lies in the log, and stays there; mirrors sleep on meanwhile.
             (self.destage.idle, self.destage.every) = (None, None);
         }
         if matches!(quest.event, Event::SecondLogLoss | Event::SecondDiskLoss) {
@@ -122,6 +132,12 @@ impl Plan {
             (Moment::Cleaning(_), _) | (Moment::Short, Event::AsleepLoss) => self.suit_cleaning(),
             // Cleaning would make room first.
             (Moment::Starved | Moment::Resting | Moment::Short, _) => self.destage.clean = false,
+            // Where mirrors may sleep all is announced before the array serves.
+            (Moment::Announcing, _) => self.destage.sleep = None,
+            // A buffer takes what is to be durable, and no record is sealed for it.
+            (Moment::Sealed(SealCause::Flush | SealCause::Fua), _) => {
+                (self.buffer, self.log.buffered) = (None, false);
+            }
             _ => {}
         }
         if quest.moment == Moment::Starved {
@@ -131,8 +147,15 @@ impl Plan {
 }
 
 impl Plan {
+    /// Whether this array is one that can meet it.
+    fn suits(&self, turn: u64) -> bool {
+        let mut suited = self.clone();
+        suited.suit(turn);
+        suited == *self
+    }
+
     /// A log that runs short before its map does, or anything else asks for a way home.
-    fn suit_cleaning(&mut self) {
+    pub(super) fn suit_cleaning(&mut self) {
         (self.destage.idle, self.destage.every) = (None, None);
         self.destage.clean = true;
         self.destage.sleep.get_or_insert_default();
@@ -189,7 +212,8 @@ impl Run {
             (false, _) => false,
         };
         let idle = !more && life.session.outstanding() == 0;
-        if done || quest.left == 0 || idle && quest.left.is_multiple_of(WAIT) {
+        let wait = if quest.fills() { HURRY } else { WAIT };
+        if done || quest.left == 0 || idle && quest.left.is_multiple_of(wait) {
             return;
         }
         let before = quest.moment == Moment::Resting;
@@ -203,7 +227,7 @@ impl Run {
         let fleeting = fleeting && filled && life.session.outstanding() == 0;
         let soon_over = matches!(quest.moment, Moment::Resting | Moment::Cleaning(_));
         let fleeting = fleeting || comes && soon_over;
-        if prepared && (quest.left.is_multiple_of(WAIT) || idle || fleeting) {
+        if prepared && (quest.left.is_multiple_of(wait) || idle || fleeting) {
             match comes {
                 true => self.wake(life, &quest),
                 false => self.provoke(life, &met, &quest),
@@ -218,12 +242,38 @@ impl Run {
         self.quests = QUESTS;
     }
 
+    /// Whether what this run set out for is still to be met.
+    pub(super) fn seeks(&self) -> bool {
+        let seeks = self.options.quests && self.quests < QUESTS;
+        seeks && self.tries <= TRIES && !self.outcome.events.contains_key(&Quest::cell(self.seed))
+    }
+
+    /// Whether it is sought at this moment: the life goes on for it.
+    pub(super) fn is_at_it(&self) -> bool {
+        self.quest.is_some() && self.seeks()
+    }
+
     fn next_quest(&mut self) {
-        if self.quests < QUESTS {
-            let turn = self.seed.wrapping_add(self.quests * STRIDE);
-            self.quest = Some(Quest::of(turn));
-            self.quests += 1;
-            self.say(|| format!("  quest: {:?}", self.quest));
+        if self.quests == QUESTS {
+            return;
+        }
+        self.tries += u64::from(self.seeks());
+        let turn = match self.seeks() {
+            true => self.seed,
+            false => self.next_turn(),
+        };
+        self.quests += 1;
+        self.quest = Some(Quest::of(turn));
+        self.say(|| format!("  quest: {:?}", self.quest));
+    }
+
+    /// The next cell that this array suits.
+    fn next_turn(&mut self) -> u64 {
+        loop {
+            self.turn = self.turn.wrapping_add(STRIDE);
+            if self.plan.suits(self.turn) {
+                return self.turn;
+            }
         }
     }
 
@@ -353,8 +403,8 @@ impl Run {
         }
         let late = life.spoilt.is_empty();
         let bears = late || matches!(self.plan.home.level, Level::Raid10 { copies: 3 });
-        // Others are to sleep on, where one of them is to be lost.
-        let one = quest.event == Event::AsleepLoss;
+        // Others are to sleep on, where one of them is to be lost, or are still to come to rest.
+        let one = quest.event == Event::AsleepLoss || quest.moment == Moment::Resting;
         if bears && (one || self.rng.chance(1, 2)) {
             return self.wake_one(life);
         }
@@ -379,13 +429,13 @@ impl Run {
             false => self.spoilt_mirrors(life),
         };
         let status = life.session.world.status();
-        for _ in 0..TRIES {
+        for _ in 0..SECTORS {
             let lba = self.rng.below(self.layout.size_sectors());
             let place = self.layout.place(lba);
-            let slot = self.layout.row(place.row).cells[usize::from(place.data)].slot;
+            let cell = self.layout.row(place.row).cells[usize::from(place.data)];
             let mut lines = status.members.iter();
             let first = lines
-                .find(|line| line.slot == Some(slot.0))
+                .find(|line| line.slot == Some(cell.slot.0))
                 .map(|line| line.member);
             let Some(set) = sets.first().filter(|set| Some(set[0]) == first) else {
                 continue;
@@ -394,10 +444,9 @@ impl Run {
             if !set[1..].iter().any(sleeps) || !life.session.world.ready() {
                 continue;
             }
-            let at = place.row.0 * self.layout.chunk_sectors() + place.offset;
             let spec = self.plan.home.create().expect("plans are made to fit");
             let data = spec.superblock.region(RegionKind::Data);
-            let at = data.map_or(0, |region| region.start) + at;
+            let at = data.map_or(0, |region| region.start) + cell.at + place.offset;
             life.bad_sectors = true;
             life.session
                 .world
@@ -514,17 +563,20 @@ impl Run {
         if self.rotten {
             return false;
         }
-        if log.whole && log.quiet {
-            let member = *self.rng.pick(&log.serving);
+        let mut members = log.serving.clone();
+        let whole = log.whole && log.quiet;
+        if whole {
+            let member = self.pick_out(&mut members);
             self.lose(life, Site::Log, member);
-            return !second;
         }
-        if second && log.misses_one {
-            let event = Event::SecondLogLoss;
-            self.note_event(life, event);
-            let member = *self.rng.pick(&log.serving);
+        if second && self.takes_another(whole, log.misses_one) {
+            self.note_event(life, Event::SecondLogLoss);
+            let member = self.pick_out(&mut members);
             self.take(life, Site::Log, member);
             return true;
+        }
+        if whole {
+            return !second;
         }
         self.mend(life, Site::Log, &log);
         false
@@ -545,24 +597,46 @@ impl Run {
             return false;
         }
         let whole = log.whole && log.quiet;
-        let another = second && log.misses_one;
         let all = self.mirrors(life, |member| home.serving.contains(&member));
-        let mut bear = all.iter().filter(|set| set.len() > 1 && !home.resyncs);
-        let first = bear.next().map(|copies| copies[0]);
-        let Some(first) = first.filter(|_| whole || another) else {
+        let bear = all.iter().filter(|set| set.len() > 1 && !home.resyncs);
+        let mut firsts: Vec<Member> = bear.map(|copies| copies[0]).collect();
+        if firsts.is_empty() || !(whole || second && log.misses_one) {
             self.mend(life, Site::Home, &home);
             self.mend(life, Site::Log, &log);
             return false;
-        };
-        let event = match whole {
-            true => Event::DiskLoss,
-            false => Event::SecondDiskLoss,
-        };
-        self.note_event(life, event);
-        let beside = *self.rng.pick(&log.serving);
-        self.take(life, Site::Home, first);
-        self.take(life, Site::Log, beside);
-        !second || another
+        }
+        let mut beside = log.serving.clone();
+        if whole {
+            self.note_event(life, Event::DiskLoss);
+            self.take_disk(life, &mut firsts, &mut beside);
+        }
+        let another = second && self.takes_another(whole, log.misses_one);
+        if another && !firsts.is_empty() {
+            self.note_event(life, Event::SecondDiskLoss);
+            self.take_disk(life, &mut firsts, &mut beside);
+            return true;
+        }
+        !second
+    }
+
+    /// The first of the one kind, and any of the other.
+    fn take_disk(&mut self, life: &mut Life, firsts: &mut Vec<Member>, beside: &mut Vec<Member>) {
+        self.take(life, Site::Home, firsts.remove(0));
+        let member = self.pick_out(beside);
+        self.take(life, Site::Log, member);
+    }
+
+    /// Whether a second one is lost now: while the first is missing, or at the same moment with it.
+    fn takes_another(&mut self, whole: bool, misses_one: bool) -> bool {
+        match whole {
+            true => self.rng.chance(1, 2),
+            false => misses_one,
+        }
+    }
+
+    fn pick_out(&mut self, members: &mut Vec<Member>) -> Member {
+        let index = self.rng.below(members.len() as u64);
+        members.remove(index as usize)
     }
 
     /// Members that hold the same chunks, the first copy first, where all of them are there and alike.
