@@ -129,6 +129,8 @@ fn nothing_is_lost_while_writes_are_gathered() {
         ("sectors home", 20_000),
         ("rests of mirrors", 300),
         ("destages", 300),
+        ("cleanings", 100),
+        ("sectors moved", 2000),
         ("sleeps spoilt", 200),
         ("disks lost with both", 60),
         ("further losses of the surrogate", 80),

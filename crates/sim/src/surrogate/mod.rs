@@ -580,7 +580,7 @@ impl Run {
                 issued += 1;
                 let status = life.session.world.status();
                 let busy = !status.tasks.is_empty() || away(&status) > 0;
-                let calm = if self.seeks() { 4 } else { 1 };
+                let calm = self.plan.calm.max(if self.seeks() { 4 } else { 1 });
                 if self.rng.chance(1, calm * if busy { 4 } else { 12 }) {
                     self.stir(life, busy);
                 }

@@ -25,6 +25,8 @@ pub(super) struct Plan {
     pub(super) scrubs: bool,
     pub(super) lives: u64,
     pub(super) requests: u64,
+    /// So many times fewer incidents.
+    pub(super) calm: u64,
     pub(super) depth: usize,
     pub(super) latency: Nanos,
     pub(super) jitter: Nanos,
@@ -55,6 +57,8 @@ const LEVELS: [(Level, u16); 6] = [
 const CHUNKS: u64 = 0x2034;
 /// The stream that is drawn from whether a log is cleaned.
 const CLEANED: u64 = 0xc1ea;
+/// The stream that is drawn from whether much of a log is written again before anything goes home.
+const REWRITTEN: u64 = 0x3e32;
 /// The stream that a code cache's buffer is drawn from.
 const BUFFERED: u64 = 0xb0f;
 /// The stream that the read cache is drawn from.
@@ -97,6 +101,7 @@ impl Plan {
             scrubs: rng.chance(1, 2),
             lives: rng.between(1, 4),
             requests: rng.between(20, 160),
+            calm: 1,
             depth: *rng.pick(&[1, 2, 4, 12]),
             latency: Nanos(*rng.pick(&[1_000, 100_000, 5_000_000])),
             jitter: Nanos(*rng.pick(&[1, 200_000, 20_000_000])),
@@ -172,6 +177,13 @@ impl Plan {
         self.destage.clean = rng.clone().fork(CLEANED).chance(1, 2);
         self.cluster_records = rng.between(1, 4) as u32;
         self.records_in_memory = self.cluster_records + rng.below(6) as u32;
+        // Drawn from a stream of its own.
+        let mut own = rng.clone().fork(REWRITTEN);
+        if own.chance(1, 6) {
+            // Users who write much of the little there is, and again.
+            self.suit_cleaning();
+            (self.requests, self.calm) = (own.between(200, 500), 16);
+        }
         self.buffer = self.buffered(rng.clone().fork(BUFFERED));
         self.log.buffered = self.buffer.is_some();
         self
