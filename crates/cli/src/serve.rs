@@ -48,8 +48,11 @@ pub fn assemble(verb: Assemble) -> Outcome {
         .iter()
         .map(|desk| desk.status())
         .collect::<Result<Vec<StatusView>, _>>();
+    let desks = running.desks().to_vec();
     running.stop()?;
-    for view in views? {
+    let views = views?;
+    tell_of_losses(&desks, &views);
+    for view in views {
         if verb.json {
             print(serde_json::to_string(&view).map_err(|error| Failure::new(error.to_string()))?);
         } else {
@@ -57,6 +60,24 @@ pub fn assemble(verb: Assemble) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// What a start gave up or went without, on standard error: no later one tells it again.
+fn tell_of_losses(desks: &[Arc<Desk>], views: &[StatusView]) {
+    for (desk, StatusView { name, .. }) in desks.iter().zip(views) {
+        desk.wait_for_last_fact();
+        let (facts, _) = desk.facts_since(0);
+        let mut told = facts
+            .iter()
+            .filter(|fact| LOSSES.contains(&fact.kind.as_str()));
+        for fact in told.by_ref().take(AT_ONCE) {
+            say(format_args!("restripe: {name}: {}", fact.text));
+        }
+        let more = told.count();
+        if more > 0 {
+            say(format_args!("restripe: {name}: and {more} more"));
+        }
+    }
 }
 
 pub fn mode(options: &StartOptions) -> StartMode {
@@ -330,7 +351,16 @@ impl Journal {
 
 /// So many facts of one look are told, and of the others those that nobody may miss; the rest is counted.
 const AT_ONCE: usize = 20;
-const LOUD: [&str; 4] = ["member-failed", "halted", "started", "stopped"];
+const LOUD: [&str; 6] = [
+    "member-failed",
+    "halted",
+    "started",
+    "stopped",
+    "surrogate-absent",
+    "buffer-absent",
+];
+/// What a start did without.
+const LOSSES: [&str; 3] = ["lost", "surrogate-absent", "buffer-absent"];
 /// Facts too frequent for a journal: `status` and `scrub` have them.
 const SILENT: [&str; 2] = ["throttled", "mismatch"];
 

@@ -760,6 +760,42 @@ fn a_buffer_has_what_was_flushed_before_the_log_has() {
     }
 }
 
+/// What a member of a mirrored buffer has is not given up while it is here, and giving it up is told by whoever does it.
+#[test]
+fn a_buffer_is_given_up_only_where_it_must_be() {
+    let place = with_buffer("buffer-given-up", &BUFFER);
+    let test = "a_buffer_is_given_up_only_where_it_must_be";
+    if !has(&place, test, &["qemu-io"]) {
+        return;
+    }
+    let daemon = serve_with(&place, &[&CACHE[..], &BUFFER].concat(), &[], &[]);
+    flushed(&place, 1, "64K", "4K");
+    daemon.kill();
+    let others = [&HOME[..], &CACHE].concat();
+    let accepting = ["assemble", "--accept-loss"];
+    let told = refused(place.run(&[&accepting[..], &others, &["pb"]].concat()));
+    assert!(
+        told.contains("only 1 of the 2 current members are here")
+            && told.contains("--from-minority"),
+        "{told}"
+    );
+    good(place.shell("mkdir kept && cp --sparse=always [abcd][01] c[abcd] p[ab] kept"));
+    let daemon = serve_with(
+        &place,
+        &[&CACHE[..], &["pb"]].concat(),
+        &["--from-minority"],
+        &[],
+    );
+    good(read_pattern(&place, 1, "64K", "4K"));
+    stop(&place, &daemon);
+    good(place.shell("cp --sparse=always kept/* ."));
+    let run = place.run(&[&accepting[..], &others].concat());
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let told =
+        "tank: goes on without its buffer, which is not here: WHAT USERS FLUSHED LAST IS GIVEN UP";
+    assert!(run.stderr.contains(told), "{}", run.stderr);
+}
+
 /// Of a record in a mirrored buffer one copy may be wrong, and its member not say so: the other has it.
 #[test]
 fn a_wrong_copy_in_a_buffer_is_not_believed() {

@@ -592,7 +592,7 @@ impl Enumeration {
                 buffer_pool: match log.buffer {
                     Some(_) => Pool {
                         small: 64,
-                        large: 8,
+                        large: 16,
                     },
                     None => Pool { small: 0, large: 0 },
                 },

@@ -140,10 +140,11 @@ const NOTHING: FoundInLog = FoundInLog {
     sequence: 1,
 };
 
-/// Whether a set could start if there were room for what it writes.
-fn wants_space(error: &CommandError) -> bool {
+/// Whether a set that did not start in this mode would, with room for what it writes, or from the members that are here.
+fn can_be_had(error: &CommandError, mode: StartMode) -> bool {
     match error {
-        CommandError::OfSurrogate(error) | CommandError::OfBuffer(error) => wants_space(error),
+        CommandError::OfSurrogate(error) | CommandError::OfBuffer(error) => can_be_had(error, mode),
+        CommandError::Minority { .. } => !mode.from_minority,
         error => *error == CommandError::NoSpace,
     }
 }
@@ -241,15 +242,15 @@ impl Pair {
             self.open_log();
         } else {
             let mut mode = self.start_mut().mode;
-            // What lies in a log that wants for space is not lost, whatever is accepted.
-            mode.accept_loss &= !self.log_wants_space();
+            mode.accept_loss &= !self.log_can_be_had(mode);
             self.start_set(Site::Home, mode);
         }
     }
 
-    /// Whether the log is not absent, but cannot be written before somebody makes room.
-    fn log_wants_space(&self) -> bool {
-        self.absent.as_ref().is_some_and(wants_space)
+    /// Whether what the log has is not lost, whatever is accepted: it starts once that is done which its error asks for.
+    fn log_can_be_had(&self, mode: StartMode) -> bool {
+        let absent = self.absent.as_ref();
+        absent.is_some_and(|error| can_be_had(error, mode))
     }
 
     fn start_mut(&mut self) -> &mut Start {
@@ -315,7 +316,7 @@ impl Pair {
             _ => false,
         };
         let would_lose = matches!(error, CommandError::WouldLose { .. });
-        match could_start && (missing || would_lose && self.log_wants_space()) {
+        match could_start && (missing || would_lose && self.log_can_be_had(mode)) {
             true => CommandError::OfSurrogate(why),
             false => error,
         }

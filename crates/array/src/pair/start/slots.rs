@@ -127,13 +127,14 @@ impl Pair {
             _ => None,
         };
         let start = self.start_mut();
+        let mode = start.mode;
         start.slots = super::Slots {
             counts: needed && error.is_none(),
             ..super::Slots::default()
         };
         self.buffer.used = error.is_none();
         if let Some(error) = error {
-            if needed && (!self.accepts_loss() || super::wants_space(&error)) {
+            if needed && (!self.accepts_loss() || super::can_be_had(&error, mode)) {
                 return self.refuse_buffer(error);
             }
             if has || mark != BufferMark::None {
