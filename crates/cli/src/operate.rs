@@ -238,8 +238,8 @@ pub fn rebuild(verb: &Rebuild) -> Outcome {
         name,
         without_daemon,
     } = &verb.target;
-    if status.state != "healthy" {
-        let said = format!("the array is {} and no rebuild runs", status.state);
+    if status.own_state != "healthy" {
+        let said = format!("the array is {} and no rebuild runs", status.own_state);
         let hint = format!("give it a spare: restripe add {name} DEVICE{without_daemon}");
         return Err(Failure::new(said).hint(hint));
     }
@@ -308,8 +308,8 @@ pub fn scrub(verb: &Scrub) -> Outcome {
     };
     ended.tell_mismatches();
     ended.succeed("the scrub")?;
-    if status.state != "healthy" {
-        let state = status.state;
+    if status.own_state != "healthy" {
+        let state = status.own_state;
         let said = format!("the array is {state}: not every row could be compared");
         return Err(Failure::new(said).hint("restripe status says who is missing"));
     }

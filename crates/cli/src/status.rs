@@ -205,12 +205,7 @@ pub fn lost_line(lost: &LostView) -> String {
 fn state(view: &StatusView) -> String {
     let troubles = view.surrogate.as_deref().map(surrogate::troubles);
     let troubles = troubles.unwrap_or_default();
-    // The array's own members may all be well: what has the only current copies is as much of it.
-    let word = match view.state.as_str() {
-        "healthy" if !troubles.is_empty() => "degraded",
-        word => word,
-    };
-    let mut words = vec![word.to_string()];
+    let mut words = vec![view.state.clone()];
     words.extend(troubles);
     if view.read_only {
         words.push("read-only".into());

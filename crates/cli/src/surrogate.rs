@@ -154,14 +154,14 @@ fn trouble_of_log(overlay: &OverlayView) -> Option<(&'static str, &'static str)>
 /// What is wrong with a surrogate, in the first words of the array: `surrogate degraded`, `the log has NO SPACE`.
 pub fn troubles(surrogate: &SurrogateView) -> Vec<String> {
     let mut words = Vec::new();
-    if matches!(surrogate.state.as_str(), "degraded" | "failed") {
+    if surrogate.is_degraded() {
         words.push(format!("surrogate {}", surrogate.state));
     }
     let log = surrogate.overlay.as_ref().and_then(trouble_of_log);
     words.extend(log.map(|(what, _)| format!("the log {what}")));
-    let buffer = surrogate.buffer.as_ref().map(|buffer| &buffer.state);
-    let trouble = buffer.filter(|state| matches!(state.as_str(), "degraded" | "failed"));
-    words.extend(trouble.map(|state| format!("buffer {state}")));
+    let buffer = surrogate.buffer.as_ref();
+    let trouble = buffer.filter(|buffer| buffer.is_degraded());
+    words.extend(trouble.map(|buffer| format!("buffer {}", buffer.state)));
     words
 }
 

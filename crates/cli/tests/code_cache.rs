@@ -515,6 +515,9 @@ fn an_array_whose_code_cache_is_degraded_is_not_called_healthy() {
     let text = good(place.run(&["status", "tank"]));
     let first = text.lines().next().expect("a line");
     assert_eq!(first, "tank: degraded, surrogate degraded");
+    let found = status(&place);
+    assert_eq!(found["state"], "degraded", "{found}");
+    assert_eq!(found["own_state"], "healthy", "{found}");
     stop(&place, &daemon);
 }
 

@@ -148,7 +148,7 @@ fn the_surrogates_members_are_members_too() {
     good(place.run(&["fail", "tank", "s0.img"]));
     let found = status(&place);
     assert_eq!(
-        (&found["state"], &found["surrogate"]["state"]),
+        (&found["own_state"], &found["surrogate"]["state"]),
         (&"healthy".into(), &"degraded".into())
     );
     let told = good(place.run(&["add", "tank", "s0.img"]));

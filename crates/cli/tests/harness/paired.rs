@@ -32,7 +32,7 @@ pub fn come_home(place: &Place) -> Value {
     good(place.run(&["rebuild", "tank", "--rate", "100M..2G"]));
     wait_until(place, |status| {
         let idle = status["tasks"].as_array().expect("a list").is_empty();
-        idle && status["state"] == "healthy" && number(&overlay(status)["away_bytes"]) == 0
+        idle && status["own_state"] == "healthy" && number(&overlay(status)["away_bytes"]) == 0
     })
 }
 

@@ -220,8 +220,11 @@ pub struct StatusView {
     pub name: String,
     pub uuid: String,
     pub generation: u64,
-    /// `starting`, `healthy`, `degraded`, `failed`, `stopping` or `stopped`.
+    /// `starting`, `healthy`, `degraded`, `failed`, `stopping` or `stopped`: of all that it needs, its surrogate's sets and log, too.
     pub state: String,
+    /// The same of the array's own members alone.
+    #[serde(default)]
+    pub own_state: String,
     /// `raid0`, `raid1`, `raid4`, `raid5`, `raid6` or `raid10`; empty until started.
     pub level: String,
     /// md's name of the rotation, for raid5 and raid6.
@@ -575,12 +578,20 @@ impl StatusView {
         let path_of: &dyn Fn(u16) -> String = &path_of;
         let geometry = status.geometry;
         let skew = geometry.and_then(|g| g.skew);
+        let surrogate = SurrogateView::of(status, now, path_of).map(Box::new);
+        let troubled = surrogate.as_deref().is_some_and(SurrogateView::is_troubled);
+        let own_state = state_word(status.state);
         StatusView {
             schema: SCHEMA,
             name: status.name.clone(),
             uuid: status.uuid.to_string(),
             generation: status.generation,
-            state: state_word(status.state).into(),
+            state: match status.state {
+                // What has the only current copies is as much of the array as its own members.
+                ArrayState::Healthy if troubled => state_word(ArrayState::Degraded).into(),
+                _ => own_state.into(),
+            },
+            own_state: own_state.into(),
             level: geometry.map_or("", |g| level_word(g.level)).into(),
             rotation: geometry.map_or("", |g| rotation_word(g.level)).into(),
             slots: geometry.map_or(0, |g| g.slots),
@@ -614,7 +625,7 @@ impl StatusView {
                 .collect(),
             in_doubt_bytes: status.in_doubt * SECTOR_BYTES,
             counters: counters_view(&status.counters),
-            surrogate: SurrogateView::of(status, now, path_of).map(Box::new),
+            surrogate,
             lends: LendingView::of(status),
             energy: None,
         }
@@ -749,7 +760,7 @@ fn counters_view(c: &Counters) -> CountersView {
     }
 }
 
-fn state_word(state: ArrayState) -> &'static str {
+pub(super) fn state_word(state: ArrayState) -> &'static str {
     match state {
         ArrayState::Starting => "starting",
         ArrayState::Healthy => "healthy",

@@ -1,6 +1,6 @@
 //! What a client is told of an array's surrogate: the set, and what of the array lies there.
 
-use super::schema::{MemberView, StatusView, TaskView};
+use super::schema::{MemberView, StatusView, TaskView, state_word};
 use restripe_array::meta::BufferMark;
 use restripe_array::overlay::{Kind, SealCause};
 use restripe_array::report::{ArrayState, BufferStatus, OverlayStatus, Status, SurrogateStatus};
@@ -153,6 +153,20 @@ impl SurrogateView {
         }
     }
 
+    /// Whether an array that needs it is no better off than with a member too few: a set of its is degraded or failed, or its log takes
+    /// no more.
+    pub fn is_troubled(&self) -> bool {
+        let log = self.overlay.as_ref();
+        let buffer = self.buffer.as_ref();
+        self.is_degraded()
+            || buffer.is_some_and(BufferView::is_degraded)
+            || log.is_some_and(|log| log.full || log.broken)
+    }
+
+    pub fn is_degraded(&self) -> bool {
+        is_degraded(&self.state)
+    }
+
     /// Of an array, if it has one.
     pub(super) fn of(
         status: &Status,
@@ -162,6 +176,18 @@ impl SurrogateView {
         let surrogate = status.surrogate.as_deref()?;
         Some(SurrogateView::new(surrogate, status.state, now, path_of))
     }
+}
+
+impl BufferView {
+    pub fn is_degraded(&self) -> bool {
+        is_degraded(&self.state)
+    }
+}
+
+/// By a state's word.
+fn is_degraded(state: &str) -> bool {
+    let words = [ArrayState::Degraded, ArrayState::Failed].map(state_word);
+    words.contains(&state)
 }
 
 /// What first copies have and nobody else has.
