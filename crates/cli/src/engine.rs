@@ -10,6 +10,7 @@ use crate::sets::{Others, Sets, home_of};
 use crate::terminal::say;
 use crate::units::{DESTAGE_STEP, Rate, Size};
 use crate::watts;
+use crate::wishes::{self, Wish};
 use restripe_array::cache::Rule;
 use restripe_array::meta::newest_of;
 use restripe_array::{
@@ -19,7 +20,9 @@ use restripe_array::{
 use restripe_io::BackendChoice;
 use restripe_io::backend::PowerHook;
 use restripe_io::control::NamedRating;
-use restripe_io::member::{self, MemberSource, OpenFailure, OpenMember, OpenOptions};
+use restripe_io::member::{
+    self, Device, MemberSource, OpenFailure, OpenMember, OpenOptions,
+};
 use restripe_io::plain::Plain;
 use restripe_io::remote::Remote;
 use restripe_io::shell::{self, ArraySpec, Shell, ShellOptions};
@@ -66,6 +69,8 @@ pub struct Setup {
     /// What a member draws, as was said.
     pub watts: Option<NamedRating>,
     pub record: Option<PathBuf>,
+    /// What of this was asked for, and may mean nothing to an array.
+    pub wishes: Vec<Wish>,
 }
 
 impl Default for Setup {
@@ -91,6 +96,7 @@ impl Default for Setup {
             power: None,
             watts: None,
             record: None,
+            wishes: Vec::new(),
         }
     }
 }
@@ -257,6 +263,13 @@ impl Running {
     ) -> Outcome<(Running, T)> {
         let specs = groups.iter().map(|members| spec(members, None, setup));
         let specs: Vec<(ArraySpec, Prospect)> = specs.collect::<Outcome<_>>()?;
+        let prospects: Vec<&Prospect> = specs.iter().map(|(_, prospect)| prospect).collect();
+        wishes::judge(&prospects, setup)?;
+        for (spec, prospect) in &specs {
+            if wishes::lets_sleep(prospect, setup) {
+                warn_of_restless(&prospect.name, spec, setup);
+            }
+        }
         if setup.start.read_only {
             specs
                 .iter()
@@ -358,7 +371,7 @@ fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(Array
     let io_timeout = Nanos(u64::try_from(setup.io_timeout.as_nanos()).unwrap_or(u64::MAX));
     let (members, absent) = open_all(members, setup.open_options())?;
     let mut sets = Sets::of(Roster::read(members, absent)?);
-    let prospect = sets.check(name, setup)?;
+    let mut prospect = sets.check(name, setup)?;
     let form = match (sets.has_code_cache(), sets.has_log_disk()) {
         (true, _) => Form::CodeCache,
         (_, true) => Form::LogDisk,
@@ -371,10 +384,7 @@ fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(Array
     }
     let (members, others) = sets.into_members();
     let surrogate = setup.surrogate(others, form);
-    let of_home = members.len() - usize::from(others.of_surrogate) - usize::from(others.of_buffer);
-    if surrogate.is_some() && setup.destage.sleep.is_some() {
-        warn_of_restless(&prospect.name, &members[..of_home]);
-    }
+    prospect.form = (others.of_surrogate > 0).then_some(form);
     let spec = ArraySpec {
         members,
         limits: setup.limits(surrogate.as_ref()),
@@ -385,18 +395,40 @@ fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(Array
     Ok((spec, prospect))
 }
 
-/// Of an array whose mirrors are to sleep.
-fn warn_of_restless(name: &str, members: &[OpenMember]) {
-    let mut restless = members.iter().filter(|one| !one.may_be_told_to_rest());
-    if let Some(first) = restless.next() {
-        let more = match restless.count() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        say(format_args!(
-            "warning: {name}: {}{more} cannot be told to sleep, being no disks of the kernel's: --power exec:CMD tells them",
-            first.name
-        ));
+/// Of an array whose mirrors are to sleep. A command is asked in the kernel's place, and only about what lies on this host.
+fn warn_of_restless(name: &str, spec: &ArraySpec, setup: &Setup) {
+    let others = spec.surrogate.as_ref();
+    let others = others.map_or(0, |one| one.members + one.buffer_members);
+    let of_home = spec.members.len().saturating_sub(usize::from(others));
+    let restless = spec.members[..of_home]
+        .iter()
+        .filter(|one| !one.may_be_told_to_rest());
+    let (here, remote): (Vec<_>, Vec<_>) =
+        restless.partition(|one| matches!(one.device, Device::File(_)));
+    let told_by = match setup.power.is_some() {
+        true => "nor can --power tell",
+        false => "nor could --power tell",
+    };
+    for (members, why) in [
+        (
+            here,
+            "being no disks of the kernel's: --power exec:CMD tells them".to_string(),
+        ),
+        (
+            remote,
+            format!("{told_by} what is no file or disk of this host"),
+        ),
+    ] {
+        if let Some(first) = members.first() {
+            let more = match members.len() - 1 {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            say(format_args!(
+                "warning: {name}: {}{more} cannot be told to sleep, {why}",
+                first.name
+            ));
+        }
     }
 }
 

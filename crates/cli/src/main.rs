@@ -37,6 +37,7 @@ mod tie;
 mod trace;
 mod units;
 mod watts;
+mod wishes;
 
 use clap::Parser;
 use command::{Cli, Lab, Surrogate, Verb};

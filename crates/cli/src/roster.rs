@@ -10,13 +10,13 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use crate::desk::refusal;
-use crate::engine::Setup;
+use crate::engine::{Form, Setup};
 use crate::failure::{Failure, Outcome};
 use crate::lease::is_lease;
 use crate::member::{readable_copies, was_replaced};
 use crate::sets::surrogate_of;
 use crate::terminal::say;
-use restripe_array::layout::{Layout, Level};
+use restripe_array::layout::{Geometry, Layout, Level};
 use restripe_array::meta::{
     Candidate, Choice, MemberRole, MetaError, Partner, Placement, Superblock, WriteHole, choose,
     newest_of,
@@ -47,8 +47,11 @@ pub struct Prospect {
     pub array: Uuid,
     /// The other array, of one that has a surrogate or is one.
     pub partner: Option<Partner>,
+    /// What its surrogate here is for; none without one.
+    pub form: Option<Form>,
     /// Its surrogate is not here.
     pub lacks_surrogate: bool,
+    pub geometry: Geometry,
     /// First copies may have what the others lack, beside a log that counts.
     pub leans_on_log: bool,
 }
@@ -204,7 +207,9 @@ impl Roster {
             replaced: replaced(&choice.superblock),
             array: choice.superblock.array,
             partner: choice.superblock.partner,
+            form: None,
             lacks_surrogate: false,
+            geometry: choice.superblock.geometry,
             leans_on_log: choice.superblock.ahead && !choice.superblock.alone,
         })
     }

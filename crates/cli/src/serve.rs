@@ -10,6 +10,7 @@ use crate::failure::{Failure, Outcome};
 use crate::status;
 use crate::terminal::{print, say};
 use crate::units::PowerCommand;
+use crate::wishes;
 use restripe_array::{Destage, Nanos, Sleep, StartMode};
 use restripe_io::BackendChoice;
 use restripe_io::backend::PowerHook;
@@ -168,6 +169,7 @@ fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
         watts: verb.watts.clone().or(file.watts.clone()),
         redirect_scrubs: verb.redirect_scrubs || file.redirect_scrubs,
         record: verb.record.clone(),
+        wishes: wishes::given(verb, file),
     })
 }
 
