@@ -143,8 +143,13 @@ fn away_line(overlay: &OverlayView) -> String {
 /// That the log takes no more, and what follows from that.
 fn trouble_of_log(overlay: &OverlayView) -> Option<(&'static str, &'static str)> {
     const REFUSED: &str = ": what must go there is refused";
+    // First copies have what a log disk had.
+    const WITHOUT: &str = ": writes go on without it, and mirrors stay awake";
     match (overlay.full, overlay.broken) {
         (true, true) => Some(("has NO SPACE", REFUSED)),
+        (false, true) if overlay.redirect == "graid" && overlay.away_bytes == 0 => {
+            Some(("FAILED", WITHOUT))
+        }
         (false, true) => Some(("FAILED", REFUSED)),
         (true, false) => Some(("is FULL", ": what lies there does not go home")),
         (false, false) => None,

@@ -370,8 +370,11 @@ fn first_copies_bear_a_log_that_cannot_be_read() {
         good(place.shell("rm -f a0 a1 b0 b1 l"));
         good(place.create(&HOME, &log));
         let daemon = serve_sleepers(&place, &[], &all);
-        write_pattern(&place, 0x5a, "1M", "4M");
-        let found = wait_until(&place, |status| overlay(status, "ahead_bytes") >= 4 << 20);
+        // Nothing goes ahead before that is on record.
+        let found = wait_until(&place, |status| {
+            write_pattern(&place, 0x5a, "1M", "4M");
+            overlay(status, "ahead_bytes") >= 4 << 20
+        });
         assert_eq!(overlay(&found, "away_bytes"), 0, "{found}");
         let told = refused(place.run(&["surrogate", "remove", "tank"]));
         assert!(told.contains("surrogate destage tank --wait"), "{told}");
@@ -405,10 +408,18 @@ fn an_operator_takes_a_log_disk_out() {
     let log = ["--level", "raid10", "--surrogate", "l", "--log-disk"];
     good(place.create(&HOME, &log));
     let all = [&HOME[..], &["l"]].concat();
-    let daemon = serve_sleepers(&place, &[], &all);
-    write_pattern(&place, 0x5a, "1M", "4M");
-    wait_until(&place, |status| overlay(status, "ahead_bytes") >= 4 << 20);
+    let words = [&["serve", "--unix", "nbd.sock", "--sleep", "1s"], &all[..]].concat();
+    let told = std::fs::File::create(place.path("told")).expect("a file there");
+    let daemon = place.await_service(place.command(&words).stderr(told));
+    // Nothing goes ahead before that is on record.
+    wait_until(&place, |status| {
+        write_pattern(&place, 0x5a, "1M", "4M");
+        overlay(status, "ahead_bytes") >= 4 << 20
+    });
     good(place.run(&["fail", "tank", "l", "--yes"]));
+    let text = good(place.run(&["status", "tank"]));
+    let without = "the log FAILED: writes go on without it, and mirrors stay awake";
+    assert!(text.contains(without), "{text}");
     write_pattern(&place, 0xa5, "2M", "1M");
     good(read_pattern(&place, 0x5a, "1M", "1M"));
     good(read_pattern(&place, 0xa5, "2M", "1M"));
@@ -418,4 +429,7 @@ fn an_operator_takes_a_log_disk_out() {
     good(place.run(&["fail", "tank", "a0", "--yes"]));
     good(read_pattern(&place, 0xa5, "2M", "1M"));
     stop(&place, &daemon);
+    let told = String::from_utf8(place.bytes("told")).expect("letters");
+    assert!(told.contains("first copies go on alone"), "{told}");
+    assert!(!told.contains("nothing more is written"), "{told}");
 }
