@@ -6,8 +6,8 @@ mod trace;
 
 use crate::units::{
     PowerCommand, Rate, destage_order_parser, order_parser, parse_destage_memory, parse_epoch,
-    parse_power, parse_rate, parse_size, parse_throttle, parse_time, parse_zone, redirect_parser,
-    rule_parser, whether_parser,
+    parse_memory, parse_power, parse_rate, parse_size, parse_throttle, parse_wait, parse_zone,
+    redirect_parser, rule_parser, whether_parser,
 };
 use crate::watts::parse_watts;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -411,7 +411,7 @@ pub struct Serve {
     #[command(flatten)]
     pub start: StartOptions,
     /// Memory for requests of clients [default: 256M]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     pub memory: Option<u64>,
     /// Keep what was read lately in this much memory, for each array [default: 0]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
@@ -420,7 +420,7 @@ pub struct Serve {
     #[arg(long, value_name = "RULE", value_parser = rule_parser())]
     pub cache_policy: Option<Rule>,
     /// A member that completes nothing for this long, or keeps one operation four times as long, is failed [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_wait)]
     pub io_timeout: Option<Duration>,
     /// Limits of background work, as MIN..MAX in bytes a second of one member, a side left out being no limit: 10M..200M
     /// goes on at 10M a second however busy users are, and never above 200M [default: 1000K..2000000K]
@@ -458,10 +458,10 @@ pub struct Serve {
     pub redirect_scrubs: bool,
     /// With redirect reraid, graid or eraid: bring home what lies in the log when users have been idle for so long [default: only when the log
     /// is nearly full]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_wait)]
     pub destage_idle: Option<Duration>,
     /// With redirect reraid, graid or eraid: and so long after the last time
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_wait)]
     pub destage_every: Option<Duration>,
     /// In which order what lies in a code cache goes home, stripe by stripe: in rounds of what memory holds, the oldest first (rounds, the
     /// default), or of the whole log at once by least correlation (mcfd, as RERAID has it), by age (oldest) or by address
@@ -471,7 +471,7 @@ pub struct Serve {
     #[arg(long, value_name = "SIZE", value_parser = parse_destage_memory)]
     pub destage_memory: Option<u64>,
     /// With redirect reraid, graid or eraid: let further copies of a raid1 or raid10 sleep so long after they were needed
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_wait)]
     pub sleep: Option<Duration>,
     /// Let them sleep so often a day at most, for the drives' rating of starts and stops [default: 27]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

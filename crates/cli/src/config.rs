@@ -15,9 +15,9 @@
 use crate::command::{InitName, LevelName, RotationName, SurrogateLevel, WriteHoleName};
 use crate::failure::{Failure, Outcome};
 use crate::units::{
-    PowerCommand, Rate, parse_destage_memory, parse_destage_order, parse_epoch, parse_order,
-    parse_power, parse_rate, parse_redirect, parse_rule, parse_size, parse_throttle, parse_time,
-    parse_zone,
+    PowerCommand, Rate, parse_destage_memory, parse_destage_order, parse_epoch, parse_memory,
+    parse_order, parse_power, parse_rate, parse_redirect, parse_rule, parse_size, parse_throttle,
+    parse_wait, parse_zone,
 };
 use crate::watts::parse_watts;
 use clap::ValueEnum;
@@ -108,7 +108,7 @@ impl ArrayConfig {
 pub struct ServeConfig {
     pub unix: Option<PathBuf>,
     pub tcp: Option<String>,
-    #[serde(default, deserialize_with = "size")]
+    #[serde(default, deserialize_with = "memory")]
     pub memory: Option<u64>,
     #[serde(default, deserialize_with = "size")]
     pub cache: Option<u64>,
@@ -236,8 +236,12 @@ fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Er
     text(deserializer, parse_size)
 }
 
+fn memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    text(deserializer, parse_memory)
+}
+
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    text(deserializer, parse_time)
+    text(deserializer, parse_wait)
 }
 
 fn throttle<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Throttle>, D::Error> {

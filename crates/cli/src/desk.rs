@@ -4,6 +4,7 @@
 //! its UUID. Whatever comes back from the engine is turned into words here, in one place.
 
 mod grow;
+mod start;
 mod surrogate;
 
 use crate::engine::Setup;

@@ -20,9 +20,7 @@ use restripe_array::{
 use restripe_io::BackendChoice;
 use restripe_io::backend::PowerHook;
 use restripe_io::control::NamedRating;
-use restripe_io::member::{
-    self, Device, MemberSource, OpenFailure, OpenMember, OpenOptions,
-};
+use restripe_io::member::{self, Device, MemberSource, OpenFailure, OpenMember, OpenOptions};
 use restripe_io::plain::Plain;
 use restripe_io::remote::Remote;
 use restripe_io::shell::{self, ArraySpec, Shell, ShellOptions};
@@ -325,7 +323,7 @@ impl Running {
             for pace in setup.paces() {
                 desk.command(pace)?;
             }
-            desk.command(Command::Start(setup.start))?;
+            desk.start(setup.start)?;
             prospect.warn_of_lacking_surrogate();
         }
         Ok(())

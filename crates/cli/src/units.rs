@@ -53,6 +53,22 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(total))
 }
 
+/// A time that is waited for: none at all would be over before anything was done.
+pub fn parse_wait(text: &str) -> Result<Duration, String> {
+    match parse_time(text)? {
+        Duration::ZERO => Err(format!("{text}: a time above zero, such as 500ms or 30s")),
+        time => Ok(time),
+    }
+}
+
+/// Memory for requests: what is smaller than the largest of them is taken as that much.
+pub fn parse_memory(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err(format!("{text}: requests take memory, 32M at least")),
+        memory => Ok(memory),
+    }
+}
+
 /// Limits of background work, bytes a second of one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate {
@@ -304,6 +320,9 @@ mod tests {
     fn times_have_units() {
         assert_eq!(parse_time("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_time("2h"), Ok(Duration::from_secs(7200)));
+        assert_eq!(parse_time("0s"), Ok(Duration::ZERO));
+        assert!(parse_wait("0s").is_err() && parse_wait("1ms").is_ok());
+        assert!(parse_memory("0").is_err() && parse_memory("1M").is_ok());
         for wrong in [
             "30",
             "s",

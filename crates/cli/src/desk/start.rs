@@ -1,0 +1,85 @@
+//! The start of an array whose superblocks were looked at beforehand.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+use super::{Desk, Said, ended};
+use restripe_array::{Command, CommandError, StartMode};
+use restripe_io::control::Refusal;
+use std::time::{Duration, Instant};
+
+impl Desk {
+    /// The engine takes a member for missing that does not answer in time, and it may be asked to accept losses then: a refusal
+    /// that may come of that says so.
+    pub fn start(&self, mode: StartMode) -> Said {
+        let (asked, time) = (Instant::now(), self.setup.io_timeout);
+        let command = Command::Start(mode);
+        let answer = self.remote.command(self.array, command).map_err(ended)?;
+        answer.map_err(|error| {
+            let refused = self.refused(&error);
+            match asked.elapsed() >= time && is_for_want_of_members(&error) {
+                true => too_late(refused, &error, time),
+                false => refused,
+            }
+        })
+    }
+}
+
+/// Whether one member more might have been enough.
+fn is_for_want_of_members(error: &CommandError) -> bool {
+    use CommandError::{
+        BufferMissing, LogDamaged, Metadata, Minority, NoArray, OfBuffer, OfSurrogate,
+        SurrogateMissing, TooFew, WouldLose,
+    };
+    match error {
+        NoArray | Minority { .. } | TooFew { .. } | WouldLose { .. } | Metadata => true,
+        SurrogateMissing { .. } | LogDamaged { .. } | BufferMissing => true,
+        OfSurrogate(error) | OfBuffer(error) => is_for_want_of_members(error),
+        _ => false,
+    }
+}
+
+fn too_late(refused: Refusal, error: &CommandError, time: Duration) -> Refusal {
+    let what = match error {
+        // Their superblocks were read before the start.
+        CommandError::NoArray => "none of these members answered in time".to_string(),
+        _ => refused.what,
+    };
+    let late = format!(
+        "members that do not answer within --io-timeout ({time:?} here) are taken for missing: give them longer"
+    );
+    let hint = match error {
+        CommandError::NoArray => late,
+        _ if refused.hint.is_empty() => late,
+        _ => format!("{late}; else: {}", refused.hint),
+    };
+    Refusal {
+        what,
+        hint,
+        ..refused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_out_is_told_before_losses_are_accepted() {
+        let refused = Refusal::new("too few").hint("--accept-loss");
+        let error = CommandError::OfSurrogate(Box::new(CommandError::Metadata));
+        assert!(is_for_want_of_members(&error));
+        assert!(!is_for_want_of_members(&CommandError::LogIsOld));
+        let told = too_late(refused, &error, Duration::from_millis(1));
+        assert_eq!(told.what, "too few");
+        assert!(
+            told.hint.contains("--io-timeout (1ms here)"),
+            "{}",
+            told.hint
+        );
+        assert!(
+            told.hint.ends_with("; else: --accept-loss"),
+            "{}",
+            told.hint
+        );
+    }
+}
