@@ -150,6 +150,9 @@ fn check(wanted: &ArrayConfig) -> Outcome {
         );
     }
     refuse_as_member(&wanted.members)?;
+    check_named(&wanted.members, "a member")?;
+    check_named(&wanted.surrogate, "a member of --surrogate")?;
+    check_named(&wanted.buffer_file, "a member of --buffer-file")?;
     check_surrogate(wanted)?;
     check_buffer(wanted)?;
     let all: Vec<String> = wanted
@@ -160,6 +163,17 @@ fn check(wanted: &ArrayConfig) -> Outcome {
         .cloned()
         .collect();
     check_distinct(&all)
+}
+
+/// Nothing lies between two commas, or behind the last one.
+fn check_named(names: &[String], whose: &str) -> Outcome {
+    match names.iter().any(String::is_empty) {
+        true => {
+            let what = format!("{whose} has no name: {:?}", names.join(","));
+            Err(Failure::usage(what).hint("a comma stands between two names, and nowhere else"))
+        }
+        false => Ok(()),
+    }
 }
 
 pub fn open_all(names: &[String]) -> Outcome<Vec<Plain>> {

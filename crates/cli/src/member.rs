@@ -18,6 +18,9 @@ pub fn open(name: &str, read_only: bool) -> Outcome<Plain> {
     Plain::open(name, read_only).map_err(open_failure)
 }
 
+/// Links behind each other, as many as the kernel follows.
+const LINKS_MAX: usize = 40;
+
 /// What tells a device from others, under whatever names it has.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Identity {
@@ -41,8 +44,24 @@ impl Identity {
         match fs::metadata(name) {
             Ok(found) if found.file_type().is_block_device() => Identity::Block(found.rdev()),
             Ok(found) => Identity::File(found.dev(), found.ino()),
-            Err(_) => Identity::Absent(path::absolute(name).unwrap_or_else(|_| name.into())),
+            Err(_) => Identity::Absent(place_of_absent(name)),
         }
+    }
+}
+
+/// Where a file would come to lie that is made under this name: links lead there that lead nowhere yet.
+fn place_of_absent(name: &str) -> PathBuf {
+    let mut path = path::absolute(name).unwrap_or_else(|_| name.into());
+    for _ in 0..LINKS_MAX {
+        let Ok(target) = fs::read_link(&path) else {
+            break;
+        };
+        path = path.parent().unwrap_or(&path).join(target);
+    }
+    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+    match (folder, path.file_name()) {
+        (Some(folder), Some(file)) => folder.join(file),
+        _ => path,
     }
 }
 

@@ -33,12 +33,28 @@ fn what_an_array_can_never_use_is_refused() {
     let asked = [
         (&["--sleep", "1s"][..], "--sleep", "--redirect eraid"),
         (&["--destage-idle", "1s"], "--destage-idle", "no surrogate"),
-        (&["--destage-every", "1s"], "--destage-every", "no surrogate"),
+        (
+            &["--destage-every", "1s"],
+            "--destage-every",
+            "no surrogate",
+        ),
         (&["--no-clean-log"], "--no-clean-log", "a code cache"),
-        (&["--destage-order", "oldest"], "--destage-order", "a code cache"),
-        (&["--destage-memory", "1M"], "--destage-memory", "a code cache"),
+        (
+            &["--destage-order", "oldest"],
+            "--destage-order",
+            "a code cache",
+        ),
+        (
+            &["--destage-memory", "1M"],
+            "--destage-memory",
+            "a code cache",
+        ),
         (&["--power", "exec:true"], "--power", "say --sleep TIME too"),
-        (&["--starts-a-day", "3"], "--starts-a-day", "say --sleep TIME too"),
+        (
+            &["--starts-a-day", "3"],
+            "--starts-a-day",
+            "say --sleep TIME too",
+        ),
     ];
     for (options, word, why) in asked {
         let told = misused(&place, options, &MIRRORS);
@@ -46,7 +62,14 @@ fn what_an_array_can_never_use_is_refused() {
         assert!(told.contains(&first) && told.contains(why), "{told}");
     }
     let parity = ["p", "q", "r"];
-    let made = ["create", "parity", "--level", "raid5", "--image-size", "64M"];
+    let made = [
+        "create",
+        "parity",
+        "--level",
+        "raid5",
+        "--image-size",
+        "64M",
+    ];
     good(place.run(&[&made[..], &parity].concat()));
     let eraid = ["--redirect", "eraid", "--sleep", "1s"];
     for options in [&["--sleep", "1s"][..], &eraid] {
@@ -113,7 +136,14 @@ fn arrays_share_what_only_one_can_use() {
     let place = Place::new("wishes-shared");
     let log = ["--level", "raid10", "--surrogate", "l", "--log-disk"];
     good(place.create(&MIRRORS, &log));
-    let made = ["create", "parity", "--level", "raid5", "--image-size", "64M"];
+    let made = [
+        "create",
+        "parity",
+        "--level",
+        "raid5",
+        "--image-size",
+        "64M",
+    ];
     good(place.run(&[&made[..], &["p", "q", "r"]].concat()));
     let all = [&MIRRORS[..], &["l", "p", "q", "r"]].concat();
     let words = [&["serve", "--unix", "nbd.sock", "--sleep", "1s"], &all[..]].concat();
@@ -126,6 +156,87 @@ fn arrays_share_what_only_one_can_use() {
     good(place.run(&["stop", "parity"]));
     stop(&place, &daemon);
     let told = String::from_utf8(place.bytes("told")).expect("letters");
-    let named = "warning: parity: --sleep does nothing: only further copies of a raid1 or raid10 sleep";
-    assert!(told.contains(named) && !told.contains("tank: --sleep"), "{told}");
+    let named =
+        "warning: parity: --sleep does nothing: only further copies of a raid1 or raid10 sleep";
+    assert!(
+        told.contains(named) && !told.contains("tank: --sleep"),
+        "{told}"
+    );
+}
+
+/// A time of nothing is over before anything was done, and no memory takes no request.
+#[test]
+fn nothing_is_no_time_and_no_memory() {
+    let place = Place::new("wishes-zero");
+    good(place.create(&MIRRORS, &["--level", "raid10"]));
+    for option in [
+        "--io-timeout",
+        "--sleep",
+        "--destage-idle",
+        "--destage-every",
+    ] {
+        let told = misused(&place, &[option, "0s"], &MIRRORS);
+        assert!(told.contains("a time above zero"), "{told}");
+    }
+    let told = misused(&place, &["--memory", "0"], &MIRRORS);
+    assert!(told.contains("32M at least"), "{told}");
+}
+
+/// Members that are slow hold an array all the same.
+#[test]
+fn a_start_that_does_not_wait_for_its_members_says_so() {
+    let place = Place::new("wishes-late");
+    good(place.create(&["c0"], &["--level", "raid0"]));
+    // A server whose reads take longer than the daemon waits.
+    if place.shell("command -v nbdkit").status != 0 {
+        return harness::skipped(
+            "a_start_that_does_not_wait_for_its_members_says_so",
+            "nbdkit is missing",
+        );
+    }
+    let slow = "nbdkit -f -U slow.sock --filter=delay file c0 delay-read=400ms & id=$!
+        until [ -S slow.sock ]; do sleep 0.05; done
+        restripe serve --unix nbd.sock --io-timeout 100ms 'nbd+unix:///?socket=slow.sock'
+        told=$?; kill $id; wait $id; exit $told";
+    let told = harness::steps::refused(place.shell(slow));
+    assert!(told.contains("answered in time"), "{told}");
+    assert!(told.contains("--io-timeout (100ms here)"), "{told}");
+}
+
+/// What a new array is made of is named as it was meant.
+#[test]
+fn members_that_cannot_be_are_named() {
+    let place = Place::new("wishes-create");
+    let made = |options: &[&str], members: &[&str]| {
+        let cache = ["--level", "raid10", "--code-cache"];
+        let run = place.create(members, &[&cache[..], options].concat());
+        assert_ne!(run.status, 0, "{options:?}");
+        run.stderr
+    };
+    let told = made(&["--surrogate", "ca,cb,cc,"], &MIRRORS);
+    assert!(
+        told.contains("--surrogate has no name: \"ca,cb,cc,\""),
+        "{told}"
+    );
+    let told = made(&["--surrogate", "ca,cb,cc", "--buffer-file", ""], &MIRRORS);
+    assert!(told.contains("--buffer-file has no name"), "{told}");
+    place.write("small", 1 << 20, 0, &[]);
+    let told = made(
+        &["--surrogate", "ca,cb,cc", "--buffer-file", "small"],
+        &MIRRORS,
+    );
+    assert!(
+        told.contains("has 1M, and it takes 16M") && told.contains("at: small"),
+        "{told}"
+    );
+    good(place.shell("ln -s a0 cb"));
+    let told = made(&["--surrogate", "ca,cb,cc"], &MIRRORS);
+    assert!(
+        told.contains("named twice") && told.contains("a0 and cb"),
+        "{told}"
+    );
+    assert!(
+        !place.exists("a0") && !place.exists("ca"),
+        "nothing is left"
+    );
 }

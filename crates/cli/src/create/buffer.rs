@@ -6,6 +6,7 @@ use crate::command::{InitName, LevelName, WriteHoleName};
 use crate::config::ArrayConfig;
 use crate::failure::{Failure, Outcome};
 use crate::lease::is_lease;
+use crate::units::Size;
 use restripe_array::Uuid;
 use restripe_array::meta::{Creation, Partner, PartnerRole};
 use restripe_io::plain::Plain;
@@ -38,6 +39,13 @@ pub fn check_buffer(wanted: &ArrayConfig) -> Outcome {
     }
 }
 
+fn too_small(member: &Plain) -> Failure {
+    let (has, wanted) = (Size(member.bytes()), Size(BUFFER_FILE_BYTES));
+    Failure::new(format!("this member has {has}, and it takes {wanted}"))
+        .at(member.name())
+        .hint("name a larger one, or a file that does not exist: it is made")
+}
+
 /// The buffer as an array of its own; none if there is to be none.
 pub fn plan(wanted: &ArrayConfig, array: Uuid, devices: &[Plain]) -> Outcome<Option<Creation>> {
     let level = match wanted.buffer_file.len() {
@@ -64,7 +72,9 @@ pub fn plan(wanted: &ArrayConfig, array: Uuid, devices: &[Plain]) -> Outcome<Opt
         epoch: 1,
         session: 0,
     });
-    planned(&options, &wanted.members)
-        .map(Some)
-        .map_err(of_buffer)
+    let planned = planned(&options, &wanted.members);
+    planned.map(Some).map_err(|why| {
+        let small = devices.iter().find(|one| one.bytes() < BUFFER_FILE_BYTES);
+        of_buffer(small.map_or(why, too_small))
+    })
 }
