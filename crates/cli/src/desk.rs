@@ -663,10 +663,10 @@ impl Teller {
             Fact::BufferAbsent { why, forgone } => {
                 told.text = buffer_text(why, *forgone, &self.names);
             }
-            Fact::OfSurrogate(fact) if **fact == Fact::Halted(Halt::TooFew) => {
-                if self.first_copies_have_all() {
-                    told.text = LOG_DISK_GONE.into();
-                }
+            Fact::OfSurrogate(fact)
+                if **fact == Fact::Halted(Halt::TooFew) && self.first_copies_have_all() =>
+            {
+                told.text = LOG_DISK_GONE.into();
             }
             _ => {}
         }
