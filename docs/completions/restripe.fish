@@ -61,7 +61,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand plan" -l flat -d 'Show
 complete -c restripe -n "__fish_restripe_using_subcommand plan" -l json -d 'Print it as JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand plan" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l config -d 'Take name, level, members and options from this file' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l level -d 'The RAID level; its number alone will do' -r -f -a "raid0\t''
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l level -d 'The RAID level; its number alone will do. Of how many members at least, spares left out: raid0 of 1, raid1, raid4 and raid5 of 2, raid6 of 4, raid10 of 2 or as many as it has copies' -r -f -a "raid0\t''
 raid1\t''
 raid4\t''
 raid5\t''
@@ -86,9 +86,9 @@ trust\t'The members already agree; nothing is checked'"
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l write-hole -d 'What guards parity against a crash [default: ppl for raid4, raid5, raid6; bitmap for raid1, raid10]' -r -f -a "ppl\t'Log partial parity before each write'
 bitmap\t'Remember where writes are under way, as md does; a crash while degraded loses what the missing member held there'
 none\t'Nothing: a crash leaves all of it to be resynchronised; one while degraded loses what the missing member held'"
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l size-per-member -d 'Use no more than this of each member' -r
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l data-offset -d 'Where data starts on every member' -r
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l image-size -d 'Make members that do not exist as image files of this size' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l size-per-member -d 'Use no more than this of each member for data [default: all that the smallest has behind its data offset]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l data-offset -d 'Where data starts on every member, in front of which metadata lie [default: about a sixteenth of the smallest member, 4M at most, or 1M without a log of partial parity; more where metadata need it]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l image-size -d 'Make members that do not exist as image files of this size, those of the surrogate as well' -r
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l lend -d 'Set so much aside at the end, to be lent to other arrays: users see the array smaller by that' -r
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l surrogate -d 'Further members, as A,B: a set of their own that takes users\' writes while a member of the array is rebuilt; or a lease of another array, by its URI' -r
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l surrogate-level -d 'The surrogate\'s level; rs3 to rs8: as many parities as that, for a code cache [default: raid1 for two members, raid5 for more; a lease is as safe as its array]' -r -f -a "raid1\t''
@@ -145,13 +145,13 @@ reraid\t''
 graid\t''
 eraid\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-idle -d 'With redirect reraid, graid or eraid: bring home what lies in the log when users have been idle for so long [default: only when the log is nearly full]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-every -d 'With redirect reraid, graid or eraid: and so long after the last time' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-every -d 'With redirect reraid, graid or eraid: bring it home whenever so much time has passed since the last way home ended (at first since the start), however busy users are [default: not by time]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-order -d 'In which order what lies in a code cache goes home, stripe by stripe: in rounds of what memory holds, the oldest first (rounds, the default), or of the whole log at once by least correlation (mcfd, as RERAID has it), by age (oldest) or by address' -r -f -a "mcfd\t''
 oldest\t''
 address\t''
 rounds\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-memory -d 'Memory for what of a code cache is on its way home, from 1M to 1G in steps of 64K [default: 16M]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l sleep -d 'With redirect reraid, graid or eraid: let further copies of a raid1 or raid10 sleep so long after they were needed' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l sleep -d 'With redirect reraid, graid or eraid: let further copies of a raid1 or raid10 sleep so long after they were needed [default: they never sleep]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l starts-a-day -d 'Let them sleep so often a day at most, for the drives\' rating of starts and stops [default: 27]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l power -d 'What tells a member to stand still or to turn, for disks that the kernel cannot tell: exec: and a command with its words, run without a shell; behind them comes standby or wake, and the member\'s path' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l watts -d 'What a member draws, for an estimate of joules in `status` and `metrics`, as nobody measures them: watts, and joules of a start and a stop, as in active=8.4,idle=6.4,standby=0.8,start=135J,stop=4J (a stop may be left out), or a drive\'s name [default: wd1003fbyx, a 3.5" drive whose figures are printed, where mirrors may sleep; else none]' -r
@@ -343,21 +343,21 @@ complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_s
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -l trace -d 'A validation trace of it; once for each --model' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -l verbose -d 'Print what was fitted'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l disks -d 'Disks in all, those asleep and the log disk included' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l disks -d 'Disks in all, those asleep and the log disk included [default: 8; of graid and s2-raid5 9]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l mttf -d 'Mean time to failure of a disk' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l mttr -d 'Mean time to repair a disk' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l repair -d 'One repairer for all failed disks, or one for each' -r -f -a "one\t'One repairer, who shares its time among all failed disks'
 all\t'Every failed disk at once, at full speed'"
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l spare-delay -d 'Mean time until a spare is there; 0h for spares at hand' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l sector-loss -d 'The chance that a repair without redundancy left meets an unreadable sector, and so loses data' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l asleep -d 'Failures of a sleeping disk for each of one awake (reraid, graid, eraid)' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l asleep -d 'Failures of a sleeping disk for each of one awake (reraid, graid, eraid) [default: 1]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l tolerates -d 'Losses that the model `code` bears, or the code cache of reraid and reraid-text [default of these: 2]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l row -d 'Disks of a sub-array of s2-raid5' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l row -d 'Disks of a sub-array of s2-raid5 [default: 3]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l partitions -d 'Partitions of a disk of s2-raid5 and s2-raid10 [default: the most without conflict]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l mission -d 'How long the array is to serve' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l seeds -d 'Lives to simulate, one a seed' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l seed -d 'The first seed' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l wakes -d 'A sleeping disk fails like one awake while it is the source of a rebuild, whatever --asleep says'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l seeds -d 'With --simulate: lives, one a seed' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l seed -d 'With --simulate: the first seed' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l wakes -d 'A sleeping disk fails like one awake while it is the source of a rebuild, whatever --asleep says (reraid, graid, eraid)'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l simulate -d 'Simulate single disks too, and hold the chain against them'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l json -d 'Print it as JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -s h -l help -d 'Print help (see more with \'--help\')'

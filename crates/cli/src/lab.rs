@@ -10,6 +10,7 @@ use restripe_lab::experiment::runner::{Progress, Runner};
 use restripe_lab::experiment::scenario::{self, Comparison, Point, Scale, Scenario, Value};
 use restripe_lab::experiment::{figure, metric, page};
 use restripe_lab::generate::preset;
+use restripe_lab::nearest;
 use restripe_lab::report::Table;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -218,10 +219,10 @@ pub fn load(name: &str) -> Result<Scenario> {
         Some(text) => (text.to_string(), name.to_string()),
         None => {
             let unknown = |error| {
-                let known: Vec<&str> = scenario::names().collect();
+                let hint = nearest::unknown("scenario", name, scenario::names());
                 Failure::usage(format!("neither a scenario nor a file: {error}"))
                     .at(name)
-                    .hint(format!("there are {}", known.join(", ")))
+                    .hint(hint)
             };
             (fs::read_to_string(name).map_err(unknown)?, name.to_string())
         }

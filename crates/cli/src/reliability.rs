@@ -4,7 +4,7 @@ use crate::command::{Reliability, RepairBy};
 use crate::failure::{Failure, Outcome};
 use restripe_lab::reliability::chain::Expected;
 use restripe_lab::reliability::mission::{Mission, mission};
-use restripe_lab::reliability::model::{MODELS, Parameters, named};
+use restripe_lab::reliability::model::{Choice, Known, MODELS, Parameters, known};
 use restripe_lab::reliability::quantity::to_float;
 use restripe_lab::reliability::simulate::{Estimate, Lives, NORMAL_95, simulate};
 use restripe_lab::reliability::{Chain, Conditions, Exact, Model, Repair};
@@ -18,12 +18,15 @@ const EXACT_DIGITS_MAX: usize = 60;
 
 pub fn run(verb: &Reliability) -> Outcome {
     let Some(name) = &verb.model else {
-        for (name, about, _) in MODELS {
-            println!("{name:<12} {about}");
+        for known in &MODELS {
+            println!("{:<12} {}", known.name, known.about);
         }
         return Ok(());
     };
-    let model = named(name, &parameters(verb)).map_err(Failure::usage)?;
+    let known = known(name).map_err(Failure::usage)?;
+    refuse_idle_switches(known, verb)?;
+    let parameters = parameters(known, verb);
+    let model = known.model(&parameters).map_err(Failure::usage)?;
     let conditions = conditions(verb);
     let chain = model.chain(&conditions).map_err(Failure::usage)?;
     let expected: Expected<f64> = chain.expect().map_err(|e| Failure::new(e.to_string()))?;
@@ -54,15 +57,41 @@ pub fn run(verb: &Reliability) -> Outcome {
     Ok(())
 }
 
-fn parameters(verb: &Reliability) -> Parameters {
+fn parameters(known: &Known, verb: &Reliability) -> Parameters {
+    let usual = Parameters::new(verb.disks.unwrap_or(known.disks()));
     Parameters {
-        disks: verb.disks,
         tolerates: verb.tolerates,
-        row: verb.row,
+        row: verb.row.unwrap_or(usual.row),
         partitions: verb.partitions,
-        asleep: verb.asleep.clone(),
+        asleep: verb.asleep.clone().unwrap_or(usual.asleep),
         wakes: verb.wakes,
+        ..usual
     }
+}
+
+/// A switch that the model does not look at would leave its result as it is, and whoever gave it in the dark.
+fn refuse_idle_switches(known: &Known, verb: &Reliability) -> Outcome {
+    let given = [
+        ("--tolerates", Choice::Tolerates, verb.tolerates.is_some()),
+        ("--row", Choice::Row, verb.row.is_some()),
+        (
+            "--partitions",
+            Choice::Partitions,
+            verb.partitions.is_some(),
+        ),
+        ("--asleep", Choice::Asleep, verb.asleep.is_some()),
+        ("--wakes", Choice::Wakes, verb.wakes),
+    ];
+    let idle = given
+        .iter()
+        .find(|(_, choice, given)| *given && !known.takes.contains(choice));
+    let Some((switch, choice, _)) = idle else {
+        return Ok(());
+    };
+    let takers = MODELS.iter().filter(|other| other.takes.contains(choice));
+    let takers: Vec<&str> = takers.map(|other| other.name).collect();
+    let told = format!("{switch} says nothing to the model {}", known.name);
+    Err(Failure::usage(told).hint(format!("it is for {}", takers.join(", "))))
 }
 
 fn conditions(verb: &Reliability) -> Conditions {
@@ -151,23 +180,31 @@ struct Simulated {
     disk_failures: u64,
     mttdl_hours: f64,
     mttdl_half_width_95: f64,
+    /// Within the mission.
+    lives_lost: usize,
+    /// The share of them, and the ends of its interval.
     loss_probability: f64,
-    loss_probability_half_width_95: f64,
+    loss_probability_low_95: f64,
+    loss_probability_high_95: f64,
     agrees: bool,
 }
 
 impl Simulated {
     fn of(lives: &Lives, verb: &Reliability, expected: &Expected<f64>, hours: f64) -> Simulated {
         let mean: Estimate = lives.mean(NORMAL_95);
-        let share = lives.lost_within(hours, NORMAL_95);
+        let interval = lives.lost_within(hours, NORMAL_95);
+        let lost = lives.lost_by(hours);
         Simulated {
             seeds: verb.seeds,
             first_seed: verb.seed,
             disk_failures: lives.failures,
             mttdl_hours: mean.mean,
             mttdl_half_width_95: mean.half_width,
-            loss_probability: share.mean,
-            loss_probability_half_width_95: share.half_width,
+            lives_lost: lost,
+            loss_probability: lost as f64 / verb.seeds as f64,
+            // Beyond 0 and 1 by rounding alone.
+            loss_probability_low_95: (interval.mean - interval.half_width).max(0.0),
+            loss_probability_high_95: (interval.mean + interval.half_width).min(1.0),
             agrees: mean.contains(expected.hours),
         }
     }
@@ -234,9 +271,12 @@ impl Simulated {
             }
         );
         println!(
-            "  chance of loss           {} +- {}",
+            "  lost within the mission  {} of {} lives: a chance of {}, 95% between {} and {}",
+            self.lives_lost,
+            self.seeds,
             figure(self.loss_probability),
-            figure(self.loss_probability_half_width_95)
+            figure(self.loss_probability_low_95),
+            figure(self.loss_probability_high_95)
         );
     }
 }

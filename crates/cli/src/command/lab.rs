@@ -68,12 +68,18 @@ pub enum Lab {
 }
 
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Times are a number with ms, s, m, h, d, w or y (365 days), with decimals and powers of ten: 1e6h, 3.5d, 5y.
+What a model does not look at is refused.
+
+Example: restripe lab reliability raid6 --disks 12 --mttf 1e6h --mttr 24h --mission 5y"
+)]
 pub struct Reliability {
     /// The model; without it, the models are listed
     pub model: Option<String>,
-    /// Disks in all, those asleep and the log disk included
-    #[arg(long, value_name = "N", default_value_t = 8)]
-    pub disks: usize,
+    /// Disks in all, those asleep and the log disk included [default: 8; of graid and s2-raid5 9]
+    #[arg(long, value_name = "N")]
+    pub disks: Option<usize>,
     /// Mean time to failure of a disk
     #[arg(long, value_name = "TIME", value_parser = parse_hours, default_value = "1e6h")]
     pub mttf: Exact,
@@ -89,18 +95,18 @@ pub struct Reliability {
     /// The chance that a repair without redundancy left meets an unreadable sector, and so loses data
     #[arg(long, value_name = "CHANCE", value_parser = parse_number, default_value = "0")]
     pub sector_loss: Exact,
-    /// Failures of a sleeping disk for each of one awake (reraid, graid, eraid)
-    #[arg(long, value_name = "FACTOR", value_parser = parse_number, default_value = "1")]
-    pub asleep: Exact,
-    /// A sleeping disk fails like one awake while it is the source of a rebuild, whatever --asleep says
+    /// Failures of a sleeping disk for each of one awake (reraid, graid, eraid) [default: 1]
+    #[arg(long, value_name = "FACTOR", value_parser = parse_number)]
+    pub asleep: Option<Exact>,
+    /// A sleeping disk fails like one awake while it is the source of a rebuild, whatever --asleep says (reraid, graid, eraid)
     #[arg(long)]
     pub wakes: bool,
     /// Losses that the model `code` bears, or the code cache of reraid and reraid-text [default of these: 2]
     #[arg(long, value_name = "N")]
     pub tolerates: Option<usize>,
-    /// Disks of a sub-array of s2-raid5
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    pub row: usize,
+    /// Disks of a sub-array of s2-raid5 [default: 3]
+    #[arg(long, value_name = "N")]
+    pub row: Option<usize>,
     /// Partitions of a disk of s2-raid5 and s2-raid10 [default: the most without conflict]
     #[arg(long, value_name = "N")]
     pub partitions: Option<usize>,
@@ -110,11 +116,11 @@ pub struct Reliability {
     /// Simulate single disks too, and hold the chain against them
     #[arg(long)]
     pub simulate: bool,
-    /// Lives to simulate, one a seed
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(2..=10_000_000))]
+    /// With --simulate: lives, one a seed
+    #[arg(long, value_name = "N", requires = "simulate", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(2..=10_000_000))]
     pub seeds: u64,
-    /// The first seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// With --simulate: the first seed
+    #[arg(long, value_name = "N", requires = "simulate", default_value_t = 1)]
     pub seed: u64,
     /// Print it as JSON
     #[arg(long)]

@@ -343,7 +343,12 @@ fn the_laboratory_says_what_is_wrong_with_what_it_is_given() {
         &place("lab-refused"),
         &[
             ("lab run", 2, &["SCENARIO"]),
-            ("lab run rebuild-cots", 2, &["rebuild-cots", "rebuild-cost"]),
+            (
+                "lab run rebuild-cots",
+                2,
+                &["rebuild-cots", "the nearest is rebuild-cost;"],
+            ),
+            ("lab run reriad", 2, &["the nearest is reraid;"]),
             ("lab run bad.toml", 2, &["bad.toml", "line 2"]),
             (
                 "lab run bare.toml",
@@ -430,9 +435,105 @@ fn the_laboratory_says_what_is_wrong_with_what_it_is_given() {
                 1,
                 &["none.model"],
             ),
-            ("lab reliability raid55", 2, &["raid55"]),
         ],
     );
+}
+
+#[test]
+fn a_model_refuses_what_it_does_not_look_at() {
+    refused(
+        &place("reliability-refused"),
+        &[
+            (
+                "lab reliability raid55",
+                2,
+                &["'raid55'; the nearest is raid5;"],
+            ),
+            (
+                "lab reliability raid5 --tolerates 2",
+                2,
+                &[
+                    "--tolerates says nothing to the model raid5",
+                    "for code, reraid-text, reraid\n",
+                ],
+            ),
+            (
+                "lab reliability raid6 --row 4",
+                2,
+                &["--row says nothing", "for s2-raid5\n"],
+            ),
+            (
+                "lab reliability raid10 --partitions 2",
+                2,
+                &["--partitions says nothing", "for s2-raid5, s2-raid10\n"],
+            ),
+            (
+                "lab reliability reraid-text --asleep 1 --wakes",
+                2,
+                &["--asleep says nothing", "for reraid, graid, eraid\n"],
+            ),
+            (
+                "lab reliability reraid-text --wakes",
+                2,
+                &["--wakes says nothing"],
+            ),
+            ("lab reliability raid5 --seeds 9", 2, &["--simulate"]),
+            (
+                "lab reliability graid --disks 8",
+                2,
+                &["an odd number of disks from three on: not 8"],
+            ),
+            (
+                "lab reliability reraid --tolerates 9",
+                2,
+                &["of 10 disks awake at least, of 20 in all: of 8 disks 4 are awake"],
+            ),
+            (
+                "lab reliability raid6 --disks 2",
+                2,
+                &["bears 2 losses has 3 disks at least: 2 are too few"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn every_model_answers_without_a_switch() {
+    let place = Place::new("reliability-bare");
+    let list = place.run(&["lab", "reliability"]).stdout;
+    let names: Vec<&str> = list
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    assert!(names.len() > 9 && names.contains(&"graid"), "{list}");
+    for name in names {
+        let run = place.run(&["lab", "reliability", name]);
+        match name {
+            "code" => assert!(run.stderr.contains("--tolerates"), "{}", run.stderr),
+            _ => assert_eq!(run.status, 0, "{name}: {}", run.stderr),
+        }
+    }
+}
+
+/// Where every life was lost the share is one, and the interval says how far that may be from the truth.
+#[test]
+fn a_simulation_tells_the_share_of_lives_that_were_lost() {
+    let place = Place::new("reliability-share");
+    let words = "lab reliability raid5 --mttf 1000h --mttr 50h --simulate --seeds 100";
+    let words: Vec<&str> = words.split(' ').collect();
+    let text = place.run(&words).stdout;
+    let line = "lost within the mission  100 of 100 lives: a chance of 1.0000, 95% between 0.9630 and 1.0000\n";
+    assert!(text.contains(line), "{text}");
+    let run = place.run(&[&words[..], &["--json"]].concat());
+    let report: Value = serde_json::from_str(&run.stdout).expect("JSON");
+    let simulated = &report["simulated"];
+    assert_eq!(simulated["lives_lost"], 100);
+    assert_eq!(simulated["loss_probability"], 1.0);
+    for (end, right) in [("low", 0.963), ("high", 1.0)] {
+        let end = simulated[format!("loss_probability_{end}_95")].as_f64();
+        let end = end.expect("a number");
+        assert!((end - right).abs() < 0.001 && end <= 1.0, "{end}");
+    }
 }
 
 #[test]

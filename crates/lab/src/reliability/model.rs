@@ -5,6 +5,7 @@ use super::conditions::Conditions;
 use super::papers;
 use super::quantity::{Exact, whole};
 use super::sets;
+use crate::nearest::unknown;
 use num_traits::{One, Zero};
 use std::collections::BTreeMap;
 
@@ -76,64 +77,131 @@ impl Parameters {
     }
 }
 
-type Build = fn(&Parameters) -> Result<Model, String>;
+/// What some models look at and others do not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Choice {
+    Tolerates,
+    Row,
+    Partitions,
+    Asleep,
+    Wakes,
+}
 
-/// Every model: its name, what it is, and how it is made.
-pub const MODELS: [(&str, &str, Build); 13] = [
-    ("raid0", "no redundancy", |p| threshold("raid0", p, 0)),
-    ("raid1", "copies on every disk", |p| {
+/// A model by its name, before it is known of how many disks.
+pub struct Known {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// What it looks at beside the number of disks.
+    pub takes: &'static [Choice],
+    build: fn(&Parameters) -> Result<Model, String>,
+}
+
+impl Known {
+    /// How many disks it has where nobody says: eight, or the next number that it can have.
+    pub fn disks(&self) -> usize {
+        match self.name {
+            "graid" | "s2-raid5" => 9,
+            _ => 8,
+        }
+    }
+
+    pub fn model(&self, parameters: &Parameters) -> Result<Model, String> {
+        if !(1..=DISKS_MAX).contains(&parameters.disks) {
+            return Err(format!("a model has 1 to {DISKS_MAX} disks"));
+        }
+        (self.build)(parameters)
+    }
+}
+
+const SLEEPERS: &[Choice] = &[Choice::Asleep, Choice::Wakes];
+
+/// Every model: its name, what it is, what it takes, and how it is made.
+pub static MODELS: [Known; 13] = [
+    plain("raid0", "no redundancy", |p| threshold("raid0", p, 0)),
+    plain("raid1", "copies on every disk", |p| {
         threshold("raid1", p, p.disks.saturating_sub(1))
     }),
-    ("raid4", "one parity disk", |p| threshold("raid4", p, 1)),
-    ("raid5", "one parity block a row", |p| {
+    plain("raid4", "one parity disk", |p| threshold("raid4", p, 1)),
+    plain("raid5", "one parity block a row", |p| {
         threshold("raid5", p, 1)
     }),
-    ("raid6", "two parity blocks a row", |p| {
+    plain("raid6", "two parity blocks a row", |p| {
         threshold("raid6", p, 2)
     }),
-    ("code", "any code that bears --tolerates losses", code),
-    ("raid10", "mirrored pairs", pairs),
-    (
-        "s2-raid5",
-        "S2-RAID: skewed sub-arrays of --row disks",
-        papers::s2_raid5,
-    ),
-    ("s2-raid10", "S2-RAID: skewed mirrors", papers::s2_raid10),
-    (
-        "reraid-text",
-        "RERAID as its section 5 has it: sleepers never fail",
-        papers::reraid_text,
-    ),
-    (
-        "reraid",
-        "RERAID with sleepers that fail, and old data on them",
-        papers::reraid,
-    ),
-    (
-        "graid",
-        "GRAID: sleeping mirrors and a log disk",
-        papers::graid,
-    ),
-    (
-        "eraid",
-        "ERAID: sleeping mirrors, new data in one copy",
-        papers::eraid,
-    ),
+    Known {
+        takes: &[Choice::Tolerates],
+        ..plain("code", "any code that bears --tolerates losses", code)
+    },
+    plain("raid10", "mirrored pairs", pairs),
+    Known {
+        takes: &[Choice::Row, Choice::Partitions],
+        ..plain(
+            "s2-raid5",
+            "S2-RAID: skewed sub-arrays of --row disks",
+            papers::s2_raid5,
+        )
+    },
+    Known {
+        takes: &[Choice::Partitions],
+        ..plain("s2-raid10", "S2-RAID: skewed mirrors", papers::s2_raid10)
+    },
+    Known {
+        takes: &[Choice::Tolerates],
+        ..plain(
+            "reraid-text",
+            "RERAID as its section 5 has it: sleepers never fail",
+            papers::reraid_text,
+        )
+    },
+    Known {
+        takes: &[Choice::Tolerates, Choice::Asleep, Choice::Wakes],
+        ..plain(
+            "reraid",
+            "RERAID with sleepers that fail, and old data on them",
+            papers::reraid,
+        )
+    },
+    Known {
+        takes: SLEEPERS,
+        ..plain(
+            "graid",
+            "GRAID: sleeping mirrors and a log disk",
+            papers::graid,
+        )
+    },
+    Known {
+        takes: SLEEPERS,
+        ..plain(
+            "eraid",
+            "ERAID: sleeping mirrors, new data in one copy",
+            papers::eraid,
+        )
+    },
 ];
+
+/// A model that takes a number of disks and nothing else.
+const fn plain(
+    name: &'static str,
+    about: &'static str,
+    build: fn(&Parameters) -> Result<Model, String>,
+) -> Known {
+    Known {
+        name,
+        about,
+        takes: &[],
+        build,
+    }
+}
+
+/// What is known of that name.
+pub fn known(name: &str) -> Result<&'static Known, String> {
+    let found = MODELS.iter().find(|known| known.name == name);
+    found.ok_or_else(|| unknown("model", name, MODELS.iter().map(|known| known.name)))
+}
 
 /// Makes the model of that name.
 pub fn named(name: &str, parameters: &Parameters) -> Result<Model, String> {
-    if !(1..=DISKS_MAX).contains(&parameters.disks) {
-        return Err(format!("a model has 1 to {DISKS_MAX} disks"));
-    }
-    let (_, _, build) = MODELS
-        .iter()
-        .find(|(known, _, _)| *known == name)
-        .ok_or_else(|| {
-            let names: Vec<&str> = MODELS.iter().map(|(known, _, _)| *known).collect();
-            format!("there is no model {name:?}; there are {}", names.join(", "))
-        })?;
-    build(parameters)
+    known(name)?.model(parameters)
 }
 
 fn threshold(
@@ -144,7 +212,8 @@ fn threshold(
     let disks = parameters.disks;
     if disks <= tolerates {
         return Err(format!(
-            "{name} that bears {tolerates} losses has more than {tolerates} disks"
+            "what bears {tolerates} losses has {} disks at least: {disks} are too few",
+            tolerates + 1
         ));
     }
     let all = Group {
@@ -159,7 +228,7 @@ fn threshold(
 fn code(parameters: &Parameters) -> Result<Model, String> {
     let tolerates = parameters
         .tolerates
-        .ok_or("a code needs the number of losses that it bears")?;
+        .ok_or("a code needs the number of losses that it bears: --tolerates")?;
     threshold("code", parameters, tolerates)
 }
 
@@ -425,6 +494,53 @@ mod tests {
             ..conditions()
         };
         assert!(model.chain(&never).is_err());
+    }
+
+    #[test]
+    fn every_model_can_have_as_many_disks_as_it_has_by_default() {
+        for known in &MODELS {
+            let parameters = Parameters {
+                tolerates: (known.name == "code").then_some(3),
+                ..Parameters::new(known.disks())
+            };
+            let model = known.model(&parameters).expect(known.name);
+            assert_eq!(model.name, known.name);
+        }
+    }
+
+    /// Of each model every choice that it takes changes something, and no other does.
+    #[test]
+    fn what_a_model_takes_is_what_it_looks_at() {
+        for known in &MODELS {
+            let before = Parameters {
+                tolerates: Some(2),
+                partitions: Some(2),
+                ..Parameters::new(12)
+            };
+            // GRAID has a log disk beside two groups.
+            let disks = 12 + usize::from(known.name == "graid");
+            let before = Parameters { disks, ..before };
+            let model = |parameters| known.model(&parameters).expect(known.name);
+            for choice in [
+                Choice::Tolerates,
+                Choice::Row,
+                Choice::Partitions,
+                Choice::Asleep,
+                Choice::Wakes,
+            ] {
+                let mut after = before.clone();
+                match choice {
+                    Choice::Tolerates => after.tolerates = Some(3),
+                    Choice::Row => after.row = 2,
+                    Choice::Partitions => after.partitions = Some(1),
+                    Choice::Asleep => after.asleep = Exact::zero(),
+                    Choice::Wakes => after.wakes = true,
+                }
+                let changed = model(before.clone()) != model(after);
+                let taken = known.takes.contains(&choice);
+                assert_eq!(changed, taken, "{} {choice:?}", known.name);
+            }
+        }
     }
 
     #[test]

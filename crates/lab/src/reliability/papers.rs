@@ -82,7 +82,10 @@ pub fn reraid(parameters: &Parameters) -> Result<Model, String> {
     let tolerates = parameters.tolerates.unwrap_or(RERAID_PARITIES);
     if half <= tolerates {
         return Err(format!(
-            "RERAID whose code cache bears {tolerates} losses has more than {tolerates} disks awake"
+            "a code cache that bears {tolerates} losses is of {} disks awake at least, of {} in all: of {} disks {half} are awake",
+            tolerates + 1,
+            2 * (tolerates + 1),
+            parameters.disks
         ));
     }
     let cache = Group {
@@ -100,7 +103,10 @@ pub fn reraid(parameters: &Parameters) -> Result<Model, String> {
 /// GRAID: new data is on the awake group and on a log disk, the last one; old data on both groups.
 pub fn graid(parameters: &Parameters) -> Result<Model, String> {
     let log = parameters.disks - 1;
-    let half = halves(log).map_err(|_| "GRAID has two equal groups and one log disk")?;
+    let half = halves(log).map_err(|_| {
+        let disks = parameters.disks;
+        format!("GRAID has two equal groups and one log disk, an odd number of disks from three on: not {disks}")
+    })?;
     let groups = mirrors(half).chain((0..half).map(|disk| pair(disk, log)));
     let model = Model::of_groups("graid", parameters.disks, groups.collect());
     Ok(asleep(model, half, parameters))

@@ -53,11 +53,16 @@ impl Lives {
         }
     }
 
-    /// The share of lives that ended within `hours`, in Wilson's interval, which holds for shares near 0 and 1 as well.
+    /// How many lives ended within `hours`.
+    pub fn lost_by(&self, hours: f64) -> usize {
+        self.hours.iter().filter(|end| **end <= hours).count()
+    }
+
+    /// The share of lives that ended within `hours`, in Wilson's interval, which holds for shares near 0 and 1 as well. Its middle is not the
+    /// share that was seen: that is [`Lives::lost_by`] of all.
     pub fn lost_within(&self, hours: f64, deviations: f64) -> Estimate {
         let count = self.hours.len() as f64;
-        let lost = self.hours.iter().filter(|end| **end <= hours).count() as f64;
-        let share = lost / count;
+        let share = self.lost_by(hours) as f64 / count;
         let square = deviations * deviations;
         let scale = 1.0 + square / count;
         let spread = share * (1.0 - share) / count + square / (4.0 * count * count);
