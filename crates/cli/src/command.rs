@@ -287,7 +287,8 @@ pub struct Create {
     /// Take name, level, members and options from this file
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The RAID level; its number alone will do
+    /// The RAID level; its number alone will do. Of how many members at least, spares left out: raid0 of 1, raid1, raid4 and raid5 of 2,
+    /// raid6 of 4, raid10 of 2 or as many as it has copies
     #[arg(long, value_enum)]
     pub level: Option<LevelName>,
     /// How much of a member is used before the next one's turn (4K to 4M) [default: 64K]
@@ -320,13 +321,14 @@ pub struct Create {
     /// What guards parity against a crash [default: ppl for raid4, raid5, raid6; bitmap for raid1, raid10]
     #[arg(long, value_enum)]
     pub write_hole: Option<WriteHoleName>,
-    /// Use no more than this of each member
+    /// Use no more than this of each member for data [default: all that the smallest has behind its data offset]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub size_per_member: Option<u64>,
-    /// Where data starts on every member
+    /// Where data starts on every member, in front of which metadata lie [default: about a sixteenth of the smallest member, 4M at most,
+    /// or 1M without a log of partial parity; more where metadata need it]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub data_offset: Option<u64>,
-    /// Make members that do not exist as image files of this size
+    /// Make members that do not exist as image files of this size, those of the surrogate as well
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub image_size: Option<u64>,
     /// Set so much aside at the end, to be lent to other arrays: users see the array smaller by that
@@ -460,7 +462,8 @@ pub struct Serve {
     /// is nearly full]
     #[arg(long, value_name = "TIME", value_parser = parse_wait)]
     pub destage_idle: Option<Duration>,
-    /// With redirect reraid, graid or eraid: and so long after the last time
+    /// With redirect reraid, graid or eraid: bring it home whenever so much time has passed since the last way home ended (at first since
+    /// the start), however busy users are [default: not by time]
     #[arg(long, value_name = "TIME", value_parser = parse_wait)]
     pub destage_every: Option<Duration>,
     /// In which order what lies in a code cache goes home, stripe by stripe: in rounds of what memory holds, the oldest first (rounds, the
@@ -471,6 +474,7 @@ pub struct Serve {
     #[arg(long, value_name = "SIZE", value_parser = parse_destage_memory)]
     pub destage_memory: Option<u64>,
     /// With redirect reraid, graid or eraid: let further copies of a raid1 or raid10 sleep so long after they were needed
+    /// [default: they never sleep]
     #[arg(long, value_name = "TIME", value_parser = parse_wait)]
     pub sleep: Option<Duration>,
     /// Let them sleep so often a day at most, for the drives' rating of starts and stops [default: 27]

@@ -112,6 +112,29 @@ fn three_parities_are_for_a_code_cache_alone() {
     assert_eq!(unknown.status, 2, "{}", unknown.stderr);
 }
 
+/// All of them in one folder, in their order; and the array that sleeps prints what stands there.
+#[test]
+fn the_blocks_of_the_document_work_as_pasted() {
+    let place = Place::new("code-cache-pasted");
+    let test = "the_blocks_of_the_document_work_as_pasted";
+    if !has(&place, test, &["nbdcopy"]) {
+        return;
+    }
+    let document = include_str!("../../../docs/code-cache.md");
+    let behind = |mark| {
+        let parts = document.split(mark).skip(1);
+        parts.filter_map(|rest| rest.split("```").next())
+    };
+    let blocks: Vec<&str> = behind("\n```sh\n").collect();
+    assert!(blocks.len() > 4, "{blocks:?}");
+    let run = place.shell(&format!("set -e\n{}wait\n", blocks.concat()));
+    assert_eq!(run.status, 0, "{}\n{}", run.stdout, run.stderr);
+    let shown = behind("<!-- asleep -->\n```text\n").next();
+    let shown = shown.expect("the document has it");
+    assert!(shown.contains("asleep") && shown.contains("wake a1\n"));
+    assert!(run.stdout.contains(shown), "{shown} in\n{}", run.stdout);
+}
+
 #[test]
 fn only_a_log_that_takes_every_write_is_destaged() {
     let place = Place::new("code-cache-none");
