@@ -206,10 +206,12 @@ impl Pair {
             cut: None,
             slots: Slots::default(),
         }));
+        for set in &mut self.sets {
+            set.tasks.held = true;
+        }
         for site in [Site::Log, Site::Buffer] {
             let set = &mut self.sets[site as usize];
             set.serves_as_surrogate = true;
-            set.tasks.held = true;
         }
         if self.started[Site::Log as usize] || self.surrogate.members == 0 {
             self.start_buffer(mode);
@@ -393,7 +395,7 @@ impl Pair {
             };
             self.out.push(Action::CommandReply(start.tag, Ok(())));
             self.out.push(Action::Fact(fact));
-            for site in [Site::Log, Site::Buffer] {
+            for site in [Site::Home, Site::Log, Site::Buffer] {
                 self.at(site, |set| set.tasks.held = false);
             }
         } else {
@@ -488,7 +490,8 @@ impl Pair {
 
     /// The log cannot be used: what may lie there alone is lost, if that is accepted.
     fn without_log(&mut self, error: CommandError, layout: LogLayout) {
-        let accepts = self.accepts_loss() && !self.firsts_have_it();
+        let mode = self.start_mut().mode;
+        let accepts = self.accepts_loss() && !can_be_had(&error, mode) && !self.firsts_have_it();
         match accepts && !self.home().halted() {
             true => self.give_up_log(layout),
             false => self.refuse_without(error),

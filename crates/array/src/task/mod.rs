@@ -127,7 +127,8 @@ pub(crate) struct Tasks {
     throttle: Throttle,
     order: Order,
     on_demand: bool,
-    /// Another set's start reads this one first, and mends what is wrong there: who brings copies in step knows less of which is.
+    /// The start of a pair of sets is on its way: it reads what lies beside home, and mends what is wrong there, before anybody brings
+    /// copies in step, who knows less of which is; and users wait for it, not for tasks.
     pub(crate) held: bool,
     pub(crate) moves: Moves,
     /// A window of a growth was at work in this step.
