@@ -35,7 +35,7 @@ pub fn fail(fails: &FailMember) -> Outcome {
         let buffer = surrogate.and_then(|one| one.buffer.as_ref());
         let accept_loss = confirm_exposed(&status, &member, fails.accept_loss)?;
         if status.members.iter().any(serves) {
-            warn_of_thin_redundancy("array", &status.state, &status.name, &member, verb.yes)?;
+            warn_of_thin_redundancy("array", &status.own_state, &status.name, &member, verb.yes)?;
         } else if let Some(set) = surrogate.filter(|set| set.members.iter().any(serves)) {
             warn_of_thin_redundancy("surrogate", &set.state, &set.name, &member, verb.yes)?;
         } else if let Some(set) = buffer.filter(|set| set.members.iter().any(serves)) {
@@ -243,7 +243,7 @@ pub fn rebuild(verb: &Rebuild) -> Outcome {
         let hint = format!("give it a spare: restripe add {name} DEVICE{without_daemon}");
         return Err(Failure::new(said).hint(hint));
     }
-    print(format_args!("{name} is {}", status.state));
+    print(format_args!("{name} is {}", status.own_state));
     Ok(())
 }
 
