@@ -24,6 +24,7 @@ mod reading;
 mod slots;
 
 use super::child::Owner;
+use super::route::SITES;
 use super::{Pair, RECORD_SECTORS, Redirect, Stage, child_command, jobs, kept};
 use crate::BAND_SECTORS_MAX;
 use crate::contract::{
@@ -206,12 +207,10 @@ impl Pair {
             cut: None,
             slots: Slots::default(),
         }));
-        for set in &mut self.sets {
-            set.tasks.held = true;
-        }
-        for site in [Site::Log, Site::Buffer] {
+        for site in SITES {
             let set = &mut self.sets[site as usize];
-            set.serves_as_surrogate = true;
+            set.tasks.held = true;
+            set.serves_as_surrogate = site != Site::Home;
         }
         if self.started[Site::Log as usize] || self.surrogate.members == 0 {
             self.start_buffer(mode);
@@ -303,7 +302,7 @@ impl Pair {
         counts && !self.home().redirected_extents().is_empty()
     }
 
-    /// Home misses its surrogate: what that could be started by, if it could, says more.
+    /// Home misses its surrogate, or what that may have: what it could be started by, if it could, says more.
     fn told_of_absence(&mut self, error: CommandError) -> CommandError {
         let missing = matches!(error, CommandError::SurrogateMissing { .. });
         let CommandError::OfSurrogate(why) = self.absent.clone().unwrap_or(CommandError::NoArray)
@@ -311,14 +310,10 @@ impl Pair {
             return error;
         };
         let mode = self.start_mut().mode;
-        let could_start = match *why {
-            CommandError::WouldLose { .. } => !mode.accept_loss,
-            CommandError::Minority { .. } => !mode.from_minority,
-            CommandError::NoSpace => true,
-            _ => false,
-        };
-        let would_lose = matches!(error, CommandError::WouldLose { .. });
-        match could_start && (missing || would_lose && self.log_can_be_had(mode)) {
+        let can_be_had = can_be_had(&why, mode);
+        let would_lose = |error: &CommandError| matches!(error, CommandError::WouldLose { .. });
+        let could_start = can_be_had || would_lose(&why) && !mode.accept_loss;
+        match missing && could_start || would_lose(&error) && can_be_had {
             true => CommandError::OfSurrogate(why),
             false => error,
         }
@@ -395,7 +390,7 @@ impl Pair {
             };
             self.out.push(Action::CommandReply(start.tag, Ok(())));
             self.out.push(Action::Fact(fact));
-            for site in [Site::Home, Site::Log, Site::Buffer] {
+            for site in SITES {
                 self.at(site, |set| set.tasks.held = false);
             }
         } else {
