@@ -17,17 +17,33 @@ pub(crate) struct Suspects {
     pub(crate) repairs: bool,
 }
 
+/// A reading without one of the sets of suspects.
+#[derive(Clone, Copy)]
+pub(crate) struct Attempt {
+    /// Which of the sets it is.
+    nth: usize,
+    pub(crate) suspects: Suspects,
+}
+
+impl Attempt {
+    /// The same once more, for what was wrong to be written again.
+    pub(crate) fn repairing(self) -> Attempt {
+        let suspects = Suspects {
+            repairs: true,
+            ..self.suspects
+        };
+        Attempt { suspects, ..self }
+    }
+
+    pub(crate) fn is_first(self) -> bool {
+        self.nth == 0
+    }
+}
+
 /// No more sets of suspects than this are tried.
 const SETS_MAX: usize = 256;
 
 impl Suspects {
-    pub(crate) fn repairing(self) -> Suspects {
-        Suspects {
-            repairs: true,
-            ..self
-        }
-    }
-
     /// The cells of a row that are theirs.
     pub(super) fn cells(self, map: &RowMap) -> CellSet {
         let theirs = |&cell: &u8| self.slots & bit(map.cells[usize::from(cell)].slot) != 0;
@@ -42,9 +58,20 @@ fn bit(slot: Slot) -> u64 {
 }
 
 impl Core {
+    /// How these sectors are read after that attempt, or at first: none when nobody is left to do without.
+    pub(crate) fn next_attempt(
+        &self,
+        sectors: Range<u64>,
+        last: Option<Attempt>,
+    ) -> Option<Attempt> {
+        let nth = last.map_or(0, |last| last.nth + 1);
+        let suspects = self.suspects(sectors).get(nth).copied();
+        suspects.map(|suspects| Attempt { nth, suspects })
+    }
+
     /// Who may be wrong about these sectors, the fewest first: as many as redundancy can do without, and one of them at least has
     /// the sectors themselves.
-    pub(crate) fn suspects(&self, sectors: Range<u64>) -> Vec<Suspects> {
+    fn suspects(&self, sectors: Range<u64>) -> Vec<Suspects> {
         let (mut all, mut holders) = (0, 0);
         let mut lba = sectors.start;
         while lba < sectors.end {

@@ -17,7 +17,7 @@ use crate::meta::crc::crc32c;
 use crate::overlay::format::{LogOwner, anchor};
 use crate::planted::Bug;
 use crate::request::Copies;
-use crate::slice::suspect::Suspects;
+use crate::slice::suspect::Attempt;
 use crate::units::SECTOR_BYTES;
 
 /// A reading that does without some members.
@@ -25,9 +25,7 @@ use crate::units::SECTOR_BYTES;
 pub(super) struct Again {
     /// What the first reading brought, by its checksum; nothing if it failed.
     plain: Option<u32>,
-    /// Which of the sets of suspects it is.
-    tried: usize,
-    suspects: Suspects,
+    attempt: Attempt,
 }
 
 /// A read's bytes, as far as the start wants to know them.
@@ -42,10 +40,10 @@ impl Pair {
             let plain = checksum(&brought);
             return match sound || self.log().planted(Bug::RotBelieved) {
                 true => Some(brought),
-                false => self.ask_others(read, plain, 0),
+                false => self.ask_others(read, plain, None),
             };
         };
-        if now.suspects.repairs {
+        if now.attempt.suspects.repairs {
             if sound {
                 self.note_rot(wanted);
             }
@@ -55,32 +53,35 @@ impl Pair {
         match sound {
             true if read_only => Some(brought),
             true => {
-                let suspects = now.suspects.repairing();
-                self.ask_without(read, Again { suspects, ..now });
+                let attempt = now.attempt.repairing();
+                self.ask_without(read, Again { attempt, ..now });
                 None
             }
             // Redundancy agrees with what was read.
-            false if now.tried == 0 && is_header(wanted) && checksum(&brought) == now.plain => {
+            false
+                if now.attempt.is_first()
+                    && is_header(wanted)
+                    && checksum(&brought) == now.plain =>
+            {
                 Some(as_first_read(wanted, now.plain))
             }
-            false => self.ask_others(read, now.plain, now.tried + 1),
+            false => self.ask_others(read, now.plain, Some(now.attempt)),
         }
     }
 
-    /// Reads without the set of suspects of this number; what was read at first, if there are no more.
-    fn ask_others(&mut self, read: u32, plain: Option<u32>, tried: usize) -> Option<Brought> {
+    /// Reads without the next set of suspects; what was read at first, if there are no more.
+    fn ask_others(
+        &mut self,
+        read: u32,
+        plain: Option<u32>,
+        last: Option<Attempt>,
+    ) -> Option<Brought> {
         let wanted = self.reading(read).wanted;
         let (at, sectors, _) = self.place_again(wanted);
-        let sets = self.log().suspects(at..at + sectors);
-        let Some(&suspects) = sets.get(tried) else {
+        let Some(attempt) = self.log().next_attempt(at..at + sectors, last) else {
             return Some(as_first_read(wanted, plain));
         };
-        let again = Again {
-            plain,
-            tried,
-            suspects,
-        };
-        self.ask_without(read, again);
+        self.ask_without(read, Again { plain, attempt });
         None
     }
 
@@ -90,7 +91,7 @@ impl Pair {
         let Reading { wanted, buf, .. } = self.reading(read);
         let (at, sectors, from) = self.place_again(wanted);
         let into = BufRef::new(buf, from, (sectors * SECTOR_BYTES) as u32);
-        self.ask_part(read, at, into, Copies::Without(again.suspects));
+        self.ask_part(read, at, into, Copies::Without(again.attempt.suspects));
     }
 
     /// What is read again, and where it goes in the buffer: of a payload that was read with its header that alone, for its checksum

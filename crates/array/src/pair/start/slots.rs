@@ -26,7 +26,7 @@ use crate::pair::child::Owner;
 use crate::pair::jobs::{self, Job};
 use crate::pool::Size;
 use crate::request::Copies;
-use crate::slice::suspect::Suspects;
+use crate::slice::suspect::Attempt;
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -47,15 +47,8 @@ struct Half {
     buf: Buf,
     job: u32,
     step: Step,
-    again: Option<Again>,
-}
-
-/// A half that no version could be read from, read without some of its copies: nobody else says that one is wrong.
-#[derive(Clone, Copy)]
-struct Again {
-    /// Which of the sets of suspects it is.
-    tried: usize,
-    suspects: Suspects,
+    /// No version could be read from it, and so it is read without some of its copies: nobody else says that one is wrong.
+    again: Option<Attempt>,
 }
 
 /// What the buffer has, as far as a start has looked.
@@ -218,7 +211,7 @@ impl Pair {
             .ask_copies(Site::Buffer, Owner::Job(job), request, copies);
     }
 
-    fn read_half_again(&mut self, again: Again) {
+    fn read_half_again(&mut self, again: Attempt) {
         let half = self.half();
         half.again = Some(again);
         half.step = Step::Reading;
@@ -230,16 +223,14 @@ impl Pair {
         let Half { half, again, .. } = *self.half();
         match (&version, again) {
             (Some(_), Some(again)) if !again.suspects.repairs && self.may_write() => {
-                let suspects = again.suspects.repairing();
-                self.read_half_again(Again { suspects, ..again });
+                self.read_half_again(again.repairing());
             }
             (Some(_), _) => self.half_is(version),
             (None, again) => {
                 let at = self.slots().half_at(half);
-                let sets = self.buffer_set().suspects(at..at + HALF_SECTORS);
-                let tried = again.map_or(0, |again| again.tried + 1);
-                match sets.get(tried) {
-                    Some(&suspects) => self.read_half_again(Again { tried, suspects }),
+                let sectors = at..at + HALF_SECTORS;
+                match self.buffer_set().next_attempt(sectors, again) {
+                    Some(next) => self.read_half_again(next),
                     None => self.half_is(None),
                 }
             }
