@@ -135,6 +135,8 @@ struct Run {
     quests: u64,
     tries: u64,
     turn: u64,
+    /// The run's own cell.
+    goal: (Moment, Event),
     /// What the code cache was at when it crashed.
     crashed_at: BTreeSet<Moment>,
     outcome: Outcome,
@@ -207,6 +209,7 @@ impl Run {
             quests: 0,
             tries: 0,
             turn: seed,
+            goal: Quest::cell(seed),
             crashed_at: BTreeSet::new(),
             outcome: Outcome::default(),
             plan,

@@ -65,7 +65,7 @@ impl Quest {
         }
     }
 
-    fn cell(turn: u64) -> (Moment, Event) {
+    pub(super) fn cell(turn: u64) -> (Moment, Event) {
         let cells = cells();
         cells[(turn % cells.len() as u64) as usize]
     }
@@ -245,7 +245,7 @@ impl Run {
     /// Whether what this run set out for is still to be met.
     pub(super) fn seeks(&self) -> bool {
         let seeks = self.options.quests && self.quests < QUESTS;
-        seeks && self.tries <= TRIES && !self.outcome.events.contains_key(&Quest::cell(self.seed))
+        seeks && self.tries <= TRIES && !self.outcome.events.contains_key(&self.goal)
     }
 
     /// Whether it is sought at this moment: the life goes on for it.
@@ -269,12 +269,13 @@ impl Run {
 
     /// The next cell that this array suits.
     fn next_turn(&mut self) -> u64 {
-        loop {
+        for _ in cells() {
             self.turn = self.turn.wrapping_add(STRIDE);
             if self.plan.suits(self.turn) {
                 return self.turn;
             }
         }
+        unreachable!("it suits its own cell, and the stride comes to all of them")
     }
 
     /// Mirrors that were asked to wake, and never will: whether there is a new one.
