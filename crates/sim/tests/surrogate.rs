@@ -198,6 +198,8 @@ fn crash_images_of_a_code_cache_are_assembled() {
             false => assert!(count >= 10, "{moment}: {count} images: {:?}", report.at),
         }
     }
+    let buffer = (report.buffered, report.unbuffered);
+    assert!(buffer.0 >= 10 && buffer.1 >= 10, "{buffer:?}");
 }
 
 /// Images of all seeds, by where users' data were and what a code cache was at.
@@ -220,8 +222,11 @@ fn assembled(kind: &str, enumerate: impl Fn(u64, Reach) -> Report) -> Report {
         for (moment, count) in report.at {
             *images.at.entry(moment).or_default() += count;
         }
+        images.buffered += report.buffered;
+        images.unbuffered += report.unbuffered;
     }
-    println!("{:?} {:?}", images.phases, images.at);
+    let buffer = (images.buffered, images.unbuffered);
+    println!("{:?} {:?} {buffer:?}", images.phases, images.at);
     images
 }
 
