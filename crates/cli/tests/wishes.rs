@@ -7,6 +7,13 @@ use harness::Place;
 use harness::steps::{good, stop};
 
 const MIRRORS: [&str; 4] = ["a0", "a1", "b0", "b1"];
+const PARITY: [&str; 3] = ["p", "q", "r"];
+
+/// An array beside `tank` that has no mirrors.
+fn create_parity(place: &Place) {
+    let made = ["create", "parity", "--level", "raid5", "--image-size"];
+    good(place.run(&[&made[..], &["64M"], &PARITY].concat()));
+}
 
 /// How a start is refused that was called wrongly.
 fn misused(place: &Place, options: &[&str], members: &[&str]) -> String {
@@ -61,22 +68,13 @@ fn what_an_array_can_never_use_is_refused() {
         let first = format!("{word} would do nothing here");
         assert!(told.contains(&first) && told.contains(why), "{told}");
     }
-    let parity = ["p", "q", "r"];
-    let made = [
-        "create",
-        "parity",
-        "--level",
-        "raid5",
-        "--image-size",
-        "64M",
-    ];
-    good(place.run(&[&made[..], &parity].concat()));
+    create_parity(&place);
     let eraid = ["--redirect", "eraid", "--sleep", "1s"];
     for options in [&["--sleep", "1s"][..], &eraid] {
-        let told = misused(&place, options, &parity);
+        let told = misused(&place, options, &PARITY);
         assert!(told.contains("raid1 or raid10"), "{told}");
     }
-    let told = misused(&place, &["--redirect", "graid"], &parity);
+    let told = misused(&place, &["--redirect", "graid"], &PARITY);
     assert!(told.contains("raid1 and raid10 only"), "{told}");
     let none = place.shell("ls nbd.sock restripe/*").stdout;
     assert_eq!(none, "", "nothing was begun");
@@ -136,16 +134,8 @@ fn arrays_share_what_only_one_can_use() {
     let place = Place::new("wishes-shared");
     let log = ["--level", "raid10", "--surrogate", "l", "--log-disk"];
     good(place.create(&MIRRORS, &log));
-    let made = [
-        "create",
-        "parity",
-        "--level",
-        "raid5",
-        "--image-size",
-        "64M",
-    ];
-    good(place.run(&[&made[..], &["p", "q", "r"]].concat()));
-    let all = [&MIRRORS[..], &["l", "p", "q", "r"]].concat();
+    create_parity(&place);
+    let all = [&MIRRORS[..], &["l"], &PARITY].concat();
     let words = [&["serve", "--unix", "nbd.sock", "--sleep", "1s"], &all[..]].concat();
     let told = std::fs::File::create(place.path("told")).expect("a file there");
     let mut child = place.command(&words);
