@@ -14,7 +14,7 @@ use crate::wishes;
 use restripe_array::{Destage, Nanos, Sleep, StartMode};
 use restripe_io::BackendChoice;
 use restripe_io::backend::PowerHook;
-use restripe_io::control::{Answer, Claim, Server, StatusView, runtime_folder};
+use restripe_io::control::{Answer, Claim, FactView, Server, StatusView, runtime_folder};
 use restripe_io::front::listen::{Listener, Wire};
 use restripe_io::front::nbd;
 use restripe_io::remote::ProtocolMaker;
@@ -50,10 +50,12 @@ pub fn assemble(verb: Assemble) -> Outcome {
         .map(|desk| desk.status())
         .collect::<Result<Vec<StatusView>, _>>();
     let desks = running.desks().to_vec();
-    running.stop()?;
-    let views = views?;
-    tell_of_losses(&desks, &views);
-    for view in views {
+    let stopped = running.stop();
+    if let Ok(views) = &views {
+        tell_of_losses(&desks, views);
+    }
+    stopped?;
+    for view in views? {
         if verb.json {
             print(serde_json::to_string(&view).map_err(|error| Failure::new(error.to_string()))?);
         } else {
@@ -68,16 +70,23 @@ fn tell_of_losses(desks: &[Arc<Desk>], views: &[StatusView]) {
     for (desk, StatusView { name, .. }) in desks.iter().zip(views) {
         desk.wait_for_last_fact();
         let (facts, _) = desk.facts_since(0);
-        let mut told = facts
-            .iter()
-            .filter(|fact| LOSSES.contains(&fact.kind.as_str()));
-        for fact in told.by_ref().take(AT_ONCE) {
+        let lost = |fact: &&FactView| LOSSES.contains(&fact.kind.as_str());
+        tell(name, facts.iter().filter(lost));
+    }
+}
+
+/// Facts of an array, on standard error.
+fn tell<'a>(name: &str, facts: impl Iterator<Item = &'a FactView>) {
+    let mut more = 0;
+    for (index, fact) in facts.enumerate() {
+        if index < AT_ONCE || LOUD.contains(&fact.kind.as_str()) {
             say(format_args!("restripe: {name}: {}", fact.text));
+        } else {
+            more += 1;
         }
-        let more = told.count();
-        if more > 0 {
-            say(format_args!("restripe: {name}: and {more} more"));
-        }
+    }
+    if more > 0 {
+        say(format_args!("restripe: {name}: and {more} more"));
     }
 }
 
@@ -332,21 +341,8 @@ impl Journal {
         for (desk, (name, next)) in self.desks.iter().zip(places) {
             let (facts, following) = desk.facts_since(*next);
             *next = following;
-            let told = || {
-                let silent = |kind: &str| SILENT.contains(&kind);
-                facts.iter().filter(move |fact| !silent(&fact.kind))
-            };
-            let mut more = 0;
-            for (index, fact) in told().enumerate() {
-                if index < AT_ONCE || LOUD.contains(&fact.kind.as_str()) {
-                    say(format_args!("restripe: {name}: {}", fact.text));
-                } else {
-                    more += 1;
-                }
-            }
-            if more > 0 {
-                say(format_args!("restripe: {name}: and {more} more"));
-            }
+            let silent = |kind: &str| SILENT.contains(&kind);
+            tell(name, facts.iter().filter(|fact| !silent(&fact.kind)));
         }
     }
 }
