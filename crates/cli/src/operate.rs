@@ -200,7 +200,7 @@ fn replace_in(session: &Session, verb: &Replace) -> Outcome {
     };
     session.order(&request)?;
     if !verb.no_wait || !session.is_served() {
-        let whose = whose_is(&session.status()?, &old);
+        let whose = Whose::of(&session.status()?, &old);
         watch(session, since, whose, is_rebuild)?.succeed("the replacement")?;
         print(format_args!("{old} is replaced"));
     }
@@ -459,6 +459,19 @@ impl Ended {
 
 /// Whose task is watched.
 impl Whose {
+    /// Of the member of this path.
+    fn of(status: &StatusView, path: &str) -> Whose {
+        let has = |members: &[MemberView]| members.iter().any(|member| member.path == path);
+        let Some(surrogate) = &status.surrogate else {
+            return Whose::Array;
+        };
+        match &surrogate.buffer {
+            Some(buffer) if has(&buffer.members) => Whose::Buffer,
+            _ if has(&surrogate.members) => Whose::Surrogate,
+            _ => Whose::Array,
+        }
+    }
+
     fn tasks(self, status: &StatusView) -> &[TaskView] {
         let surrogate = status.surrogate.as_deref();
         let buffer = surrogate.and_then(|one| one.buffer.as_ref());
@@ -472,19 +485,6 @@ impl Whose {
     fn is_told(self, fact: &FactView) -> bool {
         let sets = (fact.of_surrogate, fact.of_buffer);
         sets == (self == Whose::Surrogate, self == Whose::Buffer)
-    }
-}
-
-/// The set that the member of this path is of.
-fn whose_is(status: &StatusView, path: &str) -> Whose {
-    let has = |members: &[MemberView]| members.iter().any(|member| member.path == path);
-    let Some(surrogate) = &status.surrogate else {
-        return Whose::Array;
-    };
-    match &surrogate.buffer {
-        Some(buffer) if has(&buffer.members) => Whose::Buffer,
-        _ if has(&surrogate.members) => Whose::Surrogate,
-        _ => Whose::Array,
     }
 }
 
