@@ -96,9 +96,7 @@ impl StatusView {
         disk_of: impl Fn(Member) -> Option<String>,
     ) {
         let mut drives: BTreeMap<Result<String, Member>, Spent> = BTreeMap::new();
-        let of_surrogate = self.surrogate.iter_mut().flat_map(|one| &mut one.members);
-        let views = self.members.iter_mut().chain(of_surrogate);
-        for (member, view) in status.disks().zip(views) {
+        for (member, view) in status.disks().zip(self.all_members_mut()) {
             let spent = member.spent.until(now);
             if let Some(spindle) = &mut view.spindle {
                 spindle.joules = Some(joules(by.rating.energy_nj(&spent)));

@@ -1,6 +1,7 @@
 //! What a client may ask and what it is told: the one schema of the control socket, of `--json` and of the metrics.
 //!
-//! Units are in the names. Fields are added, never given a new meaning; [`SCHEMA`] grows when one is taken away.
+//! Units are in the names. Fields are added, and from the first release on never given a new meaning; [`SCHEMA`] grows when one is
+//! taken away.
 
 use super::energy::{EnergyView, SpindleView};
 use super::lending::LendingView;
@@ -558,7 +559,7 @@ impl StatusView {
         self.disks().chain(buffer.flat_map(|one| &one.members))
     }
 
-    /// The same, in the same order.
+    /// The same, in the same order: the disks first.
     pub fn all_members_mut(&mut self) -> impl Iterator<Item = &mut MemberView> {
         let others = self.surrogate.iter_mut().flat_map(|one| {
             let buffer = one.buffer.iter_mut().flat_map(|one| &mut one.members);
