@@ -116,7 +116,10 @@ impl Run {
                 self.buffers.needed = true;
                 Refused::End(End::Without)
             }
-            CommandError::BufferIsOld if self.buffers.newest.is_some() => {
+            // An old copy of one member may know of the other.
+            CommandError::BufferIsOld | CommandError::Minority { .. }
+                if self.buffers.newest.is_some() =>
+            {
                 self.count("old buffers refused", 1);
                 self.buffers.needed = true;
                 Refused::End(End::Without)
