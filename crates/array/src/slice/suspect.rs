@@ -35,8 +35,9 @@ impl Attempt {
         Attempt { suspects, ..self }
     }
 
-    pub(crate) fn is_first(self) -> bool {
-        self.nth == 0
+    /// How many were made before it.
+    pub(crate) fn nth(self) -> usize {
+        self.nth
     }
 }
 

@@ -2,6 +2,7 @@
 //! with a file system.
 
 mod buffer;
+mod damage;
 #[allow(dead_code)]
 #[path = "../harness/mod.rs"]
 mod harness;
@@ -433,40 +434,6 @@ fn an_old_copy_is_not_taken_for_the_log_or_a_part_of_it() {
     good(read_pattern(&place, 2, "0", "1M"));
     stop(&place, &daemon);
     good(place.shell("cp now/* ."));
-    let daemon = serve(&place, &[], &[]);
-    good(read_pattern(&place, 2, "0", "1M"));
-    stop(&place, &daemon);
-}
-
-/// Members that are all there, with a log that tells nothing any more: it is called damaged, and not missing.
-#[test]
-fn a_damaged_log_is_not_called_missing() {
-    let place = of_mirrors("code-cache-damaged");
-    let test = "a_damaged_log_is_not_called_missing";
-    if !has(&place, test, &["qemu-io"]) {
-        return;
-    }
-    let daemon = serve(&place, &[], &[]);
-    flushed(&place, 1, "0", "1M");
-    daemon.kill();
-    for member in CACHE {
-        let anchors = place.bytes(member);
-        let anchors = anchors.chunks_exact(4096).enumerate();
-        for (nth, _) in anchors.filter(|(_, page)| page.starts_with(b"RstrpAnc")) {
-            place.write(member, 0, nth as u64 * 4096, &[0xff; 4096]);
-        }
-    }
-    let all = [&HOME[..], &CACHE].concat();
-    let told = refused(place.run(&[&["assemble"][..], &all].concat()));
-    assert!(told.contains("the log of the surrogate "), "{told}");
-    assert!(
-        told.contains(" is damaged, and may have the only current copies of "),
-        "{told}"
-    );
-    let daemon = serve(&place, &["--accept-loss"], &[]);
-    refused(read_pattern(&place, 1, "0", "64K"));
-    flushed(&place, 2, "0", "1M");
-    daemon.kill();
     let daemon = serve(&place, &[], &[]);
     good(read_pattern(&place, 2, "0", "1M"));
     stop(&place, &daemon);

@@ -13,6 +13,8 @@ const ROT: u64 = 0x7077;
 const HEADER: &[u8] = b"RstrpOvl";
 const ANCHOR: &[u8] = b"RstrpAnc";
 const PAGE: u64 = 8;
+/// So many members that hold the same wrong bytes in place of a header are found out.
+const FOUND_ALIKE: usize = 2;
 
 impl Run {
     /// Whether each slot of the log has a member in step: one that came back after it was failed is an old copy.
@@ -51,7 +53,8 @@ impl Run {
         let share = drawn.between(1, 4);
         let mut pages = 0;
         for (number, member) in (0..).zip(order.into_iter().take(members)) {
-            pages += spoil(&mut self.log[member], number, share, &mut drawn);
+            let byte = if members > FOUND_ALIKE { number } else { 0 };
+            pages += spoil(&mut self.log[member], byte, share, &mut drawn);
         }
         self.rotten = pages > 0;
         self.count("pages of the log rotten", pages);
@@ -59,9 +62,9 @@ impl Run {
     }
 }
 
-/// Spoils about one of so many pages of a member: a bit of it, or all. A header that is none any more has a byte there that no other member has, since
-/// those that agree are believed; anchors may be lost alike. How many were.
-fn spoil(disk: &mut Disk, number: u8, share: u64, drawn: &mut Rng) -> u64 {
+/// Spoils about one of so many pages of a member: a bit of it, or all. A header that is none any more has this byte there,
+/// since members that agree are believed if they are too many; anchors may be lost alike. How many were.
+fn spoil(disk: &mut Disk, byte: u8, share: u64, drawn: &mut Rng) -> u64 {
     let mut page = [0; 4096];
     let mut spoilt = 0;
     for at in (0..disk.info().sectors / PAGE).map(|page| page * PAGE) {
@@ -71,7 +74,7 @@ fn spoil(disk: &mut Disk, number: u8, share: u64, drawn: &mut Rng) -> u64 {
             continue;
         }
         match drawn.chance(1, 2) {
-            true => page.fill(if anchor { 0 } else { number }),
+            true => page.fill(if anchor { 0 } else { byte }),
             false => page[drawn.below(4096) as usize] ^= 1 << drawn.below(8),
         }
         disk.meddle(|image| image.write_data(at, PAGE, &page));

@@ -6,9 +6,9 @@
 //! wrong. After a crash it may be what was on its way there when the crash came, and counts or does not as if it had
 //! arrived.
 //!
-//! Most pages where a header is expected have none: the log ends there, or a segment does. If the first other reading gives the same
-//! bytes, nobody is wrong, and no other is tried: two members that hold the same wrong bytes there are believed. Anchors are few, and are looked for as far
-//! as redundancy goes.
+//! Most pages where a header is expected have none: the log ends there, or a segment does. If the first other readings give the same
+//! bytes, [`AGREEING`] of them, nobody is thought wrong, and no more are tried: two members that hold the same wrong bytes there,
+//! zeros mostly, are found out, and more as far as these readings go. Anchors are few, and are looked for as far as redundancy goes.
 
 use super::reading::{Reading, Wanted};
 use super::{Pair, Phase};
@@ -20,9 +20,14 @@ use crate::request::Copies;
 use crate::slice::suspect::Attempt;
 use crate::units::SECTOR_BYTES;
 
+/// Readings that agree on what is no header, before it is believed: each pair of ten members and four parities.
+const AGREEING: usize = 16;
+
 /// A reading that does without some members.
 #[derive(Clone, Copy)]
 pub(super) struct Again {
+    /// All readings have brought the same.
+    agreed: bool,
     /// What the first reading brought, by its checksum; nothing if it failed.
     plain: Option<u32>,
     attempt: Attempt,
@@ -40,7 +45,7 @@ impl Pair {
             let plain = checksum(&brought);
             return match sound || self.log().planted(Bug::RotBelieved) {
                 true => Some(brought),
-                false => self.ask_others(read, plain, None),
+                false => self.ask_others(read, plain, true, None),
             };
         };
         if now.attempt.suspects.repairs {
@@ -57,31 +62,36 @@ impl Pair {
                 self.ask_without(read, Again { attempt, ..now });
                 None
             }
-            // Redundancy agrees with what was read.
-            false
-                if now.attempt.is_first()
-                    && is_header(wanted)
-                    && checksum(&brought) == now.plain =>
-            {
-                Some(as_first_read(wanted, now.plain))
+            false => {
+                let agreed = now.agreed && checksum(&brought) == now.plain;
+                self.ask_others(read, now.plain, agreed, Some(now.attempt))
             }
-            false => self.ask_others(read, now.plain, Some(now.attempt)),
         }
     }
 
-    /// Reads without the next set of suspects; what was read at first, if there are no more.
+    /// Reads without the next set of suspects; what was read at first, if there are no more, or redundancy agrees with it.
     fn ask_others(
         &mut self,
         read: u32,
         plain: Option<u32>,
+        agreed: bool,
         last: Option<Attempt>,
     ) -> Option<Brought> {
         let wanted = self.reading(read).wanted;
         let (at, sectors, _) = self.place_again(wanted);
-        let Some(attempt) = self.log().next_attempt(at..at + sectors, last) else {
+        let believed = |next: &Attempt| agreed && is_header(wanted) && next.nth() >= AGREEING;
+        let next = self.log().next_attempt(at..at + sectors, last);
+        let Some(attempt) = next.filter(|next| !believed(next)) else {
             return Some(as_first_read(wanted, plain));
         };
-        self.ask_without(read, Again { plain, attempt });
+        self.ask_without(
+            read,
+            Again {
+                agreed,
+                plain,
+                attempt,
+            },
+        );
         None
     }
 
