@@ -107,6 +107,17 @@ pub enum Form {
     LogDisk,
 }
 
+impl Form {
+    /// Which writes go there unless `--redirect` says otherwise.
+    pub fn usual_redirect(self) -> Redirect {
+        match self {
+            Form::CodeCache => Redirect::Reraid,
+            Form::LogDisk => Redirect::Graid,
+            Form::Plain => Redirect::default(),
+        }
+    }
+}
+
 impl Setup {
     /// Of an engine with this surrogate, or without one.
     pub fn limits(&self, surrogate: Option<&SurrogateConfig>) -> Limits {
@@ -120,11 +131,7 @@ impl Setup {
 
     /// A surrogate of so many members; none of 0, unless first copies go ahead without one.
     pub fn surrogate(&self, others: Others, form: Form) -> Option<SurrogateConfig> {
-        let redirect = self.redirect.unwrap_or(match form {
-            Form::CodeCache => Redirect::Reraid,
-            Form::LogDisk => Redirect::Graid,
-            Form::Plain => Redirect::default(),
-        });
+        let redirect = self.redirect.unwrap_or(form.usual_redirect());
         let limits = match form {
             Form::CodeCache if others.of_buffer > 0 => self.gathering().with_buffer(),
             Form::CodeCache => self.gathering(),

@@ -40,7 +40,16 @@ pub struct Wish {
 enum Verdict {
     Works,
     Idle(&'static str),
-    Never(&'static str, &'static str),
+    Never {
+        why: &'static str,
+        hint: &'static str,
+    },
+}
+
+impl Verdict {
+    fn never(why: &'static str, hint: &'static str) -> Verdict {
+        Verdict::Never { why, hint }
+    }
 }
 
 const NOT_HERE: &str = "its surrogate is not here";
@@ -66,30 +75,33 @@ pub fn given(verb: &Serve, file: &ServeConfig) -> Vec<Wish> {
         (Subject::CodeCache, "destage-order", orders),
         (Subject::CodeCache, "destage-memory", memory),
     ];
-    let wish = |(subject, name, by): (Subject, &str, (bool, bool))| {
-        (by.0 || by.1).then(|| Wish {
-            subject,
-            word: match by.0 {
-                true => format!("--{name}"),
-                false => name.into(),
-            },
-            by_file: !by.0,
-        })
-    };
-    let mut wishes: Vec<Wish> = all.into_iter().filter_map(wish).collect();
-    if verb.no_clean_log || file.clean_log == Some(false) {
-        let word = if verb.no_clean_log {
-            "--no-clean-log"
-        } else {
-            "clean-log"
-        };
-        wishes.push(Wish {
-            subject: Subject::CodeCache,
-            word: word.into(),
-            by_file: !verb.no_clean_log,
-        });
+    let mut wishes: Vec<Wish> = Vec::new();
+    for (subject, name, by) in all {
+        wishes.extend(wish(subject, by, &format!("--{name}"), name));
     }
+    let unclean = (verb.no_clean_log, file.clean_log == Some(false));
+    wishes.extend(wish(
+        Subject::CodeCache,
+        unclean,
+        "--no-clean-log",
+        "clean-log",
+    ));
     wishes
+}
+
+/// What the command line says, or else the file, if either does.
+fn wish(
+    subject: Subject,
+    (by_line, by_file): (bool, bool),
+    option: &str,
+    key: &str,
+) -> Option<Wish> {
+    let word = if by_line { option } else { key };
+    (by_line || by_file).then(|| Wish {
+        subject,
+        word: word.into(),
+        by_file: !by_line,
+    })
 }
 
 /// Refuses what can never mean anything to any of these arrays, and names what does nothing now.
@@ -101,7 +113,7 @@ pub fn judge(prospects: &[&Prospect], setup: &Setup) -> Outcome {
     for wish in setup.wishes.iter().filter(|wish| !wish.by_file) {
         let mut never = None;
         for verdict in verdicts(wish) {
-            let Verdict::Never(why, hint) = verdict else {
+            let Verdict::Never { why, hint } = verdict else {
                 never = None;
                 break;
             };
@@ -123,7 +135,8 @@ pub fn judge(prospects: &[&Prospect], setup: &Setup) -> Outcome {
 fn tell_idle(prospect: &Prospect, setup: &Setup) {
     let mut told: Vec<(&str, Vec<&str>)> = Vec::new();
     for wish in &setup.wishes {
-        let (Verdict::Idle(why) | Verdict::Never(why, _)) = verdict(prospect, wish.subject, setup)
+        let (Verdict::Idle(why) | Verdict::Never { why, .. }) =
+            verdict(prospect, wish.subject, setup)
         else {
             continue;
         };
@@ -154,13 +167,15 @@ fn verdict(prospect: &Prospect, subject: Subject, setup: &Setup) -> Verdict {
         Subject::CodeCache => of_code_cache(prospect),
         Subject::Sleep => of_sleep(prospect, setup),
         Subject::OfSleep if setup.destage.sleep.is_none() => {
-            Verdict::Never("no mirror is to sleep", "say --sleep TIME too")
+            Verdict::never("no mirror is to sleep", "say --sleep TIME too")
         }
         Subject::OfSleep => of_sleep(prospect, setup),
     };
-    let writes = subject != Subject::Redirect || setup.redirect.is_some_and(Redirect::is_constant);
+    // What moves only out of the way of a rebuild is for another time, too.
+    let is_of_now =
+        subject != Subject::Redirect || setup.redirect.is_some_and(Redirect::is_constant);
     match found {
-        Verdict::Works if setup.start.read_only && writes => Verdict::Idle(READ_ONLY),
+        Verdict::Works if setup.start.read_only && is_of_now => Verdict::Idle(READ_ONLY),
         found => found,
     }
 }
@@ -181,17 +196,17 @@ fn without_surrogate(prospect: &Prospect, setup: &Setup) -> Verdict {
     let level = prospect.geometry.level;
     match setup.redirect {
         _ if prospect.lacks_surrogate => Verdict::Idle(NOT_HERE),
-        Some(Redirect::Graid) if !level.mirrors() => Verdict::Never(
+        Some(Redirect::Graid) if !level.mirrors() => Verdict::never(
             "redirect graid is for raid1 and raid10 only",
             "leave it out",
         ),
         _ if level == Level::Raid0 => {
-            Verdict::Never("a raid0 never has a surrogate", "leave it out")
+            Verdict::never("a raid0 never has a surrogate", "leave it out")
         }
         Some(Redirect::Reraid | Redirect::Graid) => {
             Verdict::Idle("it has no surrogate, until `restripe surrogate add` makes one")
         }
-        _ => Verdict::Never(NONE, HINT),
+        _ => Verdict::never(NONE, HINT),
     }
 }
 
@@ -199,15 +214,12 @@ fn without_surrogate(prospect: &Prospect, setup: &Setup) -> Verdict {
 fn of_constant(prospect: &Prospect, setup: &Setup) -> Verdict {
     const HINT: &str =
         "say --redirect reraid (or graid, of mirrors), which takes every write at all times";
-    let usual = match prospect.form {
-        Some(Form::CodeCache) => Redirect::Reraid,
-        Some(Form::LogDisk) => Redirect::Graid,
-        Some(Form::Plain) | None => Redirect::default(),
-    };
-    match (setup.redirect.unwrap_or(usual), prospect.form) {
+    let usual = prospect.form.map(Form::usual_redirect);
+    let redirect = setup.redirect.or(usual).unwrap_or_default();
+    match (redirect, prospect.form) {
         (Redirect::Eraid, _) => Verdict::Works,
         (redirect, Some(_)) if redirect.is_constant() => Verdict::Works,
-        (_, Some(_)) => Verdict::Never(
+        (_, Some(_)) => Verdict::never(
             "its surrogate takes writes only while a member is rebuilt",
             HINT,
         ),
@@ -219,7 +231,7 @@ fn of_code_cache(prospect: &Prospect) -> Verdict {
     match prospect.form {
         Some(Form::CodeCache) => Verdict::Works,
         None if prospect.lacks_surrogate => Verdict::Idle(NOT_HERE),
-        _ => Verdict::Never(
+        _ => Verdict::never(
             "it is for a code cache, and this array has none",
             "leave it out; `restripe create --code-cache` makes an array with one",
         ),
@@ -229,7 +241,7 @@ fn of_code_cache(prospect: &Prospect) -> Verdict {
 fn of_sleep(prospect: &Prospect, setup: &Setup) -> Verdict {
     let geometry = prospect.geometry;
     if !geometry.level.mirrors() {
-        return Verdict::Never(
+        return Verdict::never(
             "only further copies of a raid1 or raid10 sleep",
             "leave it out",
         );
