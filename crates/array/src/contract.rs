@@ -608,7 +608,8 @@ pub enum Fact {
     OfSurrogate(Box<Fact>),
     /// Of the buffer of its code cache.
     OfBuffer(Box<Fact>),
-    /// The buffer cannot be used, for this: flushes seal records, as without one.
+    /// The buffer cannot be used, for this: flushes seal records, as without one. Or, if something is given up, what a start needs of
+    /// it cannot be read.
     BufferAbsent {
         why: Box<CommandError>,
         /// What users flushed may have lain there alone, and is given up: the array is as the log has it.

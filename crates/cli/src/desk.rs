@@ -710,6 +710,9 @@ fn absent_text(what: &str, why: &CommandError, names: &[MemberName]) -> String {
 fn buffer_text(why: &CommandError, forgone: bool, names: &[MemberName]) -> String {
     let told = match why {
         CommandError::BufferMissing => "goes on without its buffer, which is not here".into(),
+        CommandError::OfBuffer(inner) if forgone && **inner == CommandError::Metadata => {
+            "what its buffer has cannot be read".into()
+        }
         CommandError::OfBuffer(inner) => absent_text("its buffer", inner, names),
         why => absent_text("its buffer", why, names),
     };
@@ -870,6 +873,10 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
                 .hint("bring the array's members as they were when it stopped; serve --from-minority takes them as they are")
         }
         CommandError::BufferMissing | CommandError::BufferIsOld => without_buffer(error),
+        CommandError::OfBuffer(error) if **error == CommandError::Metadata => {
+            Refusal::new("the buffer: what it has cannot be read, and users may have flushed that")
+                .hint("bring members of it that are not here; or say --accept-loss to go back to what the log has")
+        }
         CommandError::OfBuffer(error) => of_set("the buffer", refusal(error, names)),
         CommandError::OfSurrogate(error) => of_set("the surrogate", refusal(error, names)),
     }

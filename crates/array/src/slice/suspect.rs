@@ -21,6 +21,8 @@ pub(crate) struct Suspects {
 #[derive(Clone, Copy)]
 pub(crate) struct Attempt {
     /// Which of the sets it is.
+    set: usize,
+    /// How many were made before it.
     nth: usize,
     pub(crate) suspects: Suspects,
 }
@@ -45,6 +47,12 @@ impl Attempt {
 const SETS_MAX: usize = 256;
 
 impl Suspects {
+    /// Nobody is: it is read as always, but what cannot be read is not written again of others that may be wrong.
+    pub(crate) const NOBODY: Suspects = Suspects {
+        slots: 0,
+        repairs: false,
+    };
+
     /// The cells of a row that are theirs.
     pub(super) fn cells(self, map: &RowMap) -> CellSet {
         let theirs = |&cell: &u8| self.slots & bit(map.cells[usize::from(cell)].slot) != 0;
@@ -59,28 +67,29 @@ fn bit(slot: Slot) -> u64 {
 }
 
 impl Core {
-    /// How these sectors are read after that attempt, or at first: none when nobody is left to do without.
+    /// How these sectors are read after that attempt, or at first: none when nobody is left to do without. Without the suspects they
+    /// can be read of members that are here: a reading that fails says that one of these cannot be read.
     pub(crate) fn next_attempt(
         &self,
         sectors: Range<u64>,
         last: Option<Attempt>,
     ) -> Option<Attempt> {
-        let nth = last.map_or(0, |last| last.nth + 1);
-        let suspects = self.suspects(sectors).get(nth).copied();
-        suspects.map(|suspects| Attempt { nth, suspects })
+        let (from, nth) = last.map_or((0, 0), |last| (last.set + 1, last.nth + 1));
+        let rows = self.rows_of(sectors);
+        let sets = self.suspects(&rows);
+        let mut left = sets.into_iter().enumerate().skip(from);
+        let next = left.find(|(_, suspects)| self.can_do_without(*suspects, &rows));
+        next.map(|(set, suspects)| Attempt { set, nth, suspects })
     }
 
-    /// Who may be wrong about these sectors, the fewest first: as many as redundancy can do without, and one of them at least has
-    /// the sectors themselves.
-    fn suspects(&self, sectors: Range<u64>) -> Vec<Suspects> {
+    /// Who may be wrong about these rows' parts, the fewest first, whoever of them is here: as many as redundancy can do without, and
+    /// one of them at least has the parts themselves.
+    fn suspects(&self, rows: &[(RowMap, u8)]) -> Vec<Suspects> {
         let (mut all, mut holders) = (0, 0);
-        let mut lba = sectors.start;
-        while lba < sectors.end {
-            let place = self.layout.place(lba);
-            let map = self.row_map(place.row);
+        for (map, data) in rows {
             let holding = match self.layout.parity() {
-                true => CellSet::only(place.data),
-                false => map.copies_of(place.data),
+                true => CellSet::only(*data),
+                false => map.copies_of(*data),
             };
             let slot = |cell: u8| bit(map.cells[usize::from(cell)].slot);
             holders |= holding.iter().fold(0, |bits, cell| bits | slot(cell));
@@ -89,7 +98,6 @@ impl Core {
                 false => holding,
             };
             all |= others.iter().fold(0, |bits, cell| bits | slot(cell));
-            lba += self.layout.chunk_sectors() - place.offset;
         }
         let mut sets = Vec::new();
         for count in 1..=u32::from(self.layout.tolerance()) {
@@ -105,6 +113,26 @@ impl Core {
             });
         }
         sets
+    }
+
+    /// The rows that sectors lie in, each with the cell that has its part of them.
+    fn rows_of(&self, sectors: Range<u64>) -> Vec<(RowMap, u8)> {
+        let mut rows = Vec::new();
+        let mut lba = sectors.start;
+        while lba < sectors.end {
+            let place = self.layout.place(lba);
+            rows.push((self.row_map(place.row), place.data));
+            lba += self.layout.chunk_sectors() - place.offset;
+        }
+        rows
+    }
+
+    fn can_do_without(&self, suspects: Suspects, rows: &[(RowMap, u8)]) -> bool {
+        rows.iter().all(|(map, data)| {
+            let left = self.live_cells(map).minus(suspects.cells(map));
+            let trusted = !self.layout.parity() || self.in_sync(map.row);
+            left.contains(*data) || trusted && map.recover(*data, left).is_some()
+        })
     }
 }
 

@@ -1,16 +1,18 @@
 //! What a start takes from a code cache's buffer: records that users flushed and the log does not have whole. They are written where they
 //! were to lie in the log, and the log is read again, as if it had had them.
 //!
-//! | step    | cause                                             | next             |
-//! |---------|---------------------------------------------------|------------------|
-//! | reading | the half has come                                 | page             |
-//! | page    | it is the page of a version                       | sum              |
-//! | page, sum | it is none, or its checksum is wrong: without one of its copies | reading |
-//! | page, sum | it is, and one copy of it was wrong: that is written again | reading |
-//! | sum     | its checksum is right: one that is known          | the next half    |
-//! | sum     | the same, of one that goes into the log           | header           |
-//! | header  | the page that it has in the log is put            | writing          |
-//! | writing | the log has it, not yet durably                   | the next of them |
+//! | step    | cause                                                      | next             |
+//! |---------|------------------------------------------------------------|------------------|
+//! | reading | the half has come                                          | page             |
+//! | page    | it is the page of a version                                | sum              |
+//! | sum     | its checksum is right: one that is known                   | the next half    |
+//! | sum     | the same, of one that goes into the log                    | header           |
+//! | header  | the page that it has in the log is put                     | writing          |
+//! | writing | the log has it, not yet durably                            | the next of them |
+//!
+//! A half that no version can be read from is read without one of its copies after the other (reading). What is found so is known,
+//! and the wrong copy is written again. If nothing is found, nothing is there; unless a copy that is here could not be read, or one
+//! that is to go into the log was there before: then the start is refused, or what that had is given up, and told.
 
 use super::{Pair, Phase};
 use crate::Buf;
@@ -26,7 +28,7 @@ use crate::pair::child::Owner;
 use crate::pair::jobs::{self, Job};
 use crate::pool::Size;
 use crate::request::Copies;
-use crate::slice::suspect::Attempt;
+use crate::slice::suspect::{Attempt, Suspects};
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -49,6 +51,10 @@ struct Half {
     step: Step,
     /// No version could be read from it, and so it is read without some of its copies: nobody else says that one is wrong.
     again: Option<Attempt>,
+    /// What was found without them, while they are written again.
+    found: Option<Version>,
+    /// A copy that is here could not be read so: nobody knows what it has.
+    unread: bool,
 }
 
 /// What the buffer has, as far as a start has looked.
@@ -64,6 +70,8 @@ pub(super) struct Slots {
     moves: VecDeque<(u32, Version)>,
     /// The first of those that went there last.
     moved: Option<u64>,
+    /// It has been told that something of it is given up.
+    forgone: bool,
 }
 
 impl Slots {
@@ -143,11 +151,7 @@ impl Pair {
     }
 
     pub(super) fn refuse_buffer(&mut self, error: CommandError) {
-        let error = match error {
-            error @ (CommandError::OfBuffer(_) | CommandError::BufferMissing) => error,
-            error => CommandError::OfBuffer(Box::new(error)),
-        };
-        self.end_start(Err(error), super::Stage::Idle);
+        self.end_start(Err(of_buffer(error)), super::Stage::Idle);
     }
 
     /// What the log is to have on record of the buffer from now on; true once it has.
@@ -194,19 +198,23 @@ impl Pair {
             job,
             step,
             again: None,
+            found: None,
+            unread: false,
         };
         let slots = &mut self.start_mut().slots;
         slots.next += u32::from(!moving);
         slots.now = Some(now);
-        self.read_half(Copies::All);
+        // What cannot be read of one copy is not written again of another before that is known to be right.
+        self.read_half(Suspects::NOBODY);
         true
     }
 
-    fn read_half(&mut self, copies: Copies) {
+    fn read_half(&mut self, suspects: Suspects) {
         let Half { half, buf, job, .. } = *self.half();
         let at = self.slots().half_at(half);
         let into = BufRef::new(buf, 0, (HALF_SECTORS * SECTOR_BYTES) as u32);
         let request = jobs::child(RequestOp::Read, at, HALF_SECTORS, into, false);
+        let copies = Copies::Without(suspects);
         self.children
             .ask_copies(Site::Buffer, Owner::Job(job), request, copies);
     }
@@ -215,26 +223,63 @@ impl Pair {
         let half = self.half();
         half.again = Some(again);
         half.step = Step::Reading;
-        self.read_half(Copies::Without(again.suspects));
+        self.read_half(again.suspects);
     }
 
-    /// A half reads so. Where no version is, another copy may have one; the wrong copy of one that was found is written again.
+    /// A half reads so. Where no version is, another copy may have one; the wrong copy of one that was found is written again, unless
+    /// it goes into the log now.
     fn half_reads(&mut self, version: Option<Version>) {
-        let Half { half, again, .. } = *self.half();
-        match (&version, again) {
-            (Some(_), Some(again)) if !again.suspects.repairs && self.may_write() => {
+        let mends = self.may_write() && !self.is_moving();
+        let half = self.half();
+        let again = half.again.filter(|again| !again.suspects.repairs);
+        match (version, again) {
+            (None, _) if half.found.is_some() => self.half_stays(),
+            (None, _) => self.try_next_copies(),
+            (Some(version), Some(again)) if mends => {
+                half.found = Some(version);
                 self.read_half_again(again.repairing());
             }
-            (Some(_), _) => self.half_is(version),
-            (None, again) => {
-                let at = self.slots().half_at(half);
-                let sectors = at..at + HALF_SECTORS;
-                match self.buffer_set().next_attempt(sectors, again) {
-                    Some(next) => self.read_half_again(next),
-                    None => self.half_is(None),
-                }
-            }
+            (found, _) => self.half_is(found),
         }
+    }
+
+    /// A half cannot be read so.
+    fn half_fails(&mut self) {
+        let half = self.half();
+        if half.found.is_some() {
+            return self.half_stays();
+        }
+        half.unread = true;
+        match half.again {
+            Some(_) => self.try_next_copies(),
+            None => self.give_up_half(),
+        }
+    }
+
+    /// The wrong copy of a version could not be written again: what the others have of it was sound.
+    fn half_stays(&mut self) {
+        let found = self.half().found.take();
+        self.half_is(found);
+    }
+
+    fn try_next_copies(&mut self) {
+        let Half {
+            half,
+            again,
+            unread,
+            ..
+        } = *self.half();
+        let at = self.slots().half_at(half);
+        let next = self.buffer_set().next_attempt(at..at + HALF_SECTORS, again);
+        match next {
+            Some(next) => self.read_half_again(next),
+            None if unread || self.buffer_set().halted() => self.give_up_half(),
+            None => self.half_is(None),
+        }
+    }
+
+    fn is_moving(&mut self) -> bool {
+        matches!(self.start_mut().phase, Phase::Moving { .. })
     }
 
     fn half(&mut self) -> &mut Half {
@@ -268,11 +313,7 @@ impl Pair {
                 let compute = self.compute(job, ComputeOp::TakePage, Some(source), None, page);
                 self.out.push(Action::Compute(compute));
             }
-            (false, Err(_)) if self.half().again.is_some() => self.half_reads(None),
-            (false, Err(_)) => {
-                self.leave_half();
-                self.unreadable_half();
-            }
+            (false, Err(_)) => self.half_fails(),
             (true, Ok(())) => {
                 self.leave_half();
                 self.start_mut().slots.moves.pop_front();
@@ -284,20 +325,44 @@ impl Pair {
         }
     }
 
-    /// What lies there may have been flushed.
-    fn unreadable_half(&mut self) {
-        if !self.accepts_loss() {
-            let error = match self.buffer_set().halted() {
-                true => CommandError::BufferMissing,
-                false => CommandError::Metadata,
-            };
-            self.refuse_buffer(error);
-        } else if matches!(self.start_mut().phase, Phase::Moving { .. }) {
+    /// What lies there may have been flushed, and nobody has it.
+    fn give_up_half(&mut self) {
+        self.leave_half();
+        let error = self.why_unreadable();
+        if self.forgoes(error) && self.is_moving() {
             self.drop_move();
         }
     }
 
-    /// It reads otherwise than before: the log is read again, and does without.
+    /// A buffer that too few members are left of while the start is on its way is missing, as one that was not there.
+    fn why_unreadable(&self) -> CommandError {
+        let buffer = self.buffer_set();
+        match buffer.halt.map(|halt| buffer.halt_error(halt)) {
+            Some(CommandError::TooFew { .. }) => CommandError::BufferMissing,
+            Some(error) => error,
+            None => CommandError::Metadata,
+        }
+    }
+
+    /// What users flushed may lie where the buffer does not tell it: that is given up and told, or the start refused.
+    fn forgoes(&mut self, error: CommandError) -> bool {
+        let mode = self.start_mut().mode;
+        if !self.accepts_loss() || super::can_be_had(&error, mode) {
+            self.refuse_buffer(error);
+            return false;
+        }
+        let slots = &mut self.start_mut().slots;
+        if !core::mem::replace(&mut slots.forgone, true) {
+            let (why, forgone) = (Box::new(of_buffer(error)), true);
+            self.out
+                .push(Action::Fact(Fact::BufferAbsent { why, forgone }));
+        }
+        true
+    }
+
+    /// It has another version than before: the log is read again, and does without. Copies of a half are only apart where a crash
+    /// came before both had the newer version, and so before its flush was answered; what the older one was of is in the
+    /// other half by then, or in the log.
     fn drop_move(&mut self) {
         let slots = &mut self.start_mut().slots;
         let dropped = slots.moves.pop_front().expect("it was on its way");
@@ -338,18 +403,20 @@ impl Pair {
 
     /// What a half turned out to have.
     fn half_is(&mut self, version: Option<Version>) {
-        let moving = matches!(self.start_mut().phase, Phase::Moving { .. });
-        if !moving {
+        if !self.is_moving() {
             let half = self.leave_half();
             let found = version.map(|version| (half, version));
             return self.start_mut().slots.versions.extend(found);
         }
+        // It was whole a moment ago.
+        let Some(version) = version else {
+            return self.give_up_half();
+        };
         let expected = self.start_mut().slots.moves.front();
-        let expected = expected.map(|(_, version)| version.clone());
-        let Some(version) = version.filter(|one| Some(one) == expected.as_ref()) else {
+        if expected.is_none_or(|(_, expected)| *expected != version) {
             self.leave_half();
             return self.drop_move();
-        };
+        }
         let mut page = self.jobs.page();
         record::encode(
             &self.log_owner(),
@@ -413,15 +480,22 @@ impl Pair {
             .all(|(_, version)| scan.has_place(&version.header));
         if !placed || start.slots.moved == Some(first) {
             // No writer left that.
-            match self.accepts_loss() {
-                true => self.start_mut().slots.counts = false,
-                false => self.refuse_buffer(CommandError::Metadata),
+            if !self.forgoes(CommandError::Metadata) {
+                return true;
             }
-            return self.start.is_none();
+            self.start_mut().slots.counts = false;
+            return false;
         }
         start.slots.moved = Some(first);
         start.slots.moves = moves.into();
         start.phase = Phase::Moving { layout };
         true
+    }
+}
+
+fn of_buffer(error: CommandError) -> CommandError {
+    match error {
+        error @ (CommandError::OfBuffer(_) | CommandError::BufferMissing) => error,
+        error => CommandError::OfBuffer(Box::new(error)),
     }
 }
