@@ -365,6 +365,37 @@ fn is_of_buffer(error: &CommandError) -> bool {
     )
 }
 
+/// Space ends on all members of the log, or of the buffer, at any step of a start, and nothing is given up though losses are accepted.
+#[test]
+fn a_start_whose_space_ends_midway_loses_nothing() {
+    let pair = Pair::buffered();
+    let rest = pair.written(14);
+    pair.has_all(&rest, PLAIN, "without a fault");
+    for set in [LOG, BUFFER] {
+        let (mut refused, mut served) = (0, 0);
+        for steps in 0.. {
+            let mut start = Start::ask(&pair, rest.clone(), ACCEPTING);
+            let ended = (0..steps).any(|_| !start.step());
+            start.inject(pair.members(set), Fault::Full { flushes: false });
+            let what = format!("no space for set {set} after {steps} steps");
+            match start.go_on() {
+                Ok(()) => served += 1,
+                Err(CommandError::OfSurrogate(why) | CommandError::OfBuffer(why)) => {
+                    assert_eq!(*why, CommandError::NoSpace, "{what}");
+                    refused += 1;
+                }
+                other => panic!("{what}: {other:?}"),
+            }
+            assert_eq!(start.forgone(), 0, "{what}");
+            pair.has_all(&start.power_goes(), PLAIN, &what);
+            if ended {
+                break;
+            }
+        }
+        assert!(refused > 20 && served > 0, "{refused} {served}");
+    }
+}
+
 /// Of the newest version one copy holds other bytes, and the other cannot be read from any step of the start on.
 #[test]
 fn a_copy_that_cannot_be_read_beside_a_wrong_one_is_missed() {
