@@ -877,17 +877,24 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
             Refusal::new("the buffer: what it has cannot be read, and users may have flushed that")
                 .hint("bring members of it that are not here; or say --accept-loss to go back to what the log has")
         }
-        CommandError::OfBuffer(error) => of_set("the buffer", refusal(error, names)),
-        CommandError::OfSurrogate(error) => of_set("the surrogate", refusal(error, names)),
+        CommandError::OfBuffer(error) => of_set("the buffer", error, names),
+        CommandError::OfSurrogate(error) => of_set("the surrogate", error, names),
     }
 }
 
-fn of_set(set: &str, refused: Refusal) -> Refusal {
+/// A refusal of a set beside the array's own, which a start can do without at a price.
+fn of_set(set: &str, error: &CommandError, names: &[MemberName]) -> Refusal {
+    let refused = match (refusal(error, names), error) {
+        (refused, CommandError::NoSpace) => refused.hint(NO_SPACE_BESIDE),
+        (refused, _) => refused,
+    };
     Refusal {
         what: format!("{set}: {}", refused.what),
         ..refused
     }
 }
+
+const NO_SPACE_BESIDE: &str = "nothing is lost: make room and start again; or leave its members out and say --accept-loss, which loses what is only there";
 
 /// What is not there, or is of another time, cannot tell what it has.
 fn without_buffer(error: &CommandError) -> Refusal {

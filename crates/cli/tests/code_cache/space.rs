@@ -133,6 +133,8 @@ fn a_start_without_space_for_the_log_loses_nothing() {
                 told.contains(name) && told.contains("no space is left on a member"),
                 "{told}"
             );
+            let ways = "make room and start again; or leave its members out and say --accept-loss";
+            assert!(told.contains(ways), "{told}");
         }
         let end = "for pid in *.pid; do kill $(cat $pid); done; rm -f *.pid *.sock";
         good(place.shell(end));
