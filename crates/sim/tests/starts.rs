@@ -92,6 +92,21 @@ impl Pair {
         }
     }
 
+    /// RAID-5 without a record of what was being written, and a mirrored surrogate.
+    fn redundant() -> Pair {
+        let mut home = Spec {
+            write_hole: WriteHole::None,
+            ..set(Level::Raid5(Rotation::LeftSymmetric), 3, 0)
+        };
+        let mut log = set(Level::Raid1, 2, 1);
+        home.partner = partner(PartnerRole::Main, &log);
+        log.partner = partner(PartnerRole::Surrogate, &home);
+        Pair {
+            specs: vec![home, log],
+            redirect: Redirect::Ido,
+        }
+    }
+
     fn created(&self) -> Rest {
         let formatted = |spec: &Spec| spec.format(None).expect("the sets fit their members");
         let home = &self.specs[0];
@@ -521,4 +536,27 @@ fn a_buffer_of_one_member_starts() {
             pair.has_all(&rest, FROM_MINORITY, "one member of the buffer");
         }
     }
+}
+
+/// Home's own losses are asked about and accepted, whatever a log lacks that nothing lies in.
+#[test]
+fn losses_of_home_are_not_refused_for_a_log_that_does_not_count() {
+    let pair = Pair::redundant();
+    let mut start = Start::ask(&pair, pair.created(), PLAIN);
+    assert_eq!(start.go_on(), Ok(()));
+    start.session.write(0, 16, WriteKind::Data, false, false);
+    assert!(start.session.settle(PATIENCE));
+    let mut rest = start.power_goes();
+    for member in [0, pair.members(LOG).start] {
+        rest.images[member] = Image::new(Payload::Bytes, rest.images[member].sectors());
+    }
+    let error = Start::ask(&pair, rest.clone(), PLAIN).go_on();
+    assert!(
+        matches!(error, Err(CommandError::WouldLose { .. })),
+        "{error:?}"
+    );
+    let mut start = Start::ask(&pair, rest, ACCEPTING);
+    assert_eq!(start.go_on(), Ok(()));
+    let lost = |fact: &Fact| matches!(fact, Fact::Lost { .. });
+    assert!(start.facts.iter().any(lost), "{:?}", start.facts);
 }

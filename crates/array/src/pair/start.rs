@@ -243,6 +243,7 @@ impl Pair {
             self.open_log();
         } else {
             let mut mode = self.start_mut().mode;
+            // Home may be asked again, once it is known whether the log counts.
             mode.accept_loss &= !self.log_can_be_had(mode);
             self.start_set(Site::Home, mode);
         }
@@ -289,6 +290,10 @@ impl Pair {
                 self.start_mut().doubt = Some(extents);
                 self.open_log();
             }
+            (Site::Home, Err(CommandError::WouldLose { .. })) if self.withheld_in_vain() => {
+                let mode = self.start_mut().mode;
+                self.start_set(Site::Home, mode);
+            }
             (Site::Home, Err(error)) => {
                 let error = self.told_of_absence(error);
                 self.end_start(Err(error), Stage::Idle);
@@ -298,8 +303,14 @@ impl Pair {
 
     /// Whether the log may have what home would lose.
     fn log_may_have(&self) -> bool {
-        let counts = self.absent.is_none() && !self.home().superblock.alone;
-        counts && !self.home().redirected_extents().is_empty()
+        self.absent.is_none() && self.log_counts()
+    }
+
+    /// Home was not told that losses are accepted, for the sake of a log that can be had; and nothing in that counts. Home's own
+    /// superblock and map say so, and have been read by now.
+    fn withheld_in_vain(&mut self) -> bool {
+        let mode = self.start_mut().mode;
+        mode.accept_loss && self.log_can_be_had(mode) && !self.log_counts()
     }
 
     /// Home misses its surrogate, or what that may have: what it could be started by, if it could, says more.
@@ -313,7 +324,8 @@ impl Pair {
         let can_be_had = can_be_had(&why, mode);
         let would_lose = |error: &CommandError| matches!(error, CommandError::WouldLose { .. });
         let could_start = can_be_had || would_lose(&why) && !mode.accept_loss;
-        match missing && could_start || would_lose(&error) && can_be_had {
+        let may_have = can_be_had && self.log_counts();
+        match missing && could_start || would_lose(&error) && may_have {
             true => CommandError::OfSurrogate(why),
             false => error,
         }
