@@ -20,27 +20,21 @@
 //! A start that failed may be tried again: sets that serve already go on to.
 
 mod again;
+mod begin;
+mod log;
 mod reading;
 mod slots;
 
 use super::child::Owner;
 use super::route::SITES;
-use super::{Pair, RECORD_SECTORS, Redirect, Stage, child_command, jobs, kept};
-use crate::BAND_SECTORS_MAX;
-use crate::contract::{
-    Action, Command, CommandError, CommandTag, Event, Fact, Page, RequestError, StartMode,
-};
-use crate::core::Core;
-use crate::layout::Level;
-use crate::meta::superblock::{Partner, PartnerRole};
-use crate::overlay::format::{AnchorTable, LogLayout, LogOwner, LogRegion, Read, Recovered, Scan};
-use crate::overlay::{
-    Extent, FoundInLog, Homeward, Kind, LogShape, Overlay, OverlayLimits, Packing, Site,
-};
+use super::{Pair, Stage, child_command, jobs};
+use crate::contract::{Action, Command, CommandError, CommandTag, Event, Fact, Page, StartMode};
+use crate::overlay::format::{AnchorTable, LogLayout, Read, Recovered, Scan};
+use crate::overlay::{Extent, FoundInLog, Kind, Site};
 use crate::runset::RunSet;
-use crate::units::PAGE_SECTORS;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use begin::record_sectors;
 use reading::Reading;
 use slots::Slots;
 
@@ -96,92 +90,12 @@ pub(super) struct Start {
     slots: Slots,
 }
 
-/// A log has so many segments or a few more, unless they would be too small or too large.
-const SEGMENTS: u64 = 64;
-const SEGMENT_SECTORS_MIN: u64 = 64;
-const SEGMENT_SECTORS_MAX: u64 = 16 << 11;
-/// Of its segments, so many are kept for cleaning, and fewer than these free ask for going home, and for dropping what is
-/// clean.
-const RESERVE: u32 = 1;
-/// Where a log is cleaned: as much as one has may be moved at once, though somebody's flush closes a record early.
-const RESERVE_OF_CLEANED: u32 = 2;
-/// A log of fewer segments has none to spare.
-const SEGMENTS_OF_CLEANED: u32 = 8;
-const RECLAIM_SHARE: u32 = 8;
-const DROP_SHARE: u32 = 4;
-
-const ONLY_MIRRORS: &str = "first copies go ahead in raid1 and raid10 only (redirect graid, eraid)";
-
-const FIRSTS_HAVE_IT: &str = "its log cannot be read, and first copies have all that it had: leave it out and say --degraded, and nothing is lost";
-
-/// How records come to lie in a log.
-struct LogUse {
-    record_sectors: u32,
-    grain: u32,
-    logless: bool,
-}
-
-/// Of an array that has none.
-const LOGLESS: LogUse = LogUse {
-    record_sectors: RECORD_SECTORS,
-    grain: PAGE_SECTORS as u32,
-    logless: true,
-};
-const LOGLESS_SHAPE: LogShape = LogShape {
-    segments: 4,
-    segment_sectors: 2 * RECORD_SECTORS,
-    reserve: 1,
-    reclaim_below: 1,
-    drop_below: 1,
-};
-/// In a log that begins, and where there is none.
-const NOTHING: FoundInLog = FoundInLog {
-    segments: Vec::new(),
-    extents: Vec::new(),
-    sequence: 1,
-};
-
 /// Whether a set that did not start in this mode would, with room for what it writes, or from the members that are here.
 fn can_be_had(error: &CommandError, mode: StartMode) -> bool {
     match error {
         CommandError::OfSurrogate(error) | CommandError::OfBuffer(error) => can_be_had(error, mode),
         CommandError::Minority { .. } => !mode.from_minority,
         error => *error == CommandError::NoSpace,
-    }
-}
-
-/// The sectors of a segment in a log of so many: the same size always gives the same.
-fn segment_sectors(sectors: u64) -> u32 {
-    let share = (sectors / SEGMENTS).max(1);
-    let power = 1 << share.ilog2();
-    power.clamp(SEGMENT_SECTORS_MIN, SEGMENT_SECTORS_MAX) as u32
-}
-
-/// The payload of a record at most. Where a record is written at once, with its header, it is one buffer with that.
-fn record_sectors(layout: &LogLayout, whole_rows: bool) -> u32 {
-    let header = PAGE_SECTORS as u32;
-    match whole_rows {
-        true => {
-            RECORD_SECTORS.min(layout.segment_sectors()) / layout.grain() * layout.grain() - header
-        }
-        false => RECORD_SECTORS.min(layout.segment_sectors() - header),
-    }
-}
-
-fn shape(layout: &LogLayout, cleaned: bool) -> LogShape {
-    let segments = layout.segments();
-    let (reserve, least) = match cleaned && segments >= SEGMENTS_OF_CLEANED {
-        // Cleaning begins before users wait.
-        true => (RESERVE_OF_CLEANED, RESERVE_OF_CLEANED + 1),
-        false => (RESERVE, RESERVE),
-    };
-    let reclaim_below = (segments / RECLAIM_SHARE).max(least);
-    LogShape {
-        segments,
-        segment_sectors: layout.segment_sectors(),
-        reserve,
-        reclaim_below,
-        drop_below: (segments / DROP_SHARE).max(reclaim_below),
     }
 }
 
@@ -413,217 +327,7 @@ impl Pair {
         }
     }
 
-    // ----------------------------------------------------------------------------------------------------- the log
-
-    /// Both sets serve. The log is read if anything in it counts, and begun anew if not.
-    fn open_log(&mut self) {
-        if self.surrogate.members == 0 {
-            return self.go_without_log();
-        }
-        let (home, log) = (self.home(), self.log());
-        let partner = home.superblock.partner;
-        let theirs = log.superblock.partner;
-        let belong = partner.is_some_and(|partner| {
-            partner.role == PartnerRole::Main && partner.array == log.superblock.array
-        }) && theirs.is_some_and(|theirs| theirs.array == home.superblock.array);
-        if !belong {
-            let first = self.route.global(Site::Log, crate::Member(0));
-            return self.refuse(CommandError::Foreign(first));
-        }
-        let region = LogRegion {
-            start: 0,
-            sectors: log.layout.size_sectors(),
-        };
-        let grain = match log.whole_rows() {
-            true => log.layout.row_sectors() as u32,
-            false => PAGE_SECTORS as u32,
-        };
-        let segment = segment_sectors(region.sectors).max(grain) / grain * grain;
-        match region.cut_in_grains(segment, grain) {
-            Err(_) => self.refuse(CommandError::TooSmall {
-                has: region.sectors,
-                needs: 4 * SEGMENT_SECTORS_MIN,
-            }),
-            Ok(_) if self.policy.redirect() == Redirect::Graid && !home.is_mirrored() => {
-                self.refuse(CommandError::Unsuited(ONLY_MIRRORS));
-            }
-            Ok(_) if self.policy.redirect() == Redirect::Eraid => {
-                let why = "redirect eraid has no log: this array has a surrogate";
-                self.refuse(CommandError::Unsuited(why));
-            }
-            Ok(_) if self.policy.redirect() == Redirect::Graid && log.whole_rows() => {
-                let why = "a code cache is no log for redirect graid";
-                self.refuse(CommandError::Unsuited(why));
-            }
-            Ok(_) if grain > RECORD_SECTORS => {
-                let why = "a row of a code cache is no longer than a record";
-                self.refuse(CommandError::Unsuited(why));
-            }
-            Ok(_) if log.whole_rows() && self.surrogate.limits.records_in_memory == 0 => {
-                let why = "a code cache takes memory for its clusters";
-                self.refuse(CommandError::Unsuited(why));
-            }
-            Ok(layout) => self.open_log_of(layout),
-        }
-    }
-
-    fn open_log_of(&mut self, layout: LogLayout) {
-        if self.log_counts()
-            && let Err(error) = self.check_sessions()
-        {
-            return self.of_another_time(error, layout);
-        }
-        self.open_buffer(layout);
-    }
-
-    /// Not while it is only asked what is there.
-    fn may_write(&mut self) -> bool {
-        let start = self.start_mut();
-        !start.mode.read_only && start.doubt.is_none()
-    }
-
-    /// The log is not of home's last start. One that is older cannot tell which of its records still count, so it is given up whole or not at all;
-    /// beside members of home that were started from a minority, which are older than they might be, a newer one is right.
-    fn of_another_time(&mut self, error: CommandError, layout: LogLayout) {
-        let newer = matches!(error, CommandError::LogIsNewer);
-        if newer && self.start_mut().mode.from_minority && self.may_write() {
-            self.open_buffer(layout);
-        } else if newer {
-            self.refuse(error);
-        } else {
-            self.without_log(error, layout);
-        }
-    }
-
-    /// The log cannot be used: what may lie there alone is lost, if that is accepted.
-    fn without_log(&mut self, error: CommandError, layout: LogLayout) {
-        let mode = self.start_mut().mode;
-        let accepts = self.accepts_loss() && !can_be_had(&error, mode) && !self.firsts_have_it();
-        match accepts && !self.home().halted() {
-            true => self.give_up_log(layout),
-            false => self.refuse_without(error),
-        }
-    }
-
-    fn accepts_loss(&mut self) -> bool {
-        self.start_mut().mode.accept_loss && self.may_write()
-    }
-
-    /// A log that too few members are left of while the start is on its way is missing, as one that was not there.
-    fn refuse_without(&mut self, error: CommandError) {
-        let missing = matches!(error, CommandError::TooFew { .. });
-        match missing && !self.home().halted() && !self.firsts_have_it() {
-            true => self.end_start(Err(self.log_missing()), Stage::Idle),
-            false => self.refuse(error),
-        }
-    }
-
-    fn log_missing(&self) -> CommandError {
-        CommandError::SurrogateMissing {
-            surrogate: self.log().superblock.array,
-            extents: self.home().redirected_extents(),
-        }
-    }
-
-    fn number_from_now(&mut self, layout: LogLayout) {
-        let session = self.next_session();
-        let last = session + 1;
-        self.start_mut().phase = Phase::Numbering {
-            layout,
-            session,
-            last,
-        };
-    }
-
-    /// Whether anything in the log may be all that there is of it. Where first copies went on without it, it lacks what they have.
-    fn log_counts(&self) -> bool {
-        let home = self.home();
-        !home.superblock.alone && !home.redirected_extents().is_empty()
-    }
-
-    fn take_log(&mut self, layout: LogLayout) {
-        match self.log_counts() {
-            true if self.start_mut().slots.counts => {
-                self.start_mut().phase = Phase::Slots { layout };
-            }
-            true => self.read_log(layout),
-            false => self.begin_anew(layout),
-        }
-    }
-
-    fn number(&mut self) -> bool {
-        let Phase::Numbering {
-            layout,
-            session,
-            last,
-        } = self.start_mut().phase
-        else {
-            unreachable!("sets are numbered in this phase")
-        };
-        match self.mark_at_start(false) {
-            Ok(true) => {}
-            Ok(false) => return false,
-            Err(_) => {
-                self.numbered_in_vain(layout);
-                return true;
-            }
-        }
-        match self.number_start(session) {
-            Ok(false) => return false,
-            Ok(true) if session < last => {
-                self.start_mut().phase = Phase::Numbering {
-                    layout,
-                    session: session + 1,
-                    last,
-                };
-            }
-            Ok(true) => match self.mark_at_start(true) {
-                Ok(false) => return false,
-                Ok(true) => self.take_log(layout),
-                Err(_) => self.numbered_in_vain(layout),
-            },
-            Err(error) if self.buffer.used && self.buffer_set().halted() => {
-                self.lose_buffer(error, layout);
-            }
-            Err(_) if !self.log_counts() && !self.home().halted() => self.go_on_alone(),
-            Err(error) => self.without_log(error, layout),
-        }
-        true
-    }
-
-    /// The log does not get on record what it is to have there.
-    fn numbered_in_vain(&mut self, layout: LogLayout) {
-        match !self.log_counts() && !self.home().halted() {
-            true => self.go_on_alone(),
-            false => {
-                let error = self.why_unwritable();
-                self.without_log(error, layout);
-            }
-        }
-    }
-
-    /// The buffer failed while the start is on its way: it goes on without if that does not count.
-    fn lose_buffer(&mut self, error: CommandError, layout: LogLayout) {
-        if self.start_mut().slots.counts {
-            return self.refuse_buffer(error);
-        }
-        self.buffer.used = false;
-        let why = Box::new(CommandError::OfBuffer(Box::new(error)));
-        let forgone = false;
-        self.out
-            .push(Action::Fact(Fact::BufferAbsent { why, forgone }));
-        self.number_from_now(layout);
-    }
-
-    /// First copies go ahead, and nobody else has what they have (ERAID).
-    fn go_without_log(&mut self) {
-        let why = match self.policy.redirect() {
-            Redirect::Eraid if !self.home().is_mirrored() => ONLY_MIRRORS,
-            Redirect::Eraid => return self.open_overlay_of(LOGLESS, &NOTHING, LOGLESS_SHAPE),
-            _ => "there is no surrogate to redirect to",
-        };
-        self.end_start(Err(CommandError::Unsuited(why)), Stage::Idle);
-    }
+    // ----------------------------------------------------------------------------------------------------- reading
 
     fn read_log(&mut self, layout: LogLayout) {
         let count = 2 * layout.anchors() as usize;
@@ -633,89 +337,6 @@ impl Pair {
             asked: 0,
             ended: 0,
         };
-    }
-
-    /// A record that may have been acknowledged cannot be read in full, and nobody can tell whether what can be read of it
-    /// was ever written. So it is lost with those behind it, unless nobody accepts that; the log is read again up to it.
-    fn cut_off(&mut self, layout: LogLayout, recovered: &Recovered, first: u64) {
-        if self.firsts_have_it() {
-            return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
-        }
-        let (cut, extents) = lost_from(&recovered.extents, first);
-        if !self.start_mut().mode.accept_loss {
-            return self.end_start(Err(CommandError::WouldLose { extents }), Stage::Idle);
-        }
-        self.at_home(|home| {
-            for &(lba, sectors) in &extents {
-                home.lose(lba, sectors);
-            }
-        });
-        self.start_mut().cut = Some(cut);
-        self.read_log(layout);
-    }
-
-    /// Whether a start without the log would believe first copies for what it had: then nothing is lost with it, whatever is accepted.
-    fn firsts_have_it(&mut self) -> bool {
-        self.home().superblock.ahead && self.start_mut().doubt.is_none()
-    }
-
-    fn refuse(&mut self, error: CommandError) {
-        let error = CommandError::OfSurrogate(Box::new(error));
-        self.end_start(Err(error), Stage::Idle);
-    }
-
-    /// Nothing in the log counts.
-    fn begin_anew(&mut self, layout: LogLayout) {
-        if self.start_mut().mode.read_only {
-            return self.end_start(Ok(()), Stage::Alone);
-        }
-        // What a member took of the log counts no more than the rest of it, and must not look like damage to later starts.
-        self.at(Site::Log, |log| log.lost.forget());
-        self.at_home(|home| {
-            if home.superblock.alone {
-                home.redirects_home();
-            }
-        });
-        let epoch = self.raise_epoch();
-        let owner = LogOwner {
-            array: self.home().superblock.array,
-            epoch: epoch.into(),
-        };
-        self.jobs.table = Some(AnchorTable::new(owner, layout));
-        self.start_mut().phase = Phase::Beginning { found: NOTHING };
-    }
-
-    /// The log does not tell what it should have.
-    fn damaged(&mut self) {
-        if self.firsts_have_it() {
-            return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
-        }
-        let layout = match &self.start_mut().phase {
-            Phase::Anchors { layout, .. } => *layout,
-            Phase::Scan(scan) => *scan.layout(),
-            _ => unreachable!("damage is met while reading"),
-        };
-        if self.accepts_loss() {
-            return self.give_up_log(layout);
-        }
-        if let Some(extents) = self.start_mut().doubt.take() {
-            return self.end_start(Err(CommandError::WouldLose { extents }), Stage::Idle);
-        }
-        let error = CommandError::LogDamaged {
-            surrogate: self.log().superblock.array,
-            extents: self.home().redirected_extents(),
-        };
-        self.end_start(Err(error), Stage::Idle);
-    }
-
-    /// All that may lie in the log alone is lost.
-    fn give_up_log(&mut self, layout: LogLayout) {
-        self.at_home(|home| {
-            for (lba, sectors) in home.redirected_extents() {
-                home.lose(lba, sectors);
-            }
-        });
-        self.start_mut().phase = Phase::Losing { layout };
     }
 
     /// Goes on with a start; false if it has to wait.
@@ -734,33 +355,6 @@ impl Pair {
             }
             Phase::Sets | Phase::Flushing(_) => false,
         }
-    }
-
-    /// What was lost is on record: nothing in the log counts any more. Home has a higher epoch on record before the log gets a number that could have it taken
-    /// for what home left in it.
-    fn forget_log(&mut self, layout: LogLayout) -> bool {
-        if self.home().lost.dirty() {
-            return false;
-        }
-        if self.log_counts() {
-            self.at_home(Core::redirects_home);
-            self.raise_epoch();
-            return true;
-        }
-        match self.home().has_partner_durable() {
-            Ok(false) => return false,
-            Ok(true) => self.open_log_of(layout),
-            Err(error) => self.end_start(Err(error), Stage::Idle),
-        }
-        true
-    }
-
-    /// What lies in the log counts no more.
-    fn raise_epoch(&mut self) -> u32 {
-        let before = self.home().superblock.partner.expect("it was compared");
-        let epoch = before.epoch + 1;
-        self.at_home(|home| home.set_partner(Some(Partner { epoch, ..before })));
-        epoch
     }
 
     fn load(&mut self, layout: LogLayout, homes: &[Option<Page>]) {
@@ -826,164 +420,6 @@ impl Pair {
         }
         self.start_mut().phase = Phase::Flushing(Box::new(recovered));
         self.children.ask(Site::Log, Owner::Start, jobs::flush());
-    }
-
-    // ------------------------------------------------------------------------------------------------------ writing
-
-    /// A flush of the start has ended, or a round of its anchors.
-    pub(super) fn start_written(&mut self, result: Result<(), RequestError>) {
-        if result.is_err() {
-            return self.cannot_write();
-        }
-        let start = self.start_mut();
-        if matches!(start.phase, Phase::Flushing(_)) {
-            let Phase::Flushing(recovered) = core::mem::replace(&mut start.phase, Phase::Sets)
-            else {
-                unreachable!("just seen")
-            };
-            let found = found_of(&recovered);
-            self.start_mut().phase = Phase::Closing { found };
-            self.jobs.table = Some(recovered.table);
-        }
-    }
-
-    /// The log cannot be written. If nothing counts in it, home goes on alone.
-    fn cannot_write(&mut self) {
-        match &self.start_mut().phase {
-            Phase::Beginning { found } if found.extents.is_empty() => {
-                self.go_on_alone();
-            }
-            _ => {
-                let error = self.why_unwritable();
-                self.refuse_without(error);
-            }
-        }
-    }
-
-    fn why_unwritable(&self) -> CommandError {
-        let log = self.log();
-        log.halt
-            .map_or(CommandError::Metadata, |halt| log.halt_error(halt))
-    }
-
-    /// Nothing counts in a log that cannot be written.
-    fn go_on_alone(&mut self) {
-        let why = Box::new(self.why_unwritable());
-        self.out.push(Action::Fact(Fact::SurrogateAbsent { why }));
-        self.end_start(Ok(()), Stage::Alone);
-    }
-
-    fn write_anchors(&mut self) -> bool {
-        if self.home().lost.dirty() || self.log().lost.dirty() {
-            // What is cut off is on record as lost first, and what is forgotten as found.
-            return false;
-        }
-        let mut any = false;
-        while self.write_anchor() {
-            any = true;
-        }
-        if any || self.writes_anchors() {
-            return any;
-        }
-        if self.jobs.table().changed().is_some() {
-            return false;
-        }
-        let start = self.start_mut();
-        match core::mem::replace(&mut start.phase, Phase::Sets) {
-            Phase::Closing { found } => {
-                let next = found.sequence;
-                start.phase = Phase::Beginning { found };
-                self.jobs.table().begin(next);
-            }
-            Phase::Beginning { found } => self.open_overlay(&found),
-            _ => unreachable!("anchors are written in these phases"),
-        }
-        true
-    }
-
-    /// How what was gathered goes home: a stripe is a chunk of each first copy.
-    fn homeward(&self) -> Homeward {
-        let geometry = self.home().superblock.geometry;
-        let copies = match geometry.level {
-            Level::Raid10 { copies } => u64::from(copies),
-            _ => u64::from(geometry.slots),
-        };
-        let chunk = self.home().layout.chunk_sectors();
-        Homeward {
-            order: self.surrogate.destage.order,
-            stripe_sectors: chunk * (u64::from(geometry.slots) / copies).max(1),
-            run_sectors: BAND_SECTORS_MAX as u32,
-            pages: u64::from(self.surrogate.limits.parts_home) * kept::PAGES,
-        }
-    }
-
-    fn open_overlay(&mut self, found: &FoundInLog) {
-        let layout = *self.jobs.table().layout();
-        let log = LogUse {
-            record_sectors: record_sectors(&layout, self.log().whole_rows()),
-            grain: layout.grain(),
-            logless: false,
-        };
-        let cleaned = self.log().whole_rows() && self.surrogate.destage.cleans();
-        self.open_overlay_of(log, found, shape(&layout, cleaned));
-    }
-
-    fn open_overlay_of(&mut self, log: LogUse, found: &FoundInLog, shape: LogShape) {
-        let limits = self.surrogate.limits;
-        let found_extents = u32::try_from(found.extents.len()).unwrap_or(u32::MAX);
-        let needed = found_extents
-            .saturating_add(self.config.limits.requests)
-            .saturating_mul(2);
-        let limits = OverlayLimits {
-            extents: limits.map_extents(shape.sectors()).max(needed),
-            requests: self.config.limits.requests,
-            record_sectors: log.record_sectors,
-            copies: limits.copies,
-            grain: log.grain,
-            logless: log.logless,
-            slots: self.buffer.used.then(|| self.slots().slots()),
-            packing: self.log().whole_rows().then_some(Packing {
-                records: limits.cluster_records,
-                held: limits.records_in_memory,
-                homeward: self.homeward(),
-            }),
-        };
-        let overlay = Overlay::new(limits, shape, found);
-        #[cfg_attr(not(feature = "planted"), allow(unused_mut))]
-        let mut overlay = overlay.expect("the map has room for what was found");
-        #[cfg(feature = "planted")]
-        overlay.plant(self.config.bug);
-        self.overlay = Some(overlay);
-        if self.home().log_counts && self.home().superblock.ahead {
-            // From here on the log alone counts.
-            self.at_home(|core| core.set_ahead(false));
-        }
-        let ahead = self.policy.redirect().goes_ahead();
-        self.sets[Site::Home as usize].copies_apart = ahead;
-        self.forget_redirects();
-        self.end_start(Ok(()), Stage::Serving);
-    }
-}
-
-/// What is lost if records count up to this one: and from which on, since one before it that has older copies of some of
-/// that must not count either.
-fn lost_from(extents: &[Extent], mut cut: u64) -> (u64, Vec<(u64, u64)>) {
-    let counts = |extent: &&Extent| extent.kind != Kind::Clean;
-    let mut lost = RunSet::default();
-    loop {
-        for extent in extents.iter().filter(counts) {
-            if extent.sequence >= cut {
-                lost.insert(extent.home, u64::from(extent.sectors));
-            }
-        }
-        let older = |extent: &&Extent| {
-            let met = lost.within(extent.home, u64::from(extent.sectors));
-            extent.sequence < cut && !met.is_empty()
-        };
-        match extents.iter().filter(counts).find(older) {
-            Some(extent) => cut = extent.sequence,
-            None => return (cut, lost.runs().to_vec()),
-        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! What a start reads of the log, one page or payload after the other, as far as there are buffers for it.
 
 use super::again::{Again, Brought};
-use super::{Pair, Phase, record_sectors};
+use super::begin::record_sectors;
+use super::{Pair, Phase};
 use crate::Buf;
 use crate::contract::{BufRef, Page, RequestError, RequestOp, SMALL_BYTES, Verdict};
 use crate::overlay::Site;
