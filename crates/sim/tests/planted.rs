@@ -224,10 +224,46 @@ fn every_planted_bug_of_a_surrogate_is_found_by_name() {
     }
 }
 
+/// Seeds of one way to look for a bug of a code cache.
+const SEEDS_OF_CODE_CACHES: u64 = 600;
+
 /// By chance alone, or where each event is to meet each moment: by turns, until one seed of either finds it.
 #[test]
 fn every_planted_bug_of_a_code_cache_is_found_by_name() {
-    const SEEDS: u64 = 600;
+    let bugs = Bug::OF_CODE_CACHES.into_iter();
+    find_in_code_caches(bugs.chain([Bug::VoidBeforeFlush]), &[true, false]);
+}
+
+/// What users' requests, crashes and sleep have to meet at a moment that quests are sent for.
+#[test]
+fn quests_find_by_themselves_what_they_are_sent_for() {
+    let bugs = [
+        Bug::EntryLeftOut,
+        Bug::BufferMissed,
+        Bug::FlushUnsealed,
+        Bug::FuaUnsealed,
+        Bug::SleepUnannounced,
+        Bug::WakeNotAwaited,
+    ];
+    find_in_code_caches(bugs, &[true]);
+}
+
+/// Finds each by quests (true) or by chance (false), as `ways` says.
+fn find_in_code_caches(bugs: impl IntoIterator<Item = Bug>, ways: &[bool]) {
+    let mut missed = Vec::new();
+    for bug in bugs {
+        match found_in_code_cache(bug, ways) {
+            Some((runs, seed, quests, name)) => {
+                let how = if quests { "quests" } else { "chance" };
+                println!("{bug:?}: {name:?} in run {runs}, seed {seed} by {how}");
+            }
+            None => missed.push(bug),
+        }
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+fn found_in_code_cache(bug: Bug, ways: &[bool]) -> Option<(u64, u64, bool, Invariant)> {
     // Seeds that follow each other set out for cells of the table that do, too.
     const STRIDE: u64 = 101;
     let first = |seed: u64, bug: Option<Bug>, quests: bool| {
@@ -241,32 +277,16 @@ fn every_planted_bug_of_a_code_cache_is_found_by_name() {
         let violation = outcome.violations.first()?;
         Some(violation.invariant)
     };
-    let found = |bug: Bug| {
-        let names = expected_of_code_cache(bug);
-        let tries = (0..SEEDS).flat_map(|turn| [(turn * STRIDE, true), (turn, false)]);
-        let broken = |(seed, quests): (u64, bool)| {
-            let name = first(seed, Some(bug), quests)?;
-            let told = names.contains(&name) && first(seed, None, quests).is_none();
-            told.then_some((seed, quests, name))
-        };
-        (1..)
-            .zip(tries)
-            .find_map(|(runs, one)| Some((runs, broken(one)?)))
-    };
-    let mut missed = Vec::new();
-    for bug in Bug::OF_CODE_CACHES
-        .into_iter()
-        .chain([Bug::VoidBeforeFlush])
-    {
-        match found(bug) {
-            Some((runs, (seed, quests, name))) => {
-                let how = if quests { "quests" } else { "chance" };
-                println!("{bug:?}: {name:?} in run {runs}, seed {seed} by {how}");
-            }
-            None => missed.push(bug),
-        }
-    }
-    assert!(missed.is_empty(), "not found: {missed:?}");
+    let names = expected_of_code_cache(bug);
+    let seed_of = |turn: u64, quests: bool| if quests { turn * STRIDE } else { turn };
+    let turns = 0..SEEDS_OF_CODE_CACHES;
+    let tries = turns.flat_map(|turn| ways.iter().map(move |quests| (turn, *quests)));
+    (1..).zip(tries).find_map(|(runs, (turn, quests))| {
+        let seed = seed_of(turn, quests);
+        let name = first(seed, Some(bug), quests)?;
+        let told = names.contains(&name) && first(seed, None, quests).is_none();
+        told.then_some((runs, seed, quests, name))
+    })
 }
 
 /// Crash images find what only a crash shows.
