@@ -39,6 +39,8 @@ const STRIDE: u64 = 101;
 const QUESTS: u64 = 12;
 /// Sectors that are tried, until a mirror is asked for one.
 const SECTORS: u32 = 8;
+/// A member that has so many read errors is spared, before it is failed for them.
+const ERRORS_BORNE: u32 = 10;
 /// Steps between two disks that take another's place.
 const MEND: u64 = 300;
 /// Extents of a map that short writes fill, and how many of these at once.
@@ -436,7 +438,7 @@ impl Run {
             let cell = self.layout.row(place.row).cells[usize::from(place.data)];
             let mut lines = status.members.iter();
             let first = lines
-                .find(|line| line.slot == Some(cell.slot.0))
+                .find(|line| line.slot == Some(cell.slot.0) && line.read_errors < ERRORS_BORNE)
                 .map(|line| line.member);
             let Some(set) = sets.first().filter(|set| Some(set[0]) == first) else {
                 continue;
