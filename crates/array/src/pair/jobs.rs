@@ -883,6 +883,12 @@ impl Pair {
         self.out.push(Action::Compute(compute));
     }
 
+    pub(super) fn put_for_start(&mut self, read: u32, target: BufRef, page: Page) {
+        let (tag, op) = (START_TAGS + read, ComputeOp::PutPage);
+        let compute = self.compute(tag, op, None, Some(target), Some(page));
+        self.out.push(Action::Compute(compute));
+    }
+
     pub(super) fn job_child_ended(&mut self, job: u32, result: Result<(), RequestError>) {
         match self.jobs.list.get(job).copied() {
             Some(Job::Append(_)) => self.append_written(job, result),

@@ -730,8 +730,9 @@ impl Core {
                     slice.bad = slice.bad.with(cell);
                 }
                 let check = slice.kind == Kind::Scrub { repair: false };
-                // A slice that is narrowed meets again what it has met; it goes on block by block to its end.
-                let counted = !slice.narrowed;
+                // A slice that is narrowed meets again what it has met; it goes on block by block to its end. And without suspects one
+                // place is read many times, and repaired but for theirs by nobody.
+                let counted = !slice.narrowed && !matches!(slice.copies, Copies::Without(_));
                 let member = member.expect("a read has a member");
                 if error != IoError::Media || counted && !check {
                     self.read_failed(member, error);

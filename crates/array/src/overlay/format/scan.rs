@@ -17,7 +17,7 @@
 use super::anchor::SEGMENTS_PER_PAGE;
 use super::record::{self, RecordHeader, RecordView};
 use super::{AnchorTable, LogLayout, LogOwner, check_found};
-use crate::contract::Page;
+use crate::contract::{Page, zeroed_page};
 use crate::meta::MetaError;
 use crate::overlay::Extent;
 use crate::units::PAGE_SECTORS;
@@ -217,6 +217,19 @@ impl Scan {
             && self.table.counts(segment, record.sequence)
             && record.sequence >= self.durable
             && !self.records.iter().any(over)
+    }
+
+    /// The header page of a record that was found.
+    ///
+    /// # Panics
+    /// If none of this sequence was.
+    pub fn header_page(&self, sequence: u64) -> Page {
+        let found = &self.records[self.position(sequence)];
+        assert_eq!(found.header.sequence, sequence, "it was found");
+        let extents = &self.extents[found.extents.clone()];
+        let mut page = zeroed_page();
+        record::encode(self.owner(), &found.header, extents, &mut page);
+        page
     }
 
     pub fn owner(&self) -> &LogOwner {

@@ -37,6 +37,8 @@ pub(super) enum Step {
     Reading,
     /// The payload is sound: the header is looked at once more.
     Sound,
+    /// The header that was found goes before the payload.
+    Header,
     Rewriting,
 }
 
@@ -220,8 +222,9 @@ impl Pair {
             }
             (Wanted::Payload(header), Step::Sound, Some(_)) => {
                 let page = page.expect("a page was taken");
-                self.write_again(read, &header, buf, &page);
+                self.with_found_header(read, &header, buf, &page);
             }
+            (Wanted::Payload(header), Step::Header, _) => self.write_again(read, &header, buf),
             _ => self.found(read, page, verdict),
         }
     }
@@ -231,16 +234,27 @@ impl Pair {
         reading.expect("it is under way").step = step;
     }
 
-    /// Writes a record as it was read, whole. One whose header reads otherwise than it did cannot be told from others.
-    fn write_again(&mut self, read: u32, header: &RecordHeader, buf: Buf, page: &Page) {
+    /// What was read before the payload may be another header than was found, which a member had that is not here, and the others made
+    /// of what only some of them have.
+    fn with_found_header(&mut self, read: u32, header: &RecordHeader, buf: Buf, page: &Page) {
+        let Phase::Scan(scan) = &self.start_mut().phase else {
+            unreachable!("payloads are read in this phase")
+        };
+        let same = record::decode(scan.owner(), header.at, page);
+        if same.map(|view| view.header) == Ok(*header) {
+            return self.write_again(read, header, buf);
+        }
+        let found = scan.header_page(header.sequence);
+        self.step(read, Step::Header);
+        self.put_for_start(read, BufRef::new(buf, 0, SMALL_BYTES), found);
+    }
+
+    /// Writes a record as it was found, whole.
+    fn write_again(&mut self, read: u32, header: &RecordHeader, buf: Buf) {
         let Phase::Scan(scan) = &self.start_mut().phase else {
             unreachable!("payloads are read in this phase")
         };
         let layout = *scan.layout();
-        let same = record::decode(scan.owner(), header.at, page);
-        if same.map(|view| view.header) != Ok(*header) {
-            return self.found(read, None, None);
-        }
         self.step(read, Step::Rewriting);
         let sectors = u64::from(layout.footprint(header.payload_sectors));
         let source = BufRef::new(buf, 0, (sectors * SECTOR_BYTES) as u32);
