@@ -173,6 +173,18 @@ fn what_once_went_wrong_does_not() {
     };
     let outcome = run(4112, graid);
     assert_eq!(outcome.violations, [], "surrogates --graid --seed 4112");
+    // Headers of a code cache: one that two members had lost alike, one that only parities had of a row that a crash tore, and one
+    // beside a sector that could not be read.
+    let quests = Options {
+        gathers: true,
+        quests: true,
+        ..Options::default()
+    };
+    for seed in [2830, 542, 3400] {
+        let outcome = run(seed, quests);
+        let replay = format!("surrogates --gathers --quests --seed {seed}");
+        assert_eq!(outcome.violations, [], "{replay}");
+    }
 }
 
 /// Power is cut at every write (in a short run at one moment in eleven) of lives through the loss of a member, and what is
