@@ -247,7 +247,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand heat" -s h -l help -d 
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "status" -d 'Show the surrogate\'s members, what lies there, and what it has done for users'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "add" -d 'Make a surrogate for an array that has none'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "remove" -d 'Go on without the surrogate, when nothing is away'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "remove" -d 'Go on without the surrogate; what is away comes home first, 64M at most'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "destage" -d 'Bring home what lies in a code cache, a log disk or on first copies alone, now'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -l offline -d 'Look at these members directly, the array\'s and the surrogate\'s, with no daemon running; changes nothing' -r
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -l json -d 'Print it as JSON'

@@ -401,7 +401,8 @@ pub enum Command {
     AddToSurrogate(Member),
     /// The same, into the buffer of its code cache.
     AddToBuffer(Member),
-    /// Put on record which surrogate the array has from its next start on, or that it has none. Nothing may lie there.
+    /// Put on record which surrogate the array has from its next start on, or that it has none. Nothing may lie there; an array that is
+    /// served with its surrogate brings home what does, before it is answered, and sends nothing there from then on.
     Surrogate(Option<Uuid>),
     /// Copy a serving member onto a spare, then retire it.
     Replace {

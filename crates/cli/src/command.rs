@@ -733,7 +733,7 @@ pub enum Surrogate {
     Status(SurrogateStatus),
     /// Make a surrogate for an array that has none
     Add(AddSurrogate),
-    /// Go on without the surrogate, when nothing is away
+    /// Go on without the surrogate; what is away comes home first, 64M at most
     Remove(Target),
     /// Bring home what lies in a code cache, a log disk or on first copies alone, now
     Destage(DestageNow),

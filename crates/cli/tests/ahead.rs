@@ -376,8 +376,6 @@ fn first_copies_bear_a_log_that_cannot_be_read() {
             overlay(status, "ahead_bytes") >= 4 << 20
         });
         assert_eq!(overlay(&found, "away_bytes"), 0, "{found}");
-        let told = refused(place.run(&["surrogate", "remove", "tank"]));
-        assert!(told.contains("surrogate destage tank --wait"), "{told}");
         match killed {
             true => daemon.kill(),
             false => stop(&place, &daemon),

@@ -47,6 +47,7 @@ impl Pair {
         let (whole, trusted) = (self.home().copies_are_whole(), overlay.trusts());
         let begins = whole
             && self.stage == Stage::Serving
+            && !self.is_leaving()
             && (!overlay.is_broken() || overlay.is_logless())
             && !overlay.is_going_home()
             && !self.home().compares_copies()
@@ -203,7 +204,7 @@ impl Pair {
         let ahead = self.policy.redirect().goes_ahead();
         let compares = !self.policy.held.is_empty() || self.home().compares_copies();
         let fails = overlay.is_broken() && !overlay.is_logless() || !self.home().copies_are_whole();
-        ahead && (!overlay.trusts() || fails || compares)
+        self.is_leaving() || ahead && (!overlay.trusts() || fails || compares)
     }
 
     /// An operator takes the log disk out: it may go while first copies have all that it has, as it may fail. False if it is not about

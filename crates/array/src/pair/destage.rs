@@ -281,6 +281,9 @@ impl Pair {
         let Some(sleep) = self.surrogate.destage.sleep else {
             return false;
         };
+        if self.is_leaving() {
+            return false;
+        }
         let (now, asleep) = (self.now, !self.home().mirrors_up());
         let rest = &mut self.policy.destage.rest;
         if asleep {
@@ -335,7 +338,10 @@ impl Pair {
     /// Whether home goes on to call the log needed, though that holds nothing: mirrors that sleep cannot be told otherwise.
     pub(super) fn keeps_announced(&self) -> bool {
         let broken = self.overlay.as_ref().is_none_or(Overlay::is_broken);
-        !broken && self.surrogate.destage.sleep.is_some() && self.stage == super::Stage::Serving
+        !broken
+            && !self.is_leaving()
+            && self.surrogate.destage.sleep.is_some()
+            && self.stage == super::Stage::Serving
     }
 
     /// What a code cache is at; `None` where nothing is gathered.

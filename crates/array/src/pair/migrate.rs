@@ -68,8 +68,9 @@ impl Pair {
 
     /// Appends a piece, if there is room and nobody writes it. The window waits for it.
     fn copy_piece(&mut self, handed: &Handed, lba: u64, sectors: u32) {
+        let leaves = self.is_leaving();
         let overlay = self.overlay.as_mut().expect("it copies");
-        if overlay.pressure() != Pressure::None {
+        if leaves || overlay.pressure() != Pressure::None {
             return;
         }
         let Some(tag) = overlay.begin_copy(lba, sectors) else {

@@ -31,6 +31,7 @@ mod destage;
 mod jobs;
 mod keep;
 mod kept;
+mod leave;
 mod migrate;
 mod policy;
 mod route;
@@ -525,7 +526,7 @@ impl Pair {
             | Command::OnDemand(_)
             | Command::Moves(_)
             | Command::CopyBack(_) => self.tell(Site::Home, Event::Command(tag, command)),
-            Command::Surrogate(_) => {
+            Command::Surrogate(Some(_)) => {
                 let error = CommandError::Busy("it was started as an array with a surrogate");
                 self.out.push(Action::CommandReply(tag, Err(error)));
             }
@@ -541,6 +542,7 @@ impl Pair {
                 let error = CommandError::Busy("the array is not serving");
                 self.out.push(Action::CommandReply(tag, Err(error)));
             }
+            Command::Surrogate(None) => self.begin_leaving(tag),
             Command::Destage => {
                 let result = self.ask_destage();
                 self.out.push(Action::CommandReply(tag, result));
@@ -613,6 +615,7 @@ impl Pair {
         });
         self.stage = Stage::Stopping(Stopping::Draining);
         self.refuse_held();
+        self.keep_surrogate("the array is stopping");
         if let Some(overlay) = &mut self.overlay {
             overlay.rest();
         }

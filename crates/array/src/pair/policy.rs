@@ -1,5 +1,6 @@
 //! Which writes go to the surrogate, and when what lies there goes home.
 
+use super::leave::Leaving;
 use super::{Pair, Stage, Stopping, destage};
 use crate::contract::{Command, CommandTag, Request, RequestOp, TaskKind};
 use crate::core::Core;
@@ -93,6 +94,7 @@ pub(super) struct State {
     pub(super) destage: destage::State,
     /// Commands that wait until the log holds nothing.
     pub(super) held: Vec<(CommandTag, Command)>,
+    pub(super) leaving: Leaving,
     /// Something did not reach first copies though they were believed.
     pub(super) beside_failed: bool,
     /// What was told, and which superblock home had, when first copies were last looked through.
@@ -111,6 +113,7 @@ impl State {
             chosen: false,
             destage: destage::State::default(),
             held: Vec::new(),
+            leaving: Leaving::default(),
             beside_failed: false,
             firsts_seen: None,
         }
@@ -136,6 +139,9 @@ impl Pair {
     /// Whether a write is to go to the surrogate.
     pub(super) fn redirects(&mut self, request: &Request) -> bool {
         self.policy.last_request = self.now;
+        if self.is_leaving() {
+            return false;
+        }
         if self.policy.redirect == Redirect::Reraid {
             self.note_gathered();
             return true;
@@ -172,7 +178,7 @@ impl Pair {
 
     /// Begins and ends what time and space ask for; false if nothing is to be done now.
     pub(super) fn drive(&mut self) -> bool {
-        if self.settle_trust() {
+        if self.settle_trust() || self.go_on_leaving() {
             return true;
         }
         if self.home().halted() {
@@ -184,7 +190,7 @@ impl Pair {
         if !(self.stage == Stage::Serving || self.drains_writes()) || self.home().mode.read_only {
             return false;
         }
-        let moving = self.moves_users();
+        let moving = self.moves_users() && !self.is_leaving();
         self.choose(moving);
         let log_failed = self.log().state == ArrayState::Failed;
         let overlay = self.overlay.as_mut().expect("a serving pair has one");
@@ -196,7 +202,8 @@ impl Pair {
             return true;
         }
         let overlay = self.overlay.as_mut().expect("a serving pair has one");
-        if overlay.pressure() >= Pressure::DropClean && self.drop_clean() {
+        let clean_go = overlay.pressure() >= Pressure::DropClean || self.is_leaving();
+        if clean_go && self.drop_clean() {
             return true;
         }
         let overlay = self.overlay.as_mut().expect("a serving pair has one");
@@ -239,6 +246,7 @@ impl Pair {
         if self.overlay.as_ref().is_some_and(Overlay::fell_short) {
             self.policy.not_before = self.now.after(RETRY);
         }
+        self.leaving_fell_short();
         self.forget_redirects();
     }
 
@@ -258,7 +266,7 @@ impl Pair {
         let short =
             overlay.is_starved() || overlay.is_closing() || overlay.pressure() >= Pressure::Reclaim;
         // Mirrors are awake for it: it is to be over soon.
-        let short = short || self.policy.redirect.is_constant();
+        let short = short || self.policy.redirect.is_constant() || self.is_leaving();
         let idle_from = self.policy.last_request.after(IDLE);
         let stopping = self.stage != Stage::Serving;
         if short || stopping || overlay.is_idle() && self.now >= idle_from {

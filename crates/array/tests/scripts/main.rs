@@ -20,6 +20,7 @@ mod parities;
 mod planted;
 mod reads;
 mod recovery;
+mod removals;
 mod reshapes;
 mod scrubs;
 mod shell;

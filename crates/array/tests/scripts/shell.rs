@@ -117,7 +117,9 @@ impl Setup {
     /// Creates the array on fresh members, not yet started.
     pub fn made(mut self) -> Array {
         let members = self.options.members.len();
-        self.options.uuids = (1..=members as u8).map(|n| Uuid([n; 16])).collect();
+        if self.options.uuids.is_empty() {
+            self.options.uuids = (1..=members as u8).map(|n| Uuid([n; 16])).collect();
+        }
         self.options.size_per_member = Some(self.rows * u64::from(self.options.chunk_sectors));
         let creation = create(&self.options).expect("the geometry is sound");
         let mut disks = vec![Disk::new(self.info.sectors); members];
@@ -763,6 +765,38 @@ impl Array {
                 ..Destage::default()
             },
         });
+        self.forget_engine();
+    }
+
+    /// The array has this one as its surrogate; neither is started.
+    pub fn join(&mut self, log: Array, redirect: Redirect, destage: Destage) {
+        let limits = match redirect {
+            Redirect::Reraid => SurrogateLimits::gathering(),
+            _ => SurrogateLimits::ahead(),
+        };
+        let limits = SurrogateLimits {
+            pool: POOL,
+            ..limits
+        };
+        self.config.limits = self.config.limits.with_surrogate(Some(&limits));
+        self.config.surrogate = Some(SurrogateConfig {
+            buffer_members: 0,
+            members: log.disks.len() as u16,
+            limits,
+            redirect,
+            scrubs: false,
+            destage,
+        });
+        self.config.members.extend(log.config.members);
+        self.disks.extend(log.disks);
+        self.forget_engine();
+    }
+
+    /// Power is cut, and the next engine is not told of the surrogate's members, so many.
+    pub fn part(&mut self, members: usize) {
+        self.crash(|_| false);
+        self.config.members.truncate(self.disks.len() - members);
+        self.config.surrogate = None;
         self.forget_engine();
     }
 

@@ -2,10 +2,12 @@
 //!
 //! | step | add                                                | remove                                             |
 //! |------|----------------------------------------------------|----------------------------------------------------|
-//! | 1    | the devices are made a surrogate of this array     | nothing is away, and no task may send anything there |
-//! | 2    | the array has it on record                         | the engine is exchanged for one without it         |
-//! | 3    | the engine is exchanged for one with it            | the array has none on record                       |
+//! | 1    | the devices are made a surrogate of this array     | the engine sends nothing there any more, and brings home what is there |
+//! | 2    | the array has it on record                         | the array has none on record                       |
+//! | 3    | the engine is exchanged for one with it            | the engine is exchanged for one without it         |
 //! | 4    |                                                    | its members are closed, and their superblocks wiped |
+//!
+//! The first two of a removal are one command to the engine, which alone knows what users have under way.
 //!
 //! An end in between leaves an array that starts: it never names a surrogate that was not made, and what is not on record is
 //! nothing to it. An array that cannot be started again has stopped, and is served anew by who serves it.
@@ -88,25 +90,33 @@ impl Desk {
     pub(super) fn remove_surrogate(&self) -> Result<Reply, Refusal> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let (status, _) = self.look()?;
-        let Some(uuid) = status.has_surrogate else {
+        let on_record = status.has_surrogate;
+        if on_record.is_none() && served(&status).is_none() {
             return Err(Refusal::new("the array has no surrogate"));
-        };
-        let Some(surrogate) = &status.surrogate else {
+        }
+        let Some(surrogate) = served(&status) else {
             self.command(Command::Surrogate(None))?;
             return Ok(done(
                 "the array has no surrogate any more; its members were not here, and are left as they are",
             ));
         };
-        self.check_may_leave(&status, surrogate)?;
+        let uuid = on_record.unwrap_or(surrogate.set.uuid);
+        self.check_may_exchange(&status)?;
+        // One that is off the record was taken away before, and the exchange could not be then.
+        if on_record.is_some() {
+            check_may_leave(&status, surrogate)?;
+            self.command(Command::Surrogate(None))?;
+        }
         let held = Held::new(&self.remote, self.array)?;
-        // A member may have failed since, and users' writes gone there.
+        // A member may have failed since.
         let (status, _) = self.look()?;
-        let Some(surrogate) = &status.surrogate else {
+        let may = self.check_may_exchange(&status);
+        may.map_err(|why| still_served(&status.name, why))?;
+        let Some(surrogate) = served(&status) else {
             return Err(Refusal::new(
                 "the array is not served with its surrogate any more",
             ));
         };
-        self.check_may_leave(&status, surrogate)?;
         let members = members_of(&surrogate.set);
         let buffer = surrogate
             .buffer
@@ -114,11 +124,7 @@ impl Desk {
             .map(|one| (members_of(&one.set), one.set.uuid));
         let (of_buffer, buffer) = buffer.unwrap_or((Vec::new(), uuid));
         let leaving = [&members[..], &of_buffer[..]].concat();
-        // What was under way when it was held is over with the stop; the start without the surrogate is refused if that
-        // sent anything there after all.
         self.exchange(self.change(Vec::new(), leaving, None))?;
-        let off_record = self.command(Command::Surrogate(None));
-        off_record.map_err(|why| still_on_record(&status.name, why))?;
         drop(held);
         let mut unwiped = self.dismiss(&members, uuid)?;
         unwiped.extend(self.dismiss(&of_buffer, buffer)?);
@@ -129,11 +135,6 @@ impl Desk {
                 unwiped.join(", ")
             ),
         }))
-    }
-
-    fn check_may_leave(&self, status: &Status, surrogate: &SurrogateStatus) -> Result<(), Refusal> {
-        check_nothing_away(status, surrogate)?;
-        self.check_may_exchange(status)
     }
 
     /// Whether the array would start again, and the engine can be exchanged.
@@ -225,8 +226,14 @@ impl Desk {
     }
 }
 
+/// The surrogate that an array is served with, on record or taken off it lately.
+fn served(status: &Status) -> Option<&SurrogateStatus> {
+    let served = status.surrogate.as_deref();
+    served.filter(|one| !one.set.members.is_empty())
+}
+
 fn check_may_have_one(status: &Status) -> Result<(), Refusal> {
-    if status.has_surrogate.is_some() {
+    if status.has_surrogate.is_some() || served(status).is_some() {
         let hint = format!("restripe surrogate remove {} takes it off", status.name);
         return Err(Refusal::new("the array has a surrogate already").hint(hint));
     }
@@ -240,34 +247,39 @@ fn check_may_have_one(status: &Status) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The engine has been exchanged already, and goes on.
-fn still_on_record(array: &str, why: Refusal) -> Refusal {
+/// The engine sends nothing there any more, and goes on.
+fn still_served(array: &str, why: Refusal) -> Refusal {
     let what = format!(
-        "the array goes on without its surrogate, which is still on its record: {}",
+        "the array has no surrogate on record any more, but its members are not free yet: {}",
         why.what
     );
     let hint = format!(
-        "nothing is away; restripe surrogate remove {array}, once more, takes it off the record. \
-         Its members keep their superblocks: they are free when this daemon ends, to whoever says --force"
+        "nothing is away; restripe surrogate remove {array}, once more, frees them. \
+         They are free when this daemon ends, too, to whoever says --force"
     );
     Refusal::new(what).at(why.at).hint(hint)
 }
 
-/// Nothing is there that home has not, and nothing will be.
-fn check_nothing_away(status: &Status, surrogate: &SurrogateStatus) -> Result<(), Refusal> {
-    let away = surrogate.overlay.as_ref().map_or(0, |overlay| {
+/// What a removal brings home by itself: whoever asked for it waits, two minutes at most.
+const AWAY_MAX: u64 = 64 << 20;
+
+/// Little is there that home has not, and no task sends anything there.
+fn check_may_leave(status: &Status, surrogate: &SurrogateStatus) -> Result<(), Refusal> {
+    let overlay = surrogate.overlay.as_ref();
+    let away = overlay.map_or(0, |overlay| {
         let of = |kind: Kind| overlay.sectors[kind as usize];
         (of(Kind::Instead) + of(Kind::Also)) * SECTOR_BYTES
     });
     let constant = |overlay: &OverlayStatus| overlay.redirect.is_constant();
-    let hint = match surrogate.overlay.as_ref().is_some_and(constant) {
+    let hint = match overlay.is_some_and(constant) {
         true => format!(
-            "restripe surrogate destage {} --wait brings it home; what users write meanwhile goes there, too",
-            status.name
+            "restripe surrogate destage {} --wait brings it home; of what users write meanwhile the removal brings home {}",
+            status.name,
+            Size(AWAY_MAX)
         ),
         false => "it goes home when the array's rebuild has ended: restripe surrogate status tells how much is left".into(),
     };
-    if away > 0 {
+    if away > AWAY_MAX {
         let what = format!("{} of the array are away in its surrogate", Size(away));
         return Err(Refusal::new(what).hint(hint));
     }
@@ -335,11 +347,8 @@ mod tests {
 
     #[test]
     fn a_removal_that_is_half_done_says_what_is_left() {
-        let told = still_on_record("tank", Refusal::new("no space is left on a member"));
-        assert!(
-            told.what.contains("goes on without its surrogate"),
-            "{told:?}"
-        );
+        let told = still_served("tank", Refusal::new("no space is left on a member"));
+        assert!(told.what.contains("no surrogate on record"), "{told:?}");
         assert!(
             told.what.ends_with("no space is left on a member"),
             "{told:?}"

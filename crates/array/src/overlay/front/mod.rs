@@ -615,6 +615,15 @@ impl Overlay {
         self.holds_nothing_instead() && self.writes.is_empty()
     }
 
+    /// Whether nothing lies in the log, not even what home has, and nothing is on its way there or home.
+    pub fn is_empty(&self) -> bool {
+        let copied = self.map.total(Kind::Clean).extents > 0 || !self.copies.is_empty();
+        let gathers = self.pack.as_ref().is_some_and(|pack| !pack.is_quiet());
+        let flushes = self.buffering.as_ref().is_some_and(|one| !one.is_quiet());
+        let works = self.is_going_home() || self.cleaning.is_some() || self.held.is_some();
+        self.is_void() && !copied && !gathers && !flushes && !works
+    }
+
     /// Sectors of a record's payload at most.
     pub fn record_sectors(&self) -> u32 {
         self.limits.record_sectors

@@ -1,0 +1,106 @@
+//! Letting the surrogate go while the array serves: [`Command::Surrogate`] with `None`.
+//!
+//! | state    | cause                                                        | next     |
+//! |----------|--------------------------------------------------------------|----------|
+//! | kept     | the command                                                  | emptying |
+//! | emptying | nothing lies in the log, nor is on its way there             | gone     |
+//! | emptying | the array stops; what lies there cannot be brought home      | kept     |
+//!
+//! While it empties no write goes into the log but over what lies there, no clean copy does, and mirrors stay awake; what lies there goes
+//! home at once. So what users have under way when the command comes is waited for, and nothing can get there behind the last look.
+//! When it is gone nothing ever goes there again, and only then home has it on record that it has no surrogate: a crash before finds the
+//! log needed or void, one behind that finds an array that never had one.
+
+use super::{Pair, Stage};
+use crate::contract::{Action, Command, CommandError, CommandTag, Event};
+use crate::overlay::{Overlay, Site};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Leaving {
+    #[default]
+    Kept,
+    /// Who asked for it waits.
+    Emptying(CommandTag),
+    Gone,
+}
+
+impl Pair {
+    /// Whether nothing more is to go into the log.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.policy.leaving != Leaving::Kept
+    }
+
+    /// An operator takes the surrogate away.
+    pub(super) fn begin_leaving(&mut self, tag: CommandTag) {
+        let emptying = matches!(self.policy.leaving, Leaving::Emptying(_));
+        if self.stage == Stage::Serving && emptying {
+            let error = CommandError::Busy("its surrogate is being emptied already");
+            return self.out.push(Action::CommandReply(tag, Err(error)));
+        }
+        let served = self.stage == Stage::Serving && !self.is_logless();
+        if served && self.policy.leaving == Leaving::Kept && !self.home().mode.read_only {
+            self.policy.leaving = Leaving::Emptying(tag);
+        } else {
+            self.let_home_answer(tag);
+        }
+    }
+
+    /// Home knows what may be on record, and why not.
+    fn let_home_answer(&mut self, tag: CommandTag) {
+        let command = Command::Surrogate(None);
+        self.tell(Site::Home, Event::Command(tag, command));
+    }
+
+    /// Goes on with letting the surrogate go; false if it has to wait.
+    pub(super) fn go_on_leaving(&mut self) -> bool {
+        let Leaving::Emptying(tag) = self.policy.leaving else {
+            return false;
+        };
+        let overlay = self.overlay.as_ref().expect("a serving pair has one");
+        if self.home().halted() {
+            self.policy.leaving = Leaving::Kept;
+            self.let_home_answer(tag);
+            return true;
+        }
+        if overlay.is_stuck() && !overlay.is_void() {
+            self.keep_surrogate(NOT_HOME);
+            return true;
+        }
+        // Others are being brought in step with first copies, which go on to be believed until they are.
+        if !overlay.is_empty() || self.home().sectors_in_doubt() > 0 {
+            return false;
+        }
+        self.policy.leaving = Leaving::Gone;
+        let overlay = self.overlay.as_mut().expect("just seen");
+        if overlay.trusts() {
+            overlay.trust(false);
+        }
+        self.at_home(|home| {
+            home.redirects_home();
+            if home.superblock.ahead {
+                home.set_ahead(false);
+            }
+            home.copies_apart = false;
+        });
+        self.let_home_answer(tag);
+        true
+    }
+
+    /// A way home was cut short: by an error, or since first copies are believed no more.
+    pub(super) fn leaving_fell_short(&mut self) {
+        if self.overlay.as_ref().is_some_and(Overlay::fell_short) {
+            self.keep_surrogate(NOT_HOME);
+        }
+    }
+
+    /// It stays, as if nobody had asked.
+    pub(super) fn keep_surrogate(&mut self, why: &'static str) {
+        if let Leaving::Emptying(tag) = self.policy.leaving {
+            self.policy.leaving = Leaving::Kept;
+            let error = CommandError::Busy(why);
+            self.out.push(Action::CommandReply(tag, Err(error)));
+        }
+    }
+}
+
+const NOT_HOME: &str = "what lies in its surrogate could not be brought home";
