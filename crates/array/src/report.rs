@@ -108,8 +108,10 @@ pub struct OverlayStatus {
     /// Sectors of the log.
     pub log_sectors: u64,
     pub going_home: bool,
-    /// The log failed: what must go there is refused.
+    /// The log failed: what must go there is refused, unless the array goes on without it.
     pub broken: bool,
+    /// It failed, and first copies have all that it had: writes go on without it (GRAID).
+    pub without_log: bool,
     /// The log has no room, and what lies there does not go home: it failed for want of space, or the last way home was cut short.
     pub full: bool,
     /// First copies at home are believed to have what goes into the log (GRAID).

@@ -11,12 +11,12 @@ use crate::engine::Setup;
 use crate::failure::Failure;
 use crate::lease::refuse_as_member;
 use crate::member::{content, open_failure, same_file};
+use crate::surrogate::WITHOUT_LOG;
 use crate::tie::{Tie, Whose, tie, whose_is};
 use crate::units::{Rate, Size, parse_order, parse_throttle};
-use restripe_array::overlay::Kind;
 use restripe_array::report::{MemberState, MemberStatus, Status};
 use restripe_array::{
-    Command, CommandError, Fact, Halt, LeaseError, Member, Nanos, Redirect, SECTOR_BYTES, Uuid,
+    Command, CommandError, Fact, Halt, LeaseError, Member, Nanos, SECTOR_BYTES, Uuid,
 };
 use restripe_io::control::{
     Answer, FactView, HeatView, Refusal, Reply, Request, StatusView, Telling, member_name,
@@ -637,9 +637,6 @@ fn of_absent_surrogate(path: &str) -> Refusal {
         .hint("stop the array, and name the surrogate's members to serve, too; --force makes it the array's own")
 }
 
-/// The log of an array whose first copies have all it had.
-const LOG_DISK_GONE: &str = "surrogate: the log disk is gone: first copies go on alone, further ones are brought in step, and mirrors stay awake until the next start with a log";
-
 /// Puts facts into words.
 struct Teller {
     remote: Remote,
@@ -664,25 +661,20 @@ impl Teller {
                 told.text = buffer_text(why, *forgone, &self.names);
             }
             Fact::OfSurrogate(fact)
-                if **fact == Fact::Halted(Halt::TooFew) && self.first_copies_have_all() =>
+                if **fact == Fact::Halted(Halt::TooFew) && self.goes_on_without_log() =>
             {
-                told.text = LOG_DISK_GONE.into();
+                told.text = format!("surrogate: the log disk is gone: {WITHOUT_LOG}");
             }
             _ => {}
         }
         told
     }
 
-    /// Of an array whose first copies go ahead beside a log (GRAID), while they are believed.
-    fn first_copies_have_all(&self) -> bool {
+    fn goes_on_without_log(&self) -> bool {
         let status = self.remote.status(self.array).ok().flatten();
         let surrogate = status.and_then(|status| status.surrogate);
         let overlay = surrogate.and_then(|surrogate| surrogate.overlay);
-        overlay.is_some_and(|overlay| {
-            let of = |kind: Kind| overlay.sectors[kind as usize];
-            let nothing_away = of(Kind::Instead) + of(Kind::Also) == 0;
-            overlay.redirect == Redirect::Graid && (overlay.ahead || nothing_away)
-        })
+        overlay.is_some_and(|overlay| overlay.without_log)
     }
 
     /// A number is given once, so a name that is known stays right. The reactor has better to do than to answer for each

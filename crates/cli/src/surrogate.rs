@@ -136,24 +136,26 @@ fn away_line(overlay: &OverlayView) -> String {
         let count = overlay.mirrors_restless;
         parts.push(format!("{count} mirrors cannot sleep (see serve --power)"));
     }
-    parts.extend(trouble_of_log(overlay).map(|(what, then)| format!("the log {what}{then}")));
+    parts.extend(trouble_of_log(overlay).map(|(what, then)| format!("the log {what}: {then}")));
     parts.join("; ")
 }
 
+/// What follows where first copies have all that a log disk had that failed.
+pub const WITHOUT_LOG: &str = "writes go on without it, and mirrors stay awake";
+
 /// That the log takes no more, and what follows from that.
 fn trouble_of_log(overlay: &OverlayView) -> Option<(&'static str, &'static str)> {
-    const REFUSED: &str = ": what must go there is refused";
-    // First copies have what a log disk had.
-    const WITHOUT: &str = ": writes go on without it, and mirrors stay awake";
-    match (overlay.full, overlay.broken) {
-        (true, true) => Some(("has NO SPACE", REFUSED)),
-        (false, true) if overlay.redirect == "graid" && overlay.away_bytes == 0 => {
-            Some(("FAILED", WITHOUT))
-        }
-        (false, true) => Some(("FAILED", REFUSED)),
-        (true, false) => Some(("is FULL", ": what lies there does not go home")),
-        (false, false) => None,
-    }
+    let what = match (overlay.full, overlay.broken) {
+        (true, true) => "has NO SPACE",
+        (false, true) => "FAILED",
+        (true, false) => return Some(("is FULL", "what lies there does not go home")),
+        (false, false) => return None,
+    };
+    let then = match overlay.without_log {
+        true => WITHOUT_LOG,
+        false => "what must go there is refused",
+    };
+    Some((what, then))
 }
 
 /// What is wrong with a surrogate, in the first words of the array: `surrogate degraded`, `the log has NO SPACE`.

@@ -155,6 +155,19 @@ impl Pair {
         self.home().keeper.partner_durable()
     }
 
+    /// Whether there was a log, and nothing is missed with it: first copies are believed, or home has everything.
+    pub(super) fn goes_on_without_log(&self) -> bool {
+        let failed = |one: &&Overlay| one.is_broken() && !one.is_logless();
+        let nothing_missed = |one: &Overlay| one.is_alone() || one.is_void();
+        let ahead = self.policy.redirect().goes_ahead();
+        ahead
+            && self
+                .overlay
+                .as_ref()
+                .filter(failed)
+                .is_some_and(nothing_missed)
+    }
+
     pub(super) fn is_logless(&self) -> bool {
         self.overlay.as_ref().is_some_and(Overlay::is_logless)
     }

@@ -65,6 +65,7 @@ impl Pair {
             log_sectors: overlay.log_sectors(),
             going_home: overlay.is_going_home(),
             broken: overlay.is_broken() && !overlay.is_logless(),
+            without_log: self.goes_on_without_log(),
             full: self.log_has_no_space() || self.does_not_empty(overlay),
             ahead: overlay.trusts(),
             alone: overlay.is_alone(),

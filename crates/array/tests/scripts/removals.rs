@@ -1,5 +1,5 @@
 //! A surrogate that is taken away while users write: what was under way is waited for, nothing goes there behind the last look, and
-//! home alone has everything when it is off the record.
+//! home alone has everything when it is off the record. And what is told of one that fails.
 
 use crate::shell::{Array, CHUNK, Setup, raid1, raid5};
 use restripe_array::layout::Level;
@@ -211,5 +211,30 @@ fn a_stop_ends_a_removal_and_the_surrogate_stays() {
         assert_eq!(array.engine.status().has_surrogate, Some(LOG));
         array.run();
         array.verify();
+    }
+}
+
+/// First copies are believed, or home has everything: then a log that fails is not missed. One that alone had something is.
+#[test]
+fn a_log_that_fails_is_missed_if_it_alone_has_something() {
+    for (something, believed) in [(true, true), (false, false), (true, false)] {
+        let mut made = redirecting(Redirect::Graid);
+        let array = &mut made.array;
+        if something {
+            array.written(2 * CHUNK, CHUNK).expect("written");
+        }
+        if !believed {
+            // Without a first copy the log alone counts: what it has goes home, which waits for home's mirrors here.
+            array.depart(0);
+            array.run_but("write data");
+        }
+        assert_eq!(overlay(array).ahead, believed, "{something}");
+        let missed = something && !believed;
+        assert!(!overlay(array).without_log, "it is there");
+        array.depart(made.log.start);
+        let told = overlay(array);
+        assert!(told.broken, "{something}, {believed}");
+        assert_eq!(told.without_log, !missed, "{something}, {believed}");
+        assert_eq!(told.alone, believed, "{something}, {believed}");
     }
 }

@@ -78,8 +78,11 @@ pub struct OverlayView {
     pub log_bytes: u64,
     /// What is away is being copied home.
     pub going_home: bool,
-    /// The log failed: what must go there is refused.
+    /// The log failed: what must go there is refused, unless the array goes on without it.
     pub broken: bool,
+    /// It failed, and first copies have all that it had: writes go on without it.
+    #[serde(default)]
+    pub without_log: bool,
     /// The log has no room, and what lies there does not go home: it failed for want of space, or the last way home was cut short.
     #[serde(default)]
     pub full: bool,
@@ -245,6 +248,7 @@ fn overlay_view(overlay: &OverlayStatus, now: Nanos) -> OverlayView {
         log_bytes: bytes(overlay.log_sectors),
         going_home: overlay.going_home,
         broken: overlay.broken,
+        without_log: overlay.without_log,
         full: overlay.full,
         redirected_writes: counters.redirected_writes,
         log_reads: counters.reads_of_log,
@@ -319,7 +323,8 @@ mod tests {
             destages: 0,
             budget: None,
             code_cache: None,
-            broken: false,
+            broken: true,
+            without_log: true,
             full: false,
             ahead: true,
             alone: true,
@@ -346,7 +351,8 @@ mod tests {
             clean_bytes: 1024,
             log_bytes: 2 << 20,
             going_home: true,
-            broken: false,
+            broken: true,
+            without_log: true,
             redirected_writes: 5,
             log_reads: 6,
             split_reads: 7,
