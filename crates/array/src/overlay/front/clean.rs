@@ -12,10 +12,10 @@
 //! When its turn comes the map says what still lies at the place it was read from: only that is packed, and nothing that a copy under way is
 //! of. So what users write meanwhile has the higher sequence, and stays.
 
-use super::pack::{From, Spot};
+use super::pack::{Source, Spot};
 use super::{Effect, Overlay, Owner, PartTag, SealCause};
 use crate::contract::{BufRef, RequestError};
-use crate::overlay::{Extent, Kind, Piece, Purpose, is_logged};
+use crate::overlay::{Extent, Kind, Piece, Purpose};
 use crate::planted::Bug;
 use crate::units::SECTOR_BYTES;
 use alloc::collections::VecDeque;
@@ -106,7 +106,8 @@ impl Overlay {
         let records = (shape.segment_sectors / record * shape.reserve).saturating_sub(1);
         let most = u64::from(records) * u64::from(self.limits.record_sectors);
         let mut live = vec![0_u64; shape.segments as usize];
-        for extent in self.map.extents_from(0).filter(|one| is_logged(one.at)) {
+        // Of a log that has not failed all of them lie there.
+        for extent in self.map.extents_from(0) {
             live[self.space.segment_of(extent.at) as usize] += u64::from(extent.sectors);
         }
         let (mut chosen, mut sum) = (Vec::new(), 0);
@@ -343,7 +344,7 @@ impl Overlay {
         let bytes = (u64::from(sectors) * SECTOR_BYTES) as u32;
         let (skip, buf) = source;
         let source = buf.part((skip * SECTOR_BYTES) as u32, bytes);
-        self.copy_in(From::Move(serial), extent, false, Some(source));
+        self.copy_in(Source::Move(serial), extent, false, Some(source));
         Packed::Sectors(sectors)
     }
 

@@ -100,7 +100,7 @@ struct Packed {
 
 /// Where what is copied into a record comes from.
 #[derive(Clone, Copy)]
-pub(super) enum From {
+pub(super) enum Source {
     /// Part of a request.
     Request(u32),
     /// What is moved to clean the log, by its reading.
@@ -110,7 +110,7 @@ pub(super) enum From {
 /// A copy into a record that is under way.
 struct Copying {
     extent: Extent,
-    from: From,
+    from: Source,
     /// The record had these sectors already.
     over: bool,
     done: bool,
@@ -190,7 +190,7 @@ impl Pack {
     }
 
     /// Whether a copy under way is of some of these sectors of home.
-    pub(super) fn touches(&self, home: &core::ops::Range<u64>) -> bool {
+    pub(super) fn touches(&self, home: &Range<u64>) -> bool {
         let within = |copy: &Copying| copy.extent.within(home.clone()).is_some();
         self.copies.iter().any(within)
     }
@@ -257,7 +257,7 @@ impl Overlay {
         let pending = self.pending(id);
         pending.cut += u64::from(extent.sectors);
         pending.parts += 1;
-        self.copy_in(From::Request(id), extent, over, source);
+        self.copy_in(Source::Request(id), extent, over, source);
         true
     }
 
@@ -324,7 +324,7 @@ impl Overlay {
 
     pub(super) fn copy_in(
         &mut self,
-        from: From,
+        from: Source,
         extent: Extent,
         over: bool,
         source: Option<BufRef>,
@@ -340,7 +340,7 @@ impl Overlay {
         let record = pack.records.back_mut();
         let record = record.expect("one is being filled");
         record.copies += 1;
-        record.moved |= matches!(from, From::Move(_));
+        record.moved |= matches!(from, Source::Move(_));
         let at = record.at;
         self.effects.push_back(Effect::Pack {
             tag,
@@ -363,8 +363,8 @@ impl Overlay {
             self.packs().first_copy += 1;
             self.copied_in(&copy);
             match copy.from {
-                From::Request(id) => self.tell(Teller::Request(id), Ok(())),
-                From::Move(serial) => self.moved(serial),
+                Source::Request(id) => self.tell(Teller::Request(id), Ok(())),
+                Source::Move(serial) => self.moved(serial),
             }
         }
         self.send_records();
