@@ -2,7 +2,7 @@
 
 use super::{
     Cleans, Effect, FoundInLog, Homeward, LogShape, Overlay, OverlayLimits, Packing, PartTag,
-    SealCause, Site,
+    SealCause, Site, WantedVersion,
 };
 use crate::contract::{Buf, BufRef, Request, RequestError, RequestOp, RequestTag};
 use crate::policy::destage::Order;
@@ -386,11 +386,11 @@ fn a_flush_is_told_when_the_buffer_is_flushed() {
     let (asked, told) = around_buffer(&mut overlay);
     assert!(told.is_empty());
     let [
-        Effect::Keep {
+        Effect::Keep(WantedVersion {
             version: 1,
             closed: false,
             ..
-        },
+        }),
     ] = asked[..]
     else {
         panic!("{asked:?}")
@@ -416,9 +416,7 @@ fn a_flush_is_told_when_the_buffer_is_flushed() {
     let versions: Vec<(u64, u32)> = asked
         .iter()
         .filter_map(|effect| match effect {
-            Effect::Keep {
-                sequence, version, ..
-            } => Some((*sequence, *version)),
+            Effect::Keep(wanted) => Some((wanted.sequence, wanted.version)),
             _ => None,
         })
         .collect();

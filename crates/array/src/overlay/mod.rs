@@ -23,7 +23,7 @@ mod tree;
 pub(crate) use front::FETCHES;
 pub use front::{
     Cleans, CopyTag, Effect, FoundInLog, Gathering, Homeward, Oldest, Overlay, OverlayCounters,
-    OverlayLimits, PackTag, Packing, PartTag, SealCause, Site, WayHome,
+    OverlayLimits, PackTag, Packing, PartTag, SealCause, Site, WantedVersion, WayHome,
 };
 pub use map::{ExtentMap, Extents, Pieces};
 pub use space::{Cleanable, LogShape, LogSpace, Pressure, Purpose};

@@ -17,7 +17,7 @@ use crate::contract::{
 };
 use crate::meta::superblock::{BufferMark, PartnerRole};
 use crate::overlay::format::{RecordHeader, SlotLayout, Version, slot};
-use crate::overlay::{Effect, Site};
+use crate::overlay::{Site, WantedVersion};
 use crate::pool::Size;
 use crate::report::ArrayState;
 use crate::slab::Slab;
@@ -96,18 +96,15 @@ impl Pair {
     // ---------------------------------------------------------------------------------------------------- versions
 
     /// A version is wanted in the buffer; its checksum is taken later.
-    pub(super) fn keep_version(&mut self, wanted: Effect) {
-        let Effect::Keep {
+    pub(super) fn keep_version(&mut self, wanted: WantedVersion) {
+        let WantedVersion {
             sequence,
             version,
             durable,
             closed,
             extents,
             payload_sectors,
-        } = wanted
-        else {
-            unreachable!("a version is wanted")
-        };
+        } = wanted;
         // Its memory stays until the version is written.
         self.clusters.begin_reading(sequence);
         let header = RecordHeader {
@@ -127,26 +124,19 @@ impl Pair {
 
     /// Begins to write the next version that is announced at home; false if there is none.
     pub(super) fn next_version(&mut self) -> bool {
-        let Some(version) = self.buffer.waiting.front().cloned() else {
+        let Some(version) = self.buffer.waiting.pop_front() else {
             return false;
         };
-        let mut announced = true;
-        for extent in &version.extents {
-            announced &= self.is_announced(extent.home, u64::from(extent.sectors));
-        }
-        if !announced && !self.home().halted() {
-            return false;
-        }
-        if !announced {
-            self.buffer.waiting.pop_front();
-            let error = self.home().refusal(RequestOp::Write);
+        let announced = self.announced(&version.extents);
+        if let Some(Err(error)) = announced {
             self.version_kept(version.header.sequence, Err(error));
             return true;
         }
-        let Some(header) = self.buffers.take_free(Size::Small) else {
+        let header = announced.and_then(|_| self.buffers.take_free(Size::Small));
+        let Some(header) = header else {
+            self.buffer.waiting.push_front(version);
             return false;
         };
-        self.buffer.waiting.pop_front();
         let sequence = version.header.sequence;
         let sectors = u64::from(version.header.payload_sectors);
         let index = self.buffer.under_way.insert(Keeping {

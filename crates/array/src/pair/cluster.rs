@@ -105,6 +105,12 @@ impl Clusters {
         &mut self.records[index]
     }
 
+    /// What the overlay said of a record that it sealed.
+    fn table_of(&mut self, sequence: u64) -> &mut Sealed {
+        let sealed = self.of(sequence).sealed.as_mut();
+        sealed.expect("it was sealed")
+    }
+
     /// The record in memory that has these sectors of the log. One that is being filled has room for a payload of `room`.
     fn at(&mut self, sector: u64, sectors: u64, room: u64) -> Option<&mut Gathered> {
         let has = |one: &&mut Gathered| {
@@ -290,24 +296,21 @@ impl Pair {
         let Some(&sequence) = self.clusters.sealing.front() else {
             return false;
         };
-        let one = self.clusters.of(sequence);
-        let sealed = one.sealed.as_ref().expect("it was sealed");
+        let sealed = self.clusters.table_of(sequence);
         let payload = u64::from(sealed.payload_sectors);
-        let source = part_of(one, one.at + PAGE_SECTORS, payload);
-        let extents = sealed.extents.clone();
-        let mut announced = true;
-        for extent in &extents {
-            announced &= self.is_announced(extent.home, u64::from(extent.sectors));
-        }
-        if !announced && !self.home().halted() {
+        let extents = core::mem::take(&mut sealed.extents);
+        let announced = self.announced(&extents);
+        self.clusters.table_of(sequence).extents = extents;
+        let Some(announced) = announced else {
             return false;
-        }
+        };
         self.clusters.sealing.pop_front();
-        if !announced {
-            let error = self.home().refusal(RequestOp::Write);
+        if let Err(error) = announced {
             self.sealed(sequence, Err(error));
             return true;
         }
+        let one = self.clusters.of(sequence);
+        let source = part_of(one, one.at + PAGE_SECTORS, payload);
         let job = self.jobs.list.insert(Job::Seal(sequence));
         let compute = self.compute(job, ComputeOp::Checksum, Some(source), None, None);
         self.out.push(Action::Compute(compute));

@@ -267,7 +267,7 @@ impl Pair {
                 payload_sectors,
                 durable,
             } => self.seal(sequence, extents, payload_sectors, durable),
-            version @ Effect::Keep { .. } => self.keep_version(version),
+            Effect::Keep(wanted) => self.keep_version(wanted),
             Effect::Forgo => self.forgo_buffer(),
             Effect::Fetch { part, pieces } => self.fetch(part, pieces),
             Effect::Move { part, at, sectors } => self.jobs.moves.push_back((part, at, sectors)),
@@ -403,15 +403,18 @@ impl Pair {
             return false;
         };
         let extent = append.extent;
-        let sectors = u64::from(extent.sectors);
-        if extent.kind != Kind::Clean && !self.is_announced(extent.home, sectors) {
-            if self.home().halted() {
+        let announced = match extent.kind {
+            Kind::Clean => Some(Ok(())),
+            Kind::Instead | Kind::Also => self.announced(&[extent]),
+        };
+        match announced {
+            None => return false,
+            Some(Err(error)) => {
                 self.jobs.appends.pop_front();
-                let error = self.home().refusal(RequestOp::Write);
                 self.appended(extent.sequence, Err(error));
                 return true;
             }
-            return false;
+            Some(Ok(())) => {}
         }
         let Some(header) = self.buffers.take_free(Size::Small) else {
             return false;
@@ -439,6 +442,20 @@ impl Pair {
         // It is written in home's next turn. What is being written comes back by itself.
         self.children.delivered |= home.redirected.touched && !before;
         ready || self.home().planted(Bug::RedirectNotAnnounced)
+    }
+
+    /// Announces all of these, the last one as well where the first has to wait: what is announced together becomes durable together.
+    /// `None` until it is; an error if it never will be.
+    pub(super) fn announced(&mut self, extents: &[Extent]) -> Option<Result<(), RequestError>> {
+        let mut all = true;
+        for extent in extents {
+            all &= self.is_announced(extent.home, u64::from(extent.sectors));
+        }
+        match (all, self.home().halted()) {
+            (true, _) => Some(Ok(())),
+            (false, true) => Some(Err(self.home().refusal(RequestOp::Write))),
+            (false, false) => None,
+        }
     }
 
     fn put_header(&mut self, job: u32, payload_crc: u32) {

@@ -3,7 +3,7 @@
 
 use super::{Record, World};
 use restripe_array::RequestError;
-use restripe_array::overlay::{Effect, Extent};
+use restripe_array::overlay::{Effect, Extent, WantedVersion};
 use restripe_sim::payload::Token;
 use std::collections::BTreeMap;
 
@@ -58,33 +58,27 @@ impl World {
 
     /// A version is begun: what its half held may be gone.
     pub(super) fn begin_version(&mut self, effect: &Effect) {
-        let Effect::Keep {
-            sequence, version, ..
-        } = effect
-        else {
+        let Effect::Keep(wanted) = effect else {
             return;
         };
-        let half = self.half_of(*sequence, *version);
+        let half = self.half_of(wanted.sequence, wanted.version);
         if let Some(old) = self.buffer.halves.remove(&half) {
-            self.count(match old.sequence == *sequence {
+            self.count(match old.sequence == wanted.sequence {
                 true => "versions written over",
                 false => "slots used again",
             });
         }
     }
 
-    pub(super) fn keep_version(&mut self, effect: &Effect) {
-        let Effect::Keep {
+    pub(super) fn keep_version(&mut self, wanted: &WantedVersion) {
+        let WantedVersion {
             sequence,
             version,
             closed,
             extents,
             payload_sectors,
             ..
-        } = effect
-        else {
-            unreachable!("a version is kept")
-        };
+        } = wanted;
         if self.buffer.fails {
             return;
         }
@@ -130,7 +124,7 @@ impl World {
     pub(super) fn forget_memory(&mut self) {
         let sealed = std::mem::take(&mut self.buffer.sealed);
         for (sequence, extents) in sealed {
-            let keeps = |effect: &Effect| matches!(effect, Effect::Keep { sequence: of, .. } if *of == sequence);
+            let keeps = |effect: &Effect| matches!(effect, Effect::Keep(wanted) if wanted.sequence == sequence);
             if self.overlay.is_held(sequence) || self.doing.iter().any(keeps) {
                 self.buffer.sealed.insert(sequence, extents);
                 continue;

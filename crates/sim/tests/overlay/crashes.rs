@@ -13,7 +13,7 @@ impl World {
             Effect::Seal { .. } => "crash while sealing",
             Effect::Pack { .. } => "crash while packing",
             Effect::Move { .. } => "crash while moving",
-            Effect::Keep { .. } => "crash while keeping",
+            Effect::Keep(_) => "crash while keeping",
             _ => "crash",
         });
         let stages: Vec<&str> = stage.collect();

@@ -101,7 +101,7 @@ impl World {
                 let result = self.of_buffer();
                 self.overlay.part_done(part, result);
             }
-            Effect::Keep { .. } => {
+            Effect::Keep(_) => {
                 let result = self.of_buffer();
                 self.overlay.kept(result);
             }
@@ -158,7 +158,7 @@ impl World {
             Effect::Flush {
                 site: Site::Buffer, ..
             } => self.flush_buffer(),
-            Effect::Keep { .. } => self.keep_version(effect),
+            Effect::Keep(wanted) => self.keep_version(wanted),
             Effect::Forgo => {
                 self.count("buffers forgone");
                 self.buffer.counts = false;

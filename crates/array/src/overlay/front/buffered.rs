@@ -16,7 +16,7 @@
 //! A record is *safe* when it is durable in the log: until then it keeps its slot, so no more records are in between than there are slots.
 //! From over on flushes seal, as without a buffer.
 
-use super::{Effect, Overlay, Owner, PartTag, SealCause, Site};
+use super::{Effect, Overlay, Owner, PartTag, SealCause, Site, WantedVersion};
 use crate::contract::RequestError;
 use crate::overlay::Extent;
 use crate::planted::Bug;
@@ -286,14 +286,14 @@ impl Overlay {
             held.version += 1;
             buffer.writes += 1;
             counters.versions += 1;
-            effects.push_back(Effect::Keep {
+            effects.push_back(Effect::Keep(WantedVersion {
                 sequence: held.sequence,
                 version: held.version,
                 durable: *durable,
                 closed,
                 extents,
                 payload_sectors,
-            });
+            }));
         }
     }
 

@@ -144,16 +144,7 @@ pub enum Effect {
         durable: u64,
     },
     /// Writes a version of a record in memory into the buffer; ends with [`Overlay::kept`].
-    Keep {
-        sequence: u64,
-        version: u32,
-        /// Every record below is durable in the log.
-        durable: u64,
-        /// Nothing more comes into the record.
-        closed: bool,
-        extents: Vec<Extent>,
-        payload_sectors: u32,
-    },
+    Keep(WantedVersion),
     /// Puts on record that the buffer does not count; ends with [`Overlay::buffer_forgone`].
     Forgo,
     /// Reads pieces that lie near each other in the log into memory, to be kept there as far as there is room: they go home soon.
@@ -203,6 +194,19 @@ pub enum Effect {
     /// The log has a clean copy now, or it could not be had.
     Copied(CopyTag, Result<(), RequestError>),
     Reply(RequestTag, Result<(), RequestError>),
+}
+
+/// A version of a record that the buffer is to have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WantedVersion {
+    pub sequence: u64,
+    pub version: u32,
+    /// Every record below is durable in the log.
+    pub durable: u64,
+    /// Nothing more comes into the record.
+    pub closed: bool,
+    pub extents: Vec<Extent>,
+    pub payload_sectors: u32,
 }
 
 /// Names a clean copy that is being made, from [`Overlay::begin_copy`] on.
