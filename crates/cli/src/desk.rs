@@ -865,12 +865,18 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
                 .hint("bring the array's members as they were when it stopped; serve --from-minority takes them as they are")
         }
         CommandError::BufferMissing | CommandError::BufferIsOld => without_buffer(error),
-        CommandError::OfBuffer(error) if **error == CommandError::Metadata => {
-            Refusal::new("the buffer: what it has cannot be read, and users may have flushed that")
-                .hint("bring members of it that are not here; or say --accept-loss to go back to what the log has")
-        }
-        CommandError::OfBuffer(error) => of_set("the buffer", error, names),
+        CommandError::OfBuffer(error) => of_buffer(error, names),
         CommandError::OfSurrogate(error) => of_set("the surrogate", error, names),
+    }
+}
+
+fn of_buffer(error: &CommandError, names: &[MemberName]) -> Refusal {
+    match error {
+        CommandError::Metadata => Refusal::new(
+            "the buffer: what it has cannot be read, and users may have flushed that",
+        )
+        .hint("bring members of it that are not here; or say --accept-loss to go back to what the log has"),
+        error => of_set("the buffer", error, names),
     }
 }
 
