@@ -215,7 +215,7 @@ impl Pair {
     pub(super) fn wants_log_empty(&self) -> bool {
         let overlay = self.overlay.as_ref().expect("a serving pair has one");
         let ahead = self.policy.redirect().goes_ahead();
-        let compares = !self.policy.held.is_empty() || self.home().compares_copies();
+        let compares = !self.policy.commands_waiting.is_empty() || self.home().compares_copies();
         let fails = overlay.is_broken() && !overlay.is_logless() || !self.home().copies_are_whole();
         self.is_leaving() || ahead && (!overlay.trusts() || fails || compares)
     }
@@ -250,7 +250,7 @@ impl Pair {
         let ahead = self.stage == Stage::Serving && self.policy.redirect().goes_ahead();
         let holds = ahead && matches!(command, Command::Scrub { .. });
         if holds {
-            self.policy.held.push((tag, *command));
+            self.policy.commands_waiting.push((tag, *command));
         }
         holds
     }
@@ -259,10 +259,10 @@ impl Pair {
     fn release_held(&mut self) -> bool {
         let overlay = self.overlay.as_ref().expect("a serving pair has one");
         let over = overlay.is_void() || !overlay.trusts() || self.home().halted();
-        if self.policy.held.is_empty() || !over {
+        if self.policy.commands_waiting.is_empty() || !over {
             return false;
         }
-        for (tag, command) in core::mem::take(&mut self.policy.held) {
+        for (tag, command) in core::mem::take(&mut self.policy.commands_waiting) {
             self.tell(Site::Home, Event::Command(tag, command));
         }
         true
@@ -270,7 +270,7 @@ impl Pair {
 
     /// The array stops: what waits is not begun any more.
     pub(super) fn refuse_held(&mut self) {
-        for (tag, _) in core::mem::take(&mut self.policy.held) {
+        for (tag, _) in core::mem::take(&mut self.policy.commands_waiting) {
             let error = CommandError::Busy("the array is stopping");
             self.out.push(Action::CommandReply(tag, Err(error)));
         }

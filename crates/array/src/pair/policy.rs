@@ -93,7 +93,7 @@ pub(super) struct State {
     pub(super) chosen: bool,
     pub(super) destage: destage::State,
     /// Commands that wait until the log holds nothing.
-    pub(super) held: Vec<(CommandTag, Command)>,
+    pub(super) commands_waiting: Vec<(CommandTag, Command)>,
     pub(super) leaving: Leaving,
     /// Something did not reach first copies though they were believed.
     pub(super) beside_failed: bool,
@@ -112,7 +112,7 @@ impl State {
             going: false,
             chosen: false,
             destage: destage::State::default(),
-            held: Vec::new(),
+            commands_waiting: Vec::new(),
             leaving: Leaving::default(),
             beside_failed: false,
             firsts_seen: None,

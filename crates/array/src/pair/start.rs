@@ -123,7 +123,7 @@ impl Pair {
         }));
         for site in SITES {
             let set = &mut self.sets[site as usize];
-            set.tasks.held = true;
+            set.tasks.waits_for_start = true;
             set.serves_as_surrogate = site != Site::Home;
         }
         if self.started[Site::Log as usize] || self.surrogate.members == 0 {
@@ -317,7 +317,7 @@ impl Pair {
             self.out.push(Action::CommandReply(start.tag, Ok(())));
             self.out.push(Action::Fact(fact));
             for site in SITES {
-                self.at(site, |set| set.tasks.held = false);
+                self.at(site, |set| set.tasks.waits_for_start = false);
             }
         } else {
             self.out.push(Action::CommandReply(start.tag, result));

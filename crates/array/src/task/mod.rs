@@ -129,7 +129,7 @@ pub(crate) struct Tasks {
     on_demand: bool,
     /// The start of a pair of sets is on its way: it reads what lies beside home, and mends what is wrong there, before anybody brings
     /// copies in step, who knows less of which is; and users wait for it, not for tasks.
-    pub(crate) held: bool,
+    pub(crate) waits_for_start: bool,
     pub(crate) moves: Moves,
     /// A window of a growth was at work in this step.
     pub(crate) moved_now: bool,
@@ -162,7 +162,7 @@ impl Tasks {
             throttle: self.throttle,
             order: self.order,
             on_demand: self.on_demand,
-            held: self.held,
+            waits_for_start: self.waits_for_start,
             moves: self.moves,
             stays_apart: self.stays_apart,
             ..Tasks::default()
@@ -553,7 +553,7 @@ impl Core {
             self.state,
             ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed
         ) || self.mode.read_only
-            || self.tasks.held
+            || self.tasks.waits_for_start
         {
             return;
         }

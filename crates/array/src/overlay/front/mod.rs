@@ -396,7 +396,7 @@ pub struct Overlay {
     requests: Vec<Option<Pending>>,
     free: Vec<u32>,
     /// The first record of a segment, until the log's anchor says that what lies there is void.
-    held: Option<Effect>,
+    append_waiting: Option<Effect>,
     /// Writes that found no room, the oldest first.
     writes: VecDeque<u32>,
     /// Reads that found no room, the oldest first.
@@ -480,7 +480,7 @@ impl Overlay {
             records: VecDeque::new(),
             requests: (0..requests).map(|_| None).collect(),
             free: (0..limits.requests).rev().collect(),
-            held: None,
+            append_waiting: None,
             reads: VecDeque::with_capacity(requests),
             writes: VecDeque::with_capacity(requests),
             parts: (0..parts).map(|_| None).collect(),
@@ -556,7 +556,7 @@ impl Overlay {
     /// Whether writes wait for room that only going home can make, or cleaning that has yet to begin.
     pub fn is_starved(&self) -> bool {
         let gathers = self.pack.as_ref().is_some_and(Pack::waits);
-        let waits = gathers || self.held.is_some() || !self.retired.is_empty();
+        let waits = gathers || self.append_waiting.is_some() || !self.retired.is_empty();
         !self.writes.is_empty() && !waits && self.cleaning.is_none()
     }
 
@@ -599,7 +599,7 @@ impl Overlay {
 
     /// Whether nothing at all is under way.
     pub fn is_quiet(&self) -> bool {
-        let parts = self.free_parts.len() == self.parts.len() && self.held.is_none();
+        let parts = self.free_parts.len() == self.parts.len() && self.append_waiting.is_none();
         let works = self.home.is_some() || !self.copies.is_empty() || !self.records.is_empty();
         let works = works || self.cleaning.is_some();
         let gathers = self.pack.as_ref().is_some_and(|pack| !pack.is_quiet());
@@ -624,7 +624,8 @@ impl Overlay {
         let copied = self.map.total(Kind::Clean).extents > 0 || !self.copies.is_empty();
         let gathers = self.pack.as_ref().is_some_and(|pack| !pack.is_quiet());
         let flushes = self.buffering.as_ref().is_some_and(|one| !one.is_quiet());
-        let works = self.is_going_home() || self.cleaning.is_some() || self.held.is_some();
+        let works =
+            self.is_going_home() || self.cleaning.is_some() || self.append_waiting.is_some();
         self.is_void() && !copied && !gathers && !flushes && !works
     }
 

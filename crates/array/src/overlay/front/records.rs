@@ -115,7 +115,7 @@ impl Overlay {
         teller: Teller,
         payload: Option<BufRef>,
     ) -> bool {
-        if self.held.is_some() || !self.map.room_for(self.records.len() as u32 + 1) {
+        if self.append_waiting.is_some() || !self.map.room_for(self.records.len() as u32 + 1) {
             return false;
         }
         let opened = self.space.opened();
@@ -146,7 +146,7 @@ impl Overlay {
         if self.space.opened() == opened {
             self.effects.push_back(append);
         } else {
-            self.held = Some(append);
+            self.append_waiting = Some(append);
             self.reuse(at);
         }
         true
@@ -170,12 +170,12 @@ impl Overlay {
         if self.pack.is_some() {
             return self.segment_begun(result.is_err());
         }
-        let held = self.held.take().expect("a record waits for it");
-        match (result, &held) {
+        let append = self.append_waiting.take().expect("a record waits for it");
+        match (result, &append) {
             (Err(error), Effect::Append { extent, .. }) => {
                 self.appended(extent.sequence, Err(error));
             }
-            _ => self.effects.push_back(held),
+            _ => self.effects.push_back(append),
         }
     }
 
