@@ -157,15 +157,12 @@ impl Pair {
 
     /// Whether there was a log, and nothing is missed with it: first copies are believed, or home has everything.
     pub(super) fn goes_on_without_log(&self) -> bool {
-        let failed = |one: &&Overlay| one.is_broken() && !one.is_logless();
-        let nothing_missed = |one: &Overlay| one.is_alone() || one.is_void();
+        let Some(overlay) = &self.overlay else {
+            return false;
+        };
+        let failed = overlay.is_broken() && !overlay.is_logless();
         let ahead = self.policy.redirect().goes_ahead();
-        ahead
-            && self
-                .overlay
-                .as_ref()
-                .filter(failed)
-                .is_some_and(nothing_missed)
+        ahead && failed && (overlay.is_alone() || overlay.is_void())
     }
 
     pub(super) fn is_logless(&self) -> bool {
@@ -232,7 +229,8 @@ impl Pair {
             return false;
         }
         let overlay = self.overlay.as_ref().expect("a serving pair has one");
-        let result = match overlay.trusts() && self.home().copies_are_whole() {
+        let trusted = overlay.trusts() && self.home().copies_are_whole();
+        let result = match trusted || self.is_gone() {
             true => {
                 self.at(Site::Log, |log| log.fail_member(member, FailCause::Command));
                 Ok(())

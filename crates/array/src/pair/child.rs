@@ -151,7 +151,7 @@ impl Pair {
         }
     }
 
-    /// A first copy was read. What cannot be had there, or not be believed any more, the log has.
+    /// A first copy was read. What cannot be had there, or not be believed any more, the log has; all copies, if it was let go.
     fn first_read(
         &mut self,
         part: PartTag,
@@ -163,6 +163,12 @@ impl Pair {
         let overlay = self.overlay.as_ref().expect("it reads");
         if overlay.trusts() && (result.is_ok() || overlay.is_broken()) {
             return self.part_done(part, result);
+        }
+        if self.is_gone() {
+            return match result {
+                Ok(()) => self.part_done(part, result),
+                Err(_) => self.read_overlaid(part, home, None, buf),
+            };
         }
         self.read_overlaid(part, home, Some((Kind::Instead, at)), buf);
     }

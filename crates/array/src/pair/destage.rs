@@ -11,7 +11,6 @@
 //! any of its sectors may be current in the log alone, so that nothing has to be written down while they sleep.
 
 use super::Pair;
-use super::policy::LAST_EXTENTS;
 use crate::contract::CommandError;
 use crate::core::Core;
 use crate::overlay::{Overlay, Pressure, SealCause, Site};
@@ -384,9 +383,9 @@ impl Pair {
         }
         self.policy.destage.stage = Stage::Home;
         self.policy.destage.begun += 1;
-        let last = self.wants_log_empty();
+        let last = self.wants_log_empty() && self.goes_home_for_good();
         let overlay = self.overlay.as_mut().expect("a serving pair has one");
-        match last && overlay.extents_instead() <= LAST_EXTENTS {
+        match last {
             true => overlay.go_home_for_good(),
             false => overlay.go_home(below),
         }

@@ -5,12 +5,16 @@
 //! | kept     | the command                                                  | emptying |
 //! | emptying | nothing lies in the log, nor is on its way there             | gone     |
 //! | emptying | the array stops; what lies there cannot be brought home      | kept     |
+//! | emptying | home halts: it answers why                                   | kept     |
+//!
+//! A pair that does not serve, or has no surrogate any more, leaves the answer to home.
 //!
 //! While it empties no write goes into the log but over what lies there, no clean copy does, and mirrors stay awake; what lies there goes
-//! home at once. So what users have under way when the command comes is waited for, and nothing can get there behind the last look.
+//! home at once; the second way home is the last, whatever users write meanwhile, who wait for it. So what users have under way when the command comes is waited for, and nothing can get there behind the last look.
 //! When it is gone nothing ever goes there again, and only then home has it on record that it has no surrogate: a crash before finds the
 //! log needed or void, one behind that finds an array that never had one.
 
+use super::policy::LAST_EXTENTS;
 use super::{Pair, Stage};
 use crate::contract::{Action, Command, CommandError, CommandTag, Event};
 use crate::overlay::{Overlay, Site};
@@ -20,7 +24,11 @@ pub(super) enum Leaving {
     #[default]
     Kept,
     /// Who asked for it waits.
-    Emptying(CommandTag),
+    Emptying {
+        tag: CommandTag,
+        /// A way home has ended since.
+        came_home: bool,
+    },
     Gone,
 }
 
@@ -30,16 +38,33 @@ impl Pair {
         self.policy.leaving != Leaving::Kept
     }
 
+    /// Whether nothing lies in the log for ever, and all copies are the same.
+    pub(super) fn is_gone(&self) -> bool {
+        self.policy.leaving == Leaving::Gone
+    }
+
+    /// Whether the next way home is the last one. Writes wait for that, so it is to be short; but what users write over and over
+    /// would never let it begin.
+    pub(super) fn goes_home_for_good(&self) -> bool {
+        let overlay = self.overlay.as_ref().expect("a serving pair has one");
+        let pressed =
+            matches!(self.policy.leaving, Leaving::Emptying { came_home, .. } if came_home);
+        pressed || overlay.extents_instead() <= LAST_EXTENTS
+    }
+
     /// An operator takes the surrogate away.
     pub(super) fn begin_leaving(&mut self, tag: CommandTag) {
-        let emptying = matches!(self.policy.leaving, Leaving::Emptying(_));
+        let emptying = matches!(self.policy.leaving, Leaving::Emptying { .. });
         if self.stage == Stage::Serving && emptying {
             let error = CommandError::Busy("its surrogate is being emptied already");
             return self.out.push(Action::CommandReply(tag, Err(error)));
         }
         let served = self.stage == Stage::Serving && !self.is_logless();
         if served && self.policy.leaving == Leaving::Kept && !self.home().mode.read_only {
-            self.policy.leaving = Leaving::Emptying(tag);
+            self.policy.leaving = Leaving::Emptying {
+                tag,
+                came_home: false,
+            };
         } else {
             self.let_home_answer(tag);
         }
@@ -53,7 +78,7 @@ impl Pair {
 
     /// Goes on with letting the surrogate go; false if it has to wait.
     pub(super) fn go_on_leaving(&mut self) -> bool {
-        let Leaving::Emptying(tag) = self.policy.leaving else {
+        let Leaving::Emptying { tag, .. } = self.policy.leaving else {
             return false;
         };
         let overlay = self.overlay.as_ref().expect("a serving pair has one");
@@ -86,16 +111,19 @@ impl Pair {
         true
     }
 
-    /// A way home was cut short: by an error, or since first copies are believed no more.
-    pub(super) fn leaving_fell_short(&mut self) {
+    /// A way home has ended. It may have been cut short: by an error, or since first copies are believed no more.
+    pub(super) fn leaving_came_home(&mut self) {
         if self.overlay.as_ref().is_some_and(Overlay::fell_short) {
             self.keep_surrogate(NOT_HOME);
+        }
+        if let Leaving::Emptying { came_home, .. } = &mut self.policy.leaving {
+            *came_home = true;
         }
     }
 
     /// It stays, as if nobody had asked.
     pub(super) fn keep_surrogate(&mut self, why: &'static str) {
-        if let Leaving::Emptying(tag) = self.policy.leaving {
+        if let Leaving::Emptying { tag, .. } = self.policy.leaving {
             self.policy.leaving = Leaving::Kept;
             let error = CommandError::Busy(why);
             self.out.push(Action::CommandReply(tag, Err(error)));

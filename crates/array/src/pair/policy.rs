@@ -226,7 +226,9 @@ impl Pair {
             self.route.wake_own(self.policy.not_before);
             return false;
         }
-        if !moving && overlay.extents_instead() <= LAST_EXTENTS {
+        let last = !moving && self.goes_home_for_good();
+        let overlay = self.overlay.as_mut().expect("a serving pair has one");
+        if last {
             overlay.go_home_for_good();
         } else {
             overlay.go_home(overlay.next_sequence());
@@ -246,7 +248,7 @@ impl Pair {
         if self.overlay.as_ref().is_some_and(Overlay::fell_short) {
             self.policy.not_before = self.now.after(RETRY);
         }
-        self.leaving_fell_short();
+        self.leaving_came_home();
         self.forget_redirects();
     }
 

@@ -5,7 +5,7 @@ use crate::shell::{Array, CHUNK, Setup, raid1, raid5};
 use restripe_array::layout::Level;
 use restripe_array::meta::{Partner, PartnerRole, WriteHole};
 use restripe_array::report::OverlayStatus;
-use restripe_array::{Command, CommandError, Destage, Member, Nanos, Redirect, Uuid};
+use restripe_array::{Command, CommandError, Destage, Member, Nanos, Redirect, RequestOp, Uuid};
 
 const REMOVE: Command = Command::Surrogate(None);
 const HOME: Uuid = Uuid([7; 16]);
@@ -193,6 +193,60 @@ fn a_removal_may_be_cut_short_anywhere() {
         }
         assert!(before > 4 && after > 4, "{before} before, {after} after");
     }
+}
+
+/// What users write over and over would be there again at the end of each way home: the second holds them up.
+#[test]
+fn users_that_never_pause_do_not_hold_a_removal_up() {
+    const PLACES: u64 = 80;
+    for redirect in [Redirect::Graid, Redirect::Reraid] {
+        let mut made = redirecting(redirect);
+        let array = &mut made.array;
+        let place = |nth: u64| nth % PLACES * 3;
+        for nth in 0..PLACES {
+            array.written(place(nth), 1).expect("written");
+        }
+        let removal = array.order(REMOVE);
+        let mut writes = std::collections::VecDeque::new();
+        for nth in 0..100_000 {
+            if array.answer(removal).is_some() {
+                break;
+            }
+            writes.retain(|tag| array.reply(*tag).is_none());
+            if writes.len() < 4 {
+                writes.push_back(array.write(place(nth), 1));
+            }
+            match array.held.is_empty() {
+                true => array.pass(Nanos::from_secs(1)),
+                false => array.end_first(Ok(())),
+            }
+            array.turn();
+        }
+        assert_eq!(array.answer(removal), Some(Ok(())), "{redirect:?}");
+        array.run();
+        // The log calls its own regions clean.
+        array.pass(Nanos::from_secs(10));
+        made.stands_alone();
+    }
+}
+
+/// A first copy is read while the log fails and is let go: the read has what it asked for.
+#[test]
+fn a_read_under_way_outlasts_its_log() {
+    let mut made = redirecting(Redirect::Graid);
+    let array = &mut made.array;
+    array.written(2 * CHUNK, CHUNK).expect("written");
+    let removal = array.order(REMOVE);
+    array.run_but("write data");
+    assert_eq!(array.answer(removal), None, "it is on its way home");
+    array.depart(made.log.start);
+    let read = array.request(RequestOp::Read, 2 * CHUNK, CHUNK);
+    array.run_but("read data");
+    assert_eq!(array.answer(removal), Some(Ok(())));
+    assert_eq!(array.reply(read), None, "it is held");
+    array.run();
+    assert_eq!(array.reply(read), Some(Ok(())));
+    made.stands_alone();
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //! arrived.
 //!
 //! Most pages where a header is expected have none: the log ends there, or a segment does. If the first other readings give the same
-//! bytes, [`AGREEING`] of them, nobody is thought wrong, and no more are tried: two members that hold the same wrong bytes there,
+//! bytes, [`AGREEING`] of them or more, nobody is thought wrong, and no more are tried: two members that hold the same wrong bytes there,
 //! zeros mostly, are found out, and more as far as these readings go. Anchors are few, and are looked for as far as redundancy goes.
 
 use super::reading::{Reading, Wanted};
@@ -20,7 +20,8 @@ use crate::request::Copies;
 use crate::slice::suspect::Attempt;
 use crate::units::SECTOR_BYTES;
 
-/// Readings that agree on what is no header, before it is believed: each pair of ten members and four parities.
+/// Readings that agree on what is no header, before it is believed: so many at least. Those without one member or two are as many as
+/// a row has cells, since one of them always has the page itself.
 const AGREEING: usize = 16;
 
 /// A reading that does without some members.
@@ -81,7 +82,8 @@ impl Pair {
     ) -> Option<Brought> {
         let wanted = self.reading(read).wanted;
         let (at, sectors, _) = self.place_again(wanted);
-        let believed = |next: &Attempt| agreed && is_header(wanted) && next.nth() >= AGREEING;
+        let enough = usize::from(self.log().layout.width()).max(AGREEING);
+        let believed = |next: &Attempt| agreed && is_header(wanted) && next.nth() >= enough;
         let next = self.log().next_attempt(at..at + sectors, last);
         let Some(attempt) = next.filter(|next| !believed(next)) else {
             return Some(as_first_read(wanted, plain));

@@ -360,7 +360,7 @@ impl Pair {
         true
     }
 
-    /// It has another version than before: the log is read again, and does without. Copies of a half are only apart where a crash
+    /// It has a newer version than before: the log is read again, and does without. Copies of a half are only apart where a crash
     /// came before both had the newer version, and so before its flush was answered; what the older one was of is in the
     /// other half by then, or in the log.
     fn drop_move(&mut self) {
@@ -413,7 +413,13 @@ impl Pair {
             return self.give_up_half();
         };
         let expected = self.start_mut().slots.moves.front();
-        if expected.is_none_or(|(_, expected)| *expected != version) {
+        let expected = &expected.expect("it is on its way").1;
+        if *expected != version {
+            let age = |one: &Version| (one.header.sequence, one.version);
+            // What was there before is older than what was found, which a member had that does not tell it any more.
+            if age(&version) < age(expected) {
+                return self.give_up_half();
+            }
             self.leave_half();
             return self.drop_move();
         }
