@@ -933,8 +933,7 @@ fn of_set(set: &str, fact: &Fact, telling: Telling<impl FnMut(Member) -> String>
     format!("{set}: {}", fact_text(fact, telling))
 }
 
-const BUFFER_FAILED: &str =
-    "the buffer failed: all that it had lies in the log, and flushes seal records from now on";
+const BUFFER_FAILED: &str = "the buffer failed: what was gathered since the start lies in the log, and flushes seal records from now on";
 
 fn move_failed_text(name: &str, why: restripe_array::IoError) -> String {
     format!("the growth cannot write to {name} ({why}): it tries again")
