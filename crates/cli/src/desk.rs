@@ -28,6 +28,7 @@ use restripe_io::plain::Plain;
 use restripe_io::remote::{MemberName, Remote};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem::discriminant;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -59,6 +60,8 @@ pub struct Desk {
     paces: Mutex<Vec<Command>>,
     /// Held while the engine is exchanged, or leases are changed.
     changing: Mutex<()>,
+    /// The surrogate is being taken away: as long as it takes to bring home what is there, which nobody waits for.
+    removing: AtomicBool,
     facts: Arc<Mutex<Facts>>,
     /// Fills the log of facts until the reactor has ended.
     keeper: Mutex<Option<JoinHandle<()>>>,
@@ -142,6 +145,7 @@ impl Desk {
             open,
             paces: Mutex::default(),
             changing: Mutex::default(),
+            removing: AtomicBool::default(),
             facts,
             keeper: Mutex::new(keeper),
             replaced: Mutex::default(),

@@ -6,7 +6,7 @@ use crate::command::WithoutDaemon;
 use crate::engine::Running;
 use crate::failure::{Failure, Outcome};
 use crate::terminal::print;
-use restripe_io::control::{self, Answer, FactView, Reply, Request, StatusView};
+use restripe_io::control::{self, Answer, ClientError, FactView, Reply, Request, StatusView};
 use restripe_io::member::MemberSource;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -61,7 +61,9 @@ impl Session {
 
     pub fn ask(&self, request: &Request) -> Outcome<Reply> {
         let reply = match self {
-            Session::Daemon { name } => control::ask(name, request)?,
+            Session::Daemon { name } => {
+                control::ask(name, request).map_err(|error| unanswered(name, request, error))?
+            }
             Session::Offline(running) => running.desk().answer(request.clone()),
         };
         match reply {
@@ -141,10 +143,43 @@ pub fn absolute(text: &str) -> String {
     found.map_or_else(|_| text.into(), |path| path.to_string_lossy().into_owned())
 }
 
+/// A removal goes on when nobody waits for it any more, and ends with the surrogate's superblocks wiped.
+fn unanswered(array: &str, request: &Request, error: ClientError) -> Failure {
+    let goes_on = matches!(error, ClientError::NoReply { .. });
+    let failure = Failure::from(error);
+    match request {
+        Request::RemoveSurrogate if goes_on => failure.hint(format!(
+            "it goes on in the daemon, and the surrogate's members are free when it ends: restripe status {array} tells \
+             whether the surrogate is there still; say it once more if it is"
+        )),
+        _ => failure,
+    }
+}
+
 fn unexpected(request: &Request) -> Failure {
     Failure::new(format!(
         "the daemon answered `{}` with something else",
         request.verb()
     ))
     .hint("is it of the same version as this command?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_removal_that_outlasts_its_client_is_said_to_go_on() {
+        let error = || ClientError::NoReply {
+            path: "tank.sock".into(),
+            within: Duration::from_secs(120),
+        };
+        let told = unanswered("tank", &Request::RemoveSurrogate, error()).to_string();
+        assert!(told.contains("tank.sock: no reply within 120s"), "{told}");
+        assert!(told.contains(" hint: it goes on in the daemon"), "{told}");
+        assert!(told.contains("restripe status tank tells"), "{told}");
+        let told = unanswered("tank", &Request::Stop, error()).to_string();
+        assert!(!told.contains("hint"), "{told}");
+    }
 }

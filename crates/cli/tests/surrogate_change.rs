@@ -5,9 +5,11 @@ mod harness;
 
 use harness::paired::{BOTH, HOME, SLOW, come_home, overlay, paired, serve};
 use harness::steps::{
-    Fio, content, good, has, number, read_pattern, refused, status, wait_until, write_pattern,
+    Fio, content, good, has, number, read_pattern, refused, serve_sleepers, status, stop,
+    wait_until, write_pattern,
 };
-use harness::{Place, line_of};
+use harness::{Daemon, Place, line_of};
+use std::process::Command;
 use std::thread;
 
 const SURROGATE: [&str; 2] = ["s0.img", "s1.img"];
@@ -31,6 +33,54 @@ fn offline(verb: &[&str], members: &[&str]) -> Vec<String> {
 
 fn run(place: &Place, words: &[String]) -> harness::Run {
     place.run(&words.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// A removal takes as long as it takes to bring home what is away: who asks for another change meanwhile is told, and does not wait.
+#[test]
+fn a_removal_that_takes_its_time_is_not_waited_for() {
+    let place = Place::new("change-slow");
+    let test = "a_removal_that_takes_its_time_is_not_waited_for";
+    if !has(&place, test, &["qemu-io", "nbdkit"]) {
+        return;
+    }
+    let mirrors = ["a0", "a1", "b0", "b1"];
+    let log = ["--level", "raid10", "--surrogate", "l", "--log-disk"];
+    good(place.create(&mirrors, &log));
+    // What goes home is written to a further copy, which takes a second for each write.
+    let mut server = Command::new("nbdkit");
+    server.args(["-f", "-U", &place.path("slow.sock"), "--filter=delay"]);
+    server.args(["file", &place.path("a1"), "delay-write=1"]);
+    let server = Daemon::of(server.spawn().expect("it runs"));
+    good(place.shell("timeout 20 sh -c 'until [ -S slow.sock ]; do sleep 0.05; done'"));
+    let slow = format!("nbd+unix:///?socket={}", place.path("slow.sock"));
+    let daemon = serve_sleepers(&place, &[], &["a0", &slow, "b0", "b1", "l"]);
+    wait_until(&place, |status| {
+        write_pattern(&place, 7, "0", "64K");
+        number(&overlay(status)["ahead_bytes"]) > 0
+    });
+    thread::scope(|scope| {
+        let removing = scope.spawn(|| place.run(&REMOVE));
+        wait_until(&place, |status| overlay(status)["going_home"] == true);
+        for verb in [&REMOVE[..], &ADD] {
+            let told = refused(place.run(verb));
+            assert!(
+                told.contains("surrogate is being emptied already"),
+                "{told}"
+            );
+            assert!(
+                told.contains("restripe surrogate status tank tells"),
+                "{told}"
+            );
+        }
+        assert!(!removing.is_finished(), "nobody waited for it");
+        let told = good(removing.join().expect("no panic there"));
+        assert!(told.ends_with("its members are free\n"), "{told}");
+    });
+    good(read_pattern(&place, 7, "0", "64K"));
+    let told = refused(place.run(&REMOVE));
+    assert!(told.contains("the array has no surrogate"), "{told}");
+    stop(&place, &daemon);
+    drop(server);
 }
 
 const ADD: [&str; 5] = ["surrogate", "add", "tank", "s0.img", "s1.img"];

@@ -7,7 +7,6 @@ use restripe_array::report::Parcel;
 use restripe_array::{Command, LeaseCommand, LeaseName, SECTOR_BYTES};
 use restripe_io::control::{Refusal, Reply, StatusView, is_name};
 use restripe_io::shell::{BorrowerIs, LeaseUse};
-use std::sync::PoisonError;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,7 +22,7 @@ const WIPED_SECTORS: u64 = SUPER_B_PLACES[SUPER_B_PLACES.len() - 1] + SUPERBLOCK
 
 impl Desk {
     pub(super) fn lend(&self, name: &str, bytes: u64) -> Result<Reply, Refusal> {
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.begin_change()?;
         let name = lease_name(name)?;
         if bytes < BYTES_MIN {
             let what = format!("a lease of {} is too small", Size(bytes));
@@ -44,7 +43,7 @@ impl Desk {
     /// taken back, no request of the borrower's is under way that could write there after it. A crash between leaves an old
     /// superblock there, which the next borrower's `create` asks about.
     pub(super) fn take_back(&self, name: &str, force: bool) -> Result<Reply, Refusal> {
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.begin_change()?;
         let name = lease_name(name)?;
         let (status, _) = self.look()?;
         let is_it = |parcel: &&Parcel| parcel.lease.is_some_and(|lease| lease.name == name);

@@ -36,7 +36,8 @@ use restripe_io::host::Exchange;
 use restripe_io::member::OpenMember;
 use restripe_io::plain::Plain;
 use restripe_io::remote::Remote;
-use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{MutexGuard, PoisonError};
 
 /// Requests wait while this lives.
 struct Held<'a> {
@@ -58,6 +59,15 @@ impl Drop for Held<'_> {
     }
 }
 
+/// Nobody else takes the surrogate away while this lives.
+struct Removal<'a>(&'a AtomicBool);
+
+impl Drop for Removal<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
 impl Desk {
     pub(super) fn add_surrogate(
         &self,
@@ -65,7 +75,7 @@ impl Desk {
         level: Option<&str>,
         force: bool,
     ) -> Result<Reply, Refusal> {
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.begin_change()?;
         let (status, _) = self.look()?;
         check_may_have_one(&status)?;
         self.check_may_exchange(&status)?;
@@ -88,6 +98,7 @@ impl Desk {
     }
 
     pub(super) fn remove_surrogate(&self) -> Result<Reply, Refusal> {
+        let _removing = self.begin_removal()?;
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let (status, _) = self.look()?;
         let on_record = status.has_surrogate;
@@ -135,6 +146,28 @@ impl Desk {
                 unwiped.join(", ")
             ),
         }))
+    }
+
+    /// Waits for other changes, which end in moments; refused while the surrogate is taken away.
+    pub(super) fn begin_change(&self) -> Result<MutexGuard<'_, ()>, Refusal> {
+        match self.removing.load(Ordering::Relaxed) {
+            true => Err(self.is_being_emptied()?),
+            false => Ok(self.changing.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    fn begin_removal(&self) -> Result<Removal<'_>, Refusal> {
+        match self.removing.swap(true, Ordering::Relaxed) {
+            true => Err(self.is_being_emptied()?),
+            false => Ok(Removal(&self.removing)),
+        }
+    }
+
+    fn is_being_emptied(&self) -> Result<Refusal, Refusal> {
+        let name = self.look()?.0.name;
+        let what = "not now: the array's surrogate is being emptied already, to be taken away";
+        let hint = format!("restripe surrogate status {name} tells how much is left");
+        Ok(Refusal::new(what).hint(hint))
     }
 
     /// Whether the array would start again, and the engine can be exchanged.
@@ -260,7 +293,8 @@ fn still_served(array: &str, why: Refusal) -> Refusal {
     Refusal::new(what).at(why.at).hint(hint)
 }
 
-/// What a removal brings home by itself: whoever asked for it waits, two minutes at most.
+/// What a removal brings home by itself. That takes as long as it takes: in records of 4 KiB it may be minutes. Whoever asked
+/// waits for two minutes, as for every reply, and is told then that the daemon goes on.
 const AWAY_MAX: u64 = 64 << 20;
 
 /// Little is there that home has not, and no task sends anything there.

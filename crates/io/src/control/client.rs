@@ -9,7 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// `stop` waits for every outstanding write, so this is long; whoever waits may interrupt.
+/// `stop` waits for every outstanding write, and the removal of a surrogate for what comes home, so this is long; whoever waits
+/// may interrupt. The daemon goes on with what was asked when nobody waits any more.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 #[derive(Debug)]
@@ -22,6 +23,11 @@ pub enum ClientError {
     Io {
         path: PathBuf,
         error: io::Error,
+    },
+    /// The daemon has the request, and goes on with it.
+    NoReply {
+        path: PathBuf,
+        within: Duration,
     },
     /// The daemon closed the connection, or said something that is not a reply.
     Broken {
@@ -38,6 +44,9 @@ impl fmt::Display for ClientError {
                 write!(f, "no daemon answers at {}", path.display())
             }
             ClientError::Io { path, error } => write!(f, "{}: {error}", path.display()),
+            ClientError::NoReply { path, within } => {
+                write!(f, "{}: no reply within {within:?}", path.display())
+            }
             ClientError::Broken { path, why } => write!(f, "{}: {why}", path.display()),
         }
     }
@@ -66,7 +75,15 @@ pub fn ask_at(path: &Path, request: &Request, timeout: Duration) -> Result<Reply
     line.push(b'\n');
     stream.set_write_timeout(Some(timeout)).map_err(failed)?;
     (&stream).write_all(&line).map_err(failed)?;
-    match Lines::new(&stream).next_line(timeout).map_err(failed)? {
+    let reply = Lines::new(&stream).next_line(timeout);
+    let reply = reply.map_err(|error| match error.kind() {
+        ErrorKind::TimedOut => ClientError::NoReply {
+            path: path.into(),
+            within: timeout,
+        },
+        _ => failed(error),
+    });
+    match reply? {
         Line::Whole(reply) => {
             serde_json::from_slice(&reply).map_err(|e| broken(format!("not a reply: {e}")))
         }
@@ -85,4 +102,22 @@ fn connect(path: &Path) -> Result<UnixStream, ClientError> {
             error,
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_daemon_that_takes_its_time_has_the_request() {
+        let path = std::env::temp_dir().join(format!("restripe-mute-{}.sock", std::process::id()));
+        let _listens = UnixListener::bind(&path).expect("a socket");
+        let within = Duration::from_millis(20);
+        let error = ask_at(&path, &Request::RemoveSurrogate, within).expect_err("nobody replies");
+        assert!(matches!(error, ClientError::NoReply { .. }), "{error:?}");
+        let told = error.to_string();
+        assert!(told.ends_with(".sock: no reply within 20ms"), "{told}");
+        std::fs::remove_file(&path).expect("it was there");
+    }
 }
