@@ -113,6 +113,10 @@ fn an_array_is_given_a_surrogate_under_load_and_goes_on_without_it() {
         told.contains("the array is being rebuilt, and writes go to its surrogate"),
         "{told}"
     );
+    assert!(
+        told.contains("restripe rebuild tank waits for its end"),
+        "{told}"
+    );
     fio.verify(0);
     let before = content(&place, "before.raw");
     come_home(&place);

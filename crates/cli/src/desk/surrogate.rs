@@ -25,9 +25,7 @@ use crate::units::Size;
 use clap::ValueEnum;
 use restripe_array::meta::superblock::SUPERBLOCK_BYTES;
 use restripe_array::overlay::Kind;
-use restripe_array::report::{
-    ArrayState, MemberState, OverlayStatus, Status, SurrogateStatus, TaskStatus,
-};
+use restripe_array::report::{ArrayState, MemberState, Status, SurrogateStatus, TaskStatus};
 use restripe_array::{
     Command, LeaseError, Member, SECTOR_BYTES, StartMode, SurrogateConfig, TaskKind, Uuid,
 };
@@ -304,31 +302,44 @@ fn check_may_leave(status: &Status, surrogate: &SurrogateStatus) -> Result<(), R
         let of = |kind: Kind| overlay.sectors[kind as usize];
         (of(Kind::Instead) + of(Kind::Also)) * SECTOR_BYTES
     });
-    let constant = |overlay: &OverlayStatus| overlay.redirect.is_constant();
-    let hint = match overlay.is_some_and(constant) {
-        true => format!(
-            "restripe surrogate destage {} --wait brings it home; of what users write meanwhile the removal brings home {}",
-            status.name,
-            Size(AWAY_MAX)
-        ),
-        false => "it goes home when the array's rebuild has ended: restripe surrogate status tells how much is left".into(),
-    };
     if away > AWAY_MAX {
+        let constant = overlay.is_some_and(|overlay| overlay.redirect.is_constant());
         let what = format!("{} of the array are away in its surrogate", Size(away));
-        return Err(Refusal::new(what).hint(hint));
+        return Err(Refusal::new(what).hint(way_home(&status.name, constant)));
     }
-    let sends = |task: &TaskStatus| {
+    let sends = |task: &&TaskStatus| {
         let kind = task.kind;
         matches!(
             kind,
             TaskKind::Rebuild | TaskKind::Replace | TaskKind::Resync
         )
     };
-    match status.tasks.iter().any(sends) {
-        true => Err(
-            Refusal::new("the array is being rebuilt, and writes go to its surrogate").hint(hint),
+    match status.tasks.iter().find(sends) {
+        Some(task) => {
+            let what = "the array is being rebuilt, and writes go to its surrogate";
+            Err(Refusal::new(what).hint(end_of_rebuild(&status.name, task.paused)))
+        }
+        None => Ok(()),
+    }
+}
+
+/// How more than a removal brings home by itself comes there.
+fn way_home(array: &str, constant: bool) -> String {
+    match constant {
+        true => format!(
+            "restripe surrogate destage {array} --wait brings it home; of what users write meanwhile the removal brings home {}",
+            Size(AWAY_MAX)
         ),
-        false => Ok(()),
+        false => format!(
+            "it goes home when the array's rebuild has ended: restripe surrogate status {array} tells how much is left"
+        ),
+    }
+}
+
+fn end_of_rebuild(array: &str, paused: bool) -> String {
+    match paused {
+        true => format!("it is paused: restripe rebuild {array} --resume lets it go on"),
+        false => format!("restripe rebuild {array} waits for its end"),
     }
 }
 
@@ -378,6 +389,21 @@ fn members_of(set: &Status) -> Vec<Member> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A destage would lead to the same refusal.
+    #[test]
+    fn a_removal_beneath_a_rebuild_is_told_to_wait_for_that() {
+        for paused in [false, true] {
+            let hint = end_of_rebuild("tank", paused);
+            assert!(hint.contains("restripe rebuild tank"), "{hint}");
+            assert_eq!(hint.contains("--resume"), paused, "{hint}");
+        }
+        let home = way_home("tank", true);
+        assert!(
+            home.contains("restripe surrogate destage tank --wait"),
+            "{home}"
+        );
+    }
 
     #[test]
     fn a_removal_that_is_half_done_says_what_is_left() {
