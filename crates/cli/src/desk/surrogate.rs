@@ -14,7 +14,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-use super::{Desk, End, done, ended, in_the_array, refusal_of};
+use super::{Desk, End, Said, done, ended, in_the_array, refusal_of};
 use crate::command::SurrogateLevel;
 use crate::create::{Home, carry_out, open_all, refuse_to_overwrite, surrogate_for};
 use crate::engine::Form;
@@ -87,7 +87,8 @@ impl Desk {
         let config = self.setup.surrogate(others, Form::Plain);
         let joining = devices.into_iter().map(Plain::into_member).collect();
         let held = Held::new(&self.remote, self.array)?;
-        self.exchange(self.change(joining, Vec::new(), config))?;
+        let stopped = self.stop_engine()?;
+        self.exchange(stopped, self.change(joining, Vec::new(), config))?;
         drop(held);
         Ok(done(&format!(
             "{} has a surrogate; its members are named to serve with the array's from now on",
@@ -133,7 +134,9 @@ impl Desk {
             .map(|one| (members_of(&one.set), one.set.uuid));
         let (of_buffer, buffer) = buffer.unwrap_or((Vec::new(), uuid));
         let leaving = [&members[..], &of_buffer[..]].concat();
-        self.exchange(self.change(Vec::new(), leaving, None))?;
+        let stopped = self.stop_engine();
+        let stopped = stopped.map_err(|why| still_served(&status.name, why))?;
+        self.exchange(stopped, self.change(Vec::new(), leaving, None))?;
         drop(held);
         let mut unwiped = self.dismiss(&members, uuid)?;
         unwiped.extend(self.dismiss(&of_buffer, buffer)?);
@@ -214,12 +217,17 @@ impl Desk {
         }
     }
 
-    /// Stops the engine and starts another, while requests are held.
-    fn exchange(&self, change: Exchange) -> Result<(), Refusal> {
+    /// Stops the engine, while requests are held, and tells how that went; refused where it serves on.
+    fn stop_engine(&self) -> Result<Said, Refusal> {
         let stopped = self.command(Command::Stop);
-        if stopped.is_err() && self.look()?.0.state != ArrayState::Stopped {
-            return stopped;
+        match stopped {
+            Err(why) if self.look()?.0.state != ArrayState::Stopped => Err(why),
+            stopped => Ok(stopped),
         }
+    }
+
+    /// Starts another engine in place of one that has stopped, while requests are held.
+    fn exchange(&self, stopped: Said, change: Exchange) -> Result<(), Refusal> {
         let paces = self
             .paces
             .lock()
