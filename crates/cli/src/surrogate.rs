@@ -141,7 +141,8 @@ fn away_line(overlay: &OverlayView) -> String {
 }
 
 /// What follows where first copies have all that a log disk had that failed.
-pub const WITHOUT_LOG: &str = "writes go on without it, and mirrors stay awake";
+pub const WITHOUT_LOG: &str =
+    "writes go on without it, and mirrors stay awake until a start with a log";
 
 /// That the log takes no more, and what follows from that.
 fn trouble_of_log(overlay: &OverlayView) -> Option<(&'static str, &'static str)> {

@@ -416,7 +416,7 @@ fn an_operator_takes_a_log_disk_out() {
     });
     good(place.run(&["fail", "tank", "l", "--yes"]));
     let text = good(place.run(&["status", "tank"]));
-    let goes_on = "writes go on without it, and mirrors stay awake";
+    let goes_on = "writes go on without it, and mirrors stay awake until a start with a log";
     let without = format!("the log FAILED: {goes_on}");
     assert!(text.contains(&without), "{text}");
     write_pattern(&place, 0xa5, "2M", "1M");
