@@ -884,10 +884,12 @@ fn of_buffer(error: &CommandError, names: &[MemberName]) -> Refusal {
     }
 }
 
-/// A refusal of a set beside the array's own, which a start can do without at a price.
+/// A refusal of a set beside the array's own.
 fn of_set(set: &str, error: &CommandError, names: &[MemberName]) -> Refusal {
     let refused = match (refusal(error, names), error) {
-        (refused, CommandError::NoSpace) => refused.hint(NO_SPACE_BESIDE),
+        (refused, CommandError::NoSpace) => {
+            refused.hint("make room where its members lie, and say it again")
+        }
         (refused, _) => refused,
     };
     Refusal {
@@ -895,8 +897,6 @@ fn of_set(set: &str, error: &CommandError, names: &[MemberName]) -> Refusal {
         ..refused
     }
 }
-
-const NO_SPACE_BESIDE: &str = "nothing is lost: make room and start again; or leave its members out and say --accept-loss, which loses what is only there";
 
 /// What is not there, or is of another time, cannot tell what it has.
 fn without_buffer(error: &CommandError) -> Refusal {

@@ -15,12 +15,33 @@ impl Desk {
         let command = Command::Start(mode);
         let answer = self.remote.command(self.array, command).map_err(ended)?;
         answer.map_err(|error| {
-            let refused = self.refused(&error);
+            let refused = of_start(self.refused(&error), &error);
             match asked.elapsed() >= time && is_for_want_of_members(&error) {
                 true => too_late(refused, &error, time),
                 false => refused,
             }
         })
+    }
+}
+
+/// A start can do without a set beside the array's own, at a price.
+fn of_start(refused: Refusal, error: &CommandError) -> Refusal {
+    match error {
+        CommandError::OfSurrogate(why) | CommandError::OfBuffer(why)
+            if *innermost(why) == CommandError::NoSpace =>
+        {
+            refused.hint(NO_SPACE_BESIDE)
+        }
+        _ => refused,
+    }
+}
+
+const NO_SPACE_BESIDE: &str = "nothing is lost: make room and start again; or leave its members out and say --accept-loss, which loses what is only there";
+
+fn innermost(error: &CommandError) -> &CommandError {
+    match error {
+        CommandError::OfSurrogate(why) | CommandError::OfBuffer(why) => innermost(why),
+        error => error,
     }
 }
 
@@ -62,6 +83,20 @@ fn too_late(refused: Refusal, error: &CommandError, time: Duration) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::desk::refusal;
+
+    #[test]
+    fn only_a_start_is_told_to_do_without_what_has_no_space() {
+        let full = |why| CommandError::OfSurrogate(Box::new(why));
+        for error in [
+            full(CommandError::NoSpace),
+            full(CommandError::OfBuffer(Box::new(CommandError::NoSpace))),
+        ] {
+            let refused = refusal(&error, &[]);
+            assert!(refused.hint.contains("say it again"), "{}", refused.hint);
+            assert_eq!(of_start(refused, &error).hint, NO_SPACE_BESIDE);
+        }
+    }
 
     #[test]
     fn a_time_out_is_told_before_losses_are_accepted() {
