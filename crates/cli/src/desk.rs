@@ -879,7 +879,7 @@ fn of_buffer(error: &CommandError, names: &[MemberName]) -> Refusal {
         CommandError::Metadata => Refusal::new(
             "the buffer: what it has cannot be read, and users may have flushed that",
         )
-        .hint("bring members of it that are not here; or say --accept-loss to go back to what the log has"),
+        .hint("bring members of it that are not here; or say --accept-loss to give up what cannot be read of it"),
         error => of_set("the buffer", error, names),
     }
 }

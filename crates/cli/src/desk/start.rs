@@ -15,7 +15,7 @@ impl Desk {
         let command = Command::Start(mode);
         let answer = self.remote.command(self.array, command).map_err(ended)?;
         answer.map_err(|error| {
-            let refused = of_start(self.refused(&error), &error);
+            let refused = of_start(self.refused(&error), &error, mode);
             match asked.elapsed() >= time && is_for_want_of_members(&error) {
                 true => too_late(refused, &error, time),
                 false => refused,
@@ -25,18 +25,25 @@ impl Desk {
 }
 
 /// A start can do without a set beside the array's own, at a price.
-fn of_start(refused: Refusal, error: &CommandError) -> Refusal {
+fn of_start(refused: Refusal, error: &CommandError, mode: StartMode) -> Refusal {
     match error {
         CommandError::OfSurrogate(why) | CommandError::OfBuffer(why)
             if *innermost(why) == CommandError::NoSpace =>
         {
             refused.hint(NO_SPACE_BESIDE)
         }
+        CommandError::OfBuffer(why)
+            if **why == CommandError::Metadata && mode.accept_loss && mode.read_only =>
+        {
+            refused.hint(GIVES_NOTHING_UP)
+        }
         _ => refused,
     }
 }
 
 const NO_SPACE_BESIDE: &str = "nothing is lost: make room and start again; or leave its members out and say --accept-loss, which loses what is only there";
+
+const GIVES_NOTHING_UP: &str = "bring members of it that are not here; or start without --read-only: only a start that may write gives up what cannot be read";
 
 fn innermost(error: &CommandError) -> &CommandError {
     match error {
@@ -94,7 +101,35 @@ mod tests {
         ] {
             let refused = refusal(&error, &[]);
             assert!(refused.hint.contains("say it again"), "{}", refused.hint);
-            assert_eq!(of_start(refused, &error).hint, NO_SPACE_BESIDE);
+            assert_eq!(
+                of_start(refused, &error, StartMode::default()).hint,
+                NO_SPACE_BESIDE
+            );
+        }
+    }
+
+    #[test]
+    fn a_start_that_may_not_write_is_not_told_to_accept_losses_again() {
+        let error = CommandError::OfBuffer(Box::new(CommandError::Metadata));
+        for read_only in [false, true] {
+            let mode = StartMode {
+                accept_loss: true,
+                read_only,
+                ..StartMode::default()
+            };
+            let told = of_start(refusal(&error, &[]), &error, mode);
+            assert_eq!(
+                told.hint.contains("without --read-only"),
+                read_only,
+                "{}",
+                told.hint
+            );
+            assert_eq!(
+                told.hint.contains("say --accept-loss"),
+                !read_only,
+                "{}",
+                told.hint
+            );
         }
     }
 
