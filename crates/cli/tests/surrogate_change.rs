@@ -186,6 +186,28 @@ fn a_surrogate_that_is_gone_makes_room_for_another() {
     assert_eq!(daemon.wait(), 0);
 }
 
+/// A member that the array has failed is still there, and bears a superblock.
+#[test]
+fn a_failed_member_of_a_surrogate_is_freed_with_it() {
+    let place = Place::new("surrogate-failed-freed");
+    let test = "a_failed_member_of_a_surrogate_is_freed_with_it";
+    if !has(&place, test, &["qemu-io"]) {
+        return;
+    }
+    let home = ["a0", "a1", "b0", "b1"];
+    let log = ["--level", "raid10", "--surrogate", "l", "--log-disk"];
+    good(place.create(&home, &log));
+    good(place.run(&["examine", "l"]));
+    let daemon = serve_sleepers(&place, &[], &[&home[..], &["l"]].concat());
+    write_pattern(&place, 0x5a, "0", "64K");
+    good(place.run(&["fail", "tank", "l", "--yes"]));
+    let told = place.run(&["surrogate", "remove", "tank"]);
+    assert_eq!(told.status, 0, "{}", told.stderr);
+    let left = good(place.run(&["examine", "l"]));
+    assert!(left.contains("no Restripe superblock"), "{left}");
+    stop(&place, &daemon);
+}
+
 #[test]
 fn what_cannot_be_a_surrogate_is_refused_and_untouched() {
     let place = plain("change-refused");

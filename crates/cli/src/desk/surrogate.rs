@@ -257,7 +257,8 @@ impl Desk {
         }
         // Answered after they are closed.
         self.look()?;
-        let of = |member: &Member| names.get(usize::from(member.0)).filter(|name| name.open);
+        // One that failed may still bear a superblock, and be there again.
+        let of = |member: &Member| names.get(usize::from(member.0));
         let names = members.iter().filter_map(of).map(|name| name.name.clone());
         Ok(names
             .filter(|name| wipe(name, surrogate).is_err())
