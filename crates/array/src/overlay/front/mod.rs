@@ -602,10 +602,13 @@ impl Overlay {
         let parts = self.free_parts.len() == self.parts.len() && self.append_waiting.is_none();
         let works = self.home.is_some() || !self.copies.is_empty() || !self.records.is_empty();
         let works = works || self.cleaning.is_some();
-        let gathers = self.pack.as_ref().is_some_and(|pack| !pack.is_quiet());
-        let flushes = self.buffering.as_ref().is_some_and(|one| !one.is_quiet());
-        let gathers = gathers || flushes;
-        self.is_idle() && parts && !works && !gathers && self.effects.is_empty()
+        self.is_idle() && parts && !works && !self.memory_works() && self.effects.is_empty()
+    }
+
+    /// Whether records in memory, or versions of them for the buffer, are at work.
+    fn memory_works(&self) -> bool {
+        let records = self.pack.as_ref().is_some_and(|pack| !pack.is_quiet());
+        records || self.buffering.as_ref().is_some_and(|one| !one.is_quiet())
     }
 
     /// Whether home has everything, and nothing is on its way into the log.
@@ -619,14 +622,13 @@ impl Overlay {
         self.holds_nothing_instead() && self.writes.is_empty()
     }
 
-    /// Whether nothing lies in the log, not even what home has, and nothing is on its way there or home.
+    /// Whether nothing lies in the log, not even what home has, and nothing is on its way there or home. Reads of
+    /// it may be under way.
     pub fn is_empty(&self) -> bool {
         let copied = self.map.total(Kind::Clean).extents > 0 || !self.copies.is_empty();
-        let gathers = self.pack.as_ref().is_some_and(|pack| !pack.is_quiet());
-        let flushes = self.buffering.as_ref().is_some_and(|one| !one.is_quiet());
         let works =
             self.is_going_home() || self.cleaning.is_some() || self.append_waiting.is_some();
-        self.is_void() && !copied && !gathers && !flushes && !works
+        self.is_void() && !copied && !self.memory_works() && !works
     }
 
     /// Sectors of a record's payload at most.
