@@ -347,12 +347,7 @@ impl Core {
             }
             _ => {}
         }
-        self.set_partner(surrogate.map(|array| Partner {
-            role: PartnerRole::Main,
-            array,
-            epoch: 1,
-            session: 0,
-        }));
+        self.set_partner(surrogate.map(|array| Partner::new(PartnerRole::Main, array)));
         Ok(())
     }
 

@@ -17,12 +17,7 @@ use alloc::vec;
 const SECTORS: u64 = 2048;
 /// Sectors of the array for each bit: four rows.
 const SHARE: u64 = 4 * 8;
-const PARTNER: Partner = Partner {
-    role: PartnerRole::Main,
-    array: Uuid([9; 16]),
-    epoch: 1,
-    session: 0,
-};
+const PARTNER: Partner = Partner::new(PartnerRole::Main, Uuid([9; 16]));
 
 /// Two members that hold the same, with a spare.
 struct Pair {

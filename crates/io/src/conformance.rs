@@ -822,14 +822,7 @@ fn with_surrogate(test: &str, redirect: Redirect) -> Vec<OverlayCounters> {
     let mut array = spec(Level::Raid5(Rotation::LeftSymmetric), 4);
     let mut surrogate = spec(Level::Raid1, 2);
     (array.spares, surrogate.identity) = (1, 0x1000);
-    let partner = |role, array| {
-        Some(Partner {
-            role,
-            array,
-            epoch: 1,
-            session: 0,
-        })
-    };
+    let partner = |role, array| Some(Partner::new(role, array));
     array.partner = partner(PartnerRole::Main, surrogate.uuid());
     surrogate.partner = partner(PartnerRole::Surrogate, array.uuid());
     let of_surrogate = Member(array.slots + array.spares);

@@ -219,12 +219,7 @@ fn buffer_spec(records: u32, home: Uuid, mut rng: Rng) -> Option<Spec> {
         init: Init::Zero,
         write_hole: WriteHole::None,
         member_sectors: sectors + 2048,
-        partner: Some(Partner {
-            role: PartnerRole::Buffer,
-            array: home,
-            epoch: 1,
-            session: 0,
-        }),
+        partner: Some(Partner::new(PartnerRole::Buffer, home)),
         ..Spec::small(level, slots)
     })
 }
@@ -354,14 +349,7 @@ fn pair_specs(rng: &mut Rng) -> (Spec, Spec) {
     home.spares = 1;
     let mut log = whole(Level::Raid1, 2, 24);
     log.identity = 0x1000;
-    let partner = |role, array| {
-        Some(Partner {
-            role,
-            array,
-            epoch: 1,
-            session: 0,
-        })
-    };
+    let partner = |role, array| Some(Partner::new(role, array));
     home.partner = partner(PartnerRole::Main, log.uuid());
     log.partner = partner(PartnerRole::Surrogate, home.uuid());
     (home, log)

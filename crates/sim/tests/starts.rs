@@ -48,12 +48,7 @@ struct Rest {
 }
 
 fn partner(role: PartnerRole, of: &Spec) -> Option<Partner> {
-    Some(Partner {
-        role,
-        array: of.uuid(),
-        epoch: 1,
-        session: 0,
-    })
+    Some(Partner::new(role, of.uuid()))
 }
 
 fn set(level: Level, slots: u16, number: u64) -> Spec {

@@ -490,12 +490,10 @@ mod tests {
     #[test]
     fn who_lends_has_no_partner() {
         let mut superblock = lender();
-        superblock.partner = Some(super::super::Partner {
-            role: super::super::PartnerRole::Main,
-            array: uuid(7),
-            epoch: 1,
-            session: 0,
-        });
+        superblock.partner = Some(super::super::Partner::new(
+            super::super::PartnerRole::Main,
+            uuid(7),
+        ));
         assert!(superblock.encode().is_err());
     }
 }

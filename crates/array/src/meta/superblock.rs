@@ -352,6 +352,18 @@ pub struct Partner {
     pub session: u32,
 }
 
+impl Partner {
+    /// Of a set that is made for a pair: of the first log, and no start has had both.
+    pub const fn new(role: PartnerRole, array: Uuid) -> Partner {
+        Partner {
+            role,
+            array,
+            epoch: 1,
+            session: 0,
+        }
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Superblock {
     pub array: Uuid,

@@ -19,14 +19,7 @@ struct Made {
 
 /// With a log disk, a code cache, or a mirror that takes what a rebuild is in the way of.
 fn made(redirect: Redirect) -> Made {
-    let partner = |role, array| {
-        Some(Partner {
-            role,
-            array,
-            epoch: 1,
-            session: 0,
-        })
-    };
+    let partner = |role, array| Some(Partner::new(role, array));
     let ahead = Setup::new(Level::Raid10 { copies: 2 }, 4);
     let (mut home, log) = match redirect {
         Redirect::Graid => (ahead, Setup::new(Level::Raid0, 1).hole(WriteHole::None)),

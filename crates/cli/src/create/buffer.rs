@@ -66,12 +66,7 @@ pub fn plan(wanted: &ArrayConfig, array: Uuid, devices: &[Plain]) -> Outcome<Opt
     };
     let of_buffer = |why: Failure| why.of("the buffer");
     let mut options = options(&wanted, devices).map_err(of_buffer)?;
-    options.partner = Some(Partner {
-        role: PartnerRole::Buffer,
-        array,
-        epoch: 1,
-        session: 0,
-    });
+    options.partner = Some(Partner::new(PartnerRole::Buffer, array));
     let planned = planned(&options, &wanted.members);
     planned.map(Some).map_err(|why| {
         let small = devices.iter().find(|one| one.bytes() < BUFFER_FILE_BYTES);

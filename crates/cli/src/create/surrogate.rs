@@ -158,24 +158,14 @@ pub fn name_with(array: &str, suffix: &str) -> String {
 
 /// Puts each on the other's record, and gives the surrogate's options back.
 pub fn partnered(array: &mut CreateOptions, mut surrogate: CreateOptions) -> CreateOptions {
-    array.partner = Some(Partner {
-        role: PartnerRole::Main,
-        array: surrogate.array,
-        epoch: 1,
-        session: 0,
-    });
+    array.partner = Some(Partner::new(PartnerRole::Main, surrogate.array));
     surrogate.partner = Some(of_array(array.array));
     surrogate
 }
 
 /// What a surrogate has on record of its array.
 pub fn of_array(array: Uuid) -> Partner {
-    Partner {
-        role: PartnerRole::Surrogate,
-        array,
-        epoch: 1,
-        session: 0,
-    }
+    Partner::new(PartnerRole::Surrogate, array)
 }
 
 /// Whether the array can keep on record what its surrogate holds, and the surrogate take whatever is written to it.

@@ -343,12 +343,9 @@ fn format(plan: &ArrayPlan, set: &Set, drives: &[Plain]) -> Result<(), String> {
     options.write_hole = set.write_hole;
     options.init = Init::Trust;
     options.size_per_member = Some(plan.member_bytes / 512);
-    options.partner = set.partner.map(|role| Partner {
-        role,
-        array: Uuid([0xa0 + 3 - set.identity; 16]),
-        epoch: 1,
-        session: 0,
-    });
+    options.partner = set
+        .partner
+        .map(|role| Partner::new(role, Uuid([0xa0 + 3 - set.identity; 16])));
     let creation = create(&options).map_err(|error| error.to_string())?;
     for (member, at, content) in &creation.writes {
         let written = match content {

@@ -338,14 +338,7 @@ fn specs(plan: &ArrayPlan, preset: &Preset) -> (Spec, Option<Spec>) {
         identity: SURROGATE_IDENTITY,
         ..of(&plan.of_surrogate(surrogate))
     });
-    let partner = |role, other: &Spec| {
-        Some(Partner {
-            role,
-            array: other.uuid(),
-            epoch: 1,
-            session: 0,
-        })
-    };
+    let partner = |role, other: &Spec| Some(Partner::new(role, other.uuid()));
     let surrogate = surrogate.map(|log| Spec {
         partner: partner(PartnerRole::Surrogate, &home),
         ..log

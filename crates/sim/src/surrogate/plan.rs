@@ -77,14 +77,7 @@ impl Plan {
         let mut log = spec(rng);
         log.identity = 0x1000;
         log.chunks = *rng.pick(&[24, 48]);
-        let partner = |role, array| {
-            Some(Partner {
-                role,
-                array,
-                epoch: 1,
-                session: 0,
-            })
-        };
+        let partner = |role, array| Some(Partner::new(role, array));
         home.partner = partner(PartnerRole::Main, log.uuid());
         log.partner = partner(PartnerRole::Surrogate, home.uuid());
         let plan = Plan {
@@ -209,12 +202,7 @@ impl Plan {
                 false => WriteHole::default_for(level),
             },
             member_sectors: records * 2 * HALF_SECTORS + 2048,
-            partner: Some(Partner {
-                role: PartnerRole::Buffer,
-                array: self.home.uuid(),
-                epoch: 1,
-                session: 0,
-            }),
+            partner: Some(Partner::new(PartnerRole::Buffer, self.home.uuid())),
             ..Spec::small(level, slots)
         })
     }

@@ -307,12 +307,7 @@ fn users_leave_borrowers_their_connections() {
 fn surrogates_head(of: Uuid) -> Vec<u8> {
     let members = plain(&["ram:8M".to_owned()]);
     create_with(&members, Level::Raid0, |options| {
-        options.partner = Some(Partner {
-            role: PartnerRole::Surrogate,
-            array: of,
-            epoch: 1,
-            session: 0,
-        });
+        options.partner = Some(Partner::new(PartnerRole::Surrogate, of));
     });
     let mut head = vec![0; 16384];
     members[0].read(0, &mut head).expect("it is read");
@@ -647,12 +642,7 @@ fn a_borrower_that_could_not_be_noted_keeps_its_lease() {
 fn surrogates_heads(of: Uuid) -> Vec<u8> {
     let members = plain(&["ram:8M".to_owned()]);
     create_with(&members, Level::Raid0, |options| {
-        options.partner = Some(Partner {
-            role: PartnerRole::Surrogate,
-            array: of,
-            epoch: 1,
-            session: 0,
-        });
+        options.partner = Some(Partner::new(PartnerRole::Surrogate, of));
     });
     let mut heads = vec![0; 1 << 20];
     members[0].read(0, &mut heads).expect("it is read");
