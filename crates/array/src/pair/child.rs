@@ -127,12 +127,13 @@ impl Pair {
                 let overlay = self.overlay.as_mut().expect("it writes");
                 overlay.went_beside(sequence, result);
             }
+            // Home has it, too.
             Owner::LogPart {
                 part,
                 home,
-                clean: true,
+                clean,
                 buf,
-            } if result.is_err() => {
+            } if self.is_gone() || clean && result.is_err() => {
                 let sectors = u64::from(buf.bytes) / SECTOR_BYTES;
                 let request = jobs::child(RequestOp::Read, home, sectors, buf, false);
                 self.children.ask(Site::Home, Owner::Part(part), request);

@@ -242,6 +242,40 @@ fn a_read_under_way_outlasts_its_log() {
     made.stands_alone();
 }
 
+/// The log itself is read, and let go and lost meanwhile: home has everything by then.
+#[test]
+fn a_read_of_the_log_outlasts_it() {
+    let mut made = made(Redirect::Ido);
+    let array = &mut made.array;
+    array.start().expect("both are whole");
+    array.run();
+    array.order(Command::Fail(Member(1)));
+    array.run_but("read data");
+    array.write(0, CHUNK);
+    array.run_but("read data");
+    assert_eq!(away(array), CHUNK);
+    let read = array.request(RequestOp::Read, 3, 1);
+    let held = String::from(*array.labels().last().expect("it is read"));
+    let of_log = |member: u16| held.starts_with(&format!("m{member} read data"));
+    assert!(made.log.clone().any(of_log), "{held}");
+    let removal = array.order(REMOVE);
+    for _ in 0..1000 {
+        array.run_but(&held);
+        if array.answer(removal).is_some() {
+            break;
+        }
+        array.wait(Nanos::from_millis(200));
+    }
+    assert_eq!(array.answer(removal), Some(Ok(())));
+    assert_eq!(array.reply(read), None, "it is held");
+    for member in made.log.clone() {
+        array.depart(member);
+    }
+    array.run();
+    assert_eq!(array.reply(read), Some(Ok(())));
+    made.stands_alone();
+}
+
 #[test]
 fn a_stop_ends_a_removal_and_the_surrogate_stays() {
     for redirect in [Redirect::Graid, Redirect::Reraid] {
