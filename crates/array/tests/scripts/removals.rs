@@ -57,6 +57,22 @@ fn redirecting(redirect: Redirect) -> Made {
     made
 }
 
+/// The first chunk was written while a rebuild waits for what it reads.
+fn redirected_by_a_rebuild() -> Made {
+    let mut made = made(Redirect::Ido);
+    let array = &mut made.array;
+    array.start().expect("both are whole");
+    array.run();
+    array.order(Command::Fail(Member(1)));
+    // The rebuild waits for what it reads.
+    array.run_but("read data");
+    let before = array.write(0, CHUNK);
+    array.run_but("read data");
+    assert_eq!(array.reply(before), Some(Ok(())));
+    assert_eq!(away(array), CHUNK);
+    made
+}
+
 fn overlay(array: &Array) -> OverlayStatus {
     let surrogate = array.engine.status().surrogate;
     surrogate.and_then(|one| one.overlay).expect("there is one")
@@ -124,17 +140,8 @@ fn what_is_on_its_way_into_the_log_is_waited_for() {
 /// A rebuild redirects what comes before the command, and nothing that comes after it.
 #[test]
 fn nothing_is_redirected_out_of_a_rebuild_s_way_any_more() {
-    let mut made = made(Redirect::Ido);
+    let mut made = redirected_by_a_rebuild();
     let array = &mut made.array;
-    array.start().expect("both are whole");
-    array.run();
-    array.order(Command::Fail(Member(1)));
-    // The rebuild waits for what it reads.
-    array.run_but("read data");
-    let before = array.write(0, CHUNK);
-    array.run_but("read data");
-    assert_eq!(array.reply(before), Some(Ok(())));
-    assert_eq!(away(array), CHUNK);
     let removal = array.order(REMOVE);
     array.write(4 * CHUNK, CHUNK);
     array.run_but("read data");
@@ -245,15 +252,8 @@ fn a_read_under_way_outlasts_its_log() {
 /// The log itself is read, and let go and lost meanwhile: home has everything by then.
 #[test]
 fn a_read_of_the_log_outlasts_it() {
-    let mut made = made(Redirect::Ido);
+    let mut made = redirected_by_a_rebuild();
     let array = &mut made.array;
-    array.start().expect("both are whole");
-    array.run();
-    array.order(Command::Fail(Member(1)));
-    array.run_but("read data");
-    array.write(0, CHUNK);
-    array.run_but("read data");
-    assert_eq!(away(array), CHUNK);
     let read = array.request(RequestOp::Read, 3, 1);
     let held = String::from(*array.labels().last().expect("it is read"));
     let of_log = |member: u16| held.starts_with(&format!("m{member} read data"));
