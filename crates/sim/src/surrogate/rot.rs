@@ -1,11 +1,15 @@
 //! Pages of the log that rot while the power is off: headers and anchors, on as many members as redundancy bears.
 
 use super::{End, Life, Run, Site, set_of, spec_of};
+use crate::array::superblock_of;
+use crate::atlas::Atlas;
 use crate::disk::Disk;
 use crate::rng::Rng;
 use restripe_array::layout::{Layout, Level};
 use restripe_array::meta::WriteHole;
 use restripe_array::report::{MemberState, MemberStatus};
+use restripe_array::{Row, Slot};
+use std::collections::BTreeSet;
 
 /// The stream that rot is drawn from.
 const ROT: u64 = 0x7077;
@@ -51,34 +55,85 @@ impl Run {
         let members = drawn.between(1, most) as usize;
         let order = drawn.order(self.log.len());
         let share = drawn.between(1, 4);
-        let mut pages = 0;
+        let mut spoilt = Vec::new();
         for (number, member) in (0..).zip(order.into_iter().take(members)) {
             let byte = if members > FOUND_ALIKE { number } else { 0 };
-            pages += spoil(&mut self.log[member], byte, share, &mut drawn);
+            let pages = spoil(&self.log[member], byte, share, &mut drawn);
+            spoilt.extend(pages.map(|(at, page)| Spoilt { member, at, page }));
         }
-        self.rotten = pages > 0;
-        self.count("pages of the log rotten", pages);
+        let spoilt = found_by_a_start(&self.log, spoilt);
+        for Spoilt { member, at, page } in &spoilt {
+            self.log[*member].meddle(|image| image.write_data(*at, PAGE, page));
+        }
+        self.rotten = !spoilt.is_empty();
+        self.count("pages of the log rotten", spoilt.len() as u64);
         self.rotten
     }
 }
 
-/// Spoils about one of so many pages of a member: a bit of it, or all. A header that is none any more has this byte there,
-/// since members that agree are believed if they are too many; anchors may be lost alike. How many were.
-fn spoil(disk: &mut Disk, byte: u8, share: u64, drawn: &mut Rng) -> u64 {
-    let mut page = [0; 4096];
-    let mut spoilt = 0;
-    for at in (0..disk.info().sectors / PAGE).map(|page| page * PAGE) {
+/// What a page of a disk of the log is to hold.
+struct Spoilt {
+    member: usize,
+    at: u64,
+    page: [u8; 4096],
+}
+
+/// Without the parities that begin like a header where no header is spoilt: no start reads these, and what is wrong there adds to
+/// what is lost later.
+fn found_by_a_start(log: &[Disk], spoilt: Vec<Spoilt>) -> Vec<Spoilt> {
+    let atlas = Atlas::of(log.iter()).expect("a whole log");
+    let cells = spoilt.iter().map(|page| cell_of(&atlas, log, page));
+    let cells: Vec<Option<CellPage>> = cells.collect();
+    let data = cells.iter().flatten().filter(|cell| !cell.parity);
+    let headers: BTreeSet<(Row, u64)> = data.map(|cell| (cell.row, cell.offset)).collect();
+    let found = |cell: CellPage| !cell.parity || headers.contains(&(cell.row, cell.offset));
+    let both = spoilt.into_iter().zip(cells);
+    both.filter_map(|(page, cell)| cell.is_some_and(found).then_some(page))
+        .collect()
+}
+
+/// Where a page lies in the row that it is of.
+#[derive(Clone, Copy)]
+struct CellPage {
+    row: Row,
+    /// From the first sector of its cell.
+    offset: u64,
+    parity: bool,
+}
+
+fn cell_of(atlas: &Atlas, log: &[Disk], page: &Spoilt) -> Option<CellPage> {
+    let own = superblock_of(log[page.member].live())?;
+    let (slot, at) = atlas.slot_sector(own.member, page.at)?;
+    let row = atlas.layout().row_at(Slot(slot), at)?;
+    let map = atlas.layout().row(row);
+    let cell = map.cell_on(Slot(slot))?;
+    Some(CellPage {
+        row,
+        offset: at - map.cells[usize::from(cell)].at,
+        parity: map.parity_set().contains(cell),
+    })
+}
+
+/// About one of so many pages of a member, and what it is to hold: a bit of it is wrong, or all. A header that is none any more
+/// has this byte there, since members that agree are believed if they are too many; anchors may be lost alike.
+fn spoil<'a>(
+    disk: &'a Disk,
+    byte: u8,
+    share: u64,
+    drawn: &'a mut Rng,
+) -> impl Iterator<Item = (u64, [u8; 4096])> + 'a {
+    let pages = (0..disk.info().sectors / PAGE).map(|page| page * PAGE);
+    pages.filter_map(move |at| {
+        let mut page = [0; 4096];
         disk.live().read_data(at, PAGE, &mut page);
         let (header, anchor) = (page.starts_with(HEADER), page.starts_with(ANCHOR));
         if !(header || anchor) || !drawn.chance(1, share) {
-            continue;
+            return None;
         }
         match drawn.chance(1, 2) {
             true => page.fill(if anchor { 0 } else { byte }),
             false => page[drawn.below(4096) as usize] ^= 1 << drawn.below(8),
         }
-        disk.meddle(|image| image.write_data(at, PAGE, &page));
-        spoilt += 1;
-    }
-    spoilt
+        Some((at, page))
+    })
 }
