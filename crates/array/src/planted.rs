@@ -44,6 +44,8 @@ pub enum Bug {
     RedirectNotAnnounced,
     /// The surrogate's log is voided before what went home is durable there.
     VoidBeforeFlush,
+    /// A surrogate is let go while something is on its way there.
+    RemovedUnderWay,
     /// What reads wrong in the log is taken for its end, and nobody else asked.
     RotBelieved,
     /// The table of a record that was gathered in memory lacks its last entry: the one before has its sectors.
@@ -116,7 +118,11 @@ impl Bug {
 
     /// Bugs that only an array with a surrogate has.
     #[cfg(feature = "planted")]
-    pub const OF_SURROGATES: [Bug; 2] = [Bug::RedirectNotAnnounced, Bug::VoidBeforeFlush];
+    pub const OF_SURROGATES: [Bug; 3] = [
+        Bug::RedirectNotAnnounced,
+        Bug::VoidBeforeFlush,
+        Bug::RemovedUnderWay,
+    ];
 
     /// Bugs that only an array with a code cache has.
     #[cfg(feature = "planted")]

@@ -47,6 +47,8 @@ pub enum Invariant {
     BufferChangedInFlight,
     /// Home is written, or going to be, while a mirror stands still.
     SleeperWritten,
+    /// Something went into a log that had been let go.
+    RemovedWritten,
     /// What a range was told to be (holes, health) is not so.
     WrongMap,
     /// The same seed gave different actions.
@@ -79,6 +81,7 @@ impl Invariant {
             Invariant::OverlappingComputes => "overlapping-computes",
             Invariant::BufferChangedInFlight => "buffer-changed-in-flight",
             Invariant::SleeperWritten => "sleeper-written",
+            Invariant::RemovedWritten => "removed-written",
             Invariant::WrongMap => "wrong-map",
             Invariant::NotDeterministic => "not-deterministic",
             Invariant::Panic => "panic",

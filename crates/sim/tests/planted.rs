@@ -36,7 +36,7 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
         ),
         Bug::DegradedInOneStep => (None, &[LossReportedWrongly, MadeUpBytes, FlushedWriteLost]),
         Bug::CacheKeepsOverwritten => (None, &[AckedWriteLost, StaleRead, FlushedWriteLost]),
-        Bug::RedirectNotAnnounced | Bug::VoidBeforeFlush => {
+        Bug::RedirectNotAnnounced | Bug::VoidBeforeFlush | Bug::RemovedUnderWay => {
             unreachable!("{bug:?} needs a surrogate")
         }
         Bug::EntryLeftOut
@@ -100,6 +100,13 @@ fn expected_of_surrogate(bug: Bug) -> &'static [Invariant] {
     match bug {
         Bug::RedirectNotAnnounced => &[FlushedWriteLost, MadeUpBytes],
         Bug::VoidBeforeFlush => &[FlushedWriteLost, MadeUpBytes],
+        Bug::RemovedUnderWay => &[
+            AckedWriteLost,
+            FlushedWriteLost,
+            RemovedWritten,
+            RequestRefused,
+            StaleRead,
+        ],
         other => unreachable!("{other:?} needs no surrogate"),
     }
 }

@@ -6,7 +6,7 @@ use restripe_sim::surrogate::{Incident, Moment, Options, Phase, run};
 use std::collections::BTreeMap;
 
 /// Each of these is met so often at least.
-const MET: [(&str, u64); 10] = [
+const MET: [(&str, u64); 13] = [
     ("runs to the end", 100),
     ("writes redirected", 1000),
     ("reads of the log", 200),
@@ -17,6 +17,9 @@ const MET: [(&str, u64); 10] = [
     ("starts without a lost surrogate", 10),
     ("tasks of the surrogate", 20),
     ("scrubs", 100),
+    ("surrogates taken away", 30),
+    ("disks taken away at once", 10),
+    ("removals refused", 5),
 ];
 
 /// Where users' data are when something happens: each with each of the incidents.
@@ -134,6 +137,9 @@ fn nothing_is_lost_while_writes_are_gathered() {
         ("sleeps spoilt", 200),
         ("disks lost with both", 60),
         ("further losses of the surrogate", 80),
+        ("surrogates taken away", 6),
+        ("disks taken away at once", 2),
+        ("removals on record without an answer", 2),
         ("blocks from the read cache", 1000),
     ];
     for (what, least) in least {

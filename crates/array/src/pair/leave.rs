@@ -18,6 +18,7 @@ use super::policy::LAST_EXTENTS;
 use super::{Pair, Stage};
 use crate::contract::{Action, Command, CommandError, CommandTag, Event};
 use crate::overlay::{Overlay, Site};
+use crate::planted::Bug;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Leaving {
@@ -91,8 +92,9 @@ impl Pair {
             self.keep_surrogate(NOT_HOME);
             return true;
         }
+        let hasty = self.home().planted(Bug::RemovedUnderWay) && overlay.extents_instead() == 0;
         // Others are being brought in step with first copies, which go on to be believed until they are.
-        if !overlay.is_empty() || self.home().sectors_in_doubt() > 0 {
+        if !(overlay.is_empty() || hasty) || self.home().sectors_in_doubt() > 0 {
             return false;
         }
         self.policy.leaving = Leaving::Gone;

@@ -151,9 +151,16 @@ impl Run {
         }
     }
 
+    /// It was taken away with the log, whatever it held.
+    pub(super) fn forget_buffer(&mut self) {
+        self.buffer.clear();
+        self.buffers.away.clear();
+        (self.buffers.copy, self.buffers.newest) = (None, None);
+    }
+
     /// Now and then something happens to a member of the buffer.
     pub(super) fn stir_buffer(&mut self, life: &mut Life) {
-        if self.plan.buffer.is_none() || !self.buffers.rng.chance(1, 12) {
+        if self.plan.buffer.is_none() || self.is_removed() || !self.buffers.rng.chance(1, 12) {
             return;
         }
         let status = life.session.world.status();

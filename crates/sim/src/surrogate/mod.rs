@@ -8,6 +8,7 @@ mod coverage;
 mod moment;
 mod plan;
 mod quest;
+mod removal;
 mod rot;
 mod stir;
 
@@ -28,6 +29,7 @@ pub use coverage::{Incident, Phase};
 pub use moment::{Event, Moment, seeds_for, why_not};
 use plan::Plan;
 use quest::Quest;
+use removal::{Removal, Removals};
 use restripe_array::layout::{Layout, Level};
 use restripe_array::report::{MemberState, Status};
 use restripe_array::{
@@ -117,6 +119,7 @@ struct Run {
     log: Vec<Disk>,
     buffer: Vec<Disk>,
     buffers: Buffers,
+    removals: Removals,
     now: Nanos,
     /// Members of each set were lost in the life that ended, or in one before that since when nothing was served.
     lost_lately: [bool; 3],
@@ -160,6 +163,7 @@ struct Life {
     spoilt: Vec<Member>,
     /// No member is replaced before this step.
     mend_after: u64,
+    removal: Removal,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -198,6 +202,7 @@ impl Run {
             log,
             buffer,
             buffers: Buffers::new(seed),
+            removals: Removals::new(seed),
             now: Nanos::ZERO,
             lost_lately: [false; 3],
             log_gone: false,
@@ -264,6 +269,9 @@ impl Run {
 
     fn begin(&mut self, with: bool, crash_after: Option<u64>) -> Life {
         self.log_away = self.log_gone;
+        let on_record = self.removal_is_on_record();
+        let removal = self.removals.of_life(on_record);
+        let with = with && !on_record;
         let mut disks = std::mem::take(&mut self.home);
         let mut sites = vec![Site::Home; disks.len()];
         let log = if with {
@@ -321,6 +329,7 @@ impl Run {
             bad_sectors: false,
             spoilt: Vec::new(),
             mend_after: 0,
+            removal,
         }
     }
 
@@ -429,6 +438,7 @@ impl Run {
 
     fn started(&mut self, life: &mut Life, mode: StartMode) {
         life.serving = true;
+        self.removal_started(life);
         self.rotten &= !life.sites.contains(&Site::Log);
         let crashed_at = std::mem::take(&mut self.crashed_at);
         self.count_event(crashed_at, Event::Start);
@@ -448,7 +458,7 @@ impl Run {
 
     /// Whether what the surrogate held may be lost: with it, or with a member of it and a crash.
     fn may_miss(&self) -> bool {
-        self.log_gone || self.lost_lately[Site::Log as usize]
+        !self.is_removed() && (self.log_gone || self.lost_lately[Site::Log as usize])
     }
 
     fn broken(&self, life: &mut Life, what: Invariant, detail: String) -> Option<End> {
@@ -503,6 +513,9 @@ impl Run {
             match news {
                 News::CommandReply(answered, result) if Some(answered) == tag => {
                     answer = Some(result);
+                }
+                News::CommandReply(answered, result) if life.removal.is_asked_by(answered) => {
+                    self.removal_answered(life, &result);
                 }
                 News::Fact(fact) => self.fact(life, &fact),
                 News::Mark(member) => self.come_back(life, Member(member as u16)),
@@ -620,7 +633,9 @@ impl Run {
                     life.session.oracle.flush_ended(ticket, true);
                     return End::Stop;
                 }
-                Some(Err(CommandError::OfSurrogate(_))) if life.troubled[Site::Log as usize] => {
+                Some(Err(CommandError::OfSurrogate(_)))
+                    if life.troubled[Site::Log as usize] && !self.is_removed() =>
+                {
                     life.session.oracle.flush_ended(ticket, false);
                     return End::Stop;
                 }
@@ -689,7 +704,7 @@ impl Run {
         self.stop(life)
     }
 
-    fn end(&mut self, life: Life, end: End) -> bool {
+    fn end(&mut self, mut life: Life, end: End) -> bool {
         let status = life.session.world.status();
         self.say(|| {
             format!(
@@ -720,6 +735,7 @@ impl Run {
                 self.crashed_at = Moment::of_life(&life);
             }
         }
+        self.look_at_what_was_let_go(&mut life);
         let world = &life.session.world;
         self.outcome.digest = mix(self.outcome.digest ^ world.digest());
         let violations = life.session.violations().cloned();
@@ -742,6 +758,7 @@ impl Run {
             sites,
             troubled,
             serving,
+            removal,
             ..
         } = life;
         for (lately, troubled) in self.lost_lately.iter_mut().zip(troubled) {
@@ -781,6 +798,7 @@ impl Run {
         if self.plan.buffer.is_some() {
             self.settle_buffer();
         }
+        self.settle_removal(&removal);
         let goes_on = self.settle_cut(oracle, end, ahead && !troubled[Site::Home as usize]);
         if goes_on && whole && self.rot(end) {
             *self
@@ -816,7 +834,7 @@ impl Run {
             self.count("outdated logs left out", 1);
         }
         let whole = |disks: &[Disk]| Atlas::of(disks.iter()).is_some_and(|atlas| atlas.whole(None));
-        if !self.options.eraid && !whole(&self.log) {
+        if !self.options.eraid && !self.is_removed() && !whole(&self.log) {
             self.log_gone = true;
             if !self.options.graid {
                 oracle.allow_all_losses();

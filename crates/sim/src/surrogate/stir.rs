@@ -59,6 +59,7 @@ impl Run {
     pub(super) fn stir(&mut self, life: &mut Life, busy: bool) {
         self.look_at_map(life);
         self.stir_buffer(life);
+        self.stir_removal(life);
         let status = life.session.world.status();
         if busy && self.rng.chance(1, 6) {
             life.crash_after = Some(life.steps + self.rng.between(0, 60));
@@ -68,7 +69,7 @@ impl Run {
             false => Site::Home,
         };
         let site = *self.rng.pick(&[Site::Home, Site::Log, third]);
-        if self.options.eraid && site == Site::Log {
+        if site == Site::Log && (self.options.eraid || self.is_removed()) {
             return;
         }
         let Some(set) = set_of(&status, site) else {
@@ -352,7 +353,8 @@ impl Run {
     /// The members that were cut off can be reached again, and are added if they were given up.
     pub(super) fn come_back(&mut self, life: &mut Life, member: Member) {
         let world = &mut life.session.world;
-        if !world.disk(member).faults.hanging() {
+        let removed = self.is_removed() && life.sites[usize::from(member.0)] != Site::Home;
+        if removed || !world.disk(member).faults.hanging() {
             return;
         }
         world.inject(member, Fault::Revive);
