@@ -33,6 +33,15 @@ pub(super) enum Leaving {
     Gone,
 }
 
+/// What is seen of a surrogate that is being emptied.
+enum Look {
+    Waits,
+    HomeHalted,
+    /// What lies there cannot go home.
+    Stuck,
+    Empty,
+}
+
 impl Pair {
     /// Whether nothing more is to go into the log.
     pub(super) fn is_leaving(&self) -> bool {
@@ -82,23 +91,39 @@ impl Pair {
         let Leaving::Emptying { tag, .. } = self.policy.leaving else {
             return false;
         };
+        match self.look_at_leaving() {
+            Look::Waits => return false,
+            Look::HomeHalted => {
+                self.policy.leaving = Leaving::Kept;
+                self.let_home_answer(tag);
+            }
+            Look::Stuck => self.keep_surrogate(NOT_HOME),
+            Look::Empty => self.part(tag),
+        }
+        true
+    }
+
+    fn look_at_leaving(&self) -> Look {
         let overlay = self.overlay.as_ref().expect("a serving pair has one");
         if self.home().halted() {
-            self.policy.leaving = Leaving::Kept;
-            self.let_home_answer(tag);
-            return true;
+            return Look::HomeHalted;
         }
         if overlay.is_stuck() && !overlay.is_void() {
-            self.keep_surrogate(NOT_HOME);
-            return true;
+            return Look::Stuck;
         }
         let hasty = self.home().planted(Bug::RemovedUnderWay) && overlay.extents_instead() == 0;
         // Others are being brought in step with first copies, which go on to be believed until they are.
-        if !(overlay.is_empty() || hasty) || self.home().sectors_in_doubt() > 0 {
-            return false;
+        let in_step = self.home().sectors_in_doubt() == 0;
+        match in_step && (overlay.is_empty() || hasty) {
+            true => Look::Empty,
+            false => Look::Waits,
         }
+    }
+
+    /// Nothing is to be believed but home, which puts it on record and answers.
+    fn part(&mut self, tag: CommandTag) {
         self.policy.leaving = Leaving::Gone;
-        let overlay = self.overlay.as_mut().expect("just seen");
+        let overlay = self.overlay.as_mut().expect("a serving pair has one");
         if overlay.trusts() {
             overlay.trust(false);
         }
@@ -110,7 +135,6 @@ impl Pair {
             home.copies_apart = false;
         });
         self.let_home_answer(tag);
-        true
     }
 
     /// A way home has ended. It may have been cut short: by an error, or since first copies are believed no more.
