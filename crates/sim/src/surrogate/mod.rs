@@ -131,6 +131,8 @@ struct Run {
     forgone: bool,
     /// Pages of the log rotted, and no start has read it since.
     rotten: bool,
+    /// Parities of the log rotted with a header of their row: a start reads around them, and mends the header alone.
+    parities_rotten: bool,
     /// Generation and sequence of the newest superblock that a disk of each set has taken away for good.
     taken: [(u64, u64); 3],
     quest: Option<Quest>,
@@ -209,6 +211,7 @@ impl Run {
             log_away: false,
             forgone: false,
             rotten: false,
+            parities_rotten: false,
             taken: [(0, 0); 3],
             quest: None,
             quests: 0,

@@ -562,8 +562,8 @@ impl Run {
         if second && !bears {
             return true;
         }
-        // What rotted, and no start has read yet, is all that redundancy bears.
-        if self.rotten {
+        // What is wrong already may be all that redundancy bears.
+        if !self.bears_loss_of_log() {
             return false;
         }
         let mut members = log.serving.clone();
@@ -596,7 +596,7 @@ impl Run {
         if second && !matches!(self.plan.log.level, Level::Raid6(_)) {
             return true;
         }
-        if self.rotten {
+        if !self.bears_loss_of_log() {
             return false;
         }
         let whole = log.whole && log.quiet;

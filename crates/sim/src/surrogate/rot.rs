@@ -41,7 +41,7 @@ impl Run {
             end == End::Stop || spec.write_hole == WriteHole::WholeRows && end == End::Crash;
         let here = self.log.len() == usize::from(spec.slots) && !self.log_gone;
         // One more life must have served before, so that what rotted last was found.
-        let quiet = !self.lost_lately[Site::Log as usize] && !self.rotten;
+        let quiet = !self.lost_lately[Site::Log as usize] && self.bears_loss_of_log();
         let redundant = spec.level != Level::Raid0 && layout.tolerance() > 0;
         let mut drawn = self.rng.clone().fork(ROT);
         if !(settled && here && quiet && redundant && drawn.chance(1, 3)) {
@@ -61,13 +61,19 @@ impl Run {
             let pages = spoil(&self.log[member], byte, share, &mut drawn);
             spoilt.extend(pages.map(|(at, page)| Spoilt { member, at, page }));
         }
-        let spoilt = found_by_a_start(&self.log, spoilt);
-        for Spoilt { member, at, page } in &spoilt {
+        let spoilt = with_a_header(&self.log, spoilt);
+        for (Spoilt { member, at, page }, _) in &spoilt {
             self.log[*member].meddle(|image| image.write_data(*at, PAGE, page));
         }
         self.rotten = !spoilt.is_empty();
+        self.parities_rotten = spoilt.iter().any(|(_, cell)| cell.parity);
         self.count("pages of the log rotten", spoilt.len() as u64);
         self.rotten
+    }
+
+    /// Whether nothing in the log is wrong already: what no start has read yet, and parities, which no start mends.
+    pub(super) fn bears_loss_of_log(&self) -> bool {
+        !self.rotten && !self.parities_rotten
     }
 }
 
@@ -78,18 +84,17 @@ struct Spoilt {
     page: [u8; 4096],
 }
 
-/// Without the parities that begin like a header where no header is spoilt: no start reads these, and what is wrong there adds to
-/// what is lost later.
-fn found_by_a_start(log: &[Disk], spoilt: Vec<Spoilt>) -> Vec<Spoilt> {
+/// Without pages of no row, and without parities that begin like a header, or an anchor, where none of the row is spoilt: no start reads
+/// these.
+fn with_a_header(log: &[Disk], spoilt: Vec<Spoilt>) -> Vec<(Spoilt, CellPage)> {
     let atlas = Atlas::of(log.iter()).expect("a whole log");
-    let cells = spoilt.iter().map(|page| cell_of(&atlas, log, page));
-    let cells: Vec<Option<CellPage>> = cells.collect();
-    let data = cells.iter().flatten().filter(|cell| !cell.parity);
-    let headers: BTreeSet<(Row, u64)> = data.map(|cell| (cell.row, cell.offset)).collect();
-    let found = |cell: CellPage| !cell.parity || headers.contains(&(cell.row, cell.offset));
-    let both = spoilt.into_iter().zip(cells);
-    both.filter_map(|(page, cell)| cell.is_some_and(found).then_some(page))
-        .collect()
+    let placed = |page: Spoilt| cell_of(&atlas, log, &page).map(|cell| (page, cell));
+    let mut placed: Vec<(Spoilt, CellPage)> = spoilt.into_iter().filter_map(placed).collect();
+    let cells = placed.iter().map(|(_, cell)| *cell);
+    let headers = cells.filter(|cell| !cell.parity);
+    let headers: BTreeSet<(Row, u64)> = headers.map(|cell| (cell.row, cell.offset)).collect();
+    placed.retain(|(_, cell)| !cell.parity || headers.contains(&(cell.row, cell.offset)));
+    placed
 }
 
 /// Where a page lies in the row that it is of.

@@ -153,6 +153,7 @@ impl Run {
             // One that cannot be read everywhere is not to be the last one, either.
             faults(member).dead() || never || faults(member).latent().next().is_some()
         };
+        let spared = site == Site::Log && !self.bears_loss_of_log();
         let here = serving.iter().filter(|member| !gone(member)).count();
         let slots = spec_of(&self.plan, site).slots;
         let slots = usize::from(set.geometry.map_or(slots, |geometry| geometry.slots));
@@ -164,9 +165,9 @@ impl Run {
         };
         Standing {
             whole: here == slots,
-            bears_more,
+            bears_more: bears_more && !spared,
             misses_one: here + 1 == slots,
-            quiet: set.tasks.is_empty(),
+            quiet: set.tasks.is_empty() && !spared,
             resyncs: set.tasks.iter().any(|task| task.kind == TaskKind::Resync),
             serving: serving.into_iter().filter(|member| !gone(member)).collect(),
             failed,
@@ -388,7 +389,7 @@ pub(super) struct Standing {
     bears_more: bool,
     /// One is missing.
     pub(super) misses_one: bool,
-    /// No task runs.
+    /// No task runs, and nothing is wrong that counts as lost.
     pub(super) quiet: bool,
     /// Redundancy is not in step.
     pub(super) resyncs: bool,
