@@ -49,6 +49,8 @@ pub enum Invariant {
     SleeperWritten,
     /// Something went into a log that had been let go.
     RemovedWritten,
+    /// An array names a surrogate that was taken away.
+    RemovalForgotten,
     /// What a range was told to be (holes, health) is not so.
     WrongMap,
     /// The same seed gave different actions.
@@ -82,6 +84,7 @@ impl Invariant {
             Invariant::BufferChangedInFlight => "buffer-changed-in-flight",
             Invariant::SleeperWritten => "sleeper-written",
             Invariant::RemovedWritten => "removed-written",
+            Invariant::RemovalForgotten => "removal-forgotten",
             Invariant::WrongMap => "wrong-map",
             Invariant::NotDeterministic => "not-deterministic",
             Invariant::Panic => "panic",

@@ -139,7 +139,6 @@ fn nothing_is_lost_while_writes_are_gathered() {
         ("further losses of the surrogate", 80),
         ("surrogates taken away", 6),
         ("disks taken away at once", 2),
-        ("removals on record without an answer", 2),
         ("blocks from the read cache", 1000),
     ];
     for (what, least) in least {

@@ -98,7 +98,7 @@ impl Pair {
                 self.let_home_answer(tag);
             }
             Look::Stuck => self.keep_surrogate(NOT_HOME),
-            Look::Empty => self.part(tag),
+            Look::Empty => self.take_leave(tag),
         }
         true
     }
@@ -121,7 +121,7 @@ impl Pair {
     }
 
     /// Nothing is to be believed but home, which puts it on record and answers.
-    fn part(&mut self, tag: CommandTag) {
+    fn take_leave(&mut self, tag: CommandTag) {
         self.policy.leaving = Leaving::Gone;
         let overlay = self.overlay.as_mut().expect("a serving pair has one");
         if overlay.trusts() {

@@ -390,15 +390,16 @@ impl Run {
                 }
                 CommandError::Minority { .. } if !mode.from_minority => mode.from_minority = true,
                 CommandError::SurrogateMissing { .. } | CommandError::LogDamaged { .. }
-                    if self.may_miss() && !mode.accept_loss =>
+                    if self.may_miss(life) && !mode.accept_loss =>
                 {
+                    self.removal_is_not_on_record();
                     life.session.oracle.allow_all_losses();
                     self.count("starts without a lost surrogate", 1);
                     mode.accept_loss = true;
                 }
                 // What is left of the log can be read in part, and not be written.
                 CommandError::Metadata
-                    if site == Site::Log && mode.accept_loss && self.may_miss() =>
+                    if site == Site::Log && mode.accept_loss && self.may_miss(life) =>
                 {
                     return Some(End::Forgo);
                 }
@@ -441,7 +442,7 @@ impl Run {
 
     fn started(&mut self, life: &mut Life, mode: StartMode) {
         life.serving = true;
-        self.removal_started(life);
+        self.removal_started(life, mode);
         self.rotten &= !life.sites.contains(&Site::Log);
         let crashed_at = std::mem::take(&mut self.crashed_at);
         self.count_event(crashed_at, Event::Start);
@@ -460,8 +461,9 @@ impl Run {
     }
 
     /// Whether what the surrogate held may be lost: with it, or with a member of it and a crash.
-    fn may_miss(&self) -> bool {
-        !self.is_removed() && (self.log_gone || self.lost_lately[Site::Log as usize])
+    fn may_miss(&self, life: &Life) -> bool {
+        let lost = self.log_gone || self.lost_lately[Site::Log as usize];
+        lost && !life.removal.is_on_record()
     }
 
     fn broken(&self, life: &mut Life, what: Invariant, detail: String) -> Option<End> {
@@ -734,7 +736,7 @@ impl Run {
         if end == End::Crash {
             self.note(&life, Incident::Crash);
             self.note_event(&life, Event::Crash);
-            if self.options.gathers {
+            if self.options.gathers && !self.is_removed() {
                 self.crashed_at = Moment::of_life(&life);
             }
         }
@@ -837,7 +839,8 @@ impl Run {
             self.count("outdated logs left out", 1);
         }
         let whole = |disks: &[Disk]| Atlas::of(disks.iter()).is_some_and(|atlas| atlas.whole(None));
-        if !self.options.eraid && !self.is_removed() && !whole(&self.log) {
+        let removed = self.removal_is_on_record();
+        if !self.options.eraid && !removed && !whole(&self.log) {
             self.log_gone = true;
             if !self.options.graid {
                 oracle.allow_all_losses();
@@ -854,7 +857,7 @@ impl Run {
         if self.options.eraid && self.lost_lately[Site::Home as usize] {
             oracle.allow_all_losses();
         }
-        if self.lost_lately[Site::Log as usize] {
+        if self.lost_lately[Site::Log as usize] && !removed {
             // What was being written there may be lost with the member, and with it what it stood for.
             let unsettled: Vec<u64> = (0..oracle.sectors())
                 .filter(|lba| oracle.unsettled(*lba))

@@ -177,7 +177,7 @@ impl Run {
 
     /// Counts an event against what the code cache is at.
     pub(super) fn note_event(&mut self, life: &Life, event: Event) {
-        if self.options.gathers {
+        if self.options.gathers && !self.is_removed() {
             let met = Moment::of_life(life);
             self.count_event(met, event);
         }

@@ -6,7 +6,7 @@ use crate::atlas::Atlas;
 use crate::fault::Fault;
 use crate::invariant::Invariant;
 use crate::rng::Rng;
-use restripe_array::{Command, CommandError, CommandTag, Member};
+use restripe_array::{Command, CommandError, CommandTag, Member, StartMode};
 
 /// Of a run.
 pub(super) struct Removals {
@@ -30,12 +30,12 @@ pub(super) struct Removal {
     asked: Option<CommandTag>,
     /// Home has it on record since a life before, as far as its disks tell.
     on_record: bool,
-    /// What had gone into the log when it was let go.
+    /// What had gone into the log when that was told.
     written: Option<Written>,
 }
 
-/// Writes, records, and sectors that were copied or moved there.
-type Written = [u64; 4];
+/// Writes, copies and records that went there, sectors that were moved there, and records of the buffer.
+type Written = [u64; 5];
 
 impl Removals {
     pub(super) fn new(seed: u64) -> Removals {
@@ -58,6 +58,10 @@ impl Removals {
 }
 
 impl Removal {
+    pub(super) fn is_on_record(&self) -> bool {
+        self.on_record
+    }
+
     pub(super) fn is_asked_by(&self, tag: CommandTag) -> bool {
         self.asked == Some(tag)
     }
@@ -84,8 +88,10 @@ impl Run {
 
     /// It may be that an operator takes it away now.
     pub(super) fn stir_removal(&mut self, life: &mut Life) {
+        let named = life.session.world.status().has_surrogate.is_some();
+        let may = named && self.quest.is_none() && !self.seeks();
         match &mut life.removal.after {
-            Some(0) if self.quest.is_none() && !self.options.eraid && !self.is_removed() => {
+            Some(0) if may => {
                 life.removal.after = None;
                 life.removal.asked = Some(life.session.command(Command::Surrogate(None)));
                 self.count("removals asked for", 1);
@@ -96,11 +102,17 @@ impl Run {
     }
 
     pub(super) fn removal_answered(&mut self, life: &mut Life, answer: &Result<(), CommandError>) {
-        if answer.is_err() {
+        if let Err(error) = answer {
+            if !life.stopping && life.troubled == [false; 3] && !self.log_gone {
+                let detail = format!("nothing is amiss, and no removal: {error:?}");
+                life.session.violation(Invariant::TaskFailed, detail);
+            }
             return self.count("removals refused", 1);
         }
         self.count("surrogates taken away", 1);
         self.take_away();
+        self.end_quests();
+        life.session.refusals_expected &= life.stopping || life.troubled[Site::Home as usize];
         life.removal.written = Some(written(life));
         // They need not be there any more.
         if self.removals.rng.chance(1, 2) {
@@ -118,13 +130,18 @@ impl Run {
     pub(super) fn look_at_what_was_let_go(&self, life: &mut Life) {
         let since = life.removal.written;
         if since.is_some_and(|since| since != written(life)) {
-            let detail = format!("{since:?} when it was let go, and then {:?}", written(life));
+            let detail = format!("{since:?} when it was taken away, then {:?}", written(life));
             life.session.violation(Invariant::RemovedWritten, detail);
         }
     }
 
     /// The array serves: what was in doubt is not any more.
-    pub(super) fn removal_started(&mut self, life: &Life) {
+    pub(super) fn removal_started(&mut self, life: &mut Life, mode: StartMode) {
+        let named = life.session.world.status().has_surrogate.is_some();
+        if self.is_removed() && named && !mode.from_minority {
+            let detail = format!("{:?}", life.session.world.status().has_surrogate);
+            life.session.violation(Invariant::RemovalForgotten, detail);
+        }
         if self.removals.state != State::InDoubt {
             return;
         }
@@ -133,6 +150,11 @@ impl Run {
             self.take_away();
             self.count("removals on record without an answer", 1);
         }
+    }
+
+    /// A start has missed it.
+    pub(super) fn removal_is_not_on_record(&mut self) {
+        self.removals.state = State::There;
     }
 
     /// A life has ended that may have asked for it.
@@ -158,13 +180,14 @@ impl Run {
 fn written(life: &Life) -> Written {
     let surrogate = life.session.world.status().surrogate;
     let overlay = surrogate.and_then(|surrogate| surrogate.overlay);
-    overlay.map_or([0; 4], |overlay| {
+    overlay.map_or([0; 5], |overlay| {
         let counters = overlay.counters;
         [
             counters.redirected_writes,
             counters.records,
             counters.clean_copies,
             counters.sectors_moved,
+            counters.versions,
         ]
     })
 }
