@@ -1,5 +1,5 @@
 //! The surrogate is taken away while users write. From the answer on home alone has everything, and the disks that were the surrogate's
-//! may go, or be somebody else's.
+//! may go. While the array serves they are not yet somebody else's: a stop still puts on them that they were stopped.
 
 use super::{Life, Run, Site};
 use crate::atlas::Atlas;
@@ -30,11 +30,11 @@ pub(super) struct Removal {
     asked: Option<CommandTag>,
     /// Home has it on record since a life before, as far as its disks tell.
     on_record: bool,
-    /// What had gone into the log when that was told.
+    /// What had gone into the log when the removal was answered.
     written: Option<Written>,
 }
 
-/// Writes, copies and records that went there, sectors that were moved there, and records of the buffer.
+/// Writes that went there, records, copies, sectors that were moved there, and records of the buffer.
 type Written = [u64; 5];
 
 impl Removals {
@@ -88,16 +88,18 @@ impl Run {
 
     /// It may be that an operator takes it away now.
     pub(super) fn stir_removal(&mut self, life: &mut Life) {
+        let Some(after) = &mut life.removal.after else {
+            return;
+        };
+        if *after > 0 {
+            *after -= 1;
+            return;
+        }
         let named = life.session.world.status().has_surrogate.is_some();
-        let may = named && self.quest.is_none() && !self.seeks();
-        match &mut life.removal.after {
-            Some(0) if may => {
-                life.removal.after = None;
-                life.removal.asked = Some(life.session.command(Command::Surrogate(None)));
-                self.count("removals asked for", 1);
-            }
-            Some(0) | None => {}
-            Some(after) => *after -= 1,
+        if named && self.quest.is_none() && !self.seeks() {
+            life.removal.after = None;
+            life.removal.asked = Some(life.session.command(Command::Surrogate(None)));
+            self.count("removals asked for", 1);
         }
     }
 
@@ -137,10 +139,10 @@ impl Run {
 
     /// The array serves: what was in doubt is not any more.
     pub(super) fn removal_started(&mut self, life: &mut Life, mode: StartMode) {
-        let named = life.session.world.status().has_surrogate.is_some();
-        if self.is_removed() && named && !mode.from_minority {
-            let detail = format!("{:?}", life.session.world.status().has_surrogate);
-            life.session.violation(Invariant::RemovalForgotten, detail);
+        let named = life.session.world.status().has_surrogate;
+        if let Some(named) = named.filter(|_| self.is_removed() && !mode.from_minority) {
+            life.session
+                .violation(Invariant::RemovalForgotten, format!("{named}"));
         }
         if self.removals.state != State::InDoubt {
             return;
