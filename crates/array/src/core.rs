@@ -14,7 +14,7 @@ use crate::keeper::Keeper;
 use crate::layout::{Geometry, Layout, Level, RowMap};
 use crate::log::Logs;
 use crate::maps::{BitMap, LostMap};
-use crate::meta::superblock::{BufferMark, Superblock, WriteHole};
+use crate::meta::superblock::{BufferMark, Superblock, Tail, WriteHole};
 use crate::ops::{Ops, Owner};
 use crate::policy::heat::Heat;
 use crate::policy::latency::Latencies;
@@ -571,5 +571,6 @@ fn blank_superblock(geometry: Geometry) -> Superblock {
         buffer: BufferMark::None,
         lent: Vec::new(),
         reshape: None,
+        tail: Tail::default(),
     }
 }

@@ -9,7 +9,7 @@ use super::pages::{
 use super::superblock::{MEMBERS_MAX, SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_SECTORS};
 use super::{
     BufferMark, MemberEntry, MemberRole, MetaError, Parcel, Partner, PartnerRole, Placement,
-    Region, RegionKind, Superblock, TaskRecord, WriteHole, leases,
+    Region, RegionKind, Superblock, Tail, TaskRecord, WriteHole, leases,
 };
 use crate::contract::{MemberInfo, Page, TaskKind, zeroed_page};
 use crate::layout::scaled::History;
@@ -724,6 +724,7 @@ fn superblock(options: &CreateOptions, plan: &Plan, logical_block: u32) -> Super
         },
         lent: Vec::new(),
         reshape: None,
+        tail: Tail::default(),
     }
 }
 

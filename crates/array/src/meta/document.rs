@@ -189,6 +189,28 @@ fn superblock_tables() {
 }
 
 #[test]
+fn superblock_tail() {
+    let end = agrees!("tail", superblock::tail::places, [OWNER, LAST_SCRUB]);
+    assert_eq!(end, superblock::SUPERBLOCK_BYTES);
+    let end = agrees!(
+        "owner",
+        superblock::tail::places,
+        [
+            OWNER_RUN,
+            OWNER_HOST,
+            OWNER_STARTED,
+            OWNER_PROCESS,
+            OWNER_NAMESPACE,
+            OWNER_INTERVAL,
+            OWNER_RESERVED,
+        ]
+    );
+    assert_eq!(end, superblock::tail::OWNER_BYTES);
+    assert_eq!(size("owner", "OWNER_BYTES"), superblock::tail::OWNER_BYTES);
+    assert_eq!(size("tail", "TAIL_AT"), superblock::tail::TAIL_AT);
+}
+
+#[test]
 fn map_pages() {
     let end = agrees!(
         "map",

@@ -38,6 +38,7 @@ pub fn check(superblock: &Superblock) -> Result<(), MetaError> {
     check_tasks(superblock, layout.rows())?;
     check_filled(superblock)?;
     reshape::check(superblock, &layout)?;
+    superblock.tail.check()?;
     leases::check(superblock, &layout)
 }
 

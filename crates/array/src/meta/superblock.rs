@@ -21,8 +21,11 @@ use entries::{
 };
 use tables::{Table, TablePlace, append, append_entries, narrow};
 
+pub use tail::{ArrayOwner, Tail};
+
 mod entries;
 mod tables;
+pub mod tail;
 
 pub const MAGIC: [u8; 8] = *b"Restripe";
 
@@ -412,6 +415,8 @@ pub struct Superblock {
     /// The end of the array, if it lends: ascending and without gaps.
     pub lent: Vec<Parcel>,
     pub reshape: Option<Reshape>,
+    /// The records that an older program ignores, and drops when it writes.
+    pub tail: Tail,
 }
 
 impl Superblock {
@@ -514,6 +519,7 @@ impl Superblock {
         let length = u32::try_from(bytes.len()).expect("16 KiB at most");
         put_u32(&mut bytes, at::LENGTH, length);
         bytes.resize(SUPERBLOCK_BYTES, 0);
+        self.tail.put(&mut bytes);
         let crc = crc32c_without(&bytes, at::CRC);
         put_u32(&mut bytes, at::CRC, crc);
         Ok(into_pages(&bytes))
@@ -659,6 +665,7 @@ impl Superblock {
             buffer: get_buffer(bytes)?,
             lent: get_parcels(bytes)?,
             reshape: reshape_in(bytes)?,
+            tail: Tail::get(bytes)?,
         };
         rules::check(&superblock)?;
         Ok(superblock)

@@ -2,8 +2,8 @@
 
 use super::leases::PARCELS_MAX;
 use super::{
-    BufferMark, CreateOptions, Journal, Lease, LeaseName, MemberRole, Parcel, Partner, PartnerRole,
-    Region, RegionKind, Reshape, Superblock, TaskRecord, WriteHole, create::create,
+    ArrayOwner, BufferMark, CreateOptions, Journal, Lease, LeaseName, MemberRole, Parcel, Partner,
+    PartnerRole, Region, RegionKind, Reshape, Superblock, TaskRecord, WriteHole, create::create,
 };
 use crate::contract::{MemberInfo, TaskKind};
 use crate::layout::scaled::History;
@@ -146,6 +146,7 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
         superblock.tasks.truncate(8);
     }
     superblock.reshape = any_reshape(random, &superblock);
+    superblock.tail.owner = random.flag().then(|| any_owner(random));
     if let Some(reshape) = superblock.reshape.filter(|one| one.former.is_some()) {
         superblock.tasks.truncate(7);
         superblock.tasks.push(task_of_reshape(random, &reshape));
@@ -220,6 +221,17 @@ pub fn parcels(superblock: &Superblock, count: usize) -> Vec<Parcel> {
         }
     };
     (0..count).map(parcel).collect()
+}
+
+pub fn any_owner(random: &mut Random) -> ArrayOwner {
+    ArrayOwner {
+        run: uuid(random.next() as u16),
+        host: uuid(random.next() as u16),
+        started: random.next(),
+        process: random.next() as u32,
+        namespace: random.next() as u32,
+        interval_ms: 1 + random.below(3_600_000) as u32,
+    }
 }
 
 fn any_role(random: &mut Random) -> MemberRole {

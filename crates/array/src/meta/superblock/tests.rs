@@ -1,7 +1,7 @@
 //! Superblocks through their codec: round trips, damage, hostile bytes.
 
 use super::super::create::create;
-use super::super::testing::{Random, any_superblock, bytes_of, options, parcels, uuid};
+use super::super::testing::{Random, any_owner, any_superblock, bytes_of, options, parcels, uuid};
 use super::*;
 use crate::layout::GeometryError;
 use crate::meta::Journal;
@@ -85,6 +85,13 @@ fn full_tables_fit() {
     full.buffer = BufferMark::None;
     full.lent = parcels(&full, PARCELS_MAX);
     assert_eq!(Superblock::decode(&bytes_of(&full)), Ok(full.clone()));
+
+    // Tables that need the space of the tail drop its records and their bits.
+    let bytes = bytes_of(&full);
+    assert!(get_u32(&bytes, at::LENGTH) as usize > tail::TAIL_AT);
+    let mut owned = full.clone();
+    owned.tail.owner = Some(any_owner(&mut Random::new(2)));
+    assert_eq!(bytes_of(&owned), bytes);
 
     full.tasks[0].done.push((100, 1));
     let refused = MetaError::TooLarge {
@@ -175,6 +182,60 @@ fn scribbled_fields_with_a_good_checksum_are_refused_or_sound() {
 }
 
 #[test]
+fn owner_counts_by_its_bit_and_within_its_range() {
+    let mut superblock = unremarkable(19);
+    superblock.tail.owner = Some(any_owner(&mut Random::new(19)));
+    let bytes = bytes_of(&superblock);
+    assert_eq!(get_u64(&bytes, at::COMPATIBLE), 1);
+    let with = |change: &dyn Fn(&mut [u8])| {
+        let mut bytes = bytes.clone();
+        change(&mut bytes);
+        reseal(&mut bytes);
+        Superblock::decode(&bytes)
+    };
+    let owner = |field: usize| tail::places::OWNER + field;
+    let interval = owner(tail::places::OWNER_INTERVAL);
+    for value in [0, tail::INTERVAL_MS_MAX + 1, u32::MAX] {
+        let refused = MetaError::Field {
+            name: "owner interval",
+            value: value.into(),
+        };
+        let found = with(&|bytes| put_u32(bytes, interval, value));
+        assert_eq!(found, Err(refused));
+    }
+    let run = owner(tail::places::OWNER_RUN);
+    assert!(with(&|bytes| put(bytes, run, [0; 16])).is_err());
+    let reserved = owner(tail::places::OWNER_RESERVED);
+    let ignored = with(&|bytes| put(bytes, reserved, [7; 12]));
+    assert_eq!(ignored, Ok(superblock.clone()));
+
+    superblock.tail.owner = None;
+    let length = tail::TAIL_AT as u32 + 1;
+    let tables_reach_in = with(&|bytes| put_u32(bytes, at::LENGTH, length));
+    assert_eq!(tables_reach_in, Ok(superblock.clone()));
+    let bit_is_clear = with(&|bytes| put_u64(bytes, at::COMPATIBLE, 0));
+    assert_eq!(bit_is_clear, Ok(superblock));
+}
+
+/// Whatever a record holds, it is refused or sound, and can be written again.
+#[test]
+fn scribbled_tails_are_refused_or_sound() {
+    let mut random = Random::new(20);
+    let sound = bytes_of(&unremarkable(20));
+    for _ in 0..1000 {
+        let mut bytes = sound.clone();
+        put_u64(&mut bytes, at::COMPATIBLE, random.next());
+        for byte in &mut bytes[tail::TAIL_AT..] {
+            *byte = [0, 0, 1, 0xff, random.next() as u8][random.below(5) as usize];
+        }
+        reseal(&mut bytes);
+        if let Ok(superblock) = Superblock::decode(&bytes) {
+            assert_eq!(Superblock::decode(&bytes_of(&superblock)), Ok(superblock));
+        }
+    }
+}
+
+#[test]
 fn hostile_tables_are_refused() {
     let bytes = bytes_of(&any_superblock(&mut Random::new(7)));
     for table in [at::REGIONS, at::MEMBERS, at::PLACEMENT, at::TASKS, at::RUNS] {
@@ -203,7 +264,7 @@ fn hostile_tables_are_refused() {
 
 #[test]
 fn versions_and_features() {
-    let superblock = any_superblock(&mut Random::new(8));
+    let mut superblock = any_superblock(&mut Random::new(8));
     let bytes = bytes_of(&superblock);
     let with = |offset: usize, value: u16| {
         let mut changed = bytes.clone();
@@ -223,6 +284,8 @@ fn versions_and_features() {
         Err(MetaError::Features { unknown: 256 })
     );
     assert_eq!(with(at::MINOR, 9).as_ref(), Ok(&superblock));
+    // Without its bit a record of the tail is not there, and bits of a later version are ignored.
+    superblock.tail = Tail::default();
     assert_eq!(with(at::COMPATIBLE, 4).as_ref(), Ok(&superblock));
     assert!(with(at::FLAGS, 16).is_err());
     assert_eq!(with(at::MAGIC, 0), Err(MetaError::NotFound));
