@@ -132,6 +132,7 @@ impl Core {
             self.start_task(TaskKind::Resync, None, known);
         }
         self.inits_settle();
+        self.requests.release_held();
         self.reshape_halts();
         self.slices_wake_waiting();
         self.flush_resume();

@@ -38,6 +38,8 @@ pub enum Bug {
     SuperblockInPlace,
     /// A resynchronisation finds that all parity agrees.
     ParityBelieved,
+    /// A read is answered from one copy while a crash may have left the others different.
+    CopiesShownApart,
     /// The read cache keeps what is written over.
     CacheKeepsOverwritten,
     /// A write goes to the surrogate before home knows durably that it may be there.
@@ -98,7 +100,7 @@ pub enum Bug {
 
 impl Bug {
     #[cfg(feature = "planted")]
-    pub const ALL: [Bug; 15] = [
+    pub const ALL: [Bug; 16] = [
         Bug::FlushSkipsMember,
         Bug::WrongQCoefficient,
         Bug::StaleMemberAccepted,
@@ -114,6 +116,7 @@ impl Bug {
         Bug::SuperblockInPlace,
         Bug::ParityBelieved,
         Bug::CacheKeepsOverwritten,
+        Bug::CopiesShownApart,
     ];
 
     /// Bugs that only an array with a surrogate has.

@@ -8,6 +8,7 @@ use crate::core::Core;
 use crate::flush::Waiter;
 use crate::layout::Place;
 use crate::ops::Owner;
+use crate::planted::Bug;
 use crate::read_cache::blocks_in;
 use crate::report::ArrayState;
 use crate::slice::gather::Gather;
@@ -55,7 +56,7 @@ pub(crate) struct Requests {
     pub(crate) gather: Gather,
     /// Cut to the end in this turn.
     pub(crate) gather_done: Vec<u32>,
-    /// What waits until a reshape lets go of its sectors, in order.
+    /// Requests that wait until a reshape lets go of their sectors, or until a row of theirs is resynchronised, in order.
     held: Vec<u32>,
 }
 
@@ -234,7 +235,7 @@ impl Core {
     pub(crate) fn pump(&mut self) {
         while let Some(&id) = self.requests.reads.front() {
             let cut = self.cut_read(id);
-            if !cut && !self.waits_for_reshape(id) {
+            if !cut && !self.waits_for_reshape(id) && !self.waits_for_copies(id) {
                 break;
             }
             self.requests.reads.pop_front();
@@ -252,6 +253,29 @@ impl Core {
         let lba = (pending.request.offset + pending.cut) / SECTOR_BYTES;
         let left = pending.cut < pending.request.bytes;
         left && self.is_held(lba, pending.request.op.changes())
+    }
+
+    /// Whether the next row of a read is being resynchronised for it.
+    fn waits_for_copies(&self, id: u32) -> bool {
+        let pending = self.requests.get(id);
+        let left = pending.cut < pending.request.bytes;
+        let row = || {
+            let lba = (pending.request.offset + pending.cut) / SECTOR_BYTES;
+            self.layout.place(lba).row
+        };
+        left && self.copies_may_differ(row(), pending.copies) && self.tasks.is_resyncing(row())
+    }
+
+    /// Whether a crash may have left the copies of a row different. Such a row is resynchronised before a read of it is answered:
+    /// the value that the read shows is on every copy then, and the next flush covers all of them.
+    fn copies_may_differ(&self, row: crate::Row, copies: Copies) -> bool {
+        let clean = self.tasks.list.is_empty();
+        if clean || copies != Copies::All || self.layout.parity() || self.layout.tolerance() == 0 {
+            return false;
+        }
+        let writes = !self.mode.read_only && !self.tasks.waits_for_start;
+        let alone = self.first_alone(row) || self.planted(Bug::CopiesShownApart);
+        writes && !alone && !self.in_sync(row)
     }
 
     /// The whole request has been cut; it may be done already.
@@ -365,6 +389,10 @@ impl Core {
             let target = pending.request.buf.part(pending.cut as u32, bytes as u32);
             self.start_unwritten_part(id, offset, bytes, target);
             return Some(bytes);
+        }
+        if self.copies_may_differ(place.row, pending.copies) {
+            self.resync_row(place.row);
+            return None;
         }
         if let Some(bytes) = self.start_cached_part(id, pending) {
             return Some(bytes);

@@ -199,6 +199,12 @@ impl Tasks {
         self.resync().is_none_or(|task| task.done.contains(row.0))
     }
 
+    /// Whether the resynchronisation of a row is under way, or over.
+    pub(crate) fn is_resyncing(&self, row: Row) -> bool {
+        self.resync()
+            .is_none_or(|task| task.claimed.contains(row.0))
+    }
+
     /// These rows have just been made consistent as a whole: a resynchronisation has no work with them.
     pub(crate) fn note_in_step(&mut self, first: u64, count: u64) {
         let rows = first..(first + count).min(self.rows);
@@ -729,8 +735,8 @@ impl Core {
         }
     }
 
-    /// A write needs a row whose parity no one has brought in step, with a cell missing: that row goes first. False if
-    /// there is no room for it now.
+    /// A row that no one has brought in step goes first: a write needs its parity, or a read its copies. False if there
+    /// is no room for it now.
     pub(crate) fn resync_row(&mut self, row: Row) -> bool {
         let Some(index) = self
             .tasks
@@ -802,6 +808,7 @@ impl Core {
             task.done.insert(row.0, 1);
         }
         self.slices_wake_waiting();
+        self.requests.release_held();
         let mut tasks = self.tasks.list.iter();
         if let Some(index) = tasks.position(|task| task.serial == serial) {
             self.checkpoint_if_due(index);

@@ -13,6 +13,7 @@ mod halts;
 mod heats;
 mod leases;
 mod math;
+mod mirrors;
 mod ordering;
 mod orders;
 mod parities;
