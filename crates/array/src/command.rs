@@ -202,6 +202,8 @@ impl Core {
             }
             _ => self.add_spare(member)?,
         }
+        // What the member holds is not known to be durable.
+        self.flush_for(Waiter::Join);
         self.keeper.note_change();
         Ok(())
     }

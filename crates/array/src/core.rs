@@ -206,6 +206,11 @@ impl Core {
 
     /// After every step: metadata, flushes and answers that the step made due.
     pub(crate) fn settle_turn(&mut self) {
+        if self.securing() {
+            self.flusher_turn();
+            // With nobody to flush that has ended already.
+            self.boot_turn();
+        }
         if self.undecided() {
             return self.arm();
         }

@@ -68,7 +68,8 @@ pub(crate) struct Device {
     pub(crate) entry: Option<u16>,
     pub(crate) regions: Vec<Region>,
     pub(crate) places: Places,
-    /// Writes completed that no flush has covered yet.
+    /// Something may lie there that no flush of this daemon has covered: whatever it held when it came, and what was
+    /// written since.
     pub(crate) unflushed: bool,
     pub(crate) in_flight: u32,
     pub(crate) power: Power,
@@ -92,7 +93,7 @@ impl Device {
             entry: None,
             regions: Vec::new(),
             places: Places::default(),
-            unflushed: false,
+            unflushed: true,
             in_flight: 0,
             power: Power::default(),
             rests_until: Nanos::ZERO,

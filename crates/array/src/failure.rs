@@ -33,7 +33,8 @@ impl Core {
             return;
         }
         device.health = Health::Failed;
-        device.unflushed = false;
+        // Should it come back, what it holds by then counts only after a flush.
+        device.unflushed = true;
         device.power = Power::default();
         self.note_phase(member);
         self.fact(Fact::MemberFailed { member, why: cause });

@@ -1,5 +1,8 @@
 //! Flushes: one at a time over all members with unflushed writes; what asks meanwhile shares the next.
 //!
+//! What this daemon does not know to be durable is not durable. So every member counts as unflushed from the moment it
+//! comes, whoever wrote what it holds, and a start flushes all of them before it writes (`boot`).
+//!
 //! | state   | cause                                   | next     |
 //! |---------|-----------------------------------------|----------|
 //! | idle    | somebody waits                          | flushing |
@@ -29,8 +32,10 @@ pub(crate) enum Waiter {
     Checkpoint,
     /// The lazy clearing of intent bits.
     Intent,
-    /// What a recovery wrote.
+    /// What a start found, and what its recovery wrote.
     Boot,
+    /// A member that was added.
+    Join,
     Stop,
 }
 
@@ -107,6 +112,7 @@ impl Core {
     pub(crate) fn member_flushed(&mut self, member: Member, result: Result<(), IoError>) {
         self.flusher.outstanding -= 1;
         if let Err(error) = result {
+            self.devices[usize::from(member.0)].unflushed = true;
             self.fail_member(member, FailCause::FlushError(error));
         }
         if self.flusher.outstanding == 0 && self.flusher.running && !self.flusher.listing {
@@ -167,8 +173,10 @@ impl Core {
     /// Answers the flushes that have ended once nothing durable is owed any more.
     pub(crate) fn flusher_settle(&mut self) {
         // A recovery's own flush does not wait for superblocks: they are written when it is over.
-        let settled = self.settled() || self.replaying();
-        if self.flusher.settling.is_empty() || !settled || self.lost.dirty() {
+        let settled = self.settled() && !self.lost.dirty();
+        // Nor does it for the list of the lost while nothing may be written.
+        let starting = self.undecided() || self.replaying() && !self.lost.dirty();
+        if self.flusher.settling.is_empty() || !settled && !starting {
             return;
         }
         let mut settling = core::mem::take(&mut self.flusher.settling);
@@ -185,7 +193,7 @@ impl Core {
             Waiter::Request(request) => {
                 self.request_part_done(request, Ok(()));
             }
-            Waiter::Log | Waiter::Intent => {}
+            Waiter::Log | Waiter::Intent | Waiter::Join => {}
             Waiter::Checkpoint => self.checkpoint_flushed(flush),
             Waiter::Boot => self.boot_flushed(),
             Waiter::Stop => self.stop_flushed(),

@@ -12,6 +12,8 @@ use crate::overlay::Overlay;
 pub enum Bug {
     /// A flush leaves out one member that has unflushed writes.
     FlushSkipsMember,
+    /// A start takes what lies in members' volatile caches for durable.
+    StartUnflushed,
     /// The first data cell enters Q, or the second of more parities, with the coefficient of the second.
     WrongQCoefficient,
     /// At a start, a failed member that is here counts as current.
@@ -160,7 +162,8 @@ impl Bug {
     /// And those of arrays with spare partitions that no seed or one in many thousands has met, but scripts find: a place given away just between two
     /// versions of superblocks, an operation that lingers in just the place that is taken, and a former host's log, which only costs a start time.
     #[cfg(feature = "planted")]
-    pub const OF_SCRIPTS: [Bug; 3] = [
+    pub const OF_SCRIPTS: [Bug; 4] = [
+        Bug::StartUnflushed,
         Bug::PlaceTakenEarly,
         Bug::PlaceTakenInUse,
         Bug::FormerHostHeard,

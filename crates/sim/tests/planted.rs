@@ -81,7 +81,10 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
                 AckedWriteLost,
             ],
         ),
-        Bug::PlaceTakenEarly | Bug::PlaceTakenInUse | Bug::FormerHostHeard => {
+        Bug::StartUnflushed
+        | Bug::PlaceTakenEarly
+        | Bug::PlaceTakenInUse
+        | Bug::FormerHostHeard => {
             unreachable!("a script finds {bug:?}")
         }
         Bug::SuperblockInPlace => (

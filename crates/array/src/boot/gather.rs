@@ -77,12 +77,9 @@ impl Core {
         let unread = !self.logs_tell_nothing() || !self.returning_members().is_empty();
         if !self.logged() || !unread {
             self.logs.start(self.superblock.log_floor.max(1));
-            return if self.mode.read_only {
-                self.boot_recovered()
-            } else {
-                self.boot_flush()
-            };
+            return self.boot_secure();
         }
+        self.boot_mut().reads_logs = true;
         self.ask_logs();
         true
     }

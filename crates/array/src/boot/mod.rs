@@ -3,12 +3,21 @@
 //! | stage       | waits for                           | next                              |
 //! |-------------|-------------------------------------|-----------------------------------|
 //! | Superblocks | both copies of every device         | Maps, or the command fails        |
-//! | Maps        | every map page of current members   | Logs, Settle                      |
-//! | Logs        | the log headers                     | Replaying, Settle                 |
+//! | Maps        | every map page of current members   | Logs, Securing, Settle            |
+//! | Logs        | the log headers                     | Securing, Settle                  |
+//! | Securing    | a flush of every member             | Replaying, Flushing               |
 //! | Replaying   | rows made consistent (`recover.rs`) | Flushing                          |
 //! | Flushing    | what was replayed is durable        | Levelling                         |
 //! | Levelling   | the chosen version on who lags      | Settle                            |
 //! | Settle      | superblocks and maps durable        | serving                           |
+//!
+//! The daemon before this one may have died while the members and their volatile caches live on. So nothing that
+//! was read counts as durable, and the start flushes every member before it writes anything. A recovery then bases
+//! itself on durable bytes, and it voids no record whose writes a power cut could still undo. A member that fails
+//! this flush is failed like any other; recovery goes on without it, or the start is refused.
+//!
+//! A read-only start writes nothing and voids nothing, so it flushes nothing. A user's flush of a read-only array
+//! reaches every member.
 
 mod adopt;
 mod gather;
@@ -31,6 +40,7 @@ use crate::meta::superblock::{
 };
 use crate::meta::{Candidate, MetaError};
 use crate::ops::Owner;
+use crate::planted::Bug;
 use crate::report::ArrayState;
 use crate::units::{Member, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 use alloc::vec::Vec;
@@ -40,6 +50,8 @@ enum Stage {
     Superblocks,
     Maps,
     Logs,
+    /// What was read is being made durable.
+    Securing,
     Replaying,
     /// Replayed rows are being flushed.
     Flushing,
@@ -91,6 +103,8 @@ pub(crate) struct Boot {
     outdated: Vec<u16>,
     /// Members whose logs cannot be read in full.
     unread: Vec<Member>,
+    /// The logs were read: what they record decides.
+    reads_logs: bool,
     /// What a start without some current members would lose, while nobody has accepted that.
     would_lose: LostMap,
     /// What the surrogate alone holds is given up: it will not be taken for this array's any more.
@@ -154,6 +168,7 @@ impl Core {
             lagging: Vec::new(),
             outdated: Vec::new(),
             unread: Vec::new(),
+            reads_logs: false,
             would_lose: LostMap::new(0, 0),
             forsakes: false,
             confirms: false,
@@ -175,13 +190,23 @@ impl Core {
         self.boot_turn();
     }
 
-    /// Until it is decided which members are current, nothing is written to any.
+    /// Until it is decided which members are current, and what they hold is durable, nothing is written to any.
     pub(crate) fn undecided(&self) -> bool {
-        let reading =
-            |boot: &Boot| matches!(boot.stage, Stage::Superblocks | Stage::Maps | Stage::Logs);
+        let reading = |boot: &Boot| {
+            matches!(
+                boot.stage,
+                Stage::Superblocks | Stage::Maps | Stage::Logs | Stage::Securing
+            )
+        };
         self.boot
             .as_ref()
             .map_or(self.state == ArrayState::Starting, reading)
+    }
+
+    /// Whether what was read is being made durable.
+    pub(crate) fn securing(&self) -> bool {
+        let securing = |boot: &Boot| boot.stage == Stage::Securing;
+        self.boot.as_ref().is_some_and(securing)
     }
 
     /// Whether log records still decide what rows hold: until then none of them is declared void.
@@ -198,11 +223,13 @@ impl Core {
         self.keeper = Keeper::default();
         self.logs = Logs::default();
         self.standing.clear();
+        let unflushed = !self.planted(Bug::StartUnflushed);
         for device in &mut self.devices {
             // What the attempt has outstanding still is.
             let (in_flight, spent) = (device.in_flight, device.spent);
             *device = Device::new(device.info);
             (device.in_flight, device.spent) = (in_flight, spent);
+            device.unflushed = unflushed;
         }
     }
 
@@ -292,9 +319,9 @@ impl Core {
         match stage {
             Stage::Superblocks => self.boot_choose(),
             Stage::Maps => self.boot_maps(),
-            Stage::Logs => self.boot_recover(),
+            Stage::Logs => self.boot_secure(),
             Stage::Replaying => self.boot_replay(),
-            Stage::Flushing | Stage::Levelling => false,
+            Stage::Securing | Stage::Flushing | Stage::Levelling => false,
             Stage::Settle => self.boot_settle(),
         }
     }

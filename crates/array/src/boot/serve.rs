@@ -12,6 +12,30 @@ use crate::units::{Member, Row, Slot};
 use alloc::vec::Vec;
 
 impl Core {
+    /// Everything is read: nothing is written before it is durable where it was read.
+    pub(super) fn boot_secure(&mut self) -> bool {
+        if self.mode.read_only {
+            return self.boot_secured();
+        }
+        self.boot_mut().stage = Stage::Securing;
+        self.flush_for(Waiter::Boot);
+        false
+    }
+
+    /// Goes on with the members that could flush.
+    fn boot_secured(&mut self) -> bool {
+        if self.boot_mut().reads_logs {
+            return self.boot_recover();
+        }
+        if let Err(error) = self.check_decodable(self.mode) {
+            return self.boot_fail(error);
+        }
+        match self.mode.read_only {
+            true => self.boot_recovered(),
+            false => self.boot_flush(),
+        }
+    }
+
     /// Rows are consistent: a crash must not take that back once their records are void.
     pub(super) fn boot_flush(&mut self) -> bool {
         self.boot_mut().stage = Stage::Flushing;
@@ -19,8 +43,19 @@ impl Core {
         false
     }
 
-    /// Brings lagging members to the chosen version before anybody gets a next one, which would go over their last.
+    /// A flush of the start has ended.
     pub(crate) fn boot_flushed(&mut self) {
+        match self.boot.as_ref().map(|boot| boot.stage) {
+            Some(Stage::Securing) => {
+                self.boot_secured();
+            }
+            Some(Stage::Flushing) => self.boot_level(),
+            _ => {}
+        }
+    }
+
+    /// Brings lagging members to the chosen version before anybody gets a next one, which would go over their last.
+    fn boot_level(&mut self) {
         let boot = self.boot_mut();
         boot.stage = Stage::Levelling;
         let (lagging, chosen) = (core::mem::take(&mut boot.lagging), boot.chosen.take());

@@ -1,7 +1,11 @@
 //! Flushes: every member that has something unflushed, once, and never again after an error.
 
-use crate::shell::{CHUNK, raid1, raid5};
-use restripe_array::{Command, CommandError, Fact, FailCause, IoError, Member, RequestError};
+use crate::shell::{Array, CHUNK, Setup, raid1, raid5};
+use restripe_array::layout::{Level, Rotation};
+use restripe_array::meta::WriteHole;
+use restripe_array::{
+    Command, CommandError, Fact, FailCause, IoError, Member, RequestError, StartMode,
+};
 
 #[test]
 fn a_flush_with_nothing_unflushed_asks_nobody() {
@@ -170,4 +174,174 @@ fn a_flush_that_fails_too_many_members_is_no_flush() {
         array.command(Command::Stop),
         Err(CommandError::TooFew { missing })
     );
+}
+
+/// Arrays of every kind that has its own way through a start.
+pub fn kinds() -> Vec<Setup> {
+    let guards = [WriteHole::Ppl, WriteHole::Bitmap, WriteHole::None];
+    let raid5 = guards.map(|hole| raid5(4).hole(hole));
+    let raid1 = [WriteHole::Bitmap, WriteHole::None].map(|hole| raid1(3).hole(hole));
+    let others = [
+        Setup::new(Level::Raid0, 3),
+        Setup::new(Level::Raid4, 4),
+        Setup::new(Level::Raid6(Rotation::default()), 5),
+        Setup::new(Level::Raid10 { copies: 2 }, 4),
+    ];
+    raid5.into_iter().chain(raid1).chain(others).collect()
+}
+
+/// One row is flushed; then another write is acknowledged, the daemon dies, and its members live on.
+fn died(setup: Setup) -> Array {
+    let mut array = setup.start();
+    array.written(0, 2 * CHUNK).expect("written");
+    array.flushed();
+    array.written(4, 8).expect("acknowledged");
+    array.die();
+    array
+}
+
+/// The same; a flush is acknowledged after the start, and then power goes.
+pub fn flushed_after_a_death(setup: Setup) -> Array {
+    let mut array = died(setup);
+    array.start().expect("all are here");
+    array.flushed();
+    array.crash(|_| false);
+    array
+}
+
+/// Ends reads and the flushes of a start, until it wants to write.
+fn run_to_writes(array: &mut Array) {
+    while array.mentions("read") || array.mentions("flush") {
+        array.run_only("read");
+        array.run_only("flush");
+    }
+}
+
+#[test]
+fn a_start_writes_nothing_before_every_member_is_flushed() {
+    for setup in kinds() {
+        let mut array = died(setup);
+        let members = array.disks.len();
+        let start = array.order(Command::Start(StartMode::default()));
+        array.run_only("read");
+        let mut labels = array.labels();
+        labels.sort_unstable();
+        let flushes: Vec<String> = (0..members).map(|m| format!("m{m} flush")).collect();
+        assert_eq!(labels, flushes);
+        array.run();
+        assert_eq!(array.answer(start), Some(Ok(())));
+        array.verify();
+    }
+}
+
+/// Power goes at the start's first write, behind its last, and behind a stop: with all that is not durable.
+#[test]
+fn a_start_after_a_daemons_death_makes_durable_what_it_believes() {
+    for setup in kinds() {
+        for ending in 0..3 {
+            let mut array = died(setup.clone());
+            array.order(Command::Start(StartMode::default()));
+            match ending {
+                0 => run_to_writes(&mut array),
+                _ => array.run(),
+            }
+            if ending == 2 {
+                array.command(Command::Stop).expect("it stops");
+            }
+            array.crash(|_| false);
+            array.start().expect("all are here");
+            array.run_tasks();
+            array.verify();
+            if setup.options.level != Level::Raid0 {
+                array.consistent();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flush_after_a_start_covers_what_a_dead_daemon_wrote() {
+    for setup in kinds() {
+        let mut array = flushed_after_a_death(setup);
+        array.start().expect("all are here");
+        let wanted = array.wanted(4, 8);
+        assert_eq!(array.read(4, 8), Ok(wanted));
+    }
+}
+
+/// A member that cannot flush at a start is failed, on record, and what only it had is not believed.
+#[test]
+fn a_member_that_fails_the_starts_flush_is_failed() {
+    for setup in kinds() {
+        let redundant = setup.options.level != Level::Raid0;
+        let guarded = setup.options.write_hole == WriteHole::Ppl
+            || matches!(setup.options.level, Level::Raid1 | Level::Raid10 { .. });
+        let mut array = died(setup);
+        let mode = StartMode {
+            accept_loss: redundant && !guarded,
+            ..StartMode::default()
+        };
+        let start = array.order(Command::Start(mode));
+        array.run_only("read");
+        array.fail("m1 flush", IoError::Other(5));
+        array.run();
+        let why = FailCause::FlushError(IoError::Other(5));
+        assert!(array.has_fact(|fact| *fact
+            == Fact::MemberFailed {
+                member: Member(1),
+                why
+            }));
+        if !redundant {
+            let refused = matches!(array.answer(start), Some(Err(CommandError::TooFew { .. })));
+            assert!(refused, "{:?}", array.answer(start));
+            continue;
+        }
+        assert_eq!(array.answer(start), Some(Ok(())));
+        array.flushed();
+        if guarded {
+            array.verify();
+        }
+        array.crash(|_| false);
+        array.command(Command::Start(mode)).expect("on record");
+        assert!(!array.has_fact(|fact| matches!(fact, Fact::MemberFailed { .. })));
+        let failed = array.engine.status().members[1].state;
+        assert_eq!(failed, restripe_array::report::MemberState::Failed);
+    }
+}
+
+#[test]
+fn a_read_only_start_flushes_nothing_and_a_flush_then_reaches_every_member() {
+    for setup in kinds() {
+        let mut array = died(setup);
+        let members = array.disks.len();
+        let start = array.order(Command::Start(StartMode {
+            read_only: true,
+            ..StartMode::default()
+        }));
+        array.run_only("read");
+        assert_eq!(array.answer(start), Some(Ok(())));
+        let flush = array.flush();
+        let flushes: Vec<String> = (0..members).map(|m| format!("m{m} flush")).collect();
+        let labels = array.labels();
+        assert!(
+            flushes.iter().all(|flush| labels.contains(&flush.as_str())),
+            "{labels:?}"
+        );
+        array.run();
+        assert_eq!(array.reply(flush), Some(Ok(())));
+    }
+}
+
+#[test]
+fn a_member_that_is_added_is_flushed_as_it_joins() {
+    let mut array = raid5(4).spares(1).start();
+    array.written(0, 8).expect("written");
+    array
+        .command(Command::Fail(Member(1)))
+        .expect("one may fail");
+    array.run_tasks();
+    array.listing();
+    array.order(Command::Add(Member(1)));
+    assert!(array.labels().contains(&"m1 flush"), "{:?}", array.labels());
+    array.run();
 }

@@ -1,5 +1,6 @@
 //! Bugs planted in the engine that scripts find.
 
+use crate::flushes::{flushed_after_a_death, kinds};
 use crate::ordering::{replies_around_a_failure, writes_before_the_record};
 use crate::shell::{Setup, raid1, raid5};
 use crate::spares::{
@@ -25,6 +26,15 @@ fn a_write_ahead_of_a_failure_s_record_is_found() {
 fn an_early_acknowledgement_is_found() {
     let setup = with(Bug::FailureNotRecorded, raid1(3));
     assert_eq!(replies_around_a_failure(setup)[0], Some(true));
+}
+
+#[test]
+fn a_start_without_its_flush_is_found() {
+    for setup in kinds() {
+        let mut array = flushed_after_a_death(with(Bug::StartUnflushed, setup));
+        array.start().expect("all are here");
+        assert!(array.read(4, 8).expect("it reads") != array.wanted(4, 8));
+    }
 }
 
 #[test]

@@ -358,6 +358,12 @@ impl Array {
         }
     }
 
+    /// What the model says.
+    pub fn wanted(&self, lba: u64, sectors: u64) -> Vec<u8> {
+        let range = (lba * SECTOR) as usize..((lba + sectors) * SECTOR) as usize;
+        self.model[range].to_vec()
+    }
+
     /// The reply to a request, if there was one.
     pub fn reply(&self, tag: u64) -> Option<Result<(), RequestError>> {
         self.replies.get(&tag).copied()
@@ -797,6 +803,11 @@ impl Array {
         self.crash(|_| false);
         self.config.members.truncate(self.disks.len() - members);
         self.config.surrogate = None;
+        self.forget_engine();
+    }
+
+    /// The daemon dies; members and their caches live on. What is held now is never done.
+    pub fn die(&mut self) {
         self.forget_engine();
     }
 
