@@ -5,17 +5,18 @@ use crate::command::{
     TraceSlice, TraceVerb,
 };
 use crate::failure::{Failure, Outcome};
+use restripe_lab::nearest;
 use restripe_lab::trace::shape::{self, Cut, Fit};
 use restripe_lab::trace::{
-    Action, Features, Format, Op, Options, Order, Requests, Summary, TraceError, TraceWriter,
-    WRITABLE, open, read_twice,
+    Action, Features, Format, Op, Options, Order, PassedOver, Requests, Summary, TraceError,
+    TraceWriter, WRITABLE, open, read_twice,
 };
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 
 mod make;
 mod show;
@@ -74,6 +75,7 @@ pub struct Input {
     path: PathBuf,
     options: Options,
     skipped: Arc<AtomicU64>,
+    passed_over: PassedOver,
     /// What the file says of itself, known once it was opened.
     label: Option<String>,
 }
@@ -81,8 +83,9 @@ pub struct Input {
 impl Input {
     pub fn of(input: &TraceInput) -> Outcome<Input> {
         let unknown = |name: &String| {
-            Failure::usage(format!("{name:?} is no format of traces"))
-                .hint("`restripe trace formats` lists them")
+            let names = Format::ALL.map(Format::name);
+            Failure::usage(nearest::unknown("trace format", name, names))
+                .hint("`restripe trace formats` says what each is")
         };
         let named = |name: &String| Format::of_name(name).ok_or_else(|| unknown(name));
         Ok(Input {
@@ -95,6 +98,7 @@ impl Input {
                 sort: input.sort,
             },
             skipped: Arc::default(),
+            passed_over: PassedOver::default(),
             label: None,
         })
     }
@@ -106,6 +110,7 @@ impl Input {
         };
         let trace = open(&self.path, &options)?;
         self.skipped = trace.skipped_count();
+        self.passed_over = trace.passed_over();
         self.label.clone_from(&trace.label);
         Ok((trace.format, trace.features, Box::new(trace)))
     }
@@ -120,6 +125,17 @@ impl Input {
         let skipped = self.skipped.load(Ordering::Relaxed);
         if skipped > 0 {
             eprintln!("skipped {skipped} bad records of {}", self.path.display());
+        }
+        let passed = self
+            .passed_over
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !passed.is_empty() {
+            let names = passed.join(", ");
+            eprintln!(
+                "no traces, and passed over in {}: {names}",
+                self.path.display()
+            );
         }
     }
 
@@ -250,6 +266,10 @@ fn info(verb: &TraceInfo) -> Outcome {
         input.open(order).map(|(_, _, requests)| requests)
     })?;
     let skipped = input.skipped.load(Ordering::Relaxed);
+    if skipped == 0 {
+        // Skipped records are among the figures.
+        input.tell_skipped();
+    }
     let shown = show::Shown {
         file: &verb.input.file,
         format,

@@ -231,3 +231,149 @@ fn a_fit_shows_both_sides_and_writes_what_generate_takes() {
     assert_eq!(value["parameters"]["write_sizes"][0][0], 4096);
     assert_eq!(value["synthetic"]["requests"], 5000);
 }
+
+#[test]
+fn a_trace_without_a_request_is_an_error_for_every_command() {
+    let place = place("trace-nothing");
+    let made = place.shell(
+        "printf '# a comment\\n' > comments.spc && printf 'Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\\n' > head.csv \
+         && printf 'fio version 3 iolog\\n0 f add\\n' > empty.iolog && : > empty.spc && echo text > readme \
+         && tar cf readme.tar readme && tar cf head.tar head.csv && gzip -k head.csv \
+         && head -c 16 /dev/zero > zeros.srt",
+    );
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    for file in [
+        "comments.spc",
+        "head.csv",
+        "head.csv.gz",
+        "empty.iolog",
+        "empty.spc",
+        "readme.tar",
+        "head.tar",
+        "zeros.srt",
+    ] {
+        for verb in [
+            "trace info",
+            "trace info --skip-bad",
+            "trace convert --force --output out.rtrace",
+            "trace fit",
+            "replay",
+            "cache-sim",
+            "lab run own-trace --short --seeds 1 --set workload.source=trace:",
+        ] {
+            let (line, at) = match verb.strip_suffix("--output out.rtrace") {
+                Some(line) => (format!("{line}{file} out.rtrace"), file),
+                None if verb.ends_with(':') => (format!("{verb}{file}"), file),
+                None => (format!("{verb} {file}"), file),
+            };
+            let run = place.run(&line.split_whitespace().collect::<Vec<_>>());
+            assert_eq!((run.status, run.stdout.as_str()), (1, ""), "{line}");
+            assert!(run.stderr.contains(at), "{line}: {}", run.stderr);
+            assert!(!place.exists("out.rtrace"), "{line}");
+        }
+    }
+}
+
+#[test]
+fn an_archive_of_packed_texts_is_one_trace() {
+    let place = Place::new("trace-archive");
+    let made = place.shell(
+        "mkdir MSR && cd MSR \
+         && echo 128166372003061629,hm,0,Read,4096,4096,551 > hm_0.csv \
+         && echo 128166372003061619,mds,1,Write,8192,512,551 > mds_1.csv \
+         && gzip *.csv && echo 'how it was traced' > README.txt && cd .. && tar cf msr.tar MSR && gzip -k msr.tar",
+    );
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    for file in ["msr.tar", "msr.tar.gz"] {
+        let run = place.run(&["trace", "info", file]);
+        assert_eq!(run.status, 0, "{}", run.stderr);
+        assert!(
+            line_of(&run.stdout, "format").contains("msr"),
+            "{}",
+            run.stdout
+        );
+        assert!(
+            line_of(&run.stdout, "devices").contains("2 spanning"),
+            "{}",
+            run.stdout
+        );
+        assert!(run.stderr.contains("MSR/README.txt"), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn a_text_of_no_format_is_refused_with_the_nearest_one() {
+    let place = place("trace-nearest");
+    place.write("mixed.txt", 0, 0, format!("{TEXT}9 9 9\n").as_bytes());
+    let run = place.run(&["trace", "info", "mixed.txt"]);
+    assert_eq!(run.status, 1);
+    for part in ["the nearest is spc", "line 4", "--format spc", "mixed.txt"] {
+        assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
+    }
+    let value = json(
+        &place,
+        &["trace", "info", "--json", "--skip-bad", "mixed.txt"],
+    );
+    assert_eq!(
+        (&value["format"], &value["skipped"]),
+        (&"spc".into(), &1.into())
+    );
+    let run = place.run(&["trace", "info", "--format", "spd", "t.spc"]);
+    assert_eq!(run.status, 2);
+    assert!(run.stderr.contains("the nearest is spc"), "{}", run.stderr);
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_text() {
+    let place = place("trace-mark");
+    place.write("mark.txt", 0, 0, format!("\u{feff}{TEXT}").as_bytes());
+    let value = json(&place, &["trace", "info", "--json", "mark.txt"]);
+    assert_eq!(
+        (&value["format"], &value["summary"]["requests"]),
+        (&"spc".into(), &3.into())
+    );
+}
+
+#[test]
+fn every_format_that_can_be_written_is_read_up_to_its_cut_end() {
+    let place = Place::new("trace-cut");
+    for (format, packed) in [
+        ("rtrace", false),
+        ("blktrace", false),
+        ("spc", true),
+        ("disksim", true),
+        ("fio", true),
+        ("blktrace", true),
+    ] {
+        let file = if format == "blktrace" {
+            "v.blktrace.0".to_string()
+        } else {
+            format!("v.{format}")
+        };
+        let made = place.shell(&format!(
+            "rm -f v.* && restripe trace generate stable --requests 20000 --seed 1 --to {format} -o {file}"
+        ));
+        assert_eq!(made.status, 0, "{}", made.stderr);
+        let (pack, cut) = match packed {
+            true => (format!("gzip {file}"), format!("{file}.gz")),
+            false => ("true".into(), file),
+        };
+        let made = place.shell(&format!("{pack} && truncate -s -20 {cut}"));
+        assert_eq!(made.status, 0, "{}", made.stderr);
+        let run = place.run(&["trace", "info", &cut]);
+        assert_eq!(
+            (run.status, run.stdout.as_str()),
+            (1, ""),
+            "{cut}: {}",
+            run.stderr
+        );
+        assert!(run.stderr.contains("--skip-bad"), "{cut}: {}", run.stderr);
+        let value = json(&place, &["trace", "info", "--json", "--skip-bad", &cut]);
+        let found = value["summary"]["requests"].as_u64().expect("a number");
+        assert!(
+            (10_000..20_000).contains(&found) || packed && found == 20_000,
+            "{cut}: {found}"
+        );
+        assert_eq!(value["skipped"], 1, "{cut}");
+    }
+}

@@ -221,7 +221,7 @@ fn a_replay_says_what_is_wrong_with_what_it_is_given() {
             ("replay", 2, &["TRACE"]),
             ("replay none.spc", 1, &["none.spc", "No such file"]),
             ("replay bad.spc", 1, &["bad.spc, line 4"]),
-            ("replay bad.toml", 1, &["no format of traces"]),
+            ("replay bad.toml", 1, &["no known trace format"]),
             (
                 "replay t.spc --drive wd1600ajs",
                 2,

@@ -34,9 +34,16 @@ impl Records {
             Ok(count) => Some(Err(self.error(
                 start,
                 format!("the file ends {count} bytes into a record"),
-                false,
+                // Nothing follows it.
+                true,
             ))),
-            Err(error) => Some(Err(self.error(start, error.to_string(), false))),
+            Err(error) => {
+                let cut = source::is_cut(&error);
+                if cut {
+                    self.input = Box::new(std::io::empty());
+                }
+                Some(Err(self.error(start, error.to_string(), cut)))
+            }
         }
     }
 
@@ -227,7 +234,7 @@ impl Srt {
             Some(Err(error)) => Err(error),
             None => Err(self
                 .records
-                .error(start, "the file ends within a record".into(), false)),
+                .error(start, "the file ends within a record".into(), true)),
         })
     }
 }

@@ -108,6 +108,14 @@ impl Parts {
         }
     }
 
+    /// Nothing more is read of the current file.
+    fn end_part(&mut self) {
+        match self {
+            Parts::Files { current, .. } => *current = Box::new(io::empty()),
+            Parts::Archive(archive) => archive.end_member(),
+        }
+    }
+
     /// Goes on to the next file and tells its name.
     fn next_part(&mut self) -> io::Result<Option<String>> {
         match self {
@@ -135,6 +143,11 @@ impl Read for Parts {
             Parts::Archive(archive) => archive.read(buffer),
         }
     }
+}
+
+/// Whether a file is one of blktrace's, by its name.
+pub fn is_part(name: &str) -> bool {
+    cpu_of(name).is_some()
 }
 
 /// `sdb.blktrace.12` is CPU 12 of sdb.
@@ -180,18 +193,28 @@ impl Blktrace {
         }
     }
 
+    /// A file that was cut ends there, and the next one goes on.
+    fn unreadable(&mut self, byte: u64, error: &io::Error) -> TraceError {
+        let cut = source::is_cut(error);
+        if cut {
+            self.parts.end_part();
+        }
+        self.error(byte, error.to_string(), cut)
+    }
+
     /// The next event, of this file or the next one.
     fn event(&mut self) -> Result<Option<[u8; EVENT_BYTES]>, TraceError> {
         let mut event = [0; EVENT_BYTES];
         loop {
             let filled = source::fill(&mut self.parts, &mut event)
-                .map_err(|error| self.error(self.position, error.to_string(), false))?;
+                .map_err(|error| self.unreadable(self.position, &error))?;
             if filled == EVENT_BYTES {
                 return Ok(Some(event));
             }
             if filled > 0 {
                 let reason = format!("the file ends {filled} bytes into an event");
-                return Err(self.error(self.position, reason, false));
+                // A tracer that was killed leaves such an end; what comes before it, and other CPUs' files, are whole.
+                return Err(self.error(self.position, reason, true));
             }
             match self.parts.next_part() {
                 Ok(None) => return Ok(None),
@@ -213,8 +236,7 @@ impl Blktrace {
         self.order = order;
         // Process names, messages and the like follow their event.
         let extra = u64::from(self.half(&event, 46));
-        source::skip(&mut self.parts, extra)
-            .map_err(|error| self.error(start, error.to_string(), false))?;
+        source::skip(&mut self.parts, extra).map_err(|error| self.unreadable(start, &error))?;
         self.position += EVENT_BYTES as u64 + extra;
         self.request(&event)
             .map(Some)

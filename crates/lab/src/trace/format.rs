@@ -3,7 +3,8 @@
 use super::binary::VscsiVersion;
 use super::blkparse::{Action, Blkparse};
 use super::text::{Diskmon, Disksim, Fiu, Ftlsim, Lis, Msr, MsrCut, Parser, Spc, Ssdsim};
-use super::{Features, Request, blktrace, rtrace, tar};
+use super::{Features, Request, blktrace, rtrace};
+use std::fmt;
 
 /// A format of traces that can be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,6 +108,38 @@ impl Format {
         }
     }
 
+    /// Whether it is one that [`detect`] knows by its lines.
+    pub fn is_text(self) -> bool {
+        !matches!(
+            self,
+            Format::Rtrace | Format::Blktrace | Format::Vscsi | Format::Srt | Format::U32le
+        )
+    }
+
+    /// Refuses a line of another number of fields than the format has: five whole numbers are five whole numbers to the
+    /// parser of four.
+    fn has_fields(self, line: &str) -> Result<(), String> {
+        let count = match self {
+            Format::Spc | Format::Msr => line.split(',').count(),
+            _ => line.split_ascii_whitespace().count(),
+        };
+        let (least, most) = match self {
+            // SPC lets further fields follow.
+            Format::Spc => (5, usize::MAX),
+            Format::Msr | Format::Diskmon => (7, 7),
+            Format::MsrCut | Format::Disksim | Format::Ssdsim => (5, 5),
+            Format::Lis if !all_whole_numbers(line) => {
+                return Err("it is not four whole numbers".into());
+            }
+            Format::Lis => (4, 4),
+            _ => return Ok(()),
+        };
+        match (least..=most).contains(&count) {
+            true => Ok(()),
+            false => Err(format!("it has {count} fields")),
+        }
+    }
+
     /// Whether its records may come in another order than that of time, so that reading must sort.
     pub fn is_grouped(self) -> bool {
         matches!(self, Format::Blktrace | Format::Blkparse)
@@ -116,18 +149,80 @@ impl Format {
 /// Lines of text that are looked at.
 const LINES: usize = 200;
 
-/// Tells the format of a file from its first bytes and its name, compression taken off.
-pub fn detect(name: &str, start: &[u8]) -> Option<Format> {
-    by_magic(start)
-        .or_else(|| by_name(name))
-        .or_else(|| by_lines(start))
-        .or_else(|| VscsiVersion::of(start).map(|_| Format::Vscsi))
+/// The format of a file, from its first bytes and its name, compression taken off.
+///
+/// A text has a format if *all* its first lines are of it. Where records may be bad (`skip_bad`), or the name ends as
+/// that format's files do, half of them are enough.
+pub fn detect(name: &str, start: &[u8], skip_bad: bool) -> Result<Format, Unknown> {
+    if let Some(format) = by_magic(start) {
+        return Ok(format);
+    }
+    let named = by_name(name);
+    match nearest(start, named) {
+        Some(near) if near.is_whole() => Ok(near.format),
+        Some(near) if near.is_half() && (skip_bad || named.is_some()) => Ok(near.format),
+        _ if named.is_some_and(|format| !format.is_text()) => Ok(named.expect("it is one")),
+        _ if VscsiVersion::of(start).is_some() => Ok(Format::Vscsi),
+        near => Err(Unknown {
+            is_empty: start.is_empty(),
+            nearest: near.filter(|near| near.understood > 0),
+        }),
+    }
+}
+
+/// Why a file has no format.
+#[derive(Debug)]
+pub struct Unknown {
+    is_empty: bool,
+    nearest: Option<Nearest>,
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.nearest {
+            _ if self.is_empty => write!(f, "the file is empty"),
+            None => write!(
+                f,
+                "the file is of no known trace format; `restripe trace formats` lists them, --format names one"
+            ),
+            Some(near) => write!(
+                f,
+                "the file is of no known trace format; the nearest is {name}, which {} of the first {} lines are: \
+                 line {} is not ({}); --format {name} reads the file as that",
+                near.understood,
+                near.lines,
+                near.odd.0,
+                near.odd.1,
+                name = near.format.name()
+            ),
+        }
+    }
+}
+
+/// The format whose parser understands the most of a text's first lines.
+#[derive(Debug)]
+struct Nearest {
+    format: Format,
+    understood: usize,
+    lines: usize,
+    /// The first line that is not of the format, from 1, and why.
+    odd: (usize, String),
+}
+
+impl Nearest {
+    fn is_whole(&self) -> bool {
+        self.understood == self.lines
+    }
+
+    fn is_half(&self) -> bool {
+        self.understood >= self.lines.div_ceil(2)
+    }
 }
 
 fn by_magic(start: &[u8]) -> Option<Format> {
     if start.starts_with(rtrace::MAGIC) {
         Some(Format::Rtrace)
-    } else if blktrace::is_blktrace(start) || tar::is_archive(start) {
+    } else if blktrace::is_blktrace(start) {
         Some(Format::Blktrace)
     } else if start.starts_with(b"fio version ") {
         Some(Format::Fio)
@@ -160,29 +255,50 @@ fn by_name(name: &str) -> Option<Format> {
     }
 }
 
-/// The format whose parser understands the most of the first lines, and at least half of them. Of equals the first.
-fn by_lines(start: &[u8]) -> Option<Format> {
+/// Of equals the first. Only the named format is tried where there is one.
+fn nearest(start: &[u8], named: Option<Format>) -> Option<Nearest> {
     let whole = start.iter().rposition(|byte| *byte == b'\n');
     let text = String::from_utf8_lossy(&start[..whole.map_or(start.len(), |at| at + 1)]);
     let lines = text
         .lines()
-        .filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
-    let lines: Vec<&str> = lines.take(LINES).collect();
-    let mut best = (lines.len().div_ceil(2).max(1), None);
-    for (format, mut parser) in candidates(&text, &lines) {
-        let understood = lines
-            .iter()
-            .filter(|line| parser.parse(line).is_ok())
-            .count();
-        if understood > best.0 || understood == best.0 && best.1.is_none() {
-            best = (understood, Some(format));
-        }
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
+    let lines: Vec<(usize, &str)> = lines.take(LINES).collect();
+    if lines.is_empty() {
+        return None;
     }
-    best.1
+    let tried = candidates(&text, &lines, named).into_iter();
+    let measured = tried.map(|(format, parser)| measure(format, parser, &lines));
+    measured.reduce(|best, next| match next.understood > best.understood {
+        true => next,
+        false => best,
+    })
 }
 
-fn candidates(text: &str, lines: &[&str]) -> Vec<(Format, Box<dyn Parser>)> {
+fn measure(format: Format, mut parser: Box<dyn Parser>, lines: &[(usize, &str)]) -> Nearest {
+    let mut near = Nearest {
+        format,
+        understood: 0,
+        lines: lines.len(),
+        odd: (0, String::new()),
+    };
+    for (index, line) in lines {
+        match parser.parse(line).and_then(|_| format.has_fields(line)) {
+            Ok(()) => near.understood += 1,
+            Err(reason) if near.odd.0 == 0 => near.odd = (index + 1, reason),
+            Err(_) => {}
+        }
+    }
+    near
+}
+
+fn candidates(
+    text: &str,
+    lines: &[(usize, &str)],
+    named: Option<Format>,
+) -> Vec<(Format, Box<dyn Parser>)> {
     let action = Action::guess(text);
+    let timed = lines.iter().any(|(_, line)| has_fraction(line));
     let mut all: Vec<(Format, Box<dyn Parser>)> = vec![
         (Format::Blkparse, Box::new(Blkparse { action })),
         (Format::Spc, Box::new(Spc)),
@@ -191,16 +307,21 @@ fn candidates(text: &str, lines: &[&str]) -> Vec<(Format, Box<dyn Parser>)> {
         (Format::Fiu, Box::new(Fiu)),
         (Format::Diskmon, Box::new(Diskmon)),
     ];
-    if in_bytes(lines) {
+    if timed && in_bytes(lines) {
         all.push((Format::MsrCut, Box::new(MsrCut)));
     }
-    if lines.iter().any(|line| has_fraction(line)) {
-        all.push((Format::Disksim, Box::new(Disksim)));
-    } else {
-        all.push((Format::Ssdsim, Box::new(Ssdsim)));
+    match timed {
+        true => all.push((Format::Disksim, Box::new(Disksim))),
+        false => all.push((Format::Ssdsim, Box::new(Ssdsim))),
     }
     all.push((Format::Lis, Box::new(Lis { block_bytes: 4096 })));
+    all.retain(|(format, _)| named.is_none_or(|named| named == *format));
     all
+}
+
+fn all_whole_numbers(line: &str) -> bool {
+    line.split_ascii_whitespace()
+        .all(|field| field.parse::<u64>().is_ok())
 }
 
 /// DiskSim counts milliseconds with decimals, SSDsim whole nanoseconds.
@@ -209,12 +330,12 @@ fn has_fraction(line: &str) -> bool {
     time.is_some_and(|time| time.contains('.'))
 }
 
-/// MSR cuts look like DiskSim, but count bytes: every size and offset is a multiple of 512, and times have decimals.
-fn in_bytes(lines: &[&str]) -> bool {
-    let found = lines.iter().map(|line| MsrCut.parse(line));
+/// MSR cuts look like DiskSim, but count bytes: every size and offset is a multiple of 512.
+fn in_bytes(lines: &[(usize, &str)]) -> bool {
+    let found = lines.iter().map(|(_, line)| MsrCut.parse(line));
     let mut requests = found.filter_map(|parsed| parsed.ok().flatten()).peekable();
     let whole = |request: Request| (request.offset | request.length).is_multiple_of(512);
-    requests.peek().is_some() && requests.all(whole) && lines.iter().any(|line| has_fraction(line))
+    requests.peek().is_some() && requests.all(whole)
 }
 
 #[cfg(test)]
@@ -222,7 +343,7 @@ mod tests {
     use super::*;
 
     fn detected(text: &str) -> Option<Format> {
-        detect("t.txt", text.as_bytes())
+        detect("t.txt", text.as_bytes(), false).ok()
     }
 
     #[test]
@@ -268,10 +389,57 @@ mod tests {
     }
 
     #[test]
+    fn a_guess_is_confirmed_by_every_line_or_not_made() {
+        let good = "0,303567,3584,w,0.000000\n".repeat(20);
+        for odd in ["0,x,3584,w,1.0\n", "hello\n", "1 2 3 4\n"] {
+            for text in [
+                format!("{odd}{good}"),
+                format!("{good}{odd}"),
+                format!("{good}{odd}{good}"),
+            ] {
+                let refused = detect("t.txt", text.as_bytes(), false)
+                    .expect_err(&text)
+                    .to_string();
+                assert!(refused.contains("the nearest is spc") && refused.contains("--format spc"));
+                assert!(refused.contains(&format!("{} of the first", text.lines().count() - 1)));
+                assert_eq!(
+                    detect("t.txt", text.as_bytes(), true).ok(),
+                    Some(Format::Spc)
+                );
+                assert_eq!(
+                    detect("t.spc", text.as_bytes(), false).ok(),
+                    Some(Format::Spc)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_another_count_are_no_format_of_numbers() {
+        for line in [
+            "1000 16",
+            "1000 16 13",
+            "1000 16 13 x",
+            "1000 16 13 0.5",
+            "1000 16 0 7 8 9",
+            "100 8 W kworker 0.5 7",
+            "0.5 0 8 8 1 7",
+            "9 8 7 6 5 4 3 2 1 0",
+            "128166372003061629,mds,0,Read,3154132992,4096",
+        ] {
+            let text = format!("{line}\n").repeat(50);
+            assert_eq!(detected(&text), None, "{line}");
+        }
+    }
+
+    #[test]
     fn names_lead_to_formats_and_back() {
         for format in Format::ALL {
             assert_eq!(Format::of_name(format.name()), Some(format));
         }
-        assert_eq!(detect("x.U32LE.xz", &[1, 2, 3, 4]), Some(Format::U32le));
+        assert_eq!(
+            detect("x.U32LE.xz", &[1, 2, 3, 4], false).ok(),
+            Some(Format::U32le)
+        );
     }
 }

@@ -3,17 +3,17 @@
 use super::binary::{Records, Srt, U32le, Vscsi, VscsiVersion};
 use super::blkparse::{Action, Blkparse};
 use super::blktrace::{Blktrace, Parts};
-use super::fields::Lines;
 use super::format::{Format, detect};
+use super::members::{First, Member, Members, PassedOver};
 use super::sort::Sorted;
 use super::source::{self, Bytes};
-use super::tar::{Archive, is_archive};
+use super::tar::is_archive;
 use super::text::{
     Diskmon, Disksim, Fio, Fiu, Ftlsim, Lis, Msr, MsrCut, Parser, Spc, Ssdsim, TextReader,
 };
 use super::write::text_label;
 use super::{Features, Item, Place, Requests, TraceError, blktrace, rtrace};
-use std::io::{Cursor, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,9 +51,20 @@ pub struct Trace {
     pub features: Features,
     /// What the file says of itself: that it is synthetic, and of what.
     pub label: Option<String>,
+    path: PathBuf,
     requests: Requests,
     skipped: Arc<AtomicU64>,
-    failed: bool,
+    passed_over: PassedOver,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing was found yet.
+    Begun,
+    Going,
+    /// It ended with an error.
+    Failed,
 }
 
 impl Trace {
@@ -66,17 +77,41 @@ impl Trace {
     pub fn skipped_count(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.skipped)
     }
+
+    /// The files of an archive that were no traces, so far.
+    pub fn passed_over(&self) -> PassedOver {
+        Arc::clone(&self.passed_over)
+    }
+
+    /// A trace without a request is none: whatever is computed from it would be made up.
+    fn nothing(&self) -> TraceError {
+        let skipped = match self.skipped() {
+            0 => String::new(),
+            count => format!("; {count} bad records were skipped"),
+        };
+        let format = self.format.name();
+        failure(
+            &self.path,
+            format!("no request in it, read as {format}{skipped}"),
+        )
+    }
 }
 
 impl Iterator for Trace {
     type Item = Item;
 
     fn next(&mut self) -> Option<Item> {
-        if self.failed {
+        if self.state == State::Failed {
             return None;
         }
-        let item = self.requests.next();
-        self.failed = matches!(item, Some(Err(_)));
+        let item = match self.requests.next() {
+            None if self.state == State::Begun => Some(Err(self.nothing())),
+            item => item,
+        };
+        self.state = match item {
+            Some(Err(_)) => State::Failed,
+            _ => State::Going,
+        };
         item
     }
 }
@@ -114,19 +149,23 @@ const START_BYTES: u64 = 64 << 10;
 /// Where a label is, if a file of blktrace has one.
 const LABEL_BYTES: u64 = 4 << 10;
 
-/// Opens a trace: a file, plain or compressed, or a folder of blktrace's files.
+/// Opens a trace: a file, plain or compressed, an archive of such files, or a folder of blktrace's files.
 pub fn open(path: &Path, options: &Options) -> Result<Trace, TraceError> {
     let failed = |reason: String| failure(path, reason);
     if let Some(parts) = parts(path).transpose() {
         let parts = parts.map_err(|error| failed(error.to_string()))?;
         let label = parts.first().and_then(label_of_part);
-        let action = options.action.unwrap_or(Action::Queued);
-        let reader = Box::new(Blktrace::new(path.into(), parts, action));
-        let trace = finish(Format::Blktrace, Features::ALL, reader, options);
-        return Ok(Trace { label, ..trace });
+        return Ok(blktrace_of(path, parts, label, options));
     }
     let input = source::open(path).map_err(|error| failed(error.to_string()))?;
     read(path, input, options)
+}
+
+fn blktrace_of(path: &Path, parts: Parts, label: Option<String>, options: &Options) -> Trace {
+    let action = options.action.unwrap_or(Action::Queued);
+    let reader = Box::new(Blktrace::new(path.into(), parts, action));
+    let trace = finish(path, Format::Blktrace, Features::ALL, reader, options);
+    Trace { label, ..trace }
 }
 
 /// What the first of several files says of itself. One that cannot be read says so when it is its turn.
@@ -159,28 +198,63 @@ pub fn read_twice(path: &Path) -> Result<(), TraceError> {
 
 /// Reads a trace from bytes that are already there, under the name of a path.
 pub fn read(path: &Path, input: Bytes, options: &Options) -> Result<Trace, TraceError> {
-    let mut input = input;
-    let mut start = Vec::new();
-    input
-        .by_ref()
-        .take(START_BYTES)
-        .read_to_end(&mut start)
-        .map_err(|error| failure(path, error.to_string()))?;
+    let (start, input) = source::peek(input, START_BYTES);
+    if is_archive(&start) {
+        return archive(path, input, options);
+    }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let format = options.format.or_else(|| detect(&name, &start));
-    let format = format.ok_or_else(|| failure(path, unknown(&start)))?;
+    let format = match options.format {
+        Some(format) => format,
+        None => detect(&name, &start, options.skip_bad)
+            .map_err(|unknown| failure(path, unknown.to_string()))?,
+    };
     let opened = Opened {
         path: path.into(),
         format,
         options,
-        input: Box::new(Cursor::new(start.clone()).chain(input)),
+        input,
         start,
+        members: None,
     };
     let features = opened.features()?;
     let label = opened.label()?;
     let reader = opened.reader(label.as_deref())?;
-    let trace = finish(format, features, reader, options);
+    let trace = finish(path, format, features, reader, options);
     Ok(Trace { label, ..trace })
+}
+
+/// The files of an archive as one trace, in the order of time.
+fn archive(path: &Path, input: Bytes, options: &Options) -> Result<Trace, TraceError> {
+    let first = Members::open(input, options.format, options.skip_bad)
+        .map_err(|error| failure(path, error.to_string()))?;
+    let (format, first, members) = match first {
+        First::Blktrace(archive) => {
+            return Ok(blktrace_of(path, Parts::Archive(archive), None, options));
+        }
+        First::Text(format, first, members) => (format, first, members),
+    };
+    let passed_over = members.passed_over();
+    let Member { name, start, bytes } = first;
+    let opened = Opened {
+        path: path.into(),
+        format,
+        options,
+        input: bytes,
+        start,
+        members: Some((name, members)),
+    };
+    let label = opened.label()?;
+    let reader = opened.reader(label.as_deref())?;
+    let options = Options {
+        sort: true,
+        ..options.clone()
+    };
+    let trace = finish(path, format, format.features(), reader, &options);
+    Ok(Trace {
+        label,
+        passed_over,
+        ..trace
+    })
 }
 
 fn failure(path: &Path, reason: String) -> TraceError {
@@ -190,13 +264,6 @@ fn failure(path: &Path, reason: String) -> TraceError {
         reason,
         skippable: false,
     }
-}
-
-fn unknown(start: &[u8]) -> String {
-    if start.is_empty() {
-        return "it is empty".into();
-    }
-    "it looks like no format of traces that is known".into()
 }
 
 /// A folder, or the name that all files of a blktrace share (`sdb` for `sdb.blktrace.0` and so on).
@@ -215,7 +282,13 @@ fn parts(path: &Path) -> std::io::Result<Option<Parts>> {
     Parts::in_folder(folder, &stem).map(Some)
 }
 
-fn finish(format: Format, features: Features, reader: Requests, options: &Options) -> Trace {
+fn finish(
+    path: &Path,
+    format: Format,
+    features: Features,
+    reader: Requests,
+    options: &Options,
+) -> Trace {
     let skipped = Arc::new(AtomicU64::new(0));
     let mut requests: Requests = Box::new(Skipping {
         input: reader,
@@ -233,9 +306,11 @@ fn finish(format: Format, features: Features, reader: Requests, options: &Option
         format,
         features,
         label: None,
+        path: path.into(),
         requests,
         skipped,
-        failed: false,
+        passed_over: PassedOver::default(),
+        state: State::Begun,
     }
 }
 
@@ -258,6 +333,8 @@ struct Opened<'a> {
     options: &'a Options,
     input: Bytes,
     start: Vec<u8>,
+    /// Of an archive whose first one this is: its name there, and those that follow.
+    members: Option<(String, Members)>,
 }
 
 impl Opened<'_> {
@@ -312,10 +389,10 @@ impl Opened<'_> {
     }
 
     fn text(self, parser: impl Parser + 'static) -> Requests {
-        Box::new(TextReader {
-            path: self.path,
-            lines: Lines::new(self.input),
-            parser,
+        let reader = TextReader::new(self.path, self.input, parser);
+        Box::new(match self.members {
+            Some((name, members)) => reader.with_members(name, members),
+            None => reader,
         })
     }
 
@@ -330,13 +407,8 @@ impl Opened<'_> {
     }
 
     fn blktrace(self) -> Requests {
-        let parts = if is_archive(&self.start) {
-            Parts::Archive(Archive::new(self.input))
-        } else {
-            Parts::single(self.input)
-        };
         let action = self.options.action.unwrap_or(Action::Queued);
-        Box::new(Blktrace::new(self.path, parts, action))
+        Box::new(Blktrace::new(self.path, Parts::single(self.input), action))
     }
 
     fn vscsi(self) -> Result<Requests, TraceError> {

@@ -237,6 +237,8 @@ pub struct Reader {
     count: u64,
     /// Whether blocks were skipped, so that the count at the end cannot fit.
     gaps: bool,
+    /// The file was cut, and that was said.
+    ended: bool,
 }
 
 impl Reader {
@@ -250,6 +252,7 @@ impl Reader {
             block: Vec::new().into_iter(),
             count: 0,
             gaps: false,
+            ended: false,
         }
     }
 
@@ -269,12 +272,18 @@ impl Reader {
                 self.position += count as u64;
                 Ok(())
             }
-            Ok(_) => Err(self.error(
-                start,
-                "the file is cut: it does not end with its count",
-                false,
-            )),
-            Err(error) => Err(self.error(start, error.to_string(), false)),
+            Ok(_) => {
+                self.ended = true;
+                Err(self.error(
+                    start,
+                    "the file is cut: it does not end with its count",
+                    true,
+                ))
+            }
+            Err(error) => {
+                self.ended = source::is_cut(&error);
+                Err(self.error(start, error.to_string(), self.ended))
+            }
         }
     }
 
@@ -332,6 +341,9 @@ impl Iterator for Reader {
         loop {
             if let Some(request) = self.block.next() {
                 return Some(Ok(request));
+            }
+            if self.ended {
+                return None;
             }
             match self.next_block() {
                 Ok(true) => {}

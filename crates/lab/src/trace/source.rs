@@ -7,7 +7,7 @@ use flate2::bufread::MultiGzDecoder;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder, errors};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Error, ErrorKind, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Error, ErrorKind, Read};
 use std::path::Path;
 
 /// The furthest that a compressed stream may refer back: what `xz -9` and `zstd --long` need.
@@ -29,6 +29,37 @@ pub fn open(path: &Path) -> io::Result<Bytes> {
         return Err(Error::new(ErrorKind::IsADirectory, "it is a folder"));
     }
     decompress(Box::new(BufReader::with_capacity(BUFFER, file)))
+}
+
+/// The first bytes of an input, and the input as if they had not been read: an error among them comes again in its turn.
+pub fn peek(mut input: Bytes, count: u64) -> (Vec<u8>, Bytes) {
+    let mut start = Vec::new();
+    let ended = input.by_ref().take(count).read_to_end(&mut start);
+    let rest: Bytes = match ended {
+        Ok(_) => input,
+        Err(error) => Box::new(BufReader::new(Failing(Some(error)))),
+    };
+    if start.starts_with(MARK) {
+        start.drain(..MARK.len());
+    }
+    (start.clone(), Box::new(Cursor::new(start).chain(rest)))
+}
+
+/// The byte-order mark that Windows' programs put before a text in UTF-8.
+const MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// An input whose next read fails.
+struct Failing(Option<Error>);
+
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}
+
+/// Whether an error says that a file was cut short: what came before is whole, and nothing follows.
+pub fn is_cut(error: &Error) -> bool {
+    error.kind() == ErrorKind::UnexpectedEof
 }
 
 /// Takes off the compression that the first bytes tell of.
@@ -117,9 +148,21 @@ impl Read for ZstdFrames {
             }
             self.decoder
                 .decode_blocks(&mut self.input, BlockDecodingStrategy::UptoBlocks(1))
-                .map_err(|error| damaged(error.to_string()))?;
+                .map_err(|error| cut_or_damaged(&error))?;
         }
     }
+}
+
+/// Which of the two it is stands in the cause.
+fn cut_or_damaged(error: &(dyn std::error::Error + 'static)) -> Error {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.downcast_ref::<Error>().is_some_and(is_cut) {
+            return Error::new(ErrorKind::UnexpectedEof, "the compressed file is cut");
+        }
+        cause = error.source();
+    }
+    damaged(error.to_string())
 }
 
 fn damaged(reason: String) -> Error {
@@ -154,7 +197,7 @@ mod tests {
     use super::*;
     use flate2::Compression;
     use flate2::write::GzEncoder;
-    use std::io::{Cursor, Write};
+    use std::io::Write;
 
     fn read(bytes: Vec<u8>) -> io::Result<Vec<u8>> {
         let mut all = Vec::new();

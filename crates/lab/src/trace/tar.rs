@@ -1,4 +1,4 @@
-//! The members of a tar archive, one after another, without unpacking it: blktrace files travel in such archives.
+//! The members of a tar archive, one after another, without unpacking it: traces of several files travel in archives.
 //!
 //! Only what is needed to find regular members: names of the old header, GNU and pax headers skipped. Sizes are
 //! believed only as far as the archive goes.
@@ -19,6 +19,8 @@ pub struct Archive {
     left: u64,
     /// Bytes of padding behind it.
     padding: u64,
+    /// The name of the current member, if it is to be told again.
+    held: Option<String>,
 }
 
 /// Whether these first bytes of a file are those of an archive.
@@ -32,11 +34,28 @@ impl Archive {
             input,
             left: 0,
             padding: 0,
+            held: None,
         }
+    }
+
+    /// The current member is the next one once more.
+    pub fn hold(&mut self, name: String) {
+        self.held = Some(name);
+    }
+
+    /// Nothing more is read of the current member; an archive that ends in it has no further one.
+    pub fn end_member(&mut self) {
+        if source::skip(&mut self.input, self.left + self.padding).is_err() {
+            self.input = Box::new(io::empty());
+        }
+        (self.left, self.padding) = (0, 0);
     }
 
     /// Goes on to the next regular member and tells its name; `None` at the end.
     pub fn next_member(&mut self) -> io::Result<Option<String>> {
+        if let Some(name) = self.held.take() {
+            return Ok(Some(name));
+        }
         loop {
             source::skip(&mut self.input, self.left + self.padding)?;
             (self.left, self.padding) = (0, 0);

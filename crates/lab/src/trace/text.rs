@@ -3,8 +3,11 @@
 //! Each format is a parser of one line. Lines are independent, so a bad one can be skipped.
 
 use super::fields::{self, Line, Lines, MILLISECONDS, SECONDS, number, request, sectors};
+use super::members::Members;
+use super::source::{self, Bytes};
 use super::{Item, Op, Place, Request, TraceError};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 
 /// What a line holds: a request, or nothing that counts.
@@ -17,9 +20,42 @@ pub trait Parser: Send {
 
 /// Requests of a text, by the parser of its format.
 pub struct TextReader<P> {
-    pub path: PathBuf,
-    pub lines: Lines,
-    pub parser: P,
+    /// Of the file, or of the archive that it is a member of.
+    path: PathBuf,
+    lines: Lines,
+    parser: P,
+    /// The name of the archive's member that is being read, and those that follow.
+    members: Option<(String, Members)>,
+}
+
+impl<P: Parser> TextReader<P> {
+    pub fn new(path: PathBuf, input: Bytes, parser: P) -> TextReader<P> {
+        TextReader {
+            path,
+            lines: Lines::new(input),
+            parser,
+            members: None,
+        }
+    }
+
+    /// Goes on with these members of the archive where the first of them, of this name, ends.
+    pub fn with_members(mut self, name: String, members: Members) -> TextReader<P> {
+        self.members = Some((name, members));
+        self
+    }
+
+    /// Begins the archive's next member; false where there is none.
+    fn next_member(&mut self) -> io::Result<bool> {
+        let Some((name, members)) = &mut self.members else {
+            return Ok(false);
+        };
+        let Some(member) = members.next_text()? else {
+            return Ok(false);
+        };
+        *name = member.name;
+        self.lines = Lines::new(member.bytes);
+        Ok(true)
+    }
 }
 
 impl<P: Parser> Iterator for TextReader<P> {
@@ -28,30 +64,47 @@ impl<P: Parser> Iterator for TextReader<P> {
     fn next(&mut self) -> Option<Item> {
         loop {
             let parsed = match self.lines.next_line() {
-                Ok(None) => return None,
+                Ok(None) => match self.next_member() {
+                    Ok(true) => continue,
+                    Ok(false) => return None,
+                    Err(error) => return Some(Err(self.unreadable(&error))),
+                },
                 Ok(Some(Line::Text(line))) => self.parser.parse(line),
                 Ok(Some(Line::Bad(reason))) => Err(reason.to_string()),
-                Err(error) => return Some(Err(self.error(error.to_string(), false))),
+                Err(error) => return Some(Err(self.unreadable(&error))),
             };
             match parsed {
                 Ok(Some(request)) => return Some(Ok(request)),
                 Ok(None) => {}
-                Err(reason) => return Some(Err(self.error(reason, true))),
+                Err(reason) => return Some(Err(self.error(self.lines.number, reason, true))),
             }
         }
     }
 }
 
 impl<P> TextReader<P> {
-    fn error(&self, reason: String, skippable: bool) -> TraceError {
-        // What cannot be read stands behind the last line that could.
-        let line = self.lines.number + u64::from(!skippable);
+    fn error(&self, line: u64, reason: String, skippable: bool) -> TraceError {
+        let path = match &self.members {
+            Some((name, _)) => self.path.join(name),
+            None => self.path.clone(),
+        };
         TraceError {
-            path: self.path.clone(),
+            path,
             place: Place::Line(line),
             reason,
             skippable,
         }
+    }
+
+    /// What cannot be read stands behind the last line that could. A file that was cut ends there, and an archive's next
+    /// member goes on.
+    fn unreadable(&mut self, error: &io::Error) -> TraceError {
+        let cut = source::is_cut(error);
+        let found = self.error(self.lines.number + 1, error.to_string(), cut);
+        if cut {
+            self.lines = Lines::new(Box::new(io::empty()));
+        }
+        found
     }
 }
 
@@ -277,22 +330,14 @@ impl Parser for Lis {
     }
 }
 
-/// fio's iolog, version 2 (`file action [offset length]`, times only from `wait`) and 3 (each line begins with
-/// microseconds). Bytes. Files are numbered as they appear.
+/// fio's iolog, version 2 (`file action [offset length]`; `wait` says how many milliseconds after the start the next one
+/// is) and 3 (each line begins with microseconds). Bytes. Files are numbered as they appear.
 #[derive(Default)]
 pub struct Fio {
     timed: bool,
-    /// Microseconds waited so far, in version 2.
+    /// When the next request is, in version 2: milliseconds since the start.
     waited: u64,
     files: Names,
-}
-
-impl Fio {
-    fn wait(&mut self, microseconds: u64) -> Parsed {
-        let waited = self.waited.checked_add(microseconds);
-        self.waited = waited.ok_or("the waits add up beyond 64 bits")?;
-        Ok(None)
-    }
 }
 
 impl Parser for Fio {
@@ -308,30 +353,95 @@ impl Parser for Fio {
         if holds_nothing(line) {
             return Ok(None);
         }
-        let mut fields = line.split_ascii_whitespace();
-        let mut time = self.waited;
-        if self.timed {
-            time = number(&mut fields, "time")?;
-        }
-        let file = fields::next(&mut fields, "file")?;
-        let op = match fields::next(&mut fields, "action")? {
+        let (time, rest) = self.time(line.trim())?;
+        let entry = Entry::parse(rest)?;
+        let op = match entry.action {
             "add" | "open" | "close" => return Ok(None),
-            "wait" => return self.wait(number(&mut fields, "wait")?),
+            "wait" => {
+                self.waited = self.waited.max(entry.number(0, "wait")?);
+                return Ok(None);
+            }
             "read" => Op::Read,
             "write" => Op::Write,
             "trim" => Op::Discard,
-            "sync" | "datasync" => Op::Flush,
-            other => return Err(format!("the action {other:?} is not known")),
+            _ => Op::Flush,
         };
         let (mut offset, mut length) = (0, 0);
         if op != Op::Flush {
-            offset = number(&mut fields, "offset")?;
-            length = number(&mut fields, "length")?;
+            (offset, length) = (entry.number(0, "offset")?, entry.number(1, "length")?);
         }
-        let time = time
-            .checked_mul(1000)
-            .ok_or_else(|| format!("the time {time} is out of range"))?;
-        request(time, self.files.number(file)?, op, offset, length).map(Some)
+        request(time, self.files.number(entry.file)?, op, offset, length).map(Some)
+    }
+}
+
+impl Fio {
+    /// When a line's request is, in nanoseconds, and the line without that.
+    fn time<'a>(&self, line: &'a str) -> Result<(u64, &'a str), String> {
+        let (time, unit, rest) = match self.timed {
+            false => (self.waited, 1_000_000, line),
+            true => {
+                let (time, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+                (
+                    number(&mut [time].into_iter(), "time")?,
+                    1000,
+                    rest.trim_start(),
+                )
+            }
+        };
+        let time: Option<u64> = time.checked_mul(unit);
+        let time = time.ok_or_else(|| format!("the time of {line:?} is out of range"))?;
+        Ok((time, rest))
+    }
+}
+
+/// `file action [numbers]`. The name of a file may hold blanks, so the action is looked for from the end.
+struct Entry<'a> {
+    file: &'a str,
+    action: &'a str,
+    numbers: Vec<&'a str>,
+}
+
+/// What an iolog may say of a file. `sync_file_range` is taken for the flush that it stands nearest to.
+const ACTIONS: [&str; 10] = [
+    "add",
+    "open",
+    "close",
+    "wait",
+    "read",
+    "write",
+    "trim",
+    "sync",
+    "datasync",
+    "sync_file_range",
+];
+
+impl<'a> Entry<'a> {
+    fn parse(line: &'a str) -> Result<Entry<'a>, String> {
+        let mut rest = line;
+        let mut numbers = Vec::new();
+        loop {
+            let (before, last) = rest
+                .rsplit_once(char::is_whitespace)
+                .ok_or("the file or the action is missing")?;
+            rest = before.trim_end();
+            if ACTIONS.contains(&last) {
+                numbers.reverse();
+                let (file, action) = (rest, last);
+                return Ok(Entry {
+                    file,
+                    action,
+                    numbers,
+                });
+            }
+            if numbers.len() == 2 || !last.bytes().all(|byte| byte.is_ascii_digit()) {
+                return Err(format!("the action {last:?} is not known"));
+            }
+            numbers.push(last);
+        }
+    }
+
+    fn number(&self, index: usize, name: &str) -> Result<u64, String> {
+        number(&mut self.numbers.iter().skip(index).copied(), name)
     }
 }
 
@@ -444,9 +554,10 @@ mod tests {
         assert_eq!(fio.parse("fio version 2 iolog"), Ok(None));
         assert_eq!(fio.parse("/dev/a add"), Ok(None));
         assert_eq!(fio.parse("/dev/a wait 1500"), Ok(None));
+        assert_eq!(fio.parse("/dev/a wait 2500 0"), Ok(None));
         assert_eq!(
             one(&mut fio, "/dev/a write 4096 512"),
-            made(1_500_000, 0, Op::Write, 4096, 512)
+            made(2_500_000_000, 0, Op::Write, 4096, 512)
         );
         assert_eq!(one(&mut fio, "/dev/b sync").device, 1);
         assert_eq!(fio.parse("fio version 3 iolog"), Ok(None));
@@ -455,6 +566,30 @@ mod tests {
             made(291_000, 0, Op::Read, 0, 512)
         );
         assert!(fio.parse("fio version 9 iolog").is_err());
+    }
+
+    #[test]
+    fn a_file_of_an_iolog_may_have_blanks_in_its_name() {
+        for (version, before) in [("2", ""), ("3", "7 ")] {
+            let mut fio = Fio::default();
+            assert_eq!(fio.parse(&format!("fio version {version} iolog")), Ok(None));
+            assert_eq!(fio.parse(&format!("{before}my read 9 file add")), Ok(None));
+            let found = one(&mut fio, &format!("{before}my read 9 file write 4096 512"));
+            assert_eq!((found.op, found.offset, found.device), (Op::Write, 4096, 0));
+            for flush in ["sync", "datasync 0 0", "sync_file_range 0 512"] {
+                let found = one(&mut fio, &format!("{before}other file {flush}"));
+                assert_eq!((found.op, found.device), (Op::Flush, 1));
+            }
+            for wrong in [
+                "file",
+                "file peek 0 512",
+                "file read 0",
+                "file read 0 1 2",
+                "a read x 512",
+            ] {
+                assert!(fio.parse(&format!("{before}{wrong}")).is_err(), "{wrong}");
+            }
+        }
     }
 
     #[test]

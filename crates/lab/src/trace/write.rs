@@ -21,8 +21,12 @@ pub enum TraceWriter<W: Write> {
     Rtrace(rtrace::Writer<W>),
     /// And the number of the event written last.
     Blktrace(W, u32),
-    Text(W, Format, FioFile),
+    Text(W, Format),
+    Fio(W, FioFile, OneDevice),
 }
+
+/// The device whose requests go to an iolog, once there was one.
+type OneDevice = Option<u32>;
 
 /// The name of the one file of an iolog: it has no comments, so this is where a label goes.
 type FioFile = &'static str;
@@ -62,15 +66,15 @@ impl<W: Write> TraceWriter<W> {
             output.write_all(&first)?;
             return Ok(TraceWriter::Blktrace(output, u32::from(label.is_some())));
         }
-        let file = label.map_or(FIO_RECORDED, |_| FIO_SYNTHETIC);
-        match (format, label) {
-            (Format::Fio, _) => {
-                write!(output, "fio version 3 iolog\n0 {file} add\n0 {file} open\n")?
-            }
-            (_, Some(label)) => writeln!(output, "# {}", label.replace(char::is_control, " "))?,
-            (_, None) => {}
+        if format == Format::Fio {
+            let file = label.map_or(FIO_RECORDED, |_| FIO_SYNTHETIC);
+            write!(output, "fio version 3 iolog\n0 {file} add\n0 {file} open\n")?;
+            return Ok(TraceWriter::Fio(output, file, None));
         }
-        Ok(TraceWriter::Text(output, format, file))
+        if let Some(label) = label {
+            writeln!(output, "# {}", label.replace(char::is_control, " "))?;
+        }
+        Ok(TraceWriter::Text(output, format))
     }
 
     /// Times must be those since the trace's start.
@@ -81,9 +85,11 @@ impl<W: Write> TraceWriter<W> {
                 *number = number.wrapping_add(1);
                 output.write_all(&blktrace::queued(*number, request).map_err(refusal)?)
             }
-            TraceWriter::Text(output, format, file) => {
-                let line = line(*format, file, request)?;
-                output.write_all(line.as_bytes())
+            TraceWriter::Text(output, format) => {
+                output.write_all(line(*format, request)?.as_bytes())
+            }
+            TraceWriter::Fio(output, file, device) => {
+                output.write_all(fio(file, device, request)?.as_bytes())
             }
         }
     }
@@ -91,9 +97,9 @@ impl<W: Write> TraceWriter<W> {
     pub fn finish(self) -> io::Result<W> {
         match self {
             TraceWriter::Rtrace(writer) => writer.finish().map(|(output, _)| output),
-            TraceWriter::Blktrace(mut output, _) | TraceWriter::Text(mut output, ..) => {
-                output.flush().map(|()| output)
-            }
+            TraceWriter::Blktrace(mut output, _)
+            | TraceWriter::Text(mut output, _)
+            | TraceWriter::Fio(mut output, ..) => output.flush().map(|()| output),
         }
     }
 }
@@ -114,10 +120,7 @@ pub fn text_label(start: &[u8]) -> Option<String> {
     label.starts_with("synthetic").then(|| label.to_string())
 }
 
-fn line(format: Format, file: FioFile, request: &Request) -> io::Result<String> {
-    if format == Format::Fio {
-        return fio(file, request);
-    }
+fn line(format: Format, request: &Request) -> io::Result<String> {
     let (time, device) = (request.time, request.device);
     let writes = match request.op {
         Op::Read => false,
@@ -149,12 +152,14 @@ fn line(format: Format, file: FioFile, request: &Request) -> io::Result<String> 
     })
 }
 
-/// fio has files, not devices, and one is what a replay goes to: fold devices first.
-fn fio(file: FioFile, request: &Request) -> io::Result<String> {
-    if request.device != 0 {
-        let reason =
-            "an iolog goes to one device: fold the trace first (restripe trace remap --fold)";
-        return Err(refusal(reason.into()));
+/// fio has files, not devices, and one is what a replay goes to: several devices are to be folded first.
+fn fio(file: FioFile, device: &mut OneDevice, request: &Request) -> io::Result<String> {
+    let first = *device.get_or_insert(request.device);
+    if request.device != first {
+        return Err(refusal(format!(
+            "an iolog goes to one device, and the trace has {first} and {}: fold it first (restripe trace remap --fold)",
+            request.device
+        )));
     }
     let time = request.time / 1000;
     let action = match request.op {
@@ -240,6 +245,22 @@ mod tests {
                 assert_eq!(trace.filter(Result::is_ok).count(), requests().len());
             }
         }
+    }
+
+    #[test]
+    fn an_iolog_takes_one_device_of_any_number() {
+        let written = |devices: [u32; 2]| {
+            let mut writer = TraceWriter::new(Vec::new(), Format::Fio, Features::ALL).unwrap();
+            devices.iter().try_for_each(|&device| {
+                writer.write(&Request {
+                    device,
+                    ..requests()[0]
+                })
+            })
+        };
+        assert!(written([8 << 20 | 16; 2]).is_ok());
+        let error = written([0, 1]).unwrap_err().to_string();
+        assert!(error.contains("fold it first"), "{error}");
     }
 
     #[test]
