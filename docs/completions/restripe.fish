@@ -311,8 +311,8 @@ complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_s
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l scale -d 'How much of it: the whole, what answers in minutes, or seconds of it [default: quick, if the scenario has that]' -r -f -a "whole\t''
 quick\t''
 short\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l seeds -d 'So many seeds in place of the scenario\'s' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l set -d 'A parameter in place of the scenario\'s, fixed or swept, as in workload.load=0.5; may be repeated' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l seeds -d 'Run N seeds instead of the scenario\'s number' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l set -d 'Set a parameter, as in workload.load=0.5, or sweep it over several values, as in workload.load=0.3,0.5; may be repeated' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l folder -d 'Where runs and reports are kept' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l threads -d 'Threads [default: one a core]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l short -d 'As --scale short'
@@ -322,8 +322,8 @@ complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_s
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l scale -d 'How much of it: the whole, what answers in minutes, or seconds of it [default: quick, if the scenario has that]' -r -f -a "whole\t''
 quick\t''
 short\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l seeds -d 'So many seeds in place of the scenario\'s' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l set -d 'A parameter in place of the scenario\'s, fixed or swept, as in workload.load=0.5; may be repeated' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l seeds -d 'Run N seeds instead of the scenario\'s number' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l set -d 'Set a parameter, as in workload.load=0.5, or sweep it over several values, as in workload.load=0.3,0.5; may be repeated' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l folder -d 'Where runs and reports are kept' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l metric -d 'What is compared, as during.p95_ms or rebuild_s' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l vary -d 'The swept parameter whose values are compared' -r
@@ -334,8 +334,8 @@ complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_s
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l scale -d 'How much of it: the whole, what answers in minutes, or seconds of it [default: quick, if the scenario has that]' -r -f -a "whole\t''
 quick\t''
 short\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l seeds -d 'So many seeds in place of the scenario\'s' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l set -d 'A parameter in place of the scenario\'s, fixed or swept, as in workload.load=0.5; may be repeated' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l seeds -d 'Run N seeds instead of the scenario\'s number' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l set -d 'Set a parameter, as in workload.load=0.5, or sweep it over several values, as in workload.load=0.3,0.5; may be repeated' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l folder -d 'Where runs and reports are kept' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l short -d 'As --scale short'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -s h -l help -d 'Print help'

@@ -4,8 +4,9 @@ use crate::failure::{Failure, Outcome as Result};
 use crate::terminal::Progress as Line;
 use crate::units::seconds;
 use clap::{Args, ValueEnum};
-use restripe_lab::experiment::cell::{Cell, Contents};
+use restripe_lab::experiment::cell::{Cell, Contents, Settings};
 use restripe_lab::experiment::outcome::{Outcome, Run};
+use restripe_lab::experiment::parameters::Grouped;
 use restripe_lab::experiment::runner::{Progress, Runner};
 use restripe_lab::experiment::scenario::{self, Comparison, Point, Scale, Scenario, Value};
 use restripe_lab::experiment::{figure, metric, page};
@@ -15,7 +16,9 @@ use restripe_lab::report::Table;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::Instant;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Which experiment, and where its runs are kept.
 #[derive(Args, Debug)]
@@ -28,11 +31,12 @@ pub struct Experiment {
     /// As --scale short
     #[arg(long, conflicts_with = "scale")]
     pub short: bool,
-    /// So many seeds in place of the scenario's
+    /// Run N seeds instead of the scenario's number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub seeds: Option<u64>,
-    /// A parameter in place of the scenario's, fixed or swept, as in workload.load=0.5; may be repeated
-    #[arg(long, value_name = "PATH=VALUE")]
+    /// Set a parameter, as in workload.load=0.5, or sweep it over several values, as in workload.load=0.3,0.5; may be
+    /// repeated
+    #[arg(long, value_name = "PATH=VALUE[,VALUE]")]
     pub set: Vec<String>,
     /// Where runs and reports are kept
     #[arg(long, value_name = "FOLDER", default_value = "lab")]
@@ -215,19 +219,16 @@ pub fn compare(verb: &LabCompare) -> Result {
 // -------------------------------------------------------------------------------------------------------- scenarios
 
 pub fn load(name: &str) -> Result<Scenario> {
-    let (text, at) = match scenario::named(name) {
-        Some(text) => (text.to_string(), name.to_string()),
-        None => {
-            let unknown = |error| {
-                let hint = nearest::unknown("scenario", name, scenario::names());
-                Failure::usage(format!("neither a scenario nor a file: {error}"))
-                    .at(name)
-                    .hint(hint)
-            };
-            (fs::read_to_string(name).map_err(unknown)?, name.to_string())
-        }
+    let built_in = scenario::named(name);
+    let text = match built_in {
+        Some(text) => text.to_string(),
+        None => fs::read_to_string(name).map_err(|error| neither(name, &error))?,
     };
-    let scenario = scenario::parse(&text).map_err(|error| Failure::usage(error).at(&at))?;
+    let at = name.to_string();
+    let mut scenario = scenario::parse(&text).map_err(|error| Failure::usage(error).at(&at))?;
+    if built_in.is_none() {
+        scenario.with_traces_in(Path::new(name).parent().unwrap_or(Path::new("")));
+    }
     if let Some(name) = Outcome::unknown_metrics(&scenario).first() {
         return Err(Failure::usage(format!("{name:?} is no metric")).at(&at));
     }
@@ -235,6 +236,13 @@ pub fn load(name: &str) -> Result<Scenario> {
         figure::check(one).map_err(|error| Failure::usage(error).at(&at))?;
     }
     Ok(scenario)
+}
+
+fn neither(name: &str, error: &std::io::Error) -> Failure {
+    let hint = nearest::unknown("scenario", name, scenario::names());
+    Failure::usage(format!("neither a scenario nor a file: {error}"))
+        .at(name)
+        .hint(hint)
 }
 
 fn prepared(experiment: &Experiment) -> Result<Scenario> {
@@ -246,9 +254,20 @@ fn prepared(experiment: &Experiment) -> Result<Scenario> {
         let (path, value) = set
             .split_once('=')
             .ok_or_else(|| Failure::usage(format!("{set:?} is not PATH=VALUE")))?;
-        place(&mut scenario, path, value_of(value))?;
+        place(&mut scenario, path, values_of(value))?;
     }
     Ok(scenario)
+}
+
+/// Commas part values; in a list of traces only those before the next `trace:`, since paths may have commas.
+fn values_of(text: &str) -> Vec<Value> {
+    let Some(traces) = text.strip_prefix("trace:") else {
+        return text.split(',').map(value_of).collect();
+    };
+    let paths = traces.split(",trace:");
+    paths
+        .map(|path| Value::Text(format!("trace:{path}")))
+        .collect()
 }
 
 fn value_of(text: &str) -> Value {
@@ -275,25 +294,26 @@ fn check_source(value: &Value) -> Result {
     Err(Failure::usage(what).at(source).hint(hint))
 }
 
-fn place(scenario: &mut Scenario, path: &str, value: Value) -> Result {
+/// Puts values in the place of the scenario's, or of a parameter's default where the scenario leaves it out.
+fn place(scenario: &mut Scenario, path: &str, mut values: Vec<Value>) -> Result {
     if path == "workload.source" {
-        check_source(&value)?;
+        values.iter().try_for_each(check_source)?;
     }
-    if let Some(values) = scenario.sweep.get_mut(path) {
-        *values = vec![value];
-        return Ok(());
+    let known = Settings::all();
+    let there = scenario.sweep.contains_key(path) || scenario.fixed.contains_key(path);
+    if !there && !known.iter().any(|known| known == path) {
+        let names = known.iter().map(String::as_str);
+        return Err(Failure::usage(nearest::unknown("parameter", path, names)));
     }
-    if let Some(fixed) = scenario.fixed.get_mut(path) {
-        fixed.value = value;
-        return Ok(());
+    if values.len() > 1 {
+        scenario.fixed.remove(path);
     }
-    let known: Vec<&str> = scenario
-        .fixed
-        .keys()
-        .chain(scenario.sweep.keys())
-        .map(String::as_str)
-        .collect();
-    Err(Failure::usage(format!("the scenario has no parameter {path:?}")).hint(known.join(", ")))
+    if values.len() > 1 || scenario.sweep.contains_key(path) {
+        scenario.sweep.insert(path.into(), values);
+    } else if let Some(value) = values.pop() {
+        scenario.fix(path, value);
+    }
+    Ok(())
 }
 
 // -------------------------------------------------------------------------------------------------------------- runs
@@ -316,15 +336,12 @@ pub fn cells(scenario: &Scenario) -> Result<Vec<Cell>> {
 
 fn gather(scenario: &Scenario, folder: &Path, threads: usize, fresh: bool) -> Result<Vec<Run>> {
     let cells = cells(scenario)?;
-    let shown = Mutex::new((Line::new(), Instant::now(), ""));
+    let watched = Mutex::new(Watched::new(cells.len()));
     let show = |progress: Progress| {
         // A line of progress is not worth an error.
-        let Ok(mut guard) = shown.lock() else { return };
-        let (line, since, what) = &mut *guard;
-        if *what != progress.what {
-            (*since, *what) = (Instant::now(), progress.what);
+        if let Ok(mut watched) = watched.lock() {
+            watched.note(progress);
         }
-        line.show(&told(progress, since.elapsed().as_secs()));
     };
     let runner = Runner {
         threads,
@@ -332,14 +349,78 @@ fn gather(scenario: &Scenario, folder: &Path, threads: usize, fresh: bool) -> Re
         fresh,
         progress: &show,
     };
-    let logs = runner.run(&cells).map_err(Failure::new)?;
-    drop(shown);
+    let logs = every(
+        TICK,
+        || watched.lock().map_or((), |mut it| it.show()),
+        || runner.run(&cells),
+    );
+    let logs = logs.map_err(Failure::new)?;
+    drop(watched);
     let run = |(cell, log)| Run { cell, log };
     Ok(cells.into_iter().zip(logs).map(run).collect())
 }
 
+/// How often the line of progress is shown while runs are under way.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Does the work, and meanwhile `tick` at every interval.
+fn every<T>(interval: Duration, tick: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
+    let (ended, end) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let end = end;
+            while end.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                tick();
+            }
+        });
+        let done = work();
+        drop(ended);
+        done
+    })
+}
+
+/// What is known of the runs under way, and the line that says it.
+struct Watched {
+    line: Line,
+    progress: Progress,
+    since: Instant,
+    /// When the last run ended.
+    ended: Instant,
+}
+
+impl Watched {
+    fn new(total: usize) -> Watched {
+        Watched {
+            line: Line::new(),
+            progress: Progress {
+                what: "runs",
+                done: 0,
+                total,
+                cached: 0,
+            },
+            since: Instant::now(),
+            ended: Instant::now(),
+        }
+    }
+
+    fn note(&mut self, progress: Progress) {
+        if self.progress.what != progress.what {
+            self.since = Instant::now();
+        }
+        self.ended = Instant::now();
+        self.progress = progress;
+        self.show();
+    }
+
+    fn show(&mut self) {
+        let elapsed = self.since.elapsed().as_secs();
+        let running = self.ended.elapsed().as_secs();
+        self.line.show(&told(self.progress, elapsed, running));
+    }
+}
+
 /// The estimate takes the runs still to be done to be like those that were.
-fn told(progress: Progress, elapsed: u64) -> String {
+fn told(progress: Progress, elapsed: u64, running: u64) -> String {
     let Progress {
         what,
         done,
@@ -350,9 +431,16 @@ fn told(progress: Progress, elapsed: u64) -> String {
     let left = (total - done) as u64;
     let rest = match run {
         0 => String::new(),
-        run => format!(", about {} left", seconds(elapsed * left / run)),
+        run => format!(
+            ", about {} left",
+            seconds((elapsed * left / run).saturating_sub(running))
+        ),
     };
-    format!("{what}: {done} of {total}, {cached} from before{rest}")
+    let next = match (left, running) {
+        (0, _) | (_, 0..5) => String::new(),
+        _ => format!(", the next under way for {}", seconds(running)),
+    };
+    format!("{what}: {done} of {total}, {cached} from before{rest}{next}")
 }
 
 fn write_all(folder: &Path, outcome: &Outcome<'_>) -> Result {

@@ -188,7 +188,7 @@ fn real(simulated: &Simulated, scheme: &str) -> Result<Figures, String> {
     let plan = settings.plan()?;
     let rate = settings.workload.load * simulated.capacity as f64 / 1000.0;
     let seed = simulated.cell.seed;
-    let asked = requests(settings, size_bytes(&plan)?, seed, Some(rate))?;
+    let asked = requests(settings, size_bytes(&plan)?, seed, Some(rate))?.source;
     let rig = Rig::start(&plan, scheme)?;
     let seconds = |whole: i64| Duration::from_secs(whole.unsigned_abs());
     let times = Times {

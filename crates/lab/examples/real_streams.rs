@@ -135,7 +135,7 @@ fn simulated(cell: &Cell) -> Result<Figures, String> {
 fn real(cell: &Cell) -> Result<Figures, String> {
     let settings = &cell.settings;
     let plan = settings.plan()?;
-    let asked = requests(settings, size_bytes(&plan)?, cell.seed, None)?;
+    let asked = requests(settings, size_bytes(&plan)?, cell.seed, None)?.source;
     let rig = Rig::start(&plan, "streams")?;
     let seconds = |whole: i64| Duration::from_secs(whole.unsigned_abs());
     let times = Times {

@@ -354,8 +354,9 @@ fn the_laboratory_says_what_is_wrong_with_what_it_is_given() {
                 "lab run bare.toml",
                 2,
                 &[
-                    "missing field `chunk_kib`",
-                    "`array`",
+                    "array.chunk_kib, array.member_mib",
+                    "workload.fill, rebuild.throttle",
+                    "capacity.depth, capacity.warm_up_s, capacity.measure_s",
                     "at: bare",
                     "docs/lab.md",
                 ],
@@ -761,4 +762,78 @@ fn ratio_of(csv: &str, metric: &str, (path, of, to): (&str, &str, &str)) -> f64 
         all.iter().sum::<f64>() / all.len() as f64
     };
     (logarithms(of) - logarithms(to)).exp()
+}
+
+#[test]
+fn a_parameter_is_set_swept_or_added_by_command() {
+    let place = place("lab-set");
+    let run = |set: &str| {
+        let line = format!(
+            "lab run own-trace --short --seeds 1 --set phases.before_s=2 --set phases.degraded_s=2 --set phases.after_s=2 \
+             --set phases.warm_up_s=1 --set array.member_mib=64 {set}"
+        );
+        let run = place.run(&line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(run.status, 0, "{}", run.stderr);
+        let csv = String::from_utf8(place.bytes("lab/own-trace/runs.csv")).expect("text");
+        let lines = csv
+            .lines()
+            .map(|line| line.split(',').map(String::from).collect());
+        lines.collect::<Vec<Vec<String>>>()
+    };
+    let column = |lines: &[Vec<String>], name: &str| -> Vec<String> {
+        let at = lines[0]
+            .iter()
+            .position(|heading| heading == name)
+            .expect(name);
+        lines[1..].iter().map(|line| line[at].clone()).collect()
+    };
+    // Two values of three that are swept; a fixed one swept; one that the scenario leaves out.
+    let lines = run(
+        "--set rebuild.min_mb_s=10,50 --set array.chunk_kib=64,128 --set rebuild.on_demand=true",
+    );
+    assert_eq!(column(&lines, "rebuild.min_mb_s"), ["10", "50", "10", "50"]);
+    assert_eq!(
+        column(&lines, "array.chunk_kib"),
+        ["64", "64", "128", "128"]
+    );
+    let added = place.shell("grep -l 'rebuild.on_demand = true' lab/runs/*.json | wc -l");
+    assert_eq!(added.stdout.trim(), "4");
+}
+
+#[test]
+fn a_scenario_finds_its_traces_beside_it_and_offers_their_own_rate() {
+    let place = Place::new("lab-beside");
+    let mut scenario = include_str!("../../../../scenarios/own-trace.toml").to_string();
+    for (from, to) in [
+        (
+            "\"workload.source\" = { value = \"fin1\"",
+            "\"workload.source\" = { value = \"trace:data/t.spc\"",
+        ),
+        (
+            "\"rebuild.min_mb_s\" = [1, 2, 5, 10, 20, 50]",
+            "\"rebuild.min_mb_s\" = [50]",
+        ),
+        ("sweep = { \"rebuild.min_mb_s\" = [1, 10, 50] }", ""),
+        ("table = [", "table = [\n    \"offered_per_s\","),
+    ] {
+        assert!(scenario.contains(from), "{from}");
+        scenario = scenario.replace(from, to);
+    }
+    fs::create_dir_all(place.path("mine/data")).expect("a folder of ours");
+    place.write("mine/own.toml", 0, 0, scenario.as_bytes());
+    place.write("mine/data/t.spc", 0, 0, TEXT.as_bytes());
+    let line = "lab run mine/own.toml --short --seeds 1 --set array.member_mib=64 --set phases.before_s=2 \
+                --set phases.degraded_s=2 --set phases.after_s=2 --set phases.warm_up_s=1";
+    let run = place.run(&line.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let csv = String::from_utf8(place.bytes("lab/own-trace/runs.csv")).expect("text");
+    let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let headings = lines.next().expect("headings");
+    let at = headings
+        .iter()
+        .position(|name| *name == "offered_per_s")
+        .expect("it is a metric");
+    let offered: f64 = lines.next().expect("a run")[at].parse().expect("a number");
+    // Three requests in a second.
+    assert!((2.9..3.1).contains(&offered), "{offered}");
 }

@@ -7,6 +7,7 @@
 
 use super::{CacheError, Members, Outcome, Rebuild, Setup, simulate};
 use crate::experiment::cell::level;
+use crate::experiment::parameters::{Grouped, Groups, Keys};
 use crate::experiment::scenario::{self, BuiltIn, Point, Scale, Scenario, Value};
 use crate::experiment::statistics::{Estimate, ratio};
 use crate::generate::{Generator, Parameters, preset};
@@ -141,6 +142,17 @@ struct Settings {
     workload: WorkloadSettings,
     cache: CacheSettings,
     rebuild: RebuildSettings,
+}
+
+impl Grouped for Settings {
+    fn groups() -> Groups {
+        vec![
+            ("array", Keys::of::<ArraySettings>()),
+            ("workload", Keys::of::<WorkloadSettings>()),
+            ("cache", Keys::of::<CacheSettings>()),
+            ("rebuild", Keys::of::<RebuildSettings>()),
+        ]
+    }
 }
 
 impl Settings {

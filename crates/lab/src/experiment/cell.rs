@@ -3,7 +3,8 @@
 //! The text is canonical (every parameter by its path, in order), so a hash of it names the run in the cache.
 
 use super::form::{Form, Grown};
-use super::requests::requests;
+use super::parameters::{Grouped, Groups, Keys};
+use super::requests::{Offered, requests};
 use super::scenario::{Point, Value, settings};
 use super::scheme::Scheme;
 use crate::replay::facts::Log;
@@ -301,6 +302,18 @@ pub struct Settings {
     pub rebuild: RebuildSettings,
     pub phases: PhaseSettings,
     pub capacity: CapacitySettings,
+}
+
+impl Grouped for Settings {
+    fn groups() -> Groups {
+        vec![
+            ("array", Keys::of::<ArraySettings>()),
+            ("workload", Keys::of::<WorkloadSettings>()),
+            ("rebuild", Keys::of::<RebuildSettings>()),
+            ("phases", Keys::of::<PhaseSettings>()),
+            ("capacity", Keys::of::<CapacitySettings>()),
+        ]
+    }
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -872,7 +885,7 @@ const CAPACITY_SEED: u64 = 0;
 pub fn measure_capacity(cell: &Cell) -> Result<u64, String> {
     let settings = &cell.settings;
     let mut stage = Stage::new(&settings.bare()?, CAPACITY_SEED)?;
-    let mut source = requests(settings, stage.size_bytes, CAPACITY_SEED, None)?;
+    let mut source = requests(settings, stage.size_bytes, CAPACITY_SEED, None)?.source;
     let capacity = &settings.capacity;
     let script = Script {
         pace: Pace::Closed {
@@ -899,7 +912,7 @@ pub fn run(cell: &Cell, capacity: Option<u64>) -> Result<Log, String> {
     let mut stage = Stage::new(&settings.plan()?, cell.seed)?;
     let rate = rate(settings, capacity);
     let size = size_bytes(&settings.bare()?)?;
-    let mut source = requests(settings, size, cell.seed, rate)?;
+    let Offered { mut source, per_s } = requests(settings, size, cell.seed, rate)?;
     let script = Script {
         pace: match settings.workload.depth {
             0 => Pace::Open { speed_milli: 1000 },
@@ -909,7 +922,7 @@ pub fn run(cell: &Cell, capacity: Option<u64>) -> Result<Log, String> {
         step_ns: settings.phases.step_s * SECOND,
     };
     let mut log = replay(&mut stage, &mut *source, &script)?;
-    log.offered_milli = rate.map_or(0, |rate| (rate * 1000.0) as u64);
+    log.offered_milli = per_s.map_or(0, |rate| (rate * 1000.0) as u64);
     log.capacity_milli = capacity.unwrap_or(0);
     log.common_ns = settings.phases.common_s.saturating_mul(SECOND);
     Ok(log)
@@ -991,6 +1004,27 @@ mod tests {
         assert_eq!(hash(&point(), 1), hash(&point(), 1));
         other.insert("array.colour".into(), Value::Whole(1));
         assert!(cell(&other, 1).expect_err("unknown").contains("colour"));
+    }
+
+    #[test]
+    fn the_manual_lists_what_must_be_given_and_names_every_parameter() {
+        let manual = include_str!("../../../../docs/lab.md");
+        let words: Vec<&str> = manual.split_whitespace().collect();
+        let manual = words.join(" ");
+        let required: Vec<String> = Settings::required();
+        let list: Vec<String> = required.iter().map(|path| format!("`{path}`")).collect();
+        assert!(
+            manual.contains(&format!("{}. All other", list.join(", "))),
+            "{list:?}"
+        );
+        let named = |path: &String| {
+            let name = path.split_once('.').expect("a group and a name").1;
+            // Of one group the table names the first with it.
+            manual.contains(&format!("`{path}`")) || manual.contains(&format!("`.{name}`"))
+        };
+        let rest: Vec<String> = Settings::all();
+        let unnamed: Vec<&String> = rest.iter().filter(|path| !named(path)).collect();
+        assert!(unnamed.is_empty(), "{unnamed:?}");
     }
 
     #[test]

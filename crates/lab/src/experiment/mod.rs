@@ -21,6 +21,7 @@ pub mod form;
 pub mod metric;
 pub mod outcome;
 pub mod page;
+pub mod parameters;
 pub mod requests;
 pub mod runner;
 pub mod scenario;

@@ -9,26 +9,56 @@ use std::path::Path;
 
 pub type Source = Box<dyn Iterator<Item = crate::trace::Item>>;
 
+/// Requests, and how many a second there are by their own times; none where they wait for each other.
+pub struct Offered {
+    pub source: Source,
+    pub per_s: Option<f64>,
+}
+
 /// The requests of a cell's workload, placed in an array of `size` bytes, at `rate` a second or the workload's own.
 pub fn requests(
     settings: &Settings,
     size: u64,
     seed: u64,
     rate: Option<f64>,
-) -> Result<Source, String> {
+) -> Result<Offered, String> {
+    let mut offered = at_own_times(settings, size, seed, rate)?;
+    if settings.workload.depth > 0 {
+        offered.per_s = None;
+    }
+    Ok(offered)
+}
+
+fn at_own_times(
+    settings: &Settings,
+    size: u64,
+    seed: u64,
+    rate: Option<f64>,
+) -> Result<Offered, String> {
     let workload = &settings.workload;
     if workload.source == "none" || workload.load == 0.0 {
-        return Ok(Box::new(std::iter::empty()));
+        let source = Box::new(std::iter::empty());
+        return Ok(Offered {
+            source,
+            per_s: None,
+        });
     }
     if let Some(path) = workload.source.strip_prefix("trace:") {
         return from_trace(Path::new(path), size, rate);
     }
     if let Some(course) = Course::named(&workload.source) {
-        return blocks(course, workload, size, seed);
+        let source = blocks(course, workload, size, seed)?;
+        return Ok(Offered {
+            source,
+            per_s: None,
+        });
     }
     let parameters = named(&workload.source)?;
     let scaled = scaled(parameters, workload, size, rate)?;
-    Ok(Box::new(generated(&scaled, size, seed)?))
+    Ok(Offered {
+        source: Box::new(generated(&scaled, size, seed)?),
+        per_s: Some(scaled.rate),
+    })
 }
 
 fn blocks(
@@ -112,7 +142,7 @@ pub fn onto(mut parameters: Parameters, size: u64, fill: f64) -> Result<Paramete
 }
 
 /// A trace, over and over: phases last as long as they do, whatever the trace.
-fn from_trace(path: &Path, size: u64, rate: Option<f64>) -> Result<Source, String> {
+fn from_trace(path: &Path, size: u64, rate: Option<f64>) -> Result<Offered, String> {
     let path = path.to_path_buf();
     let options = Options {
         sort: true,
@@ -142,5 +172,8 @@ fn from_trace(path: &Path, size: u64, rate: Option<f64>) -> Result<Source, Strin
         Some(rate) => shape::stretch(repeated, survey.start_ns, own / rate),
         None => repeated,
     };
-    Ok(Box::new(Placed::new(requests, placing, size)))
+    Ok(Offered {
+        source: Box::new(Placed::new(requests, placing, size)),
+        per_s: Some(rate.unwrap_or(own)),
+    })
 }

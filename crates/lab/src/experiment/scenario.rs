@@ -3,10 +3,12 @@
 //! `[fixed]` names every parameter by its path with its value and where that is from; `[sweep]` lists the values of those
 //! that vary, and all combinations are run. `[short]` is what a quick run puts in the place of either.
 
+use super::parameters::{Grouped, Keys};
+use crate::nearest;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 
 /// A parameter's value.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -39,6 +41,15 @@ impl Value {
         }
     }
 
+    /// Puts a trace's relative path in a folder.
+    fn put_in(&mut self, folder: &Path) {
+        if let Value::Text(text) = self
+            && let Some(path) = text.strip_prefix("trace:")
+        {
+            *text = format!("trace:{}", folder.join(path).display());
+        }
+    }
+
     pub fn number(&self) -> Option<f64> {
         match self {
             Value::Whole(value) => Some(*value as f64),
@@ -64,6 +75,9 @@ pub enum Origin {
     Paper,
     Kernel,
     Assumed,
+    /// Set by command, in place of the scenario's.
+    #[serde(skip)]
+    Given,
 }
 
 impl Origin {
@@ -72,6 +86,7 @@ impl Origin {
             Origin::Paper => "paper",
             Origin::Kernel => "kernel",
             Origin::Assumed => "assumed",
+            Origin::Given => "set by command",
         }
     }
 }
@@ -236,7 +251,23 @@ pub struct Scenario {
 pub type Point = BTreeMap<String, Value>;
 
 /// Settings from a point, whose paths are a group and a name, as the example is.
-pub fn settings<T: DeserializeOwned>(point: &Point, example: &str) -> Result<T, String> {
+pub fn settings<T: Grouped>(point: &Point, example: &str) -> Result<T, String> {
+    let missing: Vec<String> = T::required()
+        .into_iter()
+        .filter(|path| !point.contains_key(path))
+        .collect();
+    if !missing.is_empty() {
+        let all = missing.join(", ");
+        return Err(format!("neither [fixed] nor [sweep] has {all}"));
+    }
+    let known = T::all();
+    if let Some(path) = point.keys().find(|path| !known.contains(path)) {
+        return Err(nearest::unknown(
+            "parameter",
+            path,
+            known.iter().map(String::as_str),
+        ));
+    }
     let mut table = toml::Table::new();
     for (path, value) in point {
         let (group, name) = path
@@ -468,9 +499,32 @@ pub fn named(name: &str) -> Option<&'static str> {
 }
 
 pub fn parse(text: &str) -> Result<Scenario, String> {
+    let table: toml::Table = text.parse().map_err(|e: toml::de::Error| e.to_string())?;
+    check_keys(&table)?;
     let scenario: Scenario = toml::from_str(text).map_err(|error| error.to_string())?;
     scenario.check()?;
     Ok(scenario)
+}
+
+/// Names all keys that are missing, where the parser would name the first.
+fn check_keys(table: &toml::Table) -> Result<(), String> {
+    let mut missing: Vec<String> = Keys::of::<Scenario>()
+        .missing(table)
+        .map(str::to_string)
+        .collect();
+    let keys = Keys::of::<Fixed>();
+    let fixed = table.get("fixed").and_then(toml::Value::as_table);
+    for (path, value) in fixed.into_iter().flatten() {
+        let lacking = value
+            .as_table()
+            .into_iter()
+            .flat_map(|value| keys.missing(value));
+        missing.extend(lacking.map(|key| format!("{key} of {path:?}")));
+    }
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(format!("the scenario lacks {}", missing.join(", "))),
+    }
 }
 
 impl Scenario {
@@ -525,6 +579,37 @@ impl Scenario {
             }
         }
         Ok(())
+    }
+
+    /// Fixes a parameter at a value given by command.
+    pub fn fix(&mut self, path: &str, value: Value) {
+        let fixed = self.fixed.entry(path.into()).or_insert_with(|| Fixed {
+            value: value.clone(),
+            origin: Origin::Given,
+            note: String::new(),
+            range: Vec::new(),
+        });
+        fixed.value = value;
+        fixed.origin = Origin::Given;
+    }
+
+    /// Takes relative paths of traces for relative to a folder: that of the scenario's file.
+    pub fn with_traces_in(&mut self, folder: &Path) {
+        let scales = [Some(&mut self.short), self.quick.as_mut()];
+        let scales = scales.into_iter().flatten();
+        let (mut values, mut lists) = (Vec::new(), Vec::new());
+        for scale in scales {
+            values.extend(scale.fixed.values_mut());
+            lists.extend(scale.sweep.values_mut());
+        }
+        lists.extend(self.sweep.values_mut());
+        for fixed in self.fixed.values_mut() {
+            values.push(&mut fixed.value);
+            lists.push(&mut fixed.range);
+        }
+        for value in values.into_iter().chain(lists.into_iter().flatten()) {
+            value.put_in(folder);
+        }
     }
 
     /// What is run unless asked otherwise: the quick scale if there is one.
@@ -698,6 +783,25 @@ mod tests {
         assert_eq!(quick.clone().scaled(Scale::Whole).points().len(), 6);
         let quick = quick.scaled(Scale::Quick);
         assert_eq!((quick.points().len(), quick.seeds), (3, 2));
+    }
+
+    #[test]
+    fn all_missing_keys_are_named_at_once() {
+        let refused = |text: &str| parse(text).expect_err("keys are missing");
+        assert_eq!(
+            refused("name = \"x\"\n[fixed]\n\"a.b\" = { note = \"n\" }\n\"a.c\" = { value = 1 }"),
+            "the scenario lacks title, question, seeds, table, value of \"a.b\", origin of \"a.b\", origin of \"a.c\""
+        );
+        let mut point = parse(named("levels").expect("built in"))
+            .expect("sound")
+            .points()
+            .remove(0);
+        point.retain(|path, _| !path.starts_with("capacity.") && path != "array.drive");
+        let refused = settings::<super::super::cell::Settings>(&point, "array.level");
+        assert_eq!(
+            refused.expect_err("four are missing"),
+            "neither [fixed] nor [sweep] has array.drive, capacity.depth, capacity.warm_up_s, capacity.measure_s"
+        );
     }
 
     #[test]

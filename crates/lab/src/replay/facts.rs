@@ -195,7 +195,8 @@ pub struct Log {
     /// What all of them drew in each step but the last, in microjoules; empty likewise.
     #[serde(default)]
     pub drawn_uj: Vec<u64>,
-    /// Requests a second that were offered, and the degraded array's capacity, in thousandths; 0 where neither was set.
+    /// Requests a second that were offered, and the degraded array's capacity, in thousandths; 0 where requests wait for
+    /// each other, and where no capacity was measured.
     pub offered_milli: u64,
     pub capacity_milli: u64,
 }
