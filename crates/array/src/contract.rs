@@ -288,6 +288,13 @@ pub struct Request {
     pub fua: bool,
 }
 
+/// The first bytes of a request, and what they cost the members: as much as writing `cost` bytes does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Work {
+    pub bytes: u64,
+    pub cost: u64,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum RequestError {
     /// Beyond the end of the array.

@@ -2,7 +2,7 @@
 
 use crate::contract::{
     Actions, CommandError, Compute, DeviceIo, Event, HeatLimits, IoError, MemberInfo, Pool,
-    Request, Verdict,
+    Request, Verdict, Work,
 };
 use crate::core::Core;
 use crate::ops::{Owner, SliceOp};
@@ -115,6 +115,16 @@ impl Engine {
         match &self.kind {
             Kind::Single(core) => core.requests.room(),
             Kind::Pair(pair) => pair.ready(),
+        }
+    }
+
+    /// The first piece of a trim or a write of zeros, which may be as large as the array: what a shell takes at a time, so
+    /// that others have their turns meanwhile. A piece is a request like any other.
+    pub fn piece(&self, request: &Request) -> Work {
+        match &self.kind {
+            Kind::Single(core) => core.piece(request, true),
+            // Zeros may go into the log, which has no holes.
+            Kind::Pair(pair) => pair.home().piece(request, false),
         }
     }
 

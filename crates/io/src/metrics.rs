@@ -113,7 +113,11 @@ fn array(text: &mut Text, status: &StatusView) {
 
 fn requests(text: &mut Text, status: &StatusView) {
     let c = &status.counters;
-    text.family("restripe_requests_total", "counter", "Requests of users.");
+    text.family(
+        "restripe_requests_total",
+        "counter",
+        "Requests of users; of large trims and writes of zeros, pieces.",
+    );
     for (op, count) in [
         ("read", c.reads),
         ("write", c.writes),

@@ -3,7 +3,7 @@
 //! Neighbouring requests that touch one row are gathered first, so that a stream of small writes becomes full rows.
 //! A band is at most [`BAND_SECTORS_MAX`] high, unless it only discards.
 
-use crate::contract::{BAND_SECTORS_MAX, BufRef, IoOp, RequestOp};
+use crate::contract::{BAND_SECTORS_MAX, BufRef, IoOp, Request, RequestOp, Work};
 use crate::core::Core;
 use crate::layout::Place;
 use crate::layout::code::CellSet;
@@ -13,6 +13,13 @@ use crate::units::{Member, Row, SECTOR_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
+
+/// The cost of a piece, in bytes written: about what members do in some milliseconds.
+const PIECE_COST: u64 = 1 << 20;
+/// A row costs this much, even when nothing is to be done about it.
+const ROW_COST: u64 = 1024;
+/// Zeroing or trimming without writing costs one such part of writing.
+const FAST_PARTS: u64 = 4;
 
 /// Where new data comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -535,6 +542,57 @@ impl Core {
         }
     }
 
+    /// The first piece of a trim or a write of zeros: whole rows, until they are enough work for one turn. `fast`: members
+    /// zero without writing, where they can.
+    pub(crate) fn piece(&self, request: &Request, fast: bool) -> Work {
+        let whole = Work {
+            bytes: request.bytes,
+            cost: 0,
+        };
+        if self.admit(request).is_err() {
+            return whole;
+        }
+        let fast = fast && self.zeroes_fast();
+        let mut piece = Work { bytes: 0, cost: 0 };
+        while piece.bytes < request.bytes && piece.cost < PIECE_COST {
+            let row = self.row_work(request, piece.bytes, fast);
+            piece.bytes += row.bytes;
+            piece.cost += row.cost;
+        }
+        piece
+    }
+
+    /// What is left of a row `done` bytes into a trim or a write of zeros, and what it costs the members.
+    fn row_work(&self, request: &Request, done: u64, fast: bool) -> Work {
+        let offset = request.offset + done;
+        let place = self.layout.place(offset / SECTOR_BYTES);
+        let run = self.layout.run_sectors(place, Row(place.row.0 + 1));
+        let left = (request.bytes - done).min(run * SECTOR_BYTES - offset % SECTOR_BYTES);
+        let sectors = (left / SECTOR_BYTES).max(1);
+        let data = Piece::Data {
+            row: place.row,
+            offset: place.offset,
+            sectors,
+        };
+        let cost = match self.discard_piece(request.op, place, sectors, data) {
+            Piece::Nothing => ROW_COST,
+            Piece::Discard { op: IoOp::Trim, .. } => left / FAST_PARTS,
+            Piece::Discard { .. } if fast => left / FAST_PARTS,
+            Piece::Discard { .. } | Piece::Data { .. } | Piece::Merge { .. } => left,
+        };
+        Work {
+            bytes: left,
+            cost: cost.max(ROW_COST),
+        }
+    }
+
+    fn zeroes_fast(&self) -> bool {
+        let fast = |home: Option<Home>| {
+            home.is_some_and(|home| self.devices[home.member.0 as usize].info.fast_zero)
+        };
+        self.standing.iter().all(|standing| fast(standing.home))
+    }
+
     fn trim_reads_zero(&self) -> bool {
         let zeroes = |member: Member| self.devices[member.0 as usize].info.trim_zeroes;
         let mut standings = self.standing.iter();
@@ -542,7 +600,7 @@ impl Core {
     }
 
     /// Whether a write of zeros to this range needs nothing but fast zeroing of whole cells.
-    pub(crate) fn zeroing_is_fast(&self, request: &crate::Request) -> bool {
+    pub(crate) fn zeroing_is_fast(&self, request: &Request) -> bool {
         let row_bytes = self.layout.row_sectors() * SECTOR_BYTES;
         if self.layout.parity() && !self.layout.rows_are_fixed() {
             return false;
@@ -553,9 +611,6 @@ impl Core {
             u64::from(self.superblock.logical_block)
         };
         let whole = request.offset.is_multiple_of(unit) && request.bytes.is_multiple_of(unit);
-        let fast = |home: Option<Home>| {
-            home.is_some_and(|home| self.devices[home.member.0 as usize].info.fast_zero)
-        };
-        whole && self.standing.iter().all(|standing| fast(standing.home))
+        whole && self.zeroes_fast()
     }
 }

@@ -26,6 +26,9 @@ const UNSENT_SMALL_MAX: u64 = 256 * 1024;
 const INBOX_BYTES: usize = 2 * MESSAGE_BYTES_MAX;
 /// Received behind a payload: enough for the next headers, little enough that the next payload is not copied.
 const BEHIND_PAYLOAD_BYTES: usize = 512;
+/// Bytes of exports that are mapped for one connection before others have their turns, and what a short query counts as.
+const MAPPED_A_TURN: u64 = 256 << 20;
+const MAPPED_AT_LEAST: u64 = 1 << 20;
 /// How long a peer may leave sent bytes untaken, and the slowest rate that is progress.
 const SEND_PATIENCE: Nanos = Nanos::from_secs(30);
 const BYTES_A_SECOND: u64 = 256 * 1024;
@@ -74,6 +77,8 @@ pub struct Connection {
     pub in_flight: u32,
     /// The export that it has attached to, and the lease that this is.
     attached: Option<Attached>,
+    /// Bytes mapped since something was last received or sent.
+    mapped: u64,
     /// When the peer last finished something, or we last had nothing to ask of it. Single bytes do not count: a drip
     /// must not hold memory for ever.
     progress: Nanos,
@@ -117,6 +122,7 @@ impl Connection {
             sending: false,
             in_flight: 0,
             attached: None,
+            mapped: 0,
             progress: now,
             moved: now,
         }
@@ -170,12 +176,14 @@ impl Connection {
             outbox,
             in_flight,
             attached,
+            mapped,
             ..
         } = self;
         protocol.opened(&mut Live {
             outbox,
             in_flight,
             attached,
+            mapped,
             around,
         });
     }
@@ -195,6 +203,7 @@ impl Connection {
             outbox,
             in_flight,
             attached,
+            mapped,
             ..
         } = self;
         protocol.replied(
@@ -204,6 +213,7 @@ impl Connection {
                 outbox,
                 in_flight,
                 attached,
+                mapped,
                 around,
             },
         );
@@ -232,6 +242,7 @@ impl Connection {
                 outbox,
                 in_flight,
                 attached,
+                mapped,
                 ..
             } = self;
             let received = protocol.received(
@@ -240,6 +251,7 @@ impl Connection {
                     outbox,
                     in_flight,
                     attached,
+                    mapped,
                     around,
                 },
             );
@@ -300,12 +312,14 @@ impl Connection {
                 outbox,
                 in_flight,
                 attached,
+                mapped,
                 ..
             } = self;
             protocol.filled(&mut Live {
                 outbox,
                 in_flight,
                 attached,
+                mapped,
                 around,
             });
         }
@@ -359,6 +373,7 @@ impl Connection {
     /// A receive is back.
     pub fn received(&mut self, result: i32, around: &mut Surroundings<'_>) {
         self.receiving = false;
+        self.mapped = 0;
         if self.dead() {
             return;
         }
@@ -404,6 +419,7 @@ impl Connection {
         around: &mut Surroundings<'_>,
     ) -> Option<Vec<Piece>> {
         self.sending = false;
+        self.mapped = 0;
         let count = match result {
             _ if self.dead() => return None,
             count if count >= 0 => count as u64,
@@ -464,6 +480,7 @@ struct Live<'a, 'b> {
     outbox: &'a mut Outbox,
     in_flight: &'a mut u32,
     attached: &'a mut Option<Attached>,
+    mapped: &'a mut u64,
     around: &'a mut Surroundings<'b>,
 }
 
@@ -489,7 +506,8 @@ impl Link for Live<'_, '_> {
         *self.attached = Some(Attached { export, lease });
     }
 
-    fn map(&self, export: usize, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent> {
+    fn map(&mut self, export: usize, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent> {
+        *self.mapped += bytes.max(MAPPED_AT_LEAST);
         self.around.catalogue.map(export, offset, bytes, max)
     }
 
@@ -510,6 +528,7 @@ impl Link for Live<'_, '_> {
 
     fn full(&self) -> bool {
         *self.in_flight >= IN_FLIGHT_MAX
+            || *self.mapped >= MAPPED_A_TURN
             || self.outbox.small_bytes() > UNSENT_SMALL_MAX
             || self.share_taken()
     }

@@ -110,8 +110,9 @@ pub trait Link {
     /// This connection has attached to an export, which was not busy.
     fn attach(&mut self, _export: usize) {}
 
-    /// What `[offset, offset + bytes)` of an export is like, in order, at most `max` extents; the last may end early.
-    fn map(&self, export: usize, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent>;
+    /// What `[offset, offset + bytes)` of an export is like, in order, at most `max` extents; the last may end early. Its
+    /// answer is sent: after some of this work the connection is full until something was sent.
+    fn map(&mut self, export: usize, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent>;
 
     /// Memory for a request, aligned to 4096; `None` when the budget is used up (answer [`Then::Memory`]) — never for
     /// lengths of zero or above [`BUFFER_BYTES_MAX`], which are the caller's fault.
@@ -120,8 +121,8 @@ pub trait Link {
     /// Gives memory back. Not while a request uses it.
     fn release(&mut self, buf: BufRef);
 
-    /// Whether as many requests are in flight, or as many bytes unsent, as one connection may have. To be asked before
-    /// each message is taken up, also during a handshake.
+    /// Whether as many requests are in flight, or as many bytes unsent, as one connection may have, or it had its turn of the
+    /// reactor. To be asked before each message is taken up, also during a handshake.
     fn full(&self) -> bool;
 
     /// Hands a request in. Its reply comes through [`Protocol::replied`], never from within this call.

@@ -1,23 +1,126 @@
-//! Requests that wait for the engine, and whose turn it is: a lane for users, and one for each lease.
+//! Requests that wait for the engine, and the order in which it takes them: by turns, counted by their cost.
 //!
-//! The engine takes a bounded number of requests at a time. A lane has some of these places to itself, whether it uses
-//! them or not; the others go to whoever's turn it is, round about. So users at any depth hold up no borrower, and no
-//! borrower another.
+//! The engine takes a bounded number of requests at a time. Its places belong to lanes: one of the array's users, and one
+//! of each lease. A lane has some places to itself, whether it uses them or not. All lanes share the other places.
+//!
+//! In a lane the clients take turns, a connection each. Lanes and clients go by the same rule. Each counts the cost of what
+//! it was given, and the one with the lowest count is next. One that comes back after a pause begins at the count of the
+//! others: a pause saves nothing up.
+//!
+//! | kind of request | cost | taken |
+//! |---|---|---|
+//! | read, write | [`REQUEST_COST`] and its bytes | whole |
+//! | flush | [`REQUEST_COST`] | whole |
+//! | trim, write of zeros | [`REQUEST_COST`] and what its members do, by the engine's estimate | in pieces |
+//!
+//! The cost of all that the engine has is bounded ([`Load`]), and that of trims and zeros more closely. So a request that
+//! finds others at any depth waits for a bounded amount of their work, and a client that is alone never waits for a turn.
+//! Below [`OWN_COST`] a client is let in at once.
 
-use restripe_array::{Request, RequestTag};
+use restripe_array::{Request, RequestError, RequestOp, RequestTag, Work};
 use std::collections::VecDeque;
 
 /// The lane of the array's own users.
 pub const USERS: u32 = 0;
+/// The client that all requests of this process are of. Connections come after it.
+pub const LOCAL: u32 = 0;
 /// Parts of the engine's places: users have one of so many to themselves, and a lease one of so many.
 const USERS_PARTS: u32 = 2;
 const LEASE_PARTS: u32 = 128;
-/// Bits of a tag that are its request's; those above tell the lane.
-const TAG_BITS: u32 = 32;
+/// What a request costs beside its bytes.
+const REQUEST_COST: u64 = 64 * 1024;
+/// Cost of each kind that a client may have in the engine whatever others have there.
+const OWN_COST: u64 = 1 << 20;
+/// Trims and zeros have one of so many parts of all cost in the engine.
+const BULK_PARTS: u64 = 8;
+
+/// Requests of one kind are taken in the order in which they came; kinds of one client take turns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Read,
+    /// And flushes.
+    Write,
+    /// Trims and zeros: their bytes cost a client nothing to ask for.
+    Bulk,
+}
+
+const KINDS: [Kind; 3] = [Kind::Read, Kind::Write, Kind::Bulk];
+
+impl Kind {
+    fn of(op: RequestOp) -> Kind {
+        match op {
+            RequestOp::Read => Kind::Read,
+            RequestOp::Write | RequestOp::Flush => Kind::Write,
+            RequestOp::Trim | RequestOp::WriteZeroes { .. } => Kind::Bulk,
+        }
+    }
+}
+
+/// Cost of what the engine has.
+struct Load {
+    all: u64,
+    bulk: u64,
+    most: u64,
+}
+
+impl Load {
+    fn allows(&self, kind: Kind) -> bool {
+        let bulk = kind != Kind::Bulk || self.bulk < self.most / BULK_PARTS;
+        self.all < self.most && bulk
+    }
+
+    fn add(&mut self, kind: Kind, cost: u64) {
+        self.all += cost;
+        if kind == Kind::Bulk {
+            self.bulk += cost;
+        }
+    }
+
+    fn remove(&mut self, kind: Kind, cost: u64) {
+        self.all -= cost;
+        if kind == Kind::Bulk {
+            self.bulk -= cost;
+        }
+    }
+}
+
+/// Requests of one connection.
+#[derive(Default)]
+struct Client {
+    waiting: [VecDeque<Request>; KINDS.len()],
+    /// Cost in the engine.
+    cost: [u64; KINDS.len()],
+    /// The kind whose turn it is.
+    turn: usize,
+    /// The cost of all that it was given.
+    given: u64,
+}
+
+impl Client {
+    fn waits(&self) -> bool {
+        self.waiting.iter().any(|queue| !queue.is_empty())
+    }
+
+    fn next_kind(&self, load: &Load) -> Option<Kind> {
+        let round = (0..KINDS.len()).map(|step| KINDS[(self.turn + step) % KINDS.len()]);
+        let mut may = round.filter(|kind| {
+            let own = self.cost[*kind as usize] < OWN_COST;
+            !self.waiting[*kind as usize].is_empty() && (own || load.allows(*kind))
+        });
+        may.next()
+    }
+}
 
 #[derive(Default)]
 struct Lane {
-    waiting: VecDeque<Request>,
+    /// By their numbers.
+    clients: Vec<Client>,
+    /// Those of them that have something waiting.
+    turns: Vec<u32>,
+    /// What the client that was last given something had been given before.
+    clock: u64,
+    /// The cost of all that it was given.
+    given: u64,
     in_flight: u32,
     /// Places that are nobody else's.
     own: u32,
@@ -30,17 +133,68 @@ impl Lane {
     }
 
     fn idle(&self) -> bool {
-        self.in_flight == 0 && self.waiting.is_empty()
+        self.in_flight == 0 && self.turns.is_empty()
     }
+
+    fn client(&mut self, number: u32) -> &mut Client {
+        let place = number as usize;
+        if self.clients.len() <= place {
+            self.clients.resize_with(place + 1, Client::default);
+        }
+        &mut self.clients[place]
+    }
+
+    fn push(&mut self, number: u32, request: Request) {
+        let clock = self.clock;
+        let client = self.client(number);
+        if !client.waits() {
+            client.given = client.given.max(clock);
+            self.turns.push(number);
+        }
+        let client = self.client(number);
+        client.waiting[Kind::of(request.op) as usize].push_back(request);
+    }
+
+    /// Whose turn it is among those that may go.
+    fn next_client(&self, load: &Load) -> Option<(u32, Kind)> {
+        let of = |number: &u32| &self.clients[*number as usize];
+        let may = self.turns.iter().filter_map(|number| {
+            let kind = of(number).next_kind(load)?;
+            Some((*number, kind))
+        });
+        may.min_by_key(|(number, _)| of(number).given)
+    }
+
+    fn rest(&mut self, number: u32) {
+        if !self.clients[number as usize].waits() {
+            self.turns.retain(|waiting| *waiting != number);
+        }
+    }
+}
+
+/// A request that has come, until its answer goes.
+#[derive(Clone, Copy)]
+struct Flight {
+    lane: u32,
+    client: u32,
+    kind: Kind,
+    /// Pieces that the engine has, and their cost.
+    pieces: u32,
+    cost: u64,
+    /// Some of it has not been taken yet.
+    rest: bool,
+    result: Result<(), RequestError>,
 }
 
 pub struct Lanes {
     lanes: Vec<Lane>,
-    /// Whose turn it is.
-    turn: usize,
+    /// By their tags, which are indexes of a list.
+    flights: Vec<Option<Flight>>,
+    /// What the lane that was last given something had been given before.
+    clock: u64,
     places: u32,
     in_flight: u32,
-    waiting: usize,
+    load: Load,
 }
 
 impl Lanes {
@@ -53,10 +207,15 @@ impl Lanes {
         };
         Lanes {
             lanes: vec![users],
-            turn: 0,
+            flights: Vec::new(),
+            clock: 0,
             places,
             in_flight: 0,
-            waiting: 0,
+            load: Load {
+                all: 0,
+                bulk: 0,
+                most: u64::from(places) * REQUEST_COST,
+            },
         }
     }
 
@@ -93,197 +252,173 @@ impl Lanes {
         self.lanes.iter().all(|lane| lane.open || lane.idle())
     }
 
-    pub fn push(&mut self, lane: u32, mut request: Request) {
-        request.tag = RequestTag(u64::from(lane) << TAG_BITS | request.tag.0);
-        self.lanes[lane as usize].waiting.push_back(request);
-        self.waiting += 1;
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.waiting == 0
-    }
-
-    /// Whether one may be taken now, as far as lanes go.
-    pub fn ready(&self) -> bool {
-        self.next_lane().is_some()
-    }
-
-    /// The next request for the engine, which has a place for it.
-    pub fn take(&mut self) -> Option<Request> {
-        let place = self.next_lane()?;
-        let lane = &mut self.lanes[place];
-        let request = lane.waiting.pop_front()?;
-        let own = lane.unused() > 0;
-        lane.in_flight += 1;
-        self.in_flight += 1;
-        self.waiting -= 1;
-        // Who takes a place of his own takes no turn: he would take the next one's with it.
-        if !own {
-            self.turn = (place + 1) % self.lanes.len();
+    pub fn push(&mut self, lane: u32, client: u32, request: Request) {
+        let place = request.tag.0 as usize;
+        if self.flights.len() <= place {
+            self.flights.resize(place + 1, None);
         }
-        Some(request)
-    }
-
-    fn next_lane(&self) -> Option<usize> {
-        if self.waiting == 0 {
-            return None;
-        }
-        let unused: u32 = self.lanes.iter().map(Lane::unused).sum();
-        let count = self.lanes.len();
-        let round = (0..count).map(|step| (self.turn + step) % count);
-        let mut may = round.filter(|place| {
-            let lane = &self.lanes[*place];
-            let has_place = lane.unused() > 0 || self.in_flight + unused < self.places;
-            !lane.waiting.is_empty() && has_place
+        self.flights[place] = Some(Flight {
+            lane,
+            client,
+            kind: Kind::of(request.op),
+            pieces: 0,
+            cost: 0,
+            rest: true,
+            result: Ok(()),
         });
-        may.next()
+        let lane = &mut self.lanes[lane as usize];
+        if lane.turns.is_empty() {
+            lane.given = lane.given.max(self.clock);
+        }
+        lane.push(client, request);
     }
 
-    /// A request has been answered. Gives its tag back as it came.
-    pub fn ended(&mut self, tag: RequestTag) -> RequestTag {
-        let lane = &mut self.lanes[(tag.0 >> TAG_BITS) as usize];
-        lane.in_flight -= 1;
-        self.in_flight -= 1;
-        RequestTag(tag.0 & ((1 << TAG_BITS) - 1))
+    /// Whether one may be taken now, as far as turns go.
+    pub fn ready(&self) -> bool {
+        self.next().is_some()
     }
+
+    /// The next request for the engine, which has a place for it, or the next piece of one. `piece`: how much of a trim or a
+    /// write of zeros is taken at once.
+    pub fn take(&mut self, piece: impl FnOnce(&Request) -> Work) -> Option<Request> {
+        let (place, number, kind) = self.next()?;
+        let client = &mut self.lanes[place].clients[number as usize];
+        let queue = &mut client.waiting[kind as usize];
+        let request = queue.front_mut()?;
+        let work = match kind {
+            Kind::Bulk => piece(request),
+            Kind::Read | Kind::Write => data_work(request),
+        };
+        let (taken, rest) = cut(request, work.bytes);
+        if !rest {
+            queue.pop_front();
+        }
+        let cost = REQUEST_COST + work.cost;
+        self.charge(place, number, kind, cost);
+        let flight = self.flight(taken.tag);
+        flight.pieces += 1;
+        flight.cost += cost;
+        flight.rest = rest;
+        Some(taken)
+    }
+
+    /// A client had its turn.
+    fn charge(&mut self, place: usize, number: u32, kind: Kind, cost: u64) {
+        let lane = &mut self.lanes[place];
+        let client = &mut lane.clients[number as usize];
+        (lane.clock, self.clock) = (client.given, lane.given);
+        client.given += cost;
+        client.cost[kind as usize] += cost;
+        client.turn = (kind as usize + 1) % KINDS.len();
+        lane.given += cost;
+        lane.in_flight += 1;
+        lane.rest(number);
+        self.in_flight += 1;
+        self.load.add(kind, cost);
+    }
+
+    fn next(&self) -> Option<(usize, u32, Kind)> {
+        let unused: u32 = self.lanes.iter().map(Lane::unused).sum();
+        let may = self.lanes.iter().enumerate().filter_map(|(place, lane)| {
+            let has_place = lane.unused() > 0 || self.in_flight + unused < self.places;
+            let (number, kind) = lane.next_client(&self.load).filter(|_| has_place)?;
+            Some((place, number, kind))
+        });
+        may.min_by_key(|(place, ..)| self.lanes[*place].given)
+    }
+
+    fn flight(&mut self, tag: RequestTag) -> &mut Flight {
+        let flight = self.flights[tag.0 as usize].as_mut();
+        flight.expect("a request is there until its answer")
+    }
+
+    /// The engine has answered a request, or a piece of one. Gives the answer once that of every piece is there.
+    pub fn ended(
+        &mut self,
+        tag: RequestTag,
+        result: Result<(), RequestError>,
+    ) -> Option<Result<(), RequestError>> {
+        let flight = self.flight(tag);
+        // Which of its pieces it was is not known, nor does it matter: each gives back as much.
+        let cost = flight.cost / u64::from(flight.pieces);
+        flight.cost -= cost;
+        flight.pieces -= 1;
+        flight.result = flight.result.and(result);
+        let Flight {
+            lane, client, kind, ..
+        } = *flight;
+        let drops = result.is_err() && flight.rest;
+        let lane = &mut self.lanes[lane as usize];
+        lane.in_flight -= 1;
+        lane.clients[client as usize].cost[kind as usize] -= cost;
+        self.in_flight -= 1;
+        self.load.remove(kind, cost);
+        if drops {
+            self.drop_rest(tag);
+        }
+        self.answer(tag)
+    }
+
+    /// A piece failed, so nothing more of its request is done.
+    fn drop_rest(&mut self, tag: RequestTag) {
+        let flight = self.flight(tag);
+        flight.rest = false;
+        let Flight {
+            lane, client, kind, ..
+        } = *flight;
+        let lane = &mut self.lanes[lane as usize];
+        lane.clients[client as usize].waiting[kind as usize].retain(|request| request.tag != tag);
+        lane.rest(client);
+    }
+
+    /// The answer to a request, if the engine has nothing of it any more and is to have nothing more.
+    fn answer(&mut self, tag: RequestTag) -> Option<Result<(), RequestError>> {
+        let done = |flight: &mut Flight| flight.pieces == 0 && !flight.rest;
+        let flight = self.flights[tag.0 as usize].take_if(done)?;
+        Some(flight.result)
+    }
+
+    /// A client is gone: what it asked for is not begun any more. Gives the answers that are due by that.
+    pub fn forget(&mut self, client: u32) -> Vec<(RequestTag, Result<(), RequestError>)> {
+        let clients = self.lanes.iter_mut();
+        let clients = clients.filter_map(|lane| lane.clients.get_mut(client as usize));
+        let waiting = clients.flat_map(|client| client.waiting.iter_mut());
+        let dropped: Vec<Request> = waiting.flat_map(|queue| queue.drain(..)).collect();
+        for lane in &mut self.lanes {
+            lane.turns.retain(|waiting| *waiting != client);
+        }
+        let mut answers = Vec::new();
+        for RequestTag(tag) in dropped.iter().map(|request| request.tag) {
+            let flight = self.flight(RequestTag(tag));
+            flight.rest = false;
+            flight.result = Err(RequestError::Unavailable);
+            let answer = self.answer(RequestTag(tag));
+            answers.extend(answer.map(|result| (RequestTag(tag), result)));
+        }
+        answers
+    }
+}
+
+fn data_work(request: &Request) -> Work {
+    Work {
+        bytes: request.bytes,
+        cost: match request.op {
+            RequestOp::Flush => 0,
+            _ => request.bytes,
+        },
+    }
+}
+
+/// Takes the first bytes of a request, and says whether there are more. What is refused as a whole may have any range.
+fn cut(request: &mut Request, bytes: u64) -> (Request, bool) {
+    if bytes >= request.bytes {
+        return (*request, false);
+    }
+    let taken = Request { bytes, ..*request };
+    request.offset += bytes;
+    request.bytes -= bytes;
+    (taken, true)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use restripe_array::{Buf, BufRef, RequestOp};
-
-    fn request(tag: u64) -> Request {
-        Request {
-            tag: RequestTag(tag),
-            op: RequestOp::Flush,
-            offset: 0,
-            bytes: 0,
-            buf: BufRef::new(Buf(Buf::USER), 0, 0),
-            fua: false,
-        }
-    }
-
-    fn fill(lanes: &mut Lanes, lane: u32, count: u64) {
-        (0..count).for_each(|tag| lanes.push(lane, request(tag)));
-    }
-
-    fn take_all(lanes: &mut Lanes) -> Vec<(u32, RequestTag)> {
-        let taken = std::iter::from_fn(|| lanes.take());
-        taken
-            .map(|request| ((request.tag.0 >> TAG_BITS) as u32, request.tag))
-            .collect()
-    }
-
-    fn count(taken: &[(u32, RequestTag)], lane: u32) -> usize {
-        taken.iter().filter(|(of, _)| *of == lane).count()
-    }
-
-    #[test]
-    fn users_alone_have_every_place() {
-        let mut lanes = Lanes::new(1024);
-        fill(&mut lanes, USERS, 3000);
-        let taken = take_all(&mut lanes);
-        assert_eq!(taken.len(), 1024);
-        assert_eq!(lanes.ended(taken[5].1), RequestTag(5));
-        assert_eq!(take_all(&mut lanes).len(), 1);
-    }
-
-    #[test]
-    fn users_at_full_depth_leave_a_lease_its_places() {
-        let mut lanes = Lanes::new(1024);
-        let lease = lanes.open();
-        fill(&mut lanes, USERS, 3000);
-        assert_eq!(take_all(&mut lanes).len(), 1024 - 8);
-        fill(&mut lanes, lease, 100);
-        let taken = take_all(&mut lanes);
-        assert_eq!((taken.len(), count(&taken, lease)), (8, 8));
-        lanes.ended(taken[0].1);
-        let next = take_all(&mut lanes);
-        assert_eq!(
-            (next.len(), count(&next, lease)),
-            (1, 1),
-            "its place is still its own"
-        );
-    }
-
-    /// A lease may come when users have every place: it has its own as they become free.
-    #[test]
-    fn places_are_handed_over_as_they_become_free() {
-        let mut lanes = Lanes::new(128);
-        fill(&mut lanes, USERS, 1000);
-        let taken = take_all(&mut lanes);
-        assert_eq!(taken.len(), 128);
-        let lease = lanes.open();
-        fill(&mut lanes, lease, 10);
-        lanes.ended(taken[0].1);
-        let next = take_all(&mut lanes);
-        assert_eq!((next.len(), count(&next, lease)), (1, 1));
-    }
-
-    #[test]
-    fn borrowers_share_evenly_whatever_their_depth() {
-        let mut lanes = Lanes::new(256);
-        let (deep, shallow) = (lanes.open(), lanes.open());
-        fill(&mut lanes, USERS, 5000);
-        fill(&mut lanes, deep, 5000);
-        let mut in_flight = VecDeque::from(take_all(&mut lanes));
-        let mut served = [0; 3];
-        for _ in 0..3000 {
-            let (lane, tag) = in_flight.pop_front().expect("it never runs dry");
-            lanes.ended(tag);
-            served[lane as usize] += 1;
-            if served[2] < 500 && lanes.idle(shallow) {
-                lanes.push(shallow, request(0));
-            }
-            in_flight.extend(take_all(&mut lanes));
-        }
-        assert!(
-            served[USERS as usize] > 1000 && served[deep as usize] > 1000,
-            "{served:?}"
-        );
-        assert!(served[shallow as usize] >= 10, "{served:?}");
-        // Both at full depth: one for one.
-        fill(&mut lanes, shallow, 5000);
-        let mut served = [0u32; 3];
-        for _ in 0..3000 {
-            let (lane, tag) = in_flight.pop_front().expect("it never runs dry");
-            lanes.ended(tag);
-            served[lane as usize] += 1;
-            in_flight.extend(take_all(&mut lanes));
-        }
-        assert!(
-            served[deep as usize].abs_diff(served[shallow as usize]) <= 256,
-            "{served:?}"
-        );
-    }
-
-    #[test]
-    fn a_closed_lane_is_used_again_once_it_is_idle() {
-        let mut lanes = Lanes::new(1024);
-        let first = lanes.open();
-        fill(&mut lanes, first, 1);
-        let taken = take_all(&mut lanes);
-        lanes.close(first);
-        assert!(!lanes.closed_are_idle());
-        assert_ne!(lanes.open(), first);
-        lanes.ended(taken[0].1);
-        assert!(lanes.closed_are_idle() && lanes.idle(first));
-        assert_eq!(lanes.open(), first);
-    }
-
-    /// However many lanes there are, what is promised to all of them is there.
-    #[test]
-    fn no_more_is_promised_than_there_is() {
-        for places in [1, 2, 16, 100, 1024] {
-            let mut lanes = Lanes::new(places);
-            let opened = (0..40).map(|_| lanes.open());
-            assert_eq!(opened.last(), Some(40));
-            let promised: u32 = lanes.lanes.iter().map(|lane| lane.own).sum();
-            assert!(promised <= places, "{promised} of {places}");
-            fill(&mut lanes, USERS, 2000);
-            fill(&mut lanes, 40, 2000);
-            assert!(take_all(&mut lanes).len() as u32 <= places);
-        }
-    }
-}
+mod tests;

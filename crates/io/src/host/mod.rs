@@ -23,7 +23,7 @@ use crate::front::{BUFFER_BYTES_MAX, Export};
 use crate::member::OpenMember;
 use crate::memory::{Handles, PoolMemory, UserMemory};
 use crate::record::Recorder;
-use lanes::{Lanes, USERS};
+use lanes::{LOCAL, Lanes, USERS};
 use restripe_array::report::{ArrayState, MapExtent, Status};
 use restripe_array::{
     Action, Actions, Command, CommandError, CommandTag, Config, DeviceIo, Engine, Event, Fact,
@@ -186,13 +186,14 @@ impl Host {
 
     // --------------------------------------------------------------------------------------------------- events in
 
-    /// A request of the array's users.
+    /// A request of this process, among the array's users.
     pub fn request(&mut self, request: Request) {
-        self.request_in(USERS, request);
+        self.request_in(USERS, LOCAL, request);
     }
 
-    pub fn request_in(&mut self, lane: u32, request: Request) {
-        self.requests.push(lane, request);
+    /// A request of one client; its tag is an index of a list, and no other request's.
+    pub fn request_in(&mut self, lane: u32, client: u32, request: Request) {
+        self.requests.push(lane, client, request);
     }
 
     /// The lanes of requests: for whoever opens and closes those of leases.
@@ -292,7 +293,9 @@ impl Host {
         if !self.takes_requests() {
             return None;
         }
-        self.requests.take().map(Event::Request)
+        let engine = &self.engine;
+        let request = self.requests.take(|request| engine.piece(request));
+        request.map(Event::Request)
     }
 
     fn takes_requests(&self) -> bool {
@@ -322,8 +325,9 @@ impl Host {
                 self.finish(Event::Compute(compute, verdict));
             }
             Action::Reply(tag, result) => {
-                let tag = self.requests.ended(tag);
-                self.outcomes.push(Outcome::Reply(tag, result));
+                if let Some(result) = self.requests.ended(tag, result) {
+                    self.outcomes.push(Outcome::Reply(tag, result));
+                }
             }
             Action::Detach(tag) => self
                 .fleet

@@ -18,7 +18,6 @@
 
 use super::Shell;
 use super::requests::Pending;
-use crate::host::lanes::USERS;
 use restripe_array::meta::superblock::{SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_BYTES};
 use restripe_array::meta::{MetaError, PartnerRole, Superblock, copies_of, newest_of};
 use restripe_array::{
@@ -138,7 +137,7 @@ impl Shell {
             buf,
             fua: false,
         };
-        self.hosts[host].request_in(USERS, request);
+        self.hosts[host].request(request);
     }
 
     pub(super) fn looked(&mut self, mut reading: Box<Reading>, result: Result<(), RequestError>) {

@@ -552,6 +552,7 @@ impl Shell {
         self.users.disown(number);
         self.forget_client(number);
         self.connections.remove(number);
+        self.drop_waiting(number);
     }
 
     fn scan_patience(&mut self) {

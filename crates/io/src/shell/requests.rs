@@ -4,6 +4,7 @@ use super::Shell;
 use super::borrowers::Reading;
 use super::leases::{Route, Through};
 use crate::front::Ask;
+use crate::host::lanes::LOCAL;
 use crate::memory::USER_BYTES_MAX;
 use crate::remote::{LocalReply, LocalRequest};
 use restripe_array::{Buf, BufRef, Request, RequestError, RequestOp, RequestTag};
@@ -46,6 +47,11 @@ fn no_buffer() -> BufRef {
     BufRef::new(Buf(Buf::USER), 0, 0)
 }
 
+/// A connection, as a client of an array's lanes.
+fn client_of(connection: u32) -> u32 {
+    LOCAL + 1 + connection
+}
+
 impl Shell {
     /// Hands the requests that a connection just made to their arrays.
     pub(super) fn take_asks(&mut self, connection: u32) {
@@ -60,14 +66,14 @@ impl Shell {
             };
             let tag = RequestTag(u64::from(self.pending.insert(pending)));
             match route {
-                Some(route) => self.hand_in(tag, &ask, &route),
+                Some(route) => self.hand_in(tag, connection, &ask, &route),
                 None => self.refused.push((tag, RequestError::Unavailable)),
             }
         }
         self.asks = asks;
     }
 
-    fn hand_in(&mut self, tag: RequestTag, ask: &Ask, route: &Route) {
+    fn hand_in(&mut self, tag: RequestTag, connection: u32, ask: &Ask, route: &Route) {
         let request = Request {
             tag,
             op: ask.op,
@@ -76,7 +82,7 @@ impl Shell {
             buf: ask.buf.unwrap_or_else(no_buffer),
             fua: ask.fua,
         };
-        self.hosts[route.host].request_in(route.lane, request);
+        self.hosts[route.host].request_in(route.lane, client_of(connection), request);
     }
 
     /// Answers what never reached an engine. Whether there was any.
@@ -154,6 +160,16 @@ impl Shell {
             }
         }
         in_use
+    }
+
+    /// Begins nothing more of what a connection asked for that is gone.
+    pub(super) fn drop_waiting(&mut self, gone: u32) {
+        for host in 0..self.hosts.len() {
+            for (tag, result) in self.hosts[host].lanes().forget(client_of(gone)) {
+                self.reply(tag, result);
+                self.quiet = false;
+            }
+        }
     }
 
     // ---------------------------------------------------------------------------------- requests of this process

@@ -7,7 +7,7 @@ use crate::nbd_wire::option::{encode_info_query, encode_option};
 use crate::plain::Plain;
 use crate::remote::LocalClient;
 use restripe_array::layout::{Level, Rotation};
-use restripe_array::meta::{self, Content, CreateOptions};
+use restripe_array::meta::{self, Content, CreateOptions, Init};
 use restripe_array::report::{ArrayState, MemberState};
 use restripe_array::{Command, Member, StartMode, Uuid};
 use std::io::{Read, Write};
@@ -15,6 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 mod leases;
+mod turns;
 
 const MIB: u64 = 1 << 20;
 

@@ -125,7 +125,7 @@ impl Link for World {
     }
 
     /// Odd pages are holes; a lost range is lost.
-    fn map(&self, _: usize, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent> {
+    fn map(&mut self, _: usize, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent> {
         let first = offset / 4096;
         let last = (offset + bytes).div_ceil(4096);
         (first..last)
