@@ -53,6 +53,7 @@ mod redirected;
 pub mod report;
 mod request;
 mod runset;
+mod shown;
 mod slab;
 mod slice;
 mod standing;
@@ -68,5 +69,6 @@ pub use pair::{Budget, Destage, Redirect, Sleep, SurrogateConfig, SurrogateLimit
 pub use planted::Bug;
 pub use policy::destage;
 pub use read_cache::CacheLimits;
+pub use shown::{Shown, shown, shown_lines};
 pub use slab::Slab;
 pub use units::*;

@@ -7,6 +7,7 @@ use crate::control::{
     BufferView, CountersView, HeatView, LendingView, OverlayView, StatusView, SurrogateView,
     TaskView,
 };
+use restripe_array::shown;
 use std::fmt::{Display, Write};
 
 const STATES: &[&str] = &[
@@ -69,11 +70,10 @@ impl Text {
     }
 }
 
-/// A label's value: backslash, quote and line feed escaped.
+/// A label's value: what it shows has backslash and quote escaped, and has no line feed any more.
 fn escape(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
+    let shown = shown(text).to_string();
+    shown.replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 fn array(text: &mut Text, status: &StatusView) {

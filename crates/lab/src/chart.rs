@@ -4,6 +4,7 @@
 //! the page's style sheet, so that it follows the reader's light or dark setting.
 
 use crate::latency::{Phase, Step};
+use restripe_array::shown;
 use std::fmt::Write;
 
 const WIDTH: f64 = 960.0;
@@ -241,9 +242,11 @@ fn text(out: &mut String, x: f64, y: f64, anchor: &str, content: &str) {
     );
 }
 
-/// Text for HTML and SVG.
+/// Text of one line for HTML and SVG.
 pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
+    let shown = shown(text).to_string();
+    shown
+        .replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")

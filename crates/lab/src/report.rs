@@ -2,6 +2,7 @@
 
 use crate::chart::{Chart, escape};
 use crate::latency::{Phase, Sample, summarize, within};
+use restripe_array::shown;
 use std::fmt::Write;
 
 /// A table of text, its first row the heading.
@@ -26,7 +27,12 @@ impl Table {
 
     /// Columns aligned: the first to the left, the others to the right.
     pub fn text(&self) -> String {
-        let lines = || std::iter::once(&self.heading).chain(&self.rows);
+        let shown = |row: &Vec<String>| -> Vec<String> {
+            row.iter().map(|cell| shown(cell).to_string()).collect()
+        };
+        let rows = std::iter::once(&self.heading).chain(&self.rows);
+        let rows: Vec<Vec<String>> = rows.map(shown).collect();
+        let lines = || rows.iter();
         let width = |column: usize| {
             lines()
                 .map(|row| row[column].chars().count())
@@ -174,10 +180,12 @@ impl Page<'_> {
                 table.html()
             );
         }
+        let log = self.log.iter().map(|line| escape(line));
+        let log: Vec<String> = log.collect();
         let _ = write!(
             out,
             "<h2>What happened</h2>\n<pre>{}</pre>\n</body>\n</html>\n",
-            escape(&self.log.join("\n"))
+            log.join("\n")
         );
         out
     }

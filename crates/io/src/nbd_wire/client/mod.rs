@@ -25,6 +25,7 @@ use super::{
 };
 use handshake::Handshake;
 use restripe_array::IoError;
+use restripe_array::shown;
 use std::fmt;
 
 /// Most bytes that [`Client::received`] leaves unconsumed while it asks for more.
@@ -148,7 +149,7 @@ impl fmt::Display for ClientError {
         match self {
             ClientError::NotNbd => f.write_str("the peer is not a newstyle NBD server"),
             ClientError::Refused(reason) | ClientError::Held(reason) => {
-                write!(f, "the NBD server refused: {reason}")
+                write!(f, "the NBD server refused: {}", shown(reason))
             }
             ClientError::Protocol(what) => {
                 write!(f, "the NBD server broke the protocol: {what}")
