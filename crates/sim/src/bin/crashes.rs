@@ -117,6 +117,9 @@ fn parse(arguments: &[String]) -> Result<Option<Settings>, String> {
             other => return Err(format!("unknown argument {other}; --help lists them")),
         }
     }
+    if settings.images.min(settings.each) == 0 {
+        return Err("no images are no check: --images and --each are 1 or more".into());
+    }
     Ok(Some(settings))
 }
 

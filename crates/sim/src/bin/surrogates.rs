@@ -68,7 +68,11 @@ fn number(text: &str) -> Result<u64, String> {
 fn range(text: &str) -> Result<Range<u64>, String> {
     let ends = text.split_once("..");
     let (from, to) = ends.ok_or(format!("{text} is not a range A..B"))?;
-    Ok(number(from)?..number(to)?)
+    let seeds = number(from)?..number(to)?;
+    match seeds.is_empty() {
+        true => Err(format!("{text} has no seed, and would find nothing wrong")),
+        false => Ok(seeds),
+    }
 }
 
 fn surrogates(seeds: Range<u64>, options: Options) -> ExitCode {

@@ -133,7 +133,11 @@ fn range(text: &str) -> Result<Range<u64>, String> {
     let (from, to) = text
         .split_once("..")
         .ok_or(format!("{text} is not a range A..B"))?;
-    Ok(number(from)?..number(to)?)
+    let seeds = number(from)?..number(to)?;
+    match seeds.is_empty() {
+        true => Err(format!("{text} has no seed, and would find nothing wrong")),
+        false => Ok(seeds),
+    }
 }
 
 /// What all threads have found.
