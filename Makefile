@@ -12,6 +12,8 @@ BIN := $(or $(CARGO_TARGET_DIR),target)/release/restripe
 PREFIX ?= /usr/local
 DESTDIR ?=
 SHARE := $(DESTDIR)$(PREFIX)/share
+# udev reads /usr/local/lib/udev/rules.d, /usr/lib/udev/rules.d and /etc/udev/rules.d.
+UDEV_RULES ?= $(PREFIX)/lib/udev/rules.d
 
 .PHONY: help build install demo test test-deep bench lint fmt man
 
@@ -22,7 +24,7 @@ build: ## Build the release binary: target/release/restripe
 	@.ci/need cargo
 	$(CARGO) build --release -p restripe-cli
 
-install: ## Put binary, man pages and completions under PREFIX; builds first unless the binary is there
+install: ## Put binary, man pages, completions and udev rules under PREFIX; builds first unless the binary is there
 	@test -x $(BIN) || $(MAKE) build
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/restripe
 	install -d $(SHARE)/man/man1
@@ -30,6 +32,9 @@ install: ## Put binary, man pages and completions under PREFIX; builds first unl
 	install -D -m 644 docs/completions/restripe.bash $(SHARE)/bash-completion/completions/restripe
 	install -D -m 644 docs/completions/_restripe $(SHARE)/zsh/site-functions/_restripe
 	install -D -m 644 docs/completions/restripe.fish $(SHARE)/fish/vendor_completions.d/restripe.fish
+	install -d $(DESTDIR)$(UDEV_RULES)
+	sed 's|@BINDIR@|$(PREFIX)/bin|g' docs/udev/64-restripe.rules > $(DESTDIR)$(UDEV_RULES)/64-restripe.rules
+	chmod 644 $(DESTDIR)$(UDEV_RULES)/64-restripe.rules
 
 demo: build ## A RAID-5 that loses two disks and its daemon under load, and comes out right
 	@mkdir -p target
