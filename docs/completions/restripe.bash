@@ -433,7 +433,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__examine)
-            opts="-h --config --json --help"
+            opts="-h --config --json --export --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1267,7 +1267,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__status)
-            opts="-h --offline --json --help"
+            opts="-h --offline --json --exit-code --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -172,9 +172,11 @@ complete -c restripe -n "__fish_restripe_using_subcommand serve" -l buffered -d 
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c restripe -n "__fish_restripe_using_subcommand status" -l offline -d 'Work on these members directly, with no daemon running; changes nothing' -r
 complete -c restripe -n "__fish_restripe_using_subcommand status" -l json -d 'Print it as JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand status" -l exit-code -d 'Exit with 0 if all arrays are healthy, 1 if one is not (degraded), 2 if one has failed; 3 if that is not known, as where no array is served'
 complete -c restripe -n "__fish_restripe_using_subcommand status" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand examine" -l config -d 'Take the members from this file' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand examine" -l json -d 'Print it as JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand examine" -l export -d 'Print one member\'s identity as KEY=VALUE lines for udev; 1 if it is no member'
 complete -c restripe -n "__fish_restripe_using_subcommand examine" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'

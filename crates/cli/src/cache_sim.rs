@@ -2,6 +2,7 @@
 
 use crate::command::TraceInput;
 use crate::failure::{Failure, Outcome};
+use crate::terminal::{Progress, out, outln};
 use crate::trace::Input;
 use crate::units::{Size, parse_size, rule_parser, seconds};
 use clap::Args;
@@ -18,6 +19,7 @@ use restripe_lab::trace::{BLOCK_BYTES, Order, Requests, read_twice};
 use serde::Serialize;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Blocks of a simulated cache at most: a terabyte.
 const BLOCKS_MAX: i64 = 1 << 28;
@@ -176,7 +178,7 @@ pub fn run(verb: &CacheSim) -> Outcome {
     if verb.json {
         let text = serde_json::to_string_pretty(&json(verb, &results))
             .map_err(|error| Failure::new(format!("the results cannot be written: {error}")))?;
-        println!("{text}");
+        outln!("{text}");
     } else {
         print(verb, &results);
     }
@@ -192,9 +194,13 @@ fn run_grid(verb: &CacheSim, name: &str) -> Outcome {
     };
     let traces = verb.traces.as_deref().unwrap_or(Path::new(TRACES));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let progress = |done: usize, all: usize| eprint!("\r{done} of {all} passes");
+    let line = Mutex::new(Progress::new());
+    let progress = |done: usize, all: usize| {
+        let mut line = line.lock().unwrap_or_else(PoisonError::into_inner);
+        line.show(&format!("{done} of {all} passes"));
+    };
     let run = grid::run(scenario.clone(), scale, traces, threads, &progress);
-    eprintln!();
+    drop(line);
     let cells = run.map_err(|error| match traces.is_dir() {
         true => Failure::new(error),
         false => Failure::new(error).hint("say where the grid's traces lie: --traces FOLDER"),
@@ -203,7 +209,7 @@ fn run_grid(verb: &CacheSim, name: &str) -> Outcome {
         std::fs::write(path, grid::csv(&scenario, &cells))
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     }
-    print!("{}", grid::table(&scenario, &cells));
+    out!("{}", grid::table(&scenario, &cells));
     Ok(())
 }
 
@@ -316,9 +322,9 @@ fn print(verb: &CacheSim, results: &[Result]) {
         ]);
     }
     if let Some(name) = &verb.input.workload {
-        println!("synthetic workload {name}, seed {}", verb.input.seed);
+        outln!("synthetic workload {name}, seed {}", verb.input.seed);
     }
-    print!("{}", table.text());
+    out!("{}", table.text());
 }
 
 fn percent(share: f64) -> String {

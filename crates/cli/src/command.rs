@@ -389,8 +389,10 @@ pub struct Assemble {
 #[derive(Args, Debug)]
 #[command(
     after_help = "Without --unix, --tcp, --stdio or a socket from systemd, the NBD socket is NAME.nbd in the
-runtime folder ($XDG_RUNTIME_DIR/restripe, else /tmp/restripe-UID). A line with the URI is printed once
-clients can connect. SIGTERM and SIGINT drain, flush and mark clean.
+runtime folder: $XDG_RUNTIME_DIR/restripe, else /run/restripe for root, /run/user/UID/restripe where there is one,
+/tmp/restripe-UID. A line with the URI is printed once clients can connect. SIGTERM and SIGINT drain, flush and
+mark clean. The log goes to standard error: each line has a time and a level, or the priority that systemd's
+journal reads, where standard error is that journal.
 
 Example: restripe serve --unix tank.nbd a.img b.img c.img"
 )]
@@ -514,9 +516,19 @@ pub struct Status {
     /// Print it as JSON
     #[arg(long)]
     pub json: bool,
+    /// Exit with 0 if all arrays are healthy, 1 if one is not (degraded), 2 if one has failed; 3 if that is not known, as
+    /// where no array is served
+    #[arg(long)]
+    pub exit_code: bool,
 }
 
 #[derive(Args, Debug)]
+#[command(
+    after_help = "A member in use is looked at without touching it or its daemon, and is marked as such.
+
+--export prints what udev takes (ID_FS_TYPE=restripe_member and others) and nothing else; the rule that
+`make install` installs calls it."
+)]
 pub struct Examine {
     /// The members to look at
     #[arg(value_name = "MEMBER", required_unless_present = "config")]
@@ -527,6 +539,9 @@ pub struct Examine {
     /// Print it as JSON
     #[arg(long)]
     pub json: bool,
+    /// Print one member's identity as KEY=VALUE lines for udev; 1 if it is no member
+    #[arg(long, conflicts_with_all = ["json", "config"])]
+    pub export: bool,
 }
 
 #[derive(Args, Debug)]

@@ -15,21 +15,23 @@ use crate::config::{ArrayConfig, Config};
 use crate::failure::{Failure, Outcome};
 use crate::lease::refuse_as_member;
 use crate::member::{Copies, check_distinct, content, io_failure, open, random_uuid};
-use crate::terminal::{Lost, Progress, confirm, percent};
+use crate::terminal::{Lost, Progress, confirm, outln, percent, warn};
 use crate::units::Size;
 use buffer::{BUFFER_FILE_BYTES, check_buffer};
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::create::Note;
 use restripe_array::meta::{Content, CreateError, CreateOptions, Creation, Init, WriteHole};
+use restripe_array::shown;
 use restripe_array::{PAGE_SECTORS, SECTOR_BYTES, Uuid};
-use restripe_io::control::is_name;
+use restripe_io::control::{is_name, running};
 use restripe_io::member::{MemberSource, OpenFailure};
 use restripe_io::plain::Plain;
 use serde_json::json;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use surrogate::{check_surrogate, surrogate_of};
 
@@ -64,7 +66,17 @@ pub fn run(verb: Create) -> Outcome {
     carry_out(&plans.array, &members)?;
     images.keep();
     report(&wanted, &plans, json);
+    warn_of_namesake(&wanted.name);
     Ok(())
+}
+
+/// Verbs find an array by its name, and would go to the one that is served.
+fn warn_of_namesake(name: &str) {
+    if running().is_ok_and(|served| served.iter().any(|other| other == name)) {
+        warn(format_args!(
+            "an array called {name:?} is served already, and every verb would go to that one; serve this one with an XDG_RUNTIME_DIR of its own, or create it anew under another name"
+        ));
+    }
 }
 
 /// What the command line and the file together ask for; the command line has the last word.
@@ -103,12 +115,23 @@ fn wanted(verb: Create) -> Outcome<ArrayConfig> {
 /// Whoever forgets the name gives the first member in its place.
 fn check_name(name: Option<&str>, members: &[String]) -> Outcome {
     let Some(name) = name else { return Ok(()) };
-    if name.contains('/') || looks_like_member(name, members) {
+    if name.contains('/') || is_like_all(name, members) || looks_like_member(name, members) {
         let what = format!("{name:?} is not a name for an array, but a member");
         let hint = "the name comes first: restripe create NAME --level LEVEL MEMBER...";
         return Err(Failure::usage(what).hint(hint));
     }
     Ok(())
+}
+
+/// Whether a name has the ending of all the members, as in `x1.img x2.img x3.img`, or is theirs but for a number.
+fn is_like_all(name: &str, members: &[String]) -> bool {
+    let ending = |name: &str| Path::new(name).extension().map(OsStr::to_owned);
+    let letters = |name: &str| name.replace(|c: char| c.is_ascii_digit(), "");
+    let like = |member: &String| {
+        let same_ending = ending(name).is_some() && ending(name) == ending(member);
+        same_ending || letters(name) == letters(member)
+    };
+    !members.is_empty() && members.iter().all(like)
 }
 
 /// A file may well be called as the array is. It is taken for a member if it is a device, is in an array, or is just
@@ -602,10 +625,10 @@ fn report(wanted: &ArrayConfig, plans: &Plans, json: bool) {
         if let Some(buffer) = &plans.buffer {
             value["buffer"] = surrogate::told_as_json(buffer, &wanted.buffer_file);
         }
-        println!("{value}");
+        outln!("{value}");
         return;
     }
-    println!(
+    outln!(
         "created {}: {}, {} members, {}chunk {}, {} usable ({})",
         superblock.name,
         superblock.geometry.level,
@@ -616,15 +639,15 @@ fn report(wanted: &ArrayConfig, plans: &Plans, json: bool) {
         superblock.array,
     );
     if whole > size {
-        println!("  {} set aside for leases", Size(whole - size));
+        outln!("  {} set aside for leases", Size(whole - size));
     }
     if let Some(surrogate) = &plans.surrogate {
-        println!("{}", surrogate::told(surrogate, "surrogate", "a log"));
+        outln!("{}", surrogate::told(surrogate, "surrogate", "a log"));
         tell_unused(surrogate, &wanted.surrogate);
     }
     if let Some(buffer) = &plans.buffer {
         let holds = "what users flush";
-        println!("{}", surrogate::told(buffer, "buffer", holds));
+        outln!("{}", surrogate::told(buffer, "buffer", holds));
     }
     tell_unused(creation, &wanted.members);
 }
@@ -632,9 +655,9 @@ fn report(wanted: &ArrayConfig, plans: &Plans, json: bool) {
 fn tell_unused(creation: &Creation, members: &[String]) {
     for Note::Unused { member, sectors } in &creation.notes {
         let unused = Size(sectors * SECTOR_BYTES);
-        println!(
+        outln!(
             "note: {unused} of {} stay unused: the smallest member sets the size",
-            members[*member]
+            shown(&members[*member])
         );
     }
 }

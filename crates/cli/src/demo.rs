@@ -6,7 +6,7 @@
 use crate::beside::{self, Beside};
 use crate::command::Demo;
 use crate::failure::{Failure, Outcome};
-use crate::terminal::percent;
+use crate::terminal::{self, out, outln, percent};
 use crate::units::Size;
 use restripe_io::control::{Reply, Request, StatusView, ask_at};
 use restripe_lab::chart::{Chart, Mark};
@@ -44,9 +44,9 @@ pub fn run(verb: &Demo) -> Outcome {
     let mut stage = Stage::build(verb)?;
     let acts = stage.play(verb)?;
     let told = Told::of(&acts);
-    print!("\n{}\n{}", told.by_phase.text(), told.numbers.text());
+    out!("\n{}\n{}", told.by_phase.text(), told.numbers.text());
     let beside = beside::run()?;
-    print!("\n{}, simulated\n{}", beside.title, beside.table.text());
+    out!("\n{}, simulated\n{}", beside.title, beside.table.text());
     let page = told.page(&acts, &stage.log, &beside);
     fs::write(&verb.report, page).map_err(|error| {
         Failure::new(format!("the report cannot be written: {error}")).at(verb.report.display())
@@ -55,9 +55,9 @@ pub fn run(verb: &Demo) -> Outcome {
     fs::write(&picture, &beside.svg).map_err(|error| {
         Failure::new(format!("the picture cannot be written: {error}")).at(picture.display())
     })?;
-    println!("\nreport: {}", verb.report.display());
+    outln!("\nreport: {}", verb.report.display());
     judge(&acts)?;
-    println!("every byte is right");
+    outln!("every byte is right");
     Ok(())
 }
 
@@ -82,7 +82,7 @@ fn judge(acts: &Acts) -> Outcome {
         .chain(&acts.differences)
         .collect();
     for failure in failures.iter().take(SHOWN_MAX) {
-        eprintln!("  {failure}");
+        terminal::say(format_args!("  {failure}"));
     }
     if failures.is_empty() {
         return Ok(());
@@ -130,7 +130,7 @@ impl Stage {
 
     fn say(&mut self, what: &str) {
         let line = format!("{:>6.2} s  {what}", self.began.elapsed().as_secs_f64());
-        println!("{line}");
+        outln!("{line}");
         self.log.push(line);
     }
 
@@ -290,7 +290,7 @@ impl Drop for Stage {
     fn drop(&mut self) {
         self.kill();
         if self.keep {
-            println!("the images are in {}", self.folder.display());
+            outln!("the images are in {}", self.folder.display());
             return;
         }
         // A temporary folder that stays is a nuisance and nothing worse.
@@ -319,7 +319,7 @@ impl Stage {
             Err(failure) => {
                 // What the load saw says more than what the script missed.
                 for found in load.abandon().iter().take(SHOWN_MAX) {
-                    eprintln!("  {found}");
+                    terminal::say(format_args!("  {found}"));
                 }
                 Err(failure)
             }

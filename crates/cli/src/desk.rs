@@ -36,6 +36,9 @@ use std::time::Instant;
 
 mod leases;
 
+/// What a start says whose metadata is gone.
+pub const UNREADABLE: &str =
+    "the array's maps or superblocks could not be read or written on enough members";
 /// Entries of the log of facts that are kept for whoever asks.
 const FACTS_KEPT: usize = 4096;
 /// Extents told in a refusal, at most; `assemble --accept-loss` lists them all.
@@ -92,9 +95,23 @@ struct Facts {
     /// The sequence number of the first entry kept.
     first: u64,
     kept: VecDeque<FactView>,
+    /// What the last entry is about, as long as it may grow: nobody has it yet.
+    growing: Option<Fact>,
 }
 
 impl Facts {
+    /// Takes a fact in. One that goes on where the last ended, in the same words, makes that one longer: a loss of 8 KiB
+    /// is one entry, also where it was found sector by sector.
+    fn take(&mut self, fact: Fact, tell: impl FnOnce(&Fact) -> FactView) {
+        let whole = self.growing.take().and_then(|last| joined(&last, &fact));
+        let told = tell(whole.as_ref().unwrap_or(&fact));
+        if whole.is_some() {
+            self.kept.pop_back();
+        }
+        self.push(told);
+        self.growing = Some(whole.unwrap_or(fact));
+    }
+
     fn push(&mut self, fact: FactView) {
         let sequence = self.first + self.kept.len() as u64;
         self.kept.push_back(FactView { sequence, ..fact });
@@ -104,7 +121,8 @@ impl Facts {
         }
     }
 
-    fn since(&self, since: u64) -> (Vec<FactView>, u64) {
+    fn since(&mut self, since: u64) -> (Vec<FactView>, u64) {
+        self.growing = None;
         let facts = self
             .kept
             .iter()
@@ -112,6 +130,45 @@ impl Facts {
             .cloned()
             .collect();
         (facts, self.first + self.kept.len() as u64)
+    }
+}
+
+/// Two facts about neighbouring ranges as one.
+fn joined(last: &Fact, next: &Fact) -> Option<Fact> {
+    match (last, next) {
+        (
+            Fact::Lost { lba, sectors },
+            Fact::Lost {
+                lba: next,
+                sectors: more,
+            },
+        ) if lba + sectors == *next => Some(Fact::Lost {
+            lba: *lba,
+            sectors: sectors + more,
+        }),
+        (
+            Fact::Repaired {
+                member,
+                at,
+                sectors,
+                rotten,
+            },
+            Fact::Repaired {
+                member: other,
+                at: next,
+                sectors: more,
+                rotten: was,
+            },
+        ) if (member, rotten) == (other, was) && at + sectors == *next => Some(Fact::Repaired {
+            member: *member,
+            at: *at,
+            sectors: sectors + more,
+            rotten: *rotten,
+        }),
+        (Fact::OfSurrogate(last), Fact::OfSurrogate(next)) => {
+            Some(Fact::OfSurrogate(Box::new(joined(last, next)?)))
+        }
+        _ => None,
     }
 }
 
@@ -280,7 +337,8 @@ impl Desk {
                 max_bytes,
             } => {
                 let (min, max) = (min_bytes, max_bytes);
-                let note = format!("rate: {}", Rate { min, max });
+                let rate = Rate { min, max }.checked();
+                let note = format!("rate: {}", rate.map_err(Refusal::new)?);
                 self.simple(Command::Rate { min, max }, &note)
             }
             Request::Throttle { name } => {
@@ -727,8 +785,7 @@ fn keep_facts(
 ) -> Option<JoinHandle<()>> {
     let keep = move || {
         for (at, fact) in receiver {
-            let told = teller.tell(at, &fact);
-            lock(&facts).push(told);
+            lock(&facts).take(fact, |fact| teller.tell(at, fact));
         }
     };
     thread::Builder::new().name("facts".into()).spawn(keep).ok()
@@ -814,7 +871,7 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
     };
     match error {
         CommandError::NoArray => Refusal::new("these members hold no array that can be read")
-            .hint("`restripe examine` shows what they hold"),
+            .hint("`restripe examine` shows what they hold; where only their beginning was wiped, `restripe create` with the options and the order of members of the first time, and --init sync --force (raid0: trust), makes the array anew over its data"),
         CommandError::Clone(one, other) => Refusal::new("two members claim one place: one is a copy of the other")
             .at(format!("{} and {}", name(one), name(other)))
             .hint("leave the copy out, or wipe it"),
@@ -858,7 +915,7 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         CommandError::Unsuited(why) => Refusal::new(*why),
         CommandError::NoSpace => Refusal::new("no space is left on a member")
             .hint("nothing is lost: make room and start again"),
-        CommandError::Metadata => Refusal::new("the array's maps or superblocks could not be read or written on enough members"),
+        CommandError::Metadata => Refusal::new(UNREADABLE),
         CommandError::Lease(error) => lease_refusal(*error),
         CommandError::LogIsOld => {
             Refusal::new("it is as it was before the array's last start, and lacks what was written since")

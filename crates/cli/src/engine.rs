@@ -7,8 +7,8 @@ use crate::failure::{Failure, Outcome};
 use crate::member::{check_distinct, open_failure, readable_copies};
 use crate::roster::{Prospect, Roster, refuse_to_lose, warn_of_mute};
 use crate::sets::{Others, Sets, home_of};
-use crate::terminal::say;
-use crate::units::{DESTAGE_STEP, Rate, Size};
+use crate::terminal::warn;
+use crate::units::{DESTAGE_STEP, Rate, Size, seconds};
 use crate::watts;
 use crate::wishes::{self, Wish};
 use restripe_array::cache::Rule;
@@ -35,6 +35,8 @@ use std::time::{Duration, Instant};
 pub const MEMORY_BYTES: u64 = 256 << 20;
 /// The largest read cache of an array: its memory has half of the handles that are not the users'.
 const CACHE_BYTES_MAX: u64 = 32 << 30;
+/// Beyond twice the time-out of a member's operation, before an end is given up.
+const STUCK_AFTER: Duration = Duration::from_secs(10);
 pub const IO_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How engines are started.
@@ -228,7 +230,7 @@ pub struct Running {
     reactor: shell::Running,
     desks: Vec<Arc<Desk>>,
     ends: Receiver<End>,
-    ends_sender: Sender<End>,
+    io_timeout: Duration,
 }
 
 impl Running {
@@ -249,7 +251,7 @@ impl Running {
             degraded,
             ..Setup::default()
         };
-        Running::of(vec![spec(members, name, &setup)?], &setup)
+        Running::of(vec![spec(members, name, &setup)?], &setup, mpsc::channel())
     }
 
     /// Starts every group of members as an array of its own. All serve, or none. What the superblocks tell is judged
@@ -257,14 +259,15 @@ impl Running {
     /// that may lose something are started first, and when one of them is refused, only others of them were touched.
     /// These are shut down again.
     pub fn start(groups: &[Vec<String>], setup: &Setup) -> Outcome<Running> {
-        Running::start_as(groups, setup, |_| Ok(())).map(|(running, ())| running)
+        Running::start_as(groups, setup, |_, _| Ok(())).map(|(running, ())| running)
     }
 
-    /// The same, with something that is to be had before any array is started, for their names.
+    /// The same, with something that is to be had before any array is started, for their names. It may also have a reason
+    /// to end sent, which is heard once all have started.
     pub fn start_as<T>(
         groups: &[Vec<String>],
         setup: &Setup,
-        beforehand: impl FnOnce(&[&str]) -> Outcome<T>,
+        beforehand: impl FnOnce(&[&str], &Sender<End>) -> Outcome<T>,
     ) -> Outcome<(Running, T)> {
         let specs = groups.iter().map(|members| spec(members, None, setup));
         let specs: Vec<(ArraySpec, Prospect)> = specs.collect::<Outcome<_>>()?;
@@ -281,11 +284,16 @@ impl Running {
                 .for_each(|(_, prospect)| prospect.warn_of_reading());
         }
         let names = specs.iter().map(|(_, prospect)| prospect.name.as_str());
-        let had = beforehand(&names.collect::<Vec<_>>())?;
-        Ok((Running::of(specs, setup)?, had))
+        let ends = mpsc::channel();
+        let had = beforehand(&names.collect::<Vec<_>>(), &ends.0)?;
+        Ok((Running::of(specs, setup, ends)?, had))
     }
 
-    fn of(hopes: Vec<(ArraySpec, Prospect)>, setup: &Setup) -> Outcome<Running> {
+    fn of(
+        hopes: Vec<(ArraySpec, Prospect)>,
+        setup: &Setup,
+        (ends_sender, ends): (Sender<End>, Receiver<End>),
+    ) -> Outcome<Running> {
         let (specs, prospects): (Vec<_>, Vec<_>) = hopes.into_iter().unzip();
         let epoch = Instant::now();
         let options = ShellOptions {
@@ -298,7 +306,6 @@ impl Running {
                 .try_for_each(|spec| shell.host(spec).map(|_| ()))
         };
         let reactor = Shell::spawn(options, host_all).map_err(reactor_failure)?;
-        let (ends_sender, ends) = mpsc::channel();
         let desk = |(array, prospect): (usize, &Prospect)| {
             let remote = reactor.remote.clone();
             let desk = Desk::new(remote, array, epoch, setup.clone(), ends_sender.clone());
@@ -309,7 +316,7 @@ impl Running {
             reactor,
             desks,
             ends,
-            ends_sender,
+            io_timeout: setup.io_timeout,
         };
         match running.start_all(&prospects, setup) {
             Ok(()) => Ok(running),
@@ -330,7 +337,8 @@ impl Running {
             for pace in setup.paces() {
                 desk.command(pace)?;
             }
-            desk.start(setup.start)?;
+            let started = desk.start(setup.start);
+            started.map_err(|refused| prospect.way_out(refused))?;
             prospect.warn_of_lacking_surrogate();
         }
         Ok(())
@@ -349,21 +357,29 @@ impl Running {
         &self.reactor.remote
     }
 
-    /// For whoever else may end this.
-    pub fn ends_sender(&self) -> Sender<End> {
-        self.ends_sender.clone()
-    }
-
     /// The next reason to end; `None` if there was none in this time.
     pub fn next_end(&self, within: Duration) -> Option<End> {
         self.ends.recv_timeout(within).ok()
     }
 
-    /// Drains, flushes, marks clean, and waits for the end.
+    /// Drains, flushes, marks clean, and waits for the end. The wait has an end of its own: operations on members time
+    /// out, and if nothing moves for twice as long, a member or the kernel holds the reactor itself.
     pub fn stop(self) -> Outcome {
         // It may have ended by itself, which joining tells.
         let _ = self.reactor.remote.shutdown();
-        self.reactor.join().map_err(reactor_failure)
+        let patience = 2 * self.io_timeout + STUCK_AFTER;
+        match self.reactor.join_moving(patience) {
+            Some(ended) => ended.map_err(reactor_failure),
+            None => {
+                let what = format!(
+                    "the end is stuck: nothing has moved for {}",
+                    seconds(patience.as_secs())
+                );
+                Err(Failure::new(what).hint(
+                    "look for a member that does not answer; the next start recovers what was being written",
+                ))
+            }
+        }
     }
 }
 
@@ -429,8 +445,8 @@ fn warn_of_restless(name: &str, spec: &ArraySpec, setup: &Setup) {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            say(format_args!(
-                "warning: {name}: {}{more} cannot be told to sleep, {why}",
+            warn(format_args!(
+                "{name}: {}{more} cannot be told to sleep, {why}",
                 first.name
             ));
         }
@@ -448,7 +464,7 @@ fn open_all(names: &[String], options: OpenOptions) -> Outcome<(Vec<OpenMember>,
         match member::open(name, options) {
             Ok(member) => members.push(member),
             Err(error) if is_missing(&error.why) => {
-                say(format_args!("warning: {error}"));
+                warn(format_args!("{error}"));
                 absent.push(name.clone());
                 missing = Some(error);
             }

@@ -4,33 +4,47 @@ use crate::command::Examine;
 use crate::config::members_from;
 use crate::create::skew_words_before;
 use crate::failure::{Failure, Outcome};
-use crate::member::{Copies, content, open, was_replaced};
+use crate::member::{Copies, content, open_failure, was_replaced};
+use crate::terminal::{out, outln, say_failure};
 use crate::units::Size;
 use restripe_array::SECTOR_BYTES;
 use restripe_array::meta::{
     BufferMark, Lease, MemberEntry, MemberRole, MetaError, Parcel, Partner, PartnerRole,
     RegionKind, Superblock,
 };
+use restripe_array::shown;
+use restripe_io::member::is_in_use;
 use restripe_io::plain::Plain;
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::thread;
+use std::time::Duration;
+
+/// Readings of superblocks that are being written, and the time between two.
+const ATTEMPTS: u32 = 3;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
+/// Of the format of superblocks (docs/format.md).
+const FORMAT_VERSION: u32 = 1;
 
 pub fn run(verb: Examine) -> Outcome {
+    if verb.export {
+        return export(&verb.members);
+    }
     let names = members_from(verb.members, verb.config.as_deref())?;
     let mut failed = None;
     let mut values = Vec::new();
     for name in &names {
         match look(name) {
             Ok(found) if verb.json => values.push(value(name, &found)),
-            Ok(found) => print!("{}", text(name, &found)),
+            Ok(found) => out!("{}", text(name, &found)),
             Err(failure) => {
-                eprintln!("{failure}");
+                say_failure(&failure);
                 failed = Some(name);
             }
         }
     }
     if verb.json {
-        println!("{}", Value::Array(values));
+        outln!("{}", Value::Array(values));
     }
     match failed {
         None => Ok(()),
@@ -38,7 +52,64 @@ pub fn run(verb: Examine) -> Outcome {
     }
 }
 
+/// What udev takes as properties of a device (`IMPORT{program}`).
+fn export(names: &[String]) -> Outcome {
+    let [name] = names else {
+        return Err(Failure::usage("--export is of one member"));
+    };
+    let member = Plain::look(name).map_err(open_failure)?;
+    let copies = read_copies(&member)?;
+    let superblock = copies
+        .newest()
+        .ok_or_else(|| Failure::new("no Restripe superblock").at(name))?;
+    for (key, value) in properties(superblock) {
+        outln!("{key}={value}");
+    }
+    Ok(())
+}
+
+/// The names are those of blkid, as udev's own rules use them.
+fn properties(superblock: &Superblock) -> Vec<(&'static str, String)> {
+    let (array, member) = (superblock.array.to_string(), superblock.member.to_string());
+    vec![
+        ("ID_FS_TYPE", "restripe_member".into()),
+        ("ID_FS_USAGE", "raid".into()),
+        ("ID_FS_VERSION", FORMAT_VERSION.to_string()),
+        ("ID_FS_UUID", array.clone()),
+        ("ID_FS_UUID_ENC", array),
+        ("ID_FS_UUID_SUB", member.clone()),
+        ("ID_FS_UUID_SUB_ENC", member),
+        ("ID_FS_LABEL", safe(&superblock.name)),
+        ("ID_FS_LABEL_ENC", encoded(&superblock.name)),
+    ]
+}
+
+/// What udev lets into the name of a link. Anybody can write a superblock, and a name in it.
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "#+-.:=@_".contains(c)
+}
+
+fn safe(name: &str) -> String {
+    name.chars()
+        .map(|c| if is_plain(c) { c } else { '_' })
+        .collect()
+}
+
+/// All else as `\\x20`, byte by byte.
+fn encoded(name: &str) -> String {
+    let mut out = String::new();
+    for byte in name.bytes() {
+        match is_plain(char::from(byte)) {
+            true => out.push(char::from(byte)),
+            // Writing to a string cannot fail.
+            false => drop(write!(out, "\\x{byte:02x}")),
+        }
+    }
+    out
+}
+
 struct Found {
+    in_use: bool,
     bytes: u64,
     copies: Copies,
     /// What else is there, where there is no array.
@@ -46,34 +117,54 @@ struct Found {
 }
 
 fn look(name: &str) -> Outcome<Found> {
-    let member: Plain = open(name, true)?;
-    let copies = Copies::read(&member)?;
+    let in_use = is_in_use(name);
+    let member = Plain::look(name).map_err(open_failure)?;
+    let copies = read_copies(&member)?;
     let other = if copies.newest().is_some() {
         None
     } else {
         content(&member)?
     };
     Ok(Found {
+        in_use,
         bytes: member.bytes(),
         copies,
         other,
     })
 }
 
+/// Superblocks as they are between two writes of them: a daemon may be writing one just now.
+fn read_copies(member: &Plain) -> Outcome<Copies> {
+    for _ in 0..ATTEMPTS {
+        let copies = Copies::read(member)?;
+        if copies.found.iter().all(|(_, copy)| copy.is_ok()) {
+            return Ok(copies);
+        }
+        thread::sleep(BETWEEN_ATTEMPTS);
+    }
+    Copies::read(member)
+}
+
 fn text(name: &str, found: &Found) -> String {
     let mut out = String::new();
+    let name = shown(name);
     // Writing to a string cannot fail, here and below.
     let _ = match found.bytes {
         0 => writeln!(out, "{name}: smaller than a sector"),
         bytes => writeln!(out, "{name}: {}", Size(bytes)),
     };
+    if found.in_use {
+        out.push_str(
+            "  in use (by a daemon, or mounted): what is told may have changed meanwhile\n",
+        );
+    }
     for (at, copy) in &found.copies.found {
         let _ = writeln!(out, "  superblock at sector {at}: {}", copy_words(copy));
     }
     match (found.copies.newest(), &found.other) {
         (Some(superblock), _) => describe(&mut out, superblock),
         (None, Some(other)) => {
-            let _ = writeln!(out, "  no Restripe superblock; it carries {other}");
+            let _ = writeln!(out, "  no Restripe superblock; it carries {}", shown(other));
         }
         (None, None) => out.push_str("  no Restripe superblock, and nothing else that is known\n"),
     }
@@ -230,6 +321,7 @@ fn value(name: &str, found: &Found) -> Value {
         .collect();
     json!({
         "member": name,
+        "in_use": found.in_use,
         "bytes": found.bytes,
         "superblocks": copies,
         "array": found.copies.newest().map(array_value),
@@ -342,6 +434,29 @@ mod tests {
             session: 0,
         });
         create(&options).expect("sound options").superblock
+    }
+
+    #[test]
+    fn a_name_of_a_stranger_cannot_become_a_property() {
+        for (name, label, escaped) in [
+            ("tank", "tank", "tank"),
+            (
+                "a b\nID_FS_TYPE=ext4",
+                "a_b_ID_FS_TYPE=ext4",
+                "a\\x20b\\x0aID_FS_TYPE=ext4",
+            ),
+            (
+                "../\\\"'$`;",
+                ".._______",
+                "..\\x2f\\x5c\\x22\\x27\\x24\\x60\\x3b",
+            ),
+            ("\u{e4}\u{1b}", "__", "\\xc3\\xa4\\x1b"),
+        ] {
+            assert_eq!(
+                (safe(name).as_str(), encoded(name).as_str()),
+                (label, escaped)
+            );
+        }
     }
 
     #[test]

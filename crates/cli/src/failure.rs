@@ -1,9 +1,14 @@
 //! How a verb fails: what was wrong, where, and what to do.
 
+use restripe_array::shown;
 use restripe_io::control::{ClientError, PlaceError, Refusal};
 use std::fmt;
 use std::process::ExitCode;
 
+/// What to do where a runtime folder is not to be trusted.
+const OWN_FOLDER: &str = "use a folder of your own, also for the daemon: mkdir -p -m 700 ~/.restripe; export XDG_RUNTIME_DIR=~/.restripe";
+/// Exit status of a verb that did not do what it was asked for.
+const FAILED: u8 = 1;
 /// Exit status of a command line that makes no sense.
 const USAGE: u8 = 2;
 
@@ -12,7 +17,9 @@ pub struct Failure {
     what: String,
     at: String,
     hint: String,
-    usage: bool,
+    /// Exit status.
+    code: u8,
+    not_running: bool,
 }
 
 pub type Outcome<T = ()> = Result<T, Failure>;
@@ -23,14 +30,15 @@ impl Failure {
             what: what.into(),
             at: String::new(),
             hint: String::new(),
-            usage: false,
+            code: FAILED,
+            not_running: false,
         }
     }
 
     /// The command line contradicts itself: exit status 2.
     pub fn usage(what: impl Into<String>) -> Failure {
         Failure {
-            usage: true,
+            code: USAGE,
             ..Failure::new(what)
         }
     }
@@ -51,28 +59,48 @@ impl Failure {
         self
     }
 
+    /// An exit status that says all that there is to say.
+    pub fn silent(code: u8) -> Failure {
+        Failure::new("").with_code(code)
+    }
+
+    pub fn with_code(mut self, code: u8) -> Failure {
+        self.code = code;
+        self
+    }
+
+    pub fn is_silent(&self) -> bool {
+        self.what.is_empty()
+    }
+
+    /// Nothing serves the array.
+    pub fn is_not_running(&self) -> bool {
+        self.not_running
+    }
+
     /// What, where, and what to do.
     pub fn into_parts(self) -> (String, String, String) {
         (self.what, self.at, self.hint)
     }
 
     pub fn exit_code(&self) -> ExitCode {
-        if self.usage {
-            ExitCode::from(USAGE)
-        } else {
-            ExitCode::FAILURE
-        }
+        ExitCode::from(self.code)
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", self.what)?;
+        let mut what = self.what.lines();
+        write!(f, "error: {}", shown(what.next().unwrap_or_default()))?;
+        // An excerpt of a file, as the readers of such files give it.
+        for line in what {
+            write!(f, "\n       | {}", shown(line))?;
+        }
         if !self.at.is_empty() {
-            write!(f, "\n   at: {}", self.at)?;
+            write!(f, "\n   at: {}", shown(&self.at))?;
         }
         if !self.hint.is_empty() {
-            write!(f, "\n hint: {}", self.hint)?;
+            write!(f, "\n hint: {}", shown(&self.hint))?;
         }
         Ok(())
     }
@@ -84,7 +112,8 @@ impl From<Refusal> for Failure {
             what: refusal.what,
             at: refusal.at,
             hint: refusal.hint,
-            usage: false,
+            code: FAILED,
+            not_running: false,
         }
     }
 }
@@ -94,7 +123,7 @@ impl From<PlaceError> for Failure {
         let hint = match &error {
             PlaceError::Taken { .. } => "stop that one first, or choose another path",
             PlaceError::InTheWay { .. } => "remove it or choose another path",
-            PlaceError::Unsafe { .. } => "set XDG_RUNTIME_DIR to a folder of your own",
+            PlaceError::Unsafe { .. } => OWN_FOLDER,
             PlaceError::TooLong { .. } => "choose a shorter path",
             _ => "",
         };
@@ -105,12 +134,16 @@ impl From<PlaceError> for Failure {
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Failure {
         let hint = match &error {
+            ClientError::Place(PlaceError::Unsafe { .. }) => OWN_FOLDER,
             ClientError::NotRunning { .. } => {
                 "start it with `restripe serve`, or name its members with --offline"
             }
             _ => "",
         };
-        Failure::new(error.to_string()).hint(hint)
+        Failure {
+            not_running: matches!(error, ClientError::NotRunning { .. }),
+            ..Failure::new(error.to_string()).hint(hint)
+        }
     }
 }
 
@@ -126,5 +159,10 @@ mod tests {
             "error: it broke\n   at: a.img\n hint: mend it"
         );
         assert_eq!(Failure::new("it broke").to_string(), "error: it broke");
+        let excerpt = Failure::new("wrong:\nline \u{1b}[2J").at("a\nb");
+        assert_eq!(
+            excerpt.to_string(),
+            "error: wrong:\n       | line \\u001b[2J\n   at: a\\nb"
+        );
     }
 }

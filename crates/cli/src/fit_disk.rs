@@ -2,6 +2,8 @@
 
 use crate::command::FitDisk;
 use crate::failure::{Failure, Outcome};
+use crate::terminal::outln;
+use restripe_array::shown;
 use restripe_lab::drives::score::{Score, replay, score};
 use restripe_lab::drives::source::{Measured, trace};
 use restripe_lab::drives::{disksim, fit};
@@ -22,14 +24,18 @@ pub fn run(verb: &FitDisk) -> Outcome {
         let measured = trace(&text).map_err(|e| Failure::new(e).at(path.display()))?;
         read.push((model, path, drive, measured));
     }
-    println!(
+    outln!(
         "{:<28} {:>9} {:>9} {:>11} {:>11}",
-        "drive, requests", "mean ms", "model ms", "demerit %", "request %"
+        "drive, requests",
+        "mean ms",
+        "model ms",
+        "demerit %",
+        "request %"
     );
     for (model, path, drive, measured) in read {
         fit_one(verb, model, &drive, &measured).map_err(|e| Failure::new(e).at(path.display()))?;
     }
-    println!(
+    outln!(
         "fitted on the first {}% of each trace; demerit and request error as shares of the measured mean",
         fit::TRAINING_PERCENT
     );
@@ -64,7 +70,7 @@ fn fit_one(
         &score(&measured[cut..], &times[cut..]),
     );
     if verb.verbose {
-        println!(
+        outln!(
             "{:#?}",
             (
                 &fitted.drive.mechanism,
@@ -78,8 +84,9 @@ fn fit_one(
 }
 
 fn print_score(name: &str, score: &Score) {
-    println!(
-        "{name:<28} {:>9.3} {:>9.3} {:>11.2} {:>11.2}",
+    outln!(
+        "{:<28} {:>9.3} {:>9.3} {:>11.2} {:>11.2}",
+        shown(name).to_string(),
         score.measured_mean_ns / 1e6,
         score.model_mean_ns / 1e6,
         score.demerit * 100.0,

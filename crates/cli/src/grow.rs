@@ -11,6 +11,7 @@ use crate::session::{Session, absolute};
 use crate::terminal::print;
 use crate::tie::Whose;
 use crate::units::{Size, seconds};
+use restripe_array::shown;
 use restripe_io::control::{GrowthView, Reply, Request, StatusView, TaskView};
 
 pub fn run(verb: &Grow) -> Outcome {
@@ -86,7 +87,7 @@ fn watch_growth(session: &Session, since: u64) -> Outcome {
     let status = session.status()?;
     print(format_args!(
         "{} has {} members now, and {}; clients see that when they connect anew",
-        status.name,
+        shown(&status.name),
         status.slots,
         Size(status.size_bytes)
     ));
@@ -133,7 +134,7 @@ fn text(plan: &GrowthView, status: &StatusView) -> String {
            takes    {}\n  \
            at risk  {risk}\n  \
            then     the new capacity reads as zeros; clients see it when they connect anew\n",
-        status.name,
+        shown(&status.name),
         plan.slots,
         plan.slots_after,
         Size(plan.size_bytes),

@@ -3,7 +3,9 @@
 use crate::command::Heat;
 use crate::failure::{Failure, Outcome};
 use crate::status::everything;
+use crate::terminal::{out, outln};
 use crate::units::Exact;
+use restripe_array::shown;
 use restripe_io::control::{ClientError, HeatView, Reply, Request, ask};
 use std::fmt::Write;
 
@@ -27,9 +29,9 @@ pub fn run(verb: &Heat) -> Outcome {
     if verb.json {
         let json = serde_json::to_string_pretty(&view)
             .map_err(|error| Failure::new(format!("the heat cannot be shown: {error}")))?;
-        println!("{json}");
+        outln!("{json}");
     } else {
-        print!("{}", text(&view));
+        out!("{}", text(&view));
     }
     Ok(())
 }
@@ -46,7 +48,7 @@ fn served() -> Outcome<String> {
 fn text(view: &HeatView) -> String {
     let mut out = format!(
         "{}: {} zones of {}, {} of them read\n",
-        view.name,
+        shown(&view.name),
         view.zones,
         Exact(view.zone_bytes),
         view.zones_read

@@ -1,7 +1,7 @@
 //! `lab list`, `lab run`, `lab report`, `lab compare`: experiments from scenarios, and what came of them.
 
 use crate::failure::{Failure, Outcome as Result};
-use crate::terminal::Progress as Line;
+use crate::terminal::{Progress as Line, out, say};
 use crate::units::seconds;
 use clap::{Args, ValueEnum};
 use restripe_lab::experiment::cell::{Cell, Contents, Settings};
@@ -126,7 +126,7 @@ pub fn list() -> Result {
             title,
         ]);
     }
-    print!("{}", table.text());
+    out!("{}", table.text());
     Ok(())
 }
 
@@ -150,7 +150,7 @@ pub fn run(verb: &LabRun) -> Result {
 fn one(folder: &Path, scenario: &Scenario, threads: usize, fresh: bool) -> Result {
     let runs = gather(scenario, folder, threads, fresh)?;
     let outcome = Outcome::new(scenario, runs);
-    print!("{}", outcome.table().text());
+    out!("{}", outcome.table().text());
     tell(
         "Comparisons, seed by seed",
         &outcome.comparison_table(&outcome.compared()),
@@ -161,7 +161,7 @@ fn one(folder: &Path, scenario: &Scenario, threads: usize, fresh: bool) -> Resul
 
 fn tell(title: &str, table: &Table) {
     if !table.rows.is_empty() {
-        print!("\n{title}\n{}", table.text());
+        out!("\n{title}\n{}", table.text());
     }
 }
 
@@ -169,10 +169,10 @@ fn tell(title: &str, table: &Table) {
 pub fn report(verb: &LabReport) -> Result {
     let scenario = prepared(&verb.experiment)?;
     let folder = &verb.experiment.folder;
-    eprintln!(
+    say(format_args!(
         "runs that are not kept in {} are run first",
         folder.join("runs").display()
-    );
+    ));
     let runs = gather(&scenario, folder, 1, false)?;
     write_all(&folder.join(&scenario.name), &Outcome::new(&scenario, runs))
 }
@@ -207,7 +207,7 @@ pub fn compare(verb: &LabCompare) -> Result {
     };
     let runs = gather(&scenario, &verb.experiment.folder, 1, false)?;
     let outcome = Outcome::new(&scenario, runs);
-    print!(
+    out!(
         "{}",
         outcome
             .comparison_table(&outcome.compare(&comparison))
@@ -461,7 +461,10 @@ fn write_all(folder: &Path, outcome: &Outcome<'_>) -> Result {
         let path = folder.join(name);
         fs::write(&path, text).map_err(|error| unwritable(&path, &error))?;
     }
-    eprintln!("written: {}", folder.join("report.html").display());
+    say(format_args!(
+        "written: {}",
+        folder.join("report.html").display()
+    ));
     Ok(())
 }
 

@@ -3,9 +3,10 @@
 use crate::command::WithoutDaemon;
 use crate::failure::{Failure, Outcome};
 use crate::session::Session;
-use crate::terminal::{Lost, confirm};
+use crate::terminal::{Lost, confirm, out, outln};
 use crate::units::{Size, parse_size};
 use clap::{Args, Subcommand};
+use restripe_array::shown;
 use restripe_io::control::{LeaseView, LendingView, Request, StatusView};
 use restripe_io::member::MemberSource;
 use restripe_io::shell::EXPORT_PREFIX;
@@ -145,9 +146,9 @@ fn list(verb: &LeaseList) -> Outcome {
     };
     if verb.json {
         let json = serde_json::to_string(&lends);
-        println!("{}", json.map_err(|error| Failure::new(error.to_string()))?);
+        outln!("{}", json.map_err(|error| Failure::new(error.to_string()))?);
     } else {
-        print!("{}", table(&lends));
+        out!("{}", table(&lends));
     }
     Ok(())
 }
@@ -188,7 +189,12 @@ fn table(lends: &LendingView) -> String {
             (Some(array), false) => array.clone(),
             (Some(array), true) => format!("unknown, {array} on record"),
         };
-        let _ = writeln!(out, "  {size:>8}  {used:<4}  {}  {borrower}", lease.export);
+        let _ = writeln!(
+            out,
+            "  {size:>8}  {used:<4}  {}  {}",
+            shown(&lease.export),
+            shown(&borrower)
+        );
     }
     out
 }

@@ -1,5 +1,7 @@
 //! The `restripe` command: parses, hands each verb to its module, and turns failures into words and an exit status.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod beside;
 mod cache_sim;
 mod command;
@@ -16,12 +18,14 @@ mod fit_disk;
 mod generated;
 mod grow;
 mod heat;
+mod journal;
 mod lab;
 mod lease;
 mod member;
 mod operate;
 mod plan;
 mod reliability;
+mod remake;
 mod replay;
 mod roster;
 mod serve;
@@ -46,21 +50,39 @@ use lease::Lease;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-#[deny(clippy::print_stdout, clippy::print_stderr)]
 fn main() -> ExitCode {
-    // Wrong use ends here, with exit status 2.
-    let cli = Cli::parse_from(without_help_verb(std::env::args_os().collect()));
+    let cli = match Cli::try_parse_from(without_help_verb(std::env::args_os().collect())) {
+        Ok(cli) => cli,
+        Err(other) => return without_verb(&other),
+    };
     restripe_io::signals::outlive_file_size_limit();
     if only_prints(&cli.verb) {
         restripe_io::signals::end_on_closed_pipe();
     }
-    match run(cli.verb) {
+    let outcome = run(cli.verb).and_then(|()| terminal::finish());
+    ended(outcome)
+}
+
+/// Help, the version, or wrong use.
+fn without_verb(other: &clap::Error) -> ExitCode {
+    if other.use_stderr() {
+        other.exit();
+    }
+    restripe_io::signals::end_on_closed_pipe();
+    terminal::print_piece(other.render());
+    ended(terminal::finish())
+}
+
+fn ended(outcome: Outcome) -> ExitCode {
+    let code = match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            terminal::say(format_args!("restripe: {failure}"));
+            terminal::say_failure(&failure);
             failure.exit_code()
         }
-    }
+    };
+    journal::end(journal::LAST_WORDS);
+    code
 }
 
 /// Whether a verb reads, computes and prints, and no array or client depends on its going on.

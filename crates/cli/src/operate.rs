@@ -10,7 +10,7 @@ use crate::desk::{is_rebuild, is_scrub};
 use crate::failure::{Failure, Outcome};
 use crate::member::{content, open};
 use crate::session::{Session, absolute};
-use crate::terminal::{Lost, Progress, confirm, print, task_line};
+use crate::terminal::{Lost, Progress, confirm, print, print_note, task_line};
 use crate::tie::Whose;
 use crate::units::Size;
 use clap::ValueEnum;
@@ -202,7 +202,7 @@ fn replace_in(session: &Session, verb: &Replace) -> Outcome {
     if !verb.no_wait || !session.is_served() {
         let whose = Whose::of(&session.status()?, &old);
         watch(session, since, whose, is_rebuild)?.succeed("the replacement")?;
-        print(format_args!("{old} is replaced"));
+        print_note(&format!("{old} is replaced"));
     }
     Ok(())
 }
@@ -433,7 +433,7 @@ impl Ended {
     fn tell_mismatches(&self) {
         let told = || self.facts.iter().filter(|fact| fact.kind == "mismatch");
         for mismatch in told().take(NAMED) {
-            print(&mismatch.text);
+            print_note(&mismatch.text);
         }
         let more = told().count().saturating_sub(NAMED);
         if more > 0 {
@@ -580,7 +580,12 @@ pub fn stop(verb: &Stop) -> Outcome {
     let session = Session::open_to_look(&verb.name, &[])?;
     // The usual hint, to work on the members, leads nowhere: there is nothing to stop.
     let hint = "restripe status lists the arrays that are served; one that is not needs no stop";
-    session.status().map_err(|failure| failure.hint(hint))?;
+    session
+        .status()
+        .map_err(|failure| match failure.is_not_running() {
+            true => failure.hint(hint),
+            false => failure,
+        })?;
     session.order(&Request::Stop)
 }
 

@@ -1,6 +1,7 @@
 //! `plan`: compares layouts for given disks, before anything is written.
 
 use crate::failure::{Failure, Outcome};
+use crate::terminal::{out, outln};
 use crate::units::{Size, parse_size, seconds};
 use clap::Args;
 use restripe_array::layout::Skew;
@@ -59,9 +60,9 @@ pub fn run(verb: &Wanted) -> Outcome {
     };
     let plans = plans(&disks, &lives, verb.flat).map_err(Failure::usage)?;
     if verb.json {
-        println!("{}", as_json(&disks, &lives, &plans));
+        outln!("{}", as_json(&disks, &lives, &plans));
     } else {
-        print!("{}", text(&disks, &lives, &plans));
+        out!("{}", text(&disks, &lives, &plans));
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use crate::command::{Reliability, RepairBy};
 use crate::failure::{Failure, Outcome};
+use crate::terminal::outln;
 use restripe_lab::reliability::chain::Expected;
 use restripe_lab::reliability::mission::{Mission, mission};
 use restripe_lab::reliability::model::{Choice, Known, MODELS, Parameters, known};
@@ -19,7 +20,7 @@ const EXACT_DIGITS_MAX: usize = 60;
 pub fn run(verb: &Reliability) -> Outcome {
     let Some(name) = &verb.model else {
         for known in &MODELS {
-            println!("{:<12} {}", known.name, known.about);
+            outln!("{:<12} {}", known.name, known.about);
         }
         return Ok(());
     };
@@ -50,7 +51,7 @@ pub fn run(verb: &Reliability) -> Outcome {
     if verb.json {
         let text = serde_json::to_string_pretty(&report)
             .map_err(|e| Failure::new(format!("the report cannot be written: {e}")))?;
-        println!("{text}");
+        outln!("{text}");
     } else {
         report.print();
     }
@@ -212,40 +213,42 @@ impl Simulated {
 
 impl Report {
     fn print(&self) {
-        println!(
+        outln!(
             "{} of {} disks, {} states",
-            self.model, self.disks, self.states
+            self.model,
+            self.disks,
+            self.states
         );
-        println!("  mean time to data loss   {}", time(self.mttdl_hours));
+        outln!("  mean time to data loss   {}", time(self.mttdl_hours));
         if let Some(exact) = &self.mttdl_hours_exact {
             let digits = exact.len();
             if digits <= EXACT_DIGITS_MAX {
-                println!("    exactly                {exact} h");
+                outln!("    exactly                {exact} h");
             } else {
-                println!("    exactly                a fraction of {digits} digits, see --json");
+                outln!("    exactly                a fraction of {digits} digits, see --json");
             }
         }
-        println!(
+        outln!(
             "  disk failures until then {}",
             figure(self.failures_until_loss)
         );
-        println!(
+        outln!(
             "  repairs until then       {}",
             figure(self.repairs_until_loss)
         );
         match &self.mission {
             Some(within) => {
-                println!("  within {}", time(self.mission_hours));
-                println!(
+                outln!("  within {}", time(self.mission_hours));
+                outln!(
                     "    chance of loss         {}",
                     figure(within.loss_probability)
                 );
-                println!(
+                outln!(
                     "    expected losses        {}",
                     figure(within.expected_losses)
                 );
             }
-            None => println!("  within a mission         too many states for that"),
+            None => outln!("  within a mission         too many states for that"),
         }
         if let Some(simulated) = &self.simulated {
             simulated.print();
@@ -256,11 +259,12 @@ impl Report {
 impl Simulated {
     fn print(&self) {
         let last = self.first_seed.wrapping_add(self.seeds - 1);
-        println!(
+        outln!(
             "simulated, seeds {} to {last}, {} disk failures",
-            self.first_seed, self.disk_failures
+            self.first_seed,
+            self.disk_failures
         );
-        println!(
+        outln!(
             "  mean time to data loss   {}, 95% within {:.2}% of it: {} the chain",
             time(self.mttdl_hours),
             self.mttdl_half_width_95 / self.mttdl_hours * 100.0,
@@ -270,7 +274,7 @@ impl Simulated {
                 "outside, differs from"
             }
         );
-        println!(
+        outln!(
             "  lost within the mission  {} of {} lives: a chance of {}, 95% between {} and {}",
             self.lives_lost,
             self.seeds,

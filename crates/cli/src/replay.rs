@@ -3,6 +3,7 @@
 use crate::create::skew_words_before;
 use crate::engine::{heat, read_cache};
 use crate::failure::{Failure, Outcome};
+use crate::terminal::{out, outln};
 use crate::units::{
     Rate, order_parser, parse_epoch, parse_rate, parse_size, parse_throttle, parse_time,
     parse_zone, rule_parser,
@@ -10,6 +11,7 @@ use crate::units::{
 use clap::Args;
 use restripe_array::cache::Rule;
 use restripe_array::layout::{Level, Skew};
+use restripe_array::shown;
 use restripe_array::{Moves, Order, Throttle};
 use restripe_io::nbd_wire::uri::{Endpoint, NbdUri};
 use restripe_lab::experiment::cell::{check_form, level, schedule, write_hole};
@@ -174,15 +176,23 @@ pub fn run(verb: &Replay) -> Outcome {
         None => on_stage(verb)?,
     };
     let log = &replayed.log;
-    println!("{}\n", replayed.array);
-    print!("{}", phases(log).text());
+    outln!("{}\n", shown(&replayed.array));
+    out!("{}", phases(log).text());
     if log.phases.iter().any(|phase| phase.ios != [0; 4]) {
-        print!("\nmember operations by cause\n{}", causes(log).text());
+        out!("\nmember operations by cause\n{}", causes(log).text());
     }
     for happened in &log.happened {
-        println!("{:>10.3} s  {}", happened.at_ns as f64 / 1e9, happened.what);
+        outln!(
+            "{:>10.3} s  {}",
+            happened.at_ns as f64 / 1e9,
+            shown(&happened.what)
+        );
     }
-    println!("\n{}", replayed.said.join("\n"));
+    outln!();
+    replayed
+        .said
+        .iter()
+        .for_each(|line| outln!("{}", shown(line)));
     save(verb, &replayed)
 }
 

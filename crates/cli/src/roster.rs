@@ -9,19 +9,21 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-use crate::desk::refusal;
+use crate::desk::{UNREADABLE, refusal};
 use crate::engine::{Form, Setup};
 use crate::failure::{Failure, Outcome};
 use crate::lease::is_lease;
 use crate::member::{readable_copies, was_replaced};
+use crate::remake;
 use crate::sets::surrogate_of;
-use crate::terminal::say;
+use crate::terminal::warn;
 use restripe_array::layout::{Geometry, Layout, Level};
 use restripe_array::meta::{
     Candidate, Choice, MemberRole, MetaError, Partner, Placement, Superblock, WriteHole, choose,
     newest_of,
 };
 use restripe_array::{CommandError, Member, Slot, StartMode, Uuid};
+use restripe_io::control::Refusal;
 use restripe_io::member::{MemberSource, OpenMember};
 use restripe_io::plain::Plain;
 use restripe_io::remote::MemberName;
@@ -54,15 +56,32 @@ pub struct Prospect {
     pub geometry: Geometry,
     /// First copies may have what the others lack, beside a log that counts.
     pub leans_on_log: bool,
+    /// The command that makes it anew over its data, where one can.
+    pub remake: Option<String>,
 }
 
 impl Prospect {
+    /// A refused start with what can be done, where the maps of all members are gone.
+    pub fn way_out(&self, refused: Refusal) -> Refusal {
+        if refused.what != UNREADABLE || !refused.hint.is_empty() {
+            return refused;
+        }
+        match &self.remake {
+            Some(command) => refused.hint(format!(
+                "where a member can be read again, try it; else make the array anew over its data, with copies of the members at hand, since what was never written then reads as what lies there: {command}"
+            )),
+            None => refused.hint(
+                "where a member can be read again, try it; else restore the first MiB of the members from a copy of them",
+            ),
+        }
+    }
+
     /// A start that only reads replays no log: what missing members held of rows that were being written is an error to
     /// whoever reads it, and should be no riddle.
     pub fn warn_of_reading(&self) {
         if self.may_lose {
-            say(format_args!(
-                "warning: {}: was not shut down cleanly and has members missing: what they held of what was being written reads as an error; a start that writes recovers it, or says what is lost",
+            warn(format_args!(
+                "{}: was not shut down cleanly and has members missing: what they held of what was being written reads as an error; a start that writes recovers it, or says what is lost",
                 self.name
             ));
         }
@@ -71,8 +90,8 @@ impl Prospect {
     /// What counts there would have refused the start.
     pub fn warn_of_lacking_surrogate(&self) {
         if self.lacks_surrogate {
-            say(format_args!(
-                "warning: {}: is served without its surrogate, to which nothing goes then",
+            warn(format_args!(
+                "{}: is served without its surrogate, to which nothing goes then",
                 self.name
             ));
         }
@@ -211,7 +230,13 @@ impl Roster {
             lacks_surrogate: false,
             geometry: choice.superblock.geometry,
             leans_on_log: choice.superblock.ahead && !choice.superblock.alone,
+            remake: self.remake(&choice),
         })
+    }
+
+    fn remake(&self, choice: &Choice) -> Option<String> {
+        let names: Vec<&str> = self.members.iter().map(Plain::name).collect();
+        remake::command(choice, &names)
     }
 
     /// Named, and perhaps only slow: a remote member of which nobody can say that it is gone is one of them.
@@ -337,8 +362,8 @@ pub fn refuse_to_lose(unanswering: &[String], start: StartMode) -> Outcome {
 
 /// Says of a member that is open and cannot be read that it is gone without.
 pub fn warn_of_mute(name: &str, error: &io::Error) {
-    say(format_args!(
-        "warning: {name}: cannot be read: {error}; it is taken for missing"
+    warn(format_args!(
+        "{name}: cannot be read: {error}; it is taken for missing"
     ));
 }
 

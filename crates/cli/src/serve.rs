@@ -7,8 +7,9 @@ use crate::config::{ArrayConfig, Config, ServeConfig, members_from};
 use crate::desk::{Desk, End};
 use crate::engine::{IO_TIMEOUT, MEMORY_BYTES, Running, Setup, by_array, heat, read_cache};
 use crate::failure::{Failure, Outcome};
+use crate::journal::{self, LAST_WORDS, Level};
 use crate::status;
-use crate::terminal::{print, say};
+use crate::terminal::{print, print_aside, say, warn};
 use crate::units::PowerCommand;
 use crate::wishes;
 use restripe_array::{Destage, Nanos, Sleep, StartMode};
@@ -80,13 +81,22 @@ fn tell<'a>(name: &str, facts: impl Iterator<Item = &'a FactView>) {
     let mut more = 0;
     for (index, fact) in facts.enumerate() {
         if index < AT_ONCE || LOUD.contains(&fact.kind.as_str()) {
-            say(format_args!("restripe: {name}: {}", fact.text));
+            journal::line(level(fact), format_args!("restripe: {name}: {}", fact.text));
         } else {
             more += 1;
         }
     }
     if more > 0 {
         say(format_args!("restripe: {name}: and {more} more"));
+    }
+}
+
+/// How grave a fact is: what costs redundancy or data, what an operator should look at, and the rest.
+fn level(fact: &FactView) -> Level {
+    match fact.kind.as_str() {
+        "member-failed" | "halted" | "lost" | "buffer-failed" => Level::Error,
+        "surrogate-absent" | "buffer-absent" | "repaired" | "move-failed" => Level::Warning,
+        _ => Level::Info,
     }
 }
 
@@ -107,16 +117,17 @@ pub fn serve(verb: Serve) -> Outcome {
         );
     }
     let places = Places::choose(&verb, &file, inherited)?;
-    let beforehand = |names: &[&str]| {
+    let setup = setup(&verb, &file)?;
+    let beforehand = |names: &[&str], ends: &Sender<End>| {
         // Until here nothing is written, and a signal may end it at once: a remote member is waited for. From here on
         // it may not, and no thread is there yet that does not hold the signals back.
         let termination =
             Termination::hold().map_err(|error| Failure::new(format!("signals: {error}")))?;
-        Ok((termination, claim_all(names)?, places.bind(names)?))
+        watch_signals(termination, ends.clone(), setup.power)?;
+        Ok((claim_all(names)?, places.bind(names)?))
     };
-    let setup = setup(&verb, &file)?;
-    let (running, (termination, claims, doors)) = Running::start_as(&groups, &setup, beforehand)?;
-    watch_signals(termination, running.ends_sender(), setup.power)?;
+    let (running, (claims, doors)) = Running::start_as(&groups, &setup, beforehand)?;
+    journal::begin().map_err(|error| Failure::new(format!("the log: {error}")))?;
     let served = serve_until_told(&running, claims, doors);
     running.stop()?;
     served.map(|mut journal| journal.end())
@@ -219,10 +230,13 @@ fn watch_signals(termination: Termination, ends: Sender<End>, power: Option<Powe
             let first = Instant::now();
             while termination.wait().is_ok() {
                 if first.elapsed() > ECHO {
-                    say("restripe: told twice, ending without draining");
+                    warn(
+                        "a second signal ends restripe without draining; no member is marked clean",
+                    );
                     if let Some(hook) = power {
                         hook.end();
                     }
+                    journal::end(LAST_WORDS);
                     std::process::exit(1);
                 }
             }
@@ -308,17 +322,12 @@ impl Journal {
         let desks = running.desks();
         for status in desks.iter().filter_map(|desk| desk.status().ok()) {
             for slot in status::vacant_slots(&status) {
-                say(format_args!(
-                    "restripe: {}: slot {slot} has no member",
-                    status.name
-                ));
+                let what = format_args!("restripe: {}: slot {slot} has no member", status.name);
+                journal::line(Level::Warning, what);
             }
             for lost in &status.lost {
-                say(format_args!(
-                    "restripe: {}: {}",
-                    status.name,
-                    status::lost_line(lost)
-                ));
+                let (name, lost) = (&status.name, status::lost_line(lost));
+                journal::line(Level::Error, format_args!("restripe: {name}: {lost}"));
             }
         }
         Journal {
@@ -460,9 +469,18 @@ fn listen_tcp(address: SocketAddr) -> io::Result<Listener> {
 }
 
 fn listen_failure(error: &io::Error, at: impl ToText) -> Failure {
+    let hint = match error.kind() {
+        ErrorKind::AddrInUse => "stop the process that listens there, or choose another place",
+        ErrorKind::NotFound => "make its folder first (mkdir -p), or choose another place",
+        ErrorKind::PermissionDenied => "choose a place where you may write, or a port above 1023",
+        ErrorKind::AddrNotAvailable => {
+            "choose an address of this machine, as `ip address` lists them"
+        }
+        _ => "choose another place",
+    };
     Failure::new(format!("cannot listen: {error}"))
         .at(at.to_text())
-        .hint("stop who listens there, or choose another place")
+        .hint(hint)
 }
 
 trait ToText {
@@ -496,8 +514,8 @@ fn tcp_address(text: &str) -> Outcome<SocketAddr> {
         .next()
         .ok_or_else(wrong)?;
     if !address.ip().is_loopback() {
-        say(format_args!(
-            "warning: whoever reaches {address} can read and write the array; nothing is encrypted"
+        warn(format_args!(
+            "whoever reaches {address} can read and write the array; nothing is encrypted"
         ));
     }
     Ok(address)
@@ -542,15 +560,16 @@ fn announce(names: &[String], uris: &[String], stdio: bool) {
     } else {
         uris.to_vec()
     };
-    for line in what {
-        match stdio {
-            true => say(line),
-            false => print(line),
-        }
+    match stdio {
+        true => what.iter().for_each(say),
+        // On a thread of its own: nothing needs to read it.
+        false => drop(thread::spawn(move || what.iter().for_each(print_aside))),
     }
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
         && let Ok(sender) = UnixDatagram::unbound()
     {
+        // A manager that does not read must not stop the daemon.
+        let _ = sender.set_nonblocking(true);
         let _ = sender.send_to(b"READY=1\n", Path::new(&socket));
     }
 }

@@ -5,7 +5,7 @@
 use crate::command::WithoutDaemon;
 use crate::engine::Running;
 use crate::failure::{Failure, Outcome};
-use crate::terminal::print;
+use crate::terminal::print_note;
 use restripe_io::control::{self, Answer, ClientError, FactView, Reply, Request, StatusView};
 use restripe_io::member::MemberSource;
 use std::fs;
@@ -102,7 +102,7 @@ impl Session {
     pub fn order(&self, request: &Request) -> Outcome {
         match self.ask(request)? {
             Reply::Done { note } => {
-                print(note);
+                print_note(&note);
                 Ok(())
             }
             _ => Err(unexpected(request)),

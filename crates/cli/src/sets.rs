@@ -9,7 +9,7 @@
 use crate::engine::Setup;
 use crate::failure::{Failure, Outcome};
 use crate::roster::{Prospect, Roster};
-use crate::terminal::say;
+use crate::terminal::warn;
 use restripe_array::Uuid;
 use restripe_array::meta::{Partner, PartnerRole, Superblock, WriteHole};
 use restripe_io::member::OpenMember;
@@ -86,8 +86,8 @@ impl Sets {
                 return Err(told.hint("leave these members out"));
             }
             let (what, at, _) = told.into_parts();
-            say(format_args!(
-                "warning: {what}, and part of it is wiped already: {at} left out, free to whoever says --force"
+            warn(format_args!(
+                "{what}, and part of it is wiped already: {at} left out, free to whoever says --force"
             ));
             self.surrogate = None;
             return Ok(found);
@@ -96,7 +96,7 @@ impl Sets {
             Ok(theirs) => theirs,
             Err(failure) if may_do_without(setup) => {
                 let (what, ..) = failure.into_parts();
-                say(format_args!("warning: the surrogate: {what}"));
+                warn(format_args!("the surrogate: {what}"));
                 return Ok(found);
             }
             Err(failure) => return Err(failure.of("the surrogate")),
@@ -202,7 +202,7 @@ fn check_buffer(home: &Prospect, buffer: &Roster, setup: &Setup) -> Outcome<Vec<
         Ok(theirs) => theirs,
         Err(failure) if setup.degraded || setup.start.accept_loss => {
             let (what, ..) = failure.into_parts();
-            say(format_args!("warning: the buffer: {what}"));
+            warn(format_args!("the buffer: {what}"));
             return Ok(Vec::new());
         }
         Err(failure) => return Err(failure.of("the buffer")),

@@ -2,7 +2,7 @@
 
 use crate::command::Sim;
 use crate::failure::{Failure, Outcome};
-use crate::terminal::{Progress, say};
+use crate::terminal::{Progress, outln, say};
 use restripe_io::record::replay;
 use restripe_sim::swarm::{self, Options};
 use std::panic;
@@ -25,7 +25,28 @@ struct Sum {
     failed: Vec<u64>,
 }
 
+/// The last seed. No seeds are no check, and would break no promise.
+fn last_seed(verb: &Sim) -> Outcome<u64> {
+    let last = verb
+        .count
+        .checked_sub(1)
+        .map(|more| verb.seed.checked_add(more));
+    let wrong =
+        |what: String| Err(Failure::usage(what).hint("--seed 0 --count 100 runs a hundred"));
+    match last {
+        Some(Some(last)) => Ok(last),
+        None => wrong("--count 0 runs no seed".into()),
+        Some(None) => wrong(format!(
+            "there are no {} seeds from {} on: the last one is {}",
+            verb.count,
+            verb.seed,
+            u64::MAX
+        )),
+    }
+}
+
 fn run_seeds(verb: &Sim) -> Outcome {
+    let last = last_seed(verb)?;
     let options = Options {
         trace: verb.verbose,
         ..Options::default()
@@ -34,7 +55,7 @@ fn run_seeds(verb: &Sim) -> Outcome {
     let mut progress = Progress::new();
     let running = Arc::new(AtomicU64::new(verb.seed));
     name_seed_in_panics(verb.seed, Arc::clone(&running));
-    for seed in verb.seed..verb.seed.saturating_add(verb.count) {
+    for seed in verb.seed..=last {
         progress.show(&format!(
             "seed {seed}, {} member operations so far",
             sum.ios
@@ -43,13 +64,15 @@ fn run_seeds(verb: &Sim) -> Outcome {
         run_seed(seed, &options, &mut sum);
     }
     drop(progress);
-    println!(
+    outln!(
         "{} seeds: {} requests, {} member operations",
-        verb.count, sum.requests, sum.ios
+        verb.count,
+        sum.requests,
+        sum.ios
     );
     match sum.failed.first() {
         None => {
-            println!("no promise was broken");
+            outln!("no promise was broken");
             Ok(())
         }
         Some(seed) => Err(Failure::new(format!(
@@ -85,7 +108,7 @@ fn run_seed(seed: u64, options: &Options, sum: &mut Sum) {
     sum.requests += outcome.requests;
     sum.ios += outcome.ios;
     for violation in &outcome.violations {
-        println!("seed {seed}: {violation}");
+        outln!("seed {seed}: {violation}");
     }
     if !outcome.violations.is_empty() {
         sum.failed.push(seed);
@@ -98,19 +121,22 @@ fn replay_record(path: &Path, verbose: bool) -> Outcome {
     })?;
     let replayed = replay(&record, |step| {
         if verbose {
-            println!("{:>12} ns  {:?}", step.now.0, step.event);
+            outln!("{:>12} ns  {:?}", step.now.0, step.event);
             step.actions
                 .iter()
-                .for_each(|action| println!("                 {action:?}"));
+                .for_each(|action| outln!("                 {action:?}"));
         }
     });
     let replayed = replayed.map_err(|error| Failure::new(error.to_string()).at(path.display()))?;
+    if replayed.steps == 0 {
+        return Err(Failure::new("the record holds no step to replay").at(path.display()));
+    }
     let cut = if replayed.cut {
         "; the record ends within a step, as one whose daemon was killed does"
     } else {
         ""
     };
-    println!(
+    outln!(
         "{} steps replayed, every action the same{cut}",
         replayed.steps
     );

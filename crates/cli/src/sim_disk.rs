@@ -2,6 +2,7 @@
 
 use crate::command::{Schedule, SimDisk, Switch};
 use crate::failure::{Failure, Outcome};
+use crate::terminal::{outln, print_note};
 use restripe_io::signals::Termination;
 use restripe_lab::drives::clock::Clockwork;
 use restripe_lab::drives::export::{Backing, Export, Stream};
@@ -50,7 +51,7 @@ pub fn run(verb: &SimDisk) -> Outcome {
 fn list() -> Outcome {
     for name in preset::names() {
         let preset = preset::named(name).map_err(Failure::new)?;
-        println!("{name:<14} {}", preset.summary);
+        outln!("{name:<14} {}", preset.summary);
     }
     Ok(())
 }
@@ -112,7 +113,7 @@ fn listen(verb: &SimDisk, export: &Export) -> Outcome {
     if let Some(path) = &verb.unix {
         let failed = |e: io::Error| Failure::new(format!("cannot listen: {e}")).at(path.display());
         let listener = UnixListener::bind(path).map_err(failed)?;
-        println!("serving nbd+unix:///?socket={}", path.display());
+        print_note(&format!("serving nbd+unix:///?socket={}", path.display()));
         return accept(export, move || listener.accept().map(|(stream, _)| stream));
     }
     let address = verb.tcp.as_deref().unwrap_or("10809");
@@ -123,7 +124,7 @@ fn listen(verb: &SimDisk, export: &Export) -> Outcome {
     };
     let failed = |e: io::Error| Failure::new(format!("cannot listen: {e}")).at(&address);
     let listener = TcpListener::bind(&address).map_err(failed)?;
-    println!("serving nbd://{}", listener.local_addr().map_err(failed)?);
+    outln!("serving nbd://{}", listener.local_addr().map_err(failed)?);
     accept(export, move || {
         let (stream, _) = listener.accept()?;
         stream.set_nodelay(true)?;

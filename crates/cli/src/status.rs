@@ -7,31 +7,74 @@ use crate::failure::{Failure, Outcome};
 use crate::lease;
 use crate::session::Session;
 use crate::surrogate;
-use crate::terminal::{aim_line, pacing_line, task_line};
+use crate::terminal::{aim_line, finish, out, outln, pacing_line, task_line};
 use crate::units::Size;
 use restripe_array::layout::Skew;
+use restripe_array::shown;
 use restripe_io::control::{
     ClientError, HostedView, LostView, MemberView, Reply, Request, StatusView, ask, running,
 };
 use std::fmt::Write;
 
 pub fn run(verb: &Status) -> Outcome {
-    let views = match &verb.name {
+    let views = views(verb).map_err(|failure| match verb.exit_code {
+        true => failure.with_code(NOT_KNOWN),
+        false => failure,
+    })?;
+    if verb.json {
+        let one = verb.name.is_some() || !verb.offline.is_empty();
+        outln!("{}", as_json(&views, one)?);
+    } else if views.is_empty() {
+        outln!("no array is served");
+    } else {
+        let texts: Vec<String> = views.iter().map(text).collect();
+        out!("{}", texts.join("\n"));
+    }
+    match verb.exit_code {
+        true => finish()
+            .map_err(|failure| failure.with_code(NOT_KNOWN))
+            .and_then(|()| worst(&views)),
+        false => Ok(()),
+    }
+}
+
+fn views(verb: &Status) -> Outcome<Vec<StatusView>> {
+    Ok(match &verb.name {
         name if !verb.offline.is_empty() => vec![offline(name.as_deref(), &verb.offline)?],
         Some(name) => vec![Session::open_to_look(name, &[])?.status()?],
         None => everything()?,
-    };
-    if verb.json {
-        let one = verb.name.is_some() || !verb.offline.is_empty();
-        println!("{}", as_json(&views, one)?);
-    } else if views.is_empty() {
-        println!("no array is served");
-    } else {
-        let texts: Vec<String> = views.iter().map(text).collect();
-        print!("{}", texts.join("\n"));
-    }
-    Ok(())
+    })
 }
+
+/// As an exit status, how the worst of these arrays is.
+fn worst(views: &[StatusView]) -> Outcome {
+    let grave = |view: &StatusView| match view.state.as_str() {
+        "healthy" => 0,
+        "failed" => FAILED,
+        "starting" | "stopping" | "stopped" => NOT_KNOWN,
+        _ => DEGRADED,
+    };
+    // Of an array that is not known less is known than of a failed one, but that one is worse.
+    let order = |code: &u8| {
+        [0, DEGRADED, NOT_KNOWN, FAILED]
+            .iter()
+            .position(|one| one == code)
+    };
+    match views
+        .iter()
+        .map(grave)
+        .max_by_key(order)
+        .unwrap_or(NOT_KNOWN)
+    {
+        0 => Ok(()),
+        code => Err(Failure::silent(code)),
+    }
+}
+
+/// Exit status of `--exit-code`.
+const DEGRADED: u8 = 1;
+const FAILED: u8 = 2;
+const NOT_KNOWN: u8 = 3;
 
 /// The slots that no member serves, whether it is known or not.
 pub fn vacant_slots(view: &StatusView) -> Vec<u16> {
@@ -50,7 +93,7 @@ fn offline(name: Option<&str>, members: &[String]) -> Outcome<StatusView> {
 /// Every array whose daemon answers. A socket that a killed daemon left says nothing.
 pub fn everything() -> Outcome<Vec<StatusView>> {
     let mut views = Vec::new();
-    for name in running() {
+    for name in running()? {
         match ask(&name, &Request::Status) {
             Ok(Reply::Status(view)) => views.push(*view),
             Err(ClientError::NotRunning { .. }) => {}
@@ -78,7 +121,7 @@ fn as_json(views: &[StatusView], one: bool) -> Outcome<String> {
 pub fn text(view: &StatusView) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = writeln!(out, "{}: {}", view.name, state(view));
+    let _ = writeln!(out, "{}: {}", shown(&view.name), state(view));
     let _ = writeln!(out, "  {}", shape(view));
     let _ = writeln!(out, "  uuid {}, generation {}", view.uuid, view.generation);
     for task in &view.tasks {
@@ -159,7 +202,7 @@ pub fn member_lines(members: &[MemberView], missing_slots: &[u16]) -> Vec<String
             path,
             ..
         } = member;
-        let (path, hosts) = (on_one_line(path), hosts_text(&member.hosts));
+        let (path, hosts) = (shown(path), hosts_text(&member.hosts));
         let line =
             format!("  {number:>6}  {slot:>4}  {state:<10}  {read_errors:>11}  {path}{hosts}");
         (member.slot, line)
@@ -171,15 +214,6 @@ pub fn member_lines(members: &[MemberView], missing_slots: &[u16]) -> Vec<String
     let mut lines: Vec<_> = members.chain(missing).collect();
     lines.sort_by_key(|(slot, _)| slot.unwrap_or(u16::MAX));
     lines.into_iter().map(|(_, line)| line).collect()
-}
-
-/// A name with a line's end in it, or what else moves a terminal's cursor, is shown by escapes.
-fn on_one_line(name: &str) -> String {
-    let shown = |letter: char| match letter.is_control() {
-        true => letter.escape_default().to_string(),
-        false => letter.to_string(),
-    };
-    name.chars().map(shown).collect()
 }
 
 /// What reads cost the members, where it is not one for one: why a degraded array is slow, and what a cache spares it.
@@ -244,14 +278,6 @@ fn skew_of(view: &StatusView) -> Option<Skew> {
 mod tests {
     use super::*;
     use restripe_io::control::TaskView;
-
-    #[test]
-    fn a_name_stays_on_its_line() {
-        assert_eq!(
-            on_one_line("a\nb\u{1b}[2J \u{e4}.img"),
-            "a\\nb\\u{1b}[2J \u{e4}.img"
-        );
-    }
 
     #[test]
     fn a_status_fits_a_screen_and_says_what_is_wrong() {

@@ -4,7 +4,7 @@ use crate::command::SurrogateStatus;
 use crate::failure::{Failure, Outcome};
 use crate::session::Session;
 use crate::status::member_lines;
-use crate::terminal::task_line;
+use crate::terminal::{out, outln, task_line};
 use crate::units::Size;
 use restripe_array::SECTOR_BYTES;
 use restripe_io::control::{BufferView, OverlayView, SurrogateView};
@@ -25,10 +25,10 @@ pub fn run(verb: &SurrogateStatus) -> Outcome {
     };
     if verb.json {
         let json = serde_json::to_string(&surrogate);
-        println!("{}", json.map_err(|error| Failure::new(error.to_string()))?);
+        outln!("{}", json.map_err(|error| Failure::new(error.to_string()))?);
         return Ok(());
     }
-    print!("{}{}", text(&surrogate), details(&surrogate));
+    out!("{}{}", text(&surrogate), details(&surrogate));
     Ok(())
 }
 

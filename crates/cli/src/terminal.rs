@@ -1,35 +1,104 @@
 //! The terminal: words, questions before something is lost, and one line of progress while a person waits.
 //!
 //! A terminal closes, and who reads a pipe leaves, while arrays are served. `println!` and `eprintln!` panic then, which
-//! ends the process as a crash does. So whoever has an engine at work, or may have, speaks by [`say`] and [`print`]
-//! alone, and has the macros denied.
+//! ends the process as a crash does. So every verb speaks by [`say`], [`warn`] and [`print`] (or [`outln!`]) alone, and
+//! the macros are denied to the whole command.
+//!
+//! Standard output is what a verb was asked for. What of it could not be written is remembered, and [`finish`] makes
+//! a failure of it: `status >/dev/full` must not look like success. A reader that has left (`| head`) wants no more,
+//! and is no failure.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use crate::failure::{Failure, Outcome};
+use crate::journal::{self, Level, show};
 use crate::units::{Rate, Size, seconds};
+use restripe_array::{shown, shown_lines};
 use restripe_io::control::{AimView, TaskView};
+use restripe_io::signals::stdout_was_open;
 use std::fmt::Display;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
+
+/// Why standard output could not be written, the first time.
+static UNWRITTEN: Mutex<Option<io::Error>> = Mutex::new(None);
+
+/// A line of standard output.
+macro_rules! outln {
+    () => { $crate::terminal::print("") };
+    ($($part:tt)*) => { $crate::terminal::print(format_args!($($part)*)) };
+}
+
+/// A piece of standard output.
+macro_rules! out {
+    ($($part:tt)*) => { $crate::terminal::print_piece(format_args!($($part)*)) };
+}
+
+pub(crate) use {out, outln};
 
 /// A line on standard error, if anybody is there to read it.
 pub fn say(line: impl Display) {
-    // In one piece, so that the lines of two threads do not mix.
-    show(&format!("{line}\n"));
+    journal::line(Level::Info, line);
 }
 
-/// A line on standard output, if anybody is there to read it.
-pub fn print(line: impl Display) {
+/// A warning on standard error.
+pub fn warn(line: impl Display) {
+    journal::line(Level::Warning, format_args!("warning: {line}"));
+}
+
+/// A failure on standard error: what, where and what to do, a line each.
+pub fn say_failure(failure: &Failure) {
+    if failure.is_silent() {
+        return;
+    }
+    for line in format!("restripe: {failure}").lines() {
+        journal::line(Level::Error, line);
+    }
+}
+
+/// Lines on standard output. What is not the command's own in them is to be in one line (see [`shown`]); no character
+/// that a terminal obeys passes.
+pub fn print(lines: impl Display) {
+    print_piece(format_args!("{lines}\n"));
+}
+
+/// The same, of a text that has its last line feed.
+pub fn print_piece(text: impl Display) {
+    let text = shown_lines(&text.to_string()).to_string();
     let mut output = io::stdout().lock();
-    let _ = writeln!(output, "{line}").and_then(|()| output.flush());
+    let written = stdout_was_open().and_then(|()| output.write_all(text.as_bytes()));
+    if let Err(error) = written.and_then(|()| output.flush()) {
+        let mut unwritten = UNWRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+        unwritten.get_or_insert(error);
+    }
 }
 
-/// What cannot be shown is not missed.
-fn show(text: &str) {
-    let mut error = io::stderr().lock();
-    let _ = error
-        .write_all(text.as_bytes())
-        .and_then(|()| error.flush());
+/// A line on standard output of a verb that was asked for something else: a daemon serves also where its address is not
+/// read.
+pub fn print_aside(line: impl Display) {
+    let mut output = io::stdout().lock();
+    let _ = writeln!(output, "{}", shown(&line.to_string())).and_then(|()| output.flush());
+}
+
+/// A message of the daemon on standard output, which may name what is not the daemon's.
+pub fn print_note(note: &str) {
+    print(shown(note));
+}
+
+/// Whether all that was printed has been written.
+pub fn finish() -> Outcome {
+    let unwritten = UNWRITTEN
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    match unwritten {
+        Some(error) if error.kind() != ErrorKind::BrokenPipe => {
+            let what = format!("standard output cannot be written: {error}");
+            Err(Failure::new(what)
+                .hint("what was asked for is done, but not all of it could be said"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Something that will be gone.
@@ -80,7 +149,7 @@ impl Progress {
         if !self.terminal || line == self.shown {
             return;
         }
-        show(&format!("\r\x1b[K{line}"));
+        show(&format!("\r\x1b[K{}", shown(line)));
         self.shown = line.into();
     }
 }

@@ -5,6 +5,7 @@ use crate::command::{
     TraceSlice, TraceVerb,
 };
 use crate::failure::{Failure, Outcome};
+use crate::terminal::{out, outln, print_note, warn};
 use restripe_lab::nearest;
 use restripe_lab::trace::shape::{self, Cut, Fit};
 use restripe_lab::trace::{
@@ -44,7 +45,7 @@ fn formats() {
         } else {
             "read"
         };
-        println!("{:<9} {written:<12} {}", format.name(), format.about());
+        outln!("{:<9} {written:<12} {}", format.name(), format.about());
     }
 }
 
@@ -124,7 +125,10 @@ impl Input {
     pub fn tell_skipped(&self) {
         let skipped = self.skipped.load(Ordering::Relaxed);
         if skipped > 0 {
-            eprintln!("skipped {skipped} bad records of {}", self.path.display());
+            warn(format_args!(
+                "skipped {skipped} bad records of {}",
+                self.path.display()
+            ));
         }
         let passed = self
             .passed_over
@@ -132,10 +136,10 @@ impl Input {
             .unwrap_or_else(PoisonError::into_inner);
         if !passed.is_empty() {
             let names = passed.join(", ");
-            eprintln!(
+            warn(format_args!(
                 "no traces, and passed over in {}: {names}",
                 self.path.display()
-            );
+            ));
         }
     }
 
@@ -203,6 +207,13 @@ fn write(
             Failure::usage("there is no writing in this format")
                 .hint(format!("--to takes {}", names.join(", ")))
         })?;
+    // A device or pipe would be replaced by a file of its name.
+    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(
+            Failure::new("it is there and no file; a trace is written to a file")
+                .at(path.display()),
+        );
+    }
     if path.exists() && !target.force {
         return Err(Failure::new("the file is there already")
             .at(path.display())
@@ -252,7 +263,10 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
 fn finish(input: &Input, target: &TraceOutput, features: Features, requests: Requests) -> Outcome {
     let count = write(target, features, input.label.as_deref(), requests)?;
     input.tell_skipped();
-    println!("{count} requests written to {}", target.output.display());
+    print_note(&format!(
+        "{count} requests written to {}",
+        target.output.display()
+    ));
     Ok(())
 }
 
@@ -279,9 +293,9 @@ fn info(verb: &TraceInfo) -> Outcome {
         summary: &summary,
     };
     if verb.json {
-        println!("{}", shown.json());
+        outln!("{}", shown.json());
     } else {
-        print!("{}", shown.text());
+        out!("{}", shown.text());
     }
     Ok(())
 }

@@ -101,9 +101,9 @@ impl fmt::Display for Speed {
 
 /// `10M..200M`, `..200M`, `10M..`: without a unit, bytes.
 pub fn parse_rate(text: &str) -> Result<Rate, String> {
-    let (min, max) = text
-        .split_once("..")
-        .ok_or_else(|| format!("{text:?} is not MIN..MAX, such as 10M..200M"))?;
+    let (min, max) = text.split_once("..").ok_or_else(|| {
+        format!("{text:?} is not MIN..MAX, such as 10M..200M; ..{text} sets the most alone")
+    })?;
     let side = |side: &str, open: u64| {
         if side.is_empty() {
             Ok(open)
@@ -115,12 +115,17 @@ pub fn parse_rate(text: &str) -> Result<Rate, String> {
         min: side(min, 0)?,
         max: side(max, u64::MAX)?,
     };
-    if rate.max == 0 || rate.min > rate.max {
-        return Err(format!(
-            "{text}: the least must not be above the most, and the most not zero"
-        ));
+    rate.checked().map_err(|why| format!("{text}: {why}"))
+}
+
+impl Rate {
+    /// The same, if a task can keep to it.
+    pub fn checked(self) -> Result<Rate, &'static str> {
+        match self.max == 0 || self.min > self.max {
+            true => Err("the least must not be above the most, and the most not zero"),
+            false => Ok(self),
+        }
     }
-    Ok(rate)
 }
 
 fn no_such(what: &str, text: &str, names: &[&str]) -> String {

@@ -11,7 +11,7 @@ use crate::config::ServeConfig;
 use crate::engine::{Form, Setup};
 use crate::failure::{Failure, Outcome};
 use crate::roster::Prospect;
-use crate::terminal::say;
+use crate::terminal::warn;
 use restripe_array::layout::{Layout, Level};
 use restripe_array::{Redirect, Slot};
 
@@ -147,8 +147,8 @@ fn tell_idle(prospect: &Prospect, setup: &Setup) {
     }
     for (why, words) in told {
         let does = if words.len() == 1 { "does" } else { "do" };
-        say(format_args!(
-            "warning: {}: {} {does} nothing: {why}",
+        warn(format_args!(
+            "{}: {} {does} nothing: {why}",
             prospect.name,
             words.join(", ")
         ));

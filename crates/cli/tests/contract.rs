@@ -4,7 +4,7 @@
 #[allow(dead_code)]
 mod harness;
 
-use harness::{Place, line_of, skipped};
+use harness::{Place, bare, line_of, skipped};
 use serde_json::Value;
 use std::io::Read;
 
@@ -407,7 +407,7 @@ restripe: tank: serves, generation 1, 0 rows recovered
 restripe: told to end by a signal
 restripe: tank: stopped and marked clean
 ";
-    assert_eq!(ended.stdout, expected, "{}", ended.stderr);
+    assert_eq!(bare(&ended.stdout), expected, "{}", ended.stderr);
 }
 
 #[test]

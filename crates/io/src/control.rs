@@ -3,11 +3,13 @@
 //! One Unix stream socket an array, in the user's runtime folder. A client sends one JSON object a line and gets one
 //! JSON object a line back; [`Request`] and [`Reply`] are the whole schema, and the server and the command share them.
 //!
-//! The socket is reachable by its owner alone (folder 0700, socket 0600). What comes over it is bounded all the same:
+//! The socket is reachable by its owner alone (folder 0700, socket 0600), and both ends ask the kernel who the other is
+//! ([`folder`]). What comes over it is bounded all the same:
 //! in bytes a line, in connections, and in time, so that a broken client takes nothing from the array's own.
 
 mod client;
 mod energy;
+mod folder;
 mod lending;
 mod place;
 mod schema;
@@ -16,8 +18,9 @@ mod surrogate;
 
 pub use client::{ClientError, ask, ask_at};
 pub use energy::{EnergyView, NamedRating, SpindleView};
+pub use folder::runtime_folder;
 pub use lending::{LeaseView, LendingView};
-pub use place::{Claim, PlaceError, is_name, running, runtime_folder, socket_path};
+pub use place::{Claim, PlaceError, is_name, running, socket_path};
 pub use schema::{
     AimView, CountersView, FactView, GrowthView, HeatView, HostedView, LostView, MemberView,
     Refusal, Reply, Request, SCHEMA, StatusView, TaskView, Telling, ZoneView, member_name,

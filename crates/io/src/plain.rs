@@ -47,6 +47,21 @@ impl Plain {
         })
     }
 
+    /// Opens a member that may be in use, to look at it. Past the page cache, in which nothing is left behind that a
+    /// daemon writes over.
+    pub fn look(name: &str) -> Result<Plain, OpenError> {
+        let options = OpenOptions {
+            read_only: true,
+            exclusive: false,
+            ..OpenOptions::default()
+        };
+        let member = member::open(name, options)?;
+        Plain::of(member).map_err(|error| OpenError {
+            member: name.into(),
+            why: OpenFailure::Io(error),
+        })
+    }
+
     /// Uses a member that is open already.
     pub fn of(mut member: OpenMember) -> io::Result<Plain> {
         if let Device::Nbd(device) = &mut member.device {

@@ -12,6 +12,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
 
 /// Makes a protocol's side of each new connection, on the reactor's thread.
 pub type ProtocolMaker = Arc<dyn Fn() -> Box<dyn Protocol> + Send + Sync>;
@@ -57,6 +58,7 @@ pub struct MemberName {
 }
 
 pub(crate) enum Call {
+    Progress(Sender<u64>),
     Status(usize, Sender<Option<Status>>),
     Heat(usize, Sender<Option<HeatMap>>),
     Growth(usize, u16, Sender<Result<GrowthPlan, CommandError>>),
@@ -96,6 +98,14 @@ impl Remote {
         let (sender, receiver) = mpsc::channel();
         self.send(make(sender))?;
         receiver.recv().map_err(|_| Ended)
+    }
+
+    /// How much the members of all arrays have done, as a number that grows with every operation. `None`: the reactor
+    /// does not answer in this time, or has ended.
+    pub fn progress(&self, within: Duration) -> Option<u64> {
+        let (sender, receiver) = mpsc::channel();
+        self.send(Call::Progress(sender)).ok()?;
+        receiver.recv_timeout(within).ok()
     }
 
     /// `None`: there is no such array.
@@ -308,10 +318,7 @@ impl LocalClient {
     /// Waits for the next reply to any request.
     pub fn next_reply(&mut self) -> Result<LocalReply, Ended> {
         loop {
-            match self
-                .replies
-                .recv_timeout(std::time::Duration::from_millis(500))
-            {
+            match self.replies.recv_timeout(Duration::from_millis(500)) {
                 Ok(reply) => return Ok(reply),
                 // Our own sender keeps the channel open, so the reactor's end shows only by asking.
                 Err(_) => drop(self.remote.connections()?),

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// SIGTERM, SIGINT and SIGHUP, held back from their usual effect. A terminal that closes ends a daemon as Ctrl-C does,
 /// unless it was started to outlive it (`nohup`).
@@ -66,6 +67,28 @@ pub fn outlive_file_size_limit() {
     // SAFETY: the signal is ignored, without a handler; nothing else of this process depends on its action.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
+
+/// An error if this process was started with its standard output closed. The runtime opens `/dev/null` in its place before
+/// `main`, and what is written would be lost without an error.
+pub fn stdout_was_open() -> io::Result<()> {
+    match CLOSED_STDOUT.load(Ordering::Relaxed) {
+        true => Err(io::Error::from_raw_os_error(libc::EBADF)),
+        false => Ok(()),
+    }
+}
+
+static CLOSED_STDOUT: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn look_at_stdout() {
+    // SAFETY: no pointers are passed, and a descriptor that is not open is an error.
+    let closed = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) } < 0;
+    CLOSED_STDOUT.store(closed, Ordering::Relaxed);
+}
+
+// SAFETY: the loader calls what is in this section once, before the runtime of Rust begins; the function needs none of it.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK_AT_STDOUT: extern "C" fn() = look_at_stdout;
 
 #[cfg(test)]
 mod tests {

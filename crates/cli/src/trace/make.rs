@@ -3,6 +3,7 @@
 use super::{Input, cannot_write, write};
 use crate::command::{TraceFit, TraceGenerate, TraceOutput};
 use crate::failure::{Failure, Outcome};
+use crate::terminal::{out, outln, print_note};
 use restripe_lab::generate::fit::{Fitted, Unfit};
 use restripe_lab::generate::{Generator, Invalid, Parameters, Preset, fit as fit_trace, label};
 use restripe_lab::generate::{parameters::NUMBERS, preset};
@@ -19,7 +20,7 @@ pub fn generate(verb: &TraceGenerate) -> Outcome {
     };
     let parameters = named(workload)?;
     if verb.parameters {
-        print!("{}", parameters.to_toml());
+        out!("{}", parameters.to_toml());
         return Ok(());
     }
     let output = verb.output.clone().ok_or_else(|| {
@@ -36,8 +37,11 @@ pub fn generate(verb: &TraceGenerate) -> Outcome {
         Generator::new(&parameters, verb.seed).map_err(|error| unsound(workload, &error))?;
     let requests = generator.requests(verb.requests);
     let count = write(&target, Features::ALL, Some(&label), requests)?;
-    println!("{count} requests written to {}", target.output.display());
-    println!("{label}");
+    print_note(&format!(
+        "{count} requests written to {}",
+        target.output.display()
+    ));
+    print_note(&label);
     Ok(())
 }
 
@@ -48,7 +52,7 @@ fn list() {
             true => String::new(),
             false => format!("-{}", localities.join(", -")),
         };
-        println!("{:<8}{names:<18} {}", preset.name, preset.summary);
+        outln!("{:<8}{names:<18} {}", preset.name, preset.summary);
     }
 }
 
@@ -112,13 +116,16 @@ pub fn fit(verb: &TraceFit) -> Outcome {
             "real": fitted.real,
             "synthetic": fitted.made,
         });
-        println!("{value:#}");
+        outln!("{value:#}");
         return Ok(());
     }
-    print!("{}", table(&fitted));
+    out!("{}", table(&fitted));
     match &verb.output {
-        Some(output) => println!("\nParameters written to {}", output.display()),
-        None => print!("\n{toml}"),
+        Some(output) => {
+            outln!();
+            print_note(&format!("Parameters written to {}", output.display()));
+        }
+        None => out!("\n{toml}"),
     }
     Ok(())
 }
@@ -128,12 +135,12 @@ fn table(fitted: &Fitted) -> String {
     let (real, made) = (rows(&fitted.real), rows(&fitted.made));
     let mut text = format!("{:<34} {:>12} {:>12}\n", "", "real", "synthetic");
     for ((name, real), (_, made)) in real.into_iter().zip(made) {
-        let _ = writeln!(text, "{name:<34} {:>12} {:>12}", shown(real), shown(made));
+        let _ = writeln!(text, "{name:<34} {:>12} {:>12}", figure(real), figure(made));
     }
     text
 }
 
-fn shown(value: Option<f64>) -> String {
+fn figure(value: Option<f64>) -> String {
     value.map_or("-".into(), |value| format!("{value:.2}"))
 }
 

@@ -1,5 +1,6 @@
 //! A trace's summary as a person reads it, and as JSON.
 
+use restripe_array::shown;
 use restripe_lab::trace::locality::ByZone;
 use restripe_lab::trace::{BLOCK_BYTES, Features, Format, Summary};
 use serde_json::json;
@@ -209,7 +210,7 @@ struct Lines(String);
 
 impl Lines {
     fn add(&mut self, name: &str, value: &str) {
-        let _ = writeln!(self.0, "{name:<11} {value}");
+        let _ = writeln!(self.0, "{name:<11} {}", shown(value));
     }
 }
 

@@ -126,7 +126,10 @@ impl Place {
         BufReader::new(stdout)
             .read_line(&mut line)
             .expect("it says when it serves");
-        assert!(line.contains("nbd+unix:///?socket="), "{line:?}");
+        assert!(
+            line.contains("nbd+unix:///") && line.contains("?socket="),
+            "{line:?}"
+        );
         Daemon::of(child)
     }
 
@@ -206,6 +209,17 @@ impl Daemon {
         status.code().expect("it ends by itself")
     }
 
+    /// Its status, if it has ended.
+    pub fn try_wait(&self) -> Option<i32> {
+        let status = self.child.lock().expect("one thread").try_wait();
+        let status = status.expect("it was started")?;
+        Some(status.code().expect("it ends by itself"))
+    }
+
+    pub fn id(&self) -> String {
+        self.child.lock().expect("one thread").id().to_string()
+    }
+
     pub fn terminate(&self) {
         let id = self.child.lock().expect("one thread").id().to_string();
         assert!(
@@ -241,6 +255,15 @@ pub fn raid5(name: &str) -> Place {
     let made = place.create(&THREE, &["--level", "raid5"]);
     assert_eq!(made.status, 0, "{}", made.stderr);
     place
+}
+
+/// Lines of a daemon's log without their times and levels.
+pub fn bare(log: &str) -> String {
+    let lines = log.lines().map(|line| match line.split_once("Z ") {
+        Some((_, rest)) if line.starts_with("20") => rest.split_once(' ').map_or(rest, |it| it.1),
+        _ => line,
+    });
+    lines.map(|line| format!("{line}\n")).collect()
 }
 
 /// The line of a text that names this.

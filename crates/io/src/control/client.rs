@@ -1,5 +1,6 @@
 //! The client's side: one request, one reply.
 
+use super::folder::{check_peer, own_uid, owner_of_private, runtime_folder};
 use super::schema::{Reply, Request};
 use super::server::{Line, Lines};
 use super::{PlaceError, socket_path};
@@ -57,12 +58,27 @@ impl std::error::Error for ClientError {}
 /// Asks the daemon of the array `name`.
 pub fn ask(name: &str, request: &Request) -> Result<Reply, ClientError> {
     let path = socket_path(name).map_err(ClientError::Place)?;
-    ask_at(&path, request, TIMEOUT)
+    let owner = owner_of_private(&runtime_folder()).map_err(ClientError::Place)?;
+    let owner = owner.ok_or_else(|| ClientError::NotRunning { path: path.clone() })?;
+    ask_of(&path, request, TIMEOUT, owner)
 }
 
-/// Asks whoever serves the socket at `path`.
+/// Asks whoever serves the socket at `path`, if it is a process of this user or of root.
 pub fn ask_at(path: &Path, request: &Request, timeout: Duration) -> Result<Reply, ClientError> {
+    ask_of(path, request, timeout, own_uid())
+}
+
+fn ask_of(
+    path: &Path,
+    request: &Request,
+    timeout: Duration,
+    owner: u32,
+) -> Result<Reply, ClientError> {
     let stream = connect(path)?;
+    check_peer(&stream, owner).map_err(|error| ClientError::Io {
+        path: path.into(),
+        error,
+    })?;
     let failed = |error| ClientError::Io {
         path: path.into(),
         error,

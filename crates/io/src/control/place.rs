@@ -1,18 +1,17 @@
-//! Where control sockets live, and who may take over a socket of any kind.
-//!
-//! `$XDG_RUNTIME_DIR/restripe/NAME.sock`, else `/tmp/restripe-UID/NAME.sock`. The folder must be ours and closed to
-//! others, which in a shared `/tmp` is checked and never assumed.
+//! Where control sockets live (`NAME.sock` in the [runtime folder](super::folder)), and who may take over a socket of any
+//! kind.
 //!
 //! A socket file outlives a daemon that was killed. Whether one is stale is not guessed: a lock on `NAME.sock.lock` beside it
 //! belongs to the daemon for as long as it lives, and the kernel drops it with the process. Who holds the lock may
 //! replace the socket.
 
+use super::folder::{make_private, owner_of_private, runtime_folder};
 use std::fmt;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -92,14 +91,6 @@ pub fn is_name(name: &str) -> bool {
     first && name.len() <= NAME_BYTES_MAX && name.chars().all(plain)
 }
 
-/// The folder of control sockets, whether or not it exists yet.
-pub fn runtime_folder() -> PathBuf {
-    match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
-        Some(folder) if folder.is_absolute() => folder.join("restripe"),
-        _ => PathBuf::from(format!("/tmp/restripe-{}", own_uid())),
-    }
-}
-
 /// The control socket of the array `name`.
 pub fn socket_path(name: &str) -> Result<PathBuf, PlaceError> {
     if !is_name(name) {
@@ -108,11 +99,17 @@ pub fn socket_path(name: &str) -> Result<PathBuf, PlaceError> {
     Ok(runtime_folder().join(format!("{name}.sock")))
 }
 
-/// Names of the arrays that have a control socket, in order. One may be stale: asking it tells.
-pub fn running() -> Vec<String> {
-    let Ok(entries) = fs::read_dir(runtime_folder()) else {
-        return Vec::new();
-    };
+/// Names of the arrays that have a control socket, in order. One may be stale: asking it tells. An error where the folder
+/// is not to be trusted.
+pub fn running() -> Result<Vec<String>, PlaceError> {
+    let folder = runtime_folder();
+    if owner_of_private(&folder)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let entries = fs::read_dir(&folder).map_err(|error| PlaceError::Folder {
+        path: folder,
+        error,
+    })?;
     let name_of = |entry: fs::DirEntry| {
         entry
             .file_name()
@@ -126,13 +123,15 @@ pub fn running() -> Vec<String> {
         .filter(|name| is_name(name))
         .collect();
     names.sort();
-    names
+    Ok(names)
 }
 
 /// A socket path that is ours until this is dropped: then the socket file goes, and the lock with it.
 #[derive(Debug)]
 pub struct Claim {
     path: PathBuf,
+    /// The device and number of the file that we made.
+    made: Option<(u64, u64)>,
     _lock: Lock,
 }
 
@@ -140,7 +139,7 @@ impl Claim {
     /// Takes the control socket of `name`, replacing one that a killed daemon left.
     pub fn control(name: &str) -> Result<(Claim, UnixListener), PlaceError> {
         let path = socket_path(name)?;
-        private_folder(&runtime_folder())?;
+        make_private(&runtime_folder())?;
         let (claim, listener) = Claim::take(&path)?;
         let closed = fs::set_permissions(&path, fs::Permissions::from_mode(0o600));
         closed.map_err(|error| PlaceError::Socket { path, error })?;
@@ -161,6 +160,7 @@ impl Claim {
         // From here on the file is ours to remove.
         let claim = Claim {
             path: path.into(),
+            made: file_at(path),
             _lock: lock,
         };
         Ok((claim, listener))
@@ -172,17 +172,25 @@ impl Claim {
 }
 
 impl Drop for Claim {
-    /// Under the lock, which goes after it, the socket file can only be ours.
+    /// Under the lock, which goes after it, the socket file is ours; but if somebody took both away, others may have the
+    /// path by now.
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        if self.made.is_some() && file_at(&self.path) == self.made {
+            let _ = fs::remove_file(&self.path);
+        }
     }
+}
+
+fn file_at(path: &Path) -> Option<(u64, u64)> {
+    let found = fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 /// The lock on a socket path, held by the open file.
 #[derive(Debug)]
 struct Lock {
     path: PathBuf,
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -198,7 +206,7 @@ impl Lock {
                 (Ok(found), Ok(held)) if same(&found, &held) => {
                     return Ok(Lock {
                         path: path_of_lock,
-                        _file: file,
+                        file,
                     });
                 }
                 (Err(error), _) if error.kind() == io::ErrorKind::NotFound => {}
@@ -218,8 +226,15 @@ impl Drop for Lock {
     /// The file goes while its lock is held, and can so only be ours. Whoever opened it before it goes, and gets its lock
     /// after, sees that it is not the one of that name any more.
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        if is_at(&self.path, &self.file) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
+}
+
+fn is_at(path: &Path, file: &File) -> bool {
+    let held = file.metadata().map(|held| (held.dev(), held.ino()));
+    held.is_ok_and(|held| file_at(path) == Some(held))
 }
 
 fn lock_path(path: &Path) -> PathBuf {
@@ -277,38 +292,11 @@ fn remove_stale(path: &Path) -> Result<(), PlaceError> {
     }
 }
 
-/// Makes the folder, or checks that the one there is ours alone.
-fn private_folder(path: &Path) -> Result<(), PlaceError> {
-    let failed = |error| PlaceError::Folder {
-        path: path.into(),
-        error,
-    };
-    match DirBuilder::new().mode(0o700).create(path) {
-        Ok(()) => return Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(failed(error)),
-    }
-    let found = fs::symlink_metadata(path).map_err(failed)?;
-    let why = match found {
-        _ if !found.is_dir() => "is not a folder",
-        _ if found.uid() != own_uid() => "belongs to another user",
-        _ if found.mode() & 0o077 != 0 => "is open to other users (make it mode 0700)",
-        _ => return Ok(()),
-    };
-    Err(PlaceError::Unsafe {
-        path: path.into(),
-        why,
-    })
-}
-
-fn own_uid() -> u32 {
-    // SAFETY: geteuid takes nothing, touches no memory and cannot fail.
-    unsafe { libc::geteuid() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::DirBuilder;
+    use std::os::unix::fs::DirBuilderExt;
     use std::os::unix::net::UnixStream;
 
     fn folder(name: &str) -> PathBuf {
@@ -405,18 +393,6 @@ mod tests {
             Err(PlaceError::InTheWay { .. })
         ));
         assert_eq!(fs::read_to_string(&path).expect("still there"), "precious");
-        let _ = fs::remove_dir_all(folder);
-    }
-
-    #[test]
-    fn a_folder_open_to_others_is_refused() {
-        let folder = folder("open");
-        private_folder(&folder).expect("ours and closed");
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("chmod");
-        assert!(matches!(
-            private_folder(&folder),
-            Err(PlaceError::Unsafe { .. })
-        ));
         let _ = fs::remove_dir_all(folder);
     }
 }

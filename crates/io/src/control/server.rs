@@ -4,11 +4,14 @@
 //! Every wait has an end, so that a client which stalls holds a thread for seconds and nothing else. Clients that
 //! connect and say nothing lock nobody out: where many wait, the one that has been silent the longest makes room.
 
+use super::folder::{check_peer, own_uid};
 use super::schema::{Refusal, Reply, Request};
 use super::{Claim, LINE_BYTES_MAX, PlaceError};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -32,9 +35,10 @@ pub trait Answer: Send + Sync + 'static {
     fn answer(&self, request: Request) -> Reply;
 }
 
-/// A running control socket. Dropping it closes the socket and removes its file.
+/// A running control socket. Dropping it closes the socket and removes its file, if the file is still there.
 pub struct Server {
-    claim: Claim,
+    _claim: Claim,
+    listener: Arc<UnixListener>,
     ending: Arc<AtomicBool>,
     open: Arc<Open>,
     acceptor: Option<JoinHandle<()>>,
@@ -49,16 +53,19 @@ impl Server {
     ) -> Result<Server, PlaceError> {
         let ending = Arc::new(AtomicBool::new(false));
         let open = Arc::new(Open::default());
+        let listener = Arc::new(listener);
         let path = claim.path().to_path_buf();
         let acceptor = thread::Builder::new()
             .name("control".into())
             .spawn({
                 let (ending, open) = (Arc::clone(&ending), Arc::clone(&open));
+                let listener = Arc::clone(&listener);
                 move || accept_all(&listener, &desk, &open, &ending)
             })
             .map_err(|error| PlaceError::Socket { path, error })?;
         Ok(Server {
-            claim,
+            _claim: claim,
+            listener,
             ending,
             open,
             acceptor: Some(acceptor),
@@ -69,8 +76,10 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::SeqCst);
-        // Wakes the acceptor, which then sees that it is to end. If nobody listens any more it has ended already.
-        let _ = UnixStream::connect(self.claim.path());
+        // Wakes the acceptor, which then sees that it is to end. Its socket's file is not needed for that: a logout, or
+        // whoever sweeps a folder of temporary files, may have taken it away.
+        // SAFETY: the descriptor is open as long as the listener lives, and no pointers are passed.
+        let _ = unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
         }
@@ -169,6 +178,11 @@ fn accept_all(
 }
 
 fn admit(stream: UnixStream, desk: &Arc<dyn Answer>, open: &Arc<Open>) {
+    if let Err(error) = check_peer(&stream, own_uid()) {
+        let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
+        let _ = send(&stream, &Reply::Refused(Refusal::new(error.to_string())));
+        return;
+    }
     let Some(place) = Place::take(open) else {
         let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
         let _ = send(&stream, &too_many());
@@ -255,12 +269,24 @@ fn converse(
 }
 
 fn answer(line: &[u8], desk: &dyn Answer) -> Reply {
-    match serde_json::from_slice::<Request>(line) {
+    match request(line) {
         Ok(request) => desk.answer(request),
-        Err(error) => {
+        Err(why) => {
             let hint = "one JSON object a line, like {\"verb\":\"status\"}";
-            Reply::Refused(Refusal::new(format!("not a request: {error}")).hint(hint))
+            Reply::Refused(Refusal::new(format!("not a request: {why}")).hint(hint))
         }
+    }
+}
+
+/// A request with no field that it does not have. Of verbs without any fields serde takes all.
+fn request(line: &[u8]) -> Result<Request, String> {
+    let request: Request = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let given: Map<String, Value> =
+        serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let known = serde_json::to_value(&request).map_err(|error| error.to_string())?;
+    match given.keys().find(|key| known.get(key).is_none()) {
+        Some(key) => Err(format!("{} has no field {key:?}", request.verb())),
+        None => Ok(request),
     }
 }
 
@@ -400,6 +426,35 @@ mod tests {
         ));
     }
 
+    /// The file of the socket, its folder, or another program's socket in its place.
+    #[test]
+    fn a_server_ends_whatever_became_of_its_file() {
+        for (nth, what) in ["gone", "replaced", "deaf", "folder"]
+            .into_iter()
+            .enumerate()
+        {
+            let folder =
+                std::env::temp_dir().join(format!("restripe-end-{nth}-{}", std::process::id()));
+            std::fs::create_dir(&folder).expect("a fresh folder");
+            let path = folder.join("tank.sock");
+            let (claim, listener) = Claim::take(&path).expect("a free place");
+            let server = Server::on(claim, listener, Arc::new(Echo)).expect("a server");
+            let mut other = None;
+            match what {
+                "folder" => std::fs::remove_dir_all(&folder).expect("ours"),
+                _ => std::fs::remove_file(&path).expect("ours"),
+            }
+            match what {
+                "replaced" => other = UnixListener::bind(&path).ok(),
+                "deaf" => std::fs::write(&path, "no socket").expect("ours"),
+                _ => {}
+            }
+            drop(server);
+            drop(other);
+            let _ = std::fs::remove_dir_all(&folder);
+        }
+    }
+
     #[test]
     fn several_requests_on_one_connection() {
         let (_server, path) = start("several");
@@ -424,6 +479,10 @@ mod tests {
             b"\xff\xfe\0\n",
             b"{\"verb\":\"status\"\n",
             b"null\n",
+            b"{\"verb\":\"status\",\"x\":1}\n",
+            b"{\"verb\":\"stop\",\"member\":\"a\"}\n",
+            b"{\"verb\":\"scrub\",\"repair\":true,\"x\":1}\n",
+            b"{\"verb\":\"facts\",\"sinc\":1}\n",
         ] {
             assert!(talk(&path, bytes).contains("not a request"));
         }

@@ -234,7 +234,10 @@ fn open_exclusive(
     block_device: bool,
     options: OpenOptions,
 ) -> Result<File, OpenFailure> {
-    let exclusive = if block_device { libc::O_EXCL } else { 0 };
+    let exclusive = match block_device && options.exclusive {
+        true => libc::O_EXCL,
+        false => 0,
+    };
     let flags = exclusive | if options.direct { libc::O_DIRECT } else { 0 };
     let attempt = |flags| {
         fs::OpenOptions::new()
@@ -254,7 +257,7 @@ fn open_exclusive(
         Some(libc::EBUSY) => OpenFailure::InUse,
         _ => OpenFailure::Io(error),
     })?;
-    if !block_device {
+    if !block_device && options.exclusive {
         lock(&file)?;
     }
     Ok(file)

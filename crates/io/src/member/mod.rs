@@ -9,6 +9,7 @@ pub mod ram;
 use crate::backend::PowerHook;
 use crate::nbd_wire::uri::{NbdUri, UriError};
 use restripe_array::MemberInfo;
+use restripe_array::shown;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -67,6 +68,8 @@ pub struct OpenOptions {
     /// Bypass the page cache where the file system allows it.
     pub direct: bool,
     pub read_only: bool,
+    /// Nobody else may have it open meanwhile. Without this a member is only looked at, and its daemon goes on.
+    pub exclusive: bool,
     /// The logical block to report for a file; devices know their own.
     pub file_block: u32,
     /// How long a member may be in use before that is an error: the kernel lets go of a killed process's files a
@@ -81,6 +84,7 @@ impl Default for OpenOptions {
         OpenOptions {
             direct: true,
             read_only: false,
+            exclusive: true,
             file_block: 512,
             patience: Duration::from_secs(2),
             power: None,
@@ -144,7 +148,7 @@ pub enum OpenFailure {
 
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.member)?;
+        write!(f, "{}: ", shown(&self.member))?;
         match &self.why {
             OpenFailure::Io(error) => write!(f, "cannot be opened: {error}"),
             OpenFailure::Kind => f.write_str("is neither a file nor a block device"),
@@ -154,8 +158,8 @@ impl fmt::Display for OpenError {
                 write!(f, "has logical blocks of {bytes} bytes, not 512 or 4096")
             }
             OpenFailure::Uri(error) => write!(f, "{error}"),
-            OpenFailure::Remote(what) => write!(f, "the NBD server: {what}"),
-            OpenFailure::Held(why) => write!(f, "is in use: the NBD server: {why}"),
+            OpenFailure::Remote(what) => write!(f, "the NBD server: {}", shown(what)),
+            OpenFailure::Held(why) => write!(f, "is in use: the NBD server: {}", shown(why)),
             OpenFailure::ReadOnly => f.write_str("the NBD export is read-only"),
         }
     }
@@ -189,6 +193,22 @@ pub fn open(name: &str, options: OpenOptions) -> Result<OpenMember, OpenError> {
         info,
         device,
     })
+}
+
+/// Whether a file or device is open in another process that keeps others out: a daemon, or the kernel that has it mounted.
+pub fn is_in_use(name: &str) -> bool {
+    let options = OpenOptions {
+        direct: false,
+        read_only: true,
+        patience: Duration::ZERO,
+        ..OpenOptions::default()
+    };
+    match MemberSource::parse(name) {
+        Ok(MemberSource::Path(path)) => {
+            matches!(open_patiently(&path, options), Err(OpenFailure::InUse))
+        }
+        _ => false,
+    }
 }
 
 fn open_patiently(

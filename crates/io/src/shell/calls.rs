@@ -4,6 +4,7 @@ use super::Shell;
 use crate::host::Host;
 use crate::remote::{Call, MemberName};
 use restripe_array::Slab;
+use restripe_array::report::Status;
 use restripe_array::{Command, CommandError, CommandTag, Fact, Nanos};
 use std::io;
 use std::sync::mpsc::Sender;
@@ -70,12 +71,24 @@ impl Answers {
     }
 }
 
+/// Operations on the members of all sets of an array.
+fn progress(status: &Status) -> u64 {
+    let of_surrogate = status.surrogate.as_ref().map_or(0, |surrogate| {
+        let buffer = surrogate.buffer.as_ref();
+        progress(&surrogate.set) + buffer.map_or(0, |buffer| progress(&buffer.set))
+    });
+    status.counters.ios.iter().sum::<u64>() + of_surrogate
+}
+
 impl Shell {
     /// Answers that nobody waits for any more are dropped.
     pub(super) fn call(&mut self, call: Call) {
         match call {
             Call::Status(array, reply) => {
                 let _ = reply.send(self.hosts.get(array).map(Host::status));
+            }
+            Call::Progress(reply) => {
+                let _ = reply.send(self.hosts.iter().map(|host| progress(&host.status())).sum());
             }
             Call::Heat(array, reply) => {
                 let heat = |host: &Host| host.engine().heat();

@@ -37,8 +37,10 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+/// Between two looks at whether the reactor has ended.
+const LOOK_AFTER: Duration = Duration::from_millis(2);
 /// How often peers are looked at for whether they still move.
 const PATIENCE_SCAN: Nanos = Nanos::from_secs(1);
 /// Events told to one engine before the next has its turn, and how often they have it before the clients do: a task on
@@ -134,6 +136,24 @@ pub struct Running {
 }
 
 impl Running {
+    /// Waits for the reactor's end, for as long as its members do something at least once in `patience`. `None`: they do
+    /// not, and the reactor is left as it is.
+    pub fn join_moving(self, patience: Duration) -> Option<io::Result<()>> {
+        let mut seen = None;
+        let mut since = Instant::now();
+        while !self.thread.is_finished() && since.elapsed() < patience {
+            std::thread::sleep(LOOK_AFTER);
+            if since.elapsed() < patience / 4 {
+                continue;
+            }
+            let now = self.remote.progress(patience / 4);
+            if now.is_some() && now != seen {
+                (seen, since) = (now, Instant::now());
+            }
+        }
+        self.thread.is_finished().then(|| self.join())
+    }
+
     /// Waits for the reactor's end.
     pub fn join(self) -> io::Result<()> {
         self.thread

@@ -31,6 +31,7 @@ pub const IO_TIMEOUT: Nanos = Nanos::from_secs(20);
 const OPEN: OpenOptions = OpenOptions {
     direct: true,
     read_only: false,
+    exclusive: true,
     file_block: 512,
     patience: Duration::from_secs(2),
     power: None,

@@ -74,7 +74,8 @@ impl Pair {
                 self.refuse(CommandError::Unsuited(ONLY_MIRRORS));
             }
             Ok(_) if self.policy.redirect() == Redirect::Eraid => {
-                let why = "redirect eraid has no log: this array has a surrogate";
+                let why =
+                    "--redirect eraid is for an array without a surrogate, and this array has one";
                 self.refuse(CommandError::Unsuited(why));
             }
             Ok(_) if self.policy.redirect() == Redirect::Graid && log.whole_rows() => {
