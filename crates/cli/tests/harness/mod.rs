@@ -3,6 +3,7 @@
 pub mod apart;
 pub mod paired;
 pub mod steps;
+pub mod volatile;
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
