@@ -1,4 +1,6 @@
 //! What a power cut may leave: on each disk the durable image, and of the writes since any subset, each whole or torn.
+//!
+//! And what a daemon's death leaves: the disks with their caches, and any subset of the writes that were under way.
 
 use crate::disk::{Disk, Pending};
 use crate::image::Image;
@@ -93,6 +95,30 @@ impl Site {
         let images = self.images(cut);
         let restart = |(disk, image): (Disk, Image)| disk.restart(image);
         disks.into_iter().zip(images).map(restart).collect()
+    }
+
+    /// What was under way on a disk when the daemon died, and was done all the same.
+    fn late(&self, disk: usize, cut: &Cut) -> Vec<Pending> {
+        let fates = self.open[disk].iter().zip(&cut.0[disk]);
+        let late = fates.filter(|(write, fate)| write.is_under_way() && **fate == Fate::Kept);
+        late.map(|(write, _)| write.clone()).collect()
+    }
+
+    /// The same disks for another daemon: their caches live on, and the cut says what of the writes under way was done.
+    pub fn outlive(&self, disks: Vec<Disk>, cut: &Cut) -> Vec<Disk> {
+        let outlive = |(index, disk): (usize, Disk)| disk.outlive(self.late(index, cut));
+        disks.into_iter().enumerate().map(outlive).collect()
+    }
+
+    /// The same for disks made anew: what is durable, and what the cache of each has beyond that.
+    pub fn caches(&self, cut: &Cut) -> Vec<(Image, Vec<Pending>)> {
+        let cache = |disk: usize| {
+            let cached = self.open[disk].iter().filter(|write| !write.is_under_way());
+            let mut cached: Vec<Pending> = cached.cloned().collect();
+            cached.extend(self.late(disk, cut));
+            (self.durable[disk].clone(), cached)
+        };
+        (0..self.open.len()).map(cache).collect()
     }
 
     /// The cut that nothing survives which was not durable.

@@ -10,9 +10,13 @@
 //! Of code caches half have a buffer in persistent memory, whose writes are cut and torn like all others; the whole of it is left
 //! away, too: what was flushed is there then all the same, or the start asks for the buffer.
 //!
+//! At some moments the daemon alone dies, and the members' caches live on ([`deaths`]): another one starts over them, and
+//! power is cut on its way, behind a flush, or behind a stop.
+//!
 //! And with spare partitions ([`enumerate_hosts`]), from the loss of a member until what was rebuilt onto others is home.
 //! What a start then goes on with is let end, and everything is read again. So with arrays that grow ([`enumerate_growth`]).
 
+mod deaths;
 mod growth;
 mod hosts;
 
@@ -79,6 +83,8 @@ pub struct Report {
     pub hashes: Vec<u64>,
     /// Moments at which power was cut.
     pub moments: u64,
+    /// Moments at which the daemon alone died.
+    pub deaths: u64,
     /// Cuts that gave an image met before.
     pub repeats: u64,
     /// Images with members away.
@@ -253,6 +259,8 @@ impl Surrogate {
 
 struct Enumeration {
     rng: Rng,
+    /// Of the deaths of the daemon alone.
+    deaths: Rng,
     reach: Reach,
     spec: Spec,
     surrogate: Option<Surrogate>,
@@ -361,6 +369,7 @@ impl Enumeration {
         let layout = Layout::new(creation.geometry).expect("a created geometry is sound");
         let data = creation.superblock.region(RegionKind::Data);
         Enumeration {
+            deaths: rng.clone().fork(deaths::DEATHS),
             rng,
             reach,
             spec,
@@ -697,6 +706,7 @@ impl Enumeration {
             let cut = site.sample(&mut self.rng);
             self.try_cut(&site, &cut, &session.oracle);
         }
+        self.die_here(&site, &session.oracle);
     }
 
     /// Assembles what a cut leaves, once with all members and once without some.

@@ -47,8 +47,8 @@ impl Write {
 struct Sector {
     /// Writes that may still matter, in the order of issue.
     history: Vec<WriteId>,
-    /// What was read since the last write.
-    pinned: Option<Token>,
+    /// What was read since the last write, and when.
+    pinned: Option<(Token, u64)>,
     /// More was broken than redundancy can repair: it may be reported lost.
     loss: Loss,
 }
@@ -239,6 +239,21 @@ impl Oracle {
                 write.durable = Some(now);
             }
         }
+        for lba in 0..self.sectors() {
+            self.settle_read(lba, ticket.issued);
+        }
+    }
+
+    /// What was read before a flush was asked for is durable with it, also where it was never acknowledged. Nothing was
+    /// written there since it was read.
+    fn settle_read(&mut self, lba: u64, flushed: u64) {
+        let sector = &self.sectors[lba as usize];
+        let Some((token, _)) = sector.pinned.filter(|(_, read)| *read < flushed) else {
+            return;
+        };
+        let read = |id: &WriteId| self.value(*id, lba) == token;
+        let history = sector.history.iter().copied().filter(read).collect();
+        self.sectors[lba as usize].history = history;
     }
 
     pub fn read(&mut self, lba: u64, sectors: u64) -> ReadTicket {
@@ -289,6 +304,19 @@ impl Oracle {
         }
         self.reads.clear();
         self.crashed = Some(now);
+    }
+
+    /// The daemon died, and the members and their caches live on: everything under way has ended. What was acknowledged
+    /// counts as before, but only a flush makes it durable.
+    pub fn death(&mut self) {
+        let now = self.tick();
+        for write in &mut self.writes {
+            write.ended.get_or_insert(now);
+        }
+        for sector in &mut self.sectors {
+            sector.pinned = None;
+        }
+        self.reads.clear();
     }
 
     // ------------------------------------------------------------------------------------------- what is right
@@ -374,8 +402,9 @@ impl Oracle {
         if !self.settled(lba, issued) {
             return Ok(());
         }
-        match self.sectors[lba as usize].pinned.replace(token) {
-            Some(before) if before != token => {
+        let now = self.clock;
+        match self.sectors[lba as usize].pinned.replace((token, now)) {
+            Some((before, _)) if before != token => {
                 let detail = format!(
                     "{}; read before: {}",
                     self.origin(lba, token),

@@ -4,7 +4,8 @@
 
 use restripe_array::Bug;
 use restripe_sim::enumerate::{
-    Reach, enumerate_growth, enumerate_hosts, enumerate_pair, enumerate_reshape,
+    Reach, enumerate, enumerate_gathering, enumerate_growth, enumerate_hosts, enumerate_pair,
+    enumerate_reshape,
 };
 use restripe_sim::invariant::Invariant::{self, *};
 use restripe_sim::surrogate;
@@ -16,6 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
     match bug {
         Bug::FlushSkipsMember => (None, &[FlushedWriteLost, MadeUpBytes]),
+        Bug::StartUnflushed => (None, &[FlushedWriteLost]),
         Bug::WrongQCoefficient => (Some(Family::Raid6), &[ParityMismatch]),
         Bug::StaleMemberAccepted => (None, &[FlushedWriteLost, MadeUpBytes]),
         Bug::IntentNotDurable | Bug::ParityBelieved => (None, &[ParityMismatch]),
@@ -81,10 +83,7 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
                 AckedWriteLost,
             ],
         ),
-        Bug::StartUnflushed
-        | Bug::PlaceTakenEarly
-        | Bug::PlaceTakenInUse
-        | Bug::FormerHostHeard => {
+        Bug::PlaceTakenEarly | Bug::PlaceTakenInUse | Bug::FormerHostHeard => {
             unreachable!("a script finds {bug:?}")
         }
         Bug::SuperblockInPlace => (
@@ -306,6 +305,61 @@ fn crash_images_find_a_log_that_is_void_too_early() {
     let found = (0..40).find(broken);
     println!("{found:?}");
     assert!(found.is_some(), "not found");
+}
+
+/// Of a daemon's death, in the images of each kind of array.
+#[test]
+fn crash_images_find_a_start_without_its_flush() {
+    let reach = Reach {
+        bug: Some(Bug::StartUnflushed),
+        stride: 7,
+        ..Reach::images(1_000)
+    };
+    for enumerate in [enumerate, enumerate_pair, enumerate_gathering] {
+        let lost = |seed: &u64| {
+            let violation = enumerate(*seed, reach).violation;
+            violation.is_some_and(|(_, violation)| violation.invariant == FlushedWriteLost)
+        };
+        let found = (0..40).find(lost);
+        println!("{found:?}");
+        assert!(found.is_some(), "not found");
+    }
+}
+
+/// And in lives with a surrogate of each kind.
+#[test]
+fn lives_with_a_surrogate_find_a_start_without_its_flush() {
+    let kinds = [
+        surrogate::Options::default(),
+        surrogate::Options {
+            gathers: true,
+            ..surrogate::Options::default()
+        },
+        surrogate::Options {
+            graid: true,
+            ..surrogate::Options::default()
+        },
+        surrogate::Options {
+            eraid: true,
+            ..surrogate::Options::default()
+        },
+    ];
+    for kind in kinds {
+        let planted = surrogate::Options {
+            bug: Some(Bug::StartUnflushed),
+            ..kind
+        };
+        let lost = |seed: &u64| {
+            let outcome = surrogate::run(*seed, planted);
+            let first = outcome.violations.first();
+            first.is_some_and(|violation| violation.invariant == FlushedWriteLost)
+        };
+        let found = (0..400)
+            .filter(lost)
+            .find(|seed| surrogate::run(*seed, kind).violations.is_empty());
+        println!("{kind:?}: {found:?}");
+        assert!(found.is_some(), "not found: {kind:?}");
+    }
 }
 
 #[test]

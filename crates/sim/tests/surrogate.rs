@@ -27,8 +27,9 @@ const PHASES: [Phase; 4] = [Phase::AtHome, Phase::Before, Phase::Away, Phase::Go
 /// So, but rarer.
 const RARE: [Phase; 3] = [Phase::Copied, Phase::MakingRoom, Phase::Waiting];
 
-const INCIDENTS: [Incident; 7] = [
+const INCIDENTS: [Incident; 8] = [
     Incident::Crash,
+    Incident::Death,
     Incident::SecondLoss,
     Incident::LogLoss,
     Incident::SurrogateLoss,

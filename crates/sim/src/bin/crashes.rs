@@ -134,10 +134,11 @@ fn crashes(settings: &Settings) -> ExitCode {
     });
     let (report, failed) = total.into_inner().expect("no thread panics with the lock");
     println!(
-        "{} different images ({} with members away) from {} moments, {} repeats, in {:.1} s; {failed} seeds failed",
+        "{} different images ({} with members away) from {} moments and {} deaths of the daemon, {} repeats, in {:.1} s; {failed} seeds failed",
         report.images,
         report.reduced,
         report.moments,
+        report.deaths,
         report.repeats,
         begun.elapsed().as_secs_f64(),
     );
@@ -185,6 +186,7 @@ fn work(settings: &Settings, next: &AtomicU64, total: &Mutex<(Report, u64)>) {
         let mut total = total.lock().expect("no thread panics with the lock");
         total.0.images += report.images;
         total.0.moments += report.moments;
+        total.0.deaths += report.deaths;
         total.0.repeats += report.repeats;
         total.0.reduced += report.reduced;
         total.0.buffered += report.buffered;

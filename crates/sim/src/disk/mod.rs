@@ -134,6 +134,9 @@ impl Part {
     }
 }
 
+/// The number of a write that has not completed.
+const UNDER_WAY: u64 = u64::MAX;
+
 /// A write that a power cut may undo, wholly or in part.
 #[derive(Clone, Debug)]
 pub struct Pending {
@@ -148,6 +151,11 @@ pub struct Pending {
 }
 
 impl Pending {
+    /// Not in the disk's cache yet: see [`Disk::under_way`].
+    pub fn is_under_way(&self) -> bool {
+        self.number == UNDER_WAY
+    }
+
     /// Puts the whole write into an image.
     pub fn apply(&self, image: &mut Image) {
         let mut at = self.at;
@@ -365,7 +373,7 @@ impl Disk {
             return write_through(&mut self.live, at, &io.segments, memory, private);
         }
         let parts = take_parts(&io.segments, memory, private);
-        self.keep(at, io.sectors, parts, io.durable);
+        self.keep(at, io.sectors, parts.into(), io.durable);
     }
 
     fn zero(&mut self, io: &DeviceIo) {
@@ -377,18 +385,19 @@ impl Disk {
             io.sectors,
             vec![Part::Zero {
                 sectors: io.sectors,
-            }],
+            }]
+            .into(),
             io.durable,
         );
     }
 
     /// Takes a write into the cache.
-    fn keep(&mut self, at: u64, sectors: u64, parts: Vec<Part>, durable: bool) {
+    fn keep(&mut self, at: u64, sectors: u64, parts: Arc<[Part]>, durable: bool) {
         let pending = Pending {
             number: self.writes,
             at,
             sectors,
-            parts: parts.into(),
+            parts,
             durable,
         };
         self.writes += 1;
@@ -433,7 +442,7 @@ impl Disk {
             IoOp::Read | IoOp::Flush | IoOp::Standby | IoOp::Wake => return None,
         };
         Some(Pending {
-            number: u64::MAX,
+            number: UNDER_WAY,
             at: io.at,
             sectors: io.sectors,
             parts: parts.into(),
@@ -447,6 +456,23 @@ impl Disk {
         let mut disk = Disk::new(self.config, image, self.device, self.rng);
         disk.faults = faults;
         disk
+    }
+}
+
+impl Disk {
+    /// The same disk for another daemon, after the one before died: its cache lives on. `done` are writes that the dead
+    /// one had under way, and that were done all the same.
+    pub fn outlive(mut self, done: Vec<Pending>) -> Disk {
+        for write in done {
+            match self.durable {
+                None => write.apply(&mut self.live),
+                Some(_) => self.keep(write.at, write.sectors, write.parts, write.durable),
+            }
+        }
+        self.waiting.clear();
+        (self.serving, self.ends) = (0, Nanos::ZERO);
+        self.faults = self.faults.after_power_cut();
+        self
     }
 }
 
@@ -640,6 +666,18 @@ mod tests {
         assert_eq!(disk.submit(Nanos(0), &read), None);
         assert_eq!(disk.end(), Some(Tag(1)));
         assert_eq!(disk.begin(Nanos(1001), &read), Some(Nanos(2002)));
+    }
+
+    #[test]
+    fn a_cache_outlives_a_daemon() {
+        let (mut disk, mut memory) = (disk(true), memory());
+        write(&mut disk, &mut memory, 3, 30, false);
+        let late = io(IoOp::Write, 4, 1, 0);
+        memory.get_mut(BufRef::new(Buf(0), 0, 512)).fill(4);
+        let late = disk.under_way(&late, &memory, None).expect("a write");
+        let disk = disk.outlive(vec![late]);
+        assert_eq!((token(disk.live(), 3), disk.pending().count()), (30, 2));
+        assert!(token(disk.live(), 4) != 0 && token(disk.durable(), 3) == 0);
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Incident {
     Crash,
+    /// The daemon died, and the members' caches lived on.
+    Death,
     /// A member of home is lost; in some lives it is the second one.
     HomeLoss,
     /// A member of home is lost while another one is missing.
@@ -88,6 +90,7 @@ impl fmt::Display for Incident {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Incident::Crash => "a crash",
+            Incident::Death => "the daemon's death",
             Incident::HomeLoss => "a member of home lost",
             Incident::SecondLoss => "a second member of home lost",
             Incident::LogLoss => "a member of the surrogate lost",

@@ -22,6 +22,7 @@ use crate::oracle::Oracle;
 use crate::payload::Payload;
 use crate::rng::{Rng, mix};
 use crate::session::{News, PATIENCE, Session};
+use crate::swarm::{DEATHS_ALONE, Deaths};
 use crate::workload::Workload;
 use crate::world::{World, WorldConfig};
 use buffer::{Buffers, Refused};
@@ -144,6 +145,7 @@ struct Run {
     goal: (Moment, Event),
     /// What the code cache was at when it crashed.
     crashed_at: BTreeSet<Moment>,
+    deaths: Deaths,
     outcome: Outcome,
 }
 
@@ -219,6 +221,7 @@ impl Run {
             turn: seed,
             goal: Quest::cell(seed),
             crashed_at: BTreeSet::new(),
+            deaths: Deaths::new(seed),
             outcome: Outcome::default(),
             plan,
         };
@@ -262,9 +265,11 @@ impl Run {
     fn live(&mut self, crash_after: Option<u64>, last: bool) -> bool {
         let with = !self.log_gone || !self.log.is_empty() && self.rng.chance(1, 2);
         let mut life = self.begin(with, crash_after);
+        let hushed = self.deaths.hushes() && !last;
         let end = match self.start(&mut life) {
             Some(end) => end,
             None if last => self.come_to_rest(&mut life),
+            None if hushed => self.flush_alone(&mut life),
             None => self.serve(&mut life),
         };
         self.end(life, end)
@@ -626,6 +631,26 @@ impl Run {
         self.stop(life)
     }
 
+    /// Reads what a dead daemon left, flushes it, and ends: by a stop, which is a flush as well, or by a crash.
+    fn flush_alone(&mut self, life: &mut Life) -> End {
+        let stops = self.deaths.begin_flush();
+        self.count(DEATHS_ALONE, 1);
+        if !life
+            .session
+            .read_all(self.layout.chunk_sectors() * 3, PATIENCE)
+        {
+            return End::Broken;
+        }
+        if stops {
+            return self.stop(life);
+        }
+        life.session.flush();
+        match life.session.settle(PATIENCE) {
+            true => End::Crash,
+            false => End::Broken,
+        }
+    }
+
     fn stop(&mut self, life: &mut Life) -> End {
         self.note_event(life, Event::Stop);
         life.stopping = true;
@@ -733,7 +758,12 @@ impl Run {
             self.count("clean copies", counters.clean_copies);
             self.count("records kept in buffers", counters.versions);
         }
-        if end == End::Crash {
+        let sweeps = self.deaths.sweeps();
+        let bears = end == End::Crash && !sweeps && !self.options.quests;
+        let dies = bears && !life.troubled.contains(&true) && self.deaths.is_death();
+        if dies {
+            self.note(&life, Incident::Death);
+        } else if end == End::Crash {
             self.note(&life, Incident::Crash);
             self.note_event(&life, Event::Crash);
             if self.options.gathers && !self.is_removed() {
@@ -748,11 +778,11 @@ impl Run {
         if !self.outcome.violations.is_empty() {
             return false;
         }
-        self.cut(life, end)
+        self.cut(life, end, sweeps, dies)
     }
 
-    /// Power goes, also after an orderly stop.
-    fn cut(&mut self, life: Life, end: End) -> bool {
+    /// Power goes, also after an orderly stop, or the daemon alone dies.
+    fn cut(&mut self, life: Life, end: End, sweeps: bool, dies: bool) -> bool {
         let overlay = life.session.world.status().surrogate;
         let overlay = overlay.and_then(|surrogate| surrogate.overlay);
         let ahead = overlay.is_some_and(|overlay| overlay.ahead);
@@ -774,21 +804,23 @@ impl Run {
             mut oracle,
             ..
         } = session;
-        for member in (0..sites.len()).map(|member| Member(member as u16)) {
-            world.disk_mut(member).faults.mend_reads();
-            // What was cut off is there again.
-            if world.disk(member).faults.hanging() {
-                world.inject(member, Fault::Revive);
-            }
-        }
+        mend(&mut world);
         self.now = world.now();
         let site = world.site();
-        oracle.crash();
+        // What was acknowledged may lie in the memory of a code cache.
+        match dies && !self.options.gathers {
+            true => oracle.death(),
+            false => oracle.crash(),
+        }
         let cut = match self.rng.chance(1, 4) {
             true => site.nothing(),
             false => site.sample(&mut self.rng),
         };
-        let disks = site.restart(world.into_disks(), &cut);
+        let cut = if sweeps { site.nothing() } else { cut };
+        let disks = match dies {
+            true => site.outlive(world.into_disks(), &cut),
+            false => site.restart(world.into_disks(), &cut),
+        };
         for (disk, site) in disks.into_iter().zip(sites) {
             match site {
                 _ if disk.faults.doomed() => {
@@ -804,8 +836,9 @@ impl Run {
             self.settle_buffer();
         }
         self.settle_removal(&removal);
-        let goes_on = self.settle_cut(oracle, end, ahead && !troubled[Site::Home as usize]);
-        if goes_on && whole && self.rot(end) {
+        let ahead = ahead && !troubled[Site::Home as usize] && !dies;
+        let goes_on = self.settle_cut(oracle, end, ahead);
+        if goes_on && whole && !dies && self.rot(end) {
             *self
                 .outcome
                 .incidents
@@ -883,6 +916,16 @@ impl Run {
         };
         if self.end(life, end) {
             self.count("runs to the end", 1);
+        }
+    }
+}
+
+/// What could not be read can be, and what was cut off is there again.
+fn mend(world: &mut World<Engine>) {
+    for member in world.members() {
+        world.disk_mut(member).faults.mend_reads();
+        if world.disk(member).faults.hanging() {
+            world.inject(member, Fault::Revive);
         }
     }
 }

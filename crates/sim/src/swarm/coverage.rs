@@ -11,6 +11,10 @@ pub enum Incident {
     Crash,
     /// A crash before the array served after the one before.
     CrashInRecovery,
+    /// The daemon died, and the members' caches lived on.
+    Death,
+    /// The same, before the array served after the crash or death before.
+    DeathInRecovery,
     MemberLoss,
     /// Of a member that hosts partitions of others: it counts as a loss, too.
     HostLoss,

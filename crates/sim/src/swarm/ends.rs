@@ -6,6 +6,7 @@ use super::plan::Roughness;
 use super::verify;
 use crate::array::superblock_of;
 use crate::atlas::Atlas;
+use crate::crash::Site;
 use crate::disk::Disk;
 use crate::fault::Fault;
 use crate::invariant::{Invariant, Violation};
@@ -28,12 +29,17 @@ impl Run {
                 life.session.world.now().0
             )
         });
+        let sweeps = self.deaths.sweeps();
+        let dies = end == End::Crash && !sweeps && self.may_die() && self.deaths.is_death();
         if end == End::Crash {
-            let incident = if life.serving {
+            if life.serving {
                 self.cut_short = Scene::of(&life.session.world.status());
-                Incident::Crash
-            } else {
-                Incident::CrashInRecovery
+            }
+            let incident = match (life.serving, dies) {
+                (true, false) => Incident::Crash,
+                (false, false) => Incident::CrashInRecovery,
+                (true, true) => Incident::Death,
+                (false, true) => Incident::DeathInRecovery,
             };
             self.outcome.coverage.incident(&self.cut_short, incident);
         } else {
@@ -55,18 +61,27 @@ impl Run {
         if !self.outcome.violations.is_empty() {
             return false;
         }
-        self.cut(life)
+        self.swept |= sweeps;
+        self.cut(life, dies)
     }
 
-    /// Power goes, also after an orderly stop; some disks may not come back.
-    fn cut(&mut self, life: Life) -> bool {
+    /// Whether what this run set out for bears that members outlive the daemon.
+    fn may_die(&self) -> bool {
+        self.ruin.is_none() && !self.swept && !self.data_alone
+    }
+
+    /// Power goes, also after an orderly stop, or the daemon alone dies; some disks may not come back.
+    fn cut(&mut self, life: Life, dies: bool) -> bool {
         let Session {
             world, mut oracle, ..
         } = life.session;
         self.now = world.now();
         self.lost_lately = life.stirring.suspects_any();
         let site = world.site();
-        oracle.crash();
+        match dies {
+            true => oracle.death(),
+            false => oracle.crash(),
+        }
         self.outcome
             .coverage
             .count("open writes at crashes", site.open_count() as u64);
@@ -77,7 +92,10 @@ impl Run {
             false => site.sample(&mut self.rng),
         };
         self.say_cut(&site, &cut);
-        self.disks = site.restart(world.into_disks(), &cut);
+        self.disks = match dies {
+            true => site.outlive(world.into_disks(), &cut),
+            false => site.restart(world.into_disks(), &cut),
+        };
         for member in &life.unplugged {
             let disk = &mut self.disks[usize::from(member.0)];
             disk.faults.inject(Fault::Revive);
@@ -175,9 +193,20 @@ impl Run {
             }
             self.say(|| "  a disk stays away".to_string());
             self.outcome.coverage.count("disks lost with a crash", 1);
-            self.aside.push(disk);
+            self.put_aside(disk);
             chance = self.rng.chance(often.0, often.1);
         }
+    }
+
+    /// A disk that stays away has no power: what was in its cache alone counts no more.
+    fn put_aside(&mut self, disk: Disk) {
+        let site = Site::new(std::slice::from_ref(&disk), vec![Vec::new()]);
+        if site.open_count() > 0 {
+            let oracle = self.oracle.as_mut();
+            oracle.expect("it is here between lives").crash();
+        }
+        let cut = site.sample(self.deaths.rng());
+        self.aside.extend(site.restart(vec![disk], &cut));
     }
 
     /// Tells the oracle what may be lost in the next life. False when the array is beyond redundancy.

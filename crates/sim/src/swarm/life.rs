@@ -3,6 +3,7 @@
 use super::Outcome;
 use super::ambush::Ambush;
 use super::coverage::Scene;
+use super::deaths::Deaths;
 use super::ends::newest;
 use super::hosts::Plot;
 use super::plan::{Options, Plan, Roughness};
@@ -79,6 +80,7 @@ pub struct Run {
     pub crash_again: bool,
     /// What the tasks were at when power went.
     pub cut_short: Scene,
+    pub deaths: Deaths,
     pub outcome: Outcome,
 }
 
@@ -184,6 +186,7 @@ impl Run {
             hosted_last: None,
             crash_again: false,
             cut_short: Scene::default(),
+            deaths: Deaths::new(seed),
             outcome: Outcome::default(),
         };
         run.say(|| format!("seed {seed}: {:?}", run.plan));
@@ -227,8 +230,10 @@ impl Run {
         if self.options.roughness == Roughness::Faults && self.rng.chance(1, SHORT_OF_SPACE) {
             self.fill_up(&mut life);
         }
+        let hushed = self.deaths.hushes();
         let end = match self.start(&mut life) {
             Some(end) => end,
+            None if hushed => self.flush_alone(&mut life),
             None => self.serve(&mut life),
         };
         self.end(life, end)

@@ -6,6 +6,7 @@
 
 mod ambush;
 mod coverage;
+mod deaths;
 mod ends;
 mod hosts;
 mod life;
@@ -16,6 +17,8 @@ mod stir;
 mod verify;
 
 pub use coverage::{Coverage, Hosting, Incident, Moment, Phase, Scene};
+pub use deaths::DEATHS_ALONE;
+pub(crate) use deaths::Deaths;
 pub use hosts::{HOSTS_BACK, PLACES_LINGERED, PLACES_NEEDED, crowded};
 pub use life::{BLOCKS_CACHED, HALTS, STARTS_WITHOUT_SPACE, UNPLUGGED, issue};
 #[cfg(feature = "planted")]

@@ -34,6 +34,9 @@ const INCIDENTS: [Incident; 6] = [
     Incident::Unplugged,
 ];
 
+/// Deaths of the daemon alone are rarer than crashes, and drawn from a stream of their own.
+const HITS_OF_DEATHS: u64 = 3;
+
 const HOSTINGS: [Hosting; 3] = [Hosting::Filling, Hosting::Serving, Hosting::GoingHome];
 const HITS_OF_HOSTS: u64 = 5;
 const INCIDENTS_OF_HOSTS: [Incident; 6] = [
@@ -268,6 +271,14 @@ pub fn holes(coverage: &Coverage) -> Vec<String> {
                 if hits < HITS {
                     holes.push(format!("{task:?} {phase:?} x {incident:?}: {hits} hits"));
                 }
+            }
+        }
+    }
+    for task in TASKS {
+        for phase in PHASES {
+            let hits = coverage.met((task, phase), Incident::Death);
+            if hits < HITS_OF_DEATHS {
+                holes.push(format!("{task:?} {phase:?} x Death: {hits} hits"));
             }
         }
     }

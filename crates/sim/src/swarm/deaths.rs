@@ -1,0 +1,82 @@
+//! Deaths of the daemon alone: members and their volatile caches live on, and a power cut may come later.
+//!
+//! A crash of a life becomes such a death now and then. What was under way is done or not. The life behind it finds all
+//! that was acknowledged, of which nothing is durable yet; often it does no more than read, flush and end, and then
+//! power goes with all that is not durable. Drawn from a stream of their own, so a seed means what it did before but for
+//! the deaths.
+
+use super::life::{End, Life, Run};
+use crate::rng::Rng;
+use crate::session::PATIENCE;
+
+/// What tells the stream of deaths from others.
+const DEATHS: u64 = 0xdead_dae0;
+/// Counted: lives that did no more than flush what a dead daemon had written.
+pub const DEATHS_ALONE: &str = "flushes alone after a death";
+
+pub struct Deaths {
+    rng: Rng,
+    /// The daemon of the life before died.
+    just_died: bool,
+    /// Nothing survives the next cut that is not durable.
+    swept: bool,
+}
+
+impl Deaths {
+    pub fn new(seed: u64) -> Deaths {
+        Deaths {
+            rng: Rng::new(seed ^ DEATHS),
+            just_died: false,
+            swept: false,
+        }
+    }
+
+    /// Whether this crash is the death of the daemon alone.
+    pub fn is_death(&mut self) -> bool {
+        self.just_died = self.rng.chance(1, 4);
+        self.just_died
+    }
+
+    /// Whether the life that begins does no more than flush.
+    pub fn hushes(&mut self) -> bool {
+        std::mem::take(&mut self.just_died) && self.rng.chance(1, 3)
+    }
+
+    /// Whether the cut that ends a life takes all that is not durable.
+    pub fn sweeps(&mut self) -> bool {
+        std::mem::take(&mut self.swept)
+    }
+
+    /// A life that only flushes has begun: nothing that it does not make durable survives the cut at its end. Whether it
+    /// ends by a stop.
+    pub fn begin_flush(&mut self) -> bool {
+        self.swept = true;
+        self.rng.chance(1, 2)
+    }
+
+    pub fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+}
+
+impl Run {
+    /// Reads what the dead daemon left, flushes it, and ends: by a stop, which is a flush as well, or by a crash.
+    pub fn flush_alone(&mut self, life: &mut Life) -> End {
+        let stops = self.deaths.begin_flush();
+        self.outcome.coverage.count(DEATHS_ALONE, 1);
+        if !life
+            .session
+            .read_all(self.layout.chunk_sectors() * 3, PATIENCE)
+        {
+            return End::Broken;
+        }
+        if stops {
+            return self.stop(life);
+        }
+        life.session.flush();
+        match life.session.settle(PATIENCE) {
+            true => End::Crash,
+            false => End::Broken,
+        }
+    }
+}
