@@ -4,6 +4,7 @@
 //! plan of writes is carried out, with a flush at each of its boundaries. With a surrogate there are two plans, and the
 //! surrogate's comes first: an array never names one that was not made.
 
+mod at_once;
 mod buffer;
 mod skew;
 mod surrogate;
@@ -15,8 +16,9 @@ use crate::config::{ArrayConfig, Config};
 use crate::failure::{Failure, Outcome};
 use crate::lease::refuse_as_member;
 use crate::member::{Copies, check_distinct, content, io_failure, open, random_uuid};
-use crate::terminal::{Lost, Progress, confirm, outln, percent, warn};
+use crate::terminal::{Lost, confirm, outln, warn};
 use crate::units::Size;
+use at_once::{Extent, on_each};
 use buffer::{BUFFER_FILE_BYTES, check_buffer};
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::create::Note;
@@ -46,24 +48,26 @@ pub fn run(verb: Create) -> Outcome {
     check(&wanted)?;
     let images = Images::make(&wanted)?;
     images.hand_over();
-    let members = open_all(&wanted.members)?;
-    let of_surrogate = open_all(&wanted.surrogate)?;
-    let of_buffer = open_all(&wanted.buffer_file)?;
+    let mut members = open_all(&wanted.members)?;
+    let mut of_surrogate = open_all(&wanted.surrogate)?;
+    let mut of_buffer = open_all(&wanted.buffer_file)?;
     // Declared after the members, and so undone while they are locked.
     let mut images = images.held();
-    let losses = losses(members.iter().chain(&of_surrogate).chain(&of_buffer))?;
+    let mut losses = losses(&mut members)?;
+    losses.extend(self::losses(&mut of_surrogate)?);
+    losses.extend(self::losses(&mut of_buffer)?);
     let plans = Plans::make(&wanted, &members, &of_surrogate, &of_buffer)?;
     if !losses.is_empty() {
         permit(&losses, force, yes)?;
     }
     images.written();
     if let Some(buffer) = &plans.buffer {
-        carry_out(buffer, &of_buffer)?;
+        carry_out(buffer, &mut of_buffer)?;
     }
     if let Some(surrogate) = &plans.surrogate {
-        carry_out(surrogate, &of_surrogate)?;
+        carry_out(surrogate, &mut of_surrogate)?;
     }
-    carry_out(&plans.array, &members)?;
+    carry_out(&plans.array, &mut members)?;
     images.keep();
     report(&wanted, &plans, json);
     warn_of_namesake(&wanted.name);
@@ -200,7 +204,9 @@ fn check_named(names: &[String], whose: &str) -> Outcome {
 }
 
 pub fn open_all(names: &[String]) -> Outcome<Vec<Plain>> {
-    names.iter().map(|name| open(name, false)).collect()
+    let mut names: Vec<&String> = names.iter().collect();
+    let looked = Extent::new("opening members", names.len() as u64);
+    on_each(&mut names, &looked, |_, name| open(name, false))
 }
 
 // ---------------------------------------------------------------------------------------------------------- images
@@ -340,17 +346,16 @@ impl Image {
 
 // ---------------------------------------------------------------------------------------------------------- losses
 
-fn losses<'a>(members: impl Iterator<Item = &'a Plain>) -> Outcome<Vec<Lost>> {
-    let mut losses = Vec::new();
-    for member in members {
-        if let Some(what) = content(member)? {
-            losses.push(Lost {
-                at: member.name().into(),
-                what,
-            });
-        }
-    }
-    Ok(losses)
+fn losses(members: &mut [Plain]) -> Outcome<Vec<Lost>> {
+    let looked = Extent::new("looking at what members hold", members.len() as u64);
+    let found = on_each(members, &looked, |_, member| {
+        let what = content(member)?;
+        Ok(what.map(|what| Lost {
+            at: member.name().into(),
+            what,
+        }))
+    })?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 fn permit(losses: &[Lost], force: bool, yes: bool) -> Outcome {
@@ -446,8 +451,8 @@ pub fn surrogate_for(
 }
 
 /// Nobody is asked: whoever says `force` was.
-pub fn refuse_to_overwrite(devices: &[Plain], force: bool) -> Outcome {
-    match losses(devices.iter())? {
+pub fn refuse_to_overwrite(devices: &mut [Plain], force: bool) -> Outcome {
+    match losses(devices)? {
         losses if losses.is_empty() || force => Ok(()),
         losses => permit(&losses, false, false),
     }
@@ -557,46 +562,68 @@ fn create_failure(error: &CreateError, members: &[String]) -> Failure {
     }
 }
 
-pub fn carry_out(creation: &Creation, members: &[Plain]) -> Outcome {
-    let mut progress = Progress::new();
-    let total: u64 = creation
-        .writes
-        .iter()
-        .map(|(_, _, content)| content_sectors(content))
-        .sum();
-    let mut done = 0;
-    for (number, (member, at, content)) in creation.writes.iter().enumerate() {
-        if number == creation.wipes || number == creation.seals {
-            flush_all(members)?;
-        }
-        let member = &members[*member];
-        let failed = io_failure(member, "writing");
-        match content {
-            Content::Page(page) => member.write(*at, &page[..]).map_err(failed)?,
-            Content::Zero(sectors) => {
-                for from in (0..*sectors).step_by(ZERO_STEP_SECTORS) {
-                    let step = (sectors - from).min(ZERO_STEP_SECTORS as u64);
-                    member.zero(at + from, step).map_err(&failed)?;
-                    progress.show(&format!("writing {}", percent(done + from + step, total)));
-                }
-            }
-        }
-        done += content_sectors(content);
+/// Writes what was planned, on all members at once, and flushes each at every boundary of the plan.
+pub fn carry_out(creation: &Creation, members: &mut [Plain]) -> Outcome {
+    let sectors = creation.writes.iter().map(|(_, _, what)| sectors_of(what));
+    let written = Extent::new("writing", sectors.sum());
+    let (wipes, seals) = (creation.wipes, creation.seals);
+    let stages = [0..wipes, wipes..seals, seals..creation.writes.len()];
+    for stage in stages.into_iter().filter(|stage| !stage.is_empty()) {
+        let writes = &creation.writes[stage];
+        on_each(members, &written, |number, member| {
+            write_one(writes, number, member, &written)?;
+            member.flush().map_err(io_failure(member, "flushing"))
+        })?;
     }
-    flush_all(members)
+    Ok(())
 }
 
-fn content_sectors(content: &Content) -> u64 {
+/// One member's part of these writes. Pages that lie side by side are one operation.
+fn write_one(
+    writes: &[(usize, u64, Content)],
+    number: usize,
+    member: &Plain,
+    written: &Extent,
+) -> Outcome {
+    let failed = io_failure(member, "writing");
+    let own = writes.iter().filter(|(of, ..)| *of == number);
+    let mut run = Vec::new();
+    let mut start = 0;
+    for (_, at, content) in own {
+        let follows = start + run.len() as u64 / SECTOR_BYTES == *at;
+        if !follows || matches!(content, Content::Zero(_)) {
+            member.write(start, &run).map_err(&failed)?;
+            run.clear();
+        }
+        match content {
+            Content::Page(page) => {
+                if run.is_empty() {
+                    start = *at;
+                }
+                run.extend_from_slice(&page[..]);
+                written.add(PAGE_SECTORS);
+            }
+            Content::Zero(sectors) => zero(member, *at, *sectors, written)?,
+        }
+    }
+    member.write(start, &run).map_err(&failed)
+}
+
+fn zero(member: &Plain, at: u64, sectors: u64, written: &Extent) -> Outcome {
+    for from in (0..sectors).step_by(ZERO_STEP_SECTORS) {
+        let step = (sectors - from).min(ZERO_STEP_SECTORS as u64);
+        let done = member.zero(at + from, step);
+        done.map_err(io_failure(member, "writing"))?;
+        written.add(step);
+    }
+    Ok(())
+}
+
+fn sectors_of(content: &Content) -> u64 {
     match content {
         Content::Page(_) => PAGE_SECTORS,
         Content::Zero(sectors) => *sectors,
     }
-}
-
-fn flush_all(members: &[Plain]) -> Outcome {
-    members
-        .iter()
-        .try_for_each(|member| member.flush().map_err(io_failure(member, "flushing")))
 }
 
 fn report(wanted: &ArrayConfig, plans: &Plans, json: bool) {

@@ -19,6 +19,7 @@ use restripe_io::signals::stdout_was_open;
 use std::fmt::Display;
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Why standard output could not be written, the first time.
 static UNWRITTEN: Mutex<Option<io::Error>> = Mutex::new(None);
@@ -135,13 +136,20 @@ pub fn confirm(question: &str, losses: &[Lost], yes: bool) -> Outcome {
 pub struct Progress {
     terminal: bool,
     shown: String,
+    /// When a line was last said that is no terminal's.
+    said: Option<Instant>,
 }
+
+/// What takes no longer than this needs no progress, and how often a line without a terminal comes.
+const SILENT_AT_FIRST: Duration = Duration::from_secs(2);
+const SAY_EVERY: Duration = Duration::from_secs(10);
 
 impl Progress {
     pub fn new() -> Progress {
         Progress {
             terminal: io::stderr().is_terminal(),
             shown: String::new(),
+            said: None,
         }
     }
 
@@ -151,6 +159,21 @@ impl Progress {
         }
         show(&format!("\r\x1b[K{}", shown(line)));
         self.shown = line.into();
+    }
+
+    /// How far something is that began then, once it has taken a while. Where there is no terminal, a line now and then.
+    pub fn show_slow(&mut self, begun: Instant, doing: &str, done: u64, total: u64) {
+        if begun.elapsed() < SILENT_AT_FIRST {
+            return;
+        }
+        let line = format!("{doing}: {}", percent(done, total));
+        if self.terminal {
+            return self.show(&line);
+        }
+        if self.said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
+            self.said = Some(Instant::now());
+            say(&line);
+        }
     }
 }
 

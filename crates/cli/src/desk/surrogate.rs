@@ -364,8 +364,8 @@ fn make(
     let geometry = status
         .geometry
         .ok_or_else(|| Failure::new("the array is not serving"))?;
-    let devices = open_all(members)?;
-    refuse_to_overwrite(&devices, force)?;
+    let mut devices = open_all(members)?;
+    refuse_to_overwrite(&mut devices, force)?;
     let home = Home {
         name: &status.name,
         array: status.uuid,
@@ -373,7 +373,7 @@ fn make(
         logical_block: status.logical_block,
     };
     let creation = surrogate_for(&home, members, level, &devices)?;
-    carry_out(&creation, &devices)?;
+    carry_out(&creation, &mut devices)?;
     Ok((creation.superblock.array, devices))
 }
 

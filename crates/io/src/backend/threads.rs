@@ -21,6 +21,9 @@ pub struct Threads {
     iov: Vec<libc::iovec>,
 }
 
+// SAFETY: what is not `Send` by itself is `iov`, whose addresses are read only within the call that wrote them.
+unsafe impl Send for Threads {}
+
 impl Threads {
     pub fn new() -> io::Result<Threads> {
         let waker = Waker::new()?;
