@@ -313,7 +313,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__create)
-            opts="-h --config --level --chunk --rotation --copies --groups --partitions --spare-partitions --spares --init --write-hole --size-per-member --data-offset --image-size --lend --surrogate --surrogate-level --code-cache --code-cache-chunk --buffer-file --log-disk --force --yes --json --help"
+            opts="-h --config --level --chunk --rotation --copies --groups --partitions --spare-partitions --spares --init --write-hole --size-per-member --no-slack --data-offset --image-size --lend --surrogate --surrogate-level --code-cache --code-cache-chunk --buffer-file --log-disk --force --yes --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -86,7 +86,7 @@ trust\t'The members already agree; nothing is checked'"
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l write-hole -d 'What guards parity against a crash [default: ppl for raid4, raid5, raid6; bitmap for raid1, raid10]' -r -f -a "ppl\t'Log partial parity before each write'
 bitmap\t'Remember where writes are under way, as md does; a crash while degraded loses what the missing member held there'
 none\t'Nothing: a crash leaves all of it to be resynchronised; one while degraded loses what the missing member held'"
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l size-per-member -d 'Use no more than this of each member for data [default: all that the smallest has behind its data offset]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l size-per-member -d 'Use no more than this of each member for data [default: all that the smallest has behind its data offset, but for slack]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l data-offset -d 'Where data starts on every member, in front of which metadata lie [default: about a sixteenth of the smallest member, 4M at most, or 1M without a log of partial parity; more where metadata need it]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l image-size -d 'Make members that do not exist as image files of this size, those of the surrogate as well' -r
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l lend -d 'Set so much aside at the end, to be lent to other arrays: users see the array smaller by that' -r
@@ -103,6 +103,7 @@ rs7\t''
 rs8\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l code-cache-chunk -d 'How much of a record lies on one member of the code cache (a power of two from 4K on, a row 64K at most). What a flush writes early takes whole rows, what is read of large chunks keeps fewer members busy [default: as much as a row allows]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l buffer-file -d 'A file or device on persistent memory, or two as A,B, as a mirror: a buffer for the code cache, into which flushes write what was gathered, in place of sealing it. It takes 16 MiB, and is named beside the members from then on; a file that does not exist is made. On an ordinary disk a flush takes as long as that disk does' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l no-slack -d 'Use the members to their ends. Without it 1/1024 of the smallest stays free, 128M at most and none below 64M, so that a slightly smaller disk can replace a member'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l code-cache -d 'Make the surrogate a code cache (RERAID), which is written by whole rows: `serve` gathers every write into clusters there, at all times. Of three members or more, raid5, raid6 or rs3 to rs8, which bears three to eight lost disks [default: raid6 from four members on]'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l log-disk -d 'Make the surrogate\'s one disk the log of first copies that go ahead (GRAID): `serve` writes there and to them, at all times. Of a raid1 or raid10'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l force -d 'Overwrite what the members carry; says what will be lost and asks'

@@ -321,9 +321,13 @@ pub struct Create {
     /// What guards parity against a crash [default: ppl for raid4, raid5, raid6; bitmap for raid1, raid10]
     #[arg(long, value_enum)]
     pub write_hole: Option<WriteHoleName>,
-    /// Use no more than this of each member for data [default: all that the smallest has behind its data offset]
+    /// Use no more than this of each member for data [default: all that the smallest has behind its data offset, but for slack]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub size_per_member: Option<u64>,
+    /// Use the members to their ends. Without it 1/1024 of the smallest stays free, 128M at most and none below 64M, so that
+    /// a slightly smaller disk can replace a member
+    #[arg(long, conflicts_with = "size_per_member")]
+    pub no_slack: bool,
     /// Where data starts on every member, in front of which metadata lie [default: about a sixteenth of the smallest member, 4M at most,
     /// or 1M without a log of partial parity; more where metadata need it]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]

@@ -62,6 +62,8 @@ pub struct ArrayConfig {
     pub write_hole: Option<WriteHoleName>,
     #[serde(default, deserialize_with = "size")]
     pub size_per_member: Option<u64>,
+    #[serde(default)]
+    pub no_slack: bool,
     #[serde(default, deserialize_with = "size")]
     pub data_offset: Option<u64>,
     #[serde(default, deserialize_with = "size")]

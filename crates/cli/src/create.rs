@@ -104,6 +104,7 @@ fn wanted(verb: Create) -> Outcome<ArrayConfig> {
         init: verb.init.or(file.init),
         write_hole: verb.write_hole.or(file.write_hole),
         size_per_member: verb.size_per_member.or(file.size_per_member),
+        no_slack: verb.no_slack || file.no_slack,
         data_offset: verb.data_offset.or(file.data_offset),
         image_size: verb.image_size.or(file.image_size),
         lend: verb.lend.or(file.lend),
@@ -478,6 +479,7 @@ fn options(wanted: &ArrayConfig, members: &[Plain]) -> Outcome<CreateOptions> {
     options.skew = skew::skew(wanted)?;
     options.spare_partitions = wanted.spare_partitions.unwrap_or(0);
     options.size_per_member = sectors(wanted.size_per_member, "--size-per-member")?;
+    options.slack = !wanted.no_slack;
     options.data_offset = sectors(wanted.data_offset, "--data-offset")?;
     options.lend_sectors = sectors(wanted.lend, "--lend")?;
     if let Some(init) = wanted.init {

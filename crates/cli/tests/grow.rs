@@ -24,7 +24,7 @@ fn raid4(name: &str) -> Place {
 
 fn of_level(name: &str, level: &str) -> Place {
     let place = Place::new(name);
-    good(place.create(&OLD, &["--level", level]));
+    good(place.create(&OLD, &["--level", level, "--no-slack"]));
     good(place.shell("truncate -s 64M e.img f.img"));
     place
 }
@@ -278,7 +278,10 @@ fn a_growth_is_paused_paced_killed_and_goes_on() {
 #[test]
 fn a_bitmap_is_no_log_to_deal_chunks_anew_by() {
     let place = Place::new("grow-bitmap");
-    good(place.create(&OLD, &["--level", "raid5", "--write-hole", "bitmap"]));
+    good(place.create(
+        &OLD,
+        &["--level", "raid5", "--write-hole", "bitmap", "--no-slack"],
+    ));
     good(place.shell("truncate -s 64M e.img"));
     let words = [&["grow", "tank", "--add", "e.img", "--offline"], &OLD[..]].concat();
     let told = refused(place.run(&words));
@@ -398,7 +401,10 @@ fn fio_verifies_through_a_growth(place: &Place, test: &str) {
 fn fio_verifies_through_a_growth_with_a_surrogate_and_a_kill() {
     let place = Place::new("grow-surrogate");
     let test = "fio_verifies_through_a_growth_with_a_surrogate_and_a_kill";
-    good(place.create(&OLD, &["--level", "raid4", "--surrogate", "s0,s1"]));
+    good(place.create(
+        &OLD,
+        &["--level", "raid4", "--surrogate", "s0,s1", "--no-slack"],
+    ));
     good(place.shell("truncate -s 64M e.img"));
     if !has(&place, test, &["fio", "nbdcopy"]) {
         return;

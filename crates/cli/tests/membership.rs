@@ -436,6 +436,48 @@ fn what_is_in_the_array_is_not_taken_in_again() {
     assert_eq!(left, "", "neither sockets nor locks are left");
 }
 
+/// Disks of one nominal size differ by a little: the end of every member stays free for a smaller one, if nothing else is said.
+#[test]
+fn a_slightly_smaller_disk_replaces_a_member() {
+    let place = Place::new("slack");
+    let smaller = (64 << 20) - 8 * 512;
+    for (slack, options) in [
+        (true, &["--level", "5"][..]),
+        (false, &["--level", "5", "--no-slack"]),
+    ] {
+        for member in ["new.img", "spare.img"] {
+            place.write(member, smaller, 0, &[]);
+        }
+        assert_eq!(
+            place
+                .create(&THREE, &[options, &["--force", "--yes"]].concat())
+                .status,
+            0
+        );
+        let daemon = place.serve(&THREE);
+        for verb in [
+            &["replace", "tank", "a.img", "new.img"][..],
+            &["add", "tank", "spare.img"],
+        ] {
+            let run = place.run(verb);
+            assert_eq!(run.status == 0, slack, "{verb:?}: {}", run.stderr);
+            assert!(slack || run.stderr.contains("needs"), "{}", run.stderr);
+        }
+        assert_eq!(place.run(&["stop", "tank"]).status, 0);
+        assert_eq!(daemon.wait(), 0);
+        place.shell("rm -f new.img spare.img");
+    }
+    let both = place.create(
+        &THREE,
+        &["--level", "5", "--no-slack", "--size-per-member", "32M"],
+    );
+    assert_eq!(
+        both.status, 2,
+        "a size leaves what it leaves: {}",
+        both.stderr
+    );
+}
+
 /// A slot was vacant, and took the new device before the replacement could.
 #[test]
 fn a_replacement_is_not_taken_for_a_spare() {

@@ -42,6 +42,21 @@ const MAP_BITS_WANTED: u64 = 64;
 /// One page of the intent map must do while a bit covers no more than this: 64 MiB.
 const INTENT_BIT_SECTORS_MAX: u64 = 131_072;
 
+/// A member has one such part of slack, at most so much, and none below a size.
+const SLACK_PARTS: u64 = 1024;
+const SLACK_SECTORS_MAX: u64 = (128 << 20) / SECTOR_BYTES;
+const SLACK_FROM_SECTORS: u64 = (64 << 20) / SECTOR_BYTES;
+
+/// Sectors that an array leaves free of a member of this size: disks of one nominal size differ by a little, and a
+/// replacement may be the smaller one.
+pub fn slack_of(sectors: u64) -> u64 {
+    let slack = (sectors / SLACK_PARTS).min(SLACK_SECTORS_MAX);
+    if sectors < SLACK_FROM_SECTORS {
+        return 0;
+    }
+    round_down(slack, PAGE_SECTORS as u32)
+}
+
 /// What the members hold to begin with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Init {
@@ -81,6 +96,8 @@ pub struct CreateOptions {
     pub data_offset: Option<u64>,
     /// Sectors of set data on each member, rounded down to whole chunks; all there is if not given.
     pub size_per_member: Option<u64>,
+    /// Leave [`slack_of`] the smallest member free at the end of each, unless a size is given.
+    pub slack: bool,
     pub log_sectors: Option<u64>,
     /// Rows for each bit of the written map.
     pub extent_rows: Option<u64>,
@@ -114,6 +131,7 @@ impl CreateOptions {
             logical_block: None,
             data_offset: None,
             size_per_member: None,
+            slack: false,
             log_sectors: None,
             extent_rows: None,
             intent_rows: None,
@@ -439,7 +457,8 @@ impl Plan {
         let intent_rows = intent_rows(&layout, options.intent_rows)?;
         let middle = middle(options, &layout, extent_rows, intent_rows)?;
         let data_start = data_start(options, &middle, sectors)?;
-        let needs = data_start + u64::from(options.chunk_sectors);
+        let slack = slack(options, sectors);
+        let needs = data_start + u64::from(options.chunk_sectors) + slack;
         if sectors < needs {
             let sectors = options.members[smallest].sectors;
             return Err(CreateError::MemberTooSmall {
@@ -448,7 +467,7 @@ impl Plan {
                 needs,
             });
         }
-        let slot_sectors = slot_sectors(options, sectors - data_start)?;
+        let slot_sectors = slot_sectors(options, sectors - data_start - slack)?;
         let geometry = Geometry {
             slot_sectors,
             ..whole
@@ -470,6 +489,14 @@ fn smallest_member(options: &CreateOptions) -> (usize, u64) {
     let sectors = |i: &usize| round_down(options.members[*i].sectors, PAGE_SECTORS as u32);
     let smallest = (0..options.members.len()).min_by_key(sectors);
     smallest.map_or((0, 0), |i| (i, sectors(&i)))
+}
+
+/// What is left free of each member, of which the smallest has so many sectors.
+fn slack(options: &CreateOptions, smallest: u64) -> u64 {
+    match options.size_per_member {
+        None if options.slack => slack_of(smallest),
+        _ => 0,
+    }
 }
 
 fn round_down(sectors: u64, unit: u32) -> u64 {
@@ -779,12 +806,13 @@ fn resync_task() -> TaskRecord {
 fn notes(options: &CreateOptions, plan: &Plan) -> Vec<Note> {
     let ends = plan.regions.iter().map(|region| region.end());
     let used = ends.max().expect("there are regions");
+    let slack = slack(options, smallest_member(options).1);
     let mebibyte = (1 << 20) / SECTOR_BYTES;
     let own = options.skew.map_or(1, |skew| u64::from(skew.partitions));
     let partitions = own + u64::from(options.spare_partitions);
     let rounded = partitions * u64::from(plan.geometry.chunk_sectors);
     let unused = |(member, info): (usize, &MemberInfo)| {
-        let sectors = info.sectors.saturating_sub(used);
+        let sectors = info.sectors.saturating_sub(used + slack);
         // What rounding to a chunk of each partition costs is not worth a word.
         let limit = mebibyte.min(used).max(rounded);
         (sectors >= limit).then_some(Note::Unused { member, sectors })

@@ -142,6 +142,7 @@ pub fn surrogate_of(wanted: &ArrayConfig) -> ArrayConfig {
         level: Some(level),
         chunk: (wanted.code_cache).then(|| wanted.code_cache_chunk.unwrap_or_else(chunk)),
         code_cache: wanted.code_cache,
+        no_slack: wanted.no_slack,
         ..ArrayConfig::default()
     }
 }

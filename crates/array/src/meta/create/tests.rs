@@ -282,6 +282,52 @@ fn the_largest_logical_block_counts() {
     );
 }
 
+/// From 64 MiB on the end of every member stays free for smaller replacements; what is left free is not called unused.
+#[test]
+fn slack_is_left_at_the_end_unless_a_size_is_asked_for() {
+    let end = |options: &CreateOptions| {
+        let creation = create(options).unwrap();
+        assert_eq!(creation.notes, []);
+        let regions = creation.superblock.regions;
+        regions.iter().map(Region::end).max().unwrap()
+    };
+    for (mebibytes, slack) in [
+        (32, 0),
+        (63, 0),
+        (64, 128),
+        (1 << 10, 2 << 10),
+        (100 << 10, 200 << 10),
+        (1 << 20, 256 << 10),
+        (20 << 20, 256 << 10),
+    ] {
+        let sectors = mebibytes << 11;
+        let mut options = options(RAID5, 3, sectors);
+        let chunk = u64::from(options.chunk_sectors);
+        assert!(sectors - end(&options) < chunk, "asked for by the caller");
+        options.slack = true;
+        assert_eq!(slack_of(sectors), slack, "{mebibytes} MiB");
+        let left = sectors - end(&options);
+        assert!((slack..slack + chunk).contains(&left), "{mebibytes} MiB");
+        options.size_per_member = Some(sectors - (8 << 11));
+        create(&options).expect("a size that is asked for is had");
+    }
+}
+
+#[test]
+fn slack_never_takes_the_last_chunk() {
+    let mut options = options(RAID5, 3, 64 << 11);
+    options.slack = true;
+    options.data_offset = Some((64 << 11) - 128);
+    let refused = create(&options).unwrap_err();
+    let needs = (64 << 11) + u64::from(options.chunk_sectors);
+    let told = CreateError::MemberTooSmall {
+        member: 0,
+        sectors: 64 << 11,
+        needs,
+    };
+    assert_eq!(refused, told);
+}
+
 #[test]
 fn asked_for_places_and_sizes_are_kept() {
     let mut asked = options(RAID5, 3, 300_000);
