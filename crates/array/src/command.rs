@@ -9,6 +9,7 @@ use crate::flush::Waiter;
 use crate::meta::superblock::{
     MEMBERS_MAX, MemberEntry, MemberRole, Partner, PartnerRole, Placement,
 };
+use crate::planted::Bug;
 use crate::policy::throttle::Limits;
 use crate::report::ArrayState;
 use crate::runset::RunSet;
@@ -20,11 +21,19 @@ pub(crate) const NO_BUFFER: &str = "the array has no buffer here";
 
 impl Core {
     pub(crate) fn command(&mut self, tag: CommandTag, command: Command) {
+        let writes = self.serving() && !self.halted() && !self.mode.read_only;
+        if !(writes && self.look_before(tag, command)) {
+            self.carry_out(tag, command);
+        }
+    }
+
+    /// Carries out a command now that all is known which it hangs on.
+    pub(crate) fn carry_out(&mut self, tag: CommandTag, command: Command) {
         let result = match command {
             Command::Start(mode) => return self.boot_start(tag, mode),
             Command::Stop => return self.stop(tag),
             _ if self.not_started() && self.set_pace(&command) => {
-                return self.out.push(Action::CommandReply(tag, Ok(())));
+                return self.answer(tag, Ok(()));
             }
             _ if !self.serving() => Err(CommandError::Busy("the array is not serving")),
             // Before anything is changed: what is refused must not have been done.
@@ -33,6 +42,7 @@ impl Core {
             Command::Fail(member) => self.command_fail(member),
             Command::Remove(member) => self.command_remove(member),
             Command::Add(member) => self.command_add(member),
+            Command::Overwrite(member) => self.command_overwrite(member),
             Command::AddToSurrogate(_) => {
                 Err(CommandError::Busy("the array has no surrogate here"))
             }
@@ -64,8 +74,12 @@ impl Core {
         };
         match result {
             Ok(()) => self.answer_when_durable(tag),
-            Err(error) => self.out.push(Action::CommandReply(tag, Err(error))),
+            Err(error) => self.answer(tag, Err(error)),
         }
+    }
+
+    pub(crate) fn answer(&mut self, tag: CommandTag, result: Result<(), CommandError>) {
+        self.out.push(Action::CommandReply(tag, result));
     }
 
     /// Commands about paces hold from before the first task is there.
@@ -284,6 +298,7 @@ impl Core {
                 current_since: 0,
                 log_floor: 0,
                 read_errors: 0,
+                left_at: 0,
             });
             self.devices[index].entry = Some((self.superblock.members.len() - 1) as u16);
             self.devices[index].regions = self.regions_within(self.devices[index].info.sectors);
@@ -468,6 +483,7 @@ impl Core {
             && self.slices.idle()
             && self.inits.is_empty()
             && self.flusher.idle()
+            && self.admissions.is_empty()
             && self.reshape_rests();
         if drained {
             self.stop_flush = true;
@@ -486,15 +502,24 @@ impl Core {
         self.stop_version = self.keeper.version_wanted();
     }
 
+    /// A stop writes two versions, as a start does: a copy of a member from before is two behind ([`crate::meta::choose`]).
     pub(crate) fn stop_settle(&mut self) {
         let durable = self.stop_version > 0 && self.keeper.is_durable(self.stop_version);
-        if durable && !self.maps_dirty() && !self.heat_pages.dirty() {
-            self.stopped();
+        if !durable || self.maps_dirty() || self.heat_pages.dirty() {
+            return;
         }
+        let once = self.planted(Bug::StopWritesOnce);
+        if core::mem::replace(&mut self.stop_confirms, true) || once || self.halted() {
+            return self.stopped();
+        }
+        self.keeper.note_change();
+        self.stop_version = self.keeper.version_wanted();
+        self.keep();
     }
 
     fn stopped(&mut self) {
         self.stop_version = 0;
+        self.stop_confirms = false;
         self.state = ArrayState::Stopped;
         let on_record = self.on_record();
         if on_record.is_ok() {

@@ -404,7 +404,9 @@ pub enum Command {
     Remove(Member),
     /// Take a device in: back into its old place if it was a member, else as a spare.
     Add(Member),
-    /// The same, into the array's surrogate.
+    /// The next command that takes this device in may overwrite what it carries, whatever that is.
+    Overwrite(Member),
+    /// The same as [`Command::Add`], into the array's surrogate.
     AddToSurrogate(Member),
     /// The same, into the buffer of its code cache.
     AddToBuffer(Member),
@@ -500,6 +502,14 @@ pub enum CommandError {
     IsSurrogate {
         of: Uuid,
     },
+    /// This device has a history of the array that the running array does not have: its generation and sequence, and the array's.
+    OtherHistory {
+        member: Member,
+        theirs: (u64, u64),
+        ours: (u64, u64),
+    },
+    /// No superblock of this device can be read: nobody knows what it carries.
+    Unreadable(Member),
     /// Redundancy does not allow taking this member out.
     Indispensable(Member),
     NoSuchMember(Member),
@@ -523,13 +533,13 @@ pub enum CommandError {
     NoSpace,
     /// The leases cannot be changed so.
     Lease(LeaseError),
-    /// The log is as it was before the array's last start.
+    /// The log is as it was before the array's last start or clean stop.
     LogIsOld,
-    /// The array's own members are as they were before the log's last start.
+    /// The array's own members are as they were before the log's last start or clean stop.
     LogIsNewer,
     /// What users flushed may lie in the buffer of the array's code cache alone, and that is not here.
     BufferMissing,
-    /// The buffer is as it was before the array's last start.
+    /// The buffer is as it was before the array's last start or clean stop.
     BufferIsOld,
     /// Of the array's surrogate, not of its own set.
     OfSurrogate(Box<CommandError>),

@@ -1,5 +1,6 @@
 //! The running array: every part's state in one place, and the few operations that all parts share.
 
+use crate::admission::Admission;
 use crate::boot::Boot;
 use crate::contract::{
     Action, Actions, BufRef, Class, CommandTag, ComputeOp, DeviceIo, Fact, FailCause, Halt, IoOp,
@@ -89,6 +90,7 @@ pub(crate) struct Core {
     pub(crate) boot: Option<Boot>,
     /// Commands that wait for a version of the superblock to be durable.
     pub(crate) answers: Vec<(CommandTag, u64)>,
+    pub(crate) admissions: Vec<Admission>,
     pub(crate) stopping: Option<CommandTag>,
     /// What a failed member lacks is not on record yet.
     pub(crate) owing: bool,
@@ -96,6 +98,8 @@ pub(crate) struct Core {
     pub(crate) halt: Option<Halt>,
     pub(crate) stop_flush: bool,
     pub(crate) stop_version: u64,
+    /// The second version of this stop is being written.
+    pub(crate) stop_confirms: bool,
     /// Earliest moment at which each kind of timed work is due.
     pub(crate) wake: [Nanos; WAKES],
     pub(crate) armed: Nanos,
@@ -164,11 +168,13 @@ impl Core {
             recovered_rows: 0,
             boot: None,
             answers: Vec::new(),
+            admissions: Vec::new(),
             stopping: None,
             owing: false,
             halt: None,
             stop_flush: false,
             stop_version: 0,
+            stop_confirms: false,
             wake: [NEVER; WAKES],
             armed: NEVER,
             config,

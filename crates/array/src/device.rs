@@ -81,6 +81,8 @@ pub(crate) struct Device {
     pub(crate) check_errors: u32,
     /// When it last completed anything.
     pub(crate) progress: Nanos,
+    /// The next command that takes it in may overwrite what it carries.
+    pub(crate) overwrite: bool,
     /// The version of the superblock under which it last gave up a place, or all.
     pub(crate) left_under: u64,
 }
@@ -100,6 +102,7 @@ impl Device {
             spent: Spent::default(),
             check_errors: 0,
             progress: Nanos(0),
+            overwrite: false,
             left_under: 0,
         }
     }

@@ -268,6 +268,9 @@ impl Core {
                 self.read_part_done(request, lba, io.member, sectors, target, result);
             }
             Owner::Boot { step } => self.boot_read_done(step, &io, result),
+            Owner::Admission { place } => {
+                self.admission_read(io.member, place, result.map(|()| &*io));
+            }
             other => self.owner_done(other, io.member, result),
         }
         self.recycle(io);
@@ -299,6 +302,7 @@ impl Core {
             Owner::Journal => self.journal_wiped(member, result),
             Owner::ExtentInit { init } => self.extent_zeroed(init, member, result),
             Owner::Boot { step } => self.boot_read_given_up(step),
+            Owner::Admission { place } => self.admission_read(member, place, Err(IoError::Gone)),
             Owner::ReadPart { .. } | Owner::CacheCopy { .. } | Owner::Free | Owner::Orphan => {
                 unreachable!("handled by the caller, or no operation of a device")
             }

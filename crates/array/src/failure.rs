@@ -9,7 +9,6 @@ use crate::contract::{
 use crate::core::Core;
 use crate::device::Health;
 use crate::flush::Waiter;
-use crate::meta::superblock::MemberRole;
 use crate::planted::Bug;
 use crate::power::Power;
 use crate::units::{Member, Row, Slot};
@@ -68,10 +67,8 @@ impl Core {
         let stale_since = self.superblock.generation + 1;
         self.superblock.generation = stale_since;
         if let Some(entry) = self.devices[member.0 as usize].entry {
-            self.superblock.members[entry as usize].role = MemberRole::Failed {
-                stale_since,
-                partial: served,
-            };
+            let sequence = self.superblock.sequence;
+            self.superblock.members[entry as usize].leave(stale_since, served, sequence);
         }
         self.place_entries();
         self.keeper.note_failure();

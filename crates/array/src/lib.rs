@@ -20,6 +20,7 @@
 
 extern crate alloc;
 
+mod admission;
 mod apart;
 mod boot;
 pub mod cache;

@@ -78,6 +78,10 @@ pub(crate) enum Owner {
     Boot {
         step: u32,
     },
+    /// A place of a superblock, of a device that a command takes in.
+    Admission {
+        place: u8,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -98,6 +98,10 @@ pub enum Bug {
     RowOverItself,
     /// Users do not wait for what a reshape is moving.
     WindowLeftOpen,
+    /// A clean stop writes one version of the superblocks, and puts no number on record at a set and its log.
+    StopWritesOnce,
+    /// A device is taken in whatever history of the array it has.
+    NewerOverwritten,
 }
 
 impl Bug {
@@ -168,6 +172,10 @@ impl Bug {
         Bug::PlaceTakenInUse,
         Bug::FormerHostHeard,
     ];
+
+    /// Bugs that sweeps of the simulator find (`sim/tests/stale.rs`, `sim/tests/returns.rs`).
+    #[cfg(feature = "planted")]
+    pub const OF_SWEEPS: [Bug; 2] = [Bug::StopWritesOnce, Bug::NewerOverwritten];
 }
 
 impl Core {

@@ -435,6 +435,9 @@ impl Desk {
             return Err(in_the_array(path, "failed")
                 .hint("restripe remove forgets it; then it is free for the other set"));
         }
+        if force {
+            self.command(Command::Overwrite(failed.member))?;
+        }
         self.command(Command::Add(failed.member))?;
         self.replaced().forget(&failed);
         Ok(failed.member)
@@ -484,6 +487,9 @@ impl Desk {
         let new = match self.resolve(path) {
             Ok((held, name)) => {
                 let new = self.free(held, &name)?;
+                if force {
+                    self.command(Command::Overwrite(new))?;
+                }
                 self.command(Command::Replace { old, new })?;
                 new
             }
@@ -577,7 +583,12 @@ impl Desk {
         let arrived = self.remote.arrive(self.array, device).map_err(ended)?;
         let member =
             arrived.ok_or_else(|| Refusal::new("the array takes no more devices").at(path))?;
-        if let Err(refused) = self.command(command(member, whose)) {
+        let overwritten = match force {
+            true => self.command(Command::Overwrite(member)),
+            false => Ok(()),
+        };
+        let taken = overwritten.and_then(|()| self.command(command(member, whose)));
+        if let Err(refused) = taken {
             self.remote.close(self.array, member).map_err(ended)?;
             return Err(if refused.at.is_empty() {
                 refused.at(path)
@@ -881,6 +892,8 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         CommandError::Foreign(member) => {
             Refusal::new("this member belongs to another array").at(name(member)).hint("leave it out")
         }
+        CommandError::OtherHistory { member, theirs, ours } => other_history(&name(member), *theirs, *ours),
+        CommandError::Unreadable(member) => unreadable(&name(member)),
         CommandError::Minority { present, current } => {
             Refusal::new(format!("only {present} of the {current} current members are here"))
                 .hint("bring the others; serve --from-minority starts it if they are gone for good")
@@ -918,17 +931,52 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         CommandError::Metadata => Refusal::new(UNREADABLE),
         CommandError::Lease(error) => lease_refusal(*error),
         CommandError::LogIsOld => {
-            Refusal::new("it is as it was before the array's last start, and lacks what was written since")
+            Refusal::new("it is as it was before the array's last start or clean stop, and lacks what was written since")
                 .hint("bring its members as they were when the array stopped; or say --accept-loss to give up all that may lie there alone")
         }
         CommandError::LogIsNewer => {
-            Refusal::new("it is of a later start than the array's own members, which are an old copy")
+            Refusal::new("it is of a later start or stop than the array's own members, which are an old copy")
                 .hint("bring the array's members as they were when it stopped; serve --from-minority takes them as they are")
         }
         CommandError::BufferMissing | CommandError::BufferIsOld => without_buffer(error),
         CommandError::OfBuffer(error) => of_buffer(error, names),
         CommandError::OfSurrogate(error) => of_set("the surrogate", error, names),
     }
+}
+
+fn unreadable(path: &str) -> Refusal {
+    Refusal::new("the superblocks of this device cannot be read, so its content is not known")
+        .at(path)
+        .hint("name another device, or say --force to overwrite this one")
+}
+
+/// Generations and sequences of a device and of the running array, which parted.
+fn other_history(path: &str, theirs: (u64, u64), ours: (u64, u64)) -> Refusal {
+    let age = |(generation, version): (u64, u64)| {
+        format!("generation {generation}, superblock version {version}")
+    };
+    let written = last_written(path).map_or(String::new(), |when| format!(", last written {when}"));
+    let what = format!(
+        "this member went on without the array that runs, and has writes that the array does not have: \
+         the device has {}{written}; the array has {}",
+        age(theirs),
+        age(ours),
+    );
+    Refusal::new(what).at(path).hint(
+        "to keep the device's side, stop the array and restripe serve that side alone (--from-minority); \
+         to give up what the device has, say --force",
+    )
+}
+
+/// When a file was written last, in words; other devices do not tell.
+fn last_written(path: &str) -> Option<String> {
+    let file = std::fs::metadata(path).ok().filter(|file| file.is_file())?;
+    let ago = file.modified().ok()?.elapsed().ok()?;
+    Some(match ago.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s ago"),
+        seconds @ 120..7200 => format!("{} min ago", seconds / 60),
+        seconds => format!("{} h ago", seconds / 3600),
+    })
 }
 
 fn of_buffer(error: &CommandError, names: &[MemberName]) -> Refusal {
@@ -959,7 +1007,7 @@ fn of_set(set: &str, error: &CommandError, names: &[MemberName]) -> Refusal {
 fn without_buffer(error: &CommandError) -> Refusal {
     match error {
         CommandError::BufferIsOld => Refusal::new(
-            "it is as it was before the array's last start, and lacks what users flushed since",
+            "it is as it was before the array's last start or clean stop, and lacks what users flushed since",
         )
         .hint("bring its members as they were when the array stopped; or say --accept-loss to go back to what the log has"),
         _ => Refusal::new(

@@ -4,7 +4,7 @@
 #[allow(dead_code)]
 mod harness;
 
-use harness::steps::{good, has, status, wait_until};
+use harness::steps::{good, has, status, stop, wait_until};
 use harness::{Daemon, Place, THREE, line_of, raid5};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -708,4 +708,65 @@ fn a_remote_member_whose_server_was_restarted_comes_back() {
     good(place.run(&["stop", "tank"]));
     assert_eq!(daemon.wait(), 0);
     drop(server);
+}
+
+/// One half of a mirror went on alone; the other half is started later, and the first comes back.
+#[test]
+fn a_newer_half_is_taken_in_only_by_force() {
+    let place = Place::new("newer-half");
+    let made = place.run(&[
+        "create",
+        "tank",
+        "--level",
+        "raid1",
+        "--image-size",
+        "32M",
+        "a",
+        "b",
+    ]);
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    let daemon = place.serve(&["a", "b"]);
+    good(place.run(&["fail", "tank", "a"]));
+    write_block(&place);
+    stop(&place, &daemon);
+    let newer = place.bytes("b");
+    let daemon = place.serve(&["--from-minority", "a"]);
+    for verb in [&["add", "tank", "b"][..], &["replace", "tank", "a", "b"]] {
+        let refused = place.run(verb);
+        assert_eq!(refused.status, 1, "{verb:?}: {}", refused.stderr);
+        let told = [
+            "went on without",
+            "generation",
+            "--force",
+            "at: ",
+            "last written",
+        ];
+        let missing = told.iter().find(|word| !refused.stderr.contains(**word));
+        assert_eq!(missing, None, "{verb:?}: {}", refused.stderr);
+    }
+    assert!(newer == place.bytes("b"), "nothing was written to it");
+    good(place.run(&["add", "tank", "b", "--force", "--yes"]));
+    wait_until(&place, |status| status["state"] == "healthy");
+    stop(&place, &daemon);
+}
+
+/// A copy of a member made while the array was served, and put back after a clean stop.
+#[test]
+fn an_old_copy_of_a_member_is_named_after_a_clean_stop() {
+    let place = raid5("old-copy");
+    let daemon = place.serve(&THREE);
+    let copied = place.shell("cp b.img b.old");
+    assert_eq!(copied.status, 0, "{}", copied.stderr);
+    write_block(&place);
+    stop(&place, &daemon);
+    let put_back = place.shell("cp b.old b.img");
+    assert_eq!(put_back.status, 0, "{}", put_back.stderr);
+    let refused = place.run(&[&["serve"][..], &THREE].concat());
+    assert!(
+        refused.status == 1
+            && refused.stderr.contains("b.img")
+            && refused.stderr.contains("--degraded"),
+        "{}",
+        refused.stderr
+    );
 }

@@ -83,6 +83,7 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
                 AckedWriteLost,
             ],
         ),
+        Bug::StopWritesOnce | Bug::NewerOverwritten => unreachable!("a sweep finds {bug:?}"),
         Bug::PlaceTakenEarly | Bug::PlaceTakenInUse | Bug::FormerHostHeard => {
             unreachable!("a script finds {bug:?}")
         }

@@ -291,7 +291,7 @@ impl Core {
         let whole = result.is_ok();
         match read {
             Read::Super { index } if whole => {
-                boot.places[member.0 as usize][index] = Some(Superblock::decode(&joined(io)));
+                boot.places[member.0 as usize][index] = Some(superblock_in(io));
             }
             Read::Map { kind, page } if whole => boot.note_map(kind, page, array, io),
             Read::Map { kind, page } => boot.map_unread(kind, page),
@@ -338,10 +338,15 @@ impl Core {
 }
 
 /// The sector of a place where a superblock may lie: copy A's, then copy B's in their order.
-fn super_place(index: usize) -> u64 {
+pub(crate) fn super_place(index: usize) -> u64 {
     index
         .checked_sub(1)
         .map_or(SUPER_A_AT, |index| SUPER_B_PLACES[index])
+}
+
+/// What was read at a place of a superblock.
+pub(crate) fn superblock_in(io: &DeviceIo) -> Result<Superblock, MetaError> {
+    Superblock::decode(&joined(io))
 }
 
 fn joined(io: &DeviceIo) -> Vec<u8> {

@@ -228,10 +228,7 @@ impl Core {
             // Of a member that is here, but with an older state, nobody knows what it lacks.
             let partial = line.role == MemberRole::Active && members[entry].is_none();
             if !good[entry] && matches!(line.role, MemberRole::Active | MemberRole::Rebuilding) {
-                line.role = MemberRole::Failed {
-                    stale_since,
-                    partial,
-                };
+                line.leave(stale_since, partial, self.superblock.sequence);
                 any = true;
             }
         }

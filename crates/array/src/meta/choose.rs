@@ -106,6 +106,50 @@ pub fn choose(candidates: &[Candidate], mode: StartMode) -> Result<Choice, Comma
     Ok(choice)
 }
 
+/// Whether a running array may overwrite this device: not if that carries a history of the array which the running one does not have, nor
+/// if it is of another array. A history that is void lacks nothing: nobody was told of anything in it.
+pub fn admit(running: &Superblock, candidate: &Candidate) -> Result<(), CommandError> {
+    let sound = candidate.copies.iter().flatten().flatten();
+    let Some(theirs) = newest(sound) else {
+        return Ok(());
+    };
+    if theirs.array != running.array {
+        return Err(CommandError::Foreign(candidate.member));
+    }
+    let serving = running.members.iter();
+    let serving = serving.filter(|entry| entry.role == MemberRole::Active);
+    let copies: Vec<Superblock> = serving
+        .map(|entry| Superblock {
+            member: entry.uuid,
+            ..running.clone()
+        })
+        .collect();
+    let mut claims: Vec<Claim> = copies
+        .iter()
+        .map(|copy| claim_of(candidate, copy))
+        .collect();
+    claims.push(claim_of(candidate, theirs));
+    let newcomer = &claims[copies.len()];
+    let is_void = !went_on(theirs, running) && void(newcomer, &claims).is_some();
+    if !parted(theirs, running) || is_void {
+        return Ok(());
+    }
+    Err(CommandError::OtherHistory {
+        member: candidate.member,
+        theirs: age(theirs),
+        ours: age(running),
+    })
+}
+
+fn claim_of<'a>(candidate: &Candidate, superblock: &'a Superblock) -> Claim<'a> {
+    Claim {
+        candidate: 0,
+        member: candidate.member,
+        superblock,
+        anchored: true,
+    }
+}
+
 /// Orders superblocks of one history.
 fn age(superblock: &Superblock) -> (u64, u64) {
     (superblock.generation, superblock.sequence)
@@ -215,11 +259,12 @@ fn strayed(claims: &[Claim], winner: &Claim) -> Result<Vec<Member>, CommandError
     let mut strayed = Vec::new();
     for claim in claims
         .iter()
-        .filter(|claim| diverged(claim.superblock, winner.superblock))
+        .filter(|claim| parted(claim.superblock, winner.superblock))
     {
         let counted_on =
             role_of(winner.superblock, claim.superblock.member) == Some(MemberRole::Active);
-        if counted_on || void(claim, claims).is_none() {
+        let more = went_on(claim.superblock, winner.superblock);
+        if counted_on || more || void(claim, claims).is_none() {
             return Err(CommandError::Split(winner.member, claim.member));
         }
         strayed.push(claim.member);
@@ -243,6 +288,17 @@ fn void<'a, 'b>(claim: &Claim, claims: &'b [Claim<'a>]) -> Option<&'b Claim<'a>>
             && (!forced || others.was_current(bearer, then) == Some(true))
     };
     claims.iter().find(went_elsewhere)
+}
+
+/// Whether a member went on when the array had counted it out: further than a crash explains.
+fn went_on(theirs: &Superblock, array: &Superblock) -> bool {
+    let mut entries = array.members.iter();
+    let entry = entries.find(|entry| entry.uuid == theirs.member);
+    entry.is_some_and(|entry| entry.went_on(theirs.sequence))
+}
+
+fn parted(theirs: &Superblock, array: &Superblock) -> bool {
+    diverged(theirs, array) || went_on(theirs, array)
 }
 
 /// Whether two superblocks are of two histories: they differ in who was current in the older one's generation, or the
@@ -299,6 +355,9 @@ fn gather(
             None => choice.missing.push(index),
             Some(claim) if matches!(entry.role, MemberRole::Failed { .. }) => {
                 choice.stale.push(claim.member);
+                if entry.is_outdated(claim.superblock.sequence) {
+                    choice.strayed.push(claim.member);
+                }
             }
             Some(claim) if outdated(claim, entry.role, winner) => {
                 choice.outdated.push(index);
@@ -782,7 +841,7 @@ mod tests {
     #[test]
     fn news_that_nobody_else_heard_is_void() {
         let together = Played::new(Level::Raid1, 3);
-        for (wrote, later) in [(1, 1), (5, 1), (1, 5)] {
+        for (wrote, later) in [(1, 1), (1, 5)] {
             let (mut lonely, mut others) = (together.clone(), together.clone());
             lonely.fail(2);
             (0..wrote).for_each(|_| lonely.write(&[0]));
@@ -797,6 +856,35 @@ mod tests {
             let refused = others.choose(&[0, 2]).unwrap_err();
             assert!(matches!(refused, CommandError::Split(..)));
         }
+    }
+
+    /// A version is on all who are current before the next: further than one ahead no crash explains.
+    #[test]
+    fn a_member_that_went_on_is_no_stray() {
+        let mut played = Played::raid5(4);
+        played.write(&[0, 1, 2, 3]);
+        let mut on = played.clone();
+        (0..3).for_each(|_| on.write(&[0, 1, 2, 3]));
+        played.fail(3);
+        played.write(&[0, 1, 2]);
+        (0..5).for_each(|_| played.write(&[0, 1, 2]));
+        played.copies[3] = on.copies[3].clone();
+        let refused = played.choose(&[0, 1, 2, 3]).unwrap_err();
+        assert!(matches!(refused, CommandError::Split(_, Member(3))));
+    }
+
+    /// What it lacks is not what it missed since it left.
+    #[test]
+    fn an_old_copy_of_a_failed_member_is_rebuilt_in_full() {
+        let mut played = Played::raid5(4);
+        played.write(&[0, 1, 2, 3]);
+        let old = played.copies[3].clone();
+        (0..2).for_each(|_| played.write(&[0, 1, 2, 3]));
+        played.superblock.fail(3, true);
+        played.write(&[0, 1, 2]);
+        assert!(played.choose(&[0, 1, 2, 3]).unwrap().strayed.is_empty());
+        played.copies[3] = old;
+        assert_eq!(played.choose(&[0, 1, 2, 3]).unwrap().strayed, [Member(3)]);
     }
 
     /// Members fail, return and are left behind at random in one history: it never looks like two.

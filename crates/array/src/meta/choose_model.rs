@@ -1,12 +1,13 @@
 //! Plays a mirror of five through failures, crashes that cut writes of superblocks short, absences and returns, as the
 //! engine does it, and checks every start against what was really acknowledged.
 
-use super::choose::{Candidate, Choice, choose};
+use super::choose::{Candidate, Choice, admit, choose};
 use super::testing::{INFO, Random, options, uuid};
 use super::{MemberRole, MetaError, Superblock, create};
 use crate::contract::{CommandError, StartMode};
 use crate::layout::Level;
 use crate::units::Member;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 const MEMBERS: u16 = 5;
@@ -229,4 +230,183 @@ fn whoever_is_called_current_holds_every_acknowledged_write() {
         splits * 20 < starts,
         "{splits} splits with all here, {starts} starts"
     );
+}
+
+// ------------------------------------------------------------------------------- devices that come to a running array
+
+const ALONE: StartMode = StartMode {
+    from_minority: true,
+    accept_loss: false,
+    read_only: false,
+};
+
+/// A mirror whose devices hold lists of acknowledged writes, played through every order of few events.
+#[derive(Clone)]
+struct Mirror {
+    copies: Vec<[Option<Result<Superblock, MetaError>>; 2]>,
+    writes: Vec<Vec<u64>>,
+    next: u64,
+    /// As it was before the last life.
+    before: Option<Box<Mirror>>,
+}
+
+/// The array of one life, as it serves.
+struct Running {
+    superblock: Superblock,
+    writes: Vec<u64>,
+}
+
+impl Mirror {
+    fn new(members: u16) -> Mirror {
+        let template = create(&options(Level::Raid1, members, 2000))
+            .unwrap()
+            .superblock;
+        let copy = |member, sequence| {
+            Some(Ok(Superblock {
+                member: uuid(member),
+                sequence,
+                ..template.clone()
+            }))
+        };
+        Mirror {
+            copies: (0..members).map(|i| [copy(i, 2), copy(i, 1)]).collect(),
+            writes: (0..members).map(|_| Vec::new()).collect(),
+            next: 1,
+            before: None,
+        }
+    }
+
+    /// A copy of this device from before the last life is put in its place.
+    fn put_back(&mut self, member: u16) {
+        let member = usize::from(member);
+        if let Some(before) = &self.before {
+            self.copies[member] = before.copies[member].clone();
+            self.writes[member] = before.writes[member].clone();
+        }
+    }
+
+    fn candidate(&self, member: u16) -> Candidate {
+        Candidate {
+            member: Member(member),
+            info: INFO,
+            copies: self.copies[usize::from(member)].clone(),
+        }
+    }
+
+    fn version(&mut self, superblock: &mut Superblock) {
+        superblock.sequence += 1;
+        for member in active(superblock) {
+            let copy = Superblock {
+                member: uuid(member),
+                ..superblock.clone()
+            };
+            self.copies[usize::from(member)][(superblock.sequence & 1) as usize] = Some(Ok(copy));
+        }
+    }
+
+    fn write(&mut self, superblock: &Superblock) {
+        for member in active(superblock) {
+            self.writes[usize::from(member)].push(self.next);
+        }
+        self.next += 1;
+    }
+
+    /// A start of these devices, a write, perhaps a failure and a further write, and a clean stop. None if the start is refused.
+    fn live(&mut self, here: &[u16], fails: Option<u16>) -> Option<Running> {
+        let candidates: Vec<Candidate> = here.iter().map(|i| self.candidate(*i)).collect();
+        let choice = choose(&candidates, ALONE).ok()?;
+        self.before = None;
+        self.before = Some(Box::new(self.clone()));
+        let mut superblock = choice.superblock.clone();
+        for member in active(&superblock) {
+            if !here.contains(&member) || !choice.serves(member) {
+                superblock.fail(member, true);
+            }
+        }
+        self.version(&mut superblock);
+        self.version(&mut superblock);
+        self.write(&superblock);
+        if let Some(member) = fails {
+            let current = active(&superblock);
+            if current.len() < 2 || !current.contains(&member) {
+                return None;
+            }
+            superblock.fail(member, true);
+            self.version(&mut superblock);
+            self.write(&superblock);
+        }
+        self.version(&mut superblock);
+        self.version(&mut superblock);
+        let one = usize::from(active(&superblock)[0]);
+        let writes = self.writes[one].clone();
+        Some(Running { superblock, writes })
+    }
+
+    /// Whether a device has an acknowledged write that the running array does not have.
+    fn has_more(&self, member: u16, running: &Running) -> bool {
+        let own = &self.writes[usize::from(member)];
+        own.iter().any(|write| !running.writes.contains(write))
+    }
+}
+
+/// What becomes of the devices between two lives, and in the second.
+#[derive(Clone)]
+struct Fate {
+    put_back: Option<u16>,
+    here: Vec<u16>,
+    fails: Option<u16>,
+}
+
+fn fates(members: u16, copies: bool, failures: bool) -> Vec<Fate> {
+    let each = || core::iter::once(None).chain((0..members).map(Some));
+    let mut fates = Vec::new();
+    for put_back in each().filter(|one| copies || one.is_none()) {
+        for subset in 1..1u16 << members {
+            let here: Vec<u16> = (0..members).filter(|i| subset >> i & 1 == 1).collect();
+            let fate = |fails| Fate {
+                put_back,
+                here: here.clone(),
+                fails,
+            };
+            fates.extend(each().filter(|one| failures || one.is_none()).map(fate));
+        }
+    }
+    fates
+}
+
+/// Every order of three lives of mirrors of two and three members, each with any of them here, perhaps one in an old copy, and perhaps a failure: of
+/// the devices that are not in service exactly those are refused that have what the array does not have.
+#[test]
+fn a_device_is_admitted_unless_it_has_what_the_array_does_not_have() {
+    let (mut refused, mut admitted) = (0, 0);
+    for members in [2u16, 3] {
+        let mut worlds = alloc::vec![Mirror::new(members)];
+        for life in 0..3 {
+            let mut next = Vec::new();
+            let fates = fates(members, life == 2 || members == 2, life < 2 || members == 2);
+            for (world, fate) in worlds
+                .iter()
+                .flat_map(|world| fates.iter().map(move |fate| (world, fate)))
+            {
+                let mut world = world.clone();
+                fate.put_back
+                    .iter()
+                    .for_each(|member| world.put_back(*member));
+                let Some(running) = world.live(&fate.here, fate.fails) else {
+                    continue;
+                };
+                let served = active(&running.superblock);
+                for device in (0..members).filter(|i| !served.contains(i)) {
+                    let verdict = admit(&running.superblock, &world.candidate(device));
+                    let more = world.has_more(device, &running);
+                    assert_eq!(verdict.is_err(), more, "{device} {verdict:?}");
+                    refused += u64::from(more);
+                    admitted += u64::from(!more);
+                }
+                next.push(world);
+            }
+            worlds = next;
+        }
+    }
+    assert!(refused > 100 && admitted > 1000, "{refused} {admitted}");
 }

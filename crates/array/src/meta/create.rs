@@ -778,6 +778,7 @@ fn members(options: &CreateOptions) -> Vec<MemberEntry> {
         current_since: 1,
         log_floor: 0,
         read_errors: 0,
+        left_at: 0,
     };
     options.uuids.iter().enumerate().map(entry).collect()
 }

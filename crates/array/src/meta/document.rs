@@ -208,6 +208,9 @@ fn superblock_tail() {
     assert_eq!(end, superblock::tail::OWNER_BYTES);
     assert_eq!(size("owner", "OWNER_BYTES"), superblock::tail::OWNER_BYTES);
     assert_eq!(size("tail", "TAIL_AT"), superblock::tail::TAIL_AT);
+    let end = agrees!("left", superblock::left::place, [LEFT_SEQUENCE]);
+    assert_eq!(end, superblock::left::LEFT_BYTES);
+    assert_eq!(size("left", "LEFT_AT"), superblock::left::LEFT_AT);
 }
 
 #[test]

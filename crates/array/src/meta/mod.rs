@@ -25,7 +25,7 @@ pub(crate) mod testing;
 use crate::layout::GeometryError;
 use core::fmt;
 
-pub use choose::{Candidate, Choice, choose, copies_of, newest_of};
+pub use choose::{Candidate, Choice, admit, choose, copies_of, newest_of};
 pub use create::{Content, CreateError, CreateOptions, Creation, Init, create};
 pub use leases::{Lease, LeaseCommand, LeaseError, LeaseName, Parcel};
 pub use log::LogRecord;

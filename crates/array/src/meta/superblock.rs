@@ -24,6 +24,7 @@ use tables::{Table, TablePlace, append, append_entries, narrow};
 pub use tail::{ArrayOwner, Tail};
 
 mod entries;
+pub mod left;
 mod tables;
 pub mod tail;
 
@@ -284,6 +285,8 @@ pub struct MemberEntry {
     /// Log records on this member with a sequence below this are void.
     pub log_floor: u64,
     pub read_errors: u32,
+    /// While failed: the version of the superblock under which it ceased to be current, or 0 if that is not known.
+    pub left_at: u64,
 }
 
 /// Which member holds a slot's data: of one partition of the slot, or of all if the slot has this one line.
@@ -479,10 +482,8 @@ impl Superblock {
     /// A member is current no longer: a new generation begins.
     pub fn fail(&mut self, index: u16, partial: bool) {
         self.generation += 1;
-        self.members[usize::from(index)].role = MemberRole::Failed {
-            stale_since: self.generation,
-            partial,
-        };
+        let (stale_since, sequence) = (self.generation, self.sequence);
+        self.members[usize::from(index)].leave(stale_since, partial, sequence);
     }
 
     /// What this superblock knows of the past: was this member current in that generation? `generation` is not later
@@ -520,6 +521,7 @@ impl Superblock {
         put_u32(&mut bytes, at::LENGTH, length);
         bytes.resize(SUPERBLOCK_BYTES, 0);
         self.tail.put(&mut bytes);
+        left::put(&self.members, &mut bytes);
         let crc = crc32c_without(&bytes, at::CRC);
         put_u32(&mut bytes, at::CRC, crc);
         Ok(into_pages(&bytes))
@@ -629,7 +631,7 @@ impl Superblock {
         if flags & !FLAGS_KNOWN != 0 {
             return field("flags", u64::from(flags));
         }
-        let superblock = Superblock {
+        let mut superblock = Superblock {
             array: get_uuid(bytes, at::ARRAY),
             name: get_name(bytes)?,
             created: get_u64(bytes, at::CREATED),
@@ -667,6 +669,7 @@ impl Superblock {
             reshape: reshape_in(bytes)?,
             tail: Tail::get(bytes)?,
         };
+        left::get(bytes, &mut superblock.members);
         rules::check(&superblock)?;
         Ok(superblock)
     }

@@ -231,6 +231,8 @@ enum Stopping {
     Draining,
     /// What first copies have ahead of the further ones is made durable in the log.
     Flushing,
+    /// All sets get this number on record, and those up to the last ([`session`]).
+    Numbering { session: u32, last: u32 },
     /// A set is stopping, the other waits for it.
     Set(Site),
 }
@@ -565,6 +567,7 @@ impl Pair {
             Command::Fail(member) => on(&self.route, member, Command::Fail),
             Command::Remove(member) => on(&self.route, member, Command::Remove),
             Command::Add(member) => on(&self.route, member, Command::Add),
+            Command::Overwrite(member) => on(&self.route, member, Command::Overwrite),
             Command::AddToSurrogate(member) => {
                 (Site::Log, Command::Add(self.move_to(Site::Log, member)))
             }
@@ -594,8 +597,12 @@ impl Pair {
         let Some(info) = self.route.reassign(member, site) else {
             return local;
         };
-        self.sets[site as usize].arrived(info);
-        self.route.set_of(member).1
+        let overwrite = self.sets[at as usize].devices[usize::from(local.0)].overwrite;
+        let moved = self.route.set_of(member).1;
+        let set = &mut self.sets[site as usize];
+        set.arrived(info);
+        set.devices[usize::from(moved.0)].overwrite = overwrite;
+        moved
     }
 
     fn arrived(&mut self, info: MemberInfo) {
@@ -623,9 +630,14 @@ impl Pair {
 
     /// Goes on with a stop: home first, since what it ends with may need the log no more.
     fn advance_stop(&mut self) -> bool {
-        let Stage::Stopping(Stopping::Draining) = self.stage else {
-            return false;
-        };
+        match self.stage {
+            Stage::Stopping(Stopping::Draining) => self.drain(),
+            Stage::Stopping(Stopping::Numbering { session, last }) => self.number_on(session, last),
+            _ => false,
+        }
+    }
+
+    fn drain(&mut self) -> bool {
         let quiet = self.overlay.as_ref().is_none_or(Overlay::is_quiet);
         if let Some(overlay) = self.overlay.as_mut().filter(|one| one.is_idle()) {
             overlay.seal(SealCause::Stop);
@@ -652,7 +664,7 @@ impl Pair {
         }
         if self.home().all_dirty && self.knows_what_is_ahead() {
             self.leave_ahead();
-            self.stop_set(Site::Home);
+            self.number_stop();
             return true;
         }
         let buffered = self.buffer_mark() == BufferMark::Counts && !self.home().mode.read_only;
@@ -661,7 +673,7 @@ impl Pair {
                 self.stage = Stage::Stopping(Stopping::Flushing);
                 self.children.ask(Site::Log, Owner::Stop, jobs::flush());
             }
-            false => self.stop_set(Site::Home),
+            false => self.number_stop(),
         }
         true
     }
@@ -679,7 +691,30 @@ impl Pair {
             // The log's stop puts it on record.
             let _ = self.mark_buffer(BufferMark::Idle);
         }
-        self.stop_set(Site::Home);
+        self.number_stop();
+    }
+
+    /// Nothing is under way any more: a stop gives the sets numbers as a start does, and then stops them.
+    fn number_stop(&mut self) {
+        if !self.numbers_stop() {
+            return self.stop_set(Site::Home);
+        }
+        let session = self.next_session();
+        let last = session + 1;
+        self.stage = Stage::Stopping(Stopping::Numbering { session, last });
+    }
+
+    /// False while a number is on its way. A set that cannot be written gets none: the sets stop as they are.
+    fn number_on(&mut self, session: u32, last: u32) -> bool {
+        match self.number_sets(session) {
+            Ok(false) => return false,
+            Ok(true) if session < last => {
+                let session = session + 1;
+                self.stage = Stage::Stopping(Stopping::Numbering { session, last });
+            }
+            Ok(true) | Err(_) => self.stop_set(Site::Home),
+        }
+        true
     }
 
     fn stop_set(&mut self, site: Site) {

@@ -196,6 +196,8 @@ impl Route {
             }
             CommandError::Foreign(member)
             | CommandError::Indispensable(member)
+            | CommandError::OtherHistory { member, .. }
+            | CommandError::Unreadable(member)
             | CommandError::NoSuchMember(member) => *member = self.global(site, *member),
             _ => {}
         }

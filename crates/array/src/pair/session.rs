@@ -1,11 +1,12 @@
-//! Whether an array and its log are of one time: a set that is put back as it was before the last start must not count beside one that is not.
+//! Whether an array and its log are of one time: a set that is put back as it was before the last start, or before the last clean stop, must not
+//! count beside one that is not.
 //!
-//! Every start that writes takes two numbers, **sessions**, which both sets have on record in turn before anything else is written: the log first. So a set
-//! that is put back is two behind, as no crash leaves one.
+//! Every start that writes takes two numbers, **sessions**, which both sets have on record in turn before anything else is written: the log first.
+//! So does a stop, once nothing is under way any more. So a set that is put back is two behind, as no crash leaves one.
 //!
 //! | the log's session | cause                                             | next                            |
 //! |-------------------|---------------------------------------------------|---------------------------------|
-//! | home's            | both took part in the last start                  | the log counts                  |
+//! | home's            | both took part in the last start or stop          | the log counts                  |
 //! | one more          | a crash, before home had the number, too          | the log counts                  |
 //! | less              | the log is an old copy: home had newer from users | refused, if any of it may count; with `accept_loss` all of it is lost |
 //! | more than that    | home is an old copy                               | refused, likewise; with `from_minority` the log counts |
@@ -16,6 +17,7 @@ use super::Pair;
 use crate::contract::CommandError;
 use crate::core::Core;
 use crate::overlay::Site;
+use crate::planted::Bug;
 
 impl Core {
     fn session(&self) -> u32 {
@@ -61,8 +63,8 @@ impl Pair {
         buffer < home || buffer > log || buffer.saturating_add(1) < log
     }
 
-    /// Gives this start a number: true once all sets have it.
-    pub(super) fn number_start(&mut self, session: u32) -> Result<bool, CommandError> {
+    /// Gives a start or a stop a number: true once all sets have it.
+    pub(super) fn number_sets(&mut self, session: u32) -> Result<bool, CommandError> {
         for site in [Site::Log, Site::Buffer, Site::Home] {
             if site == Site::Buffer && !self.buffer.used {
                 continue;
@@ -78,7 +80,18 @@ impl Pair {
         Ok(true)
     }
 
-    /// The first number of a start that begins now.
+    /// Whether a stop has two sets to number: not without a log, and not once it has been let go.
+    pub(super) fn numbers_stop(&self) -> bool {
+        let pair = [Site::Home, Site::Log];
+        let tied = |site: &Site| {
+            let set = &self.sets[*site as usize];
+            self.started[*site as usize] && set.superblock.partner.is_some() && !set.halted()
+        };
+        let writes = !self.home().mode.read_only && !self.home().planted(Bug::StopWritesOnce);
+        writes && self.overlay.is_some() && !self.is_logless() && pair.iter().all(tied)
+    }
+
+    /// The first number of a start or a stop that begins now.
     pub(super) fn next_session(&self) -> u32 {
         self.home().session().saturating_add(1)
     }

@@ -538,7 +538,9 @@ impl Core {
         let device = &mut self.devices[member.0 as usize];
         device.health = Health::Failed;
         if let Some(entry) = device.entry {
-            self.superblock.members[entry as usize].role = role;
+            let line = &mut self.superblock.members[entry as usize];
+            line.role = role;
+            line.left_at = self.superblock.sequence;
         }
         self.logs.forget(member);
     }

@@ -315,6 +315,7 @@ fn what_has_just_failed_is_given_no_other_place() {
     array.order(Command::Fail(new));
     array.run_but("m3 write super");
     let early = array.order(Command::Replace { old, new });
+    array.run_but("m3 write super");
     assert!(matches!(
         array.answer(early),
         Some(Err(CommandError::Busy(_)))

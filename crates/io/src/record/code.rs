@@ -344,6 +344,7 @@ impl Writer {
             Command::Destage => self.byte(20),
             Command::AddToSurrogate(member) => self.member_command(13, member),
             Command::AddToBuffer(member) => self.member_command(21, member),
+            Command::Overwrite(member) => self.member_command(22, member),
             Command::Surrogate(surrogate) => {
                 self.raw(&[14, u8::from(surrogate.is_some())]);
                 self.raw(&surrogate.unwrap_or(Uuid::NIL).0);
@@ -828,6 +829,7 @@ impl<'a> Reader<'a> {
             20 => Command::Destage,
             13 => Command::AddToSurrogate(self.member()?),
             21 => Command::AddToBuffer(self.member()?),
+            22 => Command::Overwrite(self.member()?),
             14 => {
                 let some = self.flag()?;
                 let bytes = self.raw(16)?.try_into().map_err(|_| Stop::Bad)?;
@@ -957,6 +959,7 @@ mod tests {
             Command::Destage,
             Command::AddToSurrogate(Member(3)),
             Command::AddToBuffer(Member(4)),
+            Command::Overwrite(Member(5)),
             Command::Surrogate(Some(Uuid([5; 16]))),
             Command::Surrogate(None),
             Command::Lease(LeaseCommand::Add { name, sectors: 640 }),

@@ -96,6 +96,7 @@ pub(super) fn get_member(bytes: &[u8]) -> Result<MemberEntry, MetaError> {
         current_since: get_u64(bytes, at::MEMBER_CURRENT_SINCE),
         log_floor: get_u64(bytes, at::MEMBER_LOG_FLOOR),
         read_errors: get_u32(bytes, at::MEMBER_READ_ERRORS),
+        left_at: 0,
     })
 }
 

@@ -217,6 +217,33 @@ fn owner_counts_by_its_bit_and_within_its_range() {
     assert_eq!(bit_is_clear, Ok(superblock));
 }
 
+#[test]
+fn departures_count_for_failed_members_while_there_is_room() {
+    let mut superblock = unremarkable(21);
+    let role = MemberRole::Failed {
+        stale_since: 5,
+        partial: true,
+    };
+    let entry = superblock.members[0];
+    superblock.members.push(MemberEntry {
+        uuid: uuid(400),
+        role,
+        left_at: 9,
+        ..entry
+    });
+    let bytes = bytes_of(&superblock);
+    assert_eq!(get_u64(&bytes, at::COMPATIBLE) & 4, 4);
+    assert_eq!(Superblock::decode(&bytes), Ok(superblock.clone()));
+    let mut reaching = bytes.clone();
+    put_u32(&mut reaching, at::LENGTH, left::LEFT_AT as u32 + 1);
+    reseal(&mut reaching);
+    superblock
+        .members
+        .iter_mut()
+        .for_each(|entry| entry.left_at = 0);
+    assert_eq!(Superblock::decode(&reaching), Ok(superblock));
+}
+
 /// Whatever a record holds, it is refused or sound, and can be written again.
 #[test]
 fn scribbled_tails_are_refused_or_sound() {

@@ -95,10 +95,12 @@ impl Pair {
     }
 
     pub(super) fn open_log_of(&mut self, layout: LogLayout) {
-        if self.log_counts()
-            && let Err(error) = self.check_sessions()
-        {
-            return self.of_another_time(error, layout);
+        match self.check_sessions() {
+            // Home may be so old that it had nothing there.
+            Err(error) if self.log_counts() || error == CommandError::LogIsNewer => {
+                return self.of_another_time(error, layout);
+            }
+            _ => {}
         }
         self.open_buffer(layout);
     }
@@ -202,7 +204,7 @@ impl Pair {
                 return true;
             }
         }
-        match self.number_start(session) {
+        match self.number_sets(session) {
             Ok(false) => return false,
             Ok(true) if session < last => {
                 self.start_mut().phase = Phase::Numbering {
