@@ -59,7 +59,7 @@ enum Stage {
     Plain,
     /// Zeroing by writing.
     Zeros,
-    /// Making a zeroing durable.
+    /// Making what was written or zeroed durable.
     Sync,
 }
 
@@ -180,7 +180,7 @@ impl Flight {
                 fd,
                 at,
                 pieces,
-                durable: self.io.durable,
+                durable: self.flagged(device),
             },
         })
     }
@@ -211,8 +211,13 @@ impl Flight {
             fd: device.fd(),
             at: self.at,
             pieces,
-            durable: self.io.durable,
+            durable: self.flagged(device),
         })
+    }
+
+    /// Whether each kernel operation makes its own bytes durable.
+    fn flagged(&self, device: &FileDevice) -> bool {
+        self.io.durable && !device.syncs_behind_writes()
     }
 
     /// What follows from a kernel operation's result.
@@ -230,7 +235,7 @@ impl Flight {
             Stage::Transfer | Stage::Zeros => self.moved(device, result as u64, pieces, scratch),
             Stage::Plain => {
                 scratch.keep(pieces);
-                self.sync_if_durable(device)
+                self.sync_if_owed(device)
             }
             Stage::Sync => Progress::Done(Ok(())),
         }
@@ -247,6 +252,13 @@ impl Flight {
         match self.stage {
             Stage::Transfer if again => self.transfer(device, pieces),
             Stage::Zeros if again => self.write_zeros(device, pieces, scratch),
+            Stage::Transfer if self.flagged(device) && device.flag_refused(result) => {
+                self.transfer(device, pieces)
+            }
+            Stage::Zeros if self.flagged(device) && device.flag_refused(result) => {
+                self.write_zeros(device, pieces, scratch)
+            }
+            Stage::Sync if again => Progress::Submit(Op::Sync { fd: device.fd() }),
             Stage::Plain if again => self.plan(device, scratch),
             Stage::Plain if self.io.op == IoOp::Zero && device.zero_refused(result) => {
                 self.plan(device, scratch)
@@ -274,7 +286,7 @@ impl Flight {
         self.left -= bytes;
         if self.left == 0 {
             scratch.keep(pieces);
-            return Progress::Done(Ok(()));
+            return self.sync_if_owed(device);
         }
         if bytes == 0 {
             // The end of a file that was cut short. It is not to be mended: a write behind its end would grow it, and
@@ -290,8 +302,14 @@ impl Flight {
         self.transfer(device, pieces)
     }
 
-    fn sync_if_durable(&mut self, device: &FileDevice) -> Progress {
-        if self.io.durable && self.io.op != IoOp::Flush {
+    /// A sync follows what is to be durable, unless its writes have seen to that. It is a step of its own: what came
+    /// before is complete, and so covered.
+    fn sync_if_owed(&mut self, device: &FileDevice) -> Progress {
+        let seen_to = match self.stage {
+            Stage::Transfer | Stage::Zeros => !device.syncs_behind_writes(),
+            Stage::Plain | Stage::Sync => false,
+        };
+        if self.io.durable && !seen_to && !matches!(self.io.op, IoOp::Flush | IoOp::Read) {
             self.stage = Stage::Sync;
             return Progress::Submit(Op::Sync { fd: device.fd() });
         }
@@ -339,5 +357,128 @@ fn each_place(pieces: &[Piece], mut show: impl FnMut(usize, &Piece)) {
     for piece in pieces {
         show(at, piece);
         at += piece.bytes as usize;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::member::durability::Way;
+    use crate::member::{OpenOptions, file};
+    use crate::memory::{PoolMemory, UserMemory};
+    use restripe_array::{Class, Member, Pool, Tag};
+    use std::path::PathBuf;
+
+    /// What becomes of each kernel operation: short writes of half the bytes, or refusals of the flag.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    enum Kernel {
+        Whole,
+        Halves,
+        RefusesFlag,
+    }
+
+    /// The kernel operations of one device operation, in words.
+    fn issued(device: &mut FileDevice, kernel: Kernel, op: IoOp, durable: bool) -> Vec<&'static str> {
+        let mut pool = PoolMemory::new(Pool { small: 0, large: 1 }).expect("memory");
+        let mut users = UserMemory::new(0);
+        let handles = Handles {
+            pool: &mut pool,
+            users: &mut users,
+        };
+        let mut scratch = Scratch::new();
+        let segments = match op {
+            IoOp::Write => vec![Segment::Zero(8192)],
+            _ => Vec::new(),
+        };
+        let io = DeviceIo {
+            tag: Tag(0),
+            member: Member(0),
+            op,
+            at: 0,
+            sectors: 16,
+            segments,
+            durable,
+            class: Class::User,
+        };
+        let mut flight = Flight::new(Box::new(io), 0);
+        let mut progress = flight.start(device, &handles, &mut scratch);
+        let mut said = Vec::new();
+        loop {
+            let (word, result, pieces) = match progress {
+                Progress::Done(result) => {
+                    result.expect("nothing fails for good");
+                    return said;
+                }
+                Progress::Submit(Op::Write {
+                    durable: true,
+                    pieces,
+                    ..
+                }) if kernel == Kernel::RefusesFlag => ("refused", -libc::EOPNOTSUPP, pieces),
+                Progress::Submit(Op::Write {
+                    durable, pieces, ..
+                }) => {
+                    let bytes = total_bytes(&pieces) as i32;
+                    let short = kernel == Kernel::Halves && bytes > 4096;
+                    let word = if durable { "write+flag" } else { "write" };
+                    (word, if short { 4096 } else { bytes }, pieces)
+                }
+                Progress::Submit(Op::Sync { .. }) => ("sync", 0, Vec::new()),
+                Progress::Submit(Op::Allocate { .. }) => ("punch", 0, Vec::new()),
+                Progress::Submit(other) => unreachable!("{other:?}"),
+            };
+            said.push(word);
+            progress = flight.go_on(device, result, pieces, &mut scratch);
+        }
+    }
+
+    fn device(name: &str) -> (PathBuf, FileDevice) {
+        let name = format!("restripe-flight-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, [0; 8192]).expect("a temporary file");
+        let (device, _) = file::open(&path, OpenOptions::default()).expect("it opens");
+        (path, device)
+    }
+
+    #[test]
+    fn durable_write_carries_flag_or_is_followed_by_one_sync() {
+        let (path, mut device) = device("durable");
+        device.zero_by_writing();
+        for op in [IoOp::Write, IoOp::Zero] {
+            device.go(Way::Flag);
+            assert_eq!(issued(&mut device, Kernel::Whole, op, true), ["write+flag"]);
+            let halves = issued(&mut device, Kernel::Halves, op, true);
+            assert_eq!(halves, ["write+flag", "write+flag"]);
+            device.go(Way::Sync);
+            assert_eq!(issued(&mut device, Kernel::Whole, op, true), ["write", "sync"]);
+            let halves = issued(&mut device, Kernel::Halves, op, true);
+            assert_eq!(halves, ["write", "write", "sync"]);
+            for way in [Way::Flag, Way::Sync] {
+                device.go(way);
+                assert_eq!(issued(&mut device, Kernel::Whole, op, false), ["write"]);
+            }
+        }
+        std::fs::remove_file(&path).expect("ours");
+    }
+
+    #[test]
+    fn durable_hole_is_followed_by_sync_whatever_the_way() {
+        let (path, mut device) = device("hole");
+        for way in [Way::Flag, Way::Sync] {
+            device.go(way);
+            let punched = issued(&mut device, Kernel::Whole, IoOp::Trim, true);
+            assert_eq!(punched, ["punch", "sync"]);
+        }
+        std::fs::remove_file(&path).expect("ours");
+    }
+
+    #[test]
+    fn refused_flag_is_replaced_by_sync_for_good() {
+        let (path, mut device) = device("refused");
+        device.go(Way::Flag);
+        let first = issued(&mut device, Kernel::RefusesFlag, IoOp::Write, true);
+        assert_eq!(first, ["refused", "write", "sync"]);
+        let second = issued(&mut device, Kernel::RefusesFlag, IoOp::Write, true);
+        assert_eq!(second, ["write", "sync"]);
+        std::fs::remove_file(&path).expect("ours");
     }
 }

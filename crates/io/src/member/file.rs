@@ -8,6 +8,7 @@
 //! | `Range` | fallocate ZERO_RANGE | (none) |
 //! | `Write` | writes of zeros | writes of zeros |
 
+use super::durability::{self, Way};
 use super::{OpenFailure, OpenOptions};
 use crate::backend::{Erase, Haste, Op, PowerHook, Spindle};
 use restripe_array::{IoError, IoOp, MemberInfo, SECTOR_BYTES};
@@ -34,6 +35,8 @@ pub struct FileDevice {
     file: File,
     block_device: bool,
     zero: Rung,
+    /// How a write is made durable.
+    way: Way,
     /// What addresses and lengths of memory must be multiples of: 1 through the page cache.
     alignment: usize,
     path: String,
@@ -58,6 +61,30 @@ impl FileDevice {
     /// What addresses and lengths of memory must be multiples of.
     pub fn alignment(&self) -> usize {
         self.alignment
+    }
+
+    /// Whether an `fdatasync` has to follow a write that is to be durable.
+    pub fn syncs_behind_writes(&self) -> bool {
+        self.way == Way::Sync
+    }
+
+    #[cfg(test)]
+    pub fn go(&mut self, way: Way) {
+        self.way = way;
+    }
+
+    #[cfg(test)]
+    pub fn zero_by_writing(&mut self) {
+        self.zero = Rung::Write;
+    }
+
+    /// A write with the flag for durability was refused. Whether there is another way to try.
+    pub fn flag_refused(&mut self, result: i32) -> bool {
+        let refused = self.way == Way::Flag && matches!(-result, libc::EOPNOTSUPP | libc::EINVAL);
+        if refused {
+            self.way = Way::Sync;
+        }
+        refused
     }
 
     /// Finds out what direct I/O asks for. Where it asks for larger blocks than the array may use, the page cache it is.
@@ -182,6 +209,7 @@ pub fn open(path: &Path, options: OpenOptions) -> Result<(FileDevice, MemberInfo
     }
     let file = open_exclusive(path, block_device, options)?;
     let mut device = FileDevice {
+        way: durability::way_of(&file, block_device),
         file,
         block_device,
         zero: Rung::Punch,

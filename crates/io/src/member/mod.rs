@@ -2,6 +2,7 @@
 //! modules below; [`crate::host`] drives them.
 
 pub mod disk;
+pub mod durability;
 pub mod file;
 pub mod nbd;
 pub mod ram;
