@@ -19,6 +19,22 @@ use alloc::vec::Vec;
 
 pub(crate) const NO_BUFFER: &str = "the array has no buffer here";
 
+/// The reply to a command, which waits until what it changed is on the members.
+pub(crate) struct Answer {
+    tag: CommandTag,
+    version: u64,
+    /// The member that the command takes in. Its failure meanwhile is the command's.
+    taken_in: Option<Member>,
+}
+
+/// The member that a command takes in.
+fn taken_in(command: &Command) -> Option<Member> {
+    match *command {
+        Command::Add(member) | Command::Replace { new: member, .. } => Some(member),
+        _ => None,
+    }
+}
+
 impl Core {
     pub(crate) fn command(&mut self, tag: CommandTag, command: Command) {
         let writes = self.serving() && !self.halted() && !self.mode.read_only;
@@ -29,6 +45,7 @@ impl Core {
 
     /// Carries out a command now that all is known which it hangs on.
     pub(crate) fn carry_out(&mut self, tag: CommandTag, command: Command) {
+        let taken_in = taken_in(&command);
         let result = match command {
             Command::Start(mode) => return self.boot_start(tag, mode),
             Command::Stop => return self.stop(tag),
@@ -73,7 +90,7 @@ impl Core {
             Command::Lease(command) => self.command_lease(command),
         };
         match result {
-            Ok(()) => self.answer_when_durable(tag),
+            Ok(()) => self.answer_when_durable(tag, taken_in),
             Err(error) => self.answer(tag, Err(error)),
         }
     }
@@ -112,20 +129,34 @@ impl Core {
     }
 
     /// A command is answered once what it changed is on the members.
-    fn answer_when_durable(&mut self, tag: CommandTag) {
-        self.answers.push((tag, self.keeper.version_wanted()));
+    fn answer_when_durable(&mut self, tag: CommandTag, taken_in: Option<Member>) {
+        let version = self.keeper.version_wanted();
+        self.answers.push(Answer {
+            tag,
+            version,
+            taken_in,
+        });
     }
 
     pub(crate) fn answers_turn(&mut self) {
         let mut index = 0;
         while index < self.answers.len() {
-            let (tag, version) = self.answers[index];
-            if self.keeper.is_durable(version) {
-                self.answers.remove(index);
-                self.out.push(Action::CommandReply(tag, self.on_record()));
+            if self.keeper.is_durable(self.answers[index].version) {
+                let answer = self.answers.remove(index);
+                let result = self.on_record().and_then(|()| self.still_in(&answer));
+                self.out.push(Action::CommandReply(answer.tag, result));
             } else {
                 index += 1;
             }
+        }
+    }
+
+    /// Its superblock was written to the member, too: one that could not take it has failed by now.
+    fn still_in(&self, answer: &Answer) -> Result<(), CommandError> {
+        let failed = |member: &Member| self.devices[member.0 as usize].health != Health::Good;
+        match answer.taken_in.filter(failed) {
+            Some(member) => Err(CommandError::FailedAgain(member)),
+            None => Ok(()),
         }
     }
 

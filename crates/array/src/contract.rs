@@ -513,6 +513,8 @@ pub enum CommandError {
     /// Redundancy does not allow taking this member out.
     Indispensable(Member),
     NoSuchMember(Member),
+    /// This member failed as it was taken in.
+    FailedAgain(Member),
     /// The device is too small: has, needs (sectors).
     TooSmall {
         has: u64,

@@ -2,6 +2,7 @@
 
 use crate::admission::Admission;
 use crate::boot::Boot;
+use crate::command::Answer;
 use crate::contract::{
     Action, Actions, BufRef, Class, CommandTag, ComputeOp, DeviceIo, Fact, FailCause, Halt, IoOp,
     LinearOutput, RequestError, RequestTag, Segment, StartMode,
@@ -89,7 +90,7 @@ pub(crate) struct Core {
     pub(crate) recovered_rows: u64,
     pub(crate) boot: Option<Boot>,
     /// Commands that wait for a version of the superblock to be durable.
-    pub(crate) answers: Vec<(CommandTag, u64)>,
+    pub(crate) answers: Vec<Answer>,
     pub(crate) admissions: Vec<Admission>,
     pub(crate) stopping: Option<CommandTag>,
     /// What a failed member lacks is not on record yet.

@@ -22,7 +22,7 @@ use restripe_io::control::{
     Answer, FactView, HeatView, Refusal, Reply, Request, StatusView, Telling, member_name,
 };
 use restripe_io::member::disk::whole_disk;
-use restripe_io::member::{self, OpenMember, OpenOptions};
+use restripe_io::member::{self, MemberSource, OpenMember, OpenOptions};
 use restripe_io::metrics;
 use restripe_io::plain::Plain;
 use restripe_io::remote::{MemberName, Remote};
@@ -366,7 +366,7 @@ impl Desk {
     /// Sends a command, and says what an error means in this array.
     pub fn command(&self, command: Command) -> Said {
         let pace = is_pace(&command).then_some(command);
-        let answer = self.remote.command(self.array, command).map_err(ended)?;
+        let answer = self.ask(command)?;
         answer.map_err(|error| self.refused(&error))?;
         if let Some(pace) = pace {
             let mut paces = self.paces.lock().unwrap_or_else(PoisonError::into_inner);
@@ -374,6 +374,11 @@ impl Desk {
             paces.push(pace);
         }
         Ok(())
+    }
+
+    /// Sends a command; what the engine says of it.
+    fn ask(&self, command: Command) -> Result<Result<(), CommandError>, Refusal> {
+        self.remote.command(self.array, command).map_err(ended)
     }
 
     fn refused(&self, error: &CommandError) -> Refusal {
@@ -438,7 +443,16 @@ impl Desk {
         if force {
             self.command(Command::Overwrite(failed.member))?;
         }
-        self.command(Command::Add(failed.member))?;
+        let again = self.ask(Command::Add(failed.member))?;
+        let failed_again = |error: &CommandError| {
+            matches!(start::innermost(error), CommandError::FailedAgain(_))
+        };
+        if again.as_ref().is_err_and(failed_again) && is_remote(path) {
+            // Its server may have been started anew behind a connection that goes to the old one.
+            self.let_go(failed.member)?;
+            return self.add_anew(path, force, into);
+        }
+        again.map_err(|error| self.refused(&error))?;
         self.replaced().forget(&failed);
         Ok(failed.member)
     }
@@ -546,9 +560,9 @@ impl Desk {
         Err(in_the_array(path, state))
     }
 
-    /// Closes a device that was named with the members and is none.
-    fn let_go(&self, stranger: Member) -> Said {
-        self.remote.close(self.array, stranger).map_err(ended)?;
+    /// Closes a device that is none of the members that serve.
+    fn let_go(&self, idle: Member) -> Said {
+        self.remote.close(self.array, idle).map_err(ended)?;
         // Answered after the close is done.
         self.look().map(|_| ())
     }
@@ -678,6 +692,10 @@ fn set_named(to_surrogate: bool, to_buffer: bool) -> Option<Whose> {
         (true, false) => Some(Whose::Surrogate),
         (false, false) => None,
     }
+}
+
+fn is_remote(path: &str) -> bool {
+    matches!(MemberSource::parse(path), Ok(MemberSource::Nbd(_)))
 }
 
 fn is_pace(command: &Command) -> bool {
@@ -917,6 +935,8 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
                 .hint("bring redundancy back first: restripe add takes a device in, restripe rebuild waits for that and for a resync")
         }
         CommandError::NoSuchMember(member) => Refusal::new("the array has no such member").at(name(member)),
+        CommandError::FailedAgain(member) => Refusal::new("the member failed as it was added").at(name(member))
+            .hint("the journal says why; add it again when its device or server answers"),
         CommandError::TooSmall { has, needs } => {
             Refusal::new(format!("the device has {} bytes", has * SECTOR_BYTES))
                 .hint(format!("it needs {} bytes or more", needs * SECTOR_BYTES))

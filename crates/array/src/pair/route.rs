@@ -198,6 +198,7 @@ impl Route {
             | CommandError::Indispensable(member)
             | CommandError::OtherHistory { member, .. }
             | CommandError::Unreadable(member)
+            | CommandError::FailedAgain(member)
             | CommandError::NoSuchMember(member) => *member = self.global(site, *member),
             _ => {}
         }

@@ -5,7 +5,7 @@ use restripe_array::layout::Level;
 use restripe_array::meta::WriteHole;
 use restripe_array::report::ArrayState;
 use restripe_array::{
-    Command, CommandError, Fact, Member, MemberInfo, RequestError, RequestOp, StartMode,
+    Command, CommandError, Fact, IoError, Member, MemberInfo, RequestError, RequestOp, StartMode,
 };
 
 #[test]
@@ -112,6 +112,40 @@ fn a_device_that_arrives_becomes_a_spare_and_serves() {
     assert_eq!(array.engine.status().state, ArrayState::Healthy);
     array.verify();
     array.consistent();
+}
+
+/// The command succeeds only if the member has answered and is on record.
+#[test]
+fn member_that_fails_as_it_is_taken_in_fails_the_command() {
+    let back = |array: &mut Array| {
+        array.command(Command::Fail(Member(1))).expect("one can go");
+        (Member(1), Command::Add(Member(1)))
+    };
+    let spare = |array: &mut Array| {
+        let fresh = array.arrive(info(1024, 512));
+        (fresh, Command::Add(fresh))
+    };
+    let replacement = |array: &mut Array| {
+        let (old, new) = (Member(0), array.arrive(info(1024, 512)));
+        (new, Command::Replace { old, new })
+    };
+    type Way<'a> = &'a dyn Fn(&mut Array) -> (Member, Command);
+    let ways: [Way; 3] = [&back, &spare, &replacement];
+    for (nth, way) in ways.into_iter().enumerate() {
+        for error in [IoError::Gone, IoError::Media] {
+            let mut array = raid5(4).start();
+            array.written(0, 100).expect("written");
+            let (member, command) = way(&mut array);
+            let tag = array.order(command);
+            array.run_but("write super");
+            assert_eq!(array.answer(tag), None, "way {nth}");
+            array.fail(&format!("m{} write super", member.0), error);
+            array.run();
+            let wanted = Err(CommandError::FailedAgain(member));
+            assert_eq!(array.answer(tag), Some(wanted), "way {nth}");
+            array.verify();
+        }
+    }
 }
 
 #[test]

@@ -45,7 +45,7 @@ const NO_SPACE_BESIDE: &str = "nothing is lost: make room and start again; or le
 
 const GIVES_NOTHING_UP: &str = "bring members of it that are not here; or start without --read-only: only a start that may write gives up what cannot be read";
 
-fn innermost(error: &CommandError) -> &CommandError {
+pub(super) fn innermost(error: &CommandError) -> &CommandError {
     match error {
         CommandError::OfSurrogate(why) | CommandError::OfBuffer(why) => innermost(why),
         error => error,

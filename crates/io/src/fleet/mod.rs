@@ -101,8 +101,10 @@ impl Fleet {
         number
     }
 
-    /// Closes a device once its operations are back. From now on it is gone.
+    /// Closes a device once its operations are back. From now on it is gone. A remote server may never answer them: its
+    /// connection ends at once.
     pub fn close(&mut self, member: Member) {
+        self.hang_up(member);
         if let Some(place) = self.places.get_mut(usize::from(member.0)) {
             place.closing = true;
             place.close_if_idle();

@@ -7,7 +7,8 @@
 //!
 //! A job is one device operation. It becomes as many requests, one after the other, as the server's limits ask for, and
 //! a flush behind it where the server cannot make a write durable by itself. A connection that breaks ends every job
-//! with [`IoError::Gone`], and every later one: what a broken server has written nobody knows.
+//! with [`IoError::Gone`], and every later one: what a broken server has written nobody knows. So does a server that
+//! answers ESHUTDOWN: it is about to end, and lives on only for as long as its connections do.
 
 use super::{OpenFailure, OpenOptions, RETRY_AFTER};
 use crate::backend::Stream;
@@ -577,6 +578,7 @@ impl NbdDevice {
                 job.stage = Stage::Zeros;
                 self.next_request(index);
             }
+            Err(Errno::Shutdown) => self.give_up(),
             Err(errno) => self.end_job(index, Err(errno.io_error())),
             Ok(()) if job.stage == Stage::Flush => self.end_job(index, Ok(())),
             Ok(()) => {
