@@ -230,7 +230,7 @@ impl Core {
                 "operations on the member are still outstanding",
             ));
         }
-        self.fits(&self.devices[index].info)?;
+        self.fits(member)?;
         let former = self.devices[index]
             .entry
             .map(|entry| self.superblock.members[entry as usize].role);
@@ -258,7 +258,12 @@ impl Core {
         Places::of(&self.superblock.regions).data + self.superblock.geometry.slot_sectors
     }
 
-    fn fits(&self, info: &MemberInfo) -> Result<(), CommandError> {
+    fn fits(&self, member: Member) -> Result<(), CommandError> {
+        let info = &self.devices[member.0 as usize].info;
+        let allowed = self.mode.volatile_members || self.planted(Bug::VolatileTakenIn);
+        if info.volatile && !allowed {
+            return Err(CommandError::Volatile(member));
+        }
         let needs = self.needs_sectors();
         if info.sectors < needs {
             return Err(CommandError::TooSmall {
@@ -403,7 +408,7 @@ impl Core {
 
     fn command_replace(&mut self, old: Member, new: Member) -> Result<(), CommandError> {
         self.known(old)?;
-        let index = self.known(new)?;
+        self.known(new)?;
         let Some(slot) = self.serving_slot(old) else {
             return Err(CommandError::NoSuchMember(old));
         };
@@ -428,7 +433,7 @@ impl Core {
                 "the new member is in use, or has only just left its place",
             ));
         }
-        self.fits(&self.devices[index].info)?;
+        self.fits(new)?;
         self.add_spare(new)?;
         let places = self.places_on(new, 0..self.layout.partitions());
         self.fill(slot, &places, TaskKind::Replace, RunSet::default());

@@ -388,6 +388,8 @@ pub struct MemberInfo {
     pub trim_zeroes: bool,
     /// [`IoOp::Zero`] is much faster than writing.
     pub fast_zero: bool,
+    /// The device makes nothing durable: it takes neither flushes nor durable writes.
+    pub volatile: bool,
 }
 
 /// What an operator asks for.
@@ -462,6 +464,8 @@ pub struct StartMode {
     /// Start although sectors are lost by it; they are listed and read as errors.
     pub accept_loss: bool,
     pub read_only: bool,
+    /// Take members that make nothing durable. As long as one is current, no flush may be promised to users.
+    pub volatile_members: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -513,6 +517,8 @@ pub enum CommandError {
     /// Redundancy does not allow taking this member out.
     Indispensable(Member),
     NoSuchMember(Member),
+    /// This member makes nothing durable, and the start did not allow such members.
+    Volatile(Member),
     /// This member failed as it was taken in.
     FailedAgain(Member),
     /// The device is too small: has, needs (sectors).

@@ -10,6 +10,8 @@ use crate::overlay::Overlay;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[cfg_attr(not(feature = "planted"), allow(dead_code))]
 pub enum Bug {
+    /// A member that makes nothing durable is taken in without being allowed.
+    VolatileTakenIn,
     /// A flush leaves out one member that has unflushed writes.
     FlushSkipsMember,
     /// A start takes what lies in members' volatile caches for durable.

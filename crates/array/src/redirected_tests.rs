@@ -36,6 +36,7 @@ impl Pair {
             logical_block: 512,
             trim_zeroes: true,
             fast_zero: true,
+            volatile: false,
         };
         let mut options = CreateOptions::new("pair", Uuid([7; 16]), level, 8);
         options.members = vec![info; 3];

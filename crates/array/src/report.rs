@@ -169,6 +169,13 @@ impl Status {
         self.disks().chain(buffer.flat_map(|one| &one.set.members))
     }
 
+    /// Whether a flush may be promised: no member that is current, or waits to become so, makes nothing durable.
+    pub fn is_durable(&self) -> bool {
+        let counts =
+            |one: &MemberStatus| !matches!(one.state, MemberState::Failed | MemberState::Foreign);
+        !self.all_members().any(|one| one.volatile && counts(one))
+    }
+
     /// The array's members and its surrogate's, which may be drives with spindles; a buffer's are persistent memory.
     pub fn disks(&self) -> impl Iterator<Item = &MemberStatus> {
         let of_surrogate = self.surrogate.iter().flat_map(|one| &one.set.members);
@@ -210,6 +217,8 @@ pub struct MemberStatus {
     /// Partitions of other slots that lie on it, or are rebuilt there: slot and partition.
     pub hosts: Vec<(u16, u16)>,
     pub state: MemberState,
+    /// It makes nothing durable.
+    pub volatile: bool,
     pub read_errors: u32,
     /// What its spindle was at since the start; [`Spent::until`] adds what lasts.
     pub spent: Spent,

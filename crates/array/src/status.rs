@@ -59,6 +59,7 @@ impl Core {
             has_firsts: slot.is_some_and(|slot| self.layout.has_firsts(slot)),
             hosts: self.standing.hosted_by(member),
             state,
+            volatile: device.info.volatile,
             read_errors: line
                 .map_or(0, |line| line.read_errors)
                 .saturating_add(device.check_errors),

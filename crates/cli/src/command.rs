@@ -130,6 +130,9 @@ pub struct WithoutDaemon {
     /// With --offline: go on without a current member that is not named; it must then be rebuilt
     #[arg(long, requires = "offline")]
     pub degraded: bool,
+    /// With --offline: work also on members that make nothing durable; a daemon has to be started with this option
+    #[arg(long)]
+    pub volatile_members: bool,
 }
 
 /// As the end of another command line on the same members.
@@ -137,6 +140,9 @@ impl fmt::Display for WithoutDaemon {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.degraded {
             f.write_str(" --degraded")?;
+        }
+        if self.volatile_members {
+            f.write_str(" --volatile-members")?;
         }
         match self.offline.is_empty() {
             true => Ok(()),
@@ -160,6 +166,10 @@ pub struct StartOptions {
     /// Take no writes, neither from users nor of our own; after a crash, what only a log tells is not readable
     #[arg(long)]
     pub read_only: bool,
+    /// Take members that make nothing durable: NBD exports without FLUSH and FUA, files and devices that refuse fsync. While
+    /// one is current, clients are offered neither FLUSH nor FUA, and a power failure may lose what they wrote
+    #[arg(long)]
+    pub volatile_members: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -364,6 +374,10 @@ pub struct Create {
     /// times. Of a raid1 or raid10
     #[arg(long, requires = "surrogate", conflicts_with_all = ["code_cache", "surrogate_level"])]
     pub log_disk: bool,
+    /// Take members that make nothing durable: NBD exports without FLUSH and FUA, files and devices that refuse fsync. `serve`
+    /// needs this option, too
+    #[arg(long)]
+    pub volatile_members: bool,
     /// Overwrite what the members carry; says what will be lost and asks
     #[arg(long)]
     pub force: bool,

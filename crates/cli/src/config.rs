@@ -76,6 +76,9 @@ pub struct ArrayConfig {
     pub surrogate: Vec<String>,
     #[serde(default, deserialize_with = "choice")]
     pub surrogate_level: Option<SurrogateLevel>,
+    /// Members that make nothing durable are taken.
+    #[serde(default)]
+    pub volatile_members: bool,
     #[serde(default)]
     pub code_cache: bool,
     /// The members of the code cache's buffer.
@@ -124,6 +127,8 @@ pub struct ServeConfig {
     pub throttle: Option<Throttle>,
     #[serde(default, deserialize_with = "order")]
     pub order: Option<Order>,
+    #[serde(default)]
+    pub volatile_members: bool,
     #[serde(default)]
     pub on_demand: bool,
     pub copy_back: Option<bool>,

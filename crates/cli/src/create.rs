@@ -15,7 +15,9 @@ use crate::command::{Create, InitName, LevelName, RotationName, SurrogateLevel, 
 use crate::config::{ArrayConfig, Config};
 use crate::failure::{Failure, Outcome};
 use crate::lease::refuse_as_member;
-use crate::member::{Copies, check_distinct, content, io_failure, open, random_uuid};
+use crate::member::{
+    Copies, check_distinct, content, io_failure, open, random_uuid, refuse_volatile,
+};
 use crate::terminal::{Lost, confirm, outln, warn};
 use crate::units::Size;
 use at_once::{Extent, on_each};
@@ -53,6 +55,9 @@ pub fn run(verb: Create) -> Outcome {
     let mut of_buffer = open_all(&wanted.buffer_file)?;
     // Declared after the members, and so undone while they are locked.
     let mut images = images.held();
+    let all = members.iter().chain(&of_surrogate).chain(&of_buffer);
+    let volatile = all.filter(|member| member.info().volatile);
+    refuse_volatile(volatile.map(Plain::name), wanted.volatile_members)?;
     let mut losses = losses(&mut members)?;
     losses.extend(self::losses(&mut of_surrogate)?);
     losses.extend(self::losses(&mut of_buffer)?);
@@ -113,6 +118,7 @@ fn wanted(verb: Create) -> Outcome<ArrayConfig> {
         code_cache: verb.code_cache || file.code_cache,
         buffer_file: given(verb.buffer_file, file.buffer_file),
         log_disk: verb.log_disk || file.log_disk,
+        volatile_members: verb.volatile_members || file.volatile_members,
         code_cache_chunk: verb.code_cache_chunk.or(file.code_cache_chunk),
     })
 }

@@ -10,7 +10,7 @@ mod surrogate;
 use crate::engine::Setup;
 use crate::failure::Failure;
 use crate::lease::refuse_as_member;
-use crate::member::{content, open_failure, same_file};
+use crate::member::{VOLATILE, content, open_failure, same_file};
 use crate::surrogate::WITHOUT_LOG;
 use crate::tie::{Tie, Whose, tie, whose_is};
 use crate::units::{Rate, Size, parse_order, parse_throttle};
@@ -25,7 +25,7 @@ use restripe_io::member::disk::whole_disk;
 use restripe_io::member::{self, MemberSource, OpenMember, OpenOptions};
 use restripe_io::metrics;
 use restripe_io::plain::Plain;
-use restripe_io::remote::{MemberName, Remote};
+use restripe_io::remote::{MemberName, NotTaken, Remote};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem::discriminant;
 use std::sync::atomic::AtomicBool;
@@ -444,9 +444,8 @@ impl Desk {
             self.command(Command::Overwrite(failed.member))?;
         }
         let again = self.ask(Command::Add(failed.member))?;
-        let failed_again = |error: &CommandError| {
-            matches!(start::innermost(error), CommandError::FailedAgain(_))
-        };
+        let failed_again =
+            |error: &CommandError| matches!(start::innermost(error), CommandError::FailedAgain(_));
         if again.as_ref().is_err_and(failed_again) && is_remote(path) {
             // Its server may have been started anew behind a connection that goes to the old one.
             self.let_go(failed.member)?;
@@ -595,8 +594,7 @@ impl Desk {
             member::open(path, self.open).map_err(|error| refusal_of(open_failure(error)))?;
         let (device, whose) = self.checked(device, force, into)?;
         let arrived = self.remote.arrive(self.array, device).map_err(ended)?;
-        let member =
-            arrived.ok_or_else(|| Refusal::new("the array takes no more devices").at(path))?;
+        let member = arrived.map_err(|why| not_taken(why).at(path))?;
         let overwritten = match force {
             true => self.command(Command::Overwrite(member)),
             false => Ok(()),
@@ -691,6 +689,14 @@ fn set_named(to_surrogate: bool, to_buffer: bool) -> Option<Whose> {
         (_, true) => Some(Whose::Buffer),
         (true, false) => Some(Whose::Surrogate),
         (false, false) => None,
+    }
+}
+
+fn not_taken(why: NotTaken) -> Refusal {
+    match why {
+        NotTaken::NoArray => Refusal::new("the array takes no more devices"),
+        NotTaken::Promised => Refusal::new(VOLATILE)
+            .hint("clients that are connected were offered FLUSH: disconnect them first"),
     }
 }
 
@@ -935,6 +941,8 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
                 .hint("bring redundancy back first: restripe add takes a device in, restripe rebuild waits for that and for a resync")
         }
         CommandError::NoSuchMember(member) => Refusal::new("the array has no such member").at(name(member)),
+        CommandError::Volatile(member) => Refusal::new(VOLATILE).at(name(member))
+            .hint("stop the array and serve it with --volatile-members: then clients are offered neither FLUSH nor FUA"),
         CommandError::FailedAgain(member) => Refusal::new("the member failed as it was added").at(name(member))
             .hint("the journal says why; add it again when its device or server answers"),
         CommandError::TooSmall { has, needs } => {
@@ -1115,6 +1123,7 @@ mod tests {
     fn a_member_is_meant_by_path_number_or_uuid() {
         let uuid = Uuid([0xab; 16]);
         let member = MemberStatus {
+            volatile: false,
             member: Member(3),
             uuid,
             slot: None,

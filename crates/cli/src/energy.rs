@@ -98,6 +98,7 @@ mod tests {
         };
         let mut view = StatusView {
             members: vec![MemberView {
+                volatile: false,
                 member: 1,
                 spindle: Some(spindle),
                 ..MemberView::default()

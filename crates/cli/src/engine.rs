@@ -2,9 +2,10 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+use crate::command::WithoutDaemon;
 use crate::desk::{Desk, End};
 use crate::failure::{Failure, Outcome};
-use crate::member::{check_distinct, open_failure, readable_copies};
+use crate::member::{check_distinct, open_failure, readable_copies, refuse_volatile};
 use crate::roster::{Prospect, Roster, refuse_to_lose, warn_of_mute};
 use crate::sets::{Others, Sets, home_of};
 use crate::terminal::warn;
@@ -240,15 +241,16 @@ impl Running {
         name: Option<&str>,
         members: &[String],
         read_only: bool,
-        degraded: bool,
+        without_daemon: &WithoutDaemon,
     ) -> Outcome<Running> {
         let start = StartMode {
             read_only,
+            volatile_members: without_daemon.volatile_members,
             ..StartMode::default()
         };
         let setup = Setup {
             start,
-            degraded,
+            degraded: without_daemon.degraded,
             ..Setup::default()
         };
         Running::of(vec![spec(members, name, &setup)?], &setup, mpsc::channel())
@@ -391,6 +393,8 @@ fn reactor_failure(error: io::Error) -> Failure {
 fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(ArraySpec, Prospect)> {
     let io_timeout = Nanos(u64::try_from(setup.io_timeout.as_nanos()).unwrap_or(u64::MAX));
     let (members, absent) = open_all(members, setup.open_options())?;
+    let volatile = members.iter().filter(|member| member.info.volatile);
+    allow_volatile(volatile.map(|member| &*member.name), setup.start)?;
     let mut sets = Sets::of(Roster::read(members, absent)?);
     let mut prospect = sets.check(name, setup)?;
     let form = match (sets.has_code_cache(), sets.has_log_disk()) {
@@ -414,6 +418,14 @@ fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(Array
         record: setup.record.clone(),
     };
     Ok((spec, prospect))
+}
+
+/// Members that make nothing durable have to be allowed, and are named.
+fn allow_volatile<'a>(members: impl Iterator<Item = &'a str>, start: StartMode) -> Outcome {
+    if start.read_only {
+        return Ok(());
+    }
+    refuse_volatile(members, start.volatile_members)
 }
 
 /// Of an array whose mirrors are to sleep. A command is asked in the kernel's place, and only about what lies on this host.

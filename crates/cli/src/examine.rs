@@ -424,6 +424,7 @@ mod tests {
             logical_block: 512,
             trim_zeroes: true,
             fast_zero: true,
+            volatile: false,
         };
         options.members = vec![info; 2];
         options.uuids = vec![Uuid([2; 16]), Uuid([3; 16])];

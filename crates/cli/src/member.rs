@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::signature::{HEAD_BYTES, TAIL_BYTES, found_in_head, found_in_tail};
+use crate::terminal::say;
 use restripe_array::meta::superblock::{SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_BYTES, Superblock};
 use restripe_array::meta::{MemberEntry, MemberRole, MetaError, RegionKind, copies_of, newest_of};
 use restripe_array::{SECTOR_BYTES, Uuid};
@@ -98,6 +99,29 @@ pub fn open_failure(error: OpenError) -> Failure {
         _ => "",
     };
     Failure::new(error.to_string()).hint(hint)
+}
+
+/// What a member is that can make nothing durable.
+pub const VOLATILE: &str =
+    "this member makes nothing durable: it takes neither flushes nor durable writes";
+const VOLATILE_HINT: &str = "let its server offer FLUSH or FUA; or say --volatile-members: then clients are offered neither";
+
+/// Refuses members that make nothing durable, or names them in a warning where they are allowed.
+pub fn refuse_volatile<'a>(names: impl Iterator<Item = &'a str>, allowed: bool) -> Outcome {
+    let names: Vec<&str> = names.collect();
+    match (names.is_empty(), allowed) {
+        (true, _) => {}
+        (false, false) => {
+            return Err(Failure::new(VOLATILE)
+                .at(names.join(", "))
+                .hint(VOLATILE_HINT));
+        }
+        (false, true) => say(format_args!(
+            "warning: {}: nothing is durable there: clients are offered neither FLUSH nor FUA",
+            names.join(", ")
+        )),
+    }
+    Ok(())
 }
 
 pub fn io_failure(member: &Plain, doing: &str) -> impl Fn(io::Error) -> Failure {

@@ -450,6 +450,7 @@ mod tests {
             logical_block: 512,
             trim_zeroes: true,
             fast_zero: true,
+            volatile: false,
         };
         options.members = vec![info; usize::from(slots)];
         options.uuids = (0..slots).map(|slot| Uuid([slot + 2; 16])).collect();

@@ -105,6 +105,7 @@ pub fn mode(options: &StartOptions) -> StartMode {
         from_minority: options.from_minority,
         accept_loss: options.accept_loss,
         read_only: options.read_only,
+        volatile_members: options.volatile_members,
     }
 }
 
@@ -160,7 +161,10 @@ fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
         return Err(Failure::usage(what).hint("say --cache SIZE too"));
     }
     Ok(Setup {
-        start: mode(&verb.start),
+        start: StartMode {
+            volatile_members: verb.start.volatile_members || file.volatile_members,
+            ..mode(&verb.start)
+        },
         degraded: verb.start.degraded || file.degraded,
         backend: match verb.backend {
             BackendName::Auto => BackendChoice::Automatic,

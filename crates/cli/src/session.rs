@@ -26,22 +26,22 @@ impl Session {
     pub fn open_to_look(name: &str, offline: &[String]) -> Outcome<Session> {
         let without_daemon = WithoutDaemon {
             offline: offline.to_vec(),
-            degraded: false,
+            ..WithoutDaemon::default()
         };
         Session::open_as(name, &without_daemon, true)
     }
 
     /// The array of these members, only to look at.
     pub fn of_members_to_look(name: Option<&str>, members: &[String]) -> Outcome<Session> {
-        Running::for_verb(name, members, true, false).map(Session::Offline)
+        Running::for_verb(name, members, true, &WithoutDaemon::default()).map(Session::Offline)
     }
 
     fn open_as(name: &str, without_daemon: &WithoutDaemon, read_only: bool) -> Outcome<Session> {
-        let WithoutDaemon { offline, degraded } = without_daemon;
+        let offline = &without_daemon.offline;
         if offline.is_empty() {
             return Ok(Session::Daemon { name: name.into() });
         }
-        let running = Running::for_verb(Some(name), offline, read_only, *degraded)?;
+        let running = Running::for_verb(Some(name), offline, read_only, without_daemon)?;
         Ok(Session::Offline(running))
     }
 

@@ -150,6 +150,9 @@ pub fn text(view: &StatusView) -> String {
             "  IN DOUBT: up to {bytes} in one copy each, which counts alone until the resync has passed it"
         );
     }
+    if view.volatile {
+        let _ = writeln!(out, "  {}", volatile_line(view));
+    }
     if let Some(surrogate) = &view.surrogate {
         out.push_str(&surrogate::text(surrogate));
     }
@@ -159,6 +162,19 @@ pub fn text(view: &StatusView) -> String {
         let _ = writeln!(out, "{line}");
     }
     out
+}
+
+/// The members for whose sake no flush is promised.
+fn volatile_line(view: &StatusView) -> String {
+    let volatile = |member: &&MemberView| {
+        member.volatile && !matches!(&*member.state, "failed" | "replaced" | "foreign")
+    };
+    let members = view.all_members().filter(volatile);
+    let paths: Vec<String> = members.map(|member| on_one_line(&member.path)).collect();
+    format!(
+        "VOLATILE: clients are offered neither FLUSH nor FUA: nothing is durable on {}",
+        paths.join(", ")
+    )
 }
 
 /// The array's, then its surrogate's, then its buffer's.
@@ -244,6 +260,9 @@ fn state(view: &StatusView) -> String {
     if view.read_only {
         words.push("read-only".into());
     }
+    if view.volatile {
+        words.push("volatile".into());
+    }
     if view.lost_bytes > 0 {
         words.push(format!("{} lost", Size(view.lost_bytes)));
     }
@@ -282,6 +301,7 @@ mod tests {
     #[test]
     fn a_status_fits_a_screen_and_says_what_is_wrong() {
         let member = |member, slot, state: &str| MemberView {
+            volatile: false,
             member,
             path: format!("{member}.img"),
             uuid: String::new(),

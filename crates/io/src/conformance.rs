@@ -737,6 +737,7 @@ impl Real {
             logical_block: 512,
             trim_zeroes: true,
             fast_zero: true,
+            volatile: false,
         };
         self.paths.iter().map(info).collect()
     }

@@ -90,6 +90,11 @@ fn array(text: &mut Text, status: &StatusView) {
         );
     }
     text.gauge(
+        "restripe_volatile",
+        "1 while a current member makes nothing durable, and clients are offered neither FLUSH nor FUA.",
+        u8::from(status.volatile),
+    );
+    text.gauge(
         "restripe_size_bytes",
         "Bytes that users see.",
         status.size_bytes,
@@ -223,6 +228,19 @@ fn members(text: &mut Text, status: &StatusView) {
                 u8::from(member.state == *state),
             );
         }
+    }
+    text.family(
+        "restripe_member_volatile",
+        "gauge",
+        "1 for a member that makes nothing durable: it takes neither flushes nor durable writes.",
+    );
+    for member in &members {
+        let volatile = u8::from(member.volatile);
+        text.sample(
+            "restripe_member_volatile",
+            &[("member", &member.path)],
+            volatile,
+        );
     }
     text.family(
         "restripe_member_read_errors_total",
@@ -582,6 +600,7 @@ mod tests {
         status.counters.reads = 3;
         status.counters.ios = [1, 2, 3, 4];
         status.members.push(MemberView {
+            volatile: true,
             path: "a \"b\"\\".into(),
             state: "active".into(),
             spindle: Some(SpindleView {
@@ -667,6 +686,7 @@ mod tests {
             "restripe_requests_total{array=\"tank\",op=\"read\"} 3",
             "restripe_member_ios_total{array=\"tank\",class=\"metadata\"} 4",
             "restripe_member_state{array=\"tank\",member=\"a \\\"b\\\"\\\\\",state=\"active\"} 1",
+            "restripe_member_volatile{array=\"tank\",member=\"a \\\"b\\\"\\\\\"} 1",
             "restripe_task_done_ratio{array=\"tank\",task=\"rebuild\"} 0.333333",
             "restripe_surrogate_state{array=\"tank\",state=\"healthy\"} 1",
             "restripe_surrogate_away_bytes{array=\"tank\"} 4096",

@@ -57,6 +57,14 @@ pub struct MemberName {
     pub open: bool,
 }
 
+/// Why a device is not shown to an engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotTaken {
+    NoArray,
+    /// It makes nothing durable, and clients of the array were offered flushes.
+    Promised,
+}
+
 pub(crate) enum Call {
     Progress(Sender<u64>),
     Status(usize, Sender<Option<Status>>),
@@ -65,7 +73,7 @@ pub(crate) enum Call {
     Names(usize, Sender<Vec<MemberName>>),
     LeaseUses(usize, Sender<Vec<LeaseUse>>),
     Command(usize, Command, Sender<Result<(), CommandError>>),
-    Arrive(usize, OpenMember, Sender<Option<Member>>),
+    Arrive(usize, OpenMember, Sender<Result<Member, NotTaken>>),
     Close(usize, Member),
     Hold(usize, bool),
     MayExchange(usize, Sender<io::Result<()>>),
@@ -147,7 +155,11 @@ impl Remote {
     }
 
     /// Shows a device to the engine; a following [`Command::Add`] or [`Command::Replace`] uses it.
-    pub fn arrive(&self, array: usize, member: OpenMember) -> Result<Option<Member>, Ended> {
+    pub fn arrive(
+        &self,
+        array: usize,
+        member: OpenMember,
+    ) -> Result<Result<Member, NotTaken>, Ended> {
         self.ask(|reply| Call::Arrive(array, member, reply))
     }
 

@@ -285,6 +285,7 @@ fn passing() -> Users<Passing> {
         logical_block: 512,
         trim_zeroes: true,
         fast_zero: true,
+        volatile: false,
     };
     let disk = |member: u16| {
         let config = DiskConfig {

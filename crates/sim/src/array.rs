@@ -86,6 +86,7 @@ impl Spec {
             logical_block: self.logical_block,
             trim_zeroes: self.trim_zeroes,
             fast_zero: self.trim_zeroes,
+            volatile: false,
         }
     }
 

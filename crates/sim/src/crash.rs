@@ -212,6 +212,7 @@ mod tests {
             logical_block: 512,
             trim_zeroes: false,
             fast_zero: false,
+            volatile: false,
         };
         let config = DiskConfig {
             info,

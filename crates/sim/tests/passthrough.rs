@@ -134,6 +134,7 @@ fn disk(seed: u64) -> Disk {
         logical_block: 512,
         trim_zeroes: true,
         fast_zero: true,
+        volatile: false,
     };
     let config = DiskConfig {
         info,

@@ -84,7 +84,10 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
             ],
         ),
         Bug::StopWritesOnce | Bug::NewerOverwritten => unreachable!("a sweep finds {bug:?}"),
-        Bug::PlaceTakenEarly | Bug::PlaceTakenInUse | Bug::FormerHostHeard => {
+        Bug::PlaceTakenEarly
+        | Bug::PlaceTakenInUse
+        | Bug::FormerHostHeard
+        | Bug::VolatileTakenIn => {
             unreachable!("a script finds {bug:?}")
         }
         Bug::SuperblockInPlace => (

@@ -131,6 +131,16 @@ const LOG_PAGES: u64 = 16;
 const READS: u32 = 64;
 
 impl Core {
+    /// A start that only reads writes nothing, so it promises nothing either.
+    fn allow_volatile(&self, mode: StartMode) -> Result<(), CommandError> {
+        let allowed = mode.volatile_members || mode.read_only;
+        let volatile = self.devices.iter().position(|device| device.info.volatile);
+        match volatile.filter(|_| !allowed && !self.planted(Bug::VolatileTakenIn)) {
+            Some(index) => Err(CommandError::Volatile(Member(index as u16))),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn boot_start(&mut self, tag: CommandTag, mode: StartMode) {
         if self.boot.is_some() || self.state != ArrayState::Starting {
             self.out.push(Action::CommandReply(
@@ -138,6 +148,9 @@ impl Core {
                 Err(CommandError::Busy("the array is running")),
             ));
             return;
+        }
+        if let Err(error) = self.allow_volatile(mode) {
+            return self.out.push(Action::CommandReply(tag, Err(error)));
         }
         self.mode = mode;
         self.halt = None;

@@ -430,6 +430,7 @@ mod tests {
         from_minority: false,
         accept_loss: false,
         read_only: false,
+        volatile_members: false,
     };
     const ALONE: StartMode = StartMode {
         from_minority: true,

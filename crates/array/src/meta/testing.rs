@@ -50,6 +50,7 @@ pub const INFO: MemberInfo = MemberInfo {
     logical_block: 512,
     trim_zeroes: true,
     fast_zero: true,
+    volatile: false,
 };
 
 /// Options for an array of so many equal members.

@@ -199,6 +199,7 @@ impl Route {
             | CommandError::OtherHistory { member, .. }
             | CommandError::Unreadable(member)
             | CommandError::FailedAgain(member)
+            | CommandError::Volatile(member)
             | CommandError::NoSuchMember(member) => *member = self.global(site, *member),
             _ => {}
         }

@@ -76,6 +76,7 @@ fn info(sectors: u64, logical_block: u32) -> MemberInfo {
         logical_block,
         trim_zeroes: true,
         fast_zero: true,
+        volatile: false,
     }
 }
 
@@ -112,6 +113,74 @@ fn a_device_that_arrives_becomes_a_spare_and_serves() {
     assert_eq!(array.engine.status().state, ArrayState::Healthy);
     array.verify();
     array.consistent();
+}
+
+/// An array takes what makes nothing durable only from a start that allows it, and says so as long as it is current.
+pub fn volatile_taken_in(setup: Setup) -> Vec<&'static str> {
+    let mut taken = Vec::new();
+    let mut array = setup.start();
+    let fresh = |array: &mut Array| {
+        let volatile = true;
+        array.arrive(MemberInfo {
+            volatile,
+            ..info(1024, 512)
+        })
+    };
+    let spare = fresh(&mut array);
+    if array.command(Command::Add(spare)) != Err(CommandError::Volatile(spare)) {
+        taken.push("add");
+    }
+    let (old, new) = (Member(0), fresh(&mut array));
+    if array.command(Command::Replace { old, new }) != Err(CommandError::Volatile(new)) {
+        taken.push("replace");
+    }
+    assert!(array.engine.status().is_durable() == taken.is_empty());
+    taken
+}
+
+#[test]
+fn member_that_makes_nothing_durable_is_refused_at_run_time() {
+    assert!(volatile_taken_in(raid5(4)).is_empty());
+}
+
+#[test]
+fn array_is_durable_again_when_its_last_volatile_member_has_failed() {
+    let volatile = |info: &mut MemberInfo| info.volatile = true;
+    let mut array = raid5(4).info(volatile).made();
+    let refused = Err(CommandError::Volatile(Member(0)));
+    assert_eq!(array.command(Command::Start(StartMode::default())), refused);
+    let allowed = StartMode {
+        volatile_members: true,
+        ..StartMode::default()
+    };
+    array
+        .command(Command::Start(allowed))
+        .expect("it is allowed");
+    assert!(!array.engine.status().is_durable());
+    let mut array = raid5(4).made();
+    array.command(Command::Start(allowed)).expect("it starts");
+    assert!(array.engine.status().is_durable());
+    let spare = array.arrive(MemberInfo {
+        volatile: true,
+        ..info(1024, 512)
+    });
+    array.command(Command::Add(spare)).expect("it is allowed");
+    assert!(!array.engine.status().is_durable());
+    array.depart(spare.0);
+    array.run();
+    assert!(array.engine.status().is_durable());
+}
+
+#[test]
+fn start_that_only_reads_takes_volatile_members() {
+    let mut array = raid5(4).info(|info| info.volatile = true).made();
+    let read_only = StartMode {
+        read_only: true,
+        ..StartMode::default()
+    };
+    array
+        .command(Command::Start(read_only))
+        .expect("nothing is written");
 }
 
 /// The command succeeds only if the member has answered and is on record.

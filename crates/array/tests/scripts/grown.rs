@@ -9,6 +9,7 @@ const INFO: MemberInfo = MemberInfo {
     logical_block: 512,
     trim_zeroes: true,
     fast_zero: true,
+    volatile: false,
 };
 
 /// The parity's slot: the first data slots stand before it, those that were added behind it.

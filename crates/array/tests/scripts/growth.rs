@@ -15,6 +15,7 @@ const INFO: MemberInfo = MemberInfo {
     logical_block: 512,
     trim_zeroes: true,
     fast_zero: true,
+    volatile: false,
 };
 
 fn plain(level: Level, slots: u16, spares: usize) -> Setup {

@@ -23,6 +23,15 @@ fn a_write_ahead_of_a_failure_s_record_is_found() {
 }
 
 #[test]
+fn volatile_member_taken_in_is_found() {
+    let setup = with(Bug::VolatileTakenIn, raid5(4));
+    assert_eq!(
+        crate::commands::volatile_taken_in(setup),
+        ["add", "replace"]
+    );
+}
+
+#[test]
 fn an_early_acknowledgement_is_found() {
     let setup = with(Bug::FailureNotRecorded, raid1(3));
     assert_eq!(replies_around_a_failure(setup)[0], Some(true));

@@ -290,6 +290,7 @@ fn a_reshape_goes_on_after_a_crash_that_takes_a_member() {
                 logical_block: 512,
                 trim_zeroes: true,
                 fast_zero: true,
+                volatile: false,
             };
             let spare = array.arrive(info);
             array.command(Command::Add(spare)).expect("it fits");
@@ -396,6 +397,7 @@ fn a_member_lost_half_way_is_rebuilt_and_the_reshape_goes_on() {
                 logical_block: 512,
                 trim_zeroes: true,
                 fast_zero: true,
+                volatile: false,
             };
             let spare = array.arrive(info);
             array.command(Command::Add(spare)).expect("it fits");

@@ -42,6 +42,7 @@ impl Setup {
             logical_block: 512,
             trim_zeroes: true,
             fast_zero: true,
+            volatile: false,
         };
         let mut options = CreateOptions::new("script", Uuid([7; 16]), level, CHUNK as u32);
         options.members = vec![info; slots.into()];

@@ -129,6 +129,7 @@ fn hosts_alone_serve_until_there_is_a_spare() {
         logical_block: 512,
         trim_zeroes: true,
         fast_zero: true,
+        volatile: false,
     });
     array.command(Command::Add(spare)).expect("it fits");
     array.run_tasks();
@@ -226,6 +227,7 @@ fn what_is_to_stay_leaves_a_spare_that_comes_to_the_next_loss() {
         logical_block: 512,
         trim_zeroes: true,
         fast_zero: true,
+        volatile: false,
     });
     array.command(Command::Add(spare)).expect("it fits");
     array.run_tasks();
@@ -285,6 +287,7 @@ fn a_member_whose_slot_others_share_is_not_replaced() {
         logical_block: 512,
         trim_zeroes: true,
         fast_zero: true,
+        volatile: false,
     });
     let replace = |old| Command::Replace {
         old: Member(old),
@@ -320,6 +323,7 @@ fn a_spare_without_spare_partitions_takes_its_slot() {
         logical_block: 512,
         trim_zeroes: true,
         fast_zero: true,
+        volatile: false,
     });
     array.command(Command::Add(spare)).expect("it fits");
     array.depart(4);
@@ -497,6 +501,7 @@ fn new_spare(array: &mut Array) -> Member {
         logical_block: 512,
         trim_zeroes: true,
         fast_zero: true,
+        volatile: false,
     })
 }
 

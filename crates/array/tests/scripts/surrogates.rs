@@ -105,6 +105,7 @@ const PLAIN: StartMode = StartMode {
     from_minority: false,
     accept_loss: false,
     read_only: false,
+    volatile_members: false,
 };
 const ACCEPTING: StartMode = StartMode {
     accept_loss: true,

@@ -34,6 +34,7 @@ impl Shell {
             logical_block: 512,
             trim_zeroes: true,
             fast_zero: true,
+            volatile: false,
         };
         let mut options = CreateOptions::new("bench", Uuid([7; 16]), level, 128);
         options.members = vec![info; slots.into()];

@@ -19,7 +19,7 @@ use crate::command::SurrogateLevel;
 use crate::create::{Home, carry_out, open_all, refuse_to_overwrite, surrogate_for};
 use crate::engine::Form;
 use crate::failure::{Failure, Outcome};
-use crate::member::{Copies, check_distinct, io_failure, open, same_file};
+use crate::member::{Copies, check_distinct, io_failure, open, refuse_volatile, same_file};
 use crate::sets::Others;
 use crate::units::Size;
 use clap::ValueEnum;
@@ -236,7 +236,10 @@ impl Desk {
         let exchanged = self.remote.exchange(self.array, change).map_err(ended)?;
         let exchanged = exchanged.map_err(|error| Refusal::new(error.to_string()));
         let mut begun = stopped.and(exchanged);
-        let start = Command::Start(StartMode::default());
+        let start = Command::Start(StartMode {
+            volatile_members: self.setup.start.volatile_members,
+            ..StartMode::default()
+        });
         for command in paces.into_iter().chain([start]) {
             begun = begun.and_then(|()| self.command(command));
         }
@@ -365,6 +368,9 @@ fn make(
         .geometry
         .ok_or_else(|| Failure::new("the array is not serving"))?;
     let mut devices = open_all(members)?;
+    // Clients are connected: they keep what they were offered.
+    let volatile = devices.iter().filter(|device| device.info().volatile);
+    refuse_volatile(volatile.map(Plain::name), !status.is_durable())?;
     refuse_to_overwrite(&mut devices, force)?;
     let home = Home {
         name: &status.name,

@@ -138,6 +138,7 @@ mod tests {
         spent.turn(Nanos::from_secs(10), Phase::Active);
         spent.turn(Nanos::from_secs(10 + active), Phase::Idle);
         MemberStatus {
+            volatile: false,
             member: Member(number),
             uuid: Uuid::NIL,
             slot: None,

@@ -241,6 +241,9 @@ pub struct StatusView {
     pub size_bytes: u64,
     pub logical_block_bytes: u32,
     pub read_only: bool,
+    /// A member that is current makes nothing durable: clients are offered neither FLUSH nor FUA.
+    #[serde(default)]
+    pub volatile: bool,
     pub members: Vec<MemberView>,
     /// Slots that no member here stands in.
     #[serde(default)]
@@ -316,6 +319,9 @@ pub struct MemberView {
     pub hosts: Vec<HostedView>,
     /// `active`, `rebuilding`, `spare`, `failed`, `replaced` (failed, because another took its place) or `foreign`.
     pub state: String,
+    /// It takes neither flushes nor durable writes.
+    #[serde(default)]
+    pub volatile: bool,
     pub read_errors: u32,
     /// A first copy that goes ahead alone: so many bytes are lost with it, at most.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -602,6 +608,7 @@ impl StatusView {
             size_bytes: status.size_bytes,
             logical_block_bytes: status.logical_block,
             read_only: status.read_only,
+            volatile: !status.is_durable(),
             members: status
                 .members
                 .iter()
@@ -664,6 +671,7 @@ fn member_view(member: &MemberStatus, status: &Status, now: Nanos, path: String)
         uuid: member.uuid.to_string(),
         slot: member.slot,
         state: member_word(member.state).into(),
+        volatile: member.volatile,
         read_errors: member.read_errors,
         exposed_bytes: exposed_bytes(member, status),
         spindle: Some(SpindleView::new(&member.spent.until(now))),
@@ -1022,6 +1030,7 @@ mod tests {
                 grown: None,
             }),
             members: vec![MemberStatus {
+                volatile: false,
                 member: Member(2),
                 uuid: Uuid::NIL,
                 slot: Some(1),

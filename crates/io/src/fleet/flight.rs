@@ -1,6 +1,7 @@
 //! One device operation on its way through a file or block device, however many kernel operations that takes.
 
 use crate::backend::{Op, VECTORS_MAX};
+use crate::member::durability::Way;
 use crate::member::file::{FileDevice, Plan, error_of};
 use crate::memory::{Handles, Memory, Piece, advance, total_bytes};
 use restripe_array::{BufRef, DeviceIo, IoError, IoOp, SECTOR_BYTES, SMALL_BYTES, Segment};
@@ -191,6 +192,7 @@ impl Flight {
         }
         match device.plan(self.io.op, self.at, self.left) {
             Plan::Submit(op) => Progress::Submit(op),
+            Plan::Nothing => Progress::Done(Ok(())),
             Plan::Unsupported => Progress::Done(Err(IoError::Unsupported)),
             Plan::WriteZeros => {
                 self.stage = Stage::Zeros;
@@ -217,7 +219,7 @@ impl Flight {
 
     /// Whether each kernel operation makes its own bytes durable.
     fn flagged(&self, device: &FileDevice) -> bool {
-        self.io.durable && !device.syncs_behind_writes()
+        self.io.durable && device.way() == Way::Flag
     }
 
     /// What follows from a kernel operation's result.
@@ -305,11 +307,13 @@ impl Flight {
     /// A sync follows what is to be durable, unless its writes have seen to that. It is a step of its own: what came
     /// before is complete, and so covered.
     fn sync_if_owed(&mut self, device: &FileDevice) -> Progress {
-        let seen_to = match self.stage {
-            Stage::Transfer | Stage::Zeros => !device.syncs_behind_writes(),
-            Stage::Plain | Stage::Sync => false,
+        let seen_to = matches!(self.stage, Stage::Transfer | Stage::Zeros);
+        let owed = match device.way() {
+            Way::Flag => !seen_to,
+            Way::Sync => true,
+            Way::None => false,
         };
-        if self.io.durable && !seen_to && !matches!(self.io.op, IoOp::Flush | IoOp::Read) {
+        if self.io.durable && owed && !matches!(self.io.op, IoOp::Flush | IoOp::Read) {
             self.stage = Stage::Sync;
             return Progress::Submit(Op::Sync { fd: device.fd() });
         }
@@ -363,7 +367,6 @@ fn each_place(pieces: &[Piece], mut show: impl FnMut(usize, &Piece)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::member::durability::Way;
     use crate::member::{OpenOptions, file};
     use crate::memory::{PoolMemory, UserMemory};
     use restripe_array::{Class, Member, Pool, Tag};
@@ -378,7 +381,12 @@ mod tests {
     }
 
     /// The kernel operations of one device operation, in words.
-    fn issued(device: &mut FileDevice, kernel: Kernel, op: IoOp, durable: bool) -> Vec<&'static str> {
+    fn issued(
+        device: &mut FileDevice,
+        kernel: Kernel,
+        op: IoOp,
+        durable: bool,
+    ) -> Vec<&'static str> {
         let mut pool = PoolMemory::new(Pool { small: 0, large: 1 }).expect("memory");
         let mut users = UserMemory::new(0);
         let handles = Handles {
@@ -449,7 +457,10 @@ mod tests {
             let halves = issued(&mut device, Kernel::Halves, op, true);
             assert_eq!(halves, ["write+flag", "write+flag"]);
             device.go(Way::Sync);
-            assert_eq!(issued(&mut device, Kernel::Whole, op, true), ["write", "sync"]);
+            assert_eq!(
+                issued(&mut device, Kernel::Whole, op, true),
+                ["write", "sync"]
+            );
             let halves = issued(&mut device, Kernel::Halves, op, true);
             assert_eq!(halves, ["write", "write", "sync"]);
             for way in [Way::Flag, Way::Sync] {
@@ -468,6 +479,22 @@ mod tests {
             let punched = issued(&mut device, Kernel::Whole, IoOp::Trim, true);
             assert_eq!(punched, ["punch", "sync"]);
         }
+        std::fs::remove_file(&path).expect("ours");
+    }
+
+    #[test]
+    fn volatile_member_is_sent_neither_flag_nor_sync() {
+        let (path, mut device) = device("volatile");
+        device.go(Way::None);
+        assert_eq!(
+            issued(&mut device, Kernel::Whole, IoOp::Write, true),
+            ["write"]
+        );
+        assert_eq!(
+            issued(&mut device, Kernel::Whole, IoOp::Trim, true),
+            ["punch"]
+        );
+        assert!(issued(&mut device, Kernel::Whole, IoOp::Flush, false).is_empty());
         std::fs::remove_file(&path).expect("ours");
     }
 

@@ -81,10 +81,13 @@ impl Fleet {
 
     /// Every device ever opened, in the order of their numbers, with whether it is still open: one that hung up is not.
     pub fn names(&self) -> impl Iterator<Item = (&str, bool)> {
-        self.places.iter().map(|place| {
-            let open = place.device.is_some() && !place.closing && !place.departed;
-            (&*place.name, open)
-        })
+        let places = self.places.iter();
+        places.map(|place| (&*place.name, place.is_open()))
+    }
+
+    pub fn is_open(&self, member: Member) -> bool {
+        let place = self.places.get(usize::from(member.0));
+        place.is_some_and(Place::is_open)
     }
 
     pub fn name(&self, member: Member) -> Option<&str> {
@@ -393,6 +396,10 @@ impl Place {
             closing: false,
             departed: false,
         }
+    }
+
+    fn is_open(&self) -> bool {
+        self.device.is_some() && !self.closing && !self.departed
     }
 
     fn close_if_idle(&mut self) {

@@ -82,6 +82,8 @@ pub struct Export {
     /// Nobody can attach now, since somebody has, or what he asked for is still under way.
     pub busy: bool,
     pub read_only: bool,
+    /// A flush makes what was written durable. Without it neither flushes nor durable writes are offered.
+    pub durable: bool,
     /// The array serves; otherwise nobody can attach.
     pub serving: bool,
 }

@@ -24,7 +24,7 @@ use crate::member::OpenMember;
 use crate::memory::{Handles, PoolMemory, UserMemory};
 use crate::record::Recorder;
 use lanes::{LOCAL, Lanes, USERS};
-use restripe_array::report::{ArrayState, MapExtent, Status};
+use restripe_array::report::{ArrayState, MapExtent, MemberState, MemberStatus, Status};
 use restripe_array::{
     Action, Actions, Command, CommandError, CommandTag, Config, DeviceIo, Engine, Event, Fact,
     Member, Nanos, Request, RequestError, RequestTag, SECTOR_BYTES,
@@ -143,6 +143,7 @@ impl Host {
             status.state,
             ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed
         );
+        let durable = self.is_durable(&status);
         Export {
             name: status.name,
             description: String::new(),
@@ -157,8 +158,17 @@ impl Host {
             exclusive: false,
             busy: false,
             read_only: status.read_only,
+            durable,
             serving,
         }
+    }
+
+    /// A device that has arrived counts from then on: nothing is promised while it is being taken in.
+    fn is_durable(&self, status: &Status) -> bool {
+        let arrives = |one: &MemberStatus| {
+            one.volatile && one.state == MemberState::Foreign && self.fleet.is_open(one.member)
+        };
+        status.is_durable() && !status.all_members().any(arrives)
     }
 
     /// What a byte range of the array is like; see [`crate::front::Link::map`].

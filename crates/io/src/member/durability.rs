@@ -8,6 +8,7 @@
 //! | block device                 | [`Way::Flag`] | the write goes out as FUA, or the block layer flushes behind it |
 //! | ext2, ext3, ext4, XFS, Btrfs | [`Way::Flag`] | the kernel syncs the file before it completes the write |
 //! | tmpfs, ramfs                 | [`Way::Flag`] | nothing there outlives the power, whatever is asked |
+//! | fsync(2) is refused          | [`Way::None`] | nothing there can be made durable: the member is volatile |
 //! | FUSE, network, all others    | [`Way::Sync`] | FUSE drops the flag of an asynchronous direct write; of others nothing is known |
 //!
 //! [`probe`] asks once at open. A member that refuses the flag later takes the other way from then on.
@@ -22,6 +23,8 @@ pub enum Way {
     Flag,
     /// `fdatasync` behind the write.
     Sync,
+    /// None: the member is volatile.
+    None,
 }
 
 /// File system magics of statfs(2) whose `RWF_DSYNC` reaches the medium.
@@ -41,7 +44,7 @@ fn way_on(magic: i64) -> Way {
     }
 }
 
-/// The way for an open member. A file system that does not say what it is counts as unknown.
+/// The way for an open member, by its kind. A file system that does not say what it is counts as unknown.
 pub fn way_of(file: &File, block_device: bool) -> Way {
     match block_device {
         true => Way::Flag,
@@ -110,7 +113,13 @@ mod tests {
 
     #[test]
     fn an_answer_that_there_is_no_sync_differs_from_a_sync_that_failed() {
-        let all = [libc::EIO, libc::ENOSPC, libc::EDQUOT, libc::ENODEV, libc::EINTR];
+        let all = [
+            libc::EIO,
+            libc::ENOSPC,
+            libc::EDQUOT,
+            libc::ENODEV,
+            libc::EINTR,
+        ];
         assert!(!all.into_iter().any(refuses));
         let none = [libc::EINVAL, libc::EROFS, libc::ENOTSUP, libc::ENOSYS];
         assert!(none.into_iter().all(refuses));

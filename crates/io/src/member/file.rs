@@ -50,6 +50,8 @@ pub enum Plan {
     Submit(Op),
     /// Write zeros over the range.
     WriteZeros,
+    /// There is nothing to be done.
+    Nothing,
     Unsupported,
 }
 
@@ -63,9 +65,9 @@ impl FileDevice {
         self.alignment
     }
 
-    /// Whether an `fdatasync` has to follow a write that is to be durable.
-    pub fn syncs_behind_writes(&self) -> bool {
-        self.way == Way::Sync
+    /// How a write is made durable.
+    pub fn way(&self) -> Way {
+        self.way
     }
 
     #[cfg(test)]
@@ -105,6 +107,7 @@ impl FileDevice {
     /// The kernel operation for a flush, zero or trim of a byte range.
     pub fn plan(&self, op: IoOp, at: u64, bytes: u64) -> Plan {
         match op {
+            IoOp::Flush if self.way == Way::None => Plan::Nothing,
             IoOp::Flush => Plan::Submit(Op::Sync { fd: self.fd() }),
             IoOp::Zero => self.plan_zero(at, bytes),
             IoOp::Trim if self.block_device => Plan::Submit(self.erase(Erase::Discard, at, bytes)),
@@ -218,13 +221,19 @@ pub fn open(path: &Path, options: OpenOptions) -> Result<(FileDevice, MemberInfo
         hook: options.power,
         haste: Arc::default(),
     };
-    let info = if block_device {
+    let mut info = if block_device {
         probe_device(&device)?
     } else {
         probe_file(&mut device, options)?
     };
     if options.direct {
         device.align(info.logical_block);
+    }
+    if !options.read_only {
+        info.volatile = !durability::probe(&device.file).map_err(OpenFailure::Io)?;
+    }
+    if info.volatile {
+        device.way = Way::None;
     }
     Ok((device, info))
 }
@@ -310,6 +319,7 @@ fn probe_file(device: &mut FileDevice, options: OpenOptions) -> Result<MemberInf
         logical_block: checked_block(options.file_block)?,
         trim_zeroes: punches,
         fast_zero: punches,
+        volatile: false,
     };
     Ok(info)
 }
@@ -337,6 +347,7 @@ fn probe_device(device: &FileDevice) -> Result<MemberInfo, OpenFailure> {
         // A discard's outcome is the device's choice, so we never rely on it.
         trim_zeroes: false,
         fast_zero: zeroes_fast(&device.file),
+        volatile: false,
     })
 }
 

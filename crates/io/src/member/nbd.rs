@@ -251,6 +251,7 @@ fn finish(
         // The protocol leaves open what a trimmed range reads as.
         trim_zeroes: false,
         fast_zero: info.takes(Command::WriteZeroes) && info.zeroes_fast(),
+        volatile: !info.takes(Command::Flush) && !info.forces_unit_access(),
     };
     let device = NbdDevice::new(Wire::socket(socket), client, info, &rest);
     Ok((device, member))
@@ -360,7 +361,7 @@ impl NbdDevice {
             job.stage = Stage::Flush;
         }
         let Some(command) = choose(job, &self.info) else {
-            // A server without a flush keeps nothing back; one that cannot do the rest says so.
+            // Without a flush every change was made durable, or none can be, and the member is volatile.
             let outcome = if job.stage == Stage::Flush {
                 Ok(())
             } else {
@@ -391,7 +392,9 @@ impl NbdDevice {
             (job.at, job.left.min(most) as u32)
         };
         job.now = bytes;
-        let fua = job.durable
+        // Without a flush there is no later chance: then every change is durable at once.
+        let now = job.durable || !self.info.takes(Command::Flush);
+        let fua = now
             && job.op != IoOp::Read
             && command != Command::Flush
             && self.info.forces_unit_access();

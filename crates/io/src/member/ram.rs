@@ -19,6 +19,7 @@ pub fn open(bytes: u64) -> Result<(RamDevice, MemberInfo), OpenFailure> {
         logical_block: 512,
         trim_zeroes: true,
         fast_zero: true,
+        volatile: false,
     };
     let memory = Memory::of_size(size).map_err(OpenFailure::Io)?;
     Ok((RamDevice { memory }, info))

@@ -207,7 +207,8 @@ impl Writer {
         self.number(info.sectors);
         self.small(info.logical_block);
         self.flag(info.trim_zeroes);
-        self.flag(info.fast_zero);
+        // One byte for both: records of before `volatile` stay readable.
+        self.byte(u8::from(info.fast_zero) | u8::from(info.volatile) << 1);
     }
 
     pub fn event(&mut self, event: &Event) {
@@ -300,7 +301,8 @@ impl Writer {
             Command::Start(mode) => {
                 let bits = u8::from(mode.from_minority)
                     | u8::from(mode.accept_loss) << 1
-                    | u8::from(mode.read_only) << 2;
+                    | u8::from(mode.read_only) << 2
+                    | u8::from(mode.volatile_members) << 3;
                 self.raw(&[0, bits]);
             }
             Command::Stop => self.byte(1),
@@ -704,11 +706,18 @@ impl<'a> Reader<'a> {
     }
 
     fn member_info(&mut self) -> Taken<MemberInfo> {
+        let (sectors, logical_block) = (self.number()?, self.small()?);
+        let trim_zeroes = self.flag()?;
+        let bits = self.byte()?;
+        if bits > 3 {
+            return Err(Stop::Bad);
+        }
         Ok(MemberInfo {
-            sectors: self.number()?,
-            logical_block: self.small()?,
-            trim_zeroes: self.flag()?,
-            fast_zero: self.flag()?,
+            sectors,
+            logical_block,
+            trim_zeroes,
+            fast_zero: bits & 1 != 0,
+            volatile: bits & 2 != 0,
         })
     }
 
@@ -790,6 +799,7 @@ impl<'a> Reader<'a> {
                     from_minority: bits & 1 != 0,
                     accept_loss: bits & 2 != 0,
                     read_only: bits & 4 != 0,
+                    volatile_members: bits & 8 != 0,
                 })
             }
             1 => Command::Stop,
@@ -926,12 +936,14 @@ mod tests {
             from_minority: true,
             accept_loss: false,
             read_only: true,
+            volatile_members: true,
         };
         let info = MemberInfo {
             sectors: 12345,
             logical_block: 4096,
             trim_zeroes: true,
             fast_zero: false,
+            volatile: true,
         };
         let name = LeaseName::new("log").expect("a name");
         let commands = [

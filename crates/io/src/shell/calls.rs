@@ -1,11 +1,13 @@
 //! Calls from other threads, and the answers that engines owe them.
 
 use super::Shell;
+use crate::front::connection::Connection;
 use crate::host::Host;
-use crate::remote::{Call, MemberName};
+use crate::member::OpenMember;
+use crate::remote::{Call, MemberName, NotTaken};
 use restripe_array::Slab;
 use restripe_array::report::Status;
-use restripe_array::{Command, CommandError, CommandTag, Fact, Nanos};
+use restripe_array::{Command, CommandError, CommandTag, Fact, Member, Nanos};
 use std::io;
 use std::sync::mpsc::Sender;
 
@@ -109,7 +111,7 @@ impl Shell {
             }
             Call::Command(array, command, reply) => self.command(array, command, reply),
             Call::Arrive(array, member, reply) => {
-                let _ = reply.send(self.hosts.get_mut(array).map(|host| host.arrive(member)));
+                let _ = reply.send(self.arrive(array, member));
             }
             Call::Close(array, member) => {
                 if let Some(host) = self.hosts.get_mut(array) {
@@ -140,6 +142,32 @@ impl Shell {
             }
             Call::Shutdown => self.shut_down(),
             Call::Abandon => self.answers.ending = Ending::Now,
+        }
+    }
+
+    /// Takes a device in. One that makes nothing durable is refused while a client has an export of the array that
+    /// offered flushes: such a client goes on to rely on them.
+    fn arrive(&mut self, array: usize, member: OpenMember) -> Result<Member, NotTaken> {
+        let host = self.hosts.get(array).ok_or(NotTaken::NoArray)?;
+        if member.info.volatile && host.export().durable && self.has_clients(array) {
+            return Err(NotTaken::Promised);
+        }
+        Ok(self.hosts[array].arrive(member))
+    }
+
+    fn has_clients(&self, array: usize) -> bool {
+        let of_array = |(_, one): (u32, &Connection)| {
+            let export = one.attached().map(|attached| attached.export);
+            export.and_then(|export| self.host_of(export)) == Some(array)
+        };
+        self.connections.iter().any(of_array)
+    }
+
+    /// The array behind an export: itself, or the one that lends.
+    fn host_of(&self, export: usize) -> Option<usize> {
+        match export.checked_sub(self.hosts.len()) {
+            None => Some(export),
+            Some(lease) => self.exposed.get(lease).map(|exposed| exposed.host),
         }
     }
 

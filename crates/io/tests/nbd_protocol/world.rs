@@ -64,6 +64,7 @@ impl World {
             exclusive: false,
             busy: false,
             read_only: false,
+            durable: true,
             serving: true,
         };
         World {

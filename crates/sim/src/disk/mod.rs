@@ -535,6 +535,7 @@ mod tests {
             logical_block: 512,
             trim_zeroes: true,
             fast_zero: true,
+            volatile: false,
         };
         let config = DiskConfig {
             info,

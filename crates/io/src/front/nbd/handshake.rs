@@ -204,6 +204,7 @@ impl Handshake {
             size_bytes: export.size_bytes,
             maximum_block: export.maximum_block,
             read_only: export.read_only,
+            durable: export.durable,
             structured: self.structured,
             contexts,
         })
@@ -358,7 +359,10 @@ fn find(name: &str, link: &dyn Link) -> Option<(usize, Export)> {
 /// on whichever connection: hence `CAN_MULTI_CONN`, where there may be several.
 fn offered(export: &Export, structured: bool) -> u16 {
     use transmission_flags::*;
-    let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_CACHE;
+    let mut flags = HAS_FLAGS | SEND_CACHE;
+    if export.durable {
+        flags |= SEND_FLUSH | SEND_FUA;
+    }
     if !export.exclusive {
         flags |= CAN_MULTI_CONN;
     }

@@ -21,6 +21,8 @@ pub(super) struct Attachment {
     /// Bytes of a read or write at most.
     pub maximum_block: u32,
     pub read_only: bool,
+    /// Flushes and durable writes were offered.
+    pub durable: bool,
     /// Replies are structured.
     pub structured: bool,
     /// Metadata contexts that block status queries are answered for.
@@ -157,6 +159,10 @@ impl Transmission {
         }
         if writes(command) && self.attachment.read_only {
             return Err(Refusal(Errno::NotPermitted, "the export is read-only"));
+        }
+        let durable = command == Command::Flush || request.flags & command_flags::FUA != 0;
+        if durable && !self.attachment.durable {
+            return invalid("a member of the array makes nothing durable");
         }
         if command == Command::Flush {
             return match (request.offset, request.bytes) {
