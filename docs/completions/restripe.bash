@@ -175,7 +175,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__add)
-            opts="-h --offline --degraded --to-surrogate --to-buffer --force --yes --help"
+            opts="-h --offline --degraded --volatile-members --to-surrogate --to-buffer --force --yes --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -193,7 +193,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__assemble)
-            opts="-h --config --degraded --from-minority --accept-loss --read-only --json --help"
+            opts="-h --config --degraded --from-minority --accept-loss --read-only --volatile-members --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -313,7 +313,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__create)
-            opts="-h --config --level --chunk --rotation --copies --groups --partitions --spare-partitions --spares --init --write-hole --size-per-member --no-slack --data-offset --image-size --lend --surrogate --surrogate-level --code-cache --code-cache-chunk --buffer-file --log-disk --force --yes --json --help"
+            opts="-h --config --level --chunk --rotation --copies --groups --partitions --spare-partitions --spares --init --write-hole --size-per-member --no-slack --data-offset --image-size --lend --surrogate --surrogate-level --code-cache --code-cache-chunk --buffer-file --log-disk --volatile-members --force --yes --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -451,7 +451,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__fail)
-            opts="-h --offline --degraded --yes --accept-loss --help"
+            opts="-h --offline --degraded --volatile-members --yes --accept-loss --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -469,7 +469,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__grow)
-            opts="-h --offline --degraded --add --dry-run --no-wait --force --yes --pause --resume --rate --throttle --help"
+            opts="-h --offline --degraded --volatile-members --add --dry-run --no-wait --force --yes --pause --resume --rate --throttle --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -757,7 +757,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__lease__subcmd__add)
-            opts="-h --size --offline --degraded --help"
+            opts="-h --size --offline --degraded --volatile-members --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -797,7 +797,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__lease__subcmd__remove)
-            opts="-h --force --yes --offline --degraded --help"
+            opts="-h --force --yes --offline --degraded --volatile-members --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -871,7 +871,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__rebuild)
-            opts="-h --offline --degraded --watch --order --on-demand --copy-back --pause --resume --rate --throttle --help"
+            opts="-h --offline --degraded --volatile-members --watch --order --on-demand --copy-back --pause --resume --rate --throttle --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -909,7 +909,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__remove)
-            opts="-h --offline --degraded --yes --help"
+            opts="-h --offline --degraded --volatile-members --yes --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -927,7 +927,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__replace)
-            opts="-h --offline --degraded --no-wait --force --yes --help"
+            opts="-h --offline --degraded --volatile-members --no-wait --force --yes --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1067,7 +1067,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__scrub)
-            opts="-h --offline --degraded --repair --no-wait --watch --cancel --pause --resume --rate --throttle --help"
+            opts="-h --offline --degraded --volatile-members --repair --no-wait --watch --cancel --pause --resume --rate --throttle --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1093,7 +1093,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__serve)
-            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --memory --cache --cache-policy --io-timeout --rate --throttle --order --on-demand --no-copy-back --zone --epoch --redirect --redirect-scrubs --destage-idle --destage-every --destage-order --destage-memory --sleep --starts-a-day --no-clean-log --power --watts --backend --buffered --record --help"
+            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --volatile-members --memory --cache --cache-policy --io-timeout --probe --rate --throttle --order --on-demand --no-copy-back --zone --epoch --redirect --redirect-scrubs --destage-idle --destage-every --destage-order --destage-memory --sleep --starts-a-day --no-clean-log --power --watts --backend --buffered --record --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1124,6 +1124,10 @@ _restripe() {
                     return 0
                     ;;
                 --io-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --probe)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1313,7 +1317,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__surrogate__subcmd__add)
-            opts="-h --level --offline --degraded --force --yes --help"
+            opts="-h --level --offline --degraded --volatile-members --force --yes --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1335,7 +1339,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__surrogate__subcmd__destage)
-            opts="-h --offline --degraded --wait --help"
+            opts="-h --offline --degraded --volatile-members --wait --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1353,7 +1357,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__surrogate__subcmd__remove)
-            opts="-h --offline --degraded --help"
+            opts="-h --offline --degraded --volatile-members --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

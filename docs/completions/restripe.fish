@@ -106,6 +106,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand create" -l buffer-file
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l no-slack -d 'Use the members to their ends. Without it 1/1024 of the smallest stays free, 128M at most and none below 64M, so that a slightly smaller disk can replace a member'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l code-cache -d 'Make the surrogate a code cache (RERAID), which is written by whole rows: `serve` gathers every write into clusters there, at all times. Of three members or more, raid5, raid6 or rs3 to rs8, which bears three to eight lost disks [default: raid6 from four members on]'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l log-disk -d 'Make the surrogate\'s one disk the log of first copies that go ahead (GRAID): `serve` writes there and to them, at all times. Of a raid1 or raid10'
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l volatile-members -d 'Take members that make nothing durable: NBD exports without FLUSH and FUA, files and devices that refuse fsync. `serve` needs this option, too'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l force -d 'Overwrite what the members carry; says what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l json -d 'Print the result as JSON'
@@ -115,6 +116,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l degraded 
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l from-minority -d 'Start although fewer than a majority of the members are here; says --degraded too'
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l accept-loss -d 'Start although data is lost by it; what is lost is listed and reads as an error; says --degraded too'
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l read-only -d 'Take no writes, neither from users nor of our own; after a crash, what only a log tells is not readable'
+complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l volatile-members -d 'Take members that make nothing durable: NBD exports without FLUSH and FUA, files and devices that refuse fsync. While one is current, clients are offered neither FLUSH nor FUA, and a power failure may lose what they wrote'
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l json -d 'Print the status as JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l config -d 'Take members and options from this file' -r -F
@@ -129,6 +131,7 @@ vdf-lfu\t''
 arc\t''
 vdf-arc\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l io-timeout -d 'A member that completes nothing for this long, or keeps one operation four times as long, is failed [default: 30s]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l probe -d 'Ask an NBD member after TIME without a word from it whether it is there; without an answer within --io-timeout it is failed. One that was told to sleep is not asked [default: 10s]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l rate -d 'Limits of background work, as MIN..MAX in bytes a second of one member, a side left out being no limit: 10M..200M goes on at 10M a second however busy users are, and never above 200M [default: 1000K..2000000K]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l throttle -d 'What paces background work: restripe (the default), md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99 of 100 requests take 20 ms at most (any of 1 to 99, any time); or finish:2h, to be done two hours after it began' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l order -d 'What is rebuilt or resynchronised next: by address (pr, the default), where users read most meanwhile (pro), where they read most before (ido; what they read is not remembered over a restart), or by address with one row under way (sor) or as many as buffers hold (dor)' -r -f -a "pr\t''
@@ -165,6 +168,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand serve" -l degraded -d 
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l from-minority -d 'Start although fewer than a majority of the members are here; says --degraded too'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l accept-loss -d 'Start although data is lost by it; what is lost is listed and reads as an error; says --degraded too'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l read-only -d 'Take no writes, neither from users nor of our own; after a crash, what only a log tells is not readable'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l volatile-members -d 'Take members that make nothing durable: NBD exports without FLUSH and FUA, files and devices that refuse fsync. While one is current, clients are offered neither FLUSH nor FUA, and a power failure may lose what they wrote'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l on-demand -d 'Where users read what is not rebuilt yet, rebuild next, whatever the order'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l no-copy-back -d 'Leave what was rebuilt in spare partitions and on several spares of a skewed array there, spread evenly'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l redirect-scrubs -d 'Move users to a surrogate while the array is scrubbed, too'
@@ -181,15 +185,18 @@ complete -c restripe -n "__fish_restripe_using_subcommand examine" -l export -d 
 complete -c restripe -n "__fish_restripe_using_subcommand examine" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand fail" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -l yes -d 'Do not ask, even if it takes the last redundancy'
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -l accept-loss -d 'Even if it takes with it what no other member has (serve --redirect eraid)'
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand remove" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand remove" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand remove" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
 complete -c restripe -n "__fish_restripe_using_subcommand remove" -l yes -d 'Do not ask, even if it takes the last redundancy'
 complete -c restripe -n "__fish_restripe_using_subcommand remove" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand add" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l to-surrogate -d 'Into the array\'s surrogate: for a member that is gone, and as its spare otherwise. (One that comes back to it goes there anyway)'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l to-buffer -d 'Into the buffer of the array\'s code cache: for a member that is gone, and as its spare otherwise'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l force -d 'Overwrite what the device carries; says what will be lost and asks'
@@ -197,6 +204,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand add" -l yes -d 'Do not
 complete -c restripe -n "__fish_restripe_using_subcommand add" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand replace" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -l no-wait -d 'Return when it has begun'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -l force -d 'Overwrite what the device carries; says what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -l yes -d 'Do not ask'
@@ -206,6 +214,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand grow" -l add -d 'The d
 complete -c restripe -n "__fish_restripe_using_subcommand grow" -l rate -d 'Limits of background work until the daemon ends, as MIN..MAX in bytes a second of one member: 10M..200M, 10M.. or ..200M; with --offline, of this command\'s own' -r
 complete -c restripe -n "__fish_restripe_using_subcommand grow" -l throttle -d 'What paces background work until then: restripe; as Linux md did, md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99 of 100 requests take 20 ms at most; or finish:2h, to be done two hours after it began' -r
 complete -c restripe -n "__fish_restripe_using_subcommand grow" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
 complete -c restripe -n "__fish_restripe_using_subcommand grow" -l dry-run -d 'Say what it would move, how long that takes and what is at risk, and change nothing'
 complete -c restripe -n "__fish_restripe_using_subcommand grow" -l no-wait -d 'Return when it has begun'
 complete -c restripe -n "__fish_restripe_using_subcommand grow" -l force -d 'Overwrite what the devices carry; says what will be lost and asks'
@@ -226,6 +235,7 @@ off\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l rate -d 'Limits of background work until the daemon ends, as MIN..MAX in bytes a second of one member: 10M..200M, 10M.. or ..200M; with --offline, of this command\'s own' -r
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l throttle -d 'What paces background work until then: restripe; as Linux md did, md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99 of 100 requests take 20 ms at most; or finish:2h, to be done two hours after it began' -r
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l watch -d 'Watch the rebuild that runs, which it does anyway unless told something else'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l pause -d 'Pause what runs'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l resume -d 'Go on with what is paused'
@@ -234,6 +244,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l offline -d '
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l rate -d 'Limits of background work until the daemon ends, as MIN..MAX in bytes a second of one member: 10M..200M, 10M.. or ..200M; with --offline, of this command\'s own' -r
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l throttle -d 'What paces background work until then: restripe; as Linux md did, md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99 of 100 requests take 20 ms at most; or finish:2h, to be done two hours after it began' -r
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l repair -d 'Write what is wrong anew; names the guilty member where the code can tell'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l no-wait -d 'Return when it has begun'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l watch -d 'Watch the scrub that runs, rather than start one'
@@ -261,14 +272,17 @@ raid6\t''
 raid10\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l force -d 'Overwrite what the devices carry; says what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l wait -d 'Return when all is home that lay away when this was asked; without a daemon that is waited for in any case'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_seen_subcommand_from add remove list" -s h -l help -d 'Print help'
@@ -278,11 +292,13 @@ complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -l size -d 'How large it is; rounded up to whole rows of the array' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l offline -d 'Work on these members directly, with no daemon running' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l force -d 'Also from an array that has it on record or attached; says what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from list" -l offline -d 'Look at these members directly, with no daemon running; changes nothing' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from list" -l json -d 'Print it as JSON'

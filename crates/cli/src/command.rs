@@ -444,6 +444,10 @@ pub struct Serve {
     /// A member that completes nothing for this long, or keeps one operation four times as long, is failed [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = parse_wait)]
     pub io_timeout: Option<Duration>,
+    /// Ask an NBD member after TIME without a word from it whether it is there; without an answer within --io-timeout it is
+    /// failed. One that was told to sleep is not asked [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = parse_wait)]
+    pub probe: Option<Duration>,
     /// Limits of background work, as MIN..MAX in bytes a second of one member, a side left out being no limit: 10M..200M
     /// goes on at 10M a second however busy users are, and never above 200M [default: 1000K..2000000K]
     #[arg(long, value_name = "RATES", value_parser = parse_rate)]

@@ -121,6 +121,8 @@ pub struct ServeConfig {
     pub cache_policy: Option<Rule>,
     #[serde(default, deserialize_with = "time")]
     pub io_timeout: Option<Duration>,
+    #[serde(default, deserialize_with = "time")]
+    pub probe: Option<Duration>,
     #[serde(default, deserialize_with = "rate")]
     pub rate: Option<Rate>,
     #[serde(default, deserialize_with = "throttle")]

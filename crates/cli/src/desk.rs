@@ -14,7 +14,7 @@ use crate::member::{VOLATILE, content, open_failure, same_file};
 use crate::surrogate::WITHOUT_LOG;
 use crate::tie::{Tie, Whose, tie, whose_is};
 use crate::units::{Rate, Size, parse_order, parse_throttle};
-use restripe_array::report::{MemberState, MemberStatus, Status};
+use restripe_array::report::{ArrayState, MemberState, MemberStatus, Status};
 use restripe_array::{
     Command, CommandError, Fact, Halt, LeaseError, Member, Nanos, SECTOR_BYTES, Uuid,
 };
@@ -28,7 +28,7 @@ use restripe_io::plain::Plain;
 use restripe_io::remote::{MemberName, NotTaken, Remote};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem::discriminant;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -69,8 +69,19 @@ pub struct Desk {
     /// Fills the log of facts until the reactor has ended.
     keeper: Mutex<Option<JoinHandle<()>>>,
     replaced: Mutex<Replaced>,
+    /// The array has been started, and not stopped since.
+    serves: AtomicBool,
+    /// Why an end by command was not all that it should be.
+    unclean: Mutex<Option<Refusal>>,
     /// Told when the array has stopped.
     ends: Sender<End>,
+}
+
+/// An array before it is stopped with its reactor.
+pub struct BeforeEnd {
+    serves: bool,
+    /// Where the facts of the end begin.
+    since: u64,
 }
 
 /// Members that serve no longer because others took their places.
@@ -173,7 +184,7 @@ fn joined(last: &Fact, next: &Fact) -> Option<Fact> {
 }
 
 /// What the engine said, or that there is none any more.
-type Said = Result<(), Refusal>;
+pub type Said = Result<(), Refusal>;
 
 impl Desk {
     /// `epoch` is when the reactor began: the zero of its clock. `ends` is told when the array has stopped.
@@ -206,6 +217,8 @@ impl Desk {
             facts,
             keeper: Mutex::new(keeper),
             replaced: Mutex::default(),
+            serves: AtomicBool::default(),
+            unclean: Mutex::default(),
             ends,
         }
     }
@@ -518,25 +531,87 @@ impl Desk {
         )))
     }
 
+    /// What the end achieved is said after the fact: a member that failed meanwhile may lack what was flushed last.
     fn stop(&self) -> Result<Reply, Refusal> {
         self.no_borrowers()?;
-        let answer = self
-            .remote
-            .command(self.array, Command::Stop)
-            .map_err(ended)?;
-        // One that halted, or lost too many members, has stopped, too: its members only do not say so.
-        if !matches!(answer, Err(CommandError::Busy(_))) {
-            // Nobody waits for it any more if the daemon is already ending.
-            let _ = self.ends.send(End::Stopped(self.array));
+        let before = self.look()?.0;
+        let answer = self.ask(Command::Stop)?;
+        if let Err(error @ CommandError::Busy(_)) = &answer {
+            return Err(self.refused(error));
         }
-        answer.map_err(|error| match error {
-            CommandError::Busy(_) => self.refused(&error),
-            _ => ended_unclean(self.refused(&error)),
-        })?;
-        Ok(done(match self.open.read_only {
-            true => "stopped, nothing was written",
-            false => "stopped, everything is flushed and marked clean",
-        }))
+        self.serves.store(false, Ordering::Relaxed);
+        let stopped = match answer {
+            Ok(()) => self.stopped_from(&before),
+            // One that halted, or lost too many members, has stopped, too: its members only do not say so.
+            Err(error) => Err(ended_unclean(self.refused(&error))),
+        };
+        if let Err(refusal) = &stopped {
+            *self.unclean() = Some(refusal.clone());
+        }
+        // Last: the daemon may end with it. Nobody waits for it any more if it is already ending.
+        let _ = self.ends.send(End::Stopped(self.array));
+        stopped.map(done)
+    }
+
+    /// How an array has stopped that was like this before.
+    fn stopped_from(&self, before: &Status) -> Result<&'static str, Refusal> {
+        let (after, names) = self.look()?;
+        let failed = |one: &&MemberStatus| one.state == MemberState::Failed;
+        let was: BTreeSet<Member> = before
+            .all_members()
+            .filter(failed)
+            .map(|one| one.member)
+            .collect();
+        let new = after
+            .all_members()
+            .filter(failed)
+            .filter(|one| !was.contains(&one.member));
+        let name = |one: &MemberStatus| {
+            let found = names.get(usize::from(one.member.0));
+            member_name(one.member, found.map(|found| found.name.as_str()))
+        };
+        let failed: Vec<String> = new.map(name).collect();
+        match failed.is_empty() {
+            false => Err(ended_without(&failed.join(", "))),
+            true if self.open.read_only => Ok("stopped, nothing was written"),
+            true if is_whole(before) => Ok("stopped, everything is flushed and marked clean"),
+            true => Ok("stopped, degraded: the members in service are flushed and marked clean"),
+        }
+    }
+
+    /// Why an end by command was not all that it should be.
+    fn unclean(&self) -> MutexGuard<'_, Option<Refusal>> {
+        self.unclean.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at an array that is about to be stopped with its reactor.
+    pub fn before_end(&self) -> BeforeEnd {
+        BeforeEnd {
+            serves: self.serves.load(Ordering::Relaxed),
+            since: self.facts_since(u64::MAX).1,
+        }
+    }
+
+    /// How the array has ended, once the reactor has.
+    pub fn ended(&self, before: BeforeEnd) -> Said {
+        if let Some(refusal) = self.unclean().take() {
+            return Err(refusal);
+        }
+        if !before.serves {
+            return Ok(());
+        }
+        self.wait_for_last_fact();
+        let (facts, _) = self.facts_since(before.since);
+        let of_kind = |kind: &'static str| facts.iter().filter(move |fact| fact.kind == kind);
+        let failed: Vec<&str> = of_kind("member-failed").map(|fact| &*fact.text).collect();
+        if of_kind("stopped").next().is_none() {
+            let why = Refusal::new("the array could not be stopped as it should");
+            return Err(ended_unclean(why));
+        }
+        match failed.is_empty() {
+            true => Ok(()),
+            false => Err(ended_without(&failed.join("; "))),
+        }
     }
 
     /// The failed member that is still open under this path, and so comes back as it is. A stranger is let go, to be
@@ -726,6 +801,25 @@ fn ended_unclean(why: Refusal) -> Refusal {
         why.what
     );
     Refusal { what, ..why }
+}
+
+/// A stop during which members failed: the others have it on record, and are flushed.
+fn ended_without(failed: &str) -> Refusal {
+    Refusal::new("stopped, but not every member could be flushed and marked clean; the others are")
+        .at(failed)
+        .hint("start it with --degraded, and add what failed or another device")
+}
+
+/// Whether no member is missing in any of the array's sets.
+fn is_whole(status: &Status) -> bool {
+    let surrogate = status.surrogate.as_deref();
+    let buffer = surrogate.and_then(|one| one.buffer.as_ref());
+    let others = surrogate
+        .map(|one| &one.set)
+        .into_iter()
+        .chain(buffer.map(|one| &one.set));
+    let healthy = |set: &Status| set.state == ArrayState::Healthy;
+    healthy(status) && others.into_iter().all(healthy)
 }
 
 fn of_absent_surrogate(path: &str) -> Refusal {

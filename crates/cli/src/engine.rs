@@ -3,7 +3,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use crate::command::WithoutDaemon;
-use crate::desk::{Desk, End};
+use crate::desk::{BeforeEnd, Desk, End, Said};
 use crate::failure::{Failure, Outcome};
 use crate::member::{check_distinct, open_failure, readable_copies, refuse_volatile};
 use crate::roster::{Prospect, Roster, refuse_to_lose, warn_of_mute};
@@ -39,6 +39,7 @@ const CACHE_BYTES_MAX: u64 = 32 << 30;
 /// Beyond twice the time-out of a member's operation, before an end is given up.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
 pub const IO_TIMEOUT: Duration = Duration::from_secs(30);
+pub const PROBE: Duration = Duration::from_secs(10);
 
 /// How engines are started.
 #[derive(Clone, Debug)]
@@ -51,6 +52,8 @@ pub struct Setup {
     /// The read cache of each array.
     pub cache: Option<CacheLimits>,
     pub io_timeout: Duration,
+    /// A remote member that has been idle for so long is asked whether it is there.
+    pub probe: Duration,
     pub direct: bool,
     pub rate: Option<Rate>,
     pub throttle: Throttle,
@@ -83,6 +86,7 @@ impl Default for Setup {
             memory: MEMORY_BYTES,
             cache: None,
             io_timeout: IO_TIMEOUT,
+            probe: PROBE,
             direct: true,
             rate: None,
             throttle: Throttle::default(),
@@ -364,25 +368,32 @@ impl Running {
         self.ends.recv_timeout(within).ok()
     }
 
-    /// Drains, flushes, marks clean, and waits for the end. The wait has an end of its own: operations on members time
-    /// out, and if nothing moves for twice as long, a member or the kernel holds the reactor itself.
+    /// Drains, flushes, marks clean, and waits for the end. An error if that was not achieved of every array. The wait has
+    /// an end of its own: operations on members time out, and if nothing moves for twice as long, a member or the kernel
+    /// holds the reactor itself.
     pub fn stop(self) -> Outcome {
+        let before: Vec<BeforeEnd> = self.desks.iter().map(|desk| desk.before_end()).collect();
         // It may have ended by itself, which joining tells.
         let _ = self.reactor.remote.shutdown();
         let patience = 2 * self.io_timeout + STUCK_AFTER;
         match self.reactor.join_moving(patience) {
-            Some(ended) => ended.map_err(reactor_failure),
-            None => {
-                let what = format!(
-                    "the end is stuck: nothing has moved for {}",
-                    seconds(patience.as_secs())
-                );
-                Err(Failure::new(what).hint(
-                    "look for a member that does not answer; the next start recovers what was being written",
-                ))
-            }
+            Some(ended) => ended.map_err(reactor_failure)?,
+            None => return Err(stuck(patience)),
         }
+        let ended = self.desks.iter().zip(before);
+        let ended: Vec<Said> = ended.map(|(desk, before)| desk.ended(before)).collect();
+        Ok(ended.into_iter().collect::<Said>()?)
     }
+}
+
+fn stuck(patience: Duration) -> Failure {
+    let what = format!(
+        "the end is stuck: nothing has moved for {}",
+        seconds(patience.as_secs())
+    );
+    Failure::new(what).hint(
+        "look for a member that does not answer; the next start recovers what was being written",
+    )
 }
 
 fn reactor_failure(error: io::Error) -> Failure {
@@ -391,7 +402,7 @@ fn reactor_failure(error: io::Error) -> Failure {
 
 /// An array that may be started; `name` is what it must be called.
 fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(ArraySpec, Prospect)> {
-    let io_timeout = Nanos(u64::try_from(setup.io_timeout.as_nanos()).unwrap_or(u64::MAX));
+    let nanos = |time: Duration| Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     let (members, absent) = open_all(members, setup.open_options())?;
     let volatile = members.iter().filter(|member| member.info.volatile);
     allow_volatile(volatile.map(|member| &*member.name), setup.start)?;
@@ -414,7 +425,8 @@ fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(Array
         members,
         limits: setup.limits(surrogate.as_ref()),
         surrogate,
-        io_timeout,
+        io_timeout: nanos(setup.io_timeout),
+        probe: nanos(setup.probe),
         record: setup.record.clone(),
     };
     Ok((spec, prospect))

@@ -5,7 +5,7 @@
 use crate::command::{Assemble, BackendName, Serve, StartOptions};
 use crate::config::{ArrayConfig, Config, ServeConfig, members_from};
 use crate::desk::{Desk, End};
-use crate::engine::{IO_TIMEOUT, MEMORY_BYTES, Running, Setup, by_array, heat, read_cache};
+use crate::engine::{IO_TIMEOUT, MEMORY_BYTES, PROBE, Running, Setup, by_array, heat, read_cache};
 use crate::failure::{Failure, Outcome};
 use crate::journal::{self, LAST_WORDS, Level};
 use crate::status;
@@ -130,8 +130,9 @@ pub fn serve(verb: Serve) -> Outcome {
     let (running, (claims, doors)) = Running::start_as(&groups, &setup, beforehand)?;
     journal::begin().map_err(|error| Failure::new(format!("the log: {error}")))?;
     let served = serve_until_told(&running, claims, doors);
-    running.stop()?;
-    served.map(|mut journal| journal.end())
+    let stopped = running.stop();
+    served.map(|mut journal| journal.end())?;
+    stopped
 }
 
 fn what_to_serve(verb: &Serve) -> Outcome<(Vec<Vec<String>>, ServeConfig)> {
@@ -174,6 +175,7 @@ fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
         memory: verb.memory.or(file.memory).unwrap_or(MEMORY_BYTES),
         cache: read_cache(cache, verb.cache_policy.or(file.cache_policy))?,
         io_timeout: verb.io_timeout.or(file.io_timeout).unwrap_or(IO_TIMEOUT),
+        probe: verb.probe.or(file.probe).unwrap_or(PROBE),
         direct: !verb.buffered,
         rate: verb.rate.or(file.rate),
         throttle: verb.throttle.or(file.throttle).unwrap_or_default(),

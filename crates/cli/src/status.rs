@@ -170,7 +170,9 @@ fn volatile_line(view: &StatusView) -> String {
         member.volatile && !matches!(&*member.state, "failed" | "replaced" | "foreign")
     };
     let members = view.all_members().filter(volatile);
-    let paths: Vec<String> = members.map(|member| on_one_line(&member.path)).collect();
+    let paths: Vec<String> = members
+        .map(|member| shown(&member.path).to_string())
+        .collect();
     format!(
         "VOLATILE: clients are offered neither FLUSH nor FUA: nothing is durable on {}",
         paths.join(", ")

@@ -1,5 +1,6 @@
 //! What an export promises its clients is no more than what its members keep: durable writes on file systems that
-//! drop the flag for them, members that make nothing durable, and members whose server goes and comes back.
+//! drop the flag for them, members that make nothing durable, and members whose server goes, hangs and comes back. What
+//! an end achieved is what it says.
 
 #[allow(dead_code)]
 mod harness;
@@ -46,6 +47,11 @@ impl Far<'_> {
 
     /// With neither FLUSH nor FUA, as nbd-server offers by default.
     fn serve_volatile(&self) -> Daemon {
+        self.serve_eval(&[])
+    }
+
+    /// With what these scripts do beside reading and writing an image of 64 MiB.
+    fn serve_eval(&self, more: &[&str]) -> Daemon {
         let image = self.place.path(&format!("{}.img", self.name));
         self.place
             .write(&format!("{}.img", self.name), 64 << 20, 0, &[]);
@@ -55,7 +61,8 @@ impl Far<'_> {
         let pwrite =
             format!("pwrite=dd of={image} seek=$4 conv=notrunc oflag=seek_bytes status=none");
         let size = "get_size=echo 67108864";
-        self.serve(&["eval", size, "can_write=exit 0", &pread, &pwrite])
+        let plain = ["eval", size, "can_write=exit 0", &pread, &pwrite];
+        self.serve(&[&plain[..], more].concat())
     }
 }
 
@@ -229,11 +236,11 @@ fn member_without_flush_and_fua_is_not_added_where_flushes_were_promised() {
     good(place.run(&["stop", "tank"]));
     assert_eq!(daemon.wait(), 0);
     let daemon = place.serve(&["--volatile-members", "a.img", "b.img"]);
-    good(place.run(&["lease", "add", "tank", "one", "8M"]));
+    good(place.run(&["lease", "add", "tank", "one", "--size", "8M"]));
     let lease = "nbdinfo 'nbd+unix:///lease/tank/one?socket=nbd.sock' | grep -c 'can_.*f.*: true'";
     // A client of the array, and one of a lease: each was promised flushes.
     for export in ["", "lease/tank/one"] {
-        let client = format!("nbd+unix:///{export}?socket=nbd.sock");
+        let client = format!("nbd+unix:///{export}?socket={}", place.path("nbd.sock"));
         let held = far_client(&place, &client);
         let told = refused(place.run(&["add", "tank", &uri]));
         assert!(told.contains("disconnect"), "{told}");
@@ -279,14 +286,7 @@ fn member_with_flush_and_without_fua_keeps_what_was_promised() {
         name: "far",
     };
     let log = format!("logfile={}", place.path("far.log"));
-    let none = [
-        "--filter=fua",
-        "--filter=log",
-        "memory",
-        "64M",
-        "fuamode=none",
-        &log,
-    ];
+    let none = ["--filter=fua", "--filter=log", "memory", "64M", &log];
     let _server = far.serve(&none);
     let uri = far.uri();
     good(place.create(&["a.img", &uri], &["--level", "raid1"]));
@@ -338,16 +338,22 @@ fn member_whose_server_was_restarted_is_added_back_over_a_new_connection() {
             &surrogate,
         ],
     ));
-    let daemon = place.serve(&["a.img", "b.img", &home_uri, "s.img", &log.uri()]);
+    // Nothing is asked of the log meanwhile, so a question has to find its server gone.
+    let daemon = place.serve(&[
+        "--probe",
+        "200ms",
+        "a.img",
+        "b.img",
+        &home_uri,
+        "s.img",
+        &log.uri(),
+    ]);
     let write = "qemu-io -f raw -c 'write -P 4 0 1M' -c flush 'nbd+unix:///?socket=nbd.sock'";
     for politely in [true, false] {
         for (far, server, of_surrogate) in [
             (&home, &mut home_server, false),
             (&log, &mut log_server, true),
         ] {
-            if politely && of_surrogate {
-                continue;
-            }
             match politely {
                 true => server.terminate(),
                 false => server.kill(),
@@ -368,5 +374,79 @@ fn member_whose_server_was_restarted_is_added_back_over_a_new_connection() {
         }
     }
     good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+}
+
+// ------------------------------------------------------------------------------------------------- health and ends
+
+/// Nothing is asked of the array meanwhile.
+#[test]
+fn idle_member_whose_server_hangs_is_failed_within_a_bound() {
+    let test = "idle_member_whose_server_hangs_is_failed_within_a_bound";
+    let place = Place::new("hangs");
+    if !has(&place, test, &["nbdkit"]) {
+        return;
+    }
+    let far = Far {
+        place: &place,
+        name: "far",
+    };
+    let server = far.serve_image();
+    let uri = far.uri();
+    good(place.create(&["a.img", &uri], &["--level", "raid1", "--init", "trust"]));
+    let hurried = ["--probe", "200ms", "--io-timeout", "1s", "a.img", &uri];
+    let daemon = place.serve(&hurried);
+    server.signal("STOP");
+    wait_until(&place, |status| status["state"] == "degraded");
+    server.signal("CONT");
+    good(place.run(&["add", "tank", &uri]));
+    wait_until(&place, |status| status["state"] == "healthy");
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn end_says_which_member_could_not_be_flushed_and_fails() {
+    let test = "end_says_which_member_could_not_be_flushed_and_fails";
+    let place = Place::new("unflushed");
+    if !has(&place, test, &["nbdkit", "qemu-io"]) {
+        return;
+    }
+    let far = Far {
+        place: &place,
+        name: "far",
+    };
+    let broken = place.path("broken");
+    let flush = format!("flush=[ ! -e {broken} ] || {{ echo EIO broken >&2; exit 1; }}");
+    let _server = far.serve_eval(&["can_flush=exit 0", &flush]);
+    let uri = far.uri();
+    let members = ["a.img", "b.img", &uri];
+    good(place.create(&members, &["--level", "raid5", "--init", "trust"]));
+    for by_signal in [false, true] {
+        let daemon = place.serve(&[&["--degraded"][..], &members].concat());
+        if by_signal {
+            good(place.run(&["add", "tank", &uri]));
+        }
+        wait_until(&place, |status| status["state"] == "healthy");
+        let write = "qemu-io -f raw -c 'write -P 4 0 1M' 'nbd+unix:///?socket=nbd.sock'";
+        good(place.shell(write));
+        place.write("broken", 0, 0, b"x");
+        if by_signal {
+            daemon.terminate();
+        } else {
+            let told = refused(place.run(&["stop", "tank"]));
+            assert!(
+                told.contains("not every member") && told.contains(&uri),
+                "{told}"
+            );
+        }
+        assert_eq!(daemon.wait(), 1, "the daemon says so, too");
+        std::fs::remove_file(&broken).expect("ours");
+    }
+    // The others know, and are whole.
+    let daemon = place.serve(&[&["--degraded"][..], &members].concat());
+    assert_eq!(status(&place)["state"], "degraded");
+    let told = good(place.run(&["stop", "tank"]));
+    assert!(told.contains("stopped, degraded"), "{told}");
     assert_eq!(daemon.wait(), 0);
 }

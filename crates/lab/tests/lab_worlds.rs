@@ -133,6 +133,7 @@ fn reactor(kind: Kind, record: Option<PathBuf>) -> Running {
         limits: Limits::default(),
         surrogate: None,
         io_timeout: Nanos::from_secs(60),
+        probe: Nanos::from_secs(10),
         record,
     };
     let running = Shell::spawn(ShellOptions::default(), |shell| shell.host(spec).map(drop));

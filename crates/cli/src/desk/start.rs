@@ -5,6 +5,7 @@
 use super::{Desk, Said, ended};
 use restripe_array::{Command, CommandError, StartMode};
 use restripe_io::control::Refusal;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 impl Desk {
@@ -14,6 +15,7 @@ impl Desk {
         let (asked, time) = (Instant::now(), self.setup.io_timeout);
         let command = Command::Start(mode);
         let answer = self.remote.command(self.array, command).map_err(ended)?;
+        self.serves.store(answer.is_ok(), Ordering::Relaxed);
         answer.map_err(|error| {
             let refused = of_start(self.refused(&error), &error, mode);
             match asked.elapsed() >= time && is_for_want_of_members(&error) {

@@ -90,10 +90,26 @@ impl Desk {
         let stopped = self.stop_engine()?;
         self.exchange(stopped, self.change(joining, Vec::new(), config))?;
         drop(held);
+        self.check_all_serve()?;
         Ok(done(&format!(
             "{} has a surrogate; its members are named to serve with the array's from now on",
             status.name
         )))
+    }
+
+    /// The surrogate is on record by now, whatever became of its members meanwhile.
+    fn check_all_serve(&self) -> Result<(), Refusal> {
+        let (status, _) = self.look()?;
+        let state = served(&status).map(|surrogate| surrogate.set.state);
+        if state == Some(ArrayState::Healthy) {
+            return Ok(());
+        }
+        let what = "the array has the surrogate on record, but not all of its members serve";
+        let hint = format!(
+            "restripe status {} names them; restripe add takes one in again",
+            status.name
+        );
+        Err(Refusal::new(what).hint(hint))
     }
 
     pub(super) fn remove_surrogate(&self) -> Result<Reply, Refusal> {
@@ -245,6 +261,7 @@ impl Desk {
         }
         begun.map_err(|why| {
             // Whoever serves it is told, and ends: nothing of it is served any more.
+            self.serves.store(false, Ordering::Relaxed);
             let _ = self.ends.send(End::Stopped(self.array));
             let what = format!("the array has stopped: {}", why.what);
             Refusal::new(what).at(why.at).hint("serve it again")

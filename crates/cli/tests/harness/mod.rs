@@ -222,10 +222,14 @@ impl Daemon {
     }
 
     pub fn terminate(&self) {
+        self.signal("TERM");
+    }
+
+    pub fn signal(&self, signal: &str) {
         let id = self.child.lock().expect("one thread").id().to_string();
         assert!(
             Command::new("kill")
-                .args(["-TERM", &id])
+                .args([&format!("-{signal}"), &id])
                 .status()
                 .expect("kill is there")
                 .success()

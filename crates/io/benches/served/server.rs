@@ -40,6 +40,7 @@ fn start(members: Vec<OpenMember>) -> Result<Running, Box<dyn Error>> {
         limits: Limits::default(),
         surrogate: None,
         io_timeout: Nanos::from_secs(30),
+        probe: Nanos::from_secs(10),
         record: None,
     };
     let running = Shell::spawn(options, move |shell| shell.host(spec).map(drop))?;

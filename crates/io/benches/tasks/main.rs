@@ -242,6 +242,7 @@ fn start(kind: &Kind) -> Outcome<Running> {
         limits: Limits::default(),
         surrogate: None,
         io_timeout: Nanos::from_secs(30),
+        probe: Nanos::from_secs(10),
         record: None,
     };
     let running = Shell::spawn(ShellOptions::default(), move |shell| {

@@ -8,16 +8,20 @@
 //! A device is closed only when nothing of it is with the kernel any more.
 
 mod flight;
+mod watch;
+
+pub use watch::WatchLimits;
 
 use crate::backend::{Backend, Completion, Haste, Op, Token};
-use crate::member::nbd::NbdDevice;
+use crate::member::nbd::{NbdDevice, QUESTION};
 use crate::member::{Device, OpenMember};
 use crate::memory::{Handles, Piece};
 use crate::tokens::Owner;
 use flight::{Flight, Progress, Scratch};
 use restripe_array::Slab;
-use restripe_array::{Buf, DeviceIo, IoError, IoOp, Member, Segment, Tag};
+use restripe_array::{Buf, DeviceIo, IoError, IoOp, Member, Nanos, Segment, Tag};
 use std::collections::BTreeMap;
+use watch::{Look, Watch};
 
 /// An operation that is back.
 pub type Landed = (Box<DeviceIo>, Result<(), IoError>);
@@ -37,6 +41,8 @@ struct Place {
     closing: bool,
     /// Its loss was told.
     departed: bool,
+    /// Of a remote one.
+    watch: Watch,
 }
 
 pub struct Fleet {
@@ -52,6 +58,8 @@ pub struct Fleet {
     pub landed: Vec<Landed>,
     /// Devices lost altogether since the owner looked.
     pub departed: Vec<Member>,
+    /// `None`: idle members are not asked.
+    watched: Option<WatchLimits>,
 }
 
 impl Fleet {
@@ -65,7 +73,12 @@ impl Fleet {
             renewed: BTreeMap::new(),
             landed: Vec::new(),
             departed: Vec::new(),
+            watched: None,
         }
+    }
+
+    pub fn watch(&mut self, limits: WatchLimits) {
+        self.watched = Some(limits);
     }
 
     /// Operations in flight.
@@ -331,9 +344,41 @@ impl Fleet {
             self.departed.push(Member(member as u16));
         }
         for (flight, result) in done {
-            self.land(flight, result, handles);
+            match flight {
+                QUESTION => self.places[member as usize].watch.answered(result.is_ok()),
+                flight => drop(self.land(flight, result, handles)),
+            }
         }
         self.places[member as usize].close_if_idle();
+    }
+
+    // ------------------------------------------------------------------------------------------------- watching
+
+    /// When idle remote members are to be looked at.
+    pub fn next_look(&self) -> Option<Nanos> {
+        let limits = self.watched?;
+        let watched = self.places.iter().filter(|place| place.is_watched());
+        watched.map(|place| place.watch.due(limits)).min()
+    }
+
+    /// Asks the remote members that have been idle for long, and gives up those that do not answer.
+    pub fn look(&mut self, now: Nanos, handles: &Handles<'_>, backend: &mut dyn Backend) {
+        let Some(limits) = self.watched else {
+            return;
+        };
+        for member in 0..self.places.len() {
+            let place = &mut self.places[member];
+            let watched = place.is_watched();
+            let Some(Device::Nbd(device)) = place.device.as_mut().filter(|_| watched) else {
+                continue;
+            };
+            match place.watch.look(now, device.lives(), limits) {
+                Look::Nothing => continue,
+                Look::Ask => device.ask(),
+                Look::Lost => device.hang_up(),
+            }
+            self.tend_remote(member as u32, handles, backend);
+        }
     }
 
     // ------------------------------------------------------------------------------------------------- giving up
@@ -395,7 +440,17 @@ impl Place {
             held: Vec::new(),
             closing: false,
             departed: false,
+            watch: Watch::default(),
         }
+    }
+
+    /// A remote member that is open, and never told to rest: a question would wake its disk.
+    fn is_watched(&self) -> bool {
+        let rests = |device: &Device| match device {
+            Device::Nbd(device) => device.rests(),
+            Device::File(_) | Device::Ram(_) => true,
+        };
+        self.is_open() && !self.device.as_ref().is_none_or(rests)
     }
 
     fn is_open(&self) -> bool {
@@ -442,5 +497,113 @@ fn redirect(flights: &mut Slab<Flight>, buf: Buf, handles: &Handles<'_>) {
                 flight.redirects.push((*part, handles.memory(buf).clone()));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Waker;
+    use crate::member::{OpenOptions, open};
+    use crate::memory::{PoolMemory, UserMemory};
+    use restripe_array::{Class, Pool};
+    use std::io::{self, Read, Write};
+    use std::os::unix::net::UnixListener;
+    use std::time::Duration;
+
+    /// Counts the sends that it is asked for, and completes nothing.
+    struct Counting {
+        sends: usize,
+    }
+
+    impl Backend for Counting {
+        fn name(&self) -> &'static str {
+            "counting"
+        }
+
+        fn submit(&mut self, _: Token, op: Op) {
+            self.sends += usize::from(matches!(op, Op::Send { .. }));
+        }
+
+        fn cancel(&mut self, _: Token) {}
+
+        fn wait(&mut self, _: Option<Duration>, _: &mut Vec<Completion>) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn outstanding(&self) -> usize {
+            0
+        }
+
+        fn waker(&self) -> Waker {
+            unreachable!("nothing waits here")
+        }
+    }
+
+    /// A member whose server agrees on an export of 1 MiB the oldest way, and says nothing more.
+    fn mute(name: &str) -> OpenMember {
+        let name = format!("restripe-fleet-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).expect("a free place");
+        let server = std::thread::spawn(move || -> io::Result<_> {
+            let (mut stream, _) = listener.accept()?;
+            stream.write_all(b"NBDMAGICIHAVEOPT\0\x02")?;
+            stream.read_exact(&mut [0; 20])?;
+            stream.write_all(&(1u64 << 20).to_be_bytes())?;
+            stream.write_all(&1u16.to_be_bytes())?;
+            Ok(stream)
+        });
+        let uri = format!("nbd+unix:///?socket={}", path.display());
+        let member = open(&uri, OpenOptions::default()).expect("they agree");
+        server
+            .join()
+            .expect("no panic")
+            .expect("nothing went wrong");
+        std::fs::remove_file(&path).expect("ours");
+        member
+    }
+
+    /// Looks every second for 100 seconds: how many questions were sent, and whether the member was lost.
+    fn watched(first: Option<IoOp>, name: &str) -> (usize, bool) {
+        let mut pool = PoolMemory::new(Pool { small: 0, large: 1 }).expect("memory");
+        let mut users = UserMemory::new(0);
+        let handles = Handles {
+            pool: &mut pool,
+            users: &mut users,
+        };
+        let mut backend = Counting { sends: 0 };
+        let mut fleet = Fleet::new(0, vec![mute(name)]);
+        fleet.watch(WatchLimits {
+            interval: Nanos::from_secs(10),
+            patience: Nanos::from_secs(30),
+        });
+        if let Some(op) = first {
+            let io = DeviceIo {
+                tag: Tag(0),
+                member: Member(0),
+                op,
+                at: 0,
+                sectors: 0,
+                segments: Vec::new(),
+                durable: false,
+                class: Class::Metadata,
+            };
+            fleet.start(Box::new(io), &handles, &mut backend);
+        }
+        for second in 0..100 {
+            fleet.look(Nanos::from_secs(second), &handles, &mut backend);
+        }
+        (backend.sends, !fleet.names().all(|(_, open)| open))
+    }
+
+    #[test]
+    fn idle_remote_member_is_asked_and_given_up_without_an_answer() {
+        assert_eq!(watched(None, "idle"), (1, true));
+    }
+
+    #[test]
+    fn remote_member_that_was_told_to_rest_is_not_asked() {
+        assert_eq!(watched(Some(IoOp::Standby), "rests"), (0, false));
     }
 }

@@ -18,7 +18,7 @@ pub use exchange::Exchange;
 
 use crate::backend::{Backend, Completion, Haste};
 use crate::compute;
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, WatchLimits};
 use crate::front::{BUFFER_BYTES_MAX, Export};
 use crate::member::OpenMember;
 use crate::memory::{Handles, PoolMemory, UserMemory};
@@ -238,6 +238,22 @@ impl Host {
     /// Closes a device once its operations are back. From now on it is gone to the engine.
     pub fn close(&mut self, member: Member) {
         self.fleet.close(member);
+    }
+
+    /// Has idle remote members asked whether they are there.
+    pub fn watch(&mut self, limits: WatchLimits) {
+        self.fleet.watch(limits);
+    }
+
+    /// When they are to be looked at.
+    pub fn next_look(&self) -> Option<Nanos> {
+        self.fleet.next_look()
+    }
+
+    pub fn look(&mut self, now: Nanos, world: &mut World<'_>) {
+        let handles = handles(&mut self.pool, world.users);
+        self.fleet.look(now, &handles, world.backend);
+        self.landed();
     }
 
     /// When the engine wants to be told the time.

@@ -21,6 +21,7 @@ use crate::nbd_wire::client::{
 use crate::nbd_wire::uri::{Endpoint, NbdUri};
 use crate::nbd_wire::{Command, Errno, command_flags};
 use restripe_array::Slab;
+use restripe_array::meta::superblock::SUPER_A_AT;
 use restripe_array::{DeviceIo, IoError, IoOp, MemberInfo, SECTOR_BYTES};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -37,6 +38,11 @@ const INBOX_BYTES: usize = 4 * MESSAGE_BYTES_MAX;
 const BEHIND_PAYLOAD_BYTES: usize = 4096;
 /// Zeros written at once to a server that cannot zero.
 const ZERO_BYTES: usize = 1 << 20;
+
+/// The flight of a question that no operation asks. Flights are counted from 0.
+pub const QUESTION: u32 = u32::MAX;
+/// As large as the largest block that a member may have.
+const QUESTION_BYTES: u32 = 4096;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
@@ -82,6 +88,10 @@ pub struct NbdDevice {
     receiving: bool,
     sending: bool,
     broken: bool,
+    /// Something was received since it was last asked for.
+    heard: bool,
+    /// It was told to rest at some time: nothing is asked of it that nobody needs.
+    rests: bool,
     /// Receives even while nothing is owed to it, and so notices at once when the server hangs up.
     watching: bool,
     zeros: Memory,
@@ -277,6 +287,8 @@ impl NbdDevice {
             receiving: false,
             sending: false,
             broken: false,
+            heard: false,
+            rests: false,
             watching: true,
             zeros: Memory::new(ZERO_BYTES),
             done: Vec::new(),
@@ -311,8 +323,39 @@ impl NbdDevice {
         self.wire.output
     }
 
+    /// Whether something was received since the last call, or is owed.
+    pub fn lives(&mut self) -> bool {
+        let owed = self.jobs.iter().any(|(_, job)| job.flight != QUESTION);
+        std::mem::take(&mut self.heard) || owed
+    }
+
+    pub fn rests(&self) -> bool {
+        self.rests
+    }
+
+    /// Reads a page where a superblock lies, to no other end than an answer: it comes under [`QUESTION`].
+    pub fn ask(&mut self) {
+        if self.broken {
+            return;
+        }
+        let page = Memory::new(QUESTION_BYTES as usize);
+        let job = Job {
+            flight: QUESTION,
+            op: IoOp::Read,
+            durable: false,
+            stage: Stage::Data,
+            at: SUPER_A_AT * SECTOR_BYTES,
+            left: u64::from(QUESTION_BYTES).min(self.info.size_bytes),
+            now: 0,
+            pieces: vec![Piece::new(page, 0, QUESTION_BYTES)],
+        };
+        let index = self.jobs.insert(job);
+        self.next_request(index);
+    }
+
     /// Takes a device operation in; `pieces` is its memory.
     pub fn start(&mut self, flight: u32, io: &DeviceIo, pieces: Vec<Piece>) {
+        self.rests |= io.op == IoOp::Standby;
         if self.broken {
             self.done.push((flight, Err(IoError::Gone)));
             return;
@@ -486,6 +529,7 @@ impl NbdDevice {
         if again {
             return;
         }
+        self.heard = true;
         let mut count = result as u64;
         if let Some(filling) = &mut self.filling {
             let filled = count.min(filling.left);

@@ -12,6 +12,7 @@ mod requests;
 mod tests;
 
 use crate::backend::{self, Backend, BackendChoice, Completion, Op};
+use crate::fleet::WatchLimits;
 use crate::front::connection::{Attached, Catalogue, Connection, Surroundings};
 use crate::front::listen::{Listener, Wire};
 use crate::front::{Ask, Export};
@@ -80,6 +81,8 @@ pub struct ArraySpec {
     pub surrogate: Option<SurrogateConfig>,
     /// A device operation that takes longer fails its member.
     pub io_timeout: Nanos,
+    /// A remote member that has been idle for so long is asked whether it is there.
+    pub probe: Nanos,
     /// Where to record the run.
     pub record: Option<PathBuf>,
 }
@@ -254,6 +257,10 @@ impl Shell {
             io_timeout: spec.io_timeout,
         };
         let mut host = Host::new(index as u8, spec.members, config.clone())?;
+        host.watch(WatchLimits {
+            interval: spec.probe,
+            patience: spec.io_timeout,
+        });
         if let Some(path) = spec.record {
             host.record(Recorder::create(&path, &config)?);
         }
@@ -304,9 +311,22 @@ impl Shell {
         while let Ok(call) = self.calls.try_recv() {
             self.call(call);
         }
+        self.look_at_members();
         self.settle();
         self.tend();
         Ok(())
+    }
+
+    fn look_at_members(&mut self) {
+        for host in &mut self.hosts {
+            if host.next_look().is_some_and(|time| time <= self.now) {
+                let mut world = World {
+                    backend: &mut *self.backend,
+                    users: &mut self.users,
+                };
+                host.look(self.now, &mut world);
+            }
+        }
     }
 
     fn wait(&mut self) -> io::Result<()> {
@@ -323,12 +343,13 @@ impl Shell {
     /// When something is to be done even if nothing happens.
     fn next_time(&self) -> Option<Nanos> {
         let wakes = self.hosts.iter().filter_map(Host::wake);
+        let looks = self.hosts.iter().filter_map(Host::next_look);
         let scan = (!self.connections.is_empty()).then_some(self.next_scan);
         let rests = self
             .listeners
             .iter()
             .filter_map(|(_, listening)| listening.rests_until);
-        wakes.chain(scan).chain(rests).min()
+        wakes.chain(looks).chain(scan).chain(rests).min()
     }
 
     fn completed(&mut self, done: Completion) {

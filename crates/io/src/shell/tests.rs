@@ -92,6 +92,7 @@ fn spec(members: Vec<OpenMember>, record: Option<&Path>) -> ArraySpec {
         limits: Limits::default(),
         surrogate: None,
         io_timeout: Nanos::from_secs(30),
+        probe: Nanos::from_secs(10),
         record,
     }
 }

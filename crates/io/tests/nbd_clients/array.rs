@@ -124,6 +124,7 @@ impl Array {
             limits,
             surrogate: None,
             io_timeout,
+            probe: Nanos::from_secs(10),
             record: None,
         };
         let running = Shell::spawn(options, |shell| shell.host(spec).map(drop)).expect("a reactor");

@@ -321,6 +321,7 @@ fn spec(plan: &ArrayPlan, members: Vec<restripe_io::member::OpenMember>) -> Arra
         limits,
         surrogate,
         io_timeout: Nanos::from_secs(60),
+        probe: Nanos::from_secs(10),
         record: None,
     }
 }
