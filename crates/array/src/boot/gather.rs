@@ -3,14 +3,16 @@
 use super::{Boot, LOG_PAGES, MapVersion, Read, Stage};
 use crate::contract::{CommandError, DeviceIo, Segment, TaskKind};
 use crate::core::Core;
+use crate::layout::CellSet;
 use crate::maps::BitMap;
 use crate::meta::MetaError;
-use crate::meta::log::{self, DoneList};
+use crate::meta::log::{self, DoneList, LogRecord};
 use crate::meta::pages::{self, MapKind};
+use crate::meta::rules::FOUND_LIMIT;
 use crate::meta::superblock::MemberRole;
 use crate::runset::RunSet;
 use crate::standing::Home;
-use crate::units::{Member, PAGE_SECTORS};
+use crate::units::{Member, PAGE_SECTORS, Row};
 use alloc::vec::Vec;
 
 impl Core {
@@ -217,9 +219,33 @@ impl Core {
     }
 }
 
+impl Core {
+    /// Drops the records that name something the array does not have. A checksum proves who wrote a record, and not that
+    /// its numbers fit this geometry.
+    pub(super) fn drop_records_out_of_range(&mut self) {
+        let mut records = core::mem::take(&mut self.boot_mut().records);
+        records.retain(|(member, at, record)| self.is_in_range(*member, *at, record));
+        self.boot_mut().records = records;
+    }
+
+    /// Whether a record at a sector of a member's log is about cells of a row that exists, and lies within the log.
+    fn is_in_range(&self, member: Member, at: u64, record: &LogRecord) -> bool {
+        let end = u64::from(record.offset) + u64::from(record.sectors);
+        record.sequence < FOUND_LIMIT
+            && record.row < self.layout.rows()
+            && end <= self.layout.chunk_sectors()
+            && at + record.total_sectors() <= self.devices[member.0 as usize].places.log_sectors
+            && CellSet(record.modified).within(self.row_map(Row(record.row)).data_set())
+    }
+}
+
 impl Boot {
     fn note_done_list(&mut self, member: Member, found: Result<DoneList, MetaError>) {
         let Ok(found) = found else { return };
+        let newest = found.sequences.iter().copied().max();
+        if found.floor.max(newest.unwrap_or(0)).max(found.version) >= FOUND_LIMIT {
+            return;
+        }
         match self
             .done_lists
             .iter_mut()
@@ -277,11 +303,11 @@ impl Boot {
             let Ok(view) = pages::decode(bytes, kind, array, page) else {
                 continue;
             };
-            if held
+            let newer = held
                 .newest
                 .as_ref()
-                .is_none_or(|(sequence, _)| *sequence < view.sequence)
-            {
+                .is_none_or(|(sequence, _)| *sequence < view.sequence);
+            if newer && view.sequence < FOUND_LIMIT {
                 held.newest = Some((view.sequence, bytes.clone()));
             }
         }

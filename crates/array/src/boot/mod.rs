@@ -35,6 +35,7 @@ use crate::log::Logs;
 use crate::maps::LostMap;
 use crate::meta::log::{DoneList, LogRecord};
 use crate::meta::pages::MapKind;
+use crate::meta::rules::check_found;
 use crate::meta::superblock::{
     SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock,
 };
@@ -332,7 +333,10 @@ impl Core {
         match stage {
             Stage::Superblocks => self.boot_choose(),
             Stage::Maps => self.boot_maps(),
-            Stage::Logs => self.boot_secure(),
+            Stage::Logs => {
+                self.drop_records_out_of_range();
+                self.boot_secure()
+            }
             Stage::Replaying => self.boot_replay(),
             Stage::Securing | Stage::Flushing | Stage::Levelling => false,
             Stage::Settle => self.boot_settle(),
@@ -359,7 +363,8 @@ pub(crate) fn super_place(index: usize) -> u64 {
 
 /// What was read at a place of a superblock.
 pub(crate) fn superblock_in(io: &DeviceIo) -> Result<Superblock, MetaError> {
-    Superblock::decode(&joined(io))
+    let superblock = Superblock::decode(&joined(io))?;
+    check_found(&superblock).map(|()| superblock)
 }
 
 fn joined(io: &DeviceIo) -> Vec<u8> {

@@ -14,6 +14,8 @@ use alloc::vec::Vec;
 
 /// Generations, sequences and floors stay below this, so that counting on cannot overflow.
 pub const COUNTER_LIMIT: u64 = 1 << 62;
+/// Counters that are found on members leave as much again to count on: no array comes near it.
+pub const FOUND_LIMIT: u64 = COUNTER_LIMIT / 2;
 
 /// No member is larger: 2^52 sectors are 2 EiB.
 pub const MEMBER_SECTORS_LIMIT: u64 = 1 << 52;
@@ -90,17 +92,33 @@ pub fn check_name(name: &str) -> Result<(), MetaError> {
     }
 }
 
-fn check_counters(superblock: &Superblock) -> Result<(), MetaError> {
-    let counters = [
+fn counters(superblock: &Superblock) -> [(&'static str, u64); 4] {
+    [
         ("generation", superblock.generation),
         ("sequence", superblock.sequence),
         ("forced", superblock.forced),
         ("log floor", superblock.log_floor),
-    ];
-    for (name, value) in counters {
-        check_counter(name, value)?;
+    ]
+}
+
+fn check_counters(superblock: &Superblock) -> Result<(), MetaError> {
+    let mut counters = counters(superblock).into_iter();
+    counters.try_for_each(|(name, value)| check_counter(name, value))
+}
+
+/// Whether a start can count on from what it found in a superblock.
+pub fn check_found(superblock: &Superblock) -> Result<(), MetaError> {
+    let of_members = superblock.members.iter().flat_map(|member| {
+        [
+            ("member log floor", member.log_floor),
+            ("current since", member.current_since),
+        ]
+    });
+    let mut counters = counters(superblock).into_iter().chain(of_members);
+    match counters.find(|(_, value)| *value >= FOUND_LIMIT) {
+        Some((name, value)) => field(name, value),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// What counts starts has room to go on.

@@ -19,6 +19,7 @@ mod orders;
 mod parities;
 #[cfg(feature = "planted")]
 mod planted;
+mod ranges;
 mod reads;
 mod recovery;
 mod removals;

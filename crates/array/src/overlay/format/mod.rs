@@ -55,7 +55,7 @@ pub use scan::{Cause, Damage, PayloadFound, Read, Recovered, Scan};
 pub use slot::{SlotLayout, Version};
 
 use crate::meta::bytes::get_u64;
-use crate::meta::rules::COUNTER_LIMIT;
+use crate::meta::rules::FOUND_LIMIT;
 use crate::meta::{MetaError, field, header};
 use crate::units::Uuid;
 
@@ -69,9 +69,6 @@ pub struct LogOwner {
 
 /// Where the epoch stands in both kinds of page.
 const EPOCH: usize = 32;
-
-/// What is found on a surrogate leaves as much again to count on: no honest log comes to it.
-const FOUND_LIMIT: u64 = COUNTER_LIMIT / 2;
 
 /// Checks what both kinds of page begin with.
 fn check_owner(bytes: &[u8], magic: [u8; 8], owner: &LogOwner) -> Result<(), MetaError> {
