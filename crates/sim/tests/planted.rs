@@ -4,8 +4,7 @@
 
 use restripe_array::Bug;
 use restripe_sim::enumerate::{
-    Reach, enumerate, enumerate_gathering, enumerate_growth, enumerate_hosts, enumerate_pair,
-    enumerate_reshape,
+    Reach, enumerate, enumerate_growth, enumerate_hosts, enumerate_pair, enumerate_reshape,
 };
 use restripe_sim::invariant::Invariant::{self, *};
 use restripe_sim::surrogate;
@@ -311,7 +310,7 @@ fn crash_images_find_a_log_that_is_void_too_early() {
     assert!(found.is_some(), "not found");
 }
 
-/// Of a daemon's death, in the images of each kind of array.
+/// Of a daemon's death. A code cache writes and flushes its log as it starts, which hides it: lives find it there.
 #[test]
 fn crash_images_find_a_start_without_its_flush() {
     let reach = Reach {
@@ -319,7 +318,7 @@ fn crash_images_find_a_start_without_its_flush() {
         stride: 7,
         ..Reach::images(1_000)
     };
-    for enumerate in [enumerate, enumerate_pair, enumerate_gathering] {
+    for enumerate in [enumerate, enumerate_pair] {
         let lost = |seed: &u64| {
             let violation = enumerate(*seed, reach).violation;
             violation.is_some_and(|(_, violation)| violation.invariant == FlushedWriteLost)
