@@ -57,7 +57,7 @@ fn torn(setup: Setup, lba: u64, reached: usize) -> Array {
 fn answer(array: &mut Array, tag: u64) {
     while array.reply(tag).is_none() {
         let reads = |label: &&str| label.contains(" read ");
-        let first = array.labels().iter().position(|label| reads(label));
+        let first = array.labels().iter().position(reads);
         array.end_as(first.unwrap_or(0), Ok(()));
         array.turn();
     }
