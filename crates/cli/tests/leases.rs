@@ -254,6 +254,46 @@ fn leases_are_lent_listed_and_taken_back() {
     assert!(told.contains("lease/pool/two  nobody"), "{told}");
 }
 
+/// Space that changes hands reads as zeros: after a lease was taken back, and after a crash left old bytes in free space.
+#[test]
+fn space_of_a_former_lease_reads_as_zeros_in_the_next() {
+    let place = lender("leases-zeroed");
+    if !has(
+        &place,
+        "space_of_a_former_lease_reads_as_zeros_in_the_next",
+        &["qemu-io"],
+    ) {
+        return;
+    }
+    let run = |words: &[&str]| good(place.run(&[&["lease"], words].concat()));
+    let io = |name: &str, command: &str| {
+        let script = format!("qemu-io -f raw -c '{command}' -c flush '{}'", lease(name));
+        good(place.shell(&script));
+    };
+    let daemon = serve_pool(&place);
+    run(&["add", "pool", "former", "--size", "40M"]);
+    io("former", "write -P 0xa7 0 40M");
+    run(&["remove", "pool", "former"]);
+    run(&["add", "pool", "next", "--size", "24M"]);
+    io("next", "read -P 0 0 24M");
+    run(&["remove", "pool", "next"]);
+    good(place.run(&["stop", "pool"]));
+    assert_eq!(daemon.wait(), 0);
+
+    // A crash before the wipe leaves the former bytes in free space.
+    let told: Value = serde_json::from_str(&good(place.run(&["examine", "--json", POOL[0]])))
+        .expect("it is JSON");
+    let start = told[0]["array"]["data_sector"].as_u64().expect("a number") * 512 + (32 << 20);
+    for member in POOL {
+        place.write(member, 0, start, &[0xa7; 1 << 20]);
+    }
+    let daemon = serve_pool(&place);
+    run(&["add", "pool", "next", "--size", "40M"]);
+    io("next", "read -P 0 0 40M");
+    good(place.run(&["stop", "pool"]));
+    assert_eq!(daemon.wait(), 0);
+}
+
 #[test]
 fn who_lends_does_not_borrow_and_who_borrows_does_not_lend() {
     let place = lender("leases-cycles");

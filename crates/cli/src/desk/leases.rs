@@ -1,11 +1,16 @@
-//! Leases at the desk: lent, taken back, and wiped where superblocks lie, so that nobody finds another's array in one.
+//! Leases at the desk: lent and taken back. A lease reads as zeros when it is lent, whatever was there before.
+//!
+//! Its space is zeroed before the lease is on record, so a crash at any moment lends no old bytes. A lease that is taken
+//! back is zeroed as well, so that its borrower's bytes do not stay until somebody borrows the space again.
 
 use super::{Desk, Said, done, ended};
 use crate::units::Size;
-use restripe_array::meta::superblock::{SUPER_B_PLACES, SUPERBLOCK_SECTORS};
-use restripe_array::report::Parcel;
+use restripe_array::layout::Layout;
+use restripe_array::meta::leases;
+use restripe_array::report::{Parcel, Status};
 use restripe_array::{Command, LeaseCommand, LeaseName, SECTOR_BYTES};
 use restripe_io::control::{Refusal, Reply, StatusView, is_name};
+use restripe_io::remote::LocalError;
 use restripe_io::shell::{BorrowerIs, LeaseUse};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,8 +22,8 @@ const ENDING: Duration = Duration::from_secs(2);
 /// Who borrows a lease is looked up in moments.
 const LOOKING_UP: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Where superblocks may lie.
-const WIPED_SECTORS: u64 = SUPER_B_PLACES[SUPER_B_PLACES.len() - 1] + SUPERBLOCK_SECTORS;
+/// Zeroed at a time, so that users' requests have their turns between.
+const WIPED_AT_ONCE: u64 = (1 << 30) / SECTOR_BYTES;
 
 impl Desk {
     pub(super) fn lend(&self, name: &str, bytes: u64) -> Result<Reply, Refusal> {
@@ -29,6 +34,7 @@ impl Desk {
             return Err(Refusal::new(what).hint(format!("at least {}", Size(BYTES_MIN))));
         }
         let sectors = bytes.div_ceil(SECTOR_BYTES);
+        self.zero_before_lending(name, sectors)?;
         self.command(Command::Lease(LeaseCommand::Add { name, sectors }))?;
         let view = self.status()?;
         let lent = view.lends.iter().flat_map(|lends| &lends.leases);
@@ -39,9 +45,30 @@ impl Desk {
         Ok(done(&format!("{} lends {name}{told}", view.name)))
     }
 
-    /// Nobody but the desk lends, so nobody else has the space before it is wiped; and when it is told that the lease is
-    /// taken back, no request of the borrower's is under way that could write there after it. A crash between leaves an old
-    /// superblock there, which the next borrower's `create` asks about.
+    /// Zeroes the space that the lease will have. A lease that cannot be lent is left for the engine to refuse.
+    fn zero_before_lending(&self, name: LeaseName, sectors: u64) -> Said {
+        let (mut status, _) = self.look()?;
+        let row = row_sectors(&status);
+        let Some(rounded) = row.and_then(|row| sectors.checked_next_multiple_of(row)) else {
+            return Ok(());
+        };
+        if leases::lend(&mut status.lent, name, rounded).is_err() {
+            return Ok(());
+        }
+        let is_it = |parcel: &&Parcel| parcel.lease.is_some_and(|lease| lease.name == name);
+        let parcel = status.lent.iter().find(is_it);
+        parcel
+            .map_or(Ok(()), |parcel| self.wipe(parcel))
+            .map_err(|error| {
+                Refusal::new(format!(
+                    "the space for the lease {name} could not be zeroed: {error}"
+                ))
+                .hint("nothing is lent; look at restripe status, and try again")
+            })
+    }
+
+    /// The desk alone lends, so the space has no other user before it is wiped. When the command has been carried out, no
+    /// request of the borrower's is under way that could write there later.
     pub(super) fn take_back(&self, name: &str, force: bool) -> Result<Reply, Refusal> {
         let _one = self.begin_change()?;
         let name = lease_name(name)?;
@@ -53,7 +80,12 @@ impl Desk {
         }
         self.command(Command::Lease(LeaseCommand::Remove { name, force }))?;
         if let Some(parcel) = parcel {
-            self.wipe(&parcel)?;
+            self.wipe(&parcel).map_err(|error| {
+                Refusal::new(format!(
+                    "{name} is taken back, and could not be wiped: {error}"
+                ))
+                .hint("its bytes stay until the space is lent again, which zeroes it first")
+            })?;
         }
         Ok(done(&format!("{name} is taken back")))
     }
@@ -68,15 +100,15 @@ impl Desk {
         Ok(())
     }
 
-    fn wipe(&self, parcel: &Parcel) -> Said {
+    fn wipe(&self, parcel: &Parcel) -> Result<(), LocalError> {
         let mut client = self.remote.client(self.array);
-        let (start, sectors) = (parcel.start, parcel.sectors.min(WIPED_SECTORS));
-        let wiped = client.zero(start * SECTOR_BYTES, sectors * SECTOR_BYTES, false);
-        wiped.and_then(|()| client.flush()).map_err(|error| {
-            Refusal::new(format!("it is taken back, and could not be wiped: {error}")).hint(
-                "whoever gets this space next finds what was there: create --force overwrites it",
-            )
-        })
+        let mut at = parcel.start;
+        while at < parcel.end() {
+            let sectors = WIPED_AT_ONCE.min(parcel.end() - at);
+            client.zero(at * SECTOR_BYTES, sectors * SECTOR_BYTES, false)?;
+            at += sectors;
+        }
+        client.flush()
     }
 
     /// Refuses while borrowers have their logs here. One that is ending is waited for.
@@ -109,6 +141,12 @@ impl Desk {
     fn lease_uses(&self) -> Result<Vec<LeaseUse>, Refusal> {
         self.remote.lease_uses(self.array).map_err(ended)
     }
+}
+
+/// Leases begin and end with whole rows.
+fn row_sectors(status: &Status) -> Option<u64> {
+    let layout = Layout::new(status.geometry?).ok()?;
+    Some(layout.row_sectors())
 }
 
 /// A lease is called as an array may be: its name is part of a URI.
