@@ -5,7 +5,10 @@
 
 mod grow;
 mod start;
+mod stop;
 mod surrogate;
+
+pub use stop::BeforeEnd;
 
 use crate::engine::Setup;
 use crate::failure::Failure;
@@ -14,7 +17,7 @@ use crate::member::{VOLATILE, content, open_failure, same_file};
 use crate::surrogate::WITHOUT_LOG;
 use crate::tie::{Tie, Whose, tie, whose_is};
 use crate::units::{Rate, Size, parse_order, parse_throttle};
-use restripe_array::report::{ArrayState, MemberState, MemberStatus, Status};
+use restripe_array::report::{MemberState, MemberStatus, Status};
 use restripe_array::{
     Command, CommandError, Fact, Halt, LeaseError, Member, Nanos, SECTOR_BYTES, Uuid,
 };
@@ -28,7 +31,7 @@ use restripe_io::plain::Plain;
 use restripe_io::remote::{MemberName, NotTaken, Remote};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem::discriminant;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -75,13 +78,6 @@ pub struct Desk {
     unclean: Mutex<Option<Refusal>>,
     /// Told when the array has stopped.
     ends: Sender<End>,
-}
-
-/// An array before it is stopped with its reactor.
-pub struct BeforeEnd {
-    serves: bool,
-    /// Where the facts of the end begin.
-    since: u64,
 }
 
 /// Members that serve no longer because others took their places.
@@ -531,89 +527,6 @@ impl Desk {
         )))
     }
 
-    /// What the end achieved is said after the fact: a member that failed meanwhile may lack what was flushed last.
-    fn stop(&self) -> Result<Reply, Refusal> {
-        self.no_borrowers()?;
-        let before = self.look()?.0;
-        let answer = self.ask(Command::Stop)?;
-        if let Err(error @ CommandError::Busy(_)) = &answer {
-            return Err(self.refused(error));
-        }
-        self.serves.store(false, Ordering::Relaxed);
-        let stopped = match answer {
-            Ok(()) => self.stopped_from(&before),
-            // One that halted, or lost too many members, has stopped, too: its members only do not say so.
-            Err(error) => Err(ended_unclean(self.refused(&error))),
-        };
-        if let Err(refusal) = &stopped {
-            *self.unclean() = Some(refusal.clone());
-        }
-        // Last: the daemon may end with it. Nobody waits for it any more if it is already ending.
-        let _ = self.ends.send(End::Stopped(self.array));
-        stopped.map(done)
-    }
-
-    /// How an array has stopped that was like this before.
-    fn stopped_from(&self, before: &Status) -> Result<&'static str, Refusal> {
-        let (after, names) = self.look()?;
-        let failed = |one: &&MemberStatus| one.state == MemberState::Failed;
-        let was: BTreeSet<Member> = before
-            .all_members()
-            .filter(failed)
-            .map(|one| one.member)
-            .collect();
-        let new = after
-            .all_members()
-            .filter(failed)
-            .filter(|one| !was.contains(&one.member));
-        let name = |one: &MemberStatus| {
-            let found = names.get(usize::from(one.member.0));
-            member_name(one.member, found.map(|found| found.name.as_str()))
-        };
-        let failed: Vec<String> = new.map(name).collect();
-        match failed.is_empty() {
-            false => Err(ended_without(&failed.join(", "))),
-            true if self.open.read_only => Ok("stopped, nothing was written"),
-            true if is_whole(before) => Ok("stopped, everything is flushed and marked clean"),
-            true => Ok("stopped, degraded: the members in service are flushed and marked clean"),
-        }
-    }
-
-    /// Why an end by command was not all that it should be.
-    fn unclean(&self) -> MutexGuard<'_, Option<Refusal>> {
-        self.unclean.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Looks at an array that is about to be stopped with its reactor.
-    pub fn before_end(&self) -> BeforeEnd {
-        BeforeEnd {
-            serves: self.serves.load(Ordering::Relaxed),
-            since: self.facts_since(u64::MAX).1,
-        }
-    }
-
-    /// How the array has ended, once the reactor has.
-    pub fn ended(&self, before: BeforeEnd) -> Said {
-        if let Some(refusal) = self.unclean().take() {
-            return Err(refusal);
-        }
-        if !before.serves {
-            return Ok(());
-        }
-        self.wait_for_last_fact();
-        let (facts, _) = self.facts_since(before.since);
-        let of_kind = |kind: &'static str| facts.iter().filter(move |fact| fact.kind == kind);
-        let failed: Vec<&str> = of_kind("member-failed").map(|fact| &*fact.text).collect();
-        if of_kind("stopped").next().is_none() {
-            let why = Refusal::new("the array could not be stopped as it should");
-            return Err(ended_unclean(why));
-        }
-        match failed.is_empty() {
-            true => Ok(()),
-            false => Err(ended_without(&failed.join("; "))),
-        }
-    }
-
     /// The failed member that is still open under this path, and so comes back as it is. A stranger is let go, to be
     /// looked at like any device; what is in the array cannot be added.
     fn held(&self, path: &str) -> Result<Option<MemberStatus>, Refusal> {
@@ -792,34 +705,6 @@ fn in_the_array(name: &str, state: &str) -> Refusal {
         "this device is in the array already, and is {state}"
     ))
     .at(name)
-}
-
-/// A stop that its array could not follow as it should: a start goes by what is on record.
-fn ended_unclean(why: Refusal) -> Refusal {
-    let what = format!(
-        "{}; the array is served no more, and not marked clean (a daemon that serves no other ends)",
-        why.what
-    );
-    Refusal { what, ..why }
-}
-
-/// A stop during which members failed: the others have it on record, and are flushed.
-fn ended_without(failed: &str) -> Refusal {
-    Refusal::new("stopped, but not every member could be flushed and marked clean; the others are")
-        .at(failed)
-        .hint("start it with --degraded, and add what failed or another device")
-}
-
-/// Whether no member is missing in any of the array's sets.
-fn is_whole(status: &Status) -> bool {
-    let surrogate = status.surrogate.as_deref();
-    let buffer = surrogate.and_then(|one| one.buffer.as_ref());
-    let others = surrogate
-        .map(|one| &one.set)
-        .into_iter()
-        .chain(buffer.map(|one| &one.set));
-    let healthy = |set: &Status| set.state == ArrayState::Healthy;
-    healthy(status) && others.into_iter().all(healthy)
 }
 
 fn of_absent_surrogate(path: &str) -> Refusal {
@@ -1026,19 +911,14 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
             surrogate_missing(&format!("the log of the surrogate {surrogate} is damaged"), extents)
                 .hint("bring members of it that are not here; or say --accept-loss to give those bytes up")
         }
-        CommandError::IsSurrogate { of } => {
-            Refusal::new(format!("these members are the surrogate of the array {of}"))
-                .hint("it is started together with that array, and not alone")
-        }
+        CommandError::IsSurrogate { of } => is_surrogate(*of),
         CommandError::Indispensable(member) => {
             Refusal::new("without this member data would be lost").at(name(member))
                 .hint("bring redundancy back first: restripe add takes a device in, restripe rebuild waits for that and for a resync")
         }
         CommandError::NoSuchMember(member) => Refusal::new("the array has no such member").at(name(member)),
-        CommandError::Volatile(member) => Refusal::new(VOLATILE).at(name(member))
-            .hint("stop the array and serve it with --volatile-members: then clients are offered neither FLUSH nor FUA"),
-        CommandError::FailedAgain(member) => Refusal::new("the member failed as it was added").at(name(member))
-            .hint("the journal says why; add it again when its device or server answers"),
+        CommandError::Volatile(member) => volatile(&name(member)),
+        CommandError::FailedAgain(member) => failed_again(&name(member)),
         CommandError::TooSmall { has, needs } => {
             Refusal::new(format!("the device has {} bytes", has * SECTOR_BYTES))
                 .hint(format!("it needs {} bytes or more", needs * SECTOR_BYTES))
@@ -1064,6 +944,23 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         CommandError::OfBuffer(error) => of_buffer(error, names),
         CommandError::OfSurrogate(error) => of_set("the surrogate", error, names),
     }
+}
+
+fn is_surrogate(of: Uuid) -> Refusal {
+    Refusal::new(format!("these members are the surrogate of the array {of}"))
+        .hint("it is started together with that array, and not alone")
+}
+
+fn volatile(path: &str) -> Refusal {
+    Refusal::new(VOLATILE).at(path).hint(
+        "stop the array and serve it with --volatile-members: then clients are offered neither FLUSH nor FUA",
+    )
+}
+
+fn failed_again(path: &str) -> Refusal {
+    Refusal::new("the member failed as it was added")
+        .at(path)
+        .hint("the journal says why; add it again when its device or server answers")
 }
 
 fn unreadable(path: &str) -> Refusal {

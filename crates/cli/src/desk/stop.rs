@@ -1,0 +1,131 @@
+//! The end of an array: by command, or with its reactor; and what it achieved.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+use super::{Desk, End, Said, done};
+use restripe_array::report::{ArrayState, MemberState, MemberStatus, Status};
+use restripe_array::{Command, CommandError, Member};
+use restripe_io::control::{Refusal, Reply, member_name};
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+
+/// An array before it is stopped with its reactor.
+pub struct BeforeEnd {
+    serves: bool,
+    /// Where the facts of the end begin.
+    since: u64,
+}
+
+impl Desk {
+    /// What the end achieved is said after the fact: a member that failed meanwhile may lack what was flushed last.
+    pub(super) fn stop(&self) -> Result<Reply, Refusal> {
+        self.no_borrowers()?;
+        let before = self.look()?.0;
+        let answer = self.ask(Command::Stop)?;
+        if let Err(error @ CommandError::Busy(_)) = &answer {
+            return Err(self.refused(error));
+        }
+        self.serves.store(false, Ordering::Relaxed);
+        let stopped = match answer {
+            Ok(()) => self.stopped_from(&before),
+            // One that halted, or lost too many members, has stopped, too: its members only do not say so.
+            Err(error) => Err(ended_unclean(self.refused(&error))),
+        };
+        if let Err(refusal) = &stopped {
+            *self.unclean() = Some(refusal.clone());
+        }
+        // Last: the daemon may end with it. Nobody waits for it any more if it is already ending.
+        let _ = self.ends.send(End::Stopped(self.array));
+        stopped.map(done)
+    }
+
+    /// How an array has stopped that was like this before.
+    fn stopped_from(&self, before: &Status) -> Result<&'static str, Refusal> {
+        let (after, names) = self.look()?;
+        let failed = |one: &&MemberStatus| one.state == MemberState::Failed;
+        let was: BTreeSet<Member> = before
+            .all_members()
+            .filter(failed)
+            .map(|one| one.member)
+            .collect();
+        let new = after
+            .all_members()
+            .filter(failed)
+            .filter(|one| !was.contains(&one.member));
+        let name = |one: &MemberStatus| {
+            let found = names.get(usize::from(one.member.0));
+            member_name(one.member, found.map(|found| found.name.as_str()))
+        };
+        let failed: Vec<String> = new.map(name).collect();
+        match failed.is_empty() {
+            false => Err(ended_without(&failed.join(", "))),
+            true if self.open.read_only => Ok("stopped, nothing was written"),
+            true if is_whole(before) => Ok("stopped, everything is flushed and marked clean"),
+            true => Ok("stopped, degraded: the members in service are flushed and marked clean"),
+        }
+    }
+
+    /// Why an end by command was not all that it should be.
+    fn unclean(&self) -> MutexGuard<'_, Option<Refusal>> {
+        self.unclean.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at an array that is about to be stopped with its reactor.
+    pub fn before_end(&self) -> BeforeEnd {
+        BeforeEnd {
+            serves: self.serves.load(Ordering::Relaxed),
+            since: self.facts_since(u64::MAX).1,
+        }
+    }
+
+    /// How the array has ended, once the reactor has.
+    pub fn ended(&self, before: BeforeEnd) -> Said {
+        if let Some(refusal) = self.unclean().take() {
+            return Err(refusal);
+        }
+        if !before.serves {
+            return Ok(());
+        }
+        self.wait_for_last_fact();
+        let (facts, _) = self.facts_since(before.since);
+        let of_kind = |kind: &'static str| facts.iter().filter(move |fact| fact.kind == kind);
+        let failed: Vec<&str> = of_kind("member-failed").map(|fact| &*fact.text).collect();
+        if of_kind("stopped").next().is_none() {
+            let why = Refusal::new("the array could not be stopped as it should");
+            return Err(ended_unclean(why));
+        }
+        match failed.is_empty() {
+            true => Ok(()),
+            false => Err(ended_without(&failed.join("; "))),
+        }
+    }
+}
+
+/// A stop that its array could not follow as it should: a start goes by what is on record.
+fn ended_unclean(why: Refusal) -> Refusal {
+    let what = format!(
+        "{}; the array is served no more, and not marked clean (a daemon that serves no other ends)",
+        why.what
+    );
+    Refusal { what, ..why }
+}
+
+/// A stop during which members failed: the others have it on record, and are flushed.
+fn ended_without(failed: &str) -> Refusal {
+    Refusal::new("stopped, but not every member could be flushed and marked clean; the others are")
+        .at(failed)
+        .hint("start it with --degraded, and add what failed or another device")
+}
+
+/// Whether no member is missing in any of the array's sets.
+fn is_whole(status: &Status) -> bool {
+    let surrogate = status.surrogate.as_deref();
+    let buffer = surrogate.and_then(|one| one.buffer.as_ref());
+    let others = surrogate
+        .map(|one| &one.set)
+        .into_iter()
+        .chain(buffer.map(|one| &one.set));
+    let healthy = |set: &Status| set.state == ArrayState::Healthy;
+    healthy(status) && others.into_iter().all(healthy)
+}
