@@ -189,7 +189,8 @@ impl Rig {
         if self.comes {
             let arrived = self.running.remote.arrive(0, blank);
             let arrived = arrived.map_err(|_| "the reactor has ended")?;
-            self.order(Command::Add(arrived.ok_or("there is no array")?))?;
+            let arrived = arrived.map_err(|_| "the array does not take the device")?;
+            self.order(Command::Add(arrived))?;
         }
         let mut from = None;
         loop {
