@@ -141,7 +141,7 @@ impl Core {
     pub(crate) fn answers_turn(&mut self) {
         let mut index = 0;
         while index < self.answers.len() {
-            if self.keeper.is_durable(self.answers[index].version) {
+            if self.is_over(&self.answers[index]) {
                 let answer = self.answers.remove(index);
                 let result = self.on_record().and_then(|()| self.still_in(&answer));
                 self.out.push(Action::CommandReply(answer.tag, result));
@@ -149,6 +149,13 @@ impl Core {
                 index += 1;
             }
         }
+    }
+
+    /// Whether what a command changed is on the members. A member that was added has been flushed by then, too, and is free
+    /// for the next command.
+    fn is_over(&self, answer: &Answer) -> bool {
+        let joining = answer.taken_in.is_some() && self.flusher.is_joining();
+        self.keeper.is_durable(answer.version) && !joining
     }
 
     /// Its superblock was written to the member, too: one that could not take it has failed by now.

@@ -62,6 +62,13 @@ impl Flusher {
         self.settling.clear();
     }
 
+    /// Whether what a member held when it was added is being made durable.
+    pub(crate) fn is_joining(&self) -> bool {
+        let settling = self.settling.iter().map(|(waiter, _)| waiter);
+        let waiting = self.next.iter().chain(&self.current).chain(settling);
+        waiting.into_iter().any(|waiter| *waiter == Waiter::Join)
+    }
+
     pub(crate) fn idle(&self) -> bool {
         !self.running && self.next.is_empty() && self.settling.is_empty()
     }

@@ -452,3 +452,22 @@ fn a_spare_that_has_just_failed_is_given_no_other_place() {
     assert_eq!(array.engine.status().state, ArrayState::Healthy);
     array.verify();
 }
+
+/// A growth takes the spare that an answered command has added: nothing of that command is under way any more.
+#[test]
+fn a_member_is_added_once_it_is_flushed_and_on_record() {
+    let mut array = raid5(4).start();
+    let spare = array.arrive(MemberInfo {
+        sectors: 1 << 20,
+        logical_block: 512,
+        trim_zeroes: true,
+        fast_zero: true,
+        volatile: false,
+    });
+    let add = array.order(Command::Add(spare));
+    array.complete_held(" read ");
+    array.run_but("flush");
+    assert_eq!(array.answer(add), None, "the flush is under way");
+    array.run();
+    assert_eq!(array.answer(add), Some(Ok(())));
+}

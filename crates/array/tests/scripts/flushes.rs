@@ -342,6 +342,7 @@ fn a_member_that_is_added_is_flushed_as_it_joins() {
     array.run_tasks();
     array.listing();
     array.order(Command::Add(Member(1)));
+    array.complete_held(" read ");
     assert!(array.labels().contains(&"m1 flush"), "{:?}", array.labels());
     array.run();
 }

@@ -577,6 +577,7 @@ fn home_with_a_record(setup: Setup) -> (Array, Member) {
     array.run_tasks();
     let spare = new_spare(&mut array);
     array.order(Command::Add(spare));
+    array.complete_held(" read "); // What the spare has on record.
     array.complete_held("flush"); // The spare's own, as it joins.
     // Every row is filled, and the flush that ends the task is under way.
     for _ in 0..200 {
