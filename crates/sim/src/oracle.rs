@@ -107,6 +107,8 @@ pub struct Oracle {
     /// When each read under way was issued: histories are kept for the oldest.
     reads: BTreeMap<u64, ()>,
     crashed: Option<u64>,
+    /// The daemon died since, and caches of members lived on: what is read may be of a write that was never acknowledged.
+    died: bool,
     all_may_be_lost: bool,
 }
 
@@ -137,6 +139,7 @@ impl Oracle {
             sectors: vec![sector; sectors as usize],
             reads: BTreeMap::new(),
             crashed: None,
+            died: false,
             all_may_be_lost: false,
         }
     }
@@ -239,8 +242,10 @@ impl Oracle {
                 write.durable = Some(now);
             }
         }
-        for lba in 0..self.sectors() {
-            self.settle_read(lba, ticket.issued);
+        if self.died {
+            for lba in 0..self.sectors() {
+                self.settle_read(lba, ticket.issued);
+            }
         }
     }
 
@@ -303,12 +308,14 @@ impl Oracle {
             sector.may_lose_again(writes);
         }
         self.reads.clear();
+        self.died = false;
         self.crashed = Some(now);
     }
 
     /// The daemon died, and the members and their caches live on: everything under way has ended. What was acknowledged
     /// counts as before, but only a flush makes it durable.
     pub fn death(&mut self) {
+        self.died = true;
         let now = self.tick();
         for write in &mut self.writes {
             write.ended.get_or_insert(now);
