@@ -156,7 +156,8 @@ fn agree_and_hang_up(mut stream: UnixStream) -> io::Result<()> {
     stream.write_all(b"NBDMAGICIHAVEOPT\0\x02")?;
     stream.read_exact(&mut [0; 20])?;
     stream.write_all(&(64u64 << 20).to_be_bytes())?;
-    stream.write_all(&1u16.to_be_bytes())?;
+    // It has flags, and takes flushes.
+    stream.write_all(&5u16.to_be_bytes())?;
     stream.read_exact(&mut [0; 28])
 }
 

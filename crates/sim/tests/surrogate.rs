@@ -80,7 +80,7 @@ impl Met {
 fn nothing_is_lost_on_the_way_away_and_home() {
     let deep = std::env::var_os("RESTRIPE_DEEP").is_some();
     let mut met = Met::default();
-    met.lives(if deep { 20_000 } else { 900 }, Options::default());
+    met.lives(if deep { 20_000 } else { 1800 }, Options::default());
     for (what, least) in MET {
         let times = met.counts.get(what).copied().unwrap_or(0);
         assert!(
