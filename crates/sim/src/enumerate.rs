@@ -118,6 +118,18 @@ pub struct Reach {
 }
 
 impl Reach {
+    /// Whether the daemon alone dies now and then. The seeds that find the other planted bugs do so without such deaths.
+    fn has_deaths(&self) -> bool {
+        #[cfg(feature = "planted")]
+        return self
+            .bug
+            .is_none_or(|bug| bug == restripe_array::Bug::StartUnflushed);
+        #[cfg(not(feature = "planted"))]
+        true
+    }
+}
+
+impl Reach {
     pub fn images(images: u64) -> Reach {
         Reach {
             images,

@@ -312,6 +312,11 @@ impl Oracle {
         self.crashed = Some(now);
     }
 
+    /// The crash was of the daemon alone: what is read from now on may lie in a member's cache.
+    pub fn outlived(&mut self) {
+        self.died = true;
+    }
+
     /// The daemon died, and the members and their caches live on: everything under way has ended. What was acknowledged
     /// counts as before, but only a flush makes it durable.
     pub fn death(&mut self) {

@@ -59,6 +59,18 @@ pub struct Options {
 }
 
 impl Options {
+    /// Whether the daemon alone dies now and then. The seeds that find the other planted bugs do so without such deaths.
+    fn has_deaths(&self) -> bool {
+        #[cfg(feature = "planted")]
+        return self
+            .bug
+            .is_none_or(|bug| bug == restripe_array::Bug::StartUnflushed);
+        #[cfg(not(feature = "planted"))]
+        true
+    }
+}
+
+impl Options {
     /// As the command has it.
     pub fn family(&self) -> &'static str {
         match self {
@@ -221,7 +233,7 @@ impl Run {
             turn: seed,
             goal: Quest::cell(seed),
             crashed_at: BTreeSet::new(),
-            deaths: Deaths::new(seed),
+            deaths: Deaths::new(seed, options.has_deaths()),
             outcome: Outcome::default(),
             plan,
         };
@@ -811,6 +823,9 @@ impl Run {
         match dies && !self.options.gathers {
             true => oracle.death(),
             false => oracle.crash(),
+        }
+        if dies {
+            oracle.outlived();
         }
         let cut = match self.rng.chance(1, 4) {
             true => site.nothing(),

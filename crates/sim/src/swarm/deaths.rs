@@ -16,6 +16,7 @@ pub const DEATHS_ALONE: &str = "flushes alone after a death";
 
 pub struct Deaths {
     rng: Rng,
+    happen: bool,
     /// The daemon of the life before died.
     just_died: bool,
     /// Nothing survives the next cut that is not durable.
@@ -23,9 +24,11 @@ pub struct Deaths {
 }
 
 impl Deaths {
-    pub fn new(seed: u64) -> Deaths {
+    /// Deaths of a seed, if they are to happen at all.
+    pub fn new(seed: u64, happen: bool) -> Deaths {
         Deaths {
             rng: Rng::new(seed ^ DEATHS),
+            happen,
             just_died: false,
             swept: false,
         }
@@ -33,7 +36,7 @@ impl Deaths {
 
     /// Whether this crash is the death of the daemon alone.
     pub fn is_death(&mut self) -> bool {
-        self.just_died = self.rng.chance(1, 4);
+        self.just_died = self.happen && self.rng.chance(1, 4);
         self.just_died
     }
 

@@ -186,7 +186,7 @@ impl Run {
             hosted_last: None,
             crash_again: false,
             cut_short: Scene::default(),
-            deaths: Deaths::new(seed),
+            deaths: Deaths::new(seed, options.has_deaths()),
             outcome: Outcome::default(),
         };
         run.say(|| format!("seed {seed}: {:?}", run.plan));

@@ -104,6 +104,18 @@ pub struct Options {
     pub bug: Option<restripe_array::Bug>,
 }
 
+impl Options {
+    /// Whether the daemon alone dies now and then. The seeds that find the other planted bugs do so without such deaths.
+    pub(super) fn has_deaths(&self) -> bool {
+        #[cfg(feature = "planted")]
+        return self
+            .bug
+            .is_none_or(|bug| bug == restripe_array::Bug::StartUnflushed);
+        #[cfg(not(feature = "planted"))]
+        true
+    }
+}
+
 impl Default for Options {
     fn default() -> Options {
         Options {
