@@ -4,7 +4,7 @@
 
 use restripe_array::Bug;
 use restripe_sim::enumerate::{
-    Reach, enumerate, enumerate_growth, enumerate_hosts, enumerate_pair, enumerate_reshape,
+    Reach, enumerate, enumerate_growth, enumerate_pair, enumerate_reshape,
 };
 use restripe_sim::invariant::Invariant::{self, *};
 use restripe_sim::surrogate;
@@ -389,17 +389,4 @@ fn crash_images_find_an_edge_that_runs_ahead() {
         println!("{found:?}");
         assert!(found.is_some(), "not found: {bug:?}");
     }
-}
-
-#[test]
-fn crash_images_find_a_former_host_that_is_believed() {
-    let reach = Reach {
-        bug: Some(Bug::FormerHostBelieved),
-        stride: 80,
-        ..Reach::images(600)
-    };
-    let broken = |seed: &u64| enumerate_hosts(*seed, reach).violation.is_some();
-    let found = (0..60).find(broken);
-    println!("{found:?}");
-    assert!(found.is_some(), "not found");
 }

@@ -64,6 +64,16 @@ fn answer(array: &mut Array, tag: u64) {
     assert_eq!(array.reply(tag), Some(Ok(())));
 }
 
+/// Whether a copy of the first sector differs from what a read after a crash has shown of it.
+#[cfg(feature = "planted")]
+pub fn is_shown_apart(setup: Setup) -> bool {
+    let mut array = torn(setup, 0, 1);
+    let read = array.request(RequestOp::Read, 0, 8);
+    answer(&mut array, read);
+    let shown = array.bytes_read(read)[..512].to_vec();
+    contents(&array, 0).into_iter().any(|copy| copy != shown)
+}
+
 #[test]
 fn copies_agree_before_a_read_between_a_crash_and_the_resync_is_answered() {
     for setup in mirrors() {

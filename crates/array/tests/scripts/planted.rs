@@ -47,6 +47,15 @@ fn a_start_without_its_flush_is_found() {
 }
 
 #[test]
+fn copies_that_are_shown_apart_are_found() {
+    assert!(crate::mirrors::is_shown_apart(with(
+        Bug::CopiesShownApart,
+        raid1(2)
+    )));
+    assert!(!crate::mirrors::is_shown_apart(raid1(2)));
+}
+
+#[test]
 fn a_place_that_is_taken_while_it_is_read_is_found() {
     let (array, _) = needed_while_read(with(Bug::PlaceTakenInUse, three_by_three()));
     assert!(!hosted(&array).is_empty());
