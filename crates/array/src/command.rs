@@ -248,6 +248,7 @@ impl Core {
             (Some(MemberRole::Failed { partial: true, .. }), Some((slot, partitions))) => {
                 self.check_may_fill()?;
                 self.devices[index].health = Health::Good;
+                self.devices[index].full = false;
                 let done = self.rows_not_owed();
                 let places = self.places_on(member, partitions.into_iter());
                 self.fill(slot.into(), &places, TaskKind::Rebuild, done);
@@ -351,6 +352,7 @@ impl Core {
         self.superblock.members[entry as usize].role = MemberRole::Spare;
         self.forget_former(entry);
         self.devices[index].health = Health::Good;
+        self.devices[index].full = false;
         Ok(())
     }
 

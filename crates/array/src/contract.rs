@@ -573,8 +573,16 @@ pub enum Fact {
         recovered_rows: u64,
     },
     Stopped,
-    /// Nothing is written any more until the array is started anew.
+    /// Nothing is written any more: for want of space until there is room, else until the array is started anew.
     Halted(Halt),
+    /// A member in service has no space: the array goes on without it, or refuses writes.
+    OutOfSpace {
+        member: Member,
+    },
+    /// A member of an array that refused writes for want of space has room again: a write to it ended well.
+    RoomAgain {
+        member: Member,
+    },
     MemberFailed {
         member: Member,
         why: FailCause,

@@ -10,6 +10,7 @@ use crate::contract::{
 use crate::device::{Device, Health};
 use crate::engine::Config;
 use crate::flush::Flusher;
+use crate::full::Full;
 use crate::handover::Handover;
 use crate::heat_pages::HeatPages;
 use crate::keeper::Keeper;
@@ -64,6 +65,7 @@ pub(crate) struct Core {
     pub(crate) inits: Inits,
     pub(crate) logs: Logs,
     pub(crate) flusher: Flusher,
+    pub(crate) full: Full,
     pub(crate) tasks: Tasks,
     /// While rows are taken to another shape.
     pub(crate) reshape: Option<Box<Reshaping>>,
@@ -113,8 +115,12 @@ pub(crate) enum Wake {
     Task,
     Lazy,
     Heat,
+    /// Members without space are judged.
+    Full,
+    /// A halted array may look whether there is room again.
+    Room,
 }
-const WAKES: usize = 4;
+const WAKES: usize = 6;
 /// How many time-outs one operation may take on a member that goes on completing others.
 const TIMEOUTS_MAX: u64 = 4;
 /// Operations before the array is known: reads of metadata.
@@ -151,6 +157,7 @@ impl Core {
             inits: Inits::default(),
             logs: Logs::default(),
             flusher: Flusher::default(),
+            full: Full::default(),
             tasks: Tasks::default(),
             reshape: None,
             traffic: Traffic::default(),
@@ -249,7 +256,9 @@ impl Core {
             due(&mut self.wake[Wake::Lazy as usize], now),
             due(&mut self.wake[Wake::Heat as usize], now),
         );
-        due(&mut self.wake[Wake::Task as usize], now);
+        for who in [Wake::Task, Wake::Full, Wake::Room] {
+            due(&mut self.wake[who as usize], now);
+        }
         if watchdog {
             self.watch();
         }
@@ -408,6 +417,10 @@ impl Core {
         let device = &mut self.devices[io.member.0 as usize];
         if ok && !io.durable && matches!(io.op, IoOp::Write | IoOp::Zero | IoOp::Trim) {
             device.unflushed = true;
+        }
+        if ok && device.full && io.class == Class::User && matches!(io.op, IoOp::Write | IoOp::Zero)
+        {
+            self.note_room(io.member);
         }
     }
 

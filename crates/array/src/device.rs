@@ -71,6 +71,8 @@ pub(crate) struct Device {
     /// Something may lie there that no flush of this daemon has covered: whatever it held when it came, and what was
     /// written since.
     pub(crate) unflushed: bool,
+    /// Its last write or flush found no space.
+    pub(crate) full: bool,
     pub(crate) in_flight: u32,
     pub(crate) power: Power,
     /// By then whoever tells it to rest has ended, if anybody does so now.
@@ -96,6 +98,7 @@ impl Device {
             regions: Vec::new(),
             places: Places::default(),
             unflushed: true,
+            full: false,
             in_flight: 0,
             power: Power::default(),
             rests_until: Nanos::ZERO,

@@ -12,6 +12,7 @@ use crate::pool::Share;
 use crate::read_cache::CacheLimits;
 use crate::report::{GrowthPlan, HeatMap, MapExtent, Status};
 use crate::request::Copies;
+use crate::revival::Revival;
 use crate::units::{Member, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -82,6 +83,9 @@ impl Limits {
 
 pub struct Engine {
     kind: Kind,
+    config: Config,
+    /// How an array without a surrogate goes on after it halted for want of space.
+    revival: Revival,
 }
 
 enum Kind {
@@ -93,19 +97,33 @@ enum Kind {
 impl Engine {
     pub fn new(config: Config) -> Engine {
         let kind = match config.surrogate {
-            Some(surrogate) => Kind::Pair(Box::new(Pair::new(config, surrogate))),
+            Some(surrogate) => Kind::Pair(Box::new(Pair::new(config.clone(), surrogate))),
             None => {
                 let share = Share::whole(config.limits.pool);
-                Kind::Single(Box::new(Core::new(config, share)))
+                Kind::Single(Box::new(Core::new(config.clone(), share)))
             }
         };
-        Engine { kind }
+        Engine {
+            kind,
+            config,
+            revival: Revival::default(),
+        }
     }
 
     /// One step: takes an event, appends what is to be done about it.
     pub fn handle(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
+        let revival = &mut self.revival;
         match &mut self.kind {
-            Kind::Single(core) => core.step(now, event, actions),
+            Kind::Single(core) => {
+                revival.note(&event);
+                if let Event::Arrived(info) = event {
+                    self.config.members.push(info);
+                }
+                match core.halt.is_none() && revival.rests() {
+                    true => core.step(now, event, actions),
+                    false => revival.step(core, &self.config, now, event, actions),
+                }
+            }
             Kind::Pair(pair) => pair.handle(now, event, actions),
         }
     }
@@ -113,7 +131,8 @@ impl Engine {
     /// Whether another request is accepted now. A shell holds requests back while this is false.
     pub fn ready(&self) -> bool {
         match &self.kind {
-            Kind::Single(core) => core.requests.room(),
+            Kind::Single(core) if self.revival.rests() => core.requests.room(),
+            Kind::Single(_) => self.revival.requests() < self.config.limits.requests,
             Kind::Pair(pair) => pair.ready(),
         }
     }
@@ -183,7 +202,7 @@ impl Engine {
     /// Whether nothing is in flight: no request, slice, operation or write of metadata.
     pub fn idle(&self) -> bool {
         match &self.kind {
-            Kind::Single(core) => core.idle(),
+            Kind::Single(core) => core.idle() && self.revival.rests(),
             Kind::Pair(pair) => pair.idle(),
         }
     }
@@ -226,6 +245,7 @@ impl Core {
         self.now = now;
         core::mem::swap(&mut self.out, actions);
         change(self);
+        self.judge_full();
         self.run_slices();
         self.settle_turn();
         while let Some(io) = self.refused() {
@@ -271,6 +291,8 @@ impl Core {
             Owner::Admission { place } => {
                 self.admission_read(io.member, place, result.map(|()| &*io));
             }
+            other if result == Err(IoError::NoSpace) && self.set_aside(other, io.member, io.op) => {
+            }
             other => self.owner_done(other, io.member, result),
         }
         self.recycle(io);
@@ -291,7 +313,7 @@ impl Core {
         }
     }
 
-    fn owner_done(&mut self, owner: Owner, member: Member, result: Result<(), IoError>) {
+    pub(crate) fn owner_done(&mut self, owner: Owner, member: Member, result: Result<(), IoError>) {
         match owner {
             Owner::Slice { slice, what } => self.slice_op_done(slice, what, Some(member), result),
             Owner::Flush => self.member_flushed(member, result),

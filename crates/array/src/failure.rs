@@ -19,14 +19,20 @@ impl Core {
     /// Takes a member out of service, whatever it was doing. Writes and flushes are not acknowledged again before the
     /// members that remain say so in their superblocks; where too few remain, never.
     pub(crate) fn fail_member(&mut self, member: Member, cause: FailCause) {
-        let serves = self.standing.iter().any(|one| one.serves(member));
-        if cause.is_no_space() && (self.halted() || serves) {
+        if cause.is_no_space() && (self.halted() || self.serves(member)) {
+            self.note_full(member);
             if !self.halted() {
                 self.halt = Some(Halt::NoSpace);
                 self.come_to_a_halt(Halt::NoSpace);
             }
             return;
         }
+        self.take_out(member, cause);
+    }
+
+    /// The same, whatever the cause.
+    pub(crate) fn take_out(&mut self, member: Member, cause: FailCause) {
+        let serves = self.serves(member);
         let device = &mut self.devices[member.0 as usize];
         if device.health != Health::Good {
             return;
@@ -106,8 +112,8 @@ impl Core {
     /// then that is in doubt where parity would have to tell it. Copies of one cell may differ, too, as they may after a
     /// crash: what was being written is not acknowledged.
     ///
-    /// - No space is left on a member that serves. It has not failed, and perhaps the others lie on the same full file
-    ///   system.
+    /// - No space is left on members that serve, and redundancy does not tolerate all of them, or the array is starting.
+    ///   They have not failed ([`crate::full`]).
     /// - A member has failed that is one too many. Its failure is not put on record: whoever is current by the members'
     ///   superblocks has all that was acknowledged, and the array starts again when they are back.
     fn come_to_a_halt(&mut self, why: Halt) {

@@ -338,6 +338,11 @@ impl Ops {
         self.slots[tag.0 as usize].sectors
     }
 
+    /// Whether anything that was given up on is still outstanding.
+    pub(crate) fn has_orphans(&self) -> bool {
+        self.in_flight > 0 && self.slots.iter().any(|slot| slot.owner == Owner::Orphan)
+    }
+
     /// Gives up on what is outstanding on a member: its owners in the order of the slots, with the tags of those that travel by
     /// themselves.
     pub(crate) fn abandon(&mut self, member: Member, into: &mut Vec<(Option<Tag>, Owner)>) {

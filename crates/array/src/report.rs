@@ -40,6 +40,8 @@ pub struct Status {
     pub size_bytes: u64,
     pub logical_block: u32,
     pub read_only: bool,
+    /// Why it refuses writes, if it does.
+    pub refusal: Option<Refusal>,
     pub members: Vec<MemberStatus>,
     pub tasks: Vec<TaskStatus>,
     /// Extents of the array that are lost: (first lba, sectors).
@@ -57,6 +59,39 @@ pub struct Status {
     /// What lies behind the users' own bytes, of an array that lends, as is on record: a change that a crash could still
     /// take back is not seen here.
     pub lent: Vec<Parcel>,
+}
+
+/// Why an array refuses writes, and which members are the cause.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    pub why: WhyRefused,
+    /// In the numbers of the whole array: of a surrogate, its own.
+    pub members: Vec<Member>,
+}
+
+/// Every way in which an array that serves refuses writes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum WhyRefused {
+    /// It was started read-only.
+    ReadOnly,
+    /// These members have no space, and redundancy does not tolerate all of them. The next write tries again.
+    NoSpace,
+    /// These members failed or are missing, and redundancy does not tolerate all of them.
+    TooFew,
+    /// The log of redirected writes has failed by these members of the surrogate, and what it holds must not be lost.
+    LogFailed,
+    /// These members of the surrogate have no space.
+    LogFull,
+}
+
+impl WhyRefused {
+    pub const ALL: [WhyRefused; 5] = [
+        WhyRefused::ReadOnly,
+        WhyRefused::NoSpace,
+        WhyRefused::TooFew,
+        WhyRefused::LogFailed,
+        WhyRefused::LogFull,
+    ];
 }
 
 /// What a growth would do.

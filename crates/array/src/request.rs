@@ -206,6 +206,9 @@ impl Core {
         if writes && self.mode.read_only {
             return Err(RequestError::ReadOnly);
         }
+        if writes && self.spares_the_full() {
+            return Err(RequestError::NoSpace);
+        }
         if matches!(request.op, RequestOp::WriteZeroes { fast: true })
             && !self.zeroing_is_fast(request)
         {

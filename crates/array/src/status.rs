@@ -1,9 +1,13 @@
 //! What the array looks like: for people, metrics and block-status queries.
 
+use crate::contract::Halt;
 use crate::core::Core;
 use crate::device::Health as DeviceHealth;
 use crate::meta::superblock::MemberRole;
-use crate::report::{ArrayState, Health, MapExtent, MemberState, MemberStatus, Status, TaskStatus};
+use crate::report::{
+    ArrayState, Health, MapExtent, MemberState, MemberStatus, Refusal, Status, TaskStatus,
+    WhyRefused,
+};
 use crate::units::{Member, Row, Slot, Uuid};
 use alloc::vec::Vec;
 
@@ -19,6 +23,7 @@ impl Core {
             size_bytes: if started { self.own_bytes() } else { 0 },
             logical_block: self.superblock.logical_block,
             read_only: self.mode.read_only,
+            refusal: self.refused_for(),
             members: (0..self.devices.len())
                 .map(|index| self.member_status(index))
                 .collect(),
@@ -35,6 +40,31 @@ impl Core {
             has_surrogate: self.superblock.partner.map(|partner| partner.array),
             surrogate: None,
             lent: self.lent().to_vec(),
+        }
+    }
+
+    /// Why writes are refused. Without space, also while it is open whether there is room again.
+    pub(crate) fn refused_for(&self) -> Option<Refusal> {
+        let refusal = |why, members: Vec<Member>| Some(Refusal { why, members });
+        if !self.serving() {
+            return None;
+        }
+        let gone = |device: &crate::device::Device| device.health == DeviceHealth::Failed;
+        let members = (0..self.devices.len()).map(|index| Member(index as u16));
+        let gone = members.filter(|member| gone(&self.devices[usize::from(member.0)]));
+        let full = (0..self.devices.len()).map(|index| Member(index as u16));
+        let full = full.filter(|member| self.devices[usize::from(member.0)].full);
+        match self.halt {
+            Some(Halt::NoSpace) => refusal(WhyRefused::NoSpace, full.collect()),
+            Some(Halt::TooFew) => refusal(WhyRefused::TooFew, gone.collect()),
+            None if self.mode.read_only => refusal(WhyRefused::ReadOnly, Vec::new()),
+            None => {
+                let full: Vec<Member> = self.full_members().collect();
+                (!full.is_empty()).then_some(Refusal {
+                    why: WhyRefused::NoSpace,
+                    members: full,
+                })
+            }
         }
     }
 

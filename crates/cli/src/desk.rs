@@ -414,9 +414,9 @@ impl Desk {
             return Err(Refusal::new(what).at(name).hint(hint));
         }
         if self.state_of(member)? == Some(MemberState::Failed) {
-            return Err(Refusal::new("this member is out of service already")
-                .at(name)
-                .hint("restripe add takes it back, restripe remove forgets it"));
+            return Ok(done(&format!(
+                "{name} has failed already: restripe add takes it back, restripe remove forgets it"
+            )));
         }
         self.command(Command::Fail(member))?;
         Ok(done(&format!("{name} is out of service")))
@@ -929,7 +929,7 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         CommandError::Busy(why) => Refusal::new(format!("not now: {why}")),
         CommandError::Unsuited(why) => Refusal::new(*why),
         CommandError::NoSpace => Refusal::new("no space is left on a member")
-            .hint("nothing is lost: make room and start again"),
+            .hint("nothing is lost: make room where the members lie, and say it again; status names the members"),
         CommandError::Metadata => Refusal::new(UNREADABLE),
         CommandError::Lease(error) => lease_refusal(*error),
         CommandError::LogIsOld => {

@@ -124,6 +124,10 @@ pub fn text(view: &StatusView) -> String {
     let _ = writeln!(out, "{}: {}", shown(&view.name), state(view));
     let _ = writeln!(out, "  {}", shape(view));
     let _ = writeln!(out, "  uuid {}, generation {}", view.uuid, view.generation);
+    if let Some(refusal) = &view.refuses_writes {
+        let _ = writeln!(out, "  WRITES ARE REFUSED: {}", shown(&refusal.text));
+        let _ = writeln!(out, "    {}", shown(&refusal.hint));
+    }
     for task in &view.tasks {
         let slot = task
             .slot
@@ -259,7 +263,7 @@ fn state(view: &StatusView) -> String {
     let troubles = troubles.unwrap_or_default();
     let mut words = vec![view.state.clone()];
     words.extend(troubles);
-    if view.read_only {
+    if view.read_only && view.state != "read-only" {
         words.push("read-only".into());
     }
     if view.volatile {

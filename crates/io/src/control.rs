@@ -12,6 +12,7 @@ mod energy;
 mod folder;
 mod lending;
 mod place;
+mod refusal;
 mod schema;
 mod server;
 mod surrogate;
@@ -21,6 +22,7 @@ pub use energy::{EnergyView, NamedRating, SpindleView};
 pub use folder::runtime_folder;
 pub use lending::{LeaseView, LendingView};
 pub use place::{Claim, PlaceError, is_name, running, socket_path};
+pub use refusal::{RefusalView, reason_word};
 pub use schema::{
     AimView, CountersView, FactView, GrowthView, HeatView, HostedView, LostView, MemberView,
     Refusal, Reply, Request, SCHEMA, StatusView, TaskView, Telling, ZoneView, member_name,

@@ -5,13 +5,20 @@
 
 use crate::control::{
     BufferView, CountersView, HeatView, LendingView, OverlayView, StatusView, SurrogateView,
-    TaskView,
+    TaskView, reason_word,
 };
+use restripe_array::report::WhyRefused;
 use restripe_array::shown;
 use std::fmt::{Display, Write};
 
 const STATES: &[&str] = &[
-    "starting", "healthy", "degraded", "failed", "stopping", "stopped",
+    "starting",
+    "healthy",
+    "degraded",
+    "failed",
+    "read-only",
+    "stopping",
+    "stopped",
 ];
 const MEMBER_STATES: &[&str] = &["active", "rebuilding", "spare", "failed", "foreign"];
 /// The order of the engine's counters by cause.
@@ -89,6 +96,7 @@ fn array(text: &mut Text, status: &StatusView) {
             u8::from(status.state == *state),
         );
     }
+    refusals(text, status);
     text.gauge(
         "restripe_volatile",
         "1 while a current member makes nothing durable, and clients are offered neither FLUSH nor FUA.",
@@ -114,6 +122,30 @@ fn array(text: &mut Text, status: &StatusView) {
         "Bytes that first copies alone have until a resynchronisation has passed them, at most.",
         status.in_doubt_bytes,
     );
+}
+
+/// Why writes are refused, and by which members.
+fn refusals(text: &mut Text, status: &StatusView) {
+    let refusal = status.refuses_writes.as_ref();
+    let name = "restripe_writes_refused";
+    text.family(name, "gauge", "1 for the reason why writes are refused.");
+    for why in WhyRefused::ALL {
+        let reason = reason_word(why);
+        let is = refusal.is_some_and(|one| one.reason == reason);
+        text.sample(name, &[("reason", reason)], u8::from(is));
+    }
+    let name = "restripe_writes_refused_by";
+    text.family(
+        name,
+        "gauge",
+        "1 for each member that is the cause of refused writes.",
+    );
+    if let Some(refusal) = refusal {
+        for member in &refusal.members {
+            let labels = [("reason", refusal.reason.as_str()), ("member", member)];
+            text.sample(name, &labels, 1);
+        }
+    }
 }
 
 fn requests(text: &mut Text, status: &StatusView) {

@@ -39,6 +39,8 @@ pub enum Fault {
     Full {
         flushes: bool,
     },
+    /// There is space again.
+    Room,
     /// The next write lands so many sectors further on.
     Misdirect {
         by: u64,
@@ -83,6 +85,7 @@ impl Faults {
             }
             Fault::FlushError { flushes } => self.flush_errors = flushes,
             Fault::Full { flushes } => self.full = Some(flushes),
+            Fault::Room => self.full = None,
             Fault::Misdirect { by } => self.misdirect = Some(by),
             Fault::Wakes { after } => self.wakes = Some(after),
         }

@@ -3,9 +3,10 @@
 use crate::invariant::{Invariant, Violation};
 use crate::oracle::{FlushTicket, Oracle, ReadTicket, WriteId, WriteKind};
 use crate::world::{Happening, Machine, World};
+use restripe_array::layout::Layout;
 use restripe_array::report::ArrayState;
 use restripe_array::{
-    Buf, BufRef, Command, CommandError, CommandTag, Fact, FailCause, Halt, Nanos, Request,
+    Buf, BufRef, Command, CommandError, CommandTag, Fact, FailCause, Halt, Member, Nanos, Request,
     RequestError, RequestOp, RequestTag, SECTOR_BYTES,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -55,6 +56,8 @@ pub struct Session<M> {
     pub refusals_expected: bool,
     /// Some member may be without space: requests may be refused for that.
     pub space_is_short: bool,
+    /// The members that may be, or were.
+    pub full: BTreeSet<Member>,
     /// The array writes nothing any more, and promises nothing.
     pub halted: Option<Halt>,
     asked_before_halt: u64,
@@ -87,6 +90,7 @@ impl<M: Machine> Session<M> {
             violations: Vec::new(),
             refusals_expected: false,
             space_is_short: false,
+            full: BTreeSet::new(),
             halted: None,
             asked_before_halt: 0,
             cut_short: false,
@@ -248,6 +252,11 @@ impl<M: Machine> Session<M> {
                 }
                 Happening::Fact(fact) => {
                     self.ruin_further(&fact);
+                    if let Fact::Started { .. } = fact {
+                        // Also after a halt: what was cut short is recovered.
+                        self.halted = None;
+                        self.cut_short = false;
+                    }
                     if let Fact::Halted(why) = fact {
                         self.halted = Some(why);
                         self.asked_before_halt = self.next_tag;
@@ -338,13 +347,26 @@ impl<M: Machine> Session<M> {
         match error {
             RequestError::Lost { lba, sectors } => self.lost(open, lba, sectors),
             RequestError::NotFast => {}
-            RequestError::NoSpace if self.space_is_short => self.refused += 1,
+            RequestError::NoSpace if self.space_is_short && !self.tolerates_full() => {
+                self.refused += 1;
+            }
             _ if self.refusals_expected => self.refused += 1,
             _ => self.violation(
                 Invariant::RequestRefused,
                 format!("{:?} {} +{}: {error}", open.what, open.lba, open.sectors),
             ),
         }
+    }
+
+    /// Whether redundancy tolerates all members without space, so that none of them is a reason to refuse anything.
+    fn tolerates_full(&self) -> bool {
+        let status = self.world.status();
+        let whole = status.state == ArrayState::Healthy && status.tasks.is_empty();
+        let layout = status
+            .geometry
+            .and_then(|geometry| Layout::new(geometry).ok());
+        let tolerance = layout.map_or(0, |layout| layout.tolerance());
+        whole && self.full.len() <= usize::from(tolerance)
     }
 
     /// Sectors were called lost. That must be allowed for, and the rest of the request must still be readable.

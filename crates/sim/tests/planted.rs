@@ -37,7 +37,7 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
         ),
         Bug::DegradedInOneStep => (None, &[LossReportedWrongly, MadeUpBytes, FlushedWriteLost]),
         Bug::CacheKeepsOverwritten => (None, &[AckedWriteLost, StaleRead, FlushedWriteLost]),
-        Bug::CopiesShownApart => (None, &[UnstableRead]),
+        Bug::CopiesShownApart => (Some(Family::Raid10), &[UnstableRead]),
         Bug::RedirectNotAnnounced | Bug::VoidBeforeFlush | Bug::RemovedUnderWay => {
             unreachable!("{bug:?} needs a surrogate")
         }

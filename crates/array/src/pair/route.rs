@@ -173,7 +173,9 @@ impl Route {
                 *member = self.global(site, *member);
             }
             Fact::PartitionTaken { host, .. } => *host = self.global(site, *host),
-            Fact::MoveFailed { member, .. } => *member = self.global(site, *member),
+            Fact::MoveFailed { member, .. }
+            | Fact::OutOfSpace { member }
+            | Fact::RoomAgain { member } => *member = self.global(site, *member),
             Fact::SpareTaken { spare, .. } => *spare = self.global(site, *spare),
             Fact::Mismatch {
                 guilty: Some(guilty),

@@ -5,8 +5,8 @@ use crate::meta::BufferMark;
 use crate::overlay::{Kind, Overlay, OverlayCounters, Piece, Pressure, Site};
 use crate::power::Power;
 use crate::report::{
-    ArrayState, BufferStatus, Health, HeatMap, MapExtent, MemberStatus, OverlayStatus, Status,
-    SurrogateStatus,
+    ArrayState, BufferStatus, Health, HeatMap, MapExtent, MemberState, MemberStatus, OverlayStatus,
+    Refusal, Status, SurrogateStatus, WhyRefused,
 };
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -26,12 +26,35 @@ impl Pair {
             let left = lost.flat_map(|&(lba, sectors)| overlay.not_instead(lba..lba + sectors));
             status.lost = left.collect();
         }
+        status.refusal = status.refusal.or_else(|| self.log_refuses());
         status.surrogate = Some(Box::new(SurrogateStatus {
             set: self.set_status(Site::Log),
             buffer: self.buffer_status(),
             overlay: self.overlay_status(),
         }));
         status
+    }
+
+    /// Whether writes are refused for the log: what must go there cannot, and home would not have all.
+    fn log_refuses(&self) -> Option<Refusal> {
+        let overlay = self.overlay.as_ref()?;
+        let stands = overlay.is_broken() && !overlay.is_logless() && !self.goes_on_without_log();
+        if self.stage != Stage::Serving || !stands {
+            return None;
+        }
+        let log = self.set_status(Site::Log);
+        let failed = log.members.iter();
+        let failed = failed.filter(|one| one.state == MemberState::Failed);
+        Some(match log.refusal {
+            Some(refusal) if refusal.why == WhyRefused::NoSpace => Refusal {
+                why: WhyRefused::LogFull,
+                ..refusal
+            },
+            _ => Refusal {
+                why: WhyRefused::LogFailed,
+                members: failed.map(|one| one.member).collect(),
+            },
+        })
     }
 
     fn buffer_status(&self) -> Option<BufferStatus> {
@@ -50,6 +73,9 @@ impl Pair {
             ..status
         };
         status.members = status.members.into_iter().map(global).collect();
+        for member in status.refusal.iter_mut().flat_map(|one| &mut one.members) {
+            *member = self.route.global(site, *member);
+        }
         status
     }
 

@@ -818,7 +818,10 @@ impl Core {
             return self.fail_member(member, FailCause::WriteError(error));
         }
         let told = match error {
-            IoError::NoSpace => RequestError::NoSpace,
+            IoError::NoSpace => {
+                self.note_full(member);
+                RequestError::NoSpace
+            }
             _ => RequestError::ReadOnly,
         };
         self.slices.get(id).error.get_or_insert(told);

@@ -169,6 +169,13 @@ impl Tasks {
         };
     }
 
+    /// The same paces as another's.
+    pub(crate) fn paced_like(&mut self, other: &Tasks) {
+        (self.limits, self.throttle) = (other.limits, other.throttle);
+        (self.order, self.on_demand) = (other.order, other.on_demand);
+        (self.moves, self.stays_apart) = (other.moves, other.stays_apart);
+    }
+
     pub(crate) fn set_rows(&mut self, rows: u64) {
         self.rows = rows;
     }

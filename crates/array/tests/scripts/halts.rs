@@ -3,7 +3,10 @@
 use crate::shell::{Array, CHUNK, Setup, raid1, raid5, raid6};
 use restripe_array::layout::Level;
 use restripe_array::meta::WriteHole;
-use restripe_array::{Command, CommandError, Fact, Halt, IoError, Member, RequestError, RequestOp};
+use restripe_array::report::{MemberState, WhyRefused};
+use restripe_array::{
+    Command, CommandError, Fact, FailCause, Halt, IoError, Member, Nanos, RequestError, RequestOp,
+};
 
 /// Ends everything; what is done to a member in one of these ways fails for want of space.
 fn run_without_space(array: &mut Array, ways: &[&str]) {
@@ -36,9 +39,11 @@ fn an_array_without_space_halts_and_loses_nothing() {
         let status = array.engine.status();
         assert!(status.read_only && status.lost.is_empty());
         let flush = array.flush();
-        array.run();
+        run_full(&mut array);
         assert_eq!(array.reply(flush), Some(Err(RequestError::NoSpace)));
-        assert_eq!(array.written(32, 8), Err(RequestError::NoSpace));
+        let write = array.write(32, 8);
+        run_full(&mut array);
+        assert_eq!(array.reply(write), Some(Err(RequestError::NoSpace)));
         array.model = old;
         let mut told = 0;
         for lba in CHUNK..48 {
@@ -71,7 +76,9 @@ fn what_is_under_way_when_an_array_halts_is_not_acknowledged() {
     }
     assert!(array.reply(read).is_some());
     assert!(array.engine.idle(), "{:?}", array.labels());
-    assert_eq!(array.command(Command::Stop), Err(CommandError::NoSpace));
+    let stop = array.order(Command::Stop);
+    run_full(&mut array);
+    assert_eq!(array.answer(stop), Some(Err(CommandError::NoSpace)));
 }
 
 #[test]
@@ -152,8 +159,170 @@ fn a_halted_array_stops_although_a_task_waits_for_an_extent() {
         run_full(&mut array);
         assert_eq!(array.reply(write), Some(Err(RequestError::NoSpace)));
         let stop = array.order(Command::Stop);
-        array.run();
+        run_full(&mut array);
         assert_eq!(array.answer(stop), Some(Err(CommandError::NoSpace)));
+    }
+}
+
+/// Ends everything; what is written to these members finds no space, and flushes neither, if they are to fail.
+fn run_with_full(array: &mut Array, full: &[u16], flushes: bool) {
+    while !array.held.is_empty() {
+        let label = array.labels()[0].to_string();
+        let is_full = full
+            .iter()
+            .any(|member| label.starts_with(&format!("m{member} ")));
+        let writes = label.contains(" write ") || label.contains(" zero ");
+        let fails = is_full && (writes || flushes && label.contains("flush"));
+        array.end_first(if fails { Err(IoError::NoSpace) } else { Ok(()) });
+        array.turn();
+    }
+}
+
+fn redundant() -> [Setup; 5] {
+    let raid10 = Setup::new(Level::Raid10 { copies: 2 }, 4);
+    [raid5(4), raid6(5), raid1(2), raid1(3), raid10]
+}
+
+fn refusal(array: &Array) -> Option<(WhyRefused, Vec<u16>)> {
+    let refusal = array.engine.status().refusal?;
+    Some((
+        refusal.why,
+        refusal.members.iter().map(|one| one.0).collect(),
+    ))
+}
+
+/// Whichever it is, and whether writes meet it or a flush: it fails, and nothing is refused. It comes back when there is room.
+#[test]
+fn one_full_member_fails_and_no_write_is_refused() {
+    for setup in redundant() {
+        for (full, flushes) in
+            (0..setup.options.members.len() as u16).flat_map(|m| [(m, false), (m, true)])
+        {
+            let mut array = written(setup.clone());
+            let writes: Vec<u64> = (0..4).map(|one| array.write(one * CHUNK + 4, 8)).collect();
+            let flush = array.flush();
+            run_with_full(&mut array, &[full], flushes);
+            for asked in writes.into_iter().chain([flush]) {
+                assert_eq!(array.reply(asked), Some(Ok(())), "m{full}");
+            }
+            let fails = |why| {
+                matches!(
+                    why,
+                    FailCause::WriteError(IoError::NoSpace)
+                        | FailCause::FlushError(IoError::NoSpace)
+                )
+            };
+            let failed = |fact: &Fact| matches!(fact, Fact::MemberFailed { member, why } if member.0 == full && fails(*why));
+            assert!(array.has_fact(failed), "m{full}");
+            assert!(!array.has_fact(|fact| matches!(fact, Fact::Halted(_))));
+            assert_eq!(refusal(&array), None);
+            array.written(0, 16).expect("the others have space");
+            array.verify();
+            array
+                .command(Command::Add(Member(full)))
+                .expect("room was made");
+            array.run_tasks();
+            array.verify();
+            array.consistent();
+        }
+    }
+}
+
+/// Members that run full together are judged together: none of them fails, but where a log was written first. With room again the
+/// next write goes on, without a restart.
+#[test]
+fn members_that_are_full_together_halt_the_array_until_there_is_room() {
+    let setups = redundant().into_iter();
+    let setups = setups.flat_map(|one| [one.clone(), one.hole(WriteHole::None)]);
+    for setup in setups {
+        let all: Vec<u16> = (0..setup.options.members.len() as u16).collect();
+        let logs = setup.options.write_hole == WriteHole::Ppl;
+        let mut array = written(setup);
+        let old = array.model.clone();
+        let write = array.write(0, 48);
+        run_with_full(&mut array, &all, true);
+        assert_eq!(array.reply(write), Some(Err(RequestError::NoSpace)));
+        let failed = |array: &Array| {
+            all.iter()
+                .copied()
+                .filter(|one| array.failed(*one))
+                .collect()
+        };
+        let gone: Vec<u16> = failed(&array);
+        assert!(logs || gone.is_empty());
+        let (why, members) = refusal(&array).expect("a reason");
+        assert!(
+            why == WhyRefused::NoSpace && members.len() > 1,
+            "{members:?}"
+        );
+        array.model = old;
+        let read_on = array.model.clone();
+        // Still none: the attempt is refused, and reads go on.
+        for _ in 0..3 {
+            array.wait(Nanos::from_secs(1));
+            let write = array.write(0, 8);
+            run_with_full(&mut array, &all, true);
+            assert_eq!(array.reply(write), Some(Err(RequestError::NoSpace)));
+            assert!(refusal(&array).is_some() && array.engine.idle());
+            array.model = read_on.clone();
+            let size = array.layout.size_sectors();
+            let read = array.request(RequestOp::Read, size - 8, 8);
+            array.run();
+            assert!(array.reply(read) == Some(Ok(())) && array.brought(read, size - 8));
+        }
+        array.wait(Nanos::from_secs(1));
+        for lba in (0..48).step_by(8) {
+            array.written(lba, 8).expect("there is room again");
+        }
+        assert!(array.has_fact(|fact| matches!(fact, Fact::RoomAgain { .. })));
+        array.flushed();
+        // A failure that was not on record when the array halted counts for nothing: no write was acknowledged since.
+        let failed = |member: &u16| {
+            let line = &array.engine.status().members[usize::from(*member)];
+            line.state == MemberState::Failed
+        };
+        let gone: Vec<u16> = gone.into_iter().filter(failed).collect();
+        for member in gone {
+            let added = array.command(Command::Add(Member(member)));
+            added.expect("one that failed for its log comes back");
+        }
+        array.run_tasks();
+        assert_eq!(refusal(&array), None);
+        array.verify();
+        array.consistent();
+    }
+}
+
+/// One that fills up after another that redundancy had given for it is the culprit, and can be replaced.
+#[test]
+fn a_full_member_that_cannot_be_spared_is_named_and_replaced() {
+    for setup in [raid5(4), raid1(2)] {
+        let mut array = written(setup);
+        array.depart(1);
+        array.run();
+        let write = array.write(0, 8);
+        run_with_full(&mut array, &[0, 2, 3], true);
+        let outcome = array.reply(write);
+        assert_eq!(outcome, Some(Err(RequestError::NoSpace)));
+        let (why, members) = refusal(&array).expect("a reason");
+        assert_eq!(why, WhyRefused::NoSpace);
+        let full = Member(members[0]);
+        // Metadata has its place already: only what users write finds no space.
+        let info = array.info_of(0);
+        let new = array.arrive(info);
+        let replace = array.order(Command::Replace { old: full, new });
+        while array.answer(replace).is_none() {
+            array.run();
+            array.wait(Nanos::from_millis(100));
+        }
+        assert_eq!(array.answer(replace), Some(Ok(())));
+        array.run_tasks();
+        array.written(0, 16).expect("the full one is replaced");
+        array.flushed();
+        assert_eq!(
+            refusal(&array).filter(|(_, members)| members.contains(&full.0)),
+            None
+        );
     }
 }
 

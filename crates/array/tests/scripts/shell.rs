@@ -896,6 +896,11 @@ impl Array {
         );
     }
 
+    /// What is known of a member's device.
+    pub fn info_of(&self, member: usize) -> MemberInfo {
+        self.config.members[member]
+    }
+
     /// The first sector of set data on a member.
     pub fn data_start(&self) -> u64 {
         let data = self.regions.iter().find(|region| name_of(region) == "data");

@@ -71,7 +71,7 @@ fn a_code_cache_that_cannot_be_emptied_says_so() {
     }
     let text = good(place.run(&["status", "tank"]));
     let first = text.lines().next().expect("a line");
-    assert_eq!(first, "tank: degraded, the log is FULL, read-only");
+    assert_eq!(first, "tank: read-only, the log is FULL");
     let why = "the log is FULL: what lies there does not go home";
     assert!(text.contains(why), "{text}");
     let overlay_now = &status(&place)["surrogate"]["overlay"];

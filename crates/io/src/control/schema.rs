@@ -5,6 +5,7 @@
 
 use super::energy::{EnergyView, SpindleView};
 use super::lending::LendingView;
+use super::refusal::{self, RefusalView};
 use super::surrogate::{SurrogateView, exposed_sectors};
 use restripe_array::layout::{Geometry, Level, Rotation};
 use restripe_array::report::{
@@ -221,7 +222,8 @@ pub struct StatusView {
     pub name: String,
     pub uuid: String,
     pub generation: u64,
-    /// `starting`, `healthy`, `degraded`, `failed`, `stopping` or `stopped`: of all that it needs, its surrogate's sets and log, too.
+    /// `starting`, `healthy`, `degraded`, `failed`, `read-only`, `stopping` or `stopped`: of all that it needs, its surrogate's sets and
+    /// log, too. `read-only`: it had to stop writing, for what `refuses_writes` says.
     pub state: String,
     /// The same of the array's own members alone.
     #[serde(default)]
@@ -244,6 +246,9 @@ pub struct StatusView {
     /// A member that is current makes nothing durable: clients are offered neither FLUSH nor FUA.
     #[serde(default)]
     pub volatile: bool,
+    /// Why writes are refused, if they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refuses_writes: Option<RefusalView>,
     pub members: Vec<MemberView>,
     /// Slots that no member here stands in.
     #[serde(default)]
@@ -594,6 +599,9 @@ impl StatusView {
             uuid: status.uuid.to_string(),
             generation: status.generation,
             state: match status.state {
+                ArrayState::Healthy | ArrayState::Degraded if refusal::had_to(status) => {
+                    refusal::READ_ONLY.into()
+                }
                 // What has the only current copies is as much of the array as its own members.
                 ArrayState::Healthy if troubled => state_word(ArrayState::Degraded).into(),
                 _ => own_state.into(),
@@ -609,6 +617,7 @@ impl StatusView {
             logical_block_bytes: status.logical_block,
             read_only: status.read_only,
             volatile: !status.is_durable(),
+            refuses_writes: RefusalView::of(status, path_of),
             members: status
                 .members
                 .iter()
@@ -838,6 +847,8 @@ fn fact_kind(fact: &Fact) -> &'static str {
         Fact::Started { .. } => "started",
         Fact::Stopped => "stopped",
         Fact::Halted(_) => "halted",
+        Fact::OutOfSpace { .. } => "out-of-space",
+        Fact::RoomAgain { .. } => "room-again",
         Fact::MemberFailed { .. } => "member-failed",
         Fact::SpareTaken { .. } => "spare-taken",
         Fact::PartitionTaken { .. } => "partition-taken",
@@ -887,11 +898,13 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
         Fact::Stopped if read_only => "stopped, nothing was written".into(),
         Fact::Stopped => "stopped and marked clean".into(),
         Fact::Halted(Halt::NoSpace) => {
-            "no space left on a member: nothing more is written until a restart".into()
+            "too many members have no space: writes are refused until there is room".into()
         }
         Fact::Halted(Halt::TooFew) => {
             "too many members are gone: nothing more is written until a restart with all that come back".into()
         }
+        Fact::OutOfSpace { member } => format!("no space is left on {}", name_of(*member)),
+        Fact::RoomAgain { member } => format!("there is room again on {}", name_of(*member)),
         Fact::MemberFailed { member, why } => {
             format!("{} failed: {}", name_of(*member), cause_text(why))
         }

@@ -76,7 +76,7 @@ impl Run {
             world, mut oracle, ..
         } = life.session;
         self.now = world.now();
-        self.lost_lately = life.stirring.suspects_any();
+        self.lost_lately = life.stirring.lost_any();
         let site = world.site();
         match dies {
             true => oracle.death(),

@@ -18,8 +18,10 @@ pub struct Stirring {
     pub rng: Rng,
     /// Members that the engine has a reason to fail.
     suspects: BTreeSet<Member>,
-    /// Members without space. One that serves is not failed for that: the array halts.
+    /// Members that are or were without space: the engine fails them if redundancy tolerates that, else it halts.
     full: BTreeSet<Member>,
+    /// They are without space now.
+    short: bool,
     /// Members that were taken away and are not yet brought up to date again.
     lost: BTreeSet<Member>,
     /// Those of them that the engine has not given up yet: one that is being filled may take over before it is seen to
@@ -38,6 +40,9 @@ const ORDER: u64 = 0x02de2;
 const MOVES: u64 = 0x40fe5;
 /// The stream that it is drawn from when members are unplugged, and one life in so many.
 pub const UNPLUGGING: u64 = 0x0ff;
+/// The stream that says when there is room again, and the mark of that moment.
+const ROOM_AGAIN: u64 = 0x0f1;
+const ROOM: u64 = 1;
 pub const UNPLUG_RARITY: u64 = 12;
 /// A member's latent errors stay below what fails it.
 const LATENT_MAX: usize = 4;
@@ -48,6 +53,7 @@ impl Stirring {
             rng,
             suspects: BTreeSet::new(),
             full: BTreeSet::new(),
+            short: false,
             lost: BTreeSet::new(),
             unseen: BTreeSet::new(),
             arrivals: 0,
@@ -83,6 +89,11 @@ impl Stirring {
         !self.suspects.is_empty()
     }
 
+    /// Whether a member may have failed in this life, for what was done to it or for want of space.
+    pub fn lost_any(&self) -> bool {
+        self.suspects_any() || self.full.iter().any(|member| self.lost.contains(member))
+    }
+
     /// The engine has given a member up, perhaps without any record of that yet.
     pub fn gone(&mut self, member: Member) {
         self.lost.insert(member);
@@ -102,6 +113,12 @@ impl Stirring {
 
     /// A planned moment has come: what hung goes on, late.
     pub fn marked(&mut self, mark: u64, session: &mut Session<Engine>) {
+        if mark == ROOM {
+            self.short = false;
+            for member in session.world.members().collect::<Vec<_>>() {
+                session.world.inject(member, Fault::Room);
+            }
+        }
         if mark >= RELEASE {
             session
                 .world
@@ -330,6 +347,9 @@ impl Run {
 
     /// Makes the block at a sector of a slot unreadable. False if redundancy could not bear that.
     pub fn latent_at(&mut self, life: &mut Life, slot: u16, at: u64) -> bool {
+        if life.stirring.short {
+            return false;
+        }
         let sectors = self.block_sectors();
         let at = at / sectors * sectors;
         let world = &life.session.world;
@@ -409,10 +429,36 @@ impl Run {
         let all = life.stirring.rng.chance(1, 3);
         let now = life.session.world.now().0;
         self.say(|| format!("  {now:>14} no space on {some:?}, or all: {all}"));
+        let status = life.session.world.status();
+        let doomed = |line: &MemberStatus| {
+            line.state == MemberState::Active && life.stirring.lost.contains(&line.member)
+        };
+        if status.members.iter().any(doomed) {
+            // Redundancy is spoken for.
+            return;
+        }
+        self.expose(life);
+        if life.serving && self.members_err(life) {
+            // A member that is failed for it bore what others cannot give.
+            life.session.oracle.allow_all_losses();
+        }
         life.session.space_is_short = true;
+        life.stirring.short = true;
         for member in members.into_iter().filter(|member| all || *member == some) {
             life.stirring.full.insert(member);
+            life.session.full.insert(member);
             life.session.world.inject(member, Fault::Full { flushes });
+        }
+        self.make_room(life);
+    }
+
+    /// Somebody may make room after a while. Drawn from a stream of its own.
+    fn make_room(&self, life: &mut Life) {
+        let mut drawn = life.stirring.rng.clone().fork(ROOM_AGAIN);
+        if drawn.chance(2, 3) {
+            let most = *drawn.pick(&[1_000_000, 300_000_000, 3_000_000_000]);
+            let until = life.session.world.now().after(Nanos(drawn.below(most)));
+            life.session.world.mark(until, ROOM);
         }
     }
 
@@ -580,6 +626,10 @@ fn whole<I: Iterator<Item = Member>>(life: &Life, members: impl Fn() -> I) -> bo
 
 /// Whether redundancy can bear the loss of an active member, now and after a crash at this moment.
 fn spared(life: &Life, status: &Status, member: Member) -> bool {
+    if life.stirring.short {
+        // Redundancy is for those without space.
+        return false;
+    }
     let line = status.members.iter().find(|line| line.member == member);
     let serving = line.filter(|line| line.state == MemberState::Active && line.slot.is_some());
     let Some(uuid) = serving.map(|line| line.uuid) else {

@@ -1,0 +1,158 @@
+//! Members without space: whether the array goes on without them, or writes nothing until there is room.
+//!
+//! | state  | cause                                                      | next                                    |
+//! |--------|------------------------------------------------------------|-----------------------------------------|
+//! | -      | a write or flush finds no space on a member that serves    | aside                                   |
+//! | aside  | nothing else is under way, or [`AT_ONCE`] is over          | failed, halted                          |
+//! | failed | redundancy tolerates every member that is aside            | -: it comes back by the command to add  |
+//! | halted | redundancy does not                                        | -: [`crate::revival`]                   |
+//!
+//! Members that lie on one full store fill up together. So the first error does not fail its member at once: for a moment its
+//! operations are set aside, and the members that run full meanwhile are judged together. Either all of them fail, or none.
+
+use crate::contract::{Fact, FailCause, Halt, IoError, IoOp};
+use crate::core::{Core, Wake};
+use crate::ops::Owner;
+use crate::units::{Member, Nanos};
+use alloc::vec::Vec;
+
+/// Members whose errors lie no further apart than this fill up together.
+const AT_ONCE: Nanos = Nanos::from_millis(200);
+
+/// After a halt, what is being replaced or rebuilt has this long before a user's write is tried.
+const SPARED: Nanos = Nanos::from_secs(10);
+
+#[derive(Default)]
+pub(crate) struct Full {
+    /// Operations that found no space, and are not answered yet.
+    aside: Vec<(Owner, Member, FailCause)>,
+    until: Nanos,
+    /// When a member was last found without space.
+    noted: Nanos,
+    spared_until: Nanos,
+}
+
+impl Core {
+    /// Sets an operation that found no space aside, if its member's failure is to be judged with that of others.
+    pub(crate) fn set_aside(&mut self, owner: Owner, member: Member, op: IoOp) -> bool {
+        let judged = self.boot.is_none() && !self.halted() && self.layout.tolerance() > 0;
+        if !judged || !self.good(member) || !self.serves(member) {
+            return false;
+        }
+        let cause = match op {
+            IoOp::Flush => FailCause::FlushError(IoError::NoSpace),
+            _ => FailCause::WriteError(IoError::NoSpace),
+        };
+        if self.full.aside.is_empty() {
+            self.full.until = self.now.after(AT_ONCE);
+            self.wake_at(Wake::Full, self.full.until);
+        }
+        self.full.aside.push((owner, member, cause));
+        true
+    }
+
+    /// Decides about the members that ran full, once no other can be expected to.
+    pub(crate) fn judge_full(&mut self) {
+        if self.full.aside.is_empty() {
+            return;
+        }
+        let quiet = self.devices.iter().all(|device| device.in_flight == 0);
+        if !quiet && self.now < self.full.until && !self.halted() {
+            return;
+        }
+        let aside = core::mem::take(&mut self.full.aside);
+        let mut full: Vec<(Member, FailCause)> = Vec::new();
+        for &(_, member, cause) in &aside {
+            if self.serves(member) && full.iter().all(|(one, _)| *one != member) {
+                full.push((member, cause));
+            }
+        }
+        self.without_space(&full);
+        for (owner, member, _) in aside {
+            self.owner_done(owner, member, Err(IoError::NoSpace));
+        }
+    }
+
+    /// These members have no space, all at once.
+    fn without_space(&mut self, full: &[(Member, FailCause)]) {
+        for (member, _) in full {
+            self.note_full(*member);
+        }
+        if self.halted() || full.is_empty() {
+            return;
+        }
+        if self.tolerates(full) {
+            for &(member, cause) in full {
+                self.take_out(member, cause);
+            }
+        } else {
+            self.halt_for(Halt::NoSpace);
+        }
+    }
+
+    /// Whether every byte is readable without these members: from redundancy that is in sync.
+    fn tolerates(&self, full: &[(Member, FailCause)]) -> bool {
+        let decodable =
+            self.all_decodable(|one| full.iter().any(|(member, _)| one.serves(*member)));
+        decodable && !full.iter().any(|(member, _)| self.tells_alone(*member))
+    }
+
+    pub(crate) fn serves(&self, member: Member) -> bool {
+        self.standing.iter().any(|one| one.serves(member))
+    }
+
+    /// A write or flush found no space on a member that serves.
+    pub(crate) fn note_full(&mut self, member: Member) {
+        self.full.noted = self.now;
+        let device = &mut self.devices[usize::from(member.0)];
+        if !core::mem::replace(&mut device.full, true) {
+            self.fact(Fact::OutOfSpace { member });
+        }
+    }
+
+    /// A user's write to a member ended well: there is room again. Where one such member halts the array, the next write to
+    /// another one will tell of that.
+    pub(crate) fn note_room(&mut self, member: Member) {
+        if self.boot.is_some() || self.halted() {
+            return;
+        }
+        // Without redundancy each write finds space or does not, and where old bytes lie there is some.
+        let alone = self.layout.tolerance() == 0;
+        if alone && self.now < self.full.noted.after(SPARED) {
+            return;
+        }
+        for index in 0..self.devices.len() {
+            let this = Member(index as u16);
+            if self.devices[index].full && self.serves(this) && (!alone || this == member) {
+                self.devices[index].full = false;
+                self.fact(Fact::RoomAgain { member: this });
+            }
+        }
+    }
+
+    /// The members in service that had no space when last written to.
+    pub(crate) fn full_members(&self) -> impl Iterator<Item = Member> + '_ {
+        let members = (0..self.devices.len()).map(|index| Member(index as u16));
+        members.filter(|member| self.devices[usize::from(member.0)].full && self.serves(*member))
+    }
+
+    /// Whether users' writes are refused untried for now: members without space are being replaced, and a write that finds no
+    /// space would halt the array and cut that short.
+    pub(crate) fn spares_the_full(&self) -> bool {
+        let fills = self.now < self.full.spared_until
+            && self.tasks.list.iter().any(|task| task.kind.fills());
+        fills && self.full_members().next().is_some()
+    }
+
+    /// The array goes on after a halt for want of space. Whether there is room again, the first write will tell.
+    pub(crate) fn go_on_after(&mut self, former: &Core) {
+        for (device, before) in self.devices.iter_mut().zip(&former.devices) {
+            device.full = before.full;
+            device.spent = before.spent;
+        }
+        self.full.spared_until = self.now.after(SPARED);
+        self.counters = former.counters;
+        self.latencies = former.latencies.clone();
+        self.rests = former.rests;
+    }
+}

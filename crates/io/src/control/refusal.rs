@@ -1,0 +1,124 @@
+//! Why an array refuses writes: the reason, the members that are the cause, and what ends it, as every surface tells them.
+
+use restripe_array::report::{Refusal, Status, WhyRefused};
+use serde::{Deserialize, Serialize};
+
+/// The state of an array that had to stop writing, and reads on.
+pub(super) const READ_ONLY: &str = "read-only";
+
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RefusalView {
+    /// `read-only`, `no-space`, `too-few-members`, `log-failed` or `log-full`.
+    pub reason: String,
+    /// The members that are the cause, by their paths.
+    pub members: Vec<String>,
+    /// The reason and the members as a sentence.
+    pub text: String,
+    /// What ends it.
+    pub hint: String,
+}
+
+impl RefusalView {
+    pub(super) fn of(status: &Status, path_of: impl Fn(u16) -> String) -> Option<RefusalView> {
+        let Refusal { why, members } = status.refusal.as_ref()?;
+        let members: Vec<String> = members.iter().map(|one| path_of(one.0)).collect();
+        Some(RefusalView {
+            reason: reason_word(*why).into(),
+            text: text_of(*why, &members),
+            hint: hint_of(*why, &members, status),
+            members,
+        })
+    }
+}
+
+/// Whether the array refuses writes though it was not asked to.
+pub(super) fn had_to(status: &Status) -> bool {
+    let refusal = status.refusal.as_ref();
+    refusal.is_some_and(|one| one.why != WhyRefused::ReadOnly)
+}
+
+pub fn reason_word(why: WhyRefused) -> &'static str {
+    match why {
+        WhyRefused::ReadOnly => "read-only",
+        WhyRefused::NoSpace => "no-space",
+        WhyRefused::TooFew => "too-few-members",
+        WhyRefused::LogFailed => "log-failed",
+        WhyRefused::LogFull => "log-full",
+    }
+}
+
+fn text_of(why: WhyRefused, members: &[String]) -> String {
+    let members = members.join(", ");
+    match why {
+        WhyRefused::ReadOnly => "it was started read-only".into(),
+        WhyRefused::NoSpace => format!("no space is left on {members}"),
+        WhyRefused::TooFew => format!("too many members are gone: {members}"),
+        WhyRefused::LogFailed => format!("the surrogate's log failed with {members}"),
+        WhyRefused::LogFull => format!("no space is left for the surrogate's log on {members}"),
+    }
+}
+
+fn hint_of(why: WhyRefused, members: &[String], status: &Status) -> String {
+    let name = &status.name;
+    let anew = format!("restripe stop {name}, then restripe serve");
+    match (why, members.first()) {
+        (WhyRefused::ReadOnly, _) => format!("{anew} without --read-only"),
+        (WhyRefused::NoSpace, _) if status.surrogate.is_some() => format!("make room, then {anew}"),
+        (WhyRefused::NoSpace, Some(full)) => format!(
+            "make room: the next write tries again, without a restart; or restripe replace {name} {full} NEW"
+        ),
+        (WhyRefused::NoSpace, None) => "make room: the next write tries again".into(),
+        (WhyRefused::TooFew, _) => format!("bring them back, then {anew} with every member"),
+        (WhyRefused::LogFailed, _) => format!("bring the surrogate's members back, then {anew}"),
+        (WhyRefused::LogFull, _) => format!("make room, then {anew}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::schema::StatusView;
+    use super::*;
+    use restripe_array::report::ArrayState;
+    use restripe_array::{Member, Nanos};
+
+    fn refused(why: WhyRefused) -> StatusView {
+        let status = Status {
+            name: "tank".into(),
+            state: ArrayState::Healthy,
+            refusal: Some(Refusal {
+                why,
+                members: vec![Member(2)],
+            }),
+            ..Status::default()
+        };
+        StatusView::new(&status, Nanos::ZERO, |member| format!("/d/{member}"))
+    }
+
+    #[test]
+    fn every_way_to_refuse_writes_has_a_reason_a_culprit_and_a_way_out() {
+        for why in WhyRefused::ALL {
+            let view = refused(why);
+            let asked_for = why == WhyRefused::ReadOnly;
+            assert_eq!(view.state == "healthy", asked_for, "{why:?}");
+            let refusal = view.refuses_writes.expect("told");
+            assert_eq!(refusal.reason, reason_word(why));
+            assert_eq!(refusal.members, ["/d/2"]);
+            assert!(asked_for || refusal.text.contains("/d/2"), "{refusal:?}");
+            let names = refusal.hint.contains("restripe ") && refusal.hint.contains("tank");
+            assert!(names, "a command that can be given: {refusal:?}");
+        }
+    }
+
+    #[test]
+    fn an_array_that_writes_says_nothing_of_it() {
+        let status = Status {
+            state: ArrayState::Healthy,
+            ..Status::default()
+        };
+        let view = StatusView::new(&status, Nanos::ZERO, |_| String::new());
+        assert_eq!(
+            (view.state.as_str(), view.refuses_writes),
+            ("healthy", None)
+        );
+    }
+}
