@@ -254,6 +254,8 @@ pub struct MemberStatus {
     pub state: MemberState,
     /// It makes nothing durable.
     pub volatile: bool,
+    /// Its last write found no space: it failed for that, or the array refuses writes.
+    pub full: bool,
     pub read_errors: u32,
     /// What its spindle was at since the start; [`Spent::until`] adds what lasts.
     pub spent: Spent,

@@ -90,6 +90,7 @@ impl Core {
             hosts: self.standing.hosted_by(member),
             state,
             volatile: device.info.volatile,
+            full: device.full,
             read_errors: line
                 .map_or(0, |line| line.read_errors)
                 .saturating_add(device.check_errors),

@@ -1115,6 +1115,7 @@ mod tests {
         let uuid = Uuid([0xab; 16]);
         let member = MemberStatus {
             volatile: false,
+            full: false,
             member: Member(3),
             uuid,
             slot: None,

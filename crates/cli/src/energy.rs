@@ -99,6 +99,7 @@ mod tests {
         let mut view = StatusView {
             members: vec![MemberView {
                 volatile: false,
+                full: false,
                 member: 1,
                 spindle: Some(spindle),
                 ..MemberView::default()

@@ -225,8 +225,10 @@ pub fn member_lines(members: &[MemberView], missing_slots: &[u16]) -> Vec<String
             ..
         } = member;
         let (path, hosts) = (shown(path), hosts_text(&member.hosts));
-        let line =
-            format!("  {number:>6}  {slot:>4}  {state:<10}  {read_errors:>11}  {path}{hosts}");
+        let full = if member.full { ", no space" } else { "" };
+        let line = format!(
+            "  {number:>6}  {slot:>4}  {state:<10}  {read_errors:>11}  {path}{hosts}{full}"
+        );
         (member.slot, line)
     });
     let missing = missing_slots.iter().map(|slot| {
@@ -308,6 +310,7 @@ mod tests {
     fn a_status_fits_a_screen_and_says_what_is_wrong() {
         let member = |member, slot, state: &str| MemberView {
             volatile: false,
+            full: false,
             member,
             path: format!("{member}.img"),
             uuid: String::new(),

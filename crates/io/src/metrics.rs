@@ -275,6 +275,15 @@ fn members(text: &mut Text, status: &StatusView) {
         );
     }
     text.family(
+        "restripe_member_full",
+        "gauge",
+        "1 for a member whose last write found no space.",
+    );
+    for member in &members {
+        let full = u8::from(member.full);
+        text.sample("restripe_member_full", &[("member", &member.path)], full);
+    }
+    text.family(
         "restripe_member_read_errors_total",
         "counter",
         "Read errors of a member.",
@@ -633,6 +642,7 @@ mod tests {
         status.counters.ios = [1, 2, 3, 4];
         status.members.push(MemberView {
             volatile: true,
+            full: false,
             path: "a \"b\"\\".into(),
             state: "active".into(),
             spindle: Some(SpindleView {

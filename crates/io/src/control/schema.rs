@@ -327,6 +327,9 @@ pub struct MemberView {
     /// It takes neither flushes nor durable writes.
     #[serde(default)]
     pub volatile: bool,
+    /// Its last write found no space: it failed for that, or the array refuses writes.
+    #[serde(default)]
+    pub full: bool,
     pub read_errors: u32,
     /// A first copy that goes ahead alone: so many bytes are lost with it, at most.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -681,6 +684,7 @@ fn member_view(member: &MemberStatus, status: &Status, now: Nanos, path: String)
         slot: member.slot,
         state: member_word(member.state).into(),
         volatile: member.volatile,
+        full: member.full,
         read_errors: member.read_errors,
         exposed_bytes: exposed_bytes(member, status),
         spindle: Some(SpindleView::new(&member.spent.until(now))),
@@ -1044,6 +1048,7 @@ mod tests {
             }),
             members: vec![MemberStatus {
                 volatile: false,
+                full: false,
                 member: Member(2),
                 uuid: Uuid::NIL,
                 slot: Some(1),
