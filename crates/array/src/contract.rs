@@ -579,6 +579,10 @@ pub enum Fact {
     OutOfSpace {
         member: Member,
     },
+    /// An array that halted for want of space cannot go on without a restart: its start is refused for this.
+    StaysHalted {
+        why: Box<CommandError>,
+    },
     /// A member of an array that refused writes for want of space has room again: a write to it ended well.
     RoomAgain {
         member: Member,

@@ -13,7 +13,7 @@
 //! wait. If the start is refused, the halted array is as before: it reads, and the next write tries again after [`RETRY`].
 
 use crate::contract::{
-    Action, Actions, Command, CommandError, CommandTag, Event, Halt, RequestOp, StartMode,
+    Action, Actions, Command, CommandError, CommandTag, Event, Fact, Halt, RequestOp, StartMode,
 };
 use crate::core::{Core, NEVER};
 use crate::engine::Config;
@@ -37,6 +37,8 @@ pub(crate) struct Revival {
     waiting: VecDeque<Event>,
     requests: u32,
     not_before: Nanos,
+    /// What the last attempt was refused for, as it was told.
+    refused: Option<CommandError>,
     /// What the attempt has told so far: facts of an array that serves, if it will.
     told: Actions,
 }
@@ -138,7 +140,13 @@ impl Revival {
         };
         match answer {
             Some(Ok(())) => self.succeed(core, now, actions),
-            Some(Err(_)) if attempt.idle() => {
+            Some(Err(why)) if attempt.idle() => {
+                let why = why.clone();
+                if why != CommandError::NoSpace && self.refused.as_ref() != Some(&why) {
+                    let boxed = Box::new(why.clone());
+                    actions.push(Action::Fact(Fact::StaysHalted { why: boxed }));
+                }
+                self.refused = Some(why);
                 // Recovery may have brought rows in sync that were in doubt.
                 core.cache_forgets();
                 core.armed = NEVER;
@@ -162,6 +170,7 @@ impl Revival {
             unreachable!("the caller looked");
         };
         attempt.go_on_after(core);
+        self.refused = None;
         *core = attempt;
         actions.append(&mut self.told);
         self.end(core, now, actions);

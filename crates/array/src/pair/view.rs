@@ -1,6 +1,6 @@
 //! What the pair tells about itself: home's view, with the surrogate beside it.
 
-use super::{Pair, Stage};
+use super::{Pair, Redirect, Stage};
 use crate::meta::BufferMark;
 use crate::overlay::{Kind, Overlay, OverlayCounters, Piece, Pressure, Site};
 use crate::power::Power;
@@ -38,7 +38,8 @@ impl Pair {
     /// Whether writes are refused for the log: what must go there cannot, and home would not have all.
     fn log_refuses(&self) -> Option<Refusal> {
         let overlay = self.overlay.as_ref()?;
-        let stands = overlay.is_broken() && !overlay.is_logless() && !self.goes_on_without_log();
+        let all_go_there = matches!(self.policy.redirect(), Redirect::Reraid | Redirect::Graid);
+        let stands = all_go_there && overlay.is_broken() && !self.goes_on_without_log();
         if self.stage != Stage::Serving || !stands {
             return None;
         }

@@ -44,7 +44,7 @@ fn a_code_cache_without_space_says_so() {
     );
     let text = good(place.run(&["status", "tank"]));
     let first = text.lines().next().expect("a line");
-    assert_eq!(first, "tank: degraded, the log has NO SPACE");
+    assert_eq!(first, "tank: read-only, the log has NO SPACE");
     daemon.kill();
 }
 

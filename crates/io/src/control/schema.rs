@@ -11,7 +11,9 @@ use restripe_array::layout::{Geometry, Level, Rotation};
 use restripe_array::report::{
     Aim, ArrayState, Counters, GrowthPlan, HeatMap, MemberState, MemberStatus, Status, TaskStatus,
 };
-use restripe_array::{Fact, FailCause, Halt, Member, Nanos, SECTOR_BYTES, TaskKind, TaskOutcome};
+use restripe_array::{
+    CommandError, Fact, FailCause, Halt, Member, Nanos, SECTOR_BYTES, TaskKind, TaskOutcome,
+};
 use serde::{Deserialize, Serialize};
 
 /// The schema's version, in every status.
@@ -853,6 +855,7 @@ fn fact_kind(fact: &Fact) -> &'static str {
         Fact::Halted(_) => "halted",
         Fact::OutOfSpace { .. } => "out-of-space",
         Fact::RoomAgain { .. } => "room-again",
+        Fact::StaysHalted { .. } => "stays-halted",
         Fact::MemberFailed { .. } => "member-failed",
         Fact::SpareTaken { .. } => "spare-taken",
         Fact::PartitionTaken { .. } => "partition-taken",
@@ -908,6 +911,7 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
             "too many members are gone: nothing more is written until a restart with all that come back".into()
         }
         Fact::OutOfSpace { member } => format!("no space is left on {}", name_of(*member)),
+        Fact::StaysHalted { why } => stays_halted_text(why),
         Fact::RoomAgain { member } => format!("there is room again on {}", name_of(*member)),
         Fact::MemberFailed { member, why } => {
             format!("{} failed: {}", name_of(*member), cause_text(why))
@@ -952,6 +956,22 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
         Fact::BufferFailed => BUFFER_FAILED.into(),
         Fact::SurrogateAbsent { .. } => "the surrogate cannot be started".into(),
     }
+}
+
+fn stays_halted_text(why: &CommandError) -> String {
+    let why = match why {
+        CommandError::WouldLose { extents } => {
+            let sectors: u64 = extents.iter().map(|(_, sectors)| sectors).sum();
+            let bytes = sectors * SECTOR_BYTES;
+            format!(
+                "{bytes} bytes that were being written would be lost: restripe stop, then restripe serve --accept-loss"
+            )
+        }
+        _ => {
+            "the array cannot be started again: restripe stop, then restripe serve tells why".into()
+        }
+    };
+    format!("writes stay refused: {why}")
 }
 
 fn of_set(set: &str, fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> String {

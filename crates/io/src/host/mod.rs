@@ -11,6 +11,13 @@
 
 mod exchange;
 pub mod lanes;
+/// Whether clients are offered an export that cannot be written. One without space may have room again by the next write, which
+/// tries.
+fn refuses_for_good(status: &Status) -> bool {
+    let no_space = |one: &Refusal| one.why == WhyRefused::NoSpace;
+    status.read_only && !status.refusal.as_ref().is_some_and(no_space)
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +31,9 @@ use crate::member::OpenMember;
 use crate::memory::{Handles, PoolMemory, UserMemory};
 use crate::record::Recorder;
 use lanes::{LOCAL, Lanes, USERS};
-use restripe_array::report::{ArrayState, MapExtent, MemberState, MemberStatus, Status};
+use restripe_array::report::{
+    ArrayState, MapExtent, MemberState, MemberStatus, Refusal, Status, WhyRefused,
+};
 use restripe_array::{
     Action, Actions, Command, CommandError, CommandTag, Config, DeviceIo, Engine, Event, Fact,
     Member, Nanos, Request, RequestError, RequestTag, SECTOR_BYTES,
@@ -144,6 +153,7 @@ impl Host {
             ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed
         );
         let durable = self.is_durable(&status);
+        let read_only = refuses_for_good(&status);
         Export {
             name: status.name,
             description: String::new(),
@@ -157,7 +167,7 @@ impl Host {
             maximum_block: BUFFER_BYTES_MAX,
             exclusive: false,
             busy: false,
-            read_only: status.read_only,
+            read_only,
             durable,
             serving,
         }
