@@ -193,7 +193,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__assemble)
-            opts="-h --config --degraded --from-minority --accept-loss --read-only --volatile-members --json --help"
+            opts="-h --config --degraded --from-minority --accept-loss --read-only --volatile-members --force-owner --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1093,7 +1093,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__serve)
-            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --volatile-members --memory --cache --cache-policy --io-timeout --probe --rate --throttle --order --on-demand --no-copy-back --zone --epoch --redirect --redirect-scrubs --destage-idle --destage-every --destage-order --destage-memory --sleep --starts-a-day --no-clean-log --power --watts --backend --buffered --record --help"
+            opts="-h --config --unix --tcp --stdio --degraded --from-minority --accept-loss --read-only --volatile-members --force-owner --memory --cache --cache-policy --io-timeout --probe --rate --throttle --order --on-demand --no-copy-back --zone --epoch --redirect --redirect-scrubs --destage-idle --destage-every --destage-order --destage-memory --sleep --starts-a-day --no-clean-log --power --watts --backend --buffered --record --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

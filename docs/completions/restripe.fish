@@ -117,6 +117,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l from-mino
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l accept-loss -d 'Start although data is lost by it; what is lost is listed and reads as an error; says --degraded too'
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l read-only -d 'Take no writes, neither from users nor of our own; after a crash, what only a log tells is not readable'
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l volatile-members -d 'Take members that make nothing durable: NBD exports without FLUSH and FUA, files and devices that refuse fsync. While one is current, clients are offered neither FLUSH nor FUA, and a power failure may lose what they wrote'
+complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l force-owner -d 'Take the array over from the daemon that its superblocks record; for one that has ended or hangs on another host'
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l json -d 'Print the status as JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l config -d 'Take members and options from this file' -r -F
@@ -169,6 +170,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand serve" -l from-minorit
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l accept-loss -d 'Start although data is lost by it; what is lost is listed and reads as an error; says --degraded too'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l read-only -d 'Take no writes, neither from users nor of our own; after a crash, what only a log tells is not readable'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l volatile-members -d 'Take members that make nothing durable: NBD exports without FLUSH and FUA, files and devices that refuse fsync. While one is current, clients are offered neither FLUSH nor FUA, and a power failure may lose what they wrote'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l force-owner -d 'Take the array over from the daemon that its superblocks record; for one that has ended or hangs on another host'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l on-demand -d 'Where users read what is not rebuilt yet, rebuild next, whatever the order'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l no-copy-back -d 'Leave what was rebuilt in spare partitions and on several spares of a skewed array there, spread evenly'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l redirect-scrubs -d 'Move users to a surrogate while the array is scrubbed, too'

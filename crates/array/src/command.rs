@@ -543,6 +543,7 @@ impl Core {
         self.tasks.all_durable();
         self.heat_due();
         self.superblock.clean = true;
+        self.superblock.tail.owner = None;
         self.keeper.note_change();
         self.stop_version = self.keeper.version_wanted();
     }

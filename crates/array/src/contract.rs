@@ -4,6 +4,7 @@
 //! that the engine lends out with an action and gets back with the matching event; in steady state nothing is
 //! allocated.
 
+pub use crate::meta::ArrayOwner;
 pub use crate::meta::leases::{LeaseCommand, LeaseError, LeaseName};
 pub use crate::policy::goal::LatencyGoal;
 pub use crate::policy::heat::HeatLimits;
@@ -466,10 +467,45 @@ pub struct StartMode {
     pub read_only: bool,
     /// Take members that make nothing durable. As long as one is current, no flush may be promised to users.
     pub volatile_members: bool,
+    /// The run that starts the array, as its superblocks are to record it. None: they record no owner.
+    pub owner: Option<ArrayOwner>,
+    /// A run that the shell knows to have ended, however its record looks.
+    pub ended: Option<Uuid>,
+    /// Take the array over from whichever run its superblocks record.
+    pub force_owner: bool,
+}
+
+impl StartMode {
+    /// Nothing is accepted, and no owner recorded.
+    pub const PLAIN: StartMode = StartMode {
+        from_minority: false,
+        accept_loss: false,
+        read_only: false,
+        volatile_members: false,
+        owner: None,
+        ended: None,
+        force_owner: false,
+    };
+}
+
+/// Why a start does not take an array over from the run that its superblocks record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Rival {
+    /// The run renews its record.
+    Renews,
+    /// The run recorded itself while this start was under way, or since.
+    Claims,
+    /// The run does not renew its record, and may live.
+    Silent,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CommandError {
+    /// Another run has the array.
+    Owned {
+        by: ArrayOwner,
+        rival: Rival,
+    },
     /// No members that belong together, or none that can be read.
     NoArray,
     /// Two members claim one place: a clone.
@@ -562,6 +598,8 @@ pub enum Halt {
     NoSpace,
     /// A member more has failed than redundancy bears.
     TooFew,
+    /// The superblocks record another run as the owner.
+    Owned(ArrayOwner),
 }
 
 /// One entry of the log of facts. Levelled by kind; never needed for correctness.

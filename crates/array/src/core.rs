@@ -19,6 +19,7 @@ use crate::log::Logs;
 use crate::maps::{BitMap, LostMap};
 use crate::meta::superblock::{BufferMark, Superblock, Tail, WriteHole};
 use crate::ops::{Ops, Owner};
+use crate::owner::Ownership;
 use crate::policy::heat::Heat;
 use crate::policy::latency::Latencies;
 use crate::policy::traffic::Traffic;
@@ -99,6 +100,7 @@ pub(crate) struct Core {
     pub(crate) owing: bool,
     /// Nothing is written any more.
     pub(crate) halt: Option<Halt>,
+    pub(crate) ownership: Ownership,
     pub(crate) stop_flush: bool,
     pub(crate) stop_version: u64,
     /// The second version of this stop is being written.
@@ -119,8 +121,10 @@ pub(crate) enum Wake {
     Full,
     /// A halted array may look whether there is room again.
     Room,
+    /// Superblocks are looked at, for their owner.
+    Owner,
 }
-const WAKES: usize = 6;
+const WAKES: usize = 7;
 /// How many time-outs one operation may take on a member that goes on completing others.
 const TIMEOUTS_MAX: u64 = 4;
 /// Operations before the array is known: reads of metadata.
@@ -180,6 +184,7 @@ impl Core {
             stopping: None,
             owing: false,
             halt: None,
+            ownership: Ownership::default(),
             stop_flush: false,
             stop_version: 0,
             stop_confirms: false,
@@ -256,7 +261,7 @@ impl Core {
             due(&mut self.wake[Wake::Lazy as usize], now),
             due(&mut self.wake[Wake::Heat as usize], now),
         );
-        for who in [Wake::Task, Wake::Full, Wake::Room] {
+        for who in [Wake::Task, Wake::Full, Wake::Room, Wake::Owner] {
             due(&mut self.wake[who as usize], now);
         }
         if watchdog {

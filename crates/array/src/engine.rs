@@ -236,7 +236,12 @@ impl Core {
         self.step_by(now, actions, |core| core.request(request, copies));
     }
 
-    fn step_by(&mut self, now: Nanos, actions: &mut Actions, change: impl FnOnce(&mut Core)) {
+    pub(crate) fn step_by(
+        &mut self,
+        now: Nanos,
+        actions: &mut Actions,
+        change: impl FnOnce(&mut Core),
+    ) {
         assert!(
             now >= self.now,
             "time never goes back: {now:?} after {:?}",
@@ -245,14 +250,19 @@ impl Core {
         self.now = now;
         core::mem::swap(&mut self.out, actions);
         change(self);
+        self.owner_turn();
         self.judge_full();
         self.run_slices();
         self.settle_turn();
+        if !self.unsure() {
+            self.release_held();
+        }
         while let Some(io) = self.refused() {
             self.device_done(io, Err(IoError::NoSpace));
             self.run_slices();
             self.settle_turn();
         }
+        self.hold_while_unsure();
         self.coalesce();
         core::mem::swap(&mut self.out, actions);
     }
@@ -270,7 +280,7 @@ impl Core {
         }
     }
 
-    fn device_done(&mut self, io: Box<DeviceIo>, result: Result<(), IoError>) {
+    pub(crate) fn device_done(&mut self, io: Box<DeviceIo>, result: Result<(), IoError>) {
         if self.ops.rider_of(io.tag).is_some() {
             return self.joined_done(io, result);
         }
@@ -291,6 +301,7 @@ impl Core {
             Owner::Admission { place } => {
                 self.admission_read(io.member, place, result.map(|()| &*io));
             }
+            Owner::Look { home } => self.looked(io.member, home, Some(&io), result),
             other if result == Err(IoError::NoSpace) && self.set_aside(other, io.member, io.op) => {
             }
             other => self.owner_done(other, io.member, result),
@@ -325,6 +336,8 @@ impl Core {
             Owner::ExtentInit { init } => self.extent_zeroed(init, member, result),
             Owner::Boot { step } => self.boot_read_given_up(step),
             Owner::Admission { place } => self.admission_read(member, place, Err(IoError::Gone)),
+            Owner::Claim => self.claim_written(member, result),
+            Owner::Look { home } => self.looked(member, home, None, result),
             Owner::ReadPart { .. } | Owner::CacheCopy { .. } | Owner::Free | Owner::Orphan => {
                 unreachable!("handled by the caller, or no operation of a device")
             }

@@ -4,7 +4,8 @@
 //! nothing is acknowledged. The one that redundancy does not bear is never put on record: the array halts.
 
 use crate::contract::{
-    Action, CommandError, DeviceIo, Fact, FailCause, Halt, IoOp, RequestError, RequestOp, TaskKind,
+    Action, CommandError, DeviceIo, Fact, FailCause, Halt, IoOp, RequestError, RequestOp, Rival,
+    TaskKind,
 };
 use crate::core::Core;
 use crate::device::Health;
@@ -146,6 +147,10 @@ impl Core {
     pub(crate) fn halt_error(&self, halt: Halt) -> CommandError {
         match halt {
             Halt::NoSpace => CommandError::NoSpace,
+            Halt::Owned(by) => CommandError::Owned {
+                by,
+                rival: Rival::Claims,
+            },
             Halt::TooFew => CommandError::TooFew {
                 missing: self.standing.missing().collect(),
             },
@@ -156,6 +161,7 @@ impl Core {
     pub(crate) fn refusal(&self, op: RequestOp) -> RequestError {
         match op {
             _ if self.halt == Some(Halt::NoSpace) => RequestError::NoSpace,
+            _ if self.disowned() => RequestError::Unavailable,
             RequestOp::Flush => RequestError::Unavailable,
             _ => RequestError::ReadOnly,
         }

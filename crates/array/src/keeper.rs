@@ -146,7 +146,14 @@ impl Core {
     }
 
     /// Writes a version of the superblock to a member, as that member's copy.
-    pub(crate) fn write_version(&mut self, member: Member, mut copy: Superblock) {
+    pub(crate) fn write_version(&mut self, member: Member, copy: Superblock) {
+        let (at, pages) = self.copy_for(member, copy);
+        self.keeper.outstanding += 1;
+        self.write_pages(Owner::Superblock, member, at, pages);
+    }
+
+    /// A version of the superblock as a member's copy, and where that lies.
+    pub(crate) fn copy_for(&self, member: Member, mut copy: Superblock) -> (u64, Vec<Page>) {
         let device = &self.devices[member.0 as usize];
         let entry = device.entry.expect("checked by the caller");
         let home = if self.planted(Bug::SuperblockInPlace) {
@@ -160,14 +167,15 @@ impl Core {
         let pages = copy
             .encode()
             .expect("the engine keeps its superblock within its bounds");
-        self.keeper.outstanding += 1;
-        self.write_pages(Owner::Superblock, member, at, pages);
+        (at, pages)
     }
 
     pub(crate) fn superblock_written(&mut self, member: Member, result: Result<(), IoError>) {
         self.keeper.outstanding -= 1;
         if let Err(error) = result {
             self.fail_member(member, FailCause::WriteError(error));
+        } else {
+            self.ownership.version_written(member);
         }
         if self.keeper.outstanding == 0 {
             self.superblocks_written();

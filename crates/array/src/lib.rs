@@ -45,6 +45,7 @@ mod maps;
 pub mod meta;
 mod ops;
 pub mod overlay;
+mod owner;
 mod pair;
 mod planted;
 mod policy;

@@ -82,6 +82,12 @@ pub(crate) enum Owner {
     Admission {
         place: u8,
     },
+    /// A start records itself as the owner.
+    Claim,
+    /// A copy of the superblock is read to see who owns the array.
+    Look {
+        home: u8,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -12,6 +12,8 @@ use crate::overlay::Overlay;
 pub enum Bug {
     /// A member that makes nothing durable is taken in without being allowed.
     VolatileTakenIn,
+    /// Another run's record in the superblocks is not looked for while an array serves.
+    OtherOwnerIgnored,
     /// A flush leaves out one member that has unflushed writes.
     FlushSkipsMember,
     /// A start takes what lies in members' volatile caches for durable.

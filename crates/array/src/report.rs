@@ -82,15 +82,18 @@ pub enum WhyRefused {
     LogFailed,
     /// These members of the surrogate have no space.
     LogFull,
+    /// Another run has taken the array.
+    Owned,
 }
 
 impl WhyRefused {
-    pub const ALL: [WhyRefused; 5] = [
+    pub const ALL: [WhyRefused; 6] = [
         WhyRefused::ReadOnly,
         WhyRefused::NoSpace,
         WhyRefused::TooFew,
         WhyRefused::LogFailed,
         WhyRefused::LogFull,
+        WhyRefused::Owned,
     ];
 }
 

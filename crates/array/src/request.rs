@@ -194,6 +194,9 @@ impl Core {
         ) {
             return Err(RequestError::Unavailable);
         }
+        if self.disowned() {
+            return Err(RequestError::Unavailable);
+        }
         let size = self.layout.size_sectors() * SECTOR_BYTES;
         let end = request.offset.saturating_add(request.bytes);
         if request.op != RequestOp::Flush && end > size {
@@ -328,7 +331,9 @@ impl Core {
         }
         let reads = pending.request.op == RequestOp::Read;
         let result = match pending.error {
-            _ if self.halted() && !reads => Err(self.refusal(pending.request.op)),
+            _ if self.halted() && !reads || self.disowned() => {
+                Err(self.refusal(pending.request.op))
+            }
             Some(error) => Err(error),
             None => Ok(()),
         };

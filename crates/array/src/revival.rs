@@ -70,6 +70,7 @@ impl Revival {
             self.mode = StartMode {
                 from_minority: false,
                 accept_loss: false,
+                force_owner: false,
                 ..*mode
             };
         }

@@ -56,6 +56,7 @@ impl Core {
         let full = full.filter(|member| self.devices[usize::from(member.0)].full);
         match self.halt {
             Some(Halt::NoSpace) => refusal(WhyRefused::NoSpace, full.collect()),
+            Some(Halt::Owned(_)) => refusal(WhyRefused::Owned, Vec::new()),
             Some(Halt::TooFew) => refusal(WhyRefused::TooFew, gone.collect()),
             None if self.mode.read_only => refusal(WhyRefused::ReadOnly, Vec::new()),
             None => {

@@ -170,6 +170,9 @@ pub struct StartOptions {
     /// one is current, clients are offered neither FLUSH nor FUA, and a power failure may lose what they wrote
     #[arg(long)]
     pub volatile_members: bool,
+    /// Take the array over from the daemon that its superblocks record; for one that has ended or hangs on another host
+    #[arg(long)]
+    pub force_owner: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,13 +13,14 @@ pub use stop::BeforeEnd;
 use crate::engine::Setup;
 use crate::failure::Failure;
 use crate::lease::refuse_as_member;
-use crate::member::{VOLATILE, content, open_failure, same_file};
+use crate::member::{VOLATILE, content, open_failure, refuse_cycle, same_file};
 use crate::surrogate::WITHOUT_LOG;
 use crate::tie::{Tie, Whose, tie, whose_is};
 use crate::units::{Rate, Size, parse_order, parse_throttle};
 use restripe_array::report::{MemberState, MemberStatus, Status};
 use restripe_array::{
-    Command, CommandError, Fact, Halt, LeaseError, Member, Nanos, SECTOR_BYTES, Uuid,
+    ArrayOwner, Command, CommandError, Fact, Halt, LeaseError, Member, Nanos, Rival, SECTOR_BYTES,
+    Uuid,
 };
 use restripe_io::control::{
     Answer, FactView, HeatView, Refusal, Reply, Request, StatusView, Telling, member_name,
@@ -64,6 +65,8 @@ pub struct Desk {
     open: OpenOptions,
     /// The last word about each pace, for an engine that takes the place of this one.
     paces: Mutex<Vec<Command>>,
+    /// As whose the array was started.
+    owner: Mutex<Option<ArrayOwner>>,
     /// Held while the engine is exchanged, or leases are changed.
     changing: Mutex<()>,
     /// The surrogate is being taken away: as long as it takes to bring home what is there, which nobody waits for.
@@ -208,6 +211,7 @@ impl Desk {
             setup,
             open,
             paces: Mutex::default(),
+            owner: Mutex::default(),
             changing: Mutex::default(),
             removing: AtomicBool::default(),
             facts,
@@ -607,9 +611,14 @@ impl Desk {
         into: Option<Whose>,
     ) -> Result<(OpenMember, Whose), Refusal> {
         let path = device.name.clone();
+        let (status, names) = self.look()?;
+        if let Err(cycle) = refuse_cycle(&status.name, status.uuid, &path, device.beneath()) {
+            // A lease is no member of whichever array.
+            refuse_as_member([&path]).map_err(refusal_of)?;
+            return Err(refusal_of(cycle));
+        }
         let device =
             Plain::of(device).map_err(|error| Refusal::new(error.to_string()).at(&path))?;
-        let (status, names) = self.look()?;
         let tie = match tie(&device, &status, into) {
             // Who overwrites does not care what it is that cannot be read.
             Err(_) if force => Tie::Stranger,
@@ -875,6 +884,20 @@ fn is_meant(text: &str, member: &MemberStatus, name: &str) -> bool {
     by_number || by_uuid || (!name.is_empty() && (text == name || same_file(text, name)))
 }
 
+fn owned(by: &ArrayOwner, rival: Rival) -> Refusal {
+    let run = format!("another daemon (run {}, process {})", by.run, by.process);
+    let what = match rival {
+        Rival::Renews => {
+            format!("{run} serves this array: it renews its record in the superblocks")
+        }
+        Rival::Claims => format!("{run} has taken this array"),
+        Rival::Silent => format!(
+            "{run} may serve this array: it was not stopped, and left locks to guard its members"
+        ),
+    };
+    Refusal::new(what).hint(crate::owner::HINT)
+}
+
 /// An engine's refusal in words, with the members' names.
 pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
     let name = |member: &Member| {
@@ -884,6 +907,7 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         found.unwrap_or_else(|| member_name(*member, None))
     };
     match error {
+        CommandError::Owned { by, rival } => owned(by, *rival),
         CommandError::NoArray => Refusal::new("these members hold no array that can be read")
             .hint("`restripe examine` shows what they hold; where only their beginning was wiped, `restripe create` with the options and the order of members of the first time, and --init sync --force (raid0: trust), makes the array anew over its data"),
         CommandError::Clone(one, other) => Refusal::new("two members claim one place: one is a copy of the other")

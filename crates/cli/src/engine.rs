@@ -5,7 +5,8 @@
 use crate::command::WithoutDaemon;
 use crate::desk::{BeforeEnd, Desk, End, Said};
 use crate::failure::{Failure, Outcome};
-use crate::member::{check_distinct, open_failure, readable_copies, refuse_volatile};
+use crate::member::{check_distinct, open_failure, readable_copies, refuse_cycle, refuse_volatile};
+use crate::owner;
 use crate::roster::{Prospect, Roster, refuse_to_lose, warn_of_mute};
 use crate::sets::{Others, Sets, home_of};
 use crate::terminal::warn;
@@ -343,7 +344,7 @@ impl Running {
             for pace in setup.paces() {
                 desk.command(pace)?;
             }
-            let started = desk.start(setup.start);
+            let started = desk.start(prospect.start);
             started.map_err(|refused| prospect.way_out(refused))?;
             prospect.warn_of_lacking_surrogate();
         }
@@ -419,6 +420,15 @@ fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(Array
         return Err(Failure::usage(what).hint("--redirect graid (the default with it), or none"));
     }
     let (members, others) = sets.into_members();
+    for member in &members {
+        refuse_cycle(
+            &prospect.name,
+            prospect.array,
+            &member.name,
+            member.beneath(),
+        )?;
+    }
+    prospect.start = owner::mode(setup.start, &prospect.name, prospect.owner, &members)?;
     let surrogate = setup.surrogate(others, form);
     prospect.form = (others.of_surrogate > 0).then_some(form);
     let spec = ArraySpec {

@@ -23,6 +23,7 @@ mod lab;
 mod lease;
 mod member;
 mod operate;
+mod owner;
 mod plan;
 mod reliability;
 mod remake;

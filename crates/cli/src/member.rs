@@ -202,6 +202,24 @@ fn lies_at(superblock: &Superblock, at: u64) -> bool {
         .is_some_and(|region| region.start == at)
 }
 
+/// An array that takes an export which it feeds itself waits for itself, and writes into its own users' bytes.
+pub fn refuse_cycle(name: &str, array: Uuid, member: &str, beneath: &[Uuid]) -> Outcome {
+    if !beneath.contains(&array) {
+        return Ok(());
+    }
+    let own = beneath.first() == Some(&array);
+    let what = match own {
+        true => format!("this is an export of the array {name:?} itself"),
+        false => format!(
+            "the array {name:?} lies beneath this export: {name:?} is beneath the array {}, whose export this is",
+            beneath[0]
+        ),
+    };
+    Err(Failure::new(what)
+        .at(member)
+        .hint("an array cannot be its own member: name a device that no part of it feeds"))
+}
+
 /// What a member already carries, in words; `None` if nothing known.
 pub fn content(member: &Plain) -> Outcome<Option<String>> {
     if let Some(superblock) = Copies::read(member)?.newest() {

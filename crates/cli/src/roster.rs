@@ -19,8 +19,8 @@ use crate::sets::surrogate_of;
 use crate::terminal::warn;
 use restripe_array::layout::{Geometry, Layout, Level};
 use restripe_array::meta::{
-    Candidate, Choice, MemberRole, MetaError, Partner, Placement, Superblock, WriteHole, choose,
-    newest_of,
+    ArrayOwner, Candidate, Choice, MemberRole, MetaError, Partner, Placement, Superblock,
+    WriteHole, choose, newest_of,
 };
 use restripe_array::{CommandError, Member, Slot, StartMode, Uuid};
 use restripe_io::control::Refusal;
@@ -58,6 +58,10 @@ pub struct Prospect {
     pub leans_on_log: bool,
     /// The command that makes it anew over its data, where one can.
     pub remake: Option<String>,
+    /// The run that has or had the array, by its superblocks; none after a clean stop.
+    pub owner: Option<ArrayOwner>,
+    /// How this run starts it, once its members are known.
+    pub start: StartMode,
 }
 
 impl Prospect {
@@ -231,6 +235,8 @@ impl Roster {
             geometry: choice.superblock.geometry,
             leans_on_log: choice.superblock.ahead && !choice.superblock.alone,
             remake: self.remake(&choice),
+            owner: choice.superblock.tail.owner,
+            start: setup.start,
         })
     }
 

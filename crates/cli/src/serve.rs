@@ -106,6 +106,8 @@ pub fn mode(options: &StartOptions) -> StartMode {
         accept_loss: options.accept_loss,
         read_only: options.read_only,
         volatile_members: options.volatile_members,
+        force_owner: options.force_owner,
+        ..StartMode::default()
     }
 }
 

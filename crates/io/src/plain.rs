@@ -11,7 +11,7 @@ use crate::memory::{Handles, PoolMemory, UserMemory};
 use crate::tokens::Owner;
 use restripe_array::{
     Buf, BufRef, Class, DeviceIo, IoError, IoOp, LARGE_BYTES, Member, MemberInfo, Pool,
-    SECTOR_BYTES, Segment, Tag,
+    SECTOR_BYTES, Segment, Tag, Uuid,
 };
 use std::cell::RefCell;
 use std::io::{self, ErrorKind};
@@ -87,6 +87,11 @@ impl Plain {
             info: self.info,
             device,
         }
+    }
+
+    /// The arrays that lie beneath it, as it says.
+    pub fn beneath(&self) -> Vec<Uuid> {
+        self.driver.borrow().fleet.beneath().collect()
     }
 
     pub fn name(&self) -> &str {

@@ -313,6 +313,7 @@ impl<M: Machine> Session<M> {
     fn hold_to_halt(&mut self, tag: u64, open: &Open, result: Result<(), RequestError>) {
         let right = match self.halted {
             None => true,
+            Some(Halt::Owned(_)) => result.is_err(),
             Some(Halt::NoSpace) => {
                 matches!(result, Err(RequestError::NoSpace | RequestError::NotFast))
             }

@@ -16,7 +16,7 @@ use alloc::vec;
 impl Core {
     pub(super) fn boot_choose(&mut self) -> bool {
         let boot = self.boot_mut();
-        let (mut candidates, mode) = (core::mem::take(&mut boot.candidates), boot.mode);
+        let (mut candidates, mode) = (boot.candidates.clone(), boot.mode);
         for (candidate, places) in candidates.iter_mut().zip(core::mem::take(&mut boot.places)) {
             let [a, b @ ..] = places;
             candidate.copies = copies_of(a, b);
@@ -25,6 +25,11 @@ impl Core {
             Ok(choice) => choice,
             Err(error) => return self.boot_fail(error),
         };
+        match self.may_take_over(&candidates, &choice) {
+            Err(error) => return self.boot_fail(error),
+            Ok(false) => return true,
+            Ok(true) => {}
+        }
         let Ok(layout) = choice.superblock.layout() else {
             return self.boot_fail(CommandError::NoArray);
         };
@@ -39,8 +44,22 @@ impl Core {
             return self.boot_fail(error);
         }
         self.size_parts();
+        if self.must_claim() {
+            self.claim();
+            return false;
+        }
         self.ask_maps();
         true
+    }
+
+    /// This run has the array: the start goes on with the maps.
+    pub(crate) fn boot_owned(&mut self) {
+        if let Err(error) = self.check_decodable(self.mode) {
+            self.boot_fail(error);
+            return;
+        }
+        self.ask_maps();
+        self.boot_turn();
     }
 
     /// Takes over the chosen superblock and puts every device where it says.
@@ -118,7 +137,7 @@ impl Core {
         }
     }
 
-    fn stand(&mut self) {
+    pub(crate) fn stand(&mut self) {
         let members = self.entry_members();
         self.standing = Standings::new(self.superblock.geometry.slots, self.layout.partitions());
         for slot in 0..self.superblock.geometry.slots {

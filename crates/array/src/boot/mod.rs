@@ -2,7 +2,8 @@
 //!
 //! | stage       | waits for                           | next                              |
 //! |-------------|-------------------------------------|-----------------------------------|
-//! | Superblocks | both copies of every device         | Maps, or the command fails        |
+//! | Superblocks | both copies of every device         | Owner, Maps, or the command fails |
+//! | Owner       | another run, or time ([`crate::owner`]) | Superblocks, Maps, or it fails |
 //! | Maps        | every map page of current members   | Logs, Securing, Settle            |
 //! | Logs        | the log headers                     | Securing, Settle                  |
 //! | Securing    | a flush of every member             | Replaying, Flushing               |
@@ -41,6 +42,7 @@ use crate::meta::superblock::{
 };
 use crate::meta::{Candidate, MetaError};
 use crate::ops::Owner;
+use crate::owner::Ownership;
 use crate::planted::Bug;
 use crate::report::ArrayState;
 use crate::units::{Member, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
@@ -49,6 +51,8 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Superblocks,
+    /// Another run may own the array: time shows whether it does ([`crate::owner`]).
+    Owner,
     Maps,
     Logs,
     /// What was read is being made durable.
@@ -165,7 +169,7 @@ impl Core {
                 info: device.info,
                 copies: [None, None],
             });
-        let mut boot = Boot {
+        let boot = Boot {
             tag,
             mode,
             stage: Stage::Superblocks,
@@ -190,8 +194,20 @@ impl Core {
             replays_next: 0,
             recovered: 0,
         };
-        for index in 0..self.devices.len() {
-            let sectors = self.devices[index].info.sectors;
+        self.boot = Some(boot);
+        self.ownership = Ownership::default();
+        self.ask_superblocks();
+        self.boot_turn();
+    }
+
+    /// Reads both copies of every device, wherever they may lie.
+    pub(crate) fn ask_superblocks(&mut self) {
+        self.ownership.asked(self.now);
+        let boot = self.boot.as_mut().expect("a boot runs");
+        boot.stage = Stage::Superblocks;
+        boot.places.clear();
+        for (index, device) in self.devices.iter().enumerate() {
+            let sectors = device.info.sectors;
             let member = Member(index as u16);
             boot.places.push(Default::default());
             for index in 0..=SUPER_B_PLACES.len() {
@@ -200,17 +216,26 @@ impl Core {
                 }
             }
         }
-        self.boot = Some(boot);
-        self.boot_turn();
+    }
+
+    /// The start waits for its own sake.
+    pub(crate) fn boot_waits(&mut self) {
+        self.boot_mut().stage = Stage::Owner;
+    }
+
+    /// The version that was chosen, and the entries of members that have an older one.
+    pub(crate) fn chosen(&mut self) -> (Superblock, Vec<u16>) {
+        let boot = self.boot_mut();
+        let chosen = boot.chosen.clone();
+        let lagging = core::mem::take(&mut boot.lagging);
+        (chosen.expect("one was chosen before"), lagging)
     }
 
     /// Until it is decided which members are current, and what they hold is durable, nothing is written to any.
     pub(crate) fn undecided(&self) -> bool {
         let reading = |boot: &Boot| {
-            matches!(
-                boot.stage,
-                Stage::Superblocks | Stage::Maps | Stage::Logs | Stage::Securing
-            )
+            use Stage::{Logs, Maps, Owner, Securing, Superblocks};
+            matches!(boot.stage, Superblocks | Owner | Maps | Logs | Securing)
         };
         self.boot
             .as_ref()
@@ -338,7 +363,7 @@ impl Core {
                 self.boot_secure()
             }
             Stage::Replaying => self.boot_replay(),
-            Stage::Securing | Stage::Flushing | Stage::Levelling => false,
+            Stage::Owner | Stage::Securing | Stage::Flushing | Stage::Levelling => false,
             Stage::Settle => self.boot_settle(),
         }
     }

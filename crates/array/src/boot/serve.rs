@@ -110,6 +110,7 @@ impl Core {
             }
         }
         self.superblock.clean = false;
+        self.superblock.tail.owner = self.mode.owner;
         self.keeper.note_failure();
         self.rewrite_maps();
         true

@@ -430,7 +430,7 @@ mod tests {
         from_minority: false,
         accept_loss: false,
         read_only: false,
-        volatile_members: false,
+        ..StartMode::PLAIN
     };
     const ALONE: StartMode = StartMode {
         from_minority: true,

@@ -238,7 +238,7 @@ const ALONE: StartMode = StartMode {
     from_minority: true,
     accept_loss: false,
     read_only: false,
-    volatile_members: false,
+    ..StartMode::PLAIN
 };
 
 /// A mirror whose devices hold lists of acknowledged writes, played through every order of few events.

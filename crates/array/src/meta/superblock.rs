@@ -428,6 +428,22 @@ impl Superblock {
         self.lent.first().map_or(all, |parcel| parcel.start)
     }
 
+    /// Whether the tables leave the tail free.
+    pub fn keeps_tail(&self) -> bool {
+        let runs: usize = self.tasks.iter().map(|task| task.done.len()).sum();
+        let tables = [
+            (self.regions.len(), REGION_BYTES),
+            (self.members.len(), MEMBER_BYTES),
+            (self.placement.len(), PLACEMENT_BYTES),
+            (self.tasks.len(), TASK_BYTES),
+            (runs, RUN_BYTES),
+            (self.lent.len(), PARCEL_BYTES),
+        ];
+        let tables: usize = tables.iter().map(|(count, bytes)| count * bytes).sum();
+        // A history and a reshape at most.
+        HEADER_BYTES + RESHAPE_BYTES + HISTORY_BYTES + tables <= tail::TAIL_AT
+    }
+
     /// The line that says where a partition of a slot lies.
     pub fn placement_of(&self, slot: u16, partition: u16) -> Option<&Placement> {
         let mut of_slot = self.placement.iter().filter(|line| line.slot == slot);

@@ -42,8 +42,8 @@ mod view;
 
 use crate::command::NO_BUFFER;
 use crate::contract::{
-    Action, Actions, Command, CommandError, CommandTag, Event, Fact, MemberInfo, Pool, Request,
-    RequestError, RequestOp, RequestTag,
+    Action, Actions, Command, CommandError, CommandTag, Event, Fact, Halt, MemberInfo, Pool,
+    Request, RequestError, RequestOp, RequestTag,
 };
 use crate::core::Core;
 use crate::engine::{Config, Limits};
@@ -380,6 +380,21 @@ impl Pair {
             self.take_up(site, action);
         }
         self.scratch = actions;
+        if let Some(halt @ Halt::Owned(_)) = self.sets[site as usize].halt {
+            self.all_disowned(halt);
+        }
+    }
+
+    /// Another run has one of the sets, and so has the others, or will: nothing is concluded of that set's end.
+    fn all_disowned(&mut self, halt: Halt) {
+        for site in route::SITES {
+            let set = &self.sets[site as usize];
+            if set.serving() && !set.halted() {
+                self.tell_by(site, |set, now, actions| {
+                    set.step_by(now, actions, |core| core.halt_for(halt));
+                });
+            }
+        }
     }
 
     fn take_up(&mut self, site: Site, action: Action) {

@@ -99,6 +99,13 @@ fn can_be_had(error: &CommandError, mode: StartMode) -> bool {
     }
 }
 
+fn is_owned(error: &CommandError) -> bool {
+    match error {
+        CommandError::OfSurrogate(error) | CommandError::OfBuffer(error) => is_owned(error),
+        error => matches!(error, CommandError::Owned { .. }),
+    }
+}
+
 impl Pair {
     pub(super) fn begin_start(&mut self, tag: CommandTag, mode: StartMode) {
         if self.stage != Stage::Idle {
@@ -175,6 +182,7 @@ impl Pair {
 
     pub(super) fn set_answered(&mut self, site: Site, result: Result<(), CommandError>) {
         match (site, result) {
+            (_, Err(error)) if is_owned(&error) => self.end_start(Err(error), Stage::Idle),
             (Site::Log, Ok(())) => {
                 self.started[Site::Log as usize] = true;
                 let mode = self.start_mut().mode;

@@ -16,6 +16,7 @@ mod math;
 mod mirrors;
 mod ordering;
 mod orders;
+mod owners;
 mod parities;
 #[cfg(feature = "planted")]
 mod planted;

@@ -2,6 +2,7 @@
 
 use crate::flushes::{flushed_after_a_death, kinds};
 use crate::ordering::{replies_around_a_failure, writes_before_the_record};
+use crate::owners::back_from_a_pause;
 use crate::shell::{Setup, raid1, raid5};
 use crate::spares::{
     hosted, needed_before_it_is_on_record, needed_while_read, recovered_after_a_way_home,
@@ -12,6 +13,12 @@ use restripe_array::Bug;
 fn with(bug: Bug, mut setup: Setup) -> Setup {
     setup.bug = Some(bug);
     setup
+}
+
+#[test]
+fn write_of_a_run_that_was_taken_over_is_found() {
+    let ends = back_from_a_pause(with(Bug::OtherOwnerIgnored, raid5(4)));
+    assert!(ends.contains(&Some(Ok(()))), "{ends:?}");
 }
 
 #[test]

@@ -105,7 +105,7 @@ const PLAIN: StartMode = StartMode {
     from_minority: false,
     accept_loss: false,
     read_only: false,
-    volatile_members: false,
+    ..StartMode::PLAIN
 };
 const ACCEPTING: StartMode = StartMode {
     accept_loss: true,

@@ -5,6 +5,7 @@
 use super::{Desk, Said, ended};
 use restripe_array::{Command, CommandError, StartMode};
 use restripe_io::control::Refusal;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ impl Desk {
     /// that may come of that says so.
     pub fn start(&self, mode: StartMode) -> Said {
         let (asked, time) = (Instant::now(), self.setup.io_timeout);
+        *self.owner.lock().unwrap_or_else(PoisonError::into_inner) = mode.owner;
         let command = Command::Start(mode);
         let answer = self.remote.command(self.array, command).map_err(ended)?;
         self.serves.store(answer.is_ok(), Ordering::Relaxed);

@@ -19,7 +19,10 @@ use crate::command::SurrogateLevel;
 use crate::create::{Home, carry_out, open_all, refuse_to_overwrite, surrogate_for};
 use crate::engine::Form;
 use crate::failure::{Failure, Outcome};
-use crate::member::{Copies, check_distinct, io_failure, open, refuse_volatile, same_file};
+use crate::member::{
+    Copies, check_distinct, io_failure, open, refuse_cycle, refuse_volatile, same_file,
+};
+use crate::owner;
 use crate::sets::Others;
 use crate::units::Size;
 use clap::ValueEnum;
@@ -249,11 +252,14 @@ impl Desk {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
+        let owner = *self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        let owner = owner.map(|owner| owner::guarding(owner, &change.joining));
         let exchanged = self.remote.exchange(self.array, change).map_err(ended)?;
         let exchanged = exchanged.map_err(|error| Refusal::new(error.to_string()));
         let mut begun = stopped.and(exchanged);
         let start = Command::Start(StartMode {
             volatile_members: self.setup.start.volatile_members,
+            owner,
             ..StartMode::default()
         });
         for command in paces.into_iter().chain([start]) {
@@ -388,6 +394,9 @@ fn make(
     // Clients are connected: they keep what they were offered.
     let volatile = devices.iter().filter(|device| device.info().volatile);
     refuse_volatile(volatile.map(Plain::name), !status.is_durable())?;
+    for device in &devices {
+        refuse_cycle(&status.name, status.uuid, device.name(), &device.beneath())?;
+    }
     refuse_to_overwrite(&mut devices, force)?;
     let home = Home {
         name: &status.name,

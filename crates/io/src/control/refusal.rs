@@ -8,7 +8,7 @@ pub(super) const READ_ONLY: &str = "read-only";
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RefusalView {
-    /// `read-only`, `no-space`, `too-few-members`, `log-failed` or `log-full`.
+    /// `read-only`, `no-space`, `too-few-members`, `log-failed`, `log-full` or `other-owner`.
     pub reason: String,
     /// The members that are the cause, by their paths.
     pub members: Vec<String>,
@@ -44,6 +44,7 @@ pub fn reason_word(why: WhyRefused) -> &'static str {
         WhyRefused::TooFew => "too-few-members",
         WhyRefused::LogFailed => "log-failed",
         WhyRefused::LogFull => "log-full",
+        WhyRefused::Owned => "other-owner",
     }
 }
 
@@ -54,6 +55,7 @@ fn text_of(why: WhyRefused, members: &[String]) -> String {
         WhyRefused::NoSpace => format!("no space is left on {members}"),
         WhyRefused::TooFew => format!("too many members are gone: {members}"),
         WhyRefused::LogFailed => format!("the surrogate's log failed with {members}"),
+        WhyRefused::Owned => "another daemon has taken the array".into(),
         WhyRefused::LogFull => format!("no space is left for the surrogate's log on {members}"),
     }
 }
@@ -62,6 +64,7 @@ fn hint_of(why: WhyRefused, members: &[String], status: &Status) -> String {
     let name = &status.name;
     let anew = format!("restripe stop {name}, then restripe serve");
     match (why, members.first()) {
+        (WhyRefused::Owned, _) => format!("restripe stop {name}: the other daemon serves it"),
         (WhyRefused::ReadOnly, _) => format!("{anew} without --read-only"),
         (WhyRefused::NoSpace, _) if status.surrogate.is_some() => format!("make room, then {anew}"),
         (WhyRefused::NoSpace, Some(full)) => format!(
@@ -103,7 +106,8 @@ mod tests {
             let refusal = view.refuses_writes.expect("told");
             assert_eq!(refusal.reason, reason_word(why));
             assert_eq!(refusal.members, ["/d/2"]);
-            assert!(asked_for || refusal.text.contains("/d/2"), "{refusal:?}");
+            let of_members = !asked_for && why != WhyRefused::Owned;
+            assert!(!of_members || refusal.text.contains("/d/2"), "{refusal:?}");
             let names = refusal.hint.contains("restripe ") && refusal.hint.contains("tank");
             assert!(names, "a command that can be given: {refusal:?}");
         }

@@ -913,6 +913,9 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
         Fact::OutOfSpace { member } => format!("no space is left on {}", name_of(*member)),
         Fact::StaysHalted { why } => stays_halted_text(why),
         Fact::RoomAgain { member } => format!("there is room again on {}", name_of(*member)),
+        Fact::Halted(Halt::Owned(by)) => {
+            format!("another daemon (run {}, process {}) has taken the array: nothing is read or written here any more", by.run, by.process)
+        }
         Fact::MemberFailed { member, why } => {
             format!("{} failed: {}", name_of(*member), cause_text(why))
         }

@@ -19,7 +19,7 @@ use crate::memory::{Handles, Piece};
 use crate::tokens::Owner;
 use flight::{Flight, Progress, Scratch};
 use restripe_array::Slab;
-use restripe_array::{Buf, DeviceIo, IoError, IoOp, Member, Nanos, Segment, Tag};
+use restripe_array::{Buf, DeviceIo, IoError, IoOp, Member, Nanos, Segment, Tag, Uuid};
 use std::collections::BTreeMap;
 use watch::{Look, Watch};
 
@@ -115,6 +115,12 @@ impl Fleet {
             Member(u16::try_from(self.places.len()).expect("operators do not add 65,536 devices"));
         self.places.push(Place::new(member));
         number
+    }
+
+    /// The arrays that lie beneath the devices that are open.
+    pub fn beneath(&self) -> impl Iterator<Item = Uuid> + '_ {
+        let open = self.places.iter().filter_map(|place| place.device.as_ref());
+        open.flat_map(|device| device.beneath().iter().copied())
     }
 
     /// Closes a device once its operations are back. From now on it is gone. A remote server may never answer them: its

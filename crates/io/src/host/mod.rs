@@ -29,6 +29,7 @@ use crate::fleet::{Fleet, WatchLimits};
 use crate::front::{BUFFER_BYTES_MAX, Export};
 use crate::member::OpenMember;
 use crate::memory::{Handles, PoolMemory, UserMemory};
+use crate::nbd_wire::beneath::describe;
 use crate::record::Recorder;
 use lanes::{LOCAL, Lanes, USERS};
 use restripe_array::report::{
@@ -36,7 +37,7 @@ use restripe_array::report::{
 };
 use restripe_array::{
     Action, Actions, Command, CommandError, CommandTag, Config, DeviceIo, Engine, Event, Fact,
-    Member, Nanos, Request, RequestError, RequestTag, SECTOR_BYTES,
+    Member, Nanos, Request, RequestError, RequestTag, SECTOR_BYTES, Uuid,
 };
 use std::collections::VecDeque;
 use std::io;
@@ -155,8 +156,8 @@ impl Host {
         let durable = self.is_durable(&status);
         let read_only = refuses_for_good(&status);
         Export {
+            description: describe("", &self.beneath(status.uuid)),
             name: status.name,
-            description: String::new(),
             size_bytes: status.size_bytes,
             logical_block: status.logical_block,
             minimum_block: match status.surrogate {
@@ -171,6 +172,17 @@ impl Host {
             durable,
             serving,
         }
+    }
+
+    /// The array and all that lie beneath its members, each once.
+    fn beneath(&self, own: Uuid) -> Vec<Uuid> {
+        let mut arrays = vec![own];
+        for array in self.fleet.beneath() {
+            if !arrays.contains(&array) {
+                arrays.push(array);
+            }
+        }
+        arrays
     }
 
     /// A device that has arrived counts from then on: nothing is promised while it is being taken in.

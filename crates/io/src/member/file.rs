@@ -23,6 +23,31 @@ use std::sync::Arc;
 const BLKSSZGET: libc::c_ulong = 0x1268;
 const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
 
+/// The kernel's NBD clients.
+const NBD_MAJOR: u32 = 43;
+/// File systems whose files other hosts may have open: NFS, SMB (two numbers), CIFS, 9P, AFS, Ceph, GFS2, OCFS2, FUSE.
+const NETWORKED: [u32; 10] = [
+    0x6969,
+    0x517b,
+    0xfe53_4d42,
+    0xff53_4d42,
+    0x0102_1997,
+    0x5346_414f,
+    0x00c3_6400,
+    0x0116_1970,
+    0x7461_636f,
+    0x6573_5546,
+];
+
+/// The number of the file system that a file lies on.
+fn file_system(file: &File) -> Option<u32> {
+    // SAFETY: all zeros is a value of this struct, and the kernel writes no more than it.
+    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open, and `found` outlives the call.
+    let result = unsafe { libc::fstatfs(file.as_raw_fd(), &mut found) };
+    (result == 0).then_some(found.f_type as u32)
+}
+
 /// How a range is made zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Rung {
@@ -115,6 +140,17 @@ impl FileDevice {
             IoOp::Standby => self.plan_power(false),
             IoOp::Wake => self.plan_power(true),
             IoOp::Read | IoOp::Write => Plan::Unsupported,
+        }
+    }
+
+    /// Whether other hosts may have it open, whatever is locked here.
+    pub fn is_unlocked(&self) -> bool {
+        match self.block_device {
+            true => self
+                .file
+                .metadata()
+                .is_ok_and(|found| libc::major(found.rdev()) == NBD_MAJOR),
+            false => file_system(&self.file).is_some_and(|kind| NETWORKED.contains(&kind)),
         }
     }
 

@@ -9,8 +9,8 @@ pub mod ram;
 
 use crate::backend::PowerHook;
 use crate::nbd_wire::uri::{NbdUri, UriError};
-use restripe_array::MemberInfo;
 use restripe_array::shown;
+use restripe_array::{MemberInfo, Uuid};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -102,6 +102,20 @@ pub struct OpenMember {
 }
 
 impl OpenMember {
+    /// The arrays that lie beneath it, as far as it says: none beneath files and devices of this host.
+    pub fn beneath(&self) -> &[Uuid] {
+        self.device.beneath()
+    }
+
+    /// Whether no lock keeps another process away: exports, file systems of the network, and devices of other hosts.
+    pub fn is_unlocked(&self) -> bool {
+        match &self.device {
+            Device::File(file) => file.is_unlocked(),
+            Device::Ram(_) => false,
+            Device::Nbd(_) => true,
+        }
+    }
+
     /// Whether somebody could be told that its spindle is to stand still. A disk may refuse it yet.
     pub fn may_be_told_to_rest(&self) -> bool {
         match &self.device {
@@ -115,6 +129,15 @@ pub enum Device {
     File(file::FileDevice),
     Ram(ram::RamDevice),
     Nbd(Box<nbd::NbdDevice>),
+}
+
+impl Device {
+    pub fn beneath(&self) -> &[Uuid] {
+        match self {
+            Device::File(_) | Device::Ram(_) => &[],
+            Device::Nbd(device) => device.beneath(),
+        }
+    }
 }
 
 /// Between two attempts at a member that is in use.

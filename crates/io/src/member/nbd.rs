@@ -22,7 +22,7 @@ use crate::nbd_wire::uri::{Endpoint, NbdUri};
 use crate::nbd_wire::{Command, Errno, command_flags};
 use restripe_array::Slab;
 use restripe_array::meta::superblock::SUPER_A_AT;
-use restripe_array::{DeviceIo, IoError, IoOp, MemberInfo, SECTOR_BYTES};
+use restripe_array::{DeviceIo, IoError, IoOp, MemberInfo, SECTOR_BYTES, Uuid};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -78,6 +78,7 @@ pub struct NbdDevice {
     wire: Wire,
     client: Client,
     info: ExportInfo,
+    beneath: Vec<Uuid>,
     jobs: Slab<Job>,
     outbox: Outbox,
     header: Vec<u8>,
@@ -275,6 +276,7 @@ impl NbdDevice {
         inbox.fill(0, rest);
         NbdDevice {
             wire,
+            beneath: client.beneath().to_vec(),
             client,
             info,
             jobs: Slab::default(),
@@ -293,6 +295,11 @@ impl NbdDevice {
             zeros: Memory::new(ZERO_BYTES),
             done: Vec::new(),
         }
+    }
+
+    /// The arrays that lie beneath the export, as it says.
+    pub fn beneath(&self) -> &[Uuid] {
+        &self.beneath
     }
 
     pub fn broken(&self) -> bool {

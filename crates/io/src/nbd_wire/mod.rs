@@ -11,6 +11,7 @@
 //! | [`client`] | a client's connection as a state machine |
 //! | [`uri`] | `nbd://` and `nbd+unix://` |
 
+pub mod beneath;
 pub mod client;
 pub mod message;
 pub mod option;

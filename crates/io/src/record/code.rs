@@ -3,10 +3,10 @@
 use restripe_array::cache::Rule;
 use restripe_array::destage;
 use restripe_array::{
-    Action, Buf, BufRef, CacheLimits, Class, Command, Compute, ComputeOp, Config, Destage,
-    DeviceIo, Event, Guilty, HeatLimits, IoError, IoOp, LeaseCommand, LeaseName, Limits, Member,
-    MemberInfo, Moves, Nanos, Order, Page, Pool, Redirect, Request, RequestOp, RequestTag, Segment,
-    Sleep, StartMode, SurrogateConfig, SurrogateLimits, Tag, Throttle, Uuid, Verdict,
+    Action, ArrayOwner, Buf, BufRef, CacheLimits, Class, Command, Compute, ComputeOp, Config,
+    Destage, DeviceIo, Event, Guilty, HeatLimits, IoError, IoOp, LeaseCommand, LeaseName, Limits,
+    Member, MemberInfo, Moves, Nanos, Order, Page, Pool, Redirect, Request, RequestOp, RequestTag,
+    Segment, Sleep, StartMode, SurrogateConfig, SurrogateLimits, Tag, Throttle, Uuid, Verdict,
 };
 use std::io::Write as _;
 
@@ -296,14 +296,32 @@ impl Writer {
         }
     }
 
+    fn owner(&mut self, owner: &ArrayOwner) {
+        self.raw(&owner.run.0);
+        self.raw(&owner.host.0);
+        self.number(owner.started);
+        self.small(owner.process);
+        self.small(owner.namespace);
+        self.small(owner.interval_ms);
+    }
+
     fn command(&mut self, command: Command) {
         match command {
             Command::Start(mode) => {
                 let bits = u8::from(mode.from_minority)
                     | u8::from(mode.accept_loss) << 1
                     | u8::from(mode.read_only) << 2
-                    | u8::from(mode.volatile_members) << 3;
+                    | u8::from(mode.volatile_members) << 3
+                    | u8::from(mode.owner.is_some()) << 4
+                    | u8::from(mode.ended.is_some()) << 5
+                    | u8::from(mode.force_owner) << 6;
                 self.raw(&[0, bits]);
+                if let Some(owner) = mode.owner {
+                    self.owner(&owner);
+                }
+                if let Some(ended) = mode.ended {
+                    self.raw(&ended.0);
+                }
             }
             Command::Stop => self.byte(1),
             Command::Fail(member) => self.member_command(2, member),
@@ -791,6 +809,22 @@ impl<'a> Reader<'a> {
         })
     }
 
+    fn uuid(&mut self) -> Taken<Uuid> {
+        let bytes = self.raw(16)?.first_chunk().ok_or(Stop::End)?;
+        Ok(Uuid(*bytes))
+    }
+
+    fn owner(&mut self) -> Taken<ArrayOwner> {
+        Ok(ArrayOwner {
+            run: self.uuid()?,
+            host: self.uuid()?,
+            started: self.number()?,
+            process: self.small()?,
+            namespace: self.small()?,
+            interval_ms: self.small()?,
+        })
+    }
+
     fn command(&mut self) -> Taken<Command> {
         Ok(match self.byte()? {
             0 => {
@@ -800,6 +834,15 @@ impl<'a> Reader<'a> {
                     accept_loss: bits & 2 != 0,
                     read_only: bits & 4 != 0,
                     volatile_members: bits & 8 != 0,
+                    owner: match bits & 16 != 0 {
+                        true => Some(self.owner()?),
+                        false => None,
+                    },
+                    ended: match bits & 32 != 0 {
+                        true => Some(self.uuid()?),
+                        false => None,
+                    },
+                    force_owner: bits & 64 != 0,
                 })
             }
             1 => Command::Stop,
@@ -937,6 +980,16 @@ mod tests {
             accept_loss: false,
             read_only: true,
             volatile_members: true,
+            owner: Some(ArrayOwner {
+                run: Uuid([1; 16]),
+                host: Uuid([2; 16]),
+                started: 3,
+                process: 4,
+                namespace: u32::MAX,
+                interval_ms: 4000,
+            }),
+            ended: Some(Uuid([5; 16])),
+            force_owner: true,
         };
         let info = MemberInfo {
             sectors: 12345,

@@ -152,7 +152,7 @@ impl Exposed {
         let array = hosts[self.host].export();
         Some(Export {
             name: export_name(&array.name, self.name.as_str()),
-            description: format!("a lease of the array {}", array.name),
+            description: format!("a lease of the array {} {}", array.name, array.description),
             size_bytes: self.window.bytes,
             maximum_block: LEASE_BLOCK_MAX,
             exclusive: true,

@@ -22,7 +22,7 @@ pub const PLAIN: StartMode = StartMode {
     from_minority: false,
     accept_loss: false,
     read_only: false,
-    volatile_members: false,
+    ..StartMode::PLAIN
 };
 pub const ACCEPTING: StartMode = StartMode {
     accept_loss: true,

@@ -15,8 +15,8 @@ pub const OWNER_BYTES: usize = 64;
 
 const COMPATIBLE_OWNER: u64 = 1;
 
-/// An owner renews its record at least this often.
-pub const INTERVAL_MS_MAX: u32 = 3_600_000;
+/// An owner that renews its record does so at least this often.
+pub const INTERVAL_MS_MAX: u32 = 60_000;
 
 /// Byte offsets of the records in a superblock, and of the fields in each record.
 pub mod places {
@@ -33,7 +33,7 @@ pub mod places {
     pub const OWNER_RESERVED: usize = 52;
 }
 
-/// The run of a daemon that serves the array and renews this record. A clean stop removes the record.
+/// The run of a daemon that serves the array. A clean stop removes the record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct ArrayOwner {
     /// Random at each start. Not nil.
@@ -45,7 +45,8 @@ pub struct ArrayOwner {
     pub process: u32,
     /// The inode of the process's pid namespace.
     pub namespace: u32,
-    /// The longest time between two renewals, in milliseconds: 1 to [`INTERVAL_MS_MAX`].
+    /// The longest time between two renewals, in milliseconds: at most [`INTERVAL_MS_MAX`]. 0: locks guard the members,
+    /// and the record is not renewed.
     pub interval_ms: u32,
 }
 
@@ -101,7 +102,7 @@ impl ArrayOwner {
             return field("owner", 0);
         }
         match self.interval_ms {
-            1..=INTERVAL_MS_MAX => Ok(()),
+            0..=INTERVAL_MS_MAX => Ok(()),
             other => field("owner interval", other.into()),
         }
     }

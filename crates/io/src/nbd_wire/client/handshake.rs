@@ -7,11 +7,13 @@
 //! ```
 
 use super::{ClientError, ExportInfo, Replies};
+use crate::nbd_wire::beneath::listed;
 use crate::nbd_wire::option::{
     EXPORT_NAME_PADDING_BYTES, GREETING_BYTES, OPTION_REPLY_BYTES, OptionReply, code,
     decode_greeting, encode_info_query, encode_option, info, reply,
 };
 use crate::nbd_wire::{Fields, STRING_BYTES_MAX, handshake_flags};
+use restripe_array::Uuid;
 
 /// What both sides agreed on.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +44,8 @@ pub(super) struct Handshake {
     info: Option<ExportInfo>,
     block_sizes: Option<(u32, u32, u32)>,
     replies_seen: u32,
+    /// The arrays that lie beneath the export, as it says.
+    beneath: Vec<Uuid>,
 }
 
 /// Bytes used, and the agreement if there is one now.
@@ -58,6 +62,7 @@ impl Handshake {
             info: None,
             block_sizes: None,
             replies_seen: 0,
+            beneath: Vec::new(),
         }
     }
 
@@ -97,7 +102,7 @@ impl Handshake {
 
     fn ask_go(&mut self, out: &mut Vec<u8>) {
         self.wait = Wait::Go;
-        let query = encode_info_query(&self.export, &[info::BLOCK_SIZE]);
+        let query = encode_info_query(&self.export, &[info::BLOCK_SIZE, info::DESCRIPTION]);
         encode_option(code::GO, &[&query], out);
     }
 
@@ -187,9 +192,14 @@ impl Handshake {
                 }
                 self.block_sizes = Some((minimum, preferred, maximum));
             }
+            info::DESCRIPTION => self.beneath = listed(&String::from_utf8_lossy(&data[2..])),
             _ => {}
         }
         Ok(())
+    }
+
+    pub fn take_beneath(&mut self) -> Vec<Uuid> {
+        std::mem::take(&mut self.beneath)
     }
 
     fn agree(&self) -> Result<Agreed, ClientError> {

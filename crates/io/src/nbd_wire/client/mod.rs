@@ -24,8 +24,8 @@ use super::{
     STRING_BYTES_MAX, command_flags, transmission_flags,
 };
 use handshake::Handshake;
-use restripe_array::IoError;
 use restripe_array::shown;
+use restripe_array::{IoError, Uuid};
 use std::fmt;
 
 /// Most bytes that [`Client::received`] leaves unconsumed while it asks for more.
@@ -192,6 +192,7 @@ enum Phase {
 pub struct Client {
     phase: Phase,
     info: Option<ExportInfo>,
+    beneath: Vec<Uuid>,
     structured: bool,
     outstanding: Vec<Option<Outstanding>>,
     free: Vec<usize>,
@@ -203,6 +204,7 @@ impl Client {
         Client {
             phase: Phase::Handshake(Handshake::new(export, replies)),
             info: None,
+            beneath: Vec::new(),
             structured: false,
             outstanding: Vec::new(),
             free: Vec::new(),
@@ -213,6 +215,11 @@ impl Client {
     /// What the export is like; `None` until [`ClientEvent::Ready`].
     pub fn info(&self) -> Option<&ExportInfo> {
         self.info.as_ref()
+    }
+
+    /// The arrays that lie beneath the export, as it says.
+    pub fn beneath(&self) -> &[Uuid] {
+        &self.beneath
     }
 
     /// Requests in flight.
@@ -278,6 +285,7 @@ impl Client {
                         event: ClientEvent::More,
                     });
                 };
+                self.beneath = handshake.take_beneath();
                 self.info = Some(agreed.info);
                 self.structured = agreed.structured;
                 self.phase = Phase::Idle;

@@ -1,0 +1,537 @@
+//! The owner of an array: one run serves it, and is seen to.
+//!
+//! Where no lock guards the members, two daemons could serve one array. So a run records itself in the superblocks, looks
+//! at them again in intervals, and renews its record.
+//!
+//! | state     | cause                                                      | next       |
+//! |-----------|------------------------------------------------------------|------------|
+//! | idle      | a start finds the record of a run that may live            | waiting    |
+//! | waiting   | a superblock changes                                       | the start is refused |
+//! | waiting   | none changes for [`WAITS`] intervals                       | claiming   |
+//! | idle      | a start finds no such record                               | claiming   |
+//! | claiming  | the record of this run is durable                          | guarding   |
+//! | guarding  | [`GUARDS`] intervals, or a moment if no other run can live | confirming |
+//! | confirming| the newest superblocks are this run's                      | serving    |
+//! | confirming, serving | a newest superblock is another run's             | refused, halted |
+//! | serving   | an interval                                                | serving: a look, and a renewal if the run is alone |
+//!
+//! A run is *unsure* when its last look that found it alone was begun more than [`TRUSTS`] intervals ago. Nothing is
+//! written and nothing is answered while it is unsure ([`Core::hold_while_unsure`]).
+//!
+//! Two runs never acknowledge at the same time: a look that begins after another run's claim finds that claim, and
+//! `GUARDS > TRUSTS`. So the former run has halted, or is unsure, when the next one leaves its guard. Two starts at once
+//! see each other: a start that took longer than [`MOMENT`] from its reads to its claim guards for the full time, and
+//! all others guard at least for that moment.
+
+use crate::contract::{
+    Action, ArrayOwner, CommandError, DeviceIo, FailCause, Halt, IoError, IoOp, RequestError,
+    RequestTag, Rival, Segment,
+};
+use crate::core::{Core, NEVER, Wake};
+use crate::device::Health;
+use crate::meta::superblock::{SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock};
+use crate::meta::{Candidate, Choice, MetaError, newest_of};
+use crate::ops::Owner;
+use crate::planted::Bug;
+use crate::report::ArrayState;
+use crate::units::{Member, Nanos, Uuid};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// Intervals in which a record that is renewed changes.
+const WAITS: u64 = 2;
+/// Intervals for which a look counts.
+const TRUSTS: u64 = 2;
+/// Intervals between the claim of a run and its first write, where a former run may live.
+const GUARDS: u64 = 3;
+/// The same where none can live; and the longest time between the reads and the claim of such a start.
+const MOMENT: Nanos = Nanos(500_000_000);
+/// Versions that leave no other run's copy on a member.
+const VERSIONS: u8 = 2;
+
+/// What takes the place of an owner that left no record.
+const UNKNOWN: ArrayOwner = ArrayOwner {
+    run: Uuid::NIL,
+    host: Uuid::NIL,
+    started: 0,
+    process: 0,
+    namespace: 0,
+    interval_ms: 0,
+};
+
+type Copies = [Option<Result<Superblock, MetaError>>; 2];
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Phase {
+    #[default]
+    Idle,
+    Waiting {
+        next: Nanos,
+    },
+    /// Members that lag get the chosen version first.
+    Levelling,
+    Claiming,
+    Guarding {
+        until: Nanos,
+    },
+    Confirming,
+    Serving {
+        next: Nanos,
+    },
+}
+
+#[derive(Default)]
+pub(crate) struct Ownership {
+    phase: Phase,
+    interval: Nanos,
+    /// When this start last began to read superblocks.
+    asked: Nanos,
+    /// Since when a start waits, and what the superblocks held then.
+    seen: Option<(Nanos, Vec<Copies>)>,
+    /// A former run may live.
+    former: bool,
+    /// Writes of levelling and of the claim that are under way.
+    outstanding: u32,
+    /// By device.
+    looks: Vec<Look>,
+    renewed: bool,
+    // They come boxed, and go on so.
+    #[allow(clippy::vec_box)]
+    held: Vec<Box<DeviceIo>>,
+    replies: Vec<(RequestTag, Result<(), RequestError>)>,
+}
+
+/// The last look at a device.
+#[derive(Clone, Default)]
+struct Look {
+    begun: Nanos,
+    outstanding: u8,
+    copies: Copies,
+    /// When the last look was begun that found this run's superblock to be the newest there.
+    alone: Option<Nanos>,
+    /// Versions that this run has written there, as far as they matter.
+    versions: u8,
+}
+
+impl Ownership {
+    pub(crate) fn asked(&mut self, now: Nanos) {
+        self.asked = now;
+    }
+
+    /// A device has a version of this run.
+    pub(crate) fn version_written(&mut self, member: Member) {
+        if let Some(look) = self.looks.get_mut(usize::from(member.0)) {
+            look.versions = (look.versions + 1).min(VERSIONS);
+        }
+    }
+
+    fn times(&self, intervals: u64) -> Nanos {
+        Nanos(self.interval.0.saturating_mul(intervals))
+    }
+}
+
+fn interval_of(owner: &ArrayOwner) -> Nanos {
+    Nanos(u64::from(owner.interval_ms) * 1_000_000)
+}
+
+fn changed(before: &[Copies], now: &[Copies]) -> bool {
+    let differs = |(old, new): (&Copies, &Copies)| {
+        let both = old.iter().zip(new);
+        both.into_iter()
+            .any(|(old, new)| old.is_some() && new.is_some() && old != new)
+    };
+    before.iter().zip(now).any(differs)
+}
+
+impl Core {
+    // ------------------------------------------------------------------------------------------------- a start
+
+    /// Whether this start may go on with what it chose. False if it waits to see whether another run lives.
+    pub(crate) fn may_take_over(
+        &mut self,
+        candidates: &[Candidate],
+        choice: &Choice,
+    ) -> Result<bool, CommandError> {
+        let me = self.mode.owner;
+        let found = choice.superblock.tail.owner;
+        let interval =
+            |owner: Option<ArrayOwner>| owner.map_or(Nanos::ZERO, |one| interval_of(&one));
+        self.ownership.interval = interval(me).max(interval(found));
+        let other = found
+            .filter(|by| me.is_none_or(|me| me.run != by.run) && self.mode.ended != Some(by.run));
+        self.ownership.former = other.is_some_and(|by| by.interval_ms > 0);
+        let Some(by) = other.filter(|_| !self.mode.force_owner) else {
+            return Ok(true);
+        };
+        if by.interval_ms == 0 {
+            let guarded = me.is_none_or(|me| me.interval_ms == 0);
+            let rival = Rival::Silent;
+            return match guarded {
+                true => Ok(true),
+                false => Err(CommandError::Owned { by, rival }),
+            };
+        }
+        self.wait_for(by, candidates)
+    }
+
+    fn wait_for(&mut self, by: ArrayOwner, candidates: &[Candidate]) -> Result<bool, CommandError> {
+        let interval = interval_of(&by);
+        let copies: Vec<Copies> = candidates.iter().map(|one| one.copies.clone()).collect();
+        let waits = Nanos(interval.0 * WAITS);
+        match &self.ownership.seen {
+            Some((_, before)) if changed(before, &copies) => {
+                let rival = Rival::Renews;
+                return Err(CommandError::Owned { by, rival });
+            }
+            Some((since, _)) if self.now >= since.after(waits) => return Ok(true),
+            Some(_) => {}
+            None => self.ownership.seen = Some((self.now, copies)),
+        }
+        let next = self.now.after(Nanos(interval.0 / 2));
+        self.ownership.phase = Phase::Waiting { next };
+        self.wake_at(Wake::Owner, next);
+        self.boot_waits();
+        Ok(false)
+    }
+
+    /// Whether this start records itself, and looks, before it goes on.
+    pub(crate) fn must_claim(&self) -> bool {
+        let renews = |me: ArrayOwner| me.interval_ms > 0 || self.ownership.former;
+        !self.mode.read_only && self.mode.owner.is_some_and(renews) && self.superblock.keeps_tail()
+    }
+
+    /// Brings members that lag to the chosen version, then writes the next one with this run as the owner.
+    pub(crate) fn claim(&mut self) {
+        self.boot_waits();
+        let (chosen, lagging) = self.chosen();
+        self.ownership.phase = Phase::Levelling;
+        let here = self.entry_members();
+        for member in lagging.iter().filter_map(|&entry| here[usize::from(entry)]) {
+            self.write_claim(member, &chosen);
+        }
+        self.claim_goes_on();
+    }
+
+    fn write_claim(&mut self, member: Member, version: &Superblock) {
+        if self.good(member) {
+            let (at, pages) = self.copy_for(member, version.clone());
+            self.ownership.outstanding += 1;
+            self.write_pages(Owner::Claim, member, at, pages);
+        }
+    }
+
+    pub(crate) fn claim_written(&mut self, member: Member, result: Result<(), IoError>) {
+        self.ownership.outstanding -= 1;
+        if result.is_err() {
+            self.devices[usize::from(member.0)].health = Health::Failed;
+            self.stand();
+        }
+        self.claim_goes_on();
+    }
+
+    fn claim_goes_on(&mut self) {
+        if self.ownership.outstanding > 0 || self.boot.is_none() {
+            return;
+        }
+        match self.ownership.phase {
+            Phase::Levelling => self.write_claims(),
+            Phase::Claiming => self.guard(),
+            _ => {}
+        }
+    }
+
+    fn write_claims(&mut self) {
+        self.ownership.phase = Phase::Claiming;
+        let (mut version, _) = self.chosen();
+        version.sequence += 1;
+        version.tail.owner = self.mode.owner;
+        self.superblock.sequence = version.sequence;
+        self.superblock.tail.owner = self.mode.owner;
+        for index in 0..self.devices.len() {
+            if self.devices[index].entry.is_some() {
+                self.write_claim(Member(index as u16), &version);
+            }
+        }
+        self.claim_goes_on();
+    }
+
+    fn guard(&mut self) {
+        let took = self.now.since(self.ownership.asked);
+        let moment = MOMENT.min(self.ownership.interval);
+        // One that waited has seen for long that nothing changes, and still not that nothing is on its way.
+        let time = match self.ownership.former || took > moment {
+            true => self.ownership.times(GUARDS),
+            false => moment,
+        };
+        let until = self.now.after(time);
+        self.ownership.phase = Phase::Guarding { until };
+        self.wake_at(Wake::Owner, until);
+    }
+
+    fn confirm_owner(&mut self) {
+        self.ownership.phase = Phase::Confirming;
+        self.ownership.looks.clear();
+        self.look_at_all();
+        for look in &mut self.ownership.looks {
+            look.versions = VERSIONS;
+        }
+        self.confirmed();
+    }
+
+    /// Goes on when all members were looked at.
+    fn confirmed(&mut self) {
+        let looks = &self.ownership.looks;
+        if looks.iter().any(|look| look.outstanding > 0) || self.boot.is_none() {
+            return;
+        }
+        if self.sure_since().is_none() {
+            self.boot_fail(CommandError::Metadata);
+            return;
+        }
+        let next = self.now.after(self.ownership.interval);
+        let renews = self.mode.owner.is_some_and(|me| me.interval_ms > 0);
+        self.ownership.phase = match renews {
+            true => Phase::Serving { next },
+            false => Phase::Idle,
+        };
+        self.wake_at(Wake::Owner, next);
+        self.boot_owned();
+    }
+
+    // ---------------------------------------------------------------------------------------------------- looks
+
+    /// At each step: what time has made due.
+    pub(crate) fn owner_turn(&mut self) {
+        if self.ownership.phase == Phase::Idle {
+            return;
+        }
+        let over = self.boot.is_none() && !self.serving() && self.state != ArrayState::Stopping;
+        if self.halted() || over {
+            self.ownership.phase = Phase::Idle;
+            return;
+        }
+        let due = match self.ownership.phase {
+            Phase::Waiting { next } | Phase::Serving { next } => next,
+            Phase::Guarding { until } => until,
+            _ => NEVER,
+        };
+        if self.now < due {
+            return self.wake_at(Wake::Owner, due);
+        }
+        match self.ownership.phase {
+            Phase::Waiting { .. } => {
+                self.ownership.phase = Phase::Idle;
+                self.ask_superblocks();
+                self.boot_turn();
+            }
+            Phase::Guarding { .. } => self.confirm_owner(),
+            _ => self.look_in_time(),
+        }
+    }
+
+    fn look_in_time(&mut self) {
+        let next = self.now.after(self.ownership.interval);
+        self.ownership.phase = Phase::Serving { next };
+        self.wake_at(Wake::Owner, next);
+        self.ownership.renewed = false;
+        self.look_at_all();
+    }
+
+    /// Reads both copies of every member that serves and is awake, but of those that still owe an answer.
+    fn look_at_all(&mut self) {
+        let count = self.devices.len();
+        self.ownership.looks.resize_with(count, Look::default);
+        for index in 0..count {
+            let serves = self.is_looked_at(index);
+            let look = &mut self.ownership.looks[index];
+            if !serves {
+                (look.alone, look.versions) = (None, 0);
+            } else if look.outstanding == 0 && self.devices[index].power.is_up() {
+                (look.begun, look.outstanding) = (self.now, 2);
+                look.copies = [None, None];
+                self.read_copies(Member(index as u16));
+            }
+        }
+    }
+
+    fn is_looked_at(&self, index: usize) -> bool {
+        let device = &self.devices[index];
+        device.health == Health::Good && device.entry.is_some()
+    }
+
+    fn read_copies(&mut self, member: Member) {
+        let places = self.devices[usize::from(member.0)].places.superblock;
+        for (home, at) in (0..).zip(places) {
+            let pages: Vec<_> = (0..SUPERBLOCK_PAGES).map(|_| self.ops.page()).collect();
+            let (owner, class) = (Owner::Look { home }, crate::Class::Metadata);
+            self.device_io(
+                owner,
+                member,
+                IoOp::Read,
+                at,
+                SUPERBLOCK_SECTORS,
+                class,
+                |io| {
+                    io.segments.extend(pages.into_iter().map(Segment::Page));
+                },
+            );
+        }
+    }
+
+    pub(crate) fn looked(
+        &mut self,
+        member: Member,
+        home: u8,
+        io: Option<&DeviceIo>,
+        result: Result<(), IoError>,
+    ) {
+        let Some(look) = self.ownership.looks.get_mut(usize::from(member.0)) else {
+            return;
+        };
+        if look.outstanding == 0 {
+            return;
+        }
+        look.outstanding -= 1;
+        let read = io.filter(|_| result.is_ok());
+        look.copies[usize::from(home)] = read.map(crate::boot::superblock_in);
+        if look.outstanding == 0 {
+            self.look_ended(member);
+        }
+        if let Err(error) = result
+            && error != IoError::Media
+            && self.boot.is_none()
+        {
+            self.fail_member(member, FailCause::Metadata);
+        }
+    }
+
+    fn look_ended(&mut self, member: Member) {
+        let look = &self.ownership.looks[usize::from(member.0)];
+        let judged = look.versions >= VERSIONS && self.is_looked_at(usize::from(member.0));
+        let copies = look.copies.iter().flatten();
+        let newest = newest_of(copies).filter(|copy| copy.array == self.superblock.array);
+        let other = newest.filter(|copy| !self.is_own(copy));
+        let by = other.map(|copy| copy.tail.owner.unwrap_or(UNKNOWN));
+        let (alone, begun) = (newest.is_some() && by.is_none(), look.begun);
+        if let Some(by) = by.filter(|_| judged) {
+            return self.is_disowned(by);
+        }
+        if alone && judged {
+            self.ownership.looks[usize::from(member.0)].alone = Some(begun);
+        }
+        match self.ownership.phase {
+            Phase::Confirming => self.confirmed(),
+            Phase::Serving { .. } => self.renew(),
+            _ => {}
+        }
+    }
+
+    /// Whether a copy is of this run. A stop has taken the owner out of its last version.
+    fn is_own(&self, copy: &Superblock) -> bool {
+        let own = self.mode.owner.map(|me| me.run) == copy.tail.owner.map(|by| by.run);
+        let ended = self.superblock.tail.owner.is_none()
+            && copy.tail.owner.is_none()
+            && copy.sequence <= self.superblock.sequence;
+        own || ended || !self.superblock.keeps_tail() || self.planted(Bug::OtherOwnerIgnored)
+    }
+
+    fn is_disowned(&mut self, by: ArrayOwner) {
+        match self.ownership.phase {
+            Phase::Confirming => {
+                self.ownership.phase = Phase::Idle;
+                let rival = Rival::Claims;
+                self.boot_fail(CommandError::Owned { by, rival });
+            }
+            _ => self.halt_for(Halt::Owned(by)),
+        }
+    }
+
+    pub(crate) fn disowned(&self) -> bool {
+        matches!(self.halt, Some(Halt::Owned(_)))
+    }
+
+    /// Once a look: writes the superblocks anew, but for a mirror that would have to wake.
+    fn renew(&mut self) {
+        let all_up = self.devices.iter().all(|device| device.power.is_up());
+        let rests = self.serving() && self.keeper.all_durable() && all_up;
+        if rests && !self.ownership.renewed && !self.unsure() {
+            self.ownership.renewed = true;
+            self.keeper.note_change();
+        }
+    }
+
+    // --------------------------------------------------------------------------------------------------- fences
+
+    /// Since when this run is known to be alone: by the looks at most members, or at all that are awake while some sleep.
+    fn sure_since(&self) -> Option<Nanos> {
+        let looks = self.ownership.looks.iter().enumerate();
+        let mut times: Vec<Option<Nanos>> = looks
+            .filter(|(index, look)| {
+                let up = self.devices[*index].power.is_up();
+                self.is_looked_at(*index) && up && look.versions >= VERSIONS
+            })
+            .map(|(_, look)| look.alone)
+            .collect();
+        times.sort_unstable_by(|a, b| b.cmp(a));
+        let sleeps = (0..self.devices.len())
+            .any(|index| self.is_looked_at(index) && !self.devices[index].power.is_up());
+        let needed = match sleeps {
+            true => times.len().checked_sub(1)?,
+            false => times.len() / 2,
+        };
+        times.get(needed).copied().flatten()
+    }
+
+    /// Whether another run may have the array by now.
+    pub(crate) fn unsure(&self) -> bool {
+        let serving = matches!(self.ownership.phase, Phase::Serving { .. });
+        if !serving || self.halted() || self.planted(Bug::OtherOwnerIgnored) {
+            return false;
+        }
+        let trusted = self.ownership.times(TRUSTS);
+        let sure = |since: Nanos| self.now <= since.after(trusted);
+        let any = (0..self.devices.len()).any(|index| self.is_looked_at(index));
+        any && !self.sure_since().is_some_and(sure)
+    }
+
+    /// What was held goes out, or is refused.
+    pub(crate) fn release_held(&mut self) {
+        let held = core::mem::take(&mut self.ownership.held);
+        self.out.extend(held.into_iter().map(Action::Device));
+        let disowned = self.disowned();
+        for (tag, result) in core::mem::take(&mut self.ownership.replies) {
+            let result = match disowned {
+                true => Err(RequestError::Unavailable),
+                false => result,
+            };
+            self.out.push(Action::Reply(tag, result));
+        }
+    }
+
+    /// Keeps back every write and every answer of this step while this run is unsure.
+    pub(crate) fn hold_while_unsure(&mut self) {
+        if !self.unsure() {
+            return;
+        }
+        let out = core::mem::take(&mut self.out);
+        let mut given_up = Vec::new();
+        for action in out {
+            match action {
+                Action::Device(io) if io.op != IoOp::Read => self.ownership.held.push(io),
+                Action::Reply(tag, result) => self.ownership.replies.push((tag, result)),
+                Action::Detach(tag) => match self.held_at(tag) {
+                    Some(index) => given_up.push(self.ownership.held.remove(index)),
+                    None => self.out.push(Action::Detach(tag)),
+                },
+                other => self.out.push(other),
+            }
+        }
+        for io in given_up {
+            self.device_done(io, Err(IoError::Gone));
+        }
+    }
+
+    fn held_at(&self, tag: crate::Tag) -> Option<usize> {
+        self.ownership.held.iter().position(|io| io.tag == tag)
+    }
+}

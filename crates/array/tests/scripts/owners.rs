@@ -1,0 +1,240 @@
+//! Two engines over the same members: one run serves an array, and no two ever acknowledge.
+
+use crate::shell::{Array, Setup, raid1, raid5};
+use restripe_array::meta::ArrayOwner;
+use restripe_array::{
+    Command, CommandError, Fact, Halt, Nanos, RequestError, Rival, StartMode, Uuid,
+};
+
+const INTERVAL: Nanos = Nanos::from_secs(4);
+
+fn owner(number: u8) -> ArrayOwner {
+    ArrayOwner {
+        run: Uuid([number; 16]),
+        host: Uuid([9; 16]),
+        started: 1,
+        process: number.into(),
+        namespace: 1,
+        interval_ms: 4000,
+    }
+}
+
+fn run(number: u8) -> StartMode {
+    StartMode {
+        owner: Some(owner(number)),
+        ..StartMode::default()
+    }
+}
+
+/// Two engines, and the members, which are with the one that is at work.
+pub struct Rivals {
+    at_work: Array,
+    other: Array,
+}
+
+impl Rivals {
+    pub fn new(setup: Setup) -> Rivals {
+        Rivals {
+            at_work: setup.clone().made(),
+            other: setup.made(),
+        }
+    }
+
+    /// The other engine goes on, as late as this one is by now.
+    fn change(&mut self) {
+        std::mem::swap(&mut self.at_work.disks, &mut self.other.disks);
+        std::mem::swap(&mut self.at_work.model, &mut self.other.model);
+        std::mem::swap(&mut self.at_work, &mut self.other);
+        let late = self.other.now().since(self.at_work.now());
+        self.at_work.sleep(late);
+    }
+
+    /// Both engines go on for a time, in turns.
+    fn pass(&mut self, time: Nanos) {
+        for _ in 0..time.0 / 500_000_000 {
+            for _ in 0..2 {
+                let now = self.at_work.now().max(self.other.now());
+                self.at_work
+                    .pass(now.after(Nanos::from_millis(250)).since(self.at_work.now()));
+                self.change();
+            }
+        }
+    }
+
+    /// Starts the engine at work, while the other one stands still.
+    fn start(&mut self, mode: StartMode) -> Result<(), CommandError> {
+        let start = self.at_work.order(Command::Start(mode));
+        for _ in 0..200 {
+            self.at_work.run();
+            if let Some(answer) = self.at_work.answer(start) {
+                return answer;
+            }
+            self.at_work.pass(Nanos::from_millis(500));
+        }
+        panic!("the start never ends");
+    }
+
+    /// The same, while the other one goes on.
+    fn start_beside(&mut self, mode: StartMode) -> Result<(), CommandError> {
+        let start = self.at_work.order(Command::Start(mode));
+        for _ in 0..200 {
+            self.at_work.run();
+            if let Some(answer) = self.at_work.answer(start) {
+                return answer;
+            }
+            self.pass(Nanos::from_millis(500));
+        }
+        panic!("the start never ends");
+    }
+}
+
+/// A run that stood still while another one took its array over: how its write and its flush end when it goes on.
+pub fn back_from_a_pause(setup: Setup) -> [Option<Result<(), RequestError>>; 2] {
+    let mut two = Rivals::new(setup);
+    two.start(run(1)).expect("the first starts");
+    two.at_work.written(0, 8).expect("written");
+    two.change();
+    two.start(run(2)).expect("the first shows no life");
+    two.at_work.written(8, 8).expect("written");
+    two.at_work.flushed();
+    let taken = two.at_work.model.clone();
+    two.change();
+    let write = two.at_work.write(16, 8);
+    two.at_work.run();
+    let flush = two.at_work.flush();
+    two.at_work.run();
+    two.at_work.pass(INTERVAL);
+    let ends = [two.at_work.reply(write), two.at_work.reply(flush)];
+    two.change();
+    two.at_work.model = taken;
+    if ends
+        .iter()
+        .all(|end| *end == Some(Err(RequestError::Unavailable)))
+    {
+        two.at_work.verify();
+        two.at_work.consistent();
+    }
+    ends
+}
+
+#[test]
+fn second_start_beside_a_live_run_is_refused() {
+    for setup in [raid1(2), raid5(4)] {
+        let mut two = Rivals::new(setup);
+        two.start(run(1)).expect("the first starts");
+        two.change();
+        let (by, rival) = (owner(1), Rival::Renews);
+        assert_eq!(
+            two.start_beside(run(2)),
+            Err(CommandError::Owned { by, rival })
+        );
+        two.change();
+        two.at_work.written(0, 16).expect("the first goes on");
+        two.pass(INTERVAL);
+        two.at_work.flushed();
+        two.at_work.verify();
+    }
+}
+
+#[test]
+fn paused_run_that_was_taken_over_writes_and_acknowledges_nothing() {
+    let unavailable = Some(Err(RequestError::Unavailable));
+    for setup in [raid1(2), raid1(3), raid5(4)] {
+        assert_eq!(back_from_a_pause(setup), [unavailable; 2]);
+    }
+}
+
+#[test]
+fn forced_start_ends_a_live_run_before_it_writes() {
+    for setup in [raid1(2), raid5(4)] {
+        let mut two = Rivals::new(setup);
+        two.start(run(1)).expect("the first starts");
+        two.change();
+        let forced = StartMode {
+            force_owner: true,
+            ..run(2)
+        };
+        two.start_beside(forced).expect("it was told to");
+        two.change();
+        let halted = Fact::Halted(Halt::Owned(owner(2)));
+        assert!(two.at_work.has_fact(|fact| *fact == halted));
+        assert_eq!(two.at_work.written(0, 8), Err(RequestError::Unavailable));
+        assert_eq!(two.at_work.read(0, 8), Err(RequestError::Unavailable));
+        assert!(two.at_work.command(Command::Stop).is_err());
+    }
+}
+
+#[test]
+fn of_two_starts_at_once_one_serves_at_most() {
+    for first in 0..12 {
+        let mut two = Rivals::new(raid5(4));
+        let one = two.at_work.order(Command::Start(run(1)));
+        for _ in 0..first * 4 {
+            if !two.at_work.held.is_empty() {
+                two.at_work.end_first(Ok(()));
+                two.at_work.turn();
+            }
+        }
+        two.change();
+        let other = two.at_work.order(Command::Start(run(2)));
+        two.pass(Nanos::from_secs(30));
+        let served = [two.other.answer(one), two.at_work.answer(other)];
+        let served = served.iter().filter(|answer| **answer == Some(Ok(())));
+        assert!(served.count() <= 1, "{first}");
+    }
+}
+
+#[test]
+fn clean_stop_and_a_run_that_is_known_to_have_ended_need_no_wait() {
+    let mut two = Rivals::new(raid1(2));
+    two.start(run(1)).expect("starts");
+    two.at_work.command(Command::Stop).expect("stops");
+    two.change();
+    let begun = two.at_work.now();
+    two.start(run(2)).expect("nobody has it");
+    assert!(two.at_work.now().since(begun) < INTERVAL);
+    two.change();
+    two.at_work.die();
+    let ended = StartMode {
+        ended: Some(owner(2).run),
+        ..run(3)
+    };
+    let begun = two.at_work.now();
+    two.start(ended).expect("the second has ended");
+    assert!(two.at_work.now().since(begun) < INTERVAL);
+}
+
+#[test]
+fn unrenewed_record_stops_only_those_whose_members_no_lock_guards() {
+    let locked = |number| StartMode {
+        owner: Some(ArrayOwner {
+            interval_ms: 0,
+            ..owner(number)
+        }),
+        ..StartMode::default()
+    };
+    let mut two = Rivals::new(raid1(2));
+    two.start(locked(1)).expect("starts");
+    two.change();
+    let by = locked(1).owner.expect("it has one");
+    let rival = Rival::Silent;
+    assert_eq!(two.start(run(2)), Err(CommandError::Owned { by, rival }));
+    two.at_work.die();
+    two.start(locked(3)).expect("the lock was to be had");
+}
+
+#[test]
+fn run_that_no_member_answers_acknowledges_nothing() {
+    let mut two = Rivals::new(raid1(2));
+    two.start(run(1)).expect("starts");
+    two.at_work.wait(Nanos(3 * INTERVAL.0));
+    let write = two.at_work.write(0, 8);
+    assert!(
+        !two.at_work.mentions(" write "),
+        "it is not known who has the array"
+    );
+    assert_eq!(two.at_work.reply(write), None);
+    two.at_work.run();
+    two.at_work.pass(INTERVAL);
+    assert_eq!(two.at_work.reply(write), Some(Ok(())));
+}

@@ -1,0 +1,163 @@
+//! One daemon serves an array, and no array is beneath itself: with real NBD servers and several daemons.
+
+#[allow(dead_code)]
+mod harness;
+
+use harness::{Daemon, Place, skipped};
+use std::process::Stdio;
+
+/// Image files behind exports that any number of clients may attach to.
+struct Exports {
+    place: Place,
+    uris: Vec<String>,
+    _servers: Vec<Daemon>,
+}
+
+fn exports(test: &str) -> Option<Exports> {
+    let place = Place::new(test);
+    if place.shell("command -v nbdkit unshare").status != 0 {
+        skipped(test, "no nbdkit or unshare");
+        return None;
+    }
+    let (mut uris, mut servers) = (Vec::new(), Vec::new());
+    for number in 0..3 {
+        let made = place.shell(&format!("truncate -s 64M m{number}"));
+        assert_eq!(made.status, 0, "{}", made.stderr);
+        let script = format!("exec nbdkit -f -U $PWD/m{number}.sock file m{number}");
+        let child = place.script(&script).stdout(Stdio::null()).spawn();
+        servers.push(Daemon::of(child.expect("nbdkit runs")));
+        let ready = format!(
+            "for i in $(seq 500); do [ -S m{number}.sock ] && exit; sleep .02; done; exit 1"
+        );
+        assert_eq!(place.shell(&ready).status, 0, "nbdkit serves");
+        uris.push(format!(
+            "nbd+unix:///?socket={}",
+            place.path(&format!("m{number}.sock"))
+        ));
+    }
+    Some(Exports {
+        place,
+        uris,
+        _servers: servers,
+    })
+}
+
+impl Exports {
+    fn members(&self) -> Vec<&str> {
+        self.uris.iter().map(String::as_str).collect()
+    }
+
+    fn create(&self) {
+        let options = ["create", "tank", "--level", "raid5"];
+        let made = self.place.run(&[&options[..], &self.members()].concat());
+        assert_eq!(made.status, 0, "{}", made.stderr);
+    }
+
+    /// What a start says with a runtime folder of its own, behind `before`.
+    fn second(&self, before: &str) -> (i32, String) {
+        let members: Vec<String> = self.uris.iter().map(|uri| format!("'{uri}'")).collect();
+        let serve = format!(
+            "mkdir -m 700 -p r2; XDG_RUNTIME_DIR=$PWD/r2 {before} timeout 60 restripe assemble {}",
+            members.join(" ")
+        );
+        let run = self.place.shell(&serve);
+        (run.status, run.stderr)
+    }
+}
+
+#[test]
+fn second_daemon_of_this_host_is_refused_and_names_the_first() {
+    let Some(exports) = exports("owner-here") else {
+        return;
+    };
+    exports.create();
+    let daemon = exports.place.serve(&exports.members());
+    let (code, said) = exports.second("");
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("is served by the process"), "{said}");
+    assert!(said.contains("--force-owner"), "{said}");
+    daemon.kill();
+    let (code, said) = exports.second("");
+    assert_eq!(code, 0, "the first has ended: {said}");
+}
+
+/// In a pid namespace of its own, as in a container or on another host, nothing is known of the first but its record.
+#[test]
+fn second_daemon_elsewhere_sees_the_record_renewed_and_is_refused() {
+    let Some(exports) = exports("owner-far") else {
+        return;
+    };
+    if exports.place.shell("unshare --pid --fork true").status != 0 {
+        return skipped("owner-far", "no pid namespace can be made");
+    }
+    exports.create();
+    let daemon = exports.place.serve(&exports.members());
+    let (code, said) = exports.second("unshare --pid --fork --mount-proc");
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("it renews its record"), "{said}");
+    daemon.terminate();
+    assert_eq!(daemon.wait(), 0);
+    let (code, said) = exports.second("unshare --pid --fork --mount-proc");
+    assert_eq!(code, 0, "it was stopped: {said}");
+}
+
+#[test]
+fn array_takes_no_export_that_it_feeds() {
+    let place = Place::new("cycle");
+    // An export of the larger one is large enough for the smaller.
+    for (name, size) in [("large", "256M"), ("small", "64M")] {
+        let images = ["0", "1"].map(|number| format!("{name}{number}.img"));
+        let images: Vec<&str> = images.iter().map(String::as_str).collect();
+        let options = ["create", name, "--level", "raid1", "--image-size", size];
+        assert_eq!(place.run(&[&options[..], &images].concat()).status, 0);
+    }
+    let a = place.await_service(&mut place.command(&[
+        "serve",
+        "--unix",
+        "large.nbd",
+        "large0.img",
+        "large1.img",
+    ]));
+    let b = place.await_service(&mut place.command(&[
+        "serve",
+        "--unix",
+        "small.nbd",
+        "small0.img",
+        "small1.img",
+    ]));
+    let uri = |name: &str| {
+        format!(
+            "nbd+unix:///{name}?socket={}",
+            place.path(&format!("{name}.nbd"))
+        )
+    };
+    let own = place.run(&["add", "large", &uri("large"), "--force", "--yes"]);
+    assert_eq!(own.status, 1);
+    assert!(
+        own.stderr.contains("export of the array \"large\" itself"),
+        "{}",
+        own.stderr
+    );
+    let fed = place.run(&["add", "small", &uri("large"), "--force", "--yes"]);
+    assert_eq!(fed.status, 0, "{}", fed.stderr);
+    for verb in ["add", "replace"] {
+        let name = uri("small");
+        let old: &[&str] = if verb == "replace" {
+            &["large0.img"]
+        } else {
+            &[]
+        };
+        let ring =
+            place.run(&[&[verb, "large"], old, &[name.as_str(), "--force", "--yes"]].concat());
+        assert_eq!(ring.status, 1, "{verb}: {}", ring.stdout);
+        assert!(
+            ring.stderr.contains("lies beneath this export"),
+            "{}",
+            ring.stderr
+        );
+    }
+    for daemon in [b, a] {
+        daemon.terminate();
+        assert_eq!(daemon.wait(), 0);
+    }
+}
