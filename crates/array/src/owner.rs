@@ -13,7 +13,7 @@
 //! | guarding  | [`GUARDS`] intervals, or a moment if no other run can live | confirming |
 //! | confirming| the newest superblocks are this run's                      | serving    |
 //! | confirming, serving | a newest superblock is another run's             | refused, halted |
-//! | serving   | an interval                                                | serving: a look, and a renewal if the run is alone |
+//! | serving   | an interval, or the run is unsure                          | serving: a look, and a renewal if the run is alone |
 //!
 //! A run is *unsure* when its last look that found it alone was begun more than [`TRUSTS`] intervals ago. Nothing is
 //! written and nothing is answered while it is unsure ([`Core::hold_while_unsure`]).
@@ -92,6 +92,8 @@ pub(crate) struct Ownership {
     former: bool,
     /// Writes of levelling and of the claim that are under way.
     outstanding: u32,
+    /// A member had no space for one of them.
+    full: Option<Member>,
     /// By device.
     looks: Vec<Look>,
     renewed: bool,
@@ -109,7 +111,8 @@ struct Look {
     copies: Copies,
     /// When the last look was begun that found this run's superblock to be the newest there.
     alone: Option<Nanos>,
-    /// Versions that this run has written there, as far as they matter.
+    /// Versions that this run has written there, as far as they matter: before there are [`VERSIONS`], another run's copy may be
+    /// one that lay there, and proves nothing.
     versions: u8,
 }
 
@@ -222,9 +225,13 @@ impl Core {
 
     pub(crate) fn claim_written(&mut self, member: Member, result: Result<(), IoError>) {
         self.ownership.outstanding -= 1;
-        if result.is_err() {
-            self.devices[usize::from(member.0)].health = Health::Failed;
-            self.stand();
+        match result {
+            Ok(()) => {}
+            Err(IoError::NoSpace) => self.ownership.full = Some(member),
+            Err(_) => {
+                self.devices[usize::from(member.0)].health = Health::Failed;
+                self.stand();
+            }
         }
         self.claim_goes_on();
     }
@@ -232,6 +239,12 @@ impl Core {
     fn claim_goes_on(&mut self) {
         if self.ownership.outstanding > 0 || self.boot.is_none() {
             return;
+        }
+        if let Some(member) = self.ownership.full.take() {
+            self.fail_member(member, FailCause::WriteError(IoError::NoSpace));
+            if self.boot.is_none() {
+                return;
+            }
         }
         match self.ownership.phase {
             Phase::Levelling => self.write_claims(),
@@ -315,6 +328,7 @@ impl Core {
             Phase::Guarding { until } => until,
             _ => NEVER,
         };
+        let due = due.min(self.urgent_look());
         if self.now < due {
             return self.wake_at(Wake::Owner, due);
         }
@@ -326,6 +340,15 @@ impl Core {
             }
             Phase::Guarding { .. } => self.confirm_owner(),
             _ => self.look_in_time(),
+        }
+    }
+
+    /// When a run that is unsure looks again: soon, since writes and answers wait for it.
+    fn urgent_look(&self) -> Nanos {
+        let last = self.ownership.looks.iter().map(|look| look.begun).max();
+        match self.unsure() {
+            true => last.map_or(self.now, |last| last.after(MOMENT)),
+            false => NEVER,
         }
     }
 
@@ -416,7 +439,7 @@ impl Core {
         if let Some(by) = by.filter(|_| judged) {
             return self.is_disowned(by);
         }
-        if alone && judged {
+        if alone {
             self.ownership.looks[usize::from(member.0)].alone = Some(begun);
         }
         match self.ownership.phase {
@@ -468,7 +491,8 @@ impl Core {
         let mut times: Vec<Option<Nanos>> = looks
             .filter(|(index, look)| {
                 let up = self.devices[*index].power.is_up();
-                self.is_looked_at(*index) && up && look.versions >= VERSIONS
+                let judged = look.versions >= VERSIONS || look.alone.is_some();
+                self.is_looked_at(*index) && up && judged
             })
             .map(|(_, look)| look.alone)
             .collect();

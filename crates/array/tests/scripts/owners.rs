@@ -3,7 +3,7 @@
 use crate::shell::{Array, Setup, raid1, raid5};
 use restripe_array::meta::ArrayOwner;
 use restripe_array::{
-    Command, CommandError, Fact, Halt, Nanos, RequestError, Rival, StartMode, Uuid,
+    Command, CommandError, Fact, Halt, Member, Nanos, RequestError, Rival, StartMode, Uuid,
 };
 
 const INTERVAL: Nanos = Nanos::from_secs(4);
@@ -237,4 +237,33 @@ fn run_that_no_member_answers_acknowledges_nothing() {
     two.at_work.run();
     two.at_work.pass(INTERVAL);
     assert_eq!(two.at_work.reply(write), Some(Ok(())));
+}
+
+#[test]
+fn member_that_has_just_come_back_vouches_for_the_run_when_the_other_fails() {
+    let mut array = raid1(2).made();
+    let start = array.order(Command::Start(run(1)));
+    array.run();
+    array.pass(INTERVAL);
+    assert_eq!(array.answer(start), Some(Ok(())));
+    for (returns, fails) in [(1, 0), (0, 1)] {
+        array
+            .command(Command::Fail(Member(returns)))
+            .expect("failed");
+        array
+            .command(Command::Add(Member(returns)))
+            .expect("taken in");
+        array.run_tasks();
+        array.command(Command::Fail(Member(fails))).expect("failed");
+        array.pass(Nanos::from_secs(1));
+        array
+            .written(0, 8)
+            .expect("the member that is left is this run's");
+        array.flushed();
+        array
+            .command(Command::Add(Member(fails)))
+            .expect("taken in");
+        array.run_tasks();
+    }
+    array.command(Command::Stop).expect("stops");
 }
