@@ -316,9 +316,14 @@ impl Core {
     }
 
     pub(crate) fn idle(&self) -> bool {
+        self.ops.idle() && self.idle_but_for_orphans()
+    }
+
+    /// Nothing is under way but operations that were given up on, whose buffers are their own.
+    pub(crate) fn idle_but_for_orphans(&self) -> bool {
         self.requests.idle()
             && self.slices.idle()
-            && self.ops.idle()
+            && self.ops.only_orphans()
             && self.flusher.idle()
             && self.buffers.all_free()
     }

@@ -147,6 +147,7 @@ impl Core {
     /// The array goes on after a halt for want of space. Whether there is room again, the first write will tell.
     pub(crate) fn go_on_after(&mut self, former: &Core) {
         for (device, before) in self.devices.iter_mut().zip(&former.devices) {
+            device.info = before.info;
             device.full = before.full;
             device.spent = before.spent;
         }

@@ -344,9 +344,15 @@ impl Ops {
         self.slots[tag.0 as usize].sectors
     }
 
-    /// Whether anything that was given up on is still outstanding.
-    pub(crate) fn has_orphans(&self) -> bool {
-        self.in_flight > 0 && self.slots.iter().any(|slot| slot.owner == Owner::Orphan)
+    /// The members of operations that were given up on and are still outstanding.
+    pub(crate) fn orphans(&self) -> impl Iterator<Item = Member> + '_ {
+        let orphaned = |slot: &&Slot| slot.owner == Owner::Orphan;
+        self.slots.iter().filter(orphaned).map(|slot| slot.member)
+    }
+
+    /// Whether nothing is outstanding but what was given up on.
+    pub(crate) fn only_orphans(&self) -> bool {
+        self.idle() || self.orphans().count() == self.in_flight as usize
     }
 
     /// Gives up on what is outstanding on a member: its owners in the order of the slots, with the tags of those that travel by

@@ -4,21 +4,22 @@
 //! |----------|----------------------------------------------------|-----------------------------------|
 //! | -        | a write, flush or command at a halted array        | draining                          |
 //! | draining | nothing is under way any more                      | starting                          |
-//! | draining | an operation was given up on and may still end     | -: what waits is refused          |
+//! | draining | a member that is asked may still do what was given up on | -: what waits is refused    |
 //! | starting | the array has been started anew                    | -: what waits goes to the new one |
 //! | starting | the start was refused, and nothing of it is under way | -: what waits is refused       |
 //!
 //! A halted array is as if power had gone: what was being written is in doubt until a start recovers it. So the engine starts the
 //! array once more beside its halted self, by the rules of every start, and puts that in its place. Until then requests and commands
-//! wait. If the start is refused, the halted array is as before: it reads, and the next write tries again after [`RETRY`].
+//! wait. Members that are on record as failed take no part, so they may hang. If the start is refused, the halted array is as before: it reads, and the next write tries again after [`RETRY`].
 
 use crate::contract::{
     Action, Actions, Command, CommandError, CommandTag, Event, Fact, Halt, RequestOp, StartMode,
 };
 use crate::core::{Core, NEVER};
+use crate::device::Health;
 use crate::engine::Config;
 use crate::pool::Share;
-use crate::units::Nanos;
+use crate::units::{Member, Nanos};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
@@ -112,7 +113,7 @@ impl Revival {
     /// Whether an event at a halted array is worth an attempt.
     fn calls_for_it(&self, core: &Core, now: Nanos, event: &Event) -> bool {
         let halted = core.halt == Some(Halt::NoSpace) && core.serving();
-        let may_write = !self.mode.read_only && !core.has_orphans();
+        let may_write = !self.mode.read_only && !core.orphans_may_count();
         let asks = match event {
             Event::Request(request) => request.op != RequestOp::Read && now >= self.not_before,
             Event::Command(_, command) => !matches!(command, Command::Start(_)),
@@ -129,19 +130,20 @@ impl Revival {
         actions: &mut Actions,
     ) {
         if matches!(self.state, State::Draining) {
-            if core.has_orphans() {
+            if core.orphans_may_count() {
                 return self.end(core, now, actions);
             }
-            if core.idle() {
+            if core.idle_but_for_orphans() {
                 self.begin(core, config, now, actions);
             }
         }
-        let State::Starting { attempt, answer } = &self.state else {
+        let State::Starting { attempt, answer } = &mut self.state else {
             return;
         };
         match answer {
             Some(Ok(())) => self.succeed(core, now, actions),
-            Some(Err(why)) if attempt.idle() => {
+            Some(Err(why)) if attempt.idle_but_for_orphans() => {
+                attempt.hand_operations_to(core);
                 let why = why.clone();
                 if why != CommandError::NoSpace && self.refused.as_ref() != Some(&why) {
                     let boxed = Box::new(why.clone());
@@ -158,11 +160,16 @@ impl Revival {
         }
     }
 
-    fn begin(&mut self, core: &Core, config: &Config, now: Nanos, actions: &mut Actions) {
+    fn begin(&mut self, core: &mut Core, config: &Config, now: Nanos, actions: &mut Actions) {
         let mut attempt = Box::new(Core::new(config.clone(), Share::whole(config.limits.pool)));
         attempt.tasks.paced_like(&core.tasks);
+        for member in core.failed_on_record() {
+            attempt.devices[usize::from(member.0)].info.sectors = 0; // So nothing is asked of it.
+        }
+        core.hand_operations_to(&mut attempt);
         let start = Event::Command(TAG, Command::Start(self.mode));
         let answer = step(&mut attempt, now, start, &mut self.told, actions);
+        attempt.lose_nothing();
         self.state = State::Starting { attempt, answer };
     }
 
@@ -211,8 +218,26 @@ fn step(
 }
 
 impl Core {
-    /// Whether an operation that was given up on may still end.
-    fn has_orphans(&self) -> bool {
-        self.ops.has_orphans()
+    /// Members that failed, if all failures are on record.
+    fn failed_on_record(&self) -> impl Iterator<Item = Member> + '_ {
+        let recorded = self.keeper.failures_durable();
+        let members = (0..self.devices.len()).map(|index| Member(index as u16));
+        members.filter(move |member| {
+            recorded && self.devices[usize::from(member.0)].health == Health::Failed
+        })
+    }
+
+    /// Whether a member that an attempt asks may still do what was given up on.
+    fn orphans_may_count(&self) -> bool {
+        let asked = |member| self.failed_on_record().all(|failed| failed != member);
+        self.ops.orphans().any(asked)
+    }
+
+    /// Operations that were given up on are the other's from now on. Both have no others.
+    fn hand_operations_to(&mut self, other: &mut Core) {
+        core::mem::swap(&mut self.ops, &mut other.ops);
+        for (device, other) in self.devices.iter_mut().zip(&mut other.devices) {
+            other.in_flight = core::mem::take(&mut device.in_flight);
+        }
     }
 }

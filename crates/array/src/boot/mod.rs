@@ -112,6 +112,8 @@ pub(crate) struct Boot {
     reads_logs: bool,
     /// What a start without some current members would lose, while nobody has accepted that.
     would_lose: LostMap,
+    /// Nothing may be reported lost, also what no absent member could bring back: the start is refused then.
+    lossless: bool,
     /// What the surrogate alone holds is given up: it will not be taken for this array's any more.
     forsakes: bool,
     /// The second version of this start is being written, or is.
@@ -188,6 +190,7 @@ impl Core {
             unread: Vec::new(),
             reads_logs: false,
             would_lose: LostMap::new(0, 0),
+            lossless: false,
             forsakes: false,
             confirms: false,
             replays_left: 0,

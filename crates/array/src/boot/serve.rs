@@ -199,6 +199,17 @@ impl Core {
         }
     }
 
+    /// The start under way is to be refused rather than report anything lost.
+    pub(crate) fn lose_nothing(&mut self) {
+        if let Some(boot) = &mut self.boot {
+            boot.lossless = true;
+        }
+    }
+
+    pub(crate) fn may_lose_nothing(&self) -> bool {
+        self.boot.as_ref().is_some_and(|boot| boot.lossless)
+    }
+
     /// A loss that nobody has accepted yet: the start goes on to find them all, and then ends.
     pub(crate) fn would_lose(&mut self, lba: u64, sectors: u64) {
         let withheld = &mut self.boot_mut().would_lose;

@@ -16,6 +16,8 @@ impl Core {
     pub(crate) fn step_replay(&mut self, id: u32, record: u32) {
         let unrecorded = !self.slices.get(id).zeroed.is_empty() && self.lost.dirty();
         match self.slices.get(id).phase {
+            // The start has been refused: what it found out so far counts no more.
+            Phase::Preparing | Phase::Reading if self.boot.is_none() => self.band_done(id),
             Phase::Preparing if unrecorded => self.await_metadata(id),
             Phase::Preparing | Phase::Reading => self.plan_replay(id, record),
             Phase::Checksumming => self.judge_replay(id, record),
@@ -84,12 +86,13 @@ impl Core {
         slice.zeroed = slice.zeroed.union(cells);
     }
 
-    /// These cells cannot be told. If the member of one could be brought, that is not decided without being asked.
+    /// These cells cannot be told. If the member of one could be brought, or nothing may be lost, the start is refused.
     fn lose_replayed(&mut self, id: u32, cells: CellSet) {
         let slice = self.slices.get(id);
         let (map, band, sectors) = (slice.map, slice.band, slice.band_sectors);
         let absent = |cell: &u8| self.merely_absent(map.cells[*cell as usize].slot, map.row);
-        if self.mode.accept_loss || !cells.iter().any(|cell| absent(&cell)) {
+        let asks = self.may_lose_nothing() || cells.iter().any(|cell| absent(&cell));
+        if self.mode.accept_loss || !asks {
             return self.declare_lost(id, cells);
         }
         let addressed = |cell: &u8| self.layout.is_addressed(map.row, *cell);
