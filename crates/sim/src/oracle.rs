@@ -242,18 +242,18 @@ impl Oracle {
                 write.durable = Some(now);
             }
         }
-        if self.died {
-            for lba in 0..self.sectors() {
-                self.settle_read(lba, ticket.issued);
-            }
+        for lba in 0..self.sectors() {
+            self.settle_read(lba, ticket.issued);
         }
     }
 
     /// What was read before a flush was asked for is durable with it, also where it was never acknowledged. Nothing was
-    /// written there since it was read.
+    /// written there since it was read. A read under way that was asked for before may still give an older value.
     fn settle_read(&mut self, lba: u64, flushed: u64) {
+        let oldest = self.reads.keys().next().copied().unwrap_or(u64::MAX);
+        let before = flushed.min(oldest);
         let sector = &self.sectors[lba as usize];
-        let Some((token, _)) = sector.pinned.filter(|(_, read)| *read < flushed) else {
+        let Some((token, _)) = sector.pinned.filter(|(_, read)| *read < before) else {
             return;
         };
         let read = |id: &WriteId| self.value(*id, lba) == token;
