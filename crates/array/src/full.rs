@@ -147,7 +147,22 @@ impl Core {
     /// The array goes on after a halt for want of space. Whether there is room again, the first write will tell.
     pub(crate) fn go_on_after(&mut self, former: &Core) {
         for (device, before) in self.devices.iter_mut().zip(&former.devices) {
-            device.info = before.info;
+            if device.info != before.info {
+                // It was not asked, since it had failed.
+                let uuid = before
+                    .entry
+                    .map(|entry| former.superblock.members[usize::from(entry)].uuid);
+                let known = self
+                    .superblock
+                    .members
+                    .iter()
+                    .position(|line| Some(line.uuid) == uuid);
+                device.entry = known.map(|entry| entry as u16);
+                device.health = before.health;
+                device.regions.clone_from(&before.regions);
+                device.places = before.places;
+                device.info = before.info;
+            }
             device.full = before.full;
             device.spent = before.spent;
         }
