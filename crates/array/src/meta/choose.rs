@@ -290,11 +290,13 @@ fn void<'a, 'b>(claim: &Claim, claims: &'b [Claim<'a>]) -> Option<&'b Claim<'a>>
     claims.iter().find(went_elsewhere)
 }
 
-/// Whether a member went on when the array had counted it out: further than a crash explains.
+/// Whether a member went on when the array had counted it out: further than a crash explains. One that is being filled, by its own word,
+/// is what the array last made of it.
 fn went_on(theirs: &Superblock, array: &Superblock) -> bool {
     let mut entries = array.members.iter();
     let entry = entries.find(|entry| entry.uuid == theirs.member);
-    entry.is_some_and(|entry| entry.went_on(theirs.sequence))
+    let current = role_of(theirs, theirs.member) == Some(MemberRole::Active);
+    current && entry.is_some_and(|entry| entry.went_on(theirs.sequence))
 }
 
 fn parted(theirs: &Superblock, array: &Superblock) -> bool {
