@@ -904,18 +904,10 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
         }
         Fact::Stopped if read_only => "stopped, nothing was written".into(),
         Fact::Stopped => "stopped and marked clean".into(),
-        Fact::Halted(Halt::NoSpace) => {
-            "too many members have no space: writes are refused until there is room".into()
-        }
-        Fact::Halted(Halt::TooFew) => {
-            "too many members are gone: nothing more is written until a restart with all that come back".into()
-        }
+        Fact::Halted(why) => halted_text(why),
         Fact::OutOfSpace { member } => format!("no space is left on {}", name_of(*member)),
         Fact::StaysHalted { why } => stays_halted_text(why),
         Fact::RoomAgain { member } => format!("there is room again on {}", name_of(*member)),
-        Fact::Halted(Halt::Owned(by)) => {
-            format!("another daemon (run {}, process {}) has taken the array: nothing is read or written here any more", by.run, by.process)
-        }
         Fact::MemberFailed { member, why } => {
             format!("{} failed: {}", name_of(*member), cause_text(why))
         }
@@ -958,6 +950,20 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
         Fact::BufferAbsent { .. } => "the buffer cannot be used".into(),
         Fact::BufferFailed => BUFFER_FAILED.into(),
         Fact::SurrogateAbsent { .. } => "the surrogate cannot be started".into(),
+    }
+}
+
+fn halted_text(why: &Halt) -> String {
+    match why {
+        Halt::NoSpace => {
+            "too many members have no space: writes are refused until there is room".into()
+        }
+        Halt::TooFew => {
+            "too many members are gone: nothing more is written until a restart with all that come back".into()
+        }
+        Halt::Owned(by) => {
+            format!("another daemon (run {}, process {}) has taken the array: nothing is read or written here any more", by.run, by.process)
+        }
     }
 }
 
