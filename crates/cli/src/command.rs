@@ -448,7 +448,7 @@ pub struct Serve {
     #[arg(long, value_name = "TIME", value_parser = parse_wait)]
     pub io_timeout: Option<Duration>,
     /// Ask an NBD member after TIME without a word from it whether it is there; without an answer within --io-timeout it is
-    /// failed. One that was told to sleep is not asked [default: 10s]
+    /// failed. One that was told to sleep is not asked. Of a local member the kernel tells the size, every TIME [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = parse_wait)]
     pub probe: Option<Duration>,
     /// Limits of background work, as MIN..MAX in bytes a second of one member, a side left out being no limit: 10M..200M

@@ -382,6 +382,21 @@ fn member_whose_server_was_restarted_is_added_back_over_a_new_connection() {
 
 /// Nothing is asked of the array meanwhile.
 #[test]
+fn idle_member_whose_file_was_cut_short_is_failed_and_comes_back() {
+    let place = Place::new("cut-short");
+    good(place.create(&["a.img", "b.img"], &["--level", "raid1"]));
+    let daemon = place.serve(&["--probe", "200ms", "a.img", "b.img"]);
+    good(place.shell("truncate -s 1M b.img"));
+    wait_until(&place, |status| status["state"] == "degraded");
+    good(place.shell("truncate -s 64M b.img"));
+    good(place.run(&["add", "tank", "b.img"]));
+    wait_until(&place, |status| status["state"] == "healthy");
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+}
+
+/// Nothing is asked of the array meanwhile.
+#[test]
 fn idle_member_whose_server_hangs_is_failed_within_a_bound() {
     let test = "idle_member_whose_server_hangs_is_failed_within_a_bound";
     let place = Place::new("hangs");

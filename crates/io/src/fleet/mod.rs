@@ -360,14 +360,15 @@ impl Fleet {
 
     // ------------------------------------------------------------------------------------------------- watching
 
-    /// When idle remote members are to be looked at.
+    /// When idle members are to be looked at.
     pub fn next_look(&self) -> Option<Nanos> {
         let limits = self.watched?;
         let watched = self.places.iter().filter(|place| place.is_watched());
         watched.map(|place| place.watch.due(limits)).min()
     }
 
-    /// Asks the remote members that have been idle for long, and gives up those that do not answer.
+    /// Asks the remote members that have been idle for long, and looks at the size of local ones; gives up those that do not answer, or
+    /// are not whole.
     pub fn look(&mut self, now: Nanos, handles: &Handles<'_>, backend: &mut dyn Backend) {
         let Some(limits) = self.watched else {
             return;
@@ -375,8 +376,17 @@ impl Fleet {
         for member in 0..self.places.len() {
             let place = &mut self.places[member];
             let watched = place.is_watched();
-            let Some(Device::Nbd(device)) = place.device.as_mut().filter(|_| watched) else {
-                continue;
+            let device = match place.device.as_mut().filter(|_| watched) {
+                Some(Device::Nbd(device)) => device,
+                Some(Device::File(device)) => {
+                    let due = place.watch.look(now, false, limits) == Look::Ask;
+                    place.watch.answered(true);
+                    if due && !device.is_whole() {
+                        self.part_with(Member(member as u16));
+                    }
+                    continue;
+                }
+                Some(Device::Ram(_)) | None => continue,
             };
             match place.watch.look(now, device.lives(), limits) {
                 Look::Nothing => continue,
@@ -385,6 +395,13 @@ impl Fleet {
             }
             self.tend_remote(member as u32, handles, backend);
         }
+    }
+
+    /// A local member is not what was opened any more.
+    fn part_with(&mut self, member: Member) {
+        self.places[usize::from(member.0)].departed = true;
+        self.departed.push(member);
+        self.close(member);
     }
 
     // ------------------------------------------------------------------------------------------------- giving up
@@ -450,11 +467,12 @@ impl Place {
         }
     }
 
-    /// A remote member that is open, and never told to rest: a question would wake its disk.
+    /// A member that is open, unless it is remote and was told to rest: a question would wake its disk.
     fn is_watched(&self) -> bool {
         let rests = |device: &Device| match device {
             Device::Nbd(device) => device.rests(),
-            Device::File(_) | Device::Ram(_) => true,
+            Device::File(_) => false,
+            Device::Ram(_) => true,
         };
         self.is_open() && !self.device.as_ref().is_none_or(rests)
     }
@@ -601,6 +619,39 @@ mod tests {
             fleet.look(Nanos::from_secs(second), &handles, &mut backend);
         }
         (backend.sends, !fleet.names().all(|(_, open)| open))
+    }
+
+    #[test]
+    fn local_member_that_was_cut_short_is_given_up_without_being_read() {
+        let path = std::env::temp_dir().join(format!("restripe-short-{}", std::process::id()));
+        std::fs::write(&path, [0; 1 << 20]).expect("a file");
+        let options = crate::member::OpenOptions::default();
+        let member = crate::member::open(path.to_str().expect("text"), options);
+        let mut fleet = Fleet::new(0, vec![member.expect("it opens")]);
+        fleet.watch(WatchLimits {
+            interval: Nanos::from_secs(10),
+            patience: Nanos::from_secs(30),
+        });
+        let mut pool = PoolMemory::new(Pool { small: 0, large: 1 }).expect("memory");
+        let mut users = UserMemory::new(0);
+        let handles = Handles {
+            pool: &mut pool,
+            users: &mut users,
+        };
+        let mut backend = Counting { sends: 0 };
+        fleet.look(Nanos::from_secs(10), &handles, &mut backend);
+        assert!(fleet.departed.is_empty());
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .expect("ours");
+        file.set_len(4096).expect("cut short");
+        fleet.look(Nanos::from_secs(19), &handles, &mut backend);
+        assert!(fleet.departed.is_empty(), "it is not time yet");
+        fleet.look(Nanos::from_secs(20), &handles, &mut backend);
+        assert_eq!(fleet.departed, [Member(0)]);
+        assert!(fleet.names().all(|(_, open)| !open));
+        let _ = std::fs::remove_file(&path);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Whether an idle remote member is still there: health is looked at, not remembered.
+//! Whether an idle member is still there: health is looked at, not remembered.
 //!
 //! | state | cause                                                 | next  |
 //! |-------|-------------------------------------------------------|-------|
@@ -10,6 +10,7 @@
 //!
 //! A question is a read of the page where a superblock lies; it changes nothing. Operations under way have time-outs of
 //! their own, in the engine. A connection that the peer ends is noticed without a question.
+//! Of a local member the kernel tells the size in each interval, which wakes no disk.
 
 use restripe_array::Nanos;
 

@@ -59,6 +59,8 @@ enum Rung {
 pub struct FileDevice {
     file: File,
     block_device: bool,
+    /// Its size when it was opened.
+    sectors: u64,
     zero: Rung,
     /// How a write is made durable.
     way: Way,
@@ -81,6 +83,25 @@ pub enum Plan {
 }
 
 impl FileDevice {
+    fn bytes(&self) -> io::Result<u64> {
+        if !self.block_device {
+            return self.file.metadata().map(|about| about.len());
+        }
+        let mut bytes = 0u64;
+        // SAFETY: the request writes a 64-bit number.
+        match unsafe { libc::ioctl(self.fd(), BLKGETSIZE64 as _, &raw mut bytes) } {
+            0.. => Ok(bytes),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Whether it has its size still. A file that was cut short has not, nor has a device that was unplugged. The kernel answers; no disk
+    /// is asked, so none wakes.
+    pub fn is_whole(&self) -> bool {
+        self.bytes()
+            .is_ok_and(|bytes| bytes / SECTOR_BYTES >= self.sectors)
+    }
+
     pub fn fd(&self) -> RawFd {
         self.file.as_raw_fd()
     }
@@ -251,6 +272,7 @@ pub fn open(path: &Path, options: OpenOptions) -> Result<(FileDevice, MemberInfo
         way: durability::way_of(&file, block_device),
         file,
         block_device,
+        sectors: 0,
         zero: Rung::Punch,
         alignment: 1,
         path: path.display().to_string(),
@@ -262,6 +284,7 @@ pub fn open(path: &Path, options: OpenOptions) -> Result<(FileDevice, MemberInfo
     } else {
         probe_file(&mut device, options)?
     };
+    device.sectors = info.sectors;
     if options.direct {
         device.align(info.logical_block);
     }
@@ -345,7 +368,7 @@ fn lock(file: &File) -> Result<(), OpenFailure> {
 }
 
 fn probe_file(device: &mut FileDevice, options: OpenOptions) -> Result<MemberInfo, OpenFailure> {
-    let bytes = device.file.metadata().map_err(OpenFailure::Io)?.len();
+    let bytes = device.bytes().map_err(OpenFailure::Io)?;
     let punches = !options.read_only && punches_holes(&device.file, bytes);
     if !punches {
         device.zero = Rung::Range;
@@ -369,12 +392,11 @@ fn punches_holes(file: &File, size: u64) -> bool {
 }
 
 fn probe_device(device: &FileDevice) -> Result<MemberInfo, OpenFailure> {
-    let (mut bytes, mut block) = (0u64, 0i32);
-    // SAFETY: the request writes a 64-bit number.
-    let size = unsafe { libc::ioctl(device.fd(), BLKGETSIZE64 as _, &raw mut bytes) };
+    let bytes = device.bytes().map_err(OpenFailure::Io)?;
+    let mut block = 0i32;
     // SAFETY: the request writes an int.
     let sector = unsafe { libc::ioctl(device.fd(), BLKSSZGET as _, &raw mut block) };
-    if size < 0 || sector < 0 {
+    if sector < 0 {
         return Err(OpenFailure::Io(io::Error::last_os_error()));
     }
     Ok(MemberInfo {
