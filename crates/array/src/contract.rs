@@ -458,6 +458,9 @@ pub enum Command {
     Lease(LeaseCommand),
 }
 
+/// Of so many runs a start can be told that they have ended.
+pub const ENDED_MAX: usize = 4;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StartMode {
     /// Start although fewer than a majority of the current members are here.
@@ -469,8 +472,8 @@ pub struct StartMode {
     pub volatile_members: bool,
     /// The run that starts the array, as its superblocks are to record it. None: they record no owner.
     pub owner: Option<ArrayOwner>,
-    /// A run that the shell knows to have ended, however its record looks.
-    pub ended: Option<Uuid>,
+    /// Runs that the shell knows to have ended, however their records look: one for each set, and one more.
+    pub ended: [Option<Uuid>; ENDED_MAX],
     /// Take the array over from whichever run its superblocks record.
     pub force_owner: bool,
 }
@@ -483,7 +486,7 @@ impl StartMode {
         read_only: false,
         volatile_members: false,
         owner: None,
-        ended: None,
+        ended: [None; ENDED_MAX],
         force_owner: false,
     };
 }

@@ -160,8 +160,9 @@ impl Core {
         let interval =
             |owner: Option<ArrayOwner>| owner.map_or(Nanos::ZERO, |one| interval_of(&one));
         self.ownership.interval = interval(me).max(interval(found));
-        let other = found
-            .filter(|by| me.is_none_or(|me| me.run != by.run) && self.mode.ended != Some(by.run));
+        let other = found.filter(|by| {
+            me.is_none_or(|me| me.run != by.run) && !self.mode.ended.contains(&Some(by.run))
+        });
         self.ownership.former = other.is_some_and(|by| by.interval_ms > 0);
         let Some(by) = other.filter(|_| !self.mode.force_owner) else {
             return Ok(true);

@@ -419,6 +419,7 @@ fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(Array
         let what = "a log disk would lose with it what only it holds";
         return Err(Failure::usage(what).hint("--redirect graid (the default with it), or none"));
     }
+    let owners = sets.owners();
     let (members, others) = sets.into_members();
     for member in &members {
         refuse_cycle(
@@ -428,7 +429,7 @@ fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(Array
             member.beneath(),
         )?;
     }
-    prospect.start = owner::mode(setup.start, &prospect.name, prospect.owner, &members)?;
+    prospect.start = owner::mode(setup.start, &prospect.name, &owners, &members)?;
     let surrogate = setup.surrogate(others, form);
     prospect.form = (others.of_surrogate > 0).then_some(form);
     let spec = ArraySpec {

@@ -8,7 +8,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::member::random_uuid;
 use restripe_array::meta::ArrayOwner;
-use restripe_array::{StartMode, Uuid};
+use restripe_array::{ENDED_MAX, StartMode, Uuid};
 use restripe_io::member::OpenMember;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -36,7 +36,7 @@ enum Fate {
 pub fn mode(
     start: StartMode,
     name: &str,
-    found: Option<ArrayOwner>,
+    found: &[ArrayOwner],
     members: &[OpenMember],
 ) -> Outcome<StartMode> {
     let unlocked = members.iter().any(OpenMember::is_unlocked);
@@ -45,11 +45,13 @@ pub fn mode(
         false => Some(this_run(if unlocked { INTERVAL_MS } else { 0 })?),
     };
     // Locks guard members that both runs lock: a copy of a served array's images may be started.
-    let counts = |found: &ArrayOwner| unlocked || found.interval_ms > 0;
-    let ended = match found.filter(counts) {
-        Some(found) if !start.force_owner => ended(name, &found)?,
-        _ => None,
-    };
+    let counts = |found: &&ArrayOwner| unlocked || found.interval_ms > 0;
+    let mut ended = [None; ENDED_MAX];
+    if !start.force_owner {
+        for (place, found) in ended.iter_mut().zip(found.iter().filter(counts)) {
+            *place = end_of(name, found)?;
+        }
+    }
     Ok(StartMode {
         owner,
         ended,
@@ -68,7 +70,8 @@ pub fn guarding(owner: ArrayOwner, more: &[OpenMember]) -> ArrayOwner {
     }
 }
 
-fn ended(name: &str, found: &ArrayOwner) -> Outcome<Option<Uuid>> {
+/// The run, if it has ended.
+fn end_of(name: &str, found: &ArrayOwner) -> Outcome<Option<Uuid>> {
     let begun = Instant::now();
     loop {
         match fate(found) {

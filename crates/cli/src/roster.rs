@@ -58,8 +58,6 @@ pub struct Prospect {
     pub leans_on_log: bool,
     /// The command that makes it anew over its data, where one can.
     pub remake: Option<String>,
-    /// The run that has or had the array, by its superblocks; none after a clean stop.
-    pub owner: Option<ArrayOwner>,
     /// How this run starts it, once its members are known.
     pub start: StartMode,
 }
@@ -201,6 +199,12 @@ impl Roster {
         told.map(|superblock| superblock.write_hole)
     }
 
+    /// The runs that have or had the members, by their superblocks; none after a clean stop.
+    pub fn owners(&self) -> impl Iterator<Item = ArrayOwner> + '_ {
+        let newest = self.candidates.iter().filter_map(newest);
+        newest.filter_map(|superblock| superblock.tail.owner)
+    }
+
     /// The members, for a shell.
     pub fn into_members(self) -> Vec<OpenMember> {
         self.members.into_iter().map(Plain::into_member).collect()
@@ -235,7 +239,6 @@ impl Roster {
             geometry: choice.superblock.geometry,
             leans_on_log: choice.superblock.ahead && !choice.superblock.alone,
             remake: self.remake(&choice),
-            owner: choice.superblock.tail.owner,
             start: setup.start,
         })
     }

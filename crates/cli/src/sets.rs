@@ -11,7 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::roster::{Prospect, Roster};
 use crate::terminal::warn;
 use restripe_array::Uuid;
-use restripe_array::meta::{Partner, PartnerRole, Superblock, WriteHole};
+use restripe_array::meta::{ArrayOwner, Partner, PartnerRole, Superblock, WriteHole};
 use restripe_io::member::OpenMember;
 
 /// The array to which a member belongs: a surrogate's belongs to the array that it stands in for, and so does its buffer's.
@@ -123,6 +123,22 @@ impl Sets {
     /// Whether the surrogate is one disk, with no redundancy of its own nor below: first copies have what it has.
     pub fn has_log_disk(&self) -> bool {
         self.surrogate.as_ref().is_some_and(Roster::is_bare)
+    }
+
+    /// The runs that superblocks of any set record.
+    pub fn owners(&self) -> Vec<ArrayOwner> {
+        let rosters = [
+            Some(&self.home),
+            self.surrogate.as_ref(),
+            self.buffer.as_ref(),
+        ];
+        let mut owners: Vec<ArrayOwner> = Vec::new();
+        for owner in rosters.into_iter().flatten().flat_map(Roster::owners) {
+            if owners.iter().all(|known| known.run != owner.run) {
+                owners.push(owner);
+            }
+        }
+        owners
     }
 
     /// All members, the surrogate's and then its buffer's last, and how many these are. A buffer is nobody's without a surrogate.

@@ -196,7 +196,7 @@ fn clean_stop_and_a_run_that_is_known_to_have_ended_need_no_wait() {
     two.change();
     two.at_work.die();
     let ended = StartMode {
-        ended: Some(owner(2).run),
+        ended: [Some(owner(2).run), None, None, None],
         ..run(3)
     };
     let begun = two.at_work.now();

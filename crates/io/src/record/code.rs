@@ -4,9 +4,10 @@ use restripe_array::cache::Rule;
 use restripe_array::destage;
 use restripe_array::{
     Action, ArrayOwner, Buf, BufRef, CacheLimits, Class, Command, Compute, ComputeOp, Config,
-    Destage, DeviceIo, Event, Guilty, HeatLimits, IoError, IoOp, LeaseCommand, LeaseName, Limits,
-    Member, MemberInfo, Moves, Nanos, Order, Page, Pool, Redirect, Request, RequestOp, RequestTag,
-    Segment, Sleep, StartMode, SurrogateConfig, SurrogateLimits, Tag, Throttle, Uuid, Verdict,
+    Destage, DeviceIo, ENDED_MAX, Event, Guilty, HeatLimits, IoError, IoOp, LeaseCommand,
+    LeaseName, Limits, Member, MemberInfo, Moves, Nanos, Order, Page, Pool, Redirect, Request,
+    RequestOp, RequestTag, Segment, Sleep, StartMode, SurrogateConfig, SurrogateLimits, Tag,
+    Throttle, Uuid, Verdict,
 };
 use std::io::Write as _;
 
@@ -313,14 +314,16 @@ impl Writer {
                     | u8::from(mode.read_only) << 2
                     | u8::from(mode.volatile_members) << 3
                     | u8::from(mode.owner.is_some()) << 4
-                    | u8::from(mode.ended.is_some()) << 5
+                    | u8::from(mode.ended != [None; ENDED_MAX]) << 5
                     | u8::from(mode.force_owner) << 6;
                 self.raw(&[0, bits]);
                 if let Some(owner) = mode.owner {
                     self.owner(&owner);
                 }
-                if let Some(ended) = mode.ended {
-                    self.raw(&ended.0);
+                let ended: Vec<Uuid> = mode.ended.into_iter().flatten().collect();
+                if !ended.is_empty() {
+                    self.byte(ended.len() as u8);
+                    ended.iter().for_each(|run| self.raw(&run.0));
                 }
             }
             Command::Stop => self.byte(1),
@@ -814,6 +817,15 @@ impl<'a> Reader<'a> {
         Ok(Uuid(*bytes))
     }
 
+    fn ended_runs(&mut self) -> Taken<[Option<Uuid>; ENDED_MAX]> {
+        let count = usize::from(self.byte()?);
+        let mut ended = [None; ENDED_MAX];
+        for place in ended.get_mut(..count).ok_or(Stop::Bad)? {
+            *place = Some(self.uuid()?);
+        }
+        Ok(ended)
+    }
+
     fn owner(&mut self) -> Taken<ArrayOwner> {
         Ok(ArrayOwner {
             run: self.uuid()?,
@@ -839,8 +851,8 @@ impl<'a> Reader<'a> {
                         false => None,
                     },
                     ended: match bits & 32 != 0 {
-                        true => Some(self.uuid()?),
-                        false => None,
+                        true => self.ended_runs()?,
+                        false => [None; ENDED_MAX],
                     },
                     force_owner: bits & 64 != 0,
                 })
@@ -988,7 +1000,7 @@ mod tests {
                 namespace: u32::MAX,
                 interval_ms: 4000,
             }),
-            ended: Some(Uuid([5; 16])),
+            ended: [Some(Uuid([5; 16])), Some(Uuid([6; 16])), None, None],
             force_owner: true,
         };
         let info = MemberInfo {
