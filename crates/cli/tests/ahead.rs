@@ -138,11 +138,21 @@ fn what_is_in_doubt_is_told_and_no_more_is_after_a_stop() {
         return;
     }
     good(place.create(&HOME, &["--level", "raid10"]));
-    let eraid = ["--redirect", "eraid", "--rate", "100K..100K"];
+    good(place.shell("printf '#!/bin/sh\\n' > power; chmod +x power"));
+    let power = format!("exec:{}", place.path("power"));
+    let eraid = [
+        "--redirect",
+        "eraid",
+        "--power",
+        &power,
+        "--rate",
+        "100K..100K",
+    ];
     let in_doubt = |status: &Value| number(&status["in_doubt_bytes"]);
     let exposes = |place: &Place| {
-        let daemon = serve_sleepers(place, &eraid[..2], &HOME);
+        let daemon = serve_sleepers(place, &eraid[..4], &HOME);
         wait_until(place, |status| status["tasks"] == serde_json::json!([]));
+        wait_until(place, |status| overlay(status, "mirrors_asleep") == 2);
         write_pattern(place, 7, "3M", "1M");
         let found = wait_until(place, |status| overlay(status, "exposed_bytes") > 0);
         assert_eq!(in_doubt(&found), 0, "{found}");
