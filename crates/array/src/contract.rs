@@ -5,6 +5,7 @@
 //! allocated.
 
 pub use crate::meta::ArrayOwner;
+use crate::meta::MetaError;
 pub use crate::meta::leases::{LeaseCommand, LeaseError, LeaseName};
 pub use crate::policy::goal::LatencyGoal;
 pub use crate::policy::heat::HeatLimits;
@@ -551,6 +552,11 @@ pub enum CommandError {
         theirs: (u64, u64),
         ours: (u64, u64),
     },
+    /// A superblock of this member is whole, and has a number that this array cannot have.
+    Unsound {
+        member: Member,
+        error: MetaError,
+    },
     /// No superblock of this device can be read: nobody knows what it carries.
     Unreadable(Member),
     /// Redundancy does not allow taking this member out.
@@ -642,6 +648,12 @@ pub enum Fact {
         host: Member,
         slot: u16,
         partition: u16,
+    },
+    /// Metadata on this member are whole, and have numbers that this array cannot have: they do not count.
+    Ignored {
+        member: Member,
+        what: &'static str,
+        count: u64,
     },
     /// A read error was repaired from redundancy and rewritten.
     /// `rotten`: they could be read, and were not what had been written.

@@ -17,6 +17,7 @@ use crate::member::{VOLATILE, content, open_failure, refuse_cycle, same_file};
 use crate::surrogate::WITHOUT_LOG;
 use crate::tie::{Tie, Whose, tie, whose_is};
 use crate::units::{Rate, Size, parse_order, parse_throttle};
+use restripe_array::meta::MetaError;
 use restripe_array::report::{MemberState, MemberStatus, Status};
 use restripe_array::{
     ArrayOwner, Command, CommandError, Fact, Halt, LeaseError, Member, Nanos, Rival, SECTOR_BYTES,
@@ -916,11 +917,10 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         CommandError::Split(one, other) => Refusal::new("two halves of this array were started apart and differ since")
             .at(format!("{} and {}", name(one), name(other)))
             .hint("name only the members of the side to keep, to serve --from-minority if they are few; add the others later"),
-        CommandError::Foreign(member) => {
-            Refusal::new("this member belongs to another array").at(name(member)).hint("leave it out")
-        }
+        CommandError::Foreign(member) => foreign(&name(member)),
         CommandError::OtherHistory { member, theirs, ours } => other_history(&name(member), *theirs, *ours),
         CommandError::Unreadable(member) => unreadable(&name(member)),
+        CommandError::Unsound { member, error } => unsound(&name(member), error),
         CommandError::Minority { present, current } => {
             Refusal::new(format!("only {present} of the {current} current members are here"))
                 .hint("bring the others; serve --from-minority starts it if they are gone for good")
@@ -991,6 +991,20 @@ fn unreadable(path: &str) -> Refusal {
     Refusal::new("the superblocks of this device cannot be read, so its content is not known")
         .at(path)
         .hint("name another device, or say --force to overwrite this one")
+}
+
+fn foreign(path: &str) -> Refusal {
+    Refusal::new("this member belongs to another array")
+        .at(path)
+        .hint("leave it out")
+}
+
+fn unsound(path: &str, error: &MetaError) -> Refusal {
+    Refusal::new(format!(
+        "the superblock of this member is whole, and cannot be right: {error}"
+    ))
+    .at(path)
+    .hint("restripe examine shows what the members hold; serve the others --degraded without this one, and add it again")
 }
 
 /// Generations and sequences of a device and of the running array, which parted.

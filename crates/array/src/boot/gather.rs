@@ -1,7 +1,7 @@
 //! What the current members remember: map pages, tasks, and the logs.
 
 use super::{Boot, LOG_PAGES, MapVersion, Read, Stage};
-use crate::contract::{CommandError, DeviceIo, Segment, TaskKind};
+use crate::contract::{CommandError, DeviceIo, Fact, Segment, TaskKind};
 use crate::core::Core;
 use crate::layout::CellSet;
 use crate::maps::BitMap;
@@ -223,9 +223,26 @@ impl Core {
     /// Drops the records that name something the array does not have. A checksum proves who wrote a record, and not that
     /// its numbers fit this geometry.
     pub(super) fn drop_records_out_of_range(&mut self) {
-        let mut records = core::mem::take(&mut self.boot_mut().records);
-        records.retain(|(member, at, record)| self.is_in_range(*member, *at, record));
-        self.boot_mut().records = records;
+        let records = core::mem::take(&mut self.boot_mut().records);
+        let (sound, others): (Vec<_>, Vec<_>) = records
+            .into_iter()
+            .partition(|(member, at, record)| self.is_in_range(*member, *at, record));
+        let boot = self.boot_mut();
+        boot.records = sound;
+        for (member, ..) in others {
+            boot.ignore(member, RECORDS);
+        }
+    }
+
+    /// Says what was read and does not count.
+    pub(super) fn tell_ignored(&mut self) {
+        for (member, what, count) in core::mem::take(&mut self.boot_mut().ignored) {
+            self.fact(Fact::Ignored {
+                member,
+                what,
+                count,
+            });
+        }
     }
 
     /// Whether a record at a sector of a member's log is about cells of a row that exists, and lies within the log.
@@ -239,12 +256,28 @@ impl Core {
     }
 }
 
+const RECORDS: &str = "log records";
+const DONE_LISTS: &str = "lists of finished log records";
+const MAP_PAGES: &str = "map pages";
+
 impl Boot {
+    fn ignore(&mut self, member: Member, what: &'static str) {
+        let mut ignored = self.ignored.iter_mut();
+        match ignored.find(|(other, of, _)| (*other, *of) == (member, what)) {
+            Some((.., count)) => *count += 1,
+            None => self.ignored.push((member, what, 1)),
+        }
+    }
+
     fn note_done_list(&mut self, member: Member, found: Result<DoneList, MetaError>) {
-        let Ok(found) = found else { return };
+        let found = match found {
+            Ok(found) => found,
+            Err(MetaError::Field { .. }) => return self.ignore(member, DONE_LISTS),
+            Err(_) => return,
+        };
         let newest = found.sequences.iter().copied().max();
         if found.floor.max(newest.unwrap_or(0)).max(found.version) >= FOUND_LIMIT {
-            return;
+            return self.ignore(member, DONE_LISTS);
         }
         match self
             .done_lists
@@ -289,6 +322,7 @@ impl Boot {
     }
 
     pub(super) fn note_map(&mut self, kind: MapKind, page: u32, array: crate::Uuid, io: &DeviceIo) {
+        let mut unfit = 0;
         let Some(held) = self
             .maps
             .iter_mut()
@@ -300,16 +334,24 @@ impl Boot {
             let Segment::Page(bytes) = segment else {
                 continue;
             };
-            let Ok(view) = pages::decode(bytes, kind, array, page) else {
-                continue;
+            let view = match pages::decode(bytes, kind, array, page) {
+                Ok(view) if view.sequence < FOUND_LIMIT => view,
+                Ok(_) | Err(MetaError::Field { .. } | MetaError::TooLarge { .. }) => {
+                    unfit += 1;
+                    continue;
+                }
+                Err(_) => continue,
             };
             let newer = held
                 .newest
                 .as_ref()
                 .is_none_or(|(sequence, _)| *sequence < view.sequence);
-            if newer && view.sequence < FOUND_LIMIT {
+            if newer {
                 held.newest = Some((view.sequence, bytes.clone()));
             }
+        }
+        for _ in 0..unfit {
+            self.ignore(io.member, MAP_PAGES);
         }
     }
 
@@ -340,8 +382,12 @@ impl Boot {
             let at = from + index as u64 * PAGE_SECTORS;
             if at < log::DONE_SECTORS {
                 self.note_done_list(member, log::decode_done(bytes, array));
-            } else if let Ok(record) = log::decode(bytes, array) {
-                self.records.push((member, at, record));
+            } else {
+                match log::decode(bytes, array) {
+                    Ok(record) => self.records.push((member, at, record)),
+                    Err(MetaError::Field { .. }) => self.ignore(member, RECORDS),
+                    Err(_) => {}
+                }
             }
         }
     }

@@ -98,6 +98,8 @@ pub(crate) struct Boot {
     records: Vec<(Member, u64, LogRecord)>,
     /// Those found on members that failed, and may come back.
     stale_records: Vec<(Member, u64, LogRecord)>,
+    /// What was read of members, and does not count, with how many of it.
+    ignored: Vec<(Member, &'static str, u64)>,
     /// The newest done-list of each member's log.
     done_lists: Vec<(Member, DoneList)>,
     /// The version of the superblock that was chosen, as it was read.
@@ -183,6 +185,7 @@ impl Core {
             maps: Vec::new(),
             records: Vec::new(),
             stale_records: Vec::new(),
+            ignored: Vec::new(),
             done_lists: Vec::new(),
             chosen: None,
             lagging: Vec::new(),
@@ -360,9 +363,13 @@ impl Core {
         let stage = self.boot.as_ref().expect("checked by the caller").stage;
         match stage {
             Stage::Superblocks => self.boot_choose(),
-            Stage::Maps => self.boot_maps(),
+            Stage::Maps => {
+                self.tell_ignored();
+                self.boot_maps()
+            }
             Stage::Logs => {
                 self.drop_records_out_of_range();
+                self.tell_ignored();
                 self.boot_secure()
             }
             Stage::Replaying => self.boot_replay(),

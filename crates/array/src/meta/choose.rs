@@ -14,7 +14,7 @@
 //! start; it is stale, and must be rebuilt as a whole. If two histories stand and neither is void, both are refused.
 
 use super::superblock::SUPER_B_PLACES;
-use super::{MemberRole, MetaError, Region, RegionKind, Superblock};
+use super::{MemberRole, MetaError, Region, RegionKind, Superblock, field, rules};
 use crate::contract::{CommandError, MemberInfo, StartMode};
 use crate::units::{Member, Uuid};
 use alloc::vec::Vec;
@@ -91,12 +91,16 @@ fn place_of_b(superblock: &Superblock) -> Option<u64> {
 /// Decides. Whether what is missing can be done without is not asked here.
 pub fn choose(candidates: &[Candidate], mode: StartMode) -> Result<Choice, CommandError> {
     let mut claims: Vec<Claim> = candidates.iter().enumerate().filter_map(claim).collect();
+    if let Some(error) = unsound(candidates).filter(|_| claims.is_empty()) {
+        return Err(error);
+    }
     drop_planted(&mut claims);
     check_one_array(&claims)?;
     check_clones(&claims)?;
     let winner = elect(&claims)?;
     let strayed = strayed(&claims, winner)?;
     let mut choice = gather(candidates, &claims, winner.superblock, strayed);
+    check_regions(candidates, &choice)?;
     if let Err(minority) = check_majority(&choice) {
         if !mode.from_minority || !anybody_current(&choice) {
             return Err(minority);
@@ -104,6 +108,54 @@ pub fn choose(candidates: &[Candidate], mode: StartMode) -> Result<Choice, Comma
         choice.superblock.forced = choice.superblock.generation + 1;
     }
     Ok(choice)
+}
+
+/// A copy that was written so, under a right checksum, and can be of no array.
+fn unsound(candidates: &[Candidate]) -> Option<CommandError> {
+    let mut copies = candidates.iter().flat_map(|candidate| {
+        let copies = candidate.copies.iter().flatten();
+        copies.map(move |copy| (candidate.member, copy))
+    });
+    copies.find_map(|(member, copy)| match *copy {
+        Err(
+            error @ (MetaError::Field { .. } | MetaError::Geometry(_) | MetaError::TooLarge { .. }),
+        ) => Some(CommandError::Unsound { member, error }),
+        _ => None,
+    })
+}
+
+/// The tables that are chosen count for each member that is here, beside the regions that it has of its own: these are in range of
+/// both, and of the device.
+fn check_regions(candidates: &[Candidate], choice: &Choice) -> Result<(), CommandError> {
+    let opened = choice.opened.iter().zip(&choice.regions);
+    for (entry, (opened, regions)) in choice.superblock.members.iter().zip(opened) {
+        let Some(candidate) = opened.map(|index| &candidates[index]) else {
+            continue;
+        };
+        let own = Superblock {
+            member: entry.uuid,
+            regions: regions.clone(),
+            ..choice.superblock.clone()
+        };
+        let sound = rules::check(&own).and_then(|()| check_ends(&own, candidate));
+        sound.map_err(|error| CommandError::Unsound {
+            member: candidate.member,
+            error,
+        })?;
+    }
+    Ok(())
+}
+
+/// Regions end with the device. (One that is too small for its set data is refused for that.)
+fn check_ends(own: &Superblock, candidate: &Candidate) -> Result<(), MetaError> {
+    let mut others = own
+        .regions
+        .iter()
+        .filter(|region| region.kind != RegionKind::Data);
+    match others.find(|region| region.end() > candidate.info.sectors) {
+        Some(region) => field("region sectors", region.sectors),
+        None => Ok(()),
+    }
 }
 
 /// Whether a running array may overwrite this device: not if that carries a history of the array which the running one does not have, nor

@@ -1,10 +1,11 @@
 //! What a sound superblock obeys, whether it is to be written or was read. After [`check`] the engine may index, add
 //! and multiply with its fields: nothing is out of range and no sum of sectors, rows or counters overflows.
 
+use super::create::LOG_SECTORS_MIN;
 use super::leases::PARCELS_MAX;
 use super::superblock::{
-    BufferMark, MEMBERS_MAX, MemberRole, NAME_BYTES_MAX, PLACEMENTS_MAX, Partner, PartnerRole,
-    Placement, REGIONS_MAX, RUNS_MAX, Region, RegionKind, SUPER_A_AT, SUPER_B_PLACES,
+    BufferMark, MEMBERS_MAX, MemberEntry, MemberRole, NAME_BYTES_MAX, PLACEMENTS_MAX, Partner,
+    PartnerRole, Placement, REGIONS_MAX, RUNS_MAX, Region, RegionKind, SUPER_A_AT, SUPER_B_PLACES,
     SUPERBLOCK_SECTORS, Superblock, TASKS_MAX, TaskRecord, WriteHole,
 };
 use super::{MetaError, field, leases, pages, reshape};
@@ -106,17 +107,34 @@ fn check_counters(superblock: &Superblock) -> Result<(), MetaError> {
     counters.try_for_each(|(name, value)| check_counter(name, value))
 }
 
+/// 0 of a member that has not failed.
+fn stale_since(entry: &MemberEntry) -> u64 {
+    match entry.role {
+        MemberRole::Failed { stale_since, .. } => stale_since,
+        _ => 0,
+    }
+}
+
 /// Whether a start can count on from what it found in a superblock.
 pub fn check_found(superblock: &Superblock) -> Result<(), MetaError> {
     let of_members = superblock.members.iter().flat_map(|member| {
         [
             ("member log floor", member.log_floor),
             ("current since", member.current_since),
+            ("stale since", stale_since(member)),
+            ("left at", member.left_at),
         ]
     });
     let mut counters = counters(superblock).into_iter().chain(of_members);
-    match counters.find(|(_, value)| *value >= FOUND_LIMIT) {
-        Some((name, value)) => field(name, value),
+    if let Some((name, value)) = counters.find(|(_, value)| *value >= FOUND_LIMIT) {
+        return field(name, value);
+    }
+    let counts = superblock.partner.iter().flat_map(partner_counters);
+    match counts
+        .into_iter()
+        .find(|(_, value)| *value >= PARTNER_COUNTER_LIMIT / 2)
+    {
+        Some((name, value)) => field(name, value.into()),
         None => Ok(()),
     }
 }
@@ -136,15 +154,19 @@ fn check_partner(superblock: &Superblock) -> Result<(), MetaError> {
     if partner.array == Uuid::NIL || partner.array == superblock.array {
         return field("partner", 0);
     }
-    for (name, value, least) in [
-        ("partner epoch", partner.epoch, 1),
-        ("partner session", partner.session, 0),
-    ] {
-        if !(least..PARTNER_COUNTER_LIMIT).contains(&value) {
-            return field(name, value.into());
-        }
+    let mut counters = partner_counters(partner).into_iter();
+    match counters.find(|(_, value)| *value >= PARTNER_COUNTER_LIMIT) {
+        Some((name, value)) => field(name, value.into()),
+        None if partner.epoch == 0 => field("partner epoch", 0),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+fn partner_counters(partner: &Partner) -> [(&'static str, u32); 2] {
+    [
+        ("partner epoch", partner.epoch),
+        ("partner session", partner.session),
+    ]
 }
 
 pub fn check_counter(name: &'static str, value: u64) -> Result<(), MetaError> {
@@ -160,8 +182,14 @@ fn check_write_hole(superblock: &Superblock) -> Result<(), MetaError> {
     if logged && !superblock.geometry.level.logs_parity() {
         return field("write hole", 1);
     }
-    if logged && superblock.region(RegionKind::Log).is_none() {
-        return field("regions without a log", superblock.regions.len() as u64);
+    match superblock.region(RegionKind::Log) {
+        None if logged => {
+            return field("regions without a log", superblock.regions.len() as u64);
+        }
+        Some(log) if logged && log.sectors < LOG_SECTORS_MIN => {
+            return field("sectors of the log", log.sectors);
+        }
+        _ => {}
     }
     if !matches!(superblock.logical_block, 512 | 4096) {
         return field("logical block", u64::from(superblock.logical_block));
@@ -283,9 +311,7 @@ fn check_members(superblock: &Superblock) -> Result<(), MetaError> {
         }
         check_counter("member log floor", entry.log_floor)?;
         check_counter("current since", entry.current_since)?;
-        if let MemberRole::Failed { stale_since, .. } = entry.role {
-            check_counter("stale since", stale_since)?;
-        }
+        check_counter("stale since", stale_since(entry))?;
     }
     Ok(())
 }

@@ -169,9 +169,9 @@ impl Route {
 
     pub(super) fn fact_of(&self, site: Site, mut fact: Fact) -> Fact {
         match &mut fact {
-            Fact::MemberFailed { member, .. } | Fact::Repaired { member, .. } => {
-                *member = self.global(site, *member);
-            }
+            Fact::MemberFailed { member, .. }
+            | Fact::Repaired { member, .. }
+            | Fact::Ignored { member, .. } => *member = self.global(site, *member),
             Fact::PartitionTaken { host, .. } => *host = self.global(site, *host),
             Fact::MoveFailed { member, .. }
             | Fact::OutOfSpace { member }
@@ -200,6 +200,7 @@ impl Route {
             | CommandError::Indispensable(member)
             | CommandError::OtherHistory { member, .. }
             | CommandError::Unreadable(member)
+            | CommandError::Unsound { member, .. }
             | CommandError::FailedAgain(member)
             | CommandError::Volatile(member)
             | CommandError::NoSuchMember(member) => *member = self.global(site, *member),

@@ -21,6 +21,7 @@ mod parities;
 #[cfg(feature = "planted")]
 mod planted;
 mod ranges;
+mod ranges_pairs;
 mod reads;
 mod recovery;
 mod removals;

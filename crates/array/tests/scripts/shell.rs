@@ -782,8 +782,20 @@ impl Array {
 
     /// The array has this one as its surrogate; neither is started.
     pub fn join(&mut self, log: Array, redirect: Redirect, destage: Destage) {
-        let limits = match redirect {
-            Redirect::Reraid => SurrogateLimits::gathering(),
+        self.join_buffered(log, None, redirect, destage);
+    }
+
+    /// The same, and perhaps that one as the buffer of its surrogate.
+    pub fn join_buffered(
+        &mut self,
+        log: Array,
+        buffer: Option<Array>,
+        redirect: Redirect,
+        destage: Destage,
+    ) {
+        let limits = match (redirect, &buffer) {
+            (Redirect::Reraid, Some(_)) => SurrogateLimits::gathering().with_buffer(),
+            (Redirect::Reraid, None) => SurrogateLimits::gathering(),
             _ => SurrogateLimits::ahead(),
         };
         let limits = SurrogateLimits {
@@ -792,15 +804,17 @@ impl Array {
         };
         self.config.limits = self.config.limits.with_surrogate(Some(&limits));
         self.config.surrogate = Some(SurrogateConfig {
-            buffer_members: 0,
+            buffer_members: buffer.as_ref().map_or(0, |set| set.disks.len() as u16),
             members: log.disks.len() as u16,
             limits,
             redirect,
             scrubs: false,
             destage,
         });
-        self.config.members.extend(log.config.members);
-        self.disks.extend(log.disks);
+        for set in [Some(log), buffer].into_iter().flatten() {
+            self.config.members.extend(set.config.members);
+            self.disks.extend(set.disks);
+        }
         self.forget_engine();
     }
 

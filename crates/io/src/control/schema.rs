@@ -860,6 +860,7 @@ fn fact_kind(fact: &Fact) -> &'static str {
         Fact::SpareTaken { .. } => "spare-taken",
         Fact::PartitionTaken { .. } => "partition-taken",
         Fact::Repaired { .. } => "repaired",
+        Fact::Ignored { .. } => "ignored",
         Fact::Lost { .. } => "lost",
         Fact::TaskStarted { .. } => "task-started",
         Fact::TaskEnded { .. } => "task-ended",
@@ -878,6 +879,10 @@ fn repaired_text(member: &str, at: u64, sectors: u64, rotten: bool) -> String {
     let were = if rotten { "wrong" } else { "unreadable" };
     let bytes = sectors * SECTOR_BYTES;
     format!("{bytes} bytes at sector {at} of {member} were {were} and are rewritten")
+}
+
+fn ignored_text(member: &str, what: &str, count: u64) -> String {
+    format!("{count} {what} on {member} have numbers that this array cannot have, and are ignored")
 }
 
 fn outcome_word(outcome: TaskOutcome) -> &'static str {
@@ -926,6 +931,11 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
             sectors,
             rotten,
         } => repaired_text(&name_of(*member), *at, *sectors, *rotten),
+        Fact::Ignored {
+            member,
+            what,
+            count,
+        } => ignored_text(&name_of(*member), what, *count),
         Fact::Lost { lba, sectors } => format!(
             "{} bytes at byte {} of the array are lost",
             bytes(sectors),
