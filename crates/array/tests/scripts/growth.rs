@@ -34,7 +34,7 @@ fn full(setup: Setup) -> Array {
 }
 
 /// The layout that an array has after a growth by so many.
-fn after(array: &Array, by: u16) -> Layout {
+pub fn after(array: &Array, by: u16) -> Layout {
     let geometry = *array.layout.geometry();
     let data = geometry.slots - geometry.level.parities();
     let mask = geometry

@@ -10,6 +10,7 @@ mod flushes;
 mod grown;
 mod growth;
 mod halts;
+mod handed_on;
 mod heats;
 mod leases;
 mod math;

@@ -44,7 +44,7 @@ fn full(setup: Setup) -> Array {
     array
 }
 
-fn after(array: &Array, by: u16) -> Layout {
+pub fn after(array: &Array, by: u16) -> Layout {
     let geometry = *array.layout.geometry();
     Layout::new(Geometry {
         slots: geometry.slots + by,
