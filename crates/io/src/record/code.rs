@@ -306,6 +306,14 @@ impl Writer {
         self.small(owner.interval_ms);
     }
 
+    fn ended_runs(&mut self, ended: &[Option<Uuid>]) {
+        let ended: Vec<Uuid> = ended.iter().copied().flatten().collect();
+        if !ended.is_empty() {
+            self.byte(ended.len() as u8);
+            ended.iter().for_each(|run| self.raw(&run.0));
+        }
+    }
+
     fn command(&mut self, command: Command) {
         match command {
             Command::Start(mode) => {
@@ -320,11 +328,7 @@ impl Writer {
                 if let Some(owner) = mode.owner {
                     self.owner(&owner);
                 }
-                let ended: Vec<Uuid> = mode.ended.into_iter().flatten().collect();
-                if !ended.is_empty() {
-                    self.byte(ended.len() as u8);
-                    ended.iter().for_each(|run| self.raw(&run.0));
-                }
+                self.ended_runs(&mode.ended);
             }
             Command::Stop => self.byte(1),
             Command::Fail(member) => self.member_command(2, member),

@@ -21,7 +21,7 @@ pub struct Stirring {
     /// Members that are or were without space: the engine fails them if redundancy tolerates that, else it halts.
     full: BTreeSet<Member>,
     /// They are without space now.
-    short: bool,
+    short: Option<Nanos>,
     /// Members that were taken away and are not yet brought up to date again.
     lost: BTreeSet<Member>,
     /// Those of them that the engine has not given up yet: one that is being filled may take over before it is seen to
@@ -43,6 +43,9 @@ pub const UNPLUGGING: u64 = 0x0ff;
 /// The stream that says when there is room again, and the mark of that moment.
 const ROOM_AGAIN: u64 = 0x0f1;
 const ROOM: u64 = 1;
+/// A write that found no space before may be told of so much later.
+const LATE_NEWS: Nanos = Nanos::from_secs(2);
+const NEVER: Nanos = Nanos(u64::MAX);
 pub const UNPLUG_RARITY: u64 = 12;
 /// A member's latent errors stay below what fails it.
 const LATENT_MAX: usize = 4;
@@ -53,12 +56,17 @@ impl Stirring {
             rng,
             suspects: BTreeSet::new(),
             full: BTreeSet::new(),
-            short: false,
+            short: None,
             lost: BTreeSet::new(),
             unseen: BTreeSet::new(),
             arrivals: 0,
             paused: false,
         }
+    }
+
+    /// Whether a member may be failed for want of space.
+    fn is_short(&self, now: Nanos) -> bool {
+        self.short.is_some_and(|until| now < until)
     }
 
     pub fn suspects(&self, member: Member) -> bool {
@@ -114,7 +122,7 @@ impl Stirring {
     /// A planned moment has come: what hung goes on, late.
     pub fn marked(&mut self, mark: u64, session: &mut Session<Engine>) {
         if mark == ROOM {
-            self.short = false;
+            self.short = Some(session.world.now().after(LATE_NEWS));
             for member in session.world.members().collect::<Vec<_>>() {
                 session.world.inject(member, Fault::Room);
             }
@@ -347,7 +355,7 @@ impl Run {
 
     /// Makes the block at a sector of a slot unreadable. False if redundancy could not bear that.
     pub fn latent_at(&mut self, life: &mut Life, slot: u16, at: u64) -> bool {
-        if life.stirring.short {
+        if life.stirring.is_short(life.session.world.now()) {
             return false;
         }
         let sectors = self.block_sectors();
@@ -443,7 +451,7 @@ impl Run {
             life.session.oracle.allow_all_losses();
         }
         life.session.space_is_short = true;
-        life.stirring.short = true;
+        life.stirring.short = Some(NEVER);
         for member in members.into_iter().filter(|member| all || *member == some) {
             life.stirring.full.insert(member);
             life.session.full.insert(member);
@@ -626,7 +634,7 @@ fn whole<I: Iterator<Item = Member>>(life: &Life, members: impl Fn() -> I) -> bo
 
 /// Whether redundancy can bear the loss of an active member, now and after a crash at this moment.
 fn spared(life: &Life, status: &Status, member: Member) -> bool {
-    if life.stirring.short {
+    if life.stirring.is_short(life.session.world.now()) {
         // Redundancy is for those without space.
         return false;
     }
