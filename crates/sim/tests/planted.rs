@@ -86,7 +86,8 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
         Bug::PlaceTakenEarly
         | Bug::PlaceTakenInUse
         | Bug::FormerHostHeard
-        | Bug::VolatileTakenIn => {
+        | Bug::VolatileTakenIn
+        | Bug::OtherOwnerIgnored => {
             unreachable!("a script finds {bug:?}")
         }
         Bug::SuperblockInPlace => (
