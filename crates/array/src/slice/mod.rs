@@ -534,7 +534,9 @@ impl Core {
                 continue;
             }
             if slice.phase == Phase::Queued {
-                if self.slices.blocked(id) && !self.planted(Bug::OverlapOrderLost) {
+                // A write that a resynchronisation of its row goes before would be queued again at once.
+                let ordered = !self.planted(Bug::OverlapOrderLost) || !self.in_sync(slice.row);
+                if self.slices.blocked(id) && ordered {
                     continue;
                 }
                 self.set_phase(id, Phase::Preparing);
