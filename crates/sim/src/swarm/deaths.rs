@@ -14,6 +14,12 @@ const DEATHS: u64 = 0xdead_dae0;
 /// Counted: lives that did no more than flush what a dead daemon had written.
 pub const DEATHS_ALONE: &str = "flushes alone after a death";
 
+/// Whether lives with this planted bug have deaths. The seeds that find the other bugs do so without deaths.
+#[cfg(feature = "planted")]
+pub fn show(bug: Option<restripe_array::Bug>) -> bool {
+    bug.is_none_or(|bug| bug == restripe_array::Bug::StartUnflushed)
+}
+
 pub struct Deaths {
     rng: Rng,
     happen: bool,

@@ -6,7 +6,7 @@
 
 mod ambush;
 mod coverage;
-mod deaths;
+pub(crate) mod deaths;
 mod ends;
 mod hosts;
 mod life;

@@ -105,12 +105,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether the daemon alone dies now and then. The seeds that find the other planted bugs do so without such deaths.
+    /// Whether the daemon alone dies now and then.
     pub(super) fn has_deaths(&self) -> bool {
         #[cfg(feature = "planted")]
-        return self
-            .bug
-            .is_none_or(|bug| bug == restripe_array::Bug::StartUnflushed);
+        return super::deaths::show(self.bug);
         #[cfg(not(feature = "planted"))]
         true
     }
