@@ -4,8 +4,8 @@
 //! the array's name; states are one series a state with the value 0 or 1, so that alerts need no regular expressions.
 
 use crate::control::{
-    BufferView, CountersView, HeatView, LendingView, OverlayView, StatusView, SurrogateView,
-    TaskView, reason_word,
+    BufferView, CountersView, HeatView, LendingView, MemberView, OverlayView, StatusView,
+    SurrogateView, TaskView, reason_word,
 };
 use restripe_array::report::WhyRefused;
 use restripe_array::shown;
@@ -261,28 +261,23 @@ fn members(text: &mut Text, status: &StatusView) {
             );
         }
     }
-    text.family(
+    let mut mark = |name: &str, help: &str, is_marked: fn(&MemberView) -> bool| {
+        text.family(name, "gauge", help);
+        for member in &members {
+            let marked = u8::from(is_marked(member));
+            text.sample(name, &[("member", &member.path)], marked);
+        }
+    };
+    mark(
         "restripe_member_volatile",
-        "gauge",
         "1 for a member that makes nothing durable: it takes neither flushes nor durable writes.",
+        |member| member.volatile,
     );
-    for member in &members {
-        let volatile = u8::from(member.volatile);
-        text.sample(
-            "restripe_member_volatile",
-            &[("member", &member.path)],
-            volatile,
-        );
-    }
-    text.family(
+    mark(
         "restripe_member_full",
-        "gauge",
         "1 for a member whose last write found no space.",
+        |member| member.full,
     );
-    for member in &members {
-        let full = u8::from(member.full);
-        text.sample("restripe_member_full", &[("member", &member.path)], full);
-    }
     text.family(
         "restripe_member_read_errors_total",
         "counter",
@@ -630,7 +625,7 @@ fn ratio(done: u64, total: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{EnergyView, LeaseView, MemberView, SpindleView};
+    use crate::control::{EnergyView, LeaseView, SpindleView};
 
     fn status() -> StatusView {
         let mut status = StatusView {

@@ -588,6 +588,16 @@ mod tests {
         member
     }
 
+    /// A member that is looked at after 10 s without a sign of life, and given up 30 s after that.
+    fn watching(member: OpenMember) -> Fleet {
+        let mut fleet = Fleet::new(0, vec![member]);
+        fleet.watch(WatchLimits {
+            interval: Nanos::from_secs(10),
+            patience: Nanos::from_secs(30),
+        });
+        fleet
+    }
+
     /// Looks every second for 100 seconds: how many questions were sent, and whether the member was lost.
     fn watched(first: Option<IoOp>, name: &str) -> (usize, bool) {
         let mut pool = PoolMemory::new(Pool { small: 0, large: 1 }).expect("memory");
@@ -597,11 +607,7 @@ mod tests {
             users: &mut users,
         };
         let mut backend = Counting { sends: 0 };
-        let mut fleet = Fleet::new(0, vec![mute(name)]);
-        fleet.watch(WatchLimits {
-            interval: Nanos::from_secs(10),
-            patience: Nanos::from_secs(30),
-        });
+        let mut fleet = watching(mute(name));
         if let Some(op) = first {
             let io = DeviceIo {
                 tag: Tag(0),
@@ -627,11 +633,7 @@ mod tests {
         std::fs::write(&path, [0; 1 << 20]).expect("a file");
         let options = crate::member::OpenOptions::default();
         let member = crate::member::open(path.to_str().expect("text"), options);
-        let mut fleet = Fleet::new(0, vec![member.expect("it opens")]);
-        fleet.watch(WatchLimits {
-            interval: Nanos::from_secs(10),
-            patience: Nanos::from_secs(30),
-        });
+        let mut fleet = watching(member.expect("it opens"));
         let mut pool = PoolMemory::new(Pool { small: 0, large: 1 }).expect("memory");
         let mut users = UserMemory::new(0);
         let handles = Handles {
