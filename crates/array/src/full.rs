@@ -148,16 +148,11 @@ impl Core {
     pub(crate) fn go_on_after(&mut self, former: &Core) {
         for (device, before) in self.devices.iter_mut().zip(&former.devices) {
             if device.info != before.info {
-                // It was not asked, since it had failed.
+                // The start did not ask this member, which had failed: its record is as before.
                 let uuid = before
                     .entry
                     .map(|entry| former.superblock.members[usize::from(entry)].uuid);
-                let known = self
-                    .superblock
-                    .members
-                    .iter()
-                    .position(|line| Some(line.uuid) == uuid);
-                device.entry = known.map(|entry| entry as u16);
+                device.entry = uuid.and_then(|uuid| self.superblock.index_of(uuid));
                 device.health = before.health;
                 device.regions.clone_from(&before.regions);
                 device.places = before.places;
