@@ -459,7 +459,7 @@ pub enum Command {
     Lease(LeaseCommand),
 }
 
-/// Of so many runs a start can be told that they have ended.
+/// A start takes the ids of at most this many ended runs.
 pub const ENDED_MAX: usize = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -6,7 +6,7 @@ use restripe_array::layout::Level;
 use restripe_array::meta::{Init, WriteHole};
 use restripe_array::{Command, Member, TaskKind, TaskOutcome};
 
-/// All set data on a member are what somebody had there before.
+/// Fills the data region of members with bytes of an earlier user.
 fn scribble(array: &mut Array, members: impl IntoIterator<Item = usize>) {
     let start = array.data_start();
     for member in members {

@@ -191,7 +191,7 @@ fn clean_stop_and_a_run_that_is_known_to_have_ended_need_no_wait() {
     two.at_work.command(Command::Stop).expect("stops");
     two.change();
     let begun = two.at_work.now();
-    two.start(run(2)).expect("nobody has it");
+    two.start(run(2)).expect("no run owns it");
     assert!(two.at_work.now().since(begun) < INTERVAL);
     two.change();
     two.at_work.die();
@@ -250,9 +250,7 @@ fn member_that_has_just_come_back_vouches_for_the_run_when_the_other_fails() {
         array
             .command(Command::Fail(Member(returns)))
             .expect("failed");
-        array
-            .command(Command::Add(Member(returns)))
-            .expect("taken in");
+        array.command(Command::Add(Member(returns))).expect("added");
         array.run_tasks();
         array.command(Command::Fail(Member(fails))).expect("failed");
         array.pass(Nanos::from_secs(1));
@@ -260,9 +258,7 @@ fn member_that_has_just_come_back_vouches_for_the_run_when_the_other_fails() {
             .written(0, 8)
             .expect("the member that is left is this run's");
         array.flushed();
-        array
-            .command(Command::Add(Member(fails)))
-            .expect("taken in");
+        array.command(Command::Add(Member(fails))).expect("added");
         array.run_tasks();
     }
     array.command(Command::Stop).expect("stops");

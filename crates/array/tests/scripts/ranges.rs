@@ -366,9 +366,10 @@ fn attempt(
     assert!(wrong.is_empty(), "{} cases: {wrong:#?}", wrong.len());
 }
 
-/// All of them where there is time (`RESTRIPE_DEEP`), and else so many, evenly taken.
+const CASES: usize = 250;
+
+/// At most [`CASES`] cases, at even distances. With `RESTRIPE_DEEP` set: all cases.
 fn thinned(cases: Vec<Case>) -> impl Iterator<Item = Case> {
-    const CASES: usize = 250;
     let deep = std::env::var_os("RESTRIPE_DEEP").is_some();
     let mut step = if deep { 1 } else { cases.len().div_ceil(CASES) };
     // Each of the three ways comes in turn.
@@ -433,7 +434,7 @@ fn varied() -> Array {
     array
 }
 
-/// So many operations end, and the power is cut amid a task.
+/// Completes `steps` operations, then cuts the power while a task runs.
 fn until_cut(array: &mut Array, steps: usize) {
     for _ in 0..steps {
         match array.held.is_empty() {

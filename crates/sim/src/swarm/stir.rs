@@ -43,7 +43,7 @@ pub const UNPLUGGING: u64 = 0x0ff;
 /// The stream that says when there is room again, and the mark of that moment.
 const ROOM_AGAIN: u64 = 0x0f1;
 const ROOM: u64 = 1;
-/// A write that found no space before may be told of so much later.
+/// A write that found no space may fail this long after there is room again.
 const LATE_NEWS: Nanos = Nanos::from_secs(2);
 const NEVER: Nanos = Nanos(u64::MAX);
 pub const UNPLUG_RARITY: u64 = 12;
@@ -460,7 +460,7 @@ impl Run {
         self.make_room(life);
     }
 
-    /// Somebody may make room after a while. Drawn from a stream of its own.
+    /// Plans the moment at which there is room again, if there is one. It is drawn from a stream of its own.
     fn make_room(&self, life: &mut Life) {
         let mut drawn = life.stirring.rng.clone().fork(ROOM_AGAIN);
         if drawn.chance(2, 3) {
