@@ -12,6 +12,7 @@ pub use crate::policy::heat::HeatLimits;
 pub use crate::policy::moves::Moves;
 pub use crate::policy::order::Order;
 pub use crate::policy::throttle::Throttle;
+use crate::report::DroppedTask;
 use crate::units::{Member, Nanos, PAGE_BYTES, SECTOR_BYTES, Uuid};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -677,6 +678,8 @@ pub enum Fact {
         slot: Option<u16>,
         outcome: TaskOutcome,
     },
+    /// A rebuild or a replace that a start finds on record does not go on: its target is missing.
+    TaskDropped(DroppedTask),
     /// A scrub found a row whose cells disagree, and who is to blame where the code can tell.
     Mismatch {
         row: u64,

@@ -44,6 +44,8 @@ pub struct Status {
     pub refusal: Option<Refusal>,
     pub members: Vec<MemberStatus>,
     pub tasks: Vec<TaskStatus>,
+    /// Tasks that this start dropped, until their slots are filled anew.
+    pub dropped: Vec<DroppedTask>,
     /// Extents of the array that are lost: (first lba, sectors).
     pub lost: Vec<(u64, u64)>,
     /// Sectors of which first copies alone tell what is there, at most: nobody has brought the others in step yet, and a first copy that
@@ -255,6 +257,8 @@ pub struct MemberStatus {
     /// Partitions of other slots that lie on it, or are rebuilt there: slot and partition.
     pub hosts: Vec<(u16, u16)>,
     pub state: MemberState,
+    /// It failed only because another member took its place by a replace.
+    pub replaced: bool,
     /// It makes nothing durable.
     pub volatile: bool,
     /// Its last write found no space: it failed for that, or the array refuses writes.
@@ -273,6 +277,14 @@ pub enum MemberState {
     Failed,
     /// Opened, and not (or no longer) of this array.
     Foreign,
+}
+
+/// A rebuild or a replace that was under way at the last stop or crash, and whose target is missing since.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DroppedTask {
+    pub kind: TaskKind,
+    pub slot: u16,
+    pub target: Uuid,
 }
 
 #[derive(Clone, Debug)]

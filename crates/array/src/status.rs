@@ -33,6 +33,7 @@ impl Core {
                 .iter()
                 .map(|task| self.task_status(task))
                 .collect(),
+            dropped: self.tasks.dropped.clone(),
             lost: self.lost.extents.runs().to_vec(),
             in_doubt: self.sectors_in_doubt(),
             counters: self.counters,
@@ -90,6 +91,7 @@ impl Core {
             has_firsts: slot.is_some_and(|slot| self.layout.has_firsts(slot)),
             hosts: self.standing.hosted_by(member),
             state,
+            replaced: line.is_some_and(|line| self.superblock.was_replaced(line)),
             volatile: device.info.volatile,
             full: device.full,
             read_errors: line

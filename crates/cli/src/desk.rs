@@ -31,7 +31,7 @@ use restripe_io::member::{self, MemberSource, OpenMember, OpenOptions};
 use restripe_io::metrics;
 use restripe_io::plain::Plain;
 use restripe_io::remote::{MemberName, NotTaken, Remote};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::mem::discriminant;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender};
@@ -75,30 +75,12 @@ pub struct Desk {
     facts: Arc<Mutex<Facts>>,
     /// Fills the log of facts until the reactor has ended.
     keeper: Mutex<Option<JoinHandle<()>>>,
-    replaced: Mutex<Replaced>,
     /// The array has been started, and not stopped since.
     serves: AtomicBool,
     /// Why an end by command was not all that it should be.
     unclean: Mutex<Option<Refusal>>,
     /// Told when the array has stopped.
     ends: Sender<End>,
-}
-
-/// Members that serve no longer because others took their places.
-#[derive(Default)]
-struct Replaced {
-    /// Since this daemon began: those that were to be replaced, and by whom.
-    by: BTreeMap<Member, Member>,
-    /// Before: as the superblocks tell.
-    before: BTreeSet<Uuid>,
-}
-
-impl Replaced {
-    /// It is a member like others again.
-    fn forget(&mut self, member: &MemberStatus) {
-        self.by.remove(&member.member);
-        self.before.remove(&member.uuid);
-    }
 }
 
 #[derive(Default)]
@@ -217,22 +199,10 @@ impl Desk {
             removing: AtomicBool::default(),
             facts,
             keeper: Mutex::new(keeper),
-            replaced: Mutex::default(),
             serves: AtomicBool::default(),
             unclean: Mutex::default(),
             ends,
         }
-    }
-
-    /// The same desk, which knows who was replaced before.
-    pub fn knowing(self, replaced: &[Uuid]) -> Desk {
-        self.replaced().before.extend(replaced);
-        self
-    }
-
-    /// Each change of it is whole, also if its thread died.
-    fn replaced(&self) -> MutexGuard<'_, Replaced> {
-        self.replaced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The log of facts from a sequence number on, and where it goes on.
@@ -266,27 +236,8 @@ impl Desk {
             let disk_of = |member: Member| whole_disk(&path_of(member.0));
             view.estimate(&status, now, &rating, disk_of);
         }
-        self.tell_replaced(&status, &mut view);
         self.tell_leases(&mut view)?;
         Ok(view)
-    }
-
-    /// To the engine a member that was replaced is a failed one; to its operator nothing failed.
-    fn tell_replaced(&self, status: &Status, view: &mut StatusView) {
-        let serves = |member: Member| {
-            let is_it = |other: &MemberStatus| other.member == member;
-            status
-                .all_members()
-                .any(|other| is_it(other) && other.state == MemberState::Active)
-        };
-        let replaced = self.replaced();
-        for (member, shown) in status.all_members().zip(view.all_members_mut()) {
-            let by = replaced.by.get(&member.member);
-            let was = by.is_some_and(|by| serves(*by)) || replaced.before.contains(&member.uuid);
-            if member.state == MemberState::Failed && was {
-                shown.state = "replaced".into();
-            }
-        }
     }
 
     /// What users read, with so many of the hottest zones at most.
@@ -466,7 +417,6 @@ impl Desk {
             return self.add_anew(path, force, into);
         }
         again.map_err(|error| self.refused(&error))?;
-        self.replaced().forget(&failed);
         Ok(failed.member)
     }
 
@@ -511,22 +461,20 @@ impl Desk {
 
     fn replace(&self, old: &str, path: &str, force: bool) -> Result<Reply, Refusal> {
         let (old, old_name) = self.resolve(old)?;
-        let new = match self.resolve(path) {
+        match self.resolve(path) {
             Ok((held, name)) => {
                 let new = self.free(held, &name)?;
                 if force {
                     self.command(Command::Overwrite(new))?;
                 }
                 self.command(Command::Replace { old, new })?;
-                new
             }
             // Not a spare first: a slot that is vacant would take it.
             Err(_) => {
                 let into = Some(whose_is(&self.look()?.0, old));
-                self.take_in(path, force, into, |new, _| Command::Replace { old, new })?
+                self.take_in(path, force, into, |new, _| Command::Replace { old, new })?;
             }
-        };
-        self.replaced().by.insert(old, new);
+        }
         Ok(done(&format!(
             "{old_name} is being copied to {path}, which then takes its place"
         )))
@@ -1160,6 +1108,7 @@ mod tests {
             has_firsts: true,
             hosts: Vec::new(),
             state: MemberState::Active,
+            replaced: false,
             read_errors: 0,
             spent: restripe_array::energy::Spent::default(),
         };

@@ -313,12 +313,12 @@ impl Running {
                 .try_for_each(|spec| shell.host(spec).map(|_| ()))
         };
         let reactor = Shell::spawn(options, host_all).map_err(reactor_failure)?;
-        let desk = |(array, prospect): (usize, &Prospect)| {
+        let desk = |array: usize| {
             let remote = reactor.remote.clone();
             let desk = Desk::new(remote, array, epoch, setup.clone(), ends_sender.clone());
-            Arc::new(desk.knowing(&prospect.replaced))
+            Arc::new(desk)
         };
-        let desks: Vec<Arc<Desk>> = prospects.iter().enumerate().map(desk).collect();
+        let desks: Vec<Arc<Desk>> = (0..prospects.len()).map(desk).collect();
         let running = Running {
             reactor,
             desks,

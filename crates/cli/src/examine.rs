@@ -4,7 +4,7 @@ use crate::command::Examine;
 use crate::config::members_from;
 use crate::create::skew_words_before;
 use crate::failure::{Failure, Outcome};
-use crate::member::{Copies, content, open_failure, was_replaced};
+use crate::member::{Copies, content, open_failure};
 use crate::terminal::{out, outln, say_failure};
 use crate::units::Size;
 use restripe_array::SECTOR_BYTES;
@@ -270,7 +270,7 @@ fn role(superblock: &Superblock, entry: &MemberEntry) -> String {
         MemberRole::Active => "active".into(),
         MemberRole::Rebuilding => "rebuilding".into(),
         MemberRole::Spare => "spare".into(),
-        MemberRole::Failed { stale_since, .. } if was_replaced(superblock, entry) => {
+        MemberRole::Failed { stale_since, .. } if superblock.was_replaced(entry) => {
             format!("replaced, stale since generation {stale_since}")
         }
         MemberRole::Failed { stale_since, .. } => {
@@ -399,7 +399,7 @@ fn member_value(superblock: &Superblock, entry: &MemberEntry) -> Value {
         MemberRole::Active => "active",
         MemberRole::Rebuilding => "rebuilding",
         MemberRole::Spare => "spare",
-        MemberRole::Failed { .. } if was_replaced(superblock, entry) => "replaced",
+        MemberRole::Failed { .. } if superblock.was_replaced(entry) => "replaced",
         MemberRole::Failed { .. } => "failed",
     };
     json!({

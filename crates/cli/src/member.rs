@@ -4,7 +4,7 @@ use crate::failure::{Failure, Outcome};
 use crate::signature::{HEAD_BYTES, TAIL_BYTES, found_in_head, found_in_tail};
 use crate::terminal::say;
 use restripe_array::meta::superblock::{SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_BYTES, Superblock};
-use restripe_array::meta::{MemberEntry, MemberRole, MetaError, RegionKind, copies_of, newest_of};
+use restripe_array::meta::{MetaError, RegionKind, copies_of, newest_of};
 use restripe_array::{SECTOR_BYTES, Uuid};
 use restripe_io::member::{MemberSource, OpenError, OpenFailure};
 use restripe_io::plain::Plain;
@@ -181,19 +181,6 @@ pub fn superblock_at(
     let mut bytes = vec![0; SUPERBLOCK_BYTES];
     member.read(sector, &mut bytes)?;
     Ok(Some(Superblock::decode(&bytes)))
-}
-
-/// Whether a member that serves no longer was replaced, rather than failed: the one that took its place became current
-/// in the very generation in which it ceased to be. Nothing else happens in that generation.
-pub fn was_replaced(superblock: &Superblock, entry: &MemberEntry) -> bool {
-    let MemberRole::Failed { stale_since, .. } = entry.role else {
-        return false;
-    };
-    let successor = |other: &MemberEntry| {
-        let served = matches!(other.role, MemberRole::Active | MemberRole::Failed { .. });
-        served && other.uuid != entry.uuid && other.current_since == stale_since
-    };
-    superblock.members.iter().any(successor)
 }
 
 fn lies_at(superblock: &Superblock, at: u64) -> bool {

@@ -13,7 +13,7 @@ use crate::desk::{UNREADABLE, refusal};
 use crate::engine::{Form, Setup};
 use crate::failure::{Failure, Outcome};
 use crate::lease::is_lease;
-use crate::member::{readable_copies, was_replaced};
+use crate::member::readable_copies;
 use crate::remake;
 use crate::sets::surrogate_of;
 use crate::terminal::warn;
@@ -44,8 +44,6 @@ pub struct Prospect {
     pub name: String,
     /// It was not shut down cleanly and a slot is vacant: the engine may find that a start loses something.
     pub may_lose: bool,
-    /// Members that are known and serve no longer, because others took their places.
-    pub replaced: Vec<Uuid>,
     pub array: Uuid,
     /// The other array, of one that has a surrogate or is one.
     pub partner: Option<Partner>,
@@ -231,7 +229,6 @@ impl Roster {
         Ok(Prospect {
             name: choice.superblock.name.clone(),
             may_lose: !choice.superblock.clean && !vacant.is_empty(),
-            replaced: replaced(&choice.superblock),
             array: choice.superblock.array,
             partner: choice.superblock.partner,
             form: None,
@@ -345,12 +342,6 @@ impl Roster {
         }
         parts.join("; ")
     }
-}
-
-fn replaced(superblock: &Superblock) -> Vec<Uuid> {
-    let members = superblock.members.iter();
-    let replaced = members.filter(|entry| was_replaced(superblock, entry));
-    replaced.map(|entry| entry.uuid).collect()
 }
 
 fn newest(candidate: &Candidate) -> Option<&Superblock> {

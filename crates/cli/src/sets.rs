@@ -102,14 +102,11 @@ impl Sets {
             Err(failure) => return Err(failure.of("the surrogate")),
         };
         check_pair(&found, &theirs, surrogate)?;
-        let mut replaced = theirs.replaced;
         if let Some(buffer) = &self.buffer {
-            replaced.extend(check_buffer(&found, buffer, setup)?);
+            check_buffer(&found, buffer, setup)?;
         }
-        replaced.extend(&found.replaced);
         Ok(Prospect {
             may_lose: found.may_lose || theirs.may_lose,
-            replaced,
             ..found
         })
     }
@@ -212,19 +209,19 @@ fn buffer_alone(buffer: &Roster, setup: &Setup) -> Failure {
     }
 }
 
-/// Members of the buffer that were replaced. What too few of them are to the array the engine judges: it may need none.
-fn check_buffer(home: &Prospect, buffer: &Roster, setup: &Setup) -> Outcome<Vec<Uuid>> {
+/// What too few of them are to the array the engine judges: it may need none.
+fn check_buffer(home: &Prospect, buffer: &Roster, setup: &Setup) -> Outcome {
     let theirs = match buffer.check(None, setup) {
         Ok(theirs) => theirs,
         Err(failure) if setup.degraded || setup.start.accept_loss => {
             let (what, ..) = failure.into_parts();
             warn(format_args!("the buffer: {what}"));
-            return Ok(Vec::new());
+            return Ok(());
         }
         Err(failure) => return Err(failure.of("the buffer")),
     };
     match buffer_of(theirs.partner) == Some(home.array) {
-        true => Ok(theirs.replaced),
+        true => Ok(()),
         false => Err(Failure::new(format!(
             "{:?} is the buffer of another array, not of {:?}",
             theirs.name, home.name

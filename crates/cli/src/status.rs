@@ -12,7 +12,8 @@ use crate::units::Size;
 use restripe_array::layout::Skew;
 use restripe_array::shown;
 use restripe_io::control::{
-    ClientError, HostedView, LostView, MemberView, Reply, Request, StatusView, ask, running,
+    ClientError, DroppedView, HostedView, LostView, MemberView, Reply, Request, StatusView, ask,
+    running,
 };
 use std::fmt::Write;
 
@@ -138,6 +139,9 @@ pub fn text(view: &StatusView) -> String {
             let _ = writeln!(out, "    {}", aim_line(aim));
         }
     }
+    for dropped in &view.dropped_tasks {
+        let _ = writeln!(out, "  {}", dropped_line(dropped, view));
+    }
     if let Some(lends) = &view.lends {
         let _ = writeln!(out, "  {}", lease::line(lends));
     }
@@ -248,6 +252,32 @@ fn reads_line(view: &StatusView) -> Option<String> {
         let cached = 100.0 * counters.blocks_cached as f64 / counters.blocks_asked as f64;
         format!("reads: {ratio:.2} blocks from members for each asked for (RGR), {cached:.1}% from the cache")
     })
+}
+
+/// A task that the start dropped, and what begins it anew.
+fn dropped_line(dropped: &DroppedView, view: &StatusView) -> String {
+    let DroppedView {
+        kind,
+        slot,
+        target,
+        set,
+    } = dropped;
+    let of = match set.as_str() {
+        "array" => String::new(),
+        other => format!(" of the {other}"),
+    };
+    let what = format!("{kind} of slot {slot}{of}");
+    let name = shown(&view.name);
+    if view.read_only {
+        return format!("NOT STARTED: {what}: its target, member {target}, is missing");
+    }
+    let anew = match kind.as_str() {
+        "replace" => format!("restripe replace {name} OLD NEW"),
+        _ => format!("restripe add {name} DEVICE"),
+    };
+    format!(
+        "DROPPED: {what}: its target, member {target}, was missing at the start; begin it anew: {anew}"
+    )
 }
 
 /// One part of the array that is lost, exactly.

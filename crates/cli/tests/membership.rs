@@ -479,6 +479,47 @@ fn a_slightly_smaller_disk_replaces_a_member() {
     );
 }
 
+/// A replace that a kill cut goes on with the next start, and its old member is a replaced one, not a failed one. Without
+/// its target the start says so, and so does its status, until the replace is ordered anew.
+#[test]
+fn a_replace_that_was_cut_ends_as_one_that_was_not() {
+    let place = raid5("replace-cut");
+    let four = ["a.img", "b.img", "c.img", "new.img"];
+    let slow = |members: &[&str]| place.serve(&[&["--rate", "1K..1K"], members].concat());
+    let healthy = |found: &serde_json::Value| {
+        let idle = found["tasks"].as_array().is_some_and(Vec::is_empty);
+        idle && found["state"] == "healthy"
+    };
+    place.write("new.img", 64 << 20, 0, &[]);
+    let daemon = slow(&THREE);
+    write_block(&place);
+    good(place.run(&["replace", "tank", "a.img", "new.img", "--no-wait"]));
+    daemon.kill();
+
+    let daemon = slow(&THREE);
+    let text = good(place.run(&["status", "tank"]));
+    assert!(
+        text.contains("DROPPED: replace of slot 0: its target, member ")
+            && text.contains("restripe replace tank OLD NEW"),
+        "{text}"
+    );
+    let found = status(&place);
+    assert_eq!(found["dropped_tasks"][0]["kind"], "replace", "{found}");
+    assert_eq!(found["dropped_tasks"][0]["slot"], 0, "{found}");
+    good(place.run(&["replace", "tank", "a.img", "new.img", "--no-wait"]));
+    assert!(status(&place)["dropped_tasks"].is_null());
+    daemon.kill();
+
+    let daemon = place.serve(&four);
+    wait_until(&place, healthy);
+    let text = good(place.run(&["status", "tank"]));
+    assert!(
+        line_of(&text, "a.img").contains("replaced") && !text.contains("failed"),
+        "{text}"
+    );
+    stop(&place, &daemon);
+}
+
 /// A slot was vacant, and took the new device before the replacement could.
 #[test]
 fn a_replacement_is_not_taken_for_a_spare() {

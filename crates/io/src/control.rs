@@ -24,8 +24,9 @@ pub use lending::{LeaseView, LendingView};
 pub use place::{Claim, PlaceError, is_name, running, socket_path};
 pub use refusal::{RefusalView, reason_word};
 pub use schema::{
-    AimView, CountersView, FactView, GrowthView, HeatView, HostedView, LostView, MemberView,
-    Refusal, Reply, Request, SCHEMA, StatusView, TaskView, Telling, ZoneView, member_name,
+    AimView, CountersView, DroppedView, FactView, GrowthView, HeatView, HostedView, LostView,
+    MemberView, Refusal, Reply, Request, SCHEMA, StatusView, TaskView, Telling, ZoneView,
+    member_name,
 };
 pub use server::{Answer, Server};
 pub use surrogate::{BufferView, OverlayView, SurrogateView};

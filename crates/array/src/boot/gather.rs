@@ -10,9 +10,10 @@ use crate::meta::log::{self, DoneList, LogRecord};
 use crate::meta::pages::{self, MapKind};
 use crate::meta::rules::FOUND_LIMIT;
 use crate::meta::superblock::MemberRole;
+use crate::report::DroppedTask;
 use crate::runset::RunSet;
 use crate::standing::Home;
-use crate::units::{Member, PAGE_SECTORS, Row};
+use crate::units::{Member, PAGE_SECTORS, Row, Uuid};
 use alloc::vec::Vec;
 
 impl Core {
@@ -129,12 +130,11 @@ impl Core {
     /// The tasks that the superblock records go on from their durable done-sets.
     fn restore_tasks(&mut self) {
         let records = core::mem::take(&mut self.superblock.tasks);
-        let mut dropped = false;
         for record in records {
             let slot = record.filled_slot().map(usize::from);
             let slot = slot.filter(|slot| *slot < self.standing.slots());
             if record.kind.fills() && !slot.is_some_and(|slot| self.standing.is_filled(slot)) {
-                dropped = true;
+                self.drop_task(record.kind, record.slot.unwrap_or(0));
                 continue;
             }
             let done = RunSet::from_runs(&record.done);
@@ -153,10 +153,23 @@ impl Core {
             let task = self.tasks.list.last_mut().expect("started just now");
             task.paused = record.paused;
         }
-        if dropped {
+        if !self.tasks.dropped.is_empty() {
             // Nobody is filled for a slot whose task is gone.
             self.place_entries();
         }
+    }
+
+    /// The target of a task on record is not here.
+    fn drop_task(&mut self, kind: TaskKind, slot: u16) {
+        let lines = self.superblock.placement.iter();
+        let mut of_slot = lines.filter(|line| line.slot == slot);
+        let target = of_slot.find_map(|line| line.incoming);
+        let uuid = |entry| self.superblock.members[usize::from(entry)].uuid;
+        self.tasks.dropped.push(DroppedTask {
+            kind,
+            slot,
+            target: target.map_or(Uuid::NIL, uuid),
+        });
     }
 
     /// The rows of a slot that need not be filled, of those on record: none of a member of which an older copy is here, since

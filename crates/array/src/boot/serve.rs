@@ -323,6 +323,9 @@ impl Core {
         self.out.push(Action::CommandReply(boot.tag, Ok(())));
         let generation = self.superblock.generation;
         self.recovered_rows = boot.recovered;
+        for dropped in self.tasks.dropped.clone() {
+            self.fact(Fact::TaskDropped(dropped));
+        }
         self.fact(Fact::Started {
             generation,
             recovered_rows: boot.recovered,

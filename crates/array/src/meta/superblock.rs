@@ -502,6 +502,19 @@ impl Superblock {
         self.members[usize::from(index)].leave(stale_since, partial, sequence);
     }
 
+    /// Whether a failed member of the table did not fail, but was replaced: its successor became current in the generation
+    /// in which it left. A failure and the end of a rebuild have generations of their own.
+    pub fn was_replaced(&self, entry: &MemberEntry) -> bool {
+        let MemberRole::Failed { stale_since, .. } = entry.role else {
+            return false;
+        };
+        let succeeds = |other: &MemberEntry| {
+            let served = matches!(other.role, MemberRole::Active | MemberRole::Failed { .. });
+            served && other.uuid != entry.uuid && other.current_since == stale_since
+        };
+        self.members.iter().any(succeeds)
+    }
+
     /// What this superblock knows of the past: was this member current in that generation? `generation` is not later
     /// than this superblock's own.
     pub fn was_current(&self, member: Uuid, generation: u64) -> Option<bool> {

@@ -24,7 +24,7 @@ use crate::planted::Bug;
 use crate::policy::heat::Heat;
 use crate::policy::order::{Order, Path, Streams};
 use crate::policy::throttle::{DEFAULT, Decision, Limits, Pacer, Throttle, View};
-use crate::report::{Aim, ArrayState, Moved, Pacing};
+use crate::report::{Aim, ArrayState, DroppedTask, Moved, Pacing};
 use crate::runset::RunSet;
 use crate::slice::{Kind, Need};
 use crate::units::{Member, Nanos, Row, SECTOR_BYTES, Slot};
@@ -142,6 +142,8 @@ pub(crate) struct Tasks {
     vacated: Vec<(Member, u64)>,
     /// Under this version of the superblock what is hosted lies as evenly as it may.
     spread_under: u64,
+    /// Those on record whose targets were missing at the start, until the slot is filled anew.
+    pub(crate) dropped: Vec<DroppedTask>,
     /// Slots for which nobody was found who could take a partition, under this version of the superblock.
     in_vain: (u64, Vec<usize>),
 }
@@ -389,6 +391,9 @@ impl Tasks {
 impl Core {
     pub(crate) fn start_task(&mut self, kind: TaskKind, slot: Option<u16>, done: RunSet) {
         self.tasks.serials += 1;
+        if kind.fills() {
+            self.tasks.dropped.retain(|one| Some(one.slot) != slot);
+        }
         let path = self.new_path(kind);
         self.tasks.list.push(Task {
             kind,

@@ -27,6 +27,7 @@ mod reads;
 mod recovery;
 mod removals;
 mod reshapes;
+mod resumed;
 mod scrubs;
 mod shell;
 mod spares;

@@ -139,6 +139,7 @@ mod tests {
         spent.turn(Nanos::from_secs(10 + active), Phase::Idle);
         MemberStatus {
             volatile: false,
+            replaced: false,
             full: false,
             member: Member(number),
             uuid: Uuid::NIL,

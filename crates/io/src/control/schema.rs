@@ -9,7 +9,8 @@ use super::refusal::{self, RefusalView};
 use super::surrogate::{SurrogateView, exposed_sectors};
 use restripe_array::layout::{Geometry, Level, Rotation};
 use restripe_array::report::{
-    Aim, ArrayState, Counters, GrowthPlan, HeatMap, MemberState, MemberStatus, Status, TaskStatus,
+    Aim, ArrayState, Counters, DroppedTask, GrowthPlan, HeatMap, MemberState, MemberStatus, Status,
+    TaskStatus,
 };
 use restripe_array::{
     CommandError, Fact, FailCause, Halt, Member, Nanos, SECTOR_BYTES, TaskKind, TaskOutcome,
@@ -256,6 +257,9 @@ pub struct StatusView {
     #[serde(default)]
     pub missing_slots: Vec<u16>,
     pub tasks: Vec<TaskView>,
+    /// Tasks of the array and its surrogate that the start dropped, since their targets are missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped_tasks: Vec<DroppedView>,
     /// All that is lost, also what is beyond the list below.
     pub lost_bytes: u64,
     /// The first parts that are lost, [`LOST_LISTED_MAX`] at most.
@@ -338,6 +342,41 @@ pub struct MemberView {
     pub exposed_bytes: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spindle: Option<SpindleView>,
+}
+
+/// A task that does not go on, since its target is missing.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DroppedView {
+    pub kind: String,
+    pub slot: u16,
+    /// The uuid of the missing target.
+    pub target: String,
+    /// `array`, `surrogate` or `buffer`.
+    pub set: String,
+}
+
+impl DroppedView {
+    fn all_of(status: &Status) -> Vec<DroppedView> {
+        let surrogate = status.surrogate.as_deref();
+        let buffer = surrogate.and_then(|one| one.buffer.as_ref());
+        let others = [
+            ("surrogate", surrogate.map(|one| &one.set)),
+            ("buffer", buffer.map(|one| &one.set)),
+        ];
+        let others = others.into_iter().filter_map(|(set, of)| Some((set, of?)));
+        let sets = std::iter::once(("array", status)).chain(others);
+        sets.flat_map(|(set, of)| of.dropped.iter().map(move |one| DroppedView::new(set, one)))
+            .collect()
+    }
+
+    fn new(set: &str, dropped: &DroppedTask) -> DroppedView {
+        DroppedView {
+            kind: task_word(dropped.kind).into(),
+            slot: dropped.slot,
+            target: dropped.target.to_string(),
+            set: set.into(),
+        }
+    }
 }
 
 fn is_zero(bytes: &u64) -> bool {
@@ -634,6 +673,7 @@ impl StatusView {
                 .iter()
                 .map(|task| task_view(task, wait_of(task, status), now))
                 .collect(),
+            dropped_tasks: DroppedView::all_of(status),
             lost_bytes: status
                 .lost
                 .iter()
@@ -684,7 +724,11 @@ fn member_view(member: &MemberStatus, status: &Status, now: Nanos, path: String)
         path,
         uuid: member.uuid.to_string(),
         slot: member.slot,
-        state: member_word(member.state).into(),
+        state: match member.state {
+            MemberState::Failed if member.replaced => "replaced",
+            other => member_word(other),
+        }
+        .into(),
         volatile: member.volatile,
         full: member.full,
         read_errors: member.read_errors,
@@ -864,6 +908,7 @@ fn fact_kind(fact: &Fact) -> &'static str {
         Fact::Lost { .. } => "lost",
         Fact::TaskStarted { .. } => "task-started",
         Fact::TaskEnded { .. } => "task-ended",
+        Fact::TaskDropped(_) => "task-dropped",
         Fact::Mismatch { .. } => "mismatch",
         Fact::MoveFailed { .. } => "move-failed",
         Fact::Throttled { .. } => "throttled",
@@ -947,6 +992,7 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
             slot,
             outcome,
         } => task_ended_text(*kind, *slot, *outcome),
+        Fact::TaskDropped(dropped) => task_dropped_text(dropped, read_only),
         Fact::Mismatch {
             row,
             guilty,
@@ -1009,6 +1055,19 @@ fn task_started_text(kind: TaskKind, slot: Option<u16>, read_only: bool) -> Stri
         false => "begins",
     };
     format!("{} {what}", task_of(kind, slot))
+}
+
+fn task_dropped_text(dropped: &DroppedTask, read_only: bool) -> String {
+    let DroppedTask { kind, slot, target } = dropped;
+    let task = task_of(*kind, Some(*slot));
+    let target = format!("its target, member {target}, is missing");
+    match (read_only, kind) {
+        (true, _) => format!("{task} waits for a start that writes and has its target: {target}"),
+        (_, TaskKind::Replace) => {
+            format!("{task} is dropped: {target}. restripe replace begins it anew")
+        }
+        _ => format!("{task} is dropped: {target}. restripe add begins it anew"),
+    }
 }
 
 fn task_ended_text(kind: TaskKind, slot: Option<u16>, outcome: TaskOutcome) -> String {
@@ -1087,6 +1146,7 @@ mod tests {
             }),
             members: vec![MemberStatus {
                 volatile: false,
+                replaced: false,
                 full: false,
                 member: Member(2),
                 uuid: Uuid::NIL,
