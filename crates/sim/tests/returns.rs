@@ -272,6 +272,54 @@ fn a_member_that_served_on_beside_a_restored_one_is_not_overwritten() {
     }
 }
 
+/// An older state of a member is started alone, in which a spare is still a spare. The device that became active from that
+/// spare comes, and whatever the restored member counted since, the device is not overwritten.
+#[test]
+fn a_spare_that_became_active_beside_a_restored_member_is_not_overwritten() {
+    let mut pair = Pair::single(Level::Raid1, 2);
+    pair.specs[0].spares = 1;
+    let case = Case {
+        pair,
+        set: 0,
+        older: vec![0],
+        newer: vec![1, 2],
+    };
+    let served = |rest: Rest| {
+        let mut start = Start::ask(&case.pair, rest, PLAIN);
+        assert_eq!(start.go_on(), Ok(()));
+        start
+    };
+    let mut start = served(case.pair.created());
+    writes(&mut start);
+    let old = stop(start);
+    let mut start = served(old.clone());
+    assert_eq!(order(&mut start, Command::Fail(Member(1))), Ok(()));
+    assert!(start.session.settle(PATIENCE));
+    writes(&mut start);
+    let new = stop(start);
+    for further_starts in [0, 1, 8] {
+        let mut start = case.older_serve(&old);
+        for _ in 0..further_starts {
+            start = served(stop(start));
+        }
+        let image = &new.images[2];
+        let member = case.arrive(&mut start, image);
+        let error = order(&mut start, Command::Add(member)).expect_err("it has newer writes");
+        OtherHistory::of(error);
+        let now = start.session.world.disk(member).live();
+        assert_eq!(now.digest(), image.digest(), "nothing was written to it");
+        // A start of both takes neither for stale.
+        let mut both = without(&old, &[1]);
+        both.images[0] = stop(start).images.swap_remove(0);
+        both.images[2] = image.clone();
+        let refused = Start::ask(&case.pair, both, FROM_MINORITY).go_on();
+        assert!(
+            matches!(refused, Err(CommandError::Split(..))),
+            "{refused:?}"
+        );
+    }
+}
+
 #[cfg(feature = "planted")]
 #[test]
 fn a_newer_half_that_is_overwritten_is_found() {

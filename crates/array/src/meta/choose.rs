@@ -14,7 +14,7 @@
 //! start; it is stale, and must be rebuilt as a whole. If two histories stand and neither is void, both are refused.
 
 use super::superblock::SUPER_B_PLACES;
-use super::{MemberRole, MetaError, Region, RegionKind, Superblock, field, rules};
+use super::{MemberEntry, MemberRole, MetaError, Region, RegionKind, Superblock, field, rules};
 use crate::contract::{CommandError, MemberInfo, StartMode};
 use crate::units::{Member, Uuid};
 use alloc::vec::Vec;
@@ -182,8 +182,10 @@ pub fn admit(running: &Superblock, candidate: &Candidate) -> Result<(), CommandE
         .collect();
     claims.push(claim_of(candidate, theirs));
     let newcomer = &claims[copies.len()];
-    let is_void = !went_on(theirs, running) && void(newcomer, &claims).is_some();
-    if !parted(theirs, running) || is_void {
+    let ahead = is_current(theirs) && theirs.sequence > running.sequence;
+    let newer = ahead || has_more(theirs, running);
+    let is_void = void(newcomer, &claims).is_some();
+    if !newer && (!diverged(theirs, running) || is_void) {
         return Ok(());
     }
     Err(CommandError::OtherHistory {
@@ -315,7 +317,7 @@ fn strayed(claims: &[Claim], winner: &Claim) -> Result<Vec<Member>, CommandError
     {
         let counted_on =
             role_of(winner.superblock, claim.superblock.member) == Some(MemberRole::Active);
-        let more = went_on(claim.superblock, winner.superblock);
+        let more = has_more(claim.superblock, winner.superblock);
         if counted_on || more || void(claim, claims).is_none() {
             return Err(CommandError::Split(winner.member, claim.member));
         }
@@ -337,9 +339,31 @@ fn void<'a, 'b>(claim: &Claim, claims: &'b [Claim<'a>]) -> Option<&'b Claim<'a>>
         let forced = own.forced != 0 || others.forced != 0;
         diverged(own, others)
             && own.was_current(bearer, then) == Some(true)
+            && !is_beyond(own, others)
             && (!forced || others.was_current(bearer, then) == Some(true))
     };
     claims.iter().find(went_elsewhere)
+}
+
+/// Whether a history has more versions than a fork leaves in a void one. A version is on all members in service before the
+/// next one is begun. So a history that counts on a member which left it at the fork has one version beyond it at most;
+/// with more, the member's superblock is an old copy.
+fn is_beyond(own: &Superblock, others: &Superblock) -> bool {
+    fork(own, others).is_some_and(|fork| own.sequence > fork.saturating_add(1))
+}
+
+/// The last version that two histories share, as far as the second knows: the first members that it counted out since left
+/// it there.
+fn fork(own: &Superblock, others: &Superblock) -> Option<u64> {
+    let then = own.generation.min(others.generation);
+    let left = others.members.iter().filter(|entry| match entry.role {
+        MemberRole::Failed { stale_since, .. } => {
+            let by_force = others.forced != 0 && stale_since == others.forced;
+            by_force || own.was_current(entry.uuid, then) == Some(true)
+        }
+        _ => false,
+    });
+    left.map(|entry| entry.left_at).filter(|at| *at != 0).min()
 }
 
 /// Whether a member went on when the array had counted it out: further than a crash explains. One that is being filled, by its own word,
@@ -347,12 +371,27 @@ fn void<'a, 'b>(claim: &Claim, claims: &'b [Claim<'a>]) -> Option<&'b Claim<'a>>
 fn went_on(theirs: &Superblock, array: &Superblock) -> bool {
     let mut entries = array.members.iter();
     let entry = entries.find(|entry| entry.uuid == theirs.member);
-    let current = role_of(theirs, theirs.member) == Some(MemberRole::Active);
-    current && entry.is_some_and(|entry| entry.went_on(theirs.sequence))
+    is_current(theirs) && entry.is_some_and(|entry| entry.went_on(theirs.sequence))
+}
+
+/// Whether a device is a current member by its own word.
+fn is_current(theirs: &Superblock) -> bool {
+    role_of(theirs, theirs.member) == Some(MemberRole::Active)
+}
+
+/// Whether a history went on beyond a start from a minority that it has no record of. The devices of the minority may be
+/// old copies: then the members may agree about every generation that both know.
+fn passed_by(theirs: &Superblock, array: &Superblock) -> bool {
+    is_current(theirs) && theirs.forced < array.forced && is_beyond(theirs, array)
+}
+
+/// Whether a device has what was acknowledged, perhaps, in a history that the array does not have.
+fn has_more(theirs: &Superblock, array: &Superblock) -> bool {
+    went_on(theirs, array) || passed_by(theirs, array)
 }
 
 fn parted(theirs: &Superblock, array: &Superblock) -> bool {
-    diverged(theirs, array) || went_on(theirs, array)
+    diverged(theirs, array) || has_more(theirs, array) || passed_by(array, theirs)
 }
 
 /// Whether two superblocks are of two histories: they differ in who was current in the older one's generation, or the
@@ -372,7 +411,26 @@ fn diverged(a: &Superblock, b: &Superblock) -> bool {
         said.is_some() && known.is_some() && said != known
     };
     let mut members = older.members.iter().chain(&newer.members);
-    members.any(|entry| disagree(entry.uuid))
+    members.any(|entry| disagree(entry.uuid)) || left_apart(older, newer)
+}
+
+/// Whether a member left two histories in one generation, but under two versions. In one history each version is written
+/// once: one of two starts from old copies may have counted up to the other's generation.
+fn left_apart(a: &Superblock, b: &Superblock) -> bool {
+    let left = |entry: &MemberEntry| match entry.role {
+        MemberRole::Failed { stale_since, .. } if entry.left_at != 0 => {
+            Some((stale_since, entry.left_at))
+        }
+        _ => None,
+    };
+    let differs = |entry: &MemberEntry| {
+        let mut others = b.members.iter();
+        let other = others.find(|other| other.uuid == entry.uuid).and_then(left);
+        let own = left(entry);
+        own.zip(other)
+            .is_some_and(|(own, other)| own.0 == other.0 && own.1 != other.1)
+    };
+    a.members.iter().any(differs)
 }
 
 fn role_of(superblock: &Superblock, member: Uuid) -> Option<MemberRole> {

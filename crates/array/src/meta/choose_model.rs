@@ -258,10 +258,11 @@ struct Running {
 }
 
 impl Mirror {
-    fn new(members: u16) -> Mirror {
-        let template = create(&options(Level::Raid1, members, 2000))
-            .unwrap()
-            .superblock;
+    fn new(members: u16, spares: u16) -> Mirror {
+        let members = members + spares;
+        let mut options = options(Level::Raid1, members, 2000);
+        options.spares = spares.into();
+        let template = create(&options).unwrap().superblock;
         let copy = |member, sequence| {
             Some(Ok(Superblock {
                 member: uuid(member),
@@ -296,7 +297,10 @@ impl Mirror {
 
     fn version(&mut self, superblock: &mut Superblock) {
         superblock.sequence += 1;
-        for member in active(superblock) {
+        let told = (0..).zip(&superblock.members);
+        let told = told
+            .filter(|(_, entry)| matches!(entry.role, MemberRole::Active | MemberRole::Rebuilding));
+        for member in told.map(|(member, _)| member).collect::<Vec<u16>>() {
             let copy = Superblock {
                 member: uuid(member),
                 ..superblock.clone()
@@ -335,12 +339,29 @@ impl Mirror {
             superblock.fail(member, true);
             self.version(&mut superblock);
             self.write(&superblock);
+            self.take_spare(&mut superblock, here);
         }
         self.version(&mut superblock);
         self.version(&mut superblock);
         let one = usize::from(active(&superblock)[0]);
         let writes = self.writes[one].clone();
         Some(Running { superblock, writes })
+    }
+
+    /// A spare that is here takes the place of a failed member.
+    fn take_spare(&mut self, superblock: &mut Superblock, here: &[u16]) {
+        let role = |member: u16| superblock.members[usize::from(member)].role;
+        let spare = here.iter().find(|i| role(**i) == MemberRole::Spare);
+        let Some(&spare) = spare else {
+            return;
+        };
+        superblock.members[usize::from(spare)].role = MemberRole::Rebuilding;
+        self.version(superblock);
+        let source = usize::from(active(superblock)[0]);
+        self.writes[usize::from(spare)] = self.writes[source].clone();
+        superblock.activate(spare);
+        self.version(superblock);
+        self.write(superblock);
     }
 
     /// Whether a device has an acknowledged write that the running array does not have.
@@ -351,7 +372,7 @@ impl Mirror {
 }
 
 /// What becomes of the devices between two lives, and in the second.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Fate {
     put_back: Option<u16>,
     here: Vec<u16>,
@@ -375,16 +396,18 @@ fn fates(members: u16, copies: bool, failures: bool) -> Vec<Fate> {
     fates
 }
 
-/// Every order of three lives of mirrors of two and three members, each with any of them here, perhaps one in an old copy, and perhaps a failure: of
-/// the devices that are not in service exactly those are refused that have what the array does not have.
+/// Every order of three lives of mirrors of two and three members, and of two with a spare, each with any of them here,
+/// perhaps one in an old copy, and perhaps a failure. Of the devices that are not in service exactly those are refused that
+/// have what the array does not have.
 #[test]
 fn a_device_is_admitted_unless_it_has_what_the_array_does_not_have() {
     let (mut refused, mut admitted) = (0, 0);
-    for members in [2u16, 3] {
-        let mut worlds = alloc::vec![Mirror::new(members)];
+    for (members, spares) in [(2u16, 0), (3, 0), (2, 1)] {
+        let mut worlds = alloc::vec![Mirror::new(members, spares)];
+        let (few, members) = (members == 2, members + spares);
         for life in 0..3 {
             let mut next = Vec::new();
-            let fates = fates(members, life == 2 || members == 2, life < 2 || members == 2);
+            let fates = fates(members, life == 2 || few, life < 2 || few);
             for (world, fate) in worlds
                 .iter()
                 .flat_map(|world| fates.iter().map(move |fate| (world, fate)))
@@ -400,7 +423,7 @@ fn a_device_is_admitted_unless_it_has_what_the_array_does_not_have() {
                 for device in (0..members).filter(|i| !served.contains(i)) {
                     let verdict = admit(&running.superblock, &world.candidate(device));
                     let more = world.has_more(device, &running);
-                    assert_eq!(verdict.is_err(), more, "{device} {verdict:?}");
+                    assert_eq!(verdict.is_err(), more, "{device} {verdict:?} {fate:?}");
                     refused += u64::from(more);
                     admitted += u64::from(!more);
                 }

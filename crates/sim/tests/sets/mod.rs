@@ -136,9 +136,10 @@ impl Pair {
 
     /// The members of home, log or buffer.
     pub fn members(&self, set: usize) -> Range<usize> {
-        let slots = |specs: &[Spec]| specs.iter().map(|spec| usize::from(spec.slots)).sum();
-        let first: usize = slots(&self.specs[..set]);
-        first..first + slots(&self.specs[set..=set])
+        let count = |spec: &Spec| usize::from(spec.slots + spec.spares);
+        let count = |specs: &[Spec]| specs.iter().map(count).sum();
+        let first: usize = count(&self.specs[..set]);
+        first..first + count(&self.specs[set..=set])
     }
 
     pub fn surrogate(&self) -> Option<SurrogateConfig> {
@@ -187,7 +188,7 @@ impl Pair {
         };
         let limits = limits.with_surrogate(surrogate.as_ref().map(|one| &one.limits));
         let owners = self.specs.iter().flat_map(|spec| {
-            let members = 0..spec.slots;
+            let members = 0..spec.slots + spec.spares;
             members.map(move |member| (spec, member))
         });
         let made = owners.zip(rest.images).map(|((spec, member), image)| {
