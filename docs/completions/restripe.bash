@@ -1067,7 +1067,7 @@ _restripe() {
             return 0
             ;;
         restripe__subcmd__scrub)
-            opts="-h --offline --degraded --volatile-members --repair --no-wait --watch --cancel --pause --resume --rate --throttle --help"
+            opts="-h --offline --degraded --volatile-members --repair --yes --no-wait --watch --cancel --pause --resume --rate --throttle --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -247,7 +247,8 @@ complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l rate -d 'Lim
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l throttle -d 'What paces background work until then: restripe; as Linux md did, md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99 of 100 requests take 20 ms at most; or finish:2h, to be done two hours after it began' -r
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
-complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l repair -d 'Write what is wrong anew; names the guilty member where the code can tell'
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l repair -d 'Repair what is unreadable, and what two parities or a majority of copies prove wrong; other rows are left as they are'
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l yes -d 'With --repair: also bring rows in sync that have no second witness, right or wrong (levels 1, 4, 5 and 10 ask for it)'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l no-wait -d 'Return when it has begun'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l watch -d 'Watch the scrub that runs, rather than start one'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l cancel -d 'Stop the scrub that runs'

@@ -1,7 +1,8 @@
 //! What operators ask for, checked and carried out.
 
 use crate::contract::{
-    Action, Command, CommandError, CommandTag, Fact, FailCause, LeaseError, MemberInfo, TaskKind,
+    Action, Command, CommandError, CommandTag, Fact, FailCause, LeaseError, MemberInfo, ScrubMode,
+    TaskKind,
 };
 use crate::core::Core;
 use crate::device::{Device, Health, Places};
@@ -68,7 +69,7 @@ impl Core {
             Command::Replace { old, new } => self.command_replace(old, new),
             Command::Grow { by } => self.command_grow(by),
             Command::Reshape { by } => self.command_reshape(by),
-            Command::Scrub { repair } => self.command_scrub(repair),
+            Command::Scrub(mode) => self.command_scrub(mode),
             Command::Pause(paused) => self.command_pause(paused),
             Command::Cancel => {
                 if self.cancel_scrub() {
@@ -82,7 +83,8 @@ impl Core {
             | Command::Order(_)
             | Command::OnDemand(_)
             | Command::Moves(_)
-            | Command::CopyBack(_) => {
+            | Command::CopyBack(_)
+            | Command::Date(_) => {
                 self.set_pace(&command);
                 Ok(())
             }
@@ -116,6 +118,7 @@ impl Core {
             Command::OnDemand(on_demand) => self.tasks.set_on_demand(on_demand),
             Command::Moves(moves) => self.set_moves(moves),
             Command::CopyBack(copies_back) => self.tasks.stays_apart = !copies_back,
+            Command::Date(date) => self.tasks.date = Some((self.now, date)),
             _ => return false,
         }
         true
@@ -455,7 +458,7 @@ impl Core {
         self.slot_of(member).filter(|_| serves)
     }
 
-    fn command_scrub(&mut self, repair: bool) -> Result<(), CommandError> {
+    fn command_scrub(&mut self, mode: ScrubMode) -> Result<(), CommandError> {
         if self.layout.tolerance() == 0 {
             return Err(CommandError::Busy("there is no redundancy to check"));
         }
@@ -464,23 +467,16 @@ impl Core {
                 "the array is degraded: a scrub has to wait until it is rebuilt",
             ));
         }
-        if self
-            .tasks
-            .list
-            .iter()
-            .any(|task| matches!(task.kind, TaskKind::Check | TaskKind::Repair))
-        {
+        if self.tasks.list.iter().any(|task| task.kind.is_scrub()) {
             return Err(CommandError::Busy("a scrub is running"));
         }
-        let kind = if repair {
-            TaskKind::Repair
-        } else {
-            TaskKind::Check
-        };
+        if mode == ScrubMode::Repair && !self.layout.has_second_witness() {
+            return Err(CommandError::NoWitness);
+        }
         for device in &mut self.devices {
             device.check_errors = 0;
         }
-        self.start_task(kind, None, RunSet::default());
+        self.start_scrub(mode, RunSet::default());
         Ok(())
     }
 
@@ -541,6 +537,7 @@ impl Core {
             return self.stopped();
         }
         self.tasks.all_durable();
+        self.scrub_stops();
         self.heat_due();
         self.superblock.clean = true;
         self.superblock.tail.owner = None;

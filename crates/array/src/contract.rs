@@ -4,9 +4,9 @@
 //! that the engine lends out with an action and gets back with the matching event; in steady state nothing is
 //! allocated.
 
-pub use crate::meta::ArrayOwner;
 use crate::meta::MetaError;
 pub use crate::meta::leases::{LeaseCommand, LeaseError, LeaseName};
+pub use crate::meta::{ArrayOwner, LastScrub, ScrubState, ScrubbedMember};
 pub use crate::policy::goal::LatencyGoal;
 pub use crate::policy::heat::HeatLimits;
 pub use crate::policy::moves::Moves;
@@ -431,9 +431,9 @@ pub enum Command {
     Reshape {
         by: u16,
     },
-    Scrub {
-        repair: bool,
-    },
+    Scrub(ScrubMode),
+    /// The date: seconds since 1970-01-01 UTC. Also before the start. Until the first, dates on record are unknown.
+    Date(u64),
     /// Pause or go on with the running task.
     Pause(bool),
     /// Stop the running scrub.
@@ -506,6 +506,9 @@ pub enum Rival {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CommandError {
+    /// A repair was asked for that writes only what is proven, and nothing can be: one parity or two copies do not tell which cell
+    /// of a row is wrong.
+    NoWitness,
     /// Another run has the array.
     Owned {
         by: ArrayOwner,
@@ -680,14 +683,18 @@ pub enum Fact {
     },
     /// A rebuild or a replace that a start finds on record does not go on: its target is missing.
     TaskDropped(DroppedTask),
-    /// A scrub found a row whose cells disagree, and who is to blame where the code can tell.
+    /// A scrub found sectors of a row that disagree, or cannot be read, on a member if the code can tell which. `at` is where in
+    /// the chunk the first of them is.
     Mismatch {
         row: u64,
         at: u64,
         sectors: u64,
         guilty: Option<Member>,
-        repaired: bool,
+        unreadable: bool,
+        cure: Cure,
     },
+    /// A scrub ended, with this result.
+    Scrubbed(Box<LastScrub>),
     /// A growth of an array without redundancy could not write to this member; it is tried again after a while.
     MoveFailed {
         member: Member,
@@ -756,6 +763,46 @@ impl TaskKind {
     pub fn fills(self) -> bool {
         matches!(self, TaskKind::Rebuild | TaskKind::Replace)
     }
+}
+
+/// What a scrub does about a row whose cells disagree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum ScrubMode {
+    /// It writes nothing.
+    Check,
+    /// It repairs what a second witness proves wrong, and what cannot be read.
+    Repair,
+    /// It also brings in sync what has no second witness: parity is made of the data, and further copies of the first. If the
+    /// data was wrong, it stays wrong.
+    Sync,
+}
+
+impl ScrubMode {
+    /// In the order of their numbers on members and in records.
+    pub const ALL: [ScrubMode; 3] = [ScrubMode::Check, ScrubMode::Repair, ScrubMode::Sync];
+
+    /// A check, or what leaves no row out of sync.
+    pub fn writing(writes: bool) -> ScrubMode {
+        match writes {
+            true => ScrubMode::Sync,
+            false => ScrubMode::Check,
+        }
+    }
+
+    pub fn writes(self) -> bool {
+        self != ScrubMode::Check
+    }
+}
+
+/// What a scrub did about something that it found, the worst first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum Cure {
+    /// It is as it was.
+    Left,
+    /// The row is in sync, and whether its data is right is not verified.
+    InSync,
+    /// It is as it had been written.
+    Repaired,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

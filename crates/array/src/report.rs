@@ -1,6 +1,6 @@
 //! What the engine tells about itself: a plain view that shells turn into status, metrics and maps.
 
-use crate::contract::TaskKind;
+use crate::contract::{LastScrub, TaskKind};
 use crate::energy::Spent;
 use crate::layout::Geometry;
 use crate::meta::BufferMark;
@@ -51,6 +51,10 @@ pub struct Status {
     /// Sectors of which first copies alone tell what is there, at most: nobody has brought the others in step yet, and a first copy that
     /// is lost takes its own with it.
     pub in_doubt: u64,
+    /// A second witness tells which cell of a row is wrong: two parities, or three copies.
+    pub second_witness: bool,
+    /// The result of the scrub that runs, or of the last one.
+    pub last_scrub: Option<LastScrub>,
     pub counters: Counters,
     /// The array has room to record what a surrogate holds.
     pub redirectable: bool,

@@ -36,6 +36,8 @@ impl Core {
             dropped: self.tasks.dropped.clone(),
             lost: self.lost.extents.runs().to_vec(),
             in_doubt: self.sectors_in_doubt(),
+            second_witness: started && self.layout.has_second_witness(),
+            last_scrub: self.last_scrub(),
             counters: self.counters,
             redirectable: self.redirectable(),
             has_surrogate: self.superblock.partner.map(|partner| partner.array),
@@ -114,7 +116,7 @@ impl Core {
             left: self.left_of(task),
             pacing: self.tasks.pacing(task.kind),
             aim: self.task_aim(task),
-            mismatches: task.mismatches,
+            mismatches: self.tasks.mismatches(task),
         }
     }
 

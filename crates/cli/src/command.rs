@@ -719,9 +719,12 @@ pub struct Rebuild {
 pub struct Scrub {
     #[command(flatten)]
     pub target: Target,
-    /// Write what is wrong anew; names the guilty member where the code can tell
+    /// Repair what is unreadable, and what two parities or a majority of copies prove wrong; other rows are left as they are
     #[arg(long)]
     pub repair: bool,
+    /// With --repair: also bring rows in sync that have no second witness, right or wrong (levels 1, 4, 5 and 10 ask for it)
+    #[arg(long, requires = "repair")]
+    pub yes: bool,
     /// Return when it has begun
     #[arg(long)]
     pub no_wait: bool,

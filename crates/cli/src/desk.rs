@@ -10,7 +10,7 @@ mod surrogate;
 
 pub use stop::BeforeEnd;
 
-use crate::engine::Setup;
+use crate::engine::{self, Setup};
 use crate::failure::Failure;
 use crate::lease::refuse_as_member;
 use crate::member::{VOLATILE, content, open_failure, refuse_cycle, same_file};
@@ -21,7 +21,7 @@ use restripe_array::meta::MetaError;
 use restripe_array::report::{MemberState, MemberStatus, Status};
 use restripe_array::{
     ArrayOwner, Command, CommandError, Fact, Halt, LeaseError, Member, Nanos, Rival, SECTOR_BYTES,
-    Uuid,
+    ScrubMode, Uuid,
 };
 use restripe_io::control::{
     Answer, FactView, HeatView, Refusal, Reply, Request, StatusView, Telling, member_name,
@@ -293,7 +293,7 @@ impl Desk {
             } => self.add_surrogate(&members, level.as_deref(), force),
             Request::RemoveSurrogate => self.remove_surrogate(),
             Request::Destage => self.simple(Command::Destage, "what lies in the log goes home"),
-            Request::Scrub { repair } => self.simple(Command::Scrub { repair }, "the scrub runs"),
+            Request::Scrub { repair, sync } => self.scrub(repair, sync),
             Request::Pause => self.simple(Command::Pause(true), "paused"),
             Request::Resume => self.simple(Command::Pause(false), "it goes on"),
             Request::Cancel => self.simple(Command::Cancel, "the scrub is stopped"),
@@ -354,6 +354,17 @@ impl Desk {
     fn simple(&self, command: Command, note: &str) -> Result<Reply, Refusal> {
         self.command(command)?;
         Ok(done(note))
+    }
+
+    fn scrub(&self, repair: bool, sync: bool) -> Result<Reply, Refusal> {
+        let mode = match (repair, sync) {
+            (false, _) => ScrubMode::Check,
+            (true, false) => ScrubMode::Repair,
+            (true, true) => ScrubMode::Sync,
+        };
+        // Its dates are those of a clock that may have been set since the start.
+        self.command(engine::date())?;
+        self.simple(Command::Scrub(mode), "the scrub runs")
     }
 
     fn fail(&self, text: &str, accept_loss: bool) -> Result<Reply, Refusal> {
@@ -857,6 +868,7 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
     };
     match error {
         CommandError::Owned { by, rival } => owned(by, *rival),
+        CommandError::NoWitness => no_witness(),
         CommandError::NoArray => Refusal::new("these members hold no array that can be read")
             .hint("`restripe examine` shows what they hold; where only their beginning was wiped, `restripe create` with the options and the order of members of the first time, and --init sync --force (raid0: trust), makes the array anew over its data"),
         CommandError::Clone(one, other) => Refusal::new("two members claim one place: one is a copy of the other")
@@ -916,6 +928,11 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         CommandError::OfBuffer(error) => of_buffer(error, names),
         CommandError::OfSurrogate(error) => of_set("the surrogate", error, names),
     }
+}
+
+fn no_witness() -> Refusal {
+    Refusal::new("this level has no second witness: a repair cannot tell which member is wrong, and nothing was written")
+        .hint("restripe scrub --repair --yes brings rows that disagree in sync, right or wrong")
 }
 
 fn is_surrogate(of: Uuid) -> Refusal {

@@ -31,7 +31,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Memory for requests, unless told otherwise.
 pub const MEMORY_BYTES: u64 = 256 << 20;
@@ -341,7 +341,7 @@ impl Running {
         order.sort_by_key(|(_, prospect)| !prospect.may_lose);
         for (desk, prospect) in order {
             // What a start goes on with is paced from its beginning.
-            for pace in setup.paces() {
+            for pace in setup.paces().into_iter().chain([date()]) {
                 desk.command(pace)?;
             }
             let started = desk.start(prospect.start);
@@ -590,4 +590,9 @@ pub fn heat(zone: Option<u64>, epoch: Option<Duration>) -> HeatLimits {
             Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
         }),
     }
+}
+/// The date as the engine takes it, which has no calendar.
+pub fn date() -> Command {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Command::Date(since.map_or(0, |since| since.as_secs()))
 }

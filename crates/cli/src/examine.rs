@@ -5,6 +5,7 @@ use crate::config::members_from;
 use crate::create::skew_words_before;
 use crate::failure::{Failure, Outcome};
 use crate::member::{Copies, content, open_failure};
+use crate::status::scrub_lines;
 use crate::terminal::{out, outln, say_failure};
 use crate::units::Size;
 use restripe_array::SECTOR_BYTES;
@@ -13,6 +14,7 @@ use restripe_array::meta::{
     RegionKind, Superblock,
 };
 use restripe_array::shown;
+use restripe_io::control::LastScrubView;
 use restripe_io::member::is_in_use;
 use restripe_io::plain::Plain;
 use serde_json::{Value, json};
@@ -239,6 +241,9 @@ fn describe(out: &mut String, superblock: &Superblock) {
         let paused = if task.paused { ", paused" } else { "" };
         let _ = writeln!(out, "  {:?} with {rows} rows done{paused}", task.kind);
     }
+    if let Some(last) = &superblock.tail.last_scrub {
+        out.push_str(&scrub_lines(&LastScrubView::new(last, |_| None)));
+    }
 }
 
 fn partner_words(partner: &Partner) -> String {
@@ -362,6 +367,7 @@ fn array_value(superblock: &Superblock) -> Value {
         "partner": superblock.partner.as_ref().map(partner_value),
         "buffer": buffer_word(superblock),
         "lent": superblock.lent.iter().map(parcel_value).collect::<Vec<Value>>(),
+        "last_scrub": superblock.tail.last_scrub.as_ref().map(|last| LastScrubView::new(last, |_| None)),
         "members": members,
     })
 }

@@ -168,7 +168,11 @@ fn to_system() -> bool {
 
 /// A time in UTC, as RFC 3339 has it.
 fn time(now: SystemTime) -> String {
-    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    utc(now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
+}
+
+/// The same, of so many seconds since the beginning of 1970.
+pub fn utc(since: u64) -> String {
     let (days, second) = (since / 86_400, since % 86_400);
     let (year, month, day) = date(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);

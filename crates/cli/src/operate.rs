@@ -15,7 +15,7 @@ use crate::tie::Whose;
 use crate::units::Size;
 use clap::ValueEnum;
 use restripe_io::control::{
-    FactView, MemberView, OverlayView, Reply, Request, StatusView, TaskView,
+    FactView, LastScrubView, MemberView, OverlayView, Reply, Request, StatusView, TaskView,
 };
 use std::thread;
 use std::time::Duration;
@@ -313,7 +313,7 @@ pub fn scrub(verb: &Scrub) -> Outcome {
         let said = format!("the array is {state}: not every row could be compared");
         return Err(Failure::new(said).hint("restripe status says who is missing"));
     }
-    judge_scrub(&ended, verb)?;
+    judge_scrub(&status, verb)?;
     if status.surrogate.is_some() {
         print("the surrogate's log is not compared by a scrub");
     }
@@ -337,8 +337,10 @@ fn watch_scrub(session: &Session, verb: &Scrub) -> Outcome<Option<(Ended, Status
     let since = match verb.watch || goes_on(session, verb)? {
         true => watched_from(session)?,
         false => {
+            let sync = confirm_sync(&session.status()?, verb)?;
             session.order(&Request::Scrub {
                 repair: verb.repair,
+                sync,
             })?;
             end
         }
@@ -350,31 +352,94 @@ fn watch_scrub(session: &Session, verb: &Scrub) -> Outcome<Option<(Ended, Status
     Ok(Some((ended, session.status()?)))
 }
 
-/// Rows that disagree make a scrub fail, unless it was to repair them.
-fn judge_scrub(ended: &Ended, verb: &Scrub) -> Outcome {
-    match (ended.mismatches, verb.repair) {
-        (0, _) => print("every row agrees"),
-        (1, true) => print("1 row disagreed: see above whether it is repaired"),
-        (rows, true) => print(format_args!(
-            "{rows} rows disagreed: see above which are repaired"
-        )),
-        (rows, false) => {
-            let Target {
-                name,
-                without_daemon,
-            } = &verb.target;
-            let hint = format!(
-                "restripe scrub {name} --repair{without_daemon} writes what can be recovered anew"
-            );
-            let said = if rows == 1 {
-                "1 row disagrees".to_owned()
-            } else {
-                format!("{rows} rows disagree")
-            };
-            return Err(Failure::new(said).hint(hint));
+/// Rows with a finding make a scrub fail, unless it repaired them, or was told to bring them in sync.
+fn judge_scrub(status: &StatusView, verb: &Scrub) -> Outcome {
+    let Some(last) = &status.last_scrub else {
+        return Err(Failure::new("the array has no record of a scrub"));
+    };
+    print(compared(last));
+    let rows = |count: u64, one: &str, many: &str| match count {
+        1 => format!("1 row {one}"),
+        count => format!("{count} rows {many}"),
+    };
+    if last.mismatches == 0 {
+        print("every row agrees");
+        return Ok(());
+    }
+    if last.rows_repaired > 0 {
+        print(rows(
+            last.rows_repaired,
+            "disagreed and is repaired",
+            "disagreed and are repaired",
+        ));
+    }
+    if last.rows_in_sync_unverified > 0 {
+        let what = "brought in sync, and its data is not verified";
+        let what = rows(
+            last.rows_in_sync_unverified,
+            &format!("is {what}"),
+            "are brought in sync, and their data is not verified",
+        );
+        if !verb.yes {
+            let hint = "compare the rows with a backup; restripe status lists them";
+            return Err(Failure::new(what).hint(hint));
+        }
+        print(what);
+    }
+    match last.rows_left {
+        0 => Ok(()),
+        left => {
+            let said = rows(left, "disagrees", "disagree");
+            Err(Failure::new(said).hint(way_to_repair(status, verb)))
         }
     }
-    Ok(())
+}
+
+fn compared(last: &LastScrubView) -> String {
+    let rows = format!(
+        "{} of {} rows compared, {} never written",
+        last.rows_compared, last.rows_total, last.rows_unwritten
+    );
+    match last.rows_not_compared {
+        0 => rows,
+        others => format!("{rows}, {others} not compared"),
+    }
+}
+
+fn way_to_repair(status: &StatusView, verb: &Scrub) -> String {
+    let Target {
+        name,
+        without_daemon,
+    } = &verb.target;
+    match (status.second_witness, verb.repair) {
+        (true, false) => format!(
+            "restripe scrub {name} --repair{without_daemon} repairs what can be proven wrong"
+        ),
+        _ => format!(
+            "which member is wrong is not known: compare the rows with a backup, then restripe scrub {name} --repair --yes{without_daemon} brings them in sync, right or wrong"
+        ),
+    }
+}
+
+/// Without a second witness a repair makes wrong data permanent, which is a decision of its own. Whether it was made.
+fn confirm_sync(status: &StatusView, verb: &Scrub) -> Outcome<bool> {
+    if !verb.repair || verb.yes || status.second_witness {
+        return Ok(verb.repair && verb.yes);
+    }
+    let what = format!(
+        "{} has no second witness: where cells of a row disagree, parity or the other copy is made to follow the data, right or wrong",
+        status.level
+    );
+    let losses = [Lost {
+        at: status.name.clone(),
+        what,
+    }];
+    confirm("Rows that disagree would be brought in sync, not repaired:", &losses, false).map_err(
+        |failure| {
+            failure.hint("nothing was written: look first with restripe scrub, without --repair; say --yes if this is what you want")
+        },
+    )?;
+    Ok(true)
 }
 
 /// The scrub that there is already.
@@ -404,7 +469,14 @@ fn goes_on(session: &Session, verb: &Scrub) -> Outcome<bool> {
 /// Where the log tells of the scrub that runs: what it found before is told too.
 fn watched_from(session: &Session) -> Outcome<u64> {
     if running(session)?.is_none() {
-        return Err(Failure::new("no scrub runs").hint("restripe scrub without --watch starts one"));
+        let hint = match session.status()? {
+            status if status.last_scrub.is_some() => format!(
+                "restripe status {} tells what the last one found; restripe scrub without --watch starts one",
+                status.name
+            ),
+            _ => "restripe scrub without --watch starts one".to_owned(),
+        };
+        return Err(Failure::new("no scrub runs").hint(hint));
     }
     begun_at(session, is_scrub)
 }

@@ -366,7 +366,8 @@ impl Journal {
 
 /// So many facts of one look are told, and of the others those that nobody may miss; the rest is counted.
 const AT_ONCE: usize = 20;
-const LOUD: [&str; 6] = [
+const LOUD: [&str; 7] = [
+    "scrubbed",
     "member-failed",
     "halted",
     "started",
@@ -376,8 +377,8 @@ const LOUD: [&str; 6] = [
 ];
 /// What a start did without.
 const LOSSES: [&str; 3] = ["lost", "surrogate-absent", "buffer-absent"];
-/// Facts too frequent for a journal: `status` and `scrub` have them.
-const SILENT: [&str; 2] = ["throttled", "mismatch"];
+/// Facts too frequent for a journal: `status` has them.
+const SILENT: [&str; 1] = ["throttled"];
 
 // ---------------------------------------------------------------------------------------------------------- places
 

@@ -4,6 +4,7 @@ use crate::command::Status;
 use crate::create::skew_words_before;
 use crate::energy;
 use crate::failure::{Failure, Outcome};
+use crate::journal::utc;
 use crate::lease;
 use crate::session::Session;
 use crate::surrogate;
@@ -12,8 +13,8 @@ use crate::units::Size;
 use restripe_array::layout::Skew;
 use restripe_array::shown;
 use restripe_io::control::{
-    ClientError, DroppedView, HostedView, LostView, MemberView, Reply, Request, StatusView, ask,
-    running,
+    ClientError, DroppedView, HostedView, LastScrubView, LostView, MemberView, Reply, Request,
+    StatusView, ask, running,
 };
 use std::fmt::Write;
 
@@ -142,6 +143,9 @@ pub fn text(view: &StatusView) -> String {
     for dropped in &view.dropped_tasks {
         let _ = writeln!(out, "  {}", dropped_line(dropped, view));
     }
+    if let Some(last) = &view.last_scrub {
+        out.push_str(&scrub_lines(last));
+    }
     if let Some(lends) = &view.lends {
         let _ = writeln!(out, "  {}", lease::line(lends));
     }
@@ -168,6 +172,21 @@ pub fn text(view: &StatusView) -> String {
     out.push_str("  number  slot  state       read errors  member\n");
     for line in all_member_lines(view) {
         let _ = writeln!(out, "{line}");
+    }
+    out
+}
+
+/// The last scrub: when, how far, and what it found.
+pub fn scrub_lines(last: &LastScrubView) -> String {
+    let date = |date: Option<u64>| date.map_or("at an unknown date".into(), utc);
+    let when = match (last.state.as_str(), last.ended_at) {
+        ("running", _) => format!("began {}", date(last.began_at)),
+        (_, None) => format!("began {}, ended at an unknown date", date(last.began_at)),
+        (_, ended) => format!("began {}, ended {}", date(last.began_at), date(ended)),
+    };
+    let mut out = format!("  last scrub: {} {}, {when}\n", last.mode, last.state);
+    for line in [last.text()].into_iter().chain(last.details()) {
+        let _ = writeln!(out, "    {}", shown(&line));
     }
     out
 }

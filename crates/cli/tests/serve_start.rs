@@ -108,7 +108,9 @@ fn a_daemon_whose_words_nobody_reads_ends_cleanly() {
     let place = raid5("unread");
     let daemon = serve_unread(&place);
     let scrubbed = place.run(&["scrub", "tank"]);
-    assert_eq!(scrubbed.stdout, "the scrub runs\nevery row agrees\n");
+    let told = &scrubbed.stdout;
+    assert!(told.starts_with("the scrub runs\n"), "{told}");
+    assert!(told.ends_with("every row agrees\n"), "{told}");
     assert_eq!(place.run(&["stop", "tank"]).status, 0);
     assert_eq!(daemon.wait(), 0);
     assert!(all_clean(&place));

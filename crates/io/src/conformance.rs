@@ -18,7 +18,7 @@ use restripe_array::report::{OverlayStatus, Status};
 use restripe_array::{
     Action, Actions, BufRef, CacheLimits, Command, CommandTag, Config, Destage, Engine, Event,
     HeatLimits, IoError, Limits, Member, MemberInfo, Nanos, Order, Pool, Redirect, Request,
-    RequestOp, RequestTag, StartMode, SurrogateConfig, SurrogateLimits, Tag,
+    RequestOp, RequestTag, ScrubMode, StartMode, SurrogateConfig, SurrogateLimits, Tag,
 };
 use restripe_sim::array::Spec;
 use restripe_sim::compute;
@@ -785,7 +785,7 @@ fn three_parities_through_three_losses() {
         6,
         1,
         &[
-            (10, Command::Scrub { repair: true }),
+            (10, Command::Scrub(ScrubMode::Sync)),
             (30, Command::Fail(Member(0))),
             (40, Command::Fail(Member(3))),
             (60, Command::Fail(Member(5))),
@@ -808,7 +808,7 @@ fn mirrors_and_stripes() {
         Level::Raid10 { copies: 2 },
         4,
         0,
-        &[(20, Command::Scrub { repair: false })],
+        &[(20, Command::Scrub(ScrubMode::Check))],
     );
 }
 

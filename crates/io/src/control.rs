@@ -14,6 +14,7 @@ mod lending;
 mod place;
 mod refusal;
 mod schema;
+mod scrub;
 mod server;
 mod surrogate;
 
@@ -28,6 +29,7 @@ pub use schema::{
     MemberView, Refusal, Reply, Request, SCHEMA, StatusView, TaskView, Telling, ZoneView,
     member_name,
 };
+pub use scrub::{LastScrubView, ScrubbedMemberView};
 pub use server::{Answer, Server};
 pub use surrogate::{BufferView, OverlayView, SurrogateView};
 

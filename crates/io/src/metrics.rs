@@ -4,8 +4,8 @@
 //! the array's name; states are one series a state with the value 0 or 1, so that alerts need no regular expressions.
 
 use crate::control::{
-    BufferView, CountersView, HeatView, LendingView, MemberView, OverlayView, StatusView,
-    SurrogateView, TaskView, reason_word,
+    BufferView, CountersView, HeatView, LastScrubView, LendingView, MemberView, OverlayView,
+    StatusView, SurrogateView, TaskView, reason_word,
 };
 use restripe_array::report::WhyRefused;
 use restripe_array::shown;
@@ -37,6 +37,9 @@ pub fn render(status: &StatusView, heat: &HeatView) -> String {
     members(&mut text, status);
     spindles(&mut text, status);
     tasks(&mut text, &status.tasks);
+    if let Some(last) = &status.last_scrub {
+        last_scrub(&mut text, last);
+    }
     zones(&mut text, heat);
     if let Some(surrogate) = &status.surrogate {
         of_surrogate(&mut text, surrogate);
@@ -361,7 +364,7 @@ fn tasks(text: &mut Text, tasks: &[TaskView]) {
     text.family(
         "restripe_task_mismatched_rows",
         "gauge",
-        "Rows in which a scrub found cells that disagree.",
+        "Rows in which the running scrub found cells that disagree or cannot be read.",
     );
     for task in tasks {
         text.sample(
@@ -369,6 +372,70 @@ fn tasks(text: &mut Text, tasks: &[TaskView]) {
             &[("task", &task.kind)],
             task.mismatches,
         );
+    }
+}
+
+/// The result of the scrub that runs or of the last one: it stays when the scrub has ended, and over restarts.
+fn last_scrub(text: &mut Text, last: &LastScrubView) {
+    let name = "restripe_last_scrub_state";
+    text.family(name, "gauge", "1 for the mode and state of the last scrub.");
+    for state in ["running", "completed", "cancelled", "cut"] {
+        let labels = [("mode", last.mode.as_str()), ("state", state)];
+        text.sample(name, &labels, u8::from(last.state == state));
+    }
+    let name = "restripe_last_scrub_rows";
+    text.family(name, "gauge", "Rows of the last scrub, by result.");
+    for (result, rows) in [
+        ("total", last.rows_total),
+        ("done", last.rows_done),
+        ("compared", last.rows_compared),
+        ("unwritten", last.rows_unwritten),
+        ("not_compared", last.rows_not_compared),
+        ("mismatched", last.mismatches),
+        ("wrong", last.rows_wrong),
+        ("unreadable", last.rows_unreadable),
+        ("repaired", last.rows_repaired),
+        ("in_sync_unverified", last.rows_in_sync_unverified),
+        ("left", last.rows_left),
+    ] {
+        text.sample(name, &[("result", result)], rows);
+    }
+    text.gauge(
+        "restripe_last_scrub_mismatched_bytes",
+        "Bytes that the last scrub found wrong or unreadable.",
+        last.bytes,
+    );
+    let dates = [
+        (
+            "restripe_last_scrub_began_timestamp_seconds",
+            "When the last scrub began, in seconds since 1970.",
+            last.began_at,
+        ),
+        (
+            "restripe_last_scrub_ended_timestamp_seconds",
+            "When the last scrub ended, in seconds since 1970.",
+            last.ended_at,
+        ),
+    ];
+    for (name, help, date) in dates {
+        if let Some(date) = date {
+            text.gauge(name, help, date);
+        }
+    }
+    let name = "restripe_last_scrub_member_rows";
+    text.family(
+        name,
+        "gauge",
+        "Rows of the last scrub with a finding on a member.",
+    );
+    for member in &last.members {
+        let results = [
+            ("wrong", member.rows_wrong),
+            ("unreadable", member.rows_unreadable),
+        ];
+        for (result, rows) in results {
+            text.sample(name, &[("member", member.name()), ("result", result)], rows);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the current members remember: map pages, tasks, and the logs.
 
 use super::{Boot, LOG_PAGES, MapVersion, Read, Stage};
-use crate::contract::{CommandError, DeviceIo, Fact, Segment, TaskKind};
+use crate::contract::{CommandError, DeviceIo, Fact, ScrubMode, Segment, TaskKind};
 use crate::core::Core;
 use crate::layout::CellSet;
 use crate::maps::BitMap;
@@ -149,10 +149,16 @@ impl Core {
                 }
                 (kind, _) => kind,
             };
-            self.start_task(kind, record.slot, done);
+            match kind {
+                TaskKind::Check => self.start_scrub(ScrubMode::Check, done),
+                // What is on record of it says whether more was asked for.
+                TaskKind::Repair => self.start_scrub(ScrubMode::Repair, done),
+                _ => self.start_task(kind, record.slot, done),
+            }
             let task = self.tasks.list.last_mut().expect("started just now");
             task.paused = record.paused;
         }
+        self.scrub_restored();
         if !self.tasks.dropped.is_empty() {
             // Nobody is filled for a slot whose task is gone.
             self.place_entries();

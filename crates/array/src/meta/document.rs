@@ -207,6 +207,42 @@ fn superblock_tail() {
     );
     assert_eq!(end, superblock::tail::OWNER_BYTES);
     assert_eq!(size("owner", "OWNER_BYTES"), superblock::tail::OWNER_BYTES);
+    let end = agrees!(
+        "last-scrub",
+        superblock::last_scrub::place,
+        [
+            SCRUB_MODE,
+            SCRUB_STATE,
+            SCRUB_ROWS_LISTED,
+            SCRUB_MEMBERS_LISTED,
+            SCRUB_OTHERS,
+            SCRUB_BEGUN,
+            SCRUB_ENDED,
+            SCRUB_ROWS,
+            SCRUB_DONE,
+            SCRUB_COMPARED,
+            SCRUB_UNWRITTEN,
+            SCRUB_WRONG,
+            SCRUB_UNREADABLE,
+            SCRUB_REPAIRED,
+            SCRUB_IN_SYNC,
+            SCRUB_LEFT,
+            SCRUB_SECTORS,
+            SCRUB_FIRST_ROWS,
+            SCRUB_MEMBERS,
+        ]
+    );
+    let last_scrub = superblock::last_scrub::LAST_SCRUB_BYTES;
+    assert_eq!(end, last_scrub);
+    assert_eq!(size("last-scrub", "LAST_SCRUB_BYTES"), last_scrub);
+    let end = agrees!(
+        "scrubbed",
+        superblock::last_scrub::place,
+        [SCRUBBED_MEMBER, SCRUBBED_WRONG, SCRUBBED_UNREADABLE]
+    );
+    let line = superblock::last_scrub::SCRUBBED_BYTES;
+    assert_eq!(end, line);
+    assert_eq!(size("scrubbed", "SCRUBBED_BYTES"), line);
     assert_eq!(size("tail", "TAIL_AT"), superblock::tail::TAIL_AT);
     let end = agrees!("left", superblock::left::place, [LEFT_SEQUENCE]);
     assert_eq!(end, superblock::left::LEFT_BYTES);

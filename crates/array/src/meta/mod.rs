@@ -32,8 +32,8 @@ pub use log::LogRecord;
 pub use pages::{MapKind, PageView};
 pub use reshape::{Journal, Reshape};
 pub use superblock::{
-    ArrayOwner, BufferMark, MemberEntry, MemberRole, Partner, PartnerRole, Placement, Region,
-    RegionKind, Superblock, Tail, TaskRecord, WriteHole,
+    ArrayOwner, BufferMark, LastScrub, MemberEntry, MemberRole, Partner, PartnerRole, Placement,
+    Region, RegionKind, ScrubState, ScrubbedMember, Superblock, Tail, TaskRecord, WriteHole,
 };
 
 /// The format version that this code writes. A reader refuses another major version and takes any minor one.

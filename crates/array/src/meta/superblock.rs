@@ -21,9 +21,11 @@ use entries::{
 };
 use tables::{Table, TablePlace, append, append_entries, narrow};
 
+pub use last_scrub::{LastScrub, ScrubState, ScrubbedMember};
 pub use tail::{ArrayOwner, Tail};
 
 mod entries;
+pub mod last_scrub;
 pub mod left;
 mod tables;
 pub mod tail;

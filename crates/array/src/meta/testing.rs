@@ -1,11 +1,12 @@
 //! What the tests of this folder share.
 
 use super::leases::PARCELS_MAX;
+use super::superblock::last_scrub::{Finding, LastScrub};
 use super::{
     ArrayOwner, BufferMark, CreateOptions, Journal, Lease, LeaseName, MemberRole, Parcel, Partner,
     PartnerRole, Region, RegionKind, Reshape, Superblock, TaskRecord, WriteHole, create::create,
 };
-use crate::contract::{MemberInfo, TaskKind};
+use crate::contract::{Cure, MemberInfo, ScrubMode, TaskKind};
 use crate::layout::scaled::History;
 use crate::layout::{Layout, Level, Rotation};
 use crate::units::Uuid;
@@ -148,6 +149,7 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
     }
     superblock.reshape = any_reshape(random, &superblock);
     superblock.tail.owner = random.flag().then(|| any_owner(random));
+    superblock.tail.last_scrub = random.flag().then(|| any_scrub(random));
     if let Some(reshape) = superblock.reshape.filter(|one| one.former.is_some()) {
         superblock.tasks.truncate(7);
         superblock.tasks.push(task_of_reshape(random, &reshape));
@@ -233,6 +235,24 @@ pub fn any_owner(random: &mut Random) -> ArrayOwner {
         namespace: random.next() as u32,
         interval_ms: random.below(60_001) as u32,
     }
+}
+
+pub fn any_scrub(random: &mut Random) -> LastScrub {
+    let mode = ScrubMode::ALL[random.below(3) as usize];
+    let mut scrub = LastScrub::new(mode, random.next());
+    scrub.rows = random.next();
+    scrub.done = random.below(scrub.rows);
+    let cures = [Cure::Left, Cure::InSync, Cure::Repaired];
+    for row in 0..random.below(40) {
+        let finding = Finding {
+            member: random.flag().then(|| uuid(random.below(20) as u16)),
+            unreadable: random.flag(),
+            cure: cures[random.below(3) as usize],
+            sectors: 8,
+        };
+        scrub.note_row(row, &[finding]);
+    }
+    scrub
 }
 
 fn any_role(random: &mut Random) -> MemberRole {

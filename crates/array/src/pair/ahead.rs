@@ -246,7 +246,7 @@ impl Pair {
     /// A command that compares copies waits until they are the same; false if it need not.
     pub(super) fn hold(&mut self, tag: CommandTag, command: &Command) -> bool {
         let ahead = self.stage == Stage::Serving && self.policy.redirect().goes_ahead();
-        let holds = ahead && matches!(command, Command::Scrub { .. });
+        let holds = ahead && matches!(command, Command::Scrub(_));
         if holds {
             self.policy.commands_waiting.push((tag, *command));
         }

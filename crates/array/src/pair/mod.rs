@@ -542,7 +542,8 @@ impl Pair {
             | Command::Order(_)
             | Command::OnDemand(_)
             | Command::Moves(_)
-            | Command::CopyBack(_) => self.tell(Site::Home, Event::Command(tag, command)),
+            | Command::CopyBack(_)
+            | Command::Date(_) => self.tell(Site::Home, Event::Command(tag, command)),
             Command::Surrogate(Some(_)) => {
                 let error = CommandError::Busy("it was started as an array with a surrogate");
                 self.out.push(Action::CommandReply(tag, Err(error)));

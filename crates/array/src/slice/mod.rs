@@ -37,7 +37,7 @@ pub(crate) mod suspect;
 mod task;
 mod write;
 
-use crate::contract::{Buf, BufRef, Fact, FailCause, IoError, RequestError, Verdict};
+use crate::contract::{Buf, BufRef, Fact, FailCause, IoError, RequestError, ScrubMode, Verdict};
 use crate::core::Core;
 use crate::layout::RowMap;
 use crate::layout::code::CellSet;
@@ -53,6 +53,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 use gather::{BandKind, Fragment};
+use scrub::Found;
+pub(crate) use scrub::Scrubbed;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Phase {
@@ -97,7 +99,7 @@ pub(crate) enum Kind {
         compares: bool,
     },
     Scrub {
-        repair: bool,
+        mode: ScrubMode,
     },
     /// Make a row whose write was cut short by a crash consistent from its log record.
     Replay {
@@ -220,8 +222,11 @@ pub(crate) struct Slice {
     pub(crate) skipped: bool,
     /// Done again block by block, after something could not be read.
     narrowed: bool,
-    /// What a scrub has told of its row: of these cells, and of who knows which.
-    pub(crate) told: (CellSet, bool),
+    /// Of a scrub: `bad` has a cell that could be read, and is wrong.
+    pub(crate) left_out: bool,
+    /// What a scrub found in its row.
+    pub(crate) findings: Vec<Found>,
+    pub(crate) scrubbed: Scrubbed,
     /// Data cells that a task has written other bytes to than were there.
     pub(crate) rewritten: CellSet,
     pub(crate) intent_held: bool,
@@ -266,7 +271,9 @@ impl Slice {
             several: false,
             skipped: false,
             narrowed: false,
-            told: (CellSet::EMPTY, false),
+            left_out: false,
+            findings: Vec::new(),
+            scrubbed: Scrubbed::Compared,
             rewritten: CellSet::EMPTY,
             intent_held: false,
             merged: false,
@@ -340,15 +347,13 @@ impl Slices {
     /// The rows of all slices that may change something.
     pub(crate) fn rows_at_work(&self) -> impl Iterator<Item = u64> + '_ {
         let changes = |slice: &&Slice| match slice.kind {
-            Kind::Write(_)
-            | Kind::Resync { .. }
-            | Kind::Scrub { repair: true }
-            | Kind::Replay { .. } => true,
+            Kind::Write(_) | Kind::Resync { .. } | Kind::Replay { .. } => true,
+            Kind::Scrub { mode } => mode.writes(),
             // Nothing of the array is there, or it is written until it is done.
             Kind::Reshape(_) => false,
             // A reset makes parity fit what is lost.
             Kind::Fill { .. } | Kind::Move => !slice.zeroed.is_empty(),
-            Kind::Read { .. } | Kind::Scrub { repair: false } => false,
+            Kind::Read { .. } => false,
         };
         self.list
             .iter()
@@ -479,7 +484,8 @@ impl Core {
         (slice.pending, slice.durable, slice.intent_held) = (0, false, false);
         slice.copies = Copies::All;
         (slice.several, slice.skipped, slice.narrowed) = (false, false, false);
-        slice.told = (CellSet::EMPTY, false);
+        slice.scrubbed = Scrubbed::Compared;
+        slice.findings.clear();
         (slice.error, slice.record) = (None, None);
         slice.live = true;
         slice.fragments.clear();
@@ -581,7 +587,7 @@ impl Core {
             Kind::Move => self.step_move(id),
             Kind::Reshape(aim) => self.step_reshape(id, aim),
             Kind::Resync { compares } => self.step_resync(id, compares),
-            Kind::Scrub { repair } => self.step_scrub(id, repair),
+            Kind::Scrub { mode } => self.step_scrub(id, mode),
             Kind::Replay { record } => self.step_replay(id, record),
         }
     }
@@ -731,7 +737,10 @@ impl Core {
                 if error == IoError::Media {
                     slice.bad = slice.bad.with(cell);
                 }
-                let check = slice.kind == Kind::Scrub { repair: false };
+                let check = slice.kind
+                    == Kind::Scrub {
+                        mode: ScrubMode::Check,
+                    };
                 // A slice that is narrowed meets again what it has met; it goes on block by block to its end. And without suspects one
                 // place is read many times, and repaired but for theirs by nobody.
                 let counted = !slice.narrowed && !matches!(slice.copies, Copies::Without(_));
@@ -867,6 +876,7 @@ impl Slice {
         self.band_sectors = self.step.min(self.end() - from);
         self.bad = CellSet::default();
         self.hearsay = false;
+        self.left_out = false;
         self.have = CellSet::default();
         self.zeroed = CellSet::default();
         self.todo = CellSet::default();

@@ -192,7 +192,8 @@ impl Core {
         let slice = self.slices.get(id);
         let (place, row) = (slice.map.cells[cell as usize], slice.map.row);
         let (band, sectors) = (slice.band, slice.band_sectors);
-        let rotten = matches!(slice.copies, Copies::Without(_));
+        let without = matches!(slice.copies, Copies::Without(_));
+        let rotten = without || slice.left_out || !slice.bad.contains(cell);
         let Some(home) = self.homes(place.slot, row).read else {
             return;
         };

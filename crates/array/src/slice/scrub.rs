@@ -1,14 +1,16 @@
 //! Scrubs: do the cells of a row agree, and if not, which one is wrong?
 //!
 //! A check never writes. With two parities the code can name a single wrong cell; with more it is named only if the row agrees
-//! with every parity once that cell is left out and made of the others; with three copies or more the majority can; with one parity or two copies it is known only that something is wrong, and a repair makes parity (or
-//! the other copies) follow the data. Before a repair writes, its region counts as owed, durably: a member that leaves
-//! before the flush would come back with what was repaired there.
+//! with every parity once that cell is left out and made of the others; with three copies or more the majority can. With one
+//! parity or two copies it is known only that something is wrong: a repair leaves such a row alone, and a sync makes parity (or
+//! the other copies) follow the data, right or not. Rows that were never written are not compared: they read as zeros. Before
+//! anything is written, its region counts as owed, durably: a member that leaves before the flush would come back with what was
+//! repaired there.
 
 use super::gather::Source;
 use super::issue::{OUTPUTS, Term};
 use super::{Extra, PARTIALS, Phase};
-use crate::contract::{ComputeOp, Fact, Guilty, Verdict};
+use crate::contract::{ComputeOp, Cure, Guilty, ScrubMode, Verdict};
 use crate::core::Core;
 use crate::layout::{CellSet, RowMap};
 use crate::units::CELLS_MAX;
@@ -22,6 +24,29 @@ pub(crate) struct Verdicts {
     pub(crate) located: bool,
     /// The syndromes of P and Q are in their buffers.
     syndromes: bool,
+    /// The copy that the others are compared with.
+    against: u8,
+}
+
+/// What a scrub found in a row: all sectors of a cell with the same fault and the same cure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// None: some cell of the row, and the code cannot tell which.
+    pub(crate) cell: Option<u8>,
+    /// The first sector, in the chunk.
+    pub(crate) at: u64,
+    pub(crate) sectors: u64,
+    pub(crate) unreadable: bool,
+    pub(crate) cure: Cure,
+}
+
+/// What became of the row of a scrub's window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scrubbed {
+    Compared,
+    Unwritten,
+    /// Not all of it could be compared.
+    Passed,
 }
 
 impl Verdicts {
@@ -36,12 +61,12 @@ impl Verdicts {
 }
 
 impl Core {
-    pub(crate) fn step_scrub(&mut self, id: u32, repair: bool) {
+    pub(crate) fn step_scrub(&mut self, id: u32, mode: ScrubMode) {
         match self.slices.get(id).phase {
-            Phase::Preparing => self.begin_scrub(id, repair),
-            Phase::Reading => self.scrub_read(id, repair),
+            Phase::Preparing => self.begin_scrub(id, mode),
+            Phase::Reading => self.scrub_read(id, mode),
             Phase::Combining => self.scrub_compare(id),
-            Phase::Comparing => self.scrub_judge(id, repair),
+            Phase::Comparing => self.scrub_judge(id, mode),
             Phase::Recovering => self.scrub_recovered(id),
             Phase::Writing => self.band_done(id),
             other => unreachable!("a scrub is never {other:?}"),
@@ -50,27 +75,35 @@ impl Core {
 
     /// Rows that were never written, that miss a cell, or that a resynchronisation still owes, have nothing to check.
     /// Parity is repaired to fit what a crash would find.
-    fn begin_scrub(&mut self, id: u32, repair: bool) {
+    fn begin_scrub(&mut self, id: u32, mode: ScrubMode) {
         let map = self.slices.get(id).map;
-        let stays = !repair || self.durably_moved(map.row.0..map.row.0 + 1);
+        let stays = !mode.writes() || self.durably_moved(map.row.0..map.row.0 + 1);
         if self.extent_in_motion(map.row) || !stays {
             return self.await_metadata(id);
         }
         let complete = self.live_cells(&map) == map.all();
-        if !complete || !self.is_written(map.row) || !self.in_sync(map.row) || map.data == map.width
-        {
+        let passed = match self.is_written(map.row) {
+            false => Some(Scrubbed::Unwritten),
+            true if !complete || !self.in_sync(map.row) || map.data == map.width => {
+                Some(Scrubbed::Passed)
+            }
+            true => None,
+        };
+        if let Some(passed) = passed {
+            self.slices.get(id).scrubbed = passed;
             return self.finish_slice(id);
         }
         self.read_cells(id, map.all());
     }
 
-    fn scrub_read(&mut self, id: u32, repair: bool) {
+    fn scrub_read(&mut self, id: u32, mode: ScrubMode) {
         let map = self.slices.get(id).map;
         if self.live_cells(&map) != map.all() {
+            self.slices.get(id).scrubbed = Scrubbed::Passed;
             return self.band_done(id);
         }
         if !self.slices.get(id).bad.is_empty() {
-            return self.scrub_unreadable(id, &map, repair);
+            return self.scrub_unreadable(id, &map, mode);
         }
         if self.layout.parity() {
             self.compute_parity(id, map.parity_set());
@@ -81,15 +114,15 @@ impl Core {
 
     /// A medium error, looked at block by block, so that the other blocks are compared as ever: a check reports it, a
     /// repair recovers what redundancy gives.
-    fn scrub_unreadable(&mut self, id: u32, map: &RowMap, repair: bool) {
+    fn scrub_unreadable(&mut self, id: u32, map: &RowMap, mode: ScrubMode) {
         if self.narrow(id) {
             return;
         }
         let (bad, have) = (self.slices.get(id).bad, self.slices.get(id).have);
-        if repair && bad.iter().all(|cell| map.recover(cell, have).is_some()) {
+        if mode.writes() && bad.iter().all(|cell| map.recover(cell, have).is_some()) {
             self.recover_cells(id, bad);
         } else {
-            self.report_mismatch(id, bad.first(), false);
+            self.found_bad(id, Cure::Left);
             self.band_done(id);
         }
     }
@@ -106,18 +139,18 @@ impl Core {
         }
     }
 
-    fn judge_recovered(&mut self, id: u32, repair: bool) {
+    fn judge_recovered(&mut self, id: u32, mode: ScrubMode) {
         let (bad, verdicts) = (self.slices.get(id).bad, self.slices.get(id).verdicts);
         if verdicts.differ != 0 {
-            // Some cell lies, and which cannot be told, unless there is but one in a block.
+            // Some cell is wrong, and the code cannot tell which, unless there is but one in a block.
             if !self.narrow(id) {
-                self.report_mismatch(id, None, false);
+                self.found(id, None, false, Cure::Left);
                 self.band_done(id);
             }
             return;
         }
-        if !repair {
-            self.report_mismatch(id, bad.first(), false);
+        if !mode.writes() {
+            self.found_bad(id, Cure::Left);
             return self.band_done(id);
         }
         if !self.repair_announced(id) {
@@ -129,7 +162,7 @@ impl Core {
             self.note_repair(id, cell);
             self.write_cell(id, cell, Source::Buf(content), None);
         }
-        self.report_mismatch(id, bad.first(), true);
+        self.found_bad(id, Cure::Repaired);
         if self.slices.get(id).pending == 0 {
             self.slices.requeue(id);
         }
@@ -155,31 +188,30 @@ impl Core {
         }
     }
 
-    /// Each further copy against the first of its data.
+    /// Each copy against one of them: the first, unless that has no majority.
     fn compare_copies(&mut self, id: u32, map: &RowMap) {
-        for cell in map.data..map.width {
-            if let crate::layout::Role::Copy { of } = map.cells[cell as usize].role {
-                let slice = self.slices.get(id);
-                let pair = [slice.cell_ref(of), slice.cell_ref(cell)];
-                self.compute_verdict(id, ComputeOp::Compare, &pair, cell);
-            }
+        let against = self.slices.get(id).verdicts.against;
+        for cell in map.copies_of(0).without(against).iter() {
+            let slice = self.slices.get(id);
+            let pair = [slice.cell_ref(against), slice.cell_ref(cell)];
+            self.compute_verdict(id, ComputeOp::Compare, &pair, cell);
         }
     }
 
-    fn scrub_judge(&mut self, id: u32, repair: bool) {
+    fn scrub_judge(&mut self, id: u32, mode: ScrubMode) {
         let verdicts = self.slices.get(id).verdicts;
         if !self.slices.get(id).bad.is_empty() {
-            return self.judge_recovered(id, repair);
+            return self.judge_recovered(id, mode);
         }
-        if verdicts.differ == 0 {
+        if verdicts.differ == 0 && verdicts.against == 0 {
             return self.scrubbed(id);
         }
-        if repair && !self.repair_announced(id) {
+        if self.tasks.looks_closely() && self.narrow(id) {
             return;
         }
         let map = self.slices.get(id).map;
         if !self.layout.parity() {
-            return self.judge_copies(id, &map, repair);
+            return self.judge_copies(id, &map, mode);
         }
         let guilty = match blame(&map, &verdicts) {
             Blame::Unasked if !verdicts.syndromes => return self.compute_syndromes(id, &map),
@@ -190,18 +222,24 @@ impl Core {
             Blame::Several | Blame::Untold => None,
         };
         let data = guilty.filter(|cell| map.data_set().contains(*cell));
-        if let Some(cell) = data.filter(|_| repair || map.parity_set().len() > 2) {
+        if let Some(cell) = data.filter(|_| mode.writes() || map.parity_set().len() > 2) {
             // Told of once it has been recovered.
             return self.leave_out(id, cell);
         }
-        self.report_mismatch(id, guilty, repair);
-        if repair {
-            self.set_phase(id, Phase::Writing);
-            let only = guilty.map_or(map.parity_set(), CellSet::only);
-            self.write_parity(id, &map, only);
-        } else {
-            self.band_done(id)
+        let cure = cure_of(mode, guilty.is_some());
+        if cure != Cure::Left && !self.repair_announced(id) {
+            return;
         }
+        self.found(id, guilty, false, cure);
+        if cure == Cure::Left {
+            return self.band_done(id);
+        }
+        self.set_phase(id, Phase::Writing);
+        if let Some(cell) = guilty {
+            self.note_repair(id, cell);
+        }
+        let only = guilty.map_or(map.parity_set(), CellSet::only);
+        self.write_parity(id, &map, only);
     }
 
     /// Makes a data cell that was read of the others.
@@ -209,6 +247,7 @@ impl Core {
         let slice = self.slices.get(id);
         slice.have = slice.have.without(cell);
         slice.bad = CellSet::only(cell);
+        slice.left_out = true;
         self.recover_cells(id, CellSet::only(cell));
     }
 
@@ -263,67 +302,82 @@ impl Core {
         self.compute_verdict(id, ComputeOp::Locate, &syndromes, 2);
     }
 
-    /// The copy that most others equal is right; of two, the first.
-    fn judge_copies(&mut self, id: u32, map: &RowMap, repair: bool) {
-        let differ = CellSet(self.slices.get(id).verdicts.differ);
-        let copies = map.copies_of(0);
-        let first_is_wrong = copies.len() > 2 && differ.len() + 1 >= copies.len();
-        let guilty = if first_is_wrong {
-            Some(0)
-        } else {
-            differ.first().filter(|_| copies.len() > 2)
+    /// Copies that more than half of all equal are right. Where no content has such a majority, the first copy is copied over
+    /// the others, if that was asked for.
+    fn judge_copies(&mut self, id: u32, map: &RowMap, mode: ScrubMode) {
+        let verdicts = self.slices.get(id).verdicts;
+        let (copies, differ) = (map.copies_of(0), CellSet(verdicts.differ));
+        let majority = 2 * differ.len() < copies.len();
+        if !majority && 2 * verdicts.against + 2 < copies.len() {
+            // One copy of a majority is among the first half.
+            self.slices.get(id).verdicts = Verdicts {
+                against: verdicts.against + 1,
+                ..Verdicts::default()
+            };
+            return self.compare_copies(id, map);
+        }
+        let cure = cure_of(mode, majority);
+        if cure != Cure::Left && !self.repair_announced(id) {
+            return;
+        }
+        let (source, targets) = match majority {
+            true => (verdicts.against, differ),
+            false => (0, copies.without(0)),
         };
-        self.report_mismatch(id, guilty, repair);
-        if !repair {
+        match majority {
+            true => differ
+                .iter()
+                .for_each(|cell| self.found(id, Some(cell), false, cure)),
+            false => self.found(id, None, false, cure),
+        }
+        if cure == Cure::Left {
             return self.band_done(id);
         }
         self.set_phase(id, Phase::Writing);
-        let (source, targets) = if first_is_wrong {
-            (1, CellSet::only(0))
-        } else {
-            (0, differ)
-        };
         let content = self.slices.get(id).cell_ref(source);
         for cell in targets.iter() {
+            if majority {
+                self.note_repair(id, cell);
+            }
             self.write_cell(id, cell, Source::Buf(content), None);
         }
     }
 
-    /// Whether a row has not told of this cell (or of an unknown one) before; the first time it counts as a row that
-    /// disagrees.
-    fn first_of_row(&mut self, id: u32, guilty: Option<u8>) -> bool {
-        let told = &mut self.slices.get(id).told;
-        let silent = *told == (CellSet::EMPTY, false);
-        let first = match guilty {
-            Some(cell) => !told.0.contains(cell),
-            None => !told.1,
-        };
-        match guilty {
-            Some(cell) => told.0 = told.0.with(cell),
-            None => told.1 = true,
+    /// Notes each cell of the band that is out.
+    fn found_bad(&mut self, id: u32, cure: Cure) {
+        let slice = self.slices.get(id);
+        let (bad, unreadable) = (slice.bad, !slice.left_out);
+        for cell in bad.iter() {
+            self.found(id, Some(cell), unreadable, cure);
         }
-        if silent {
-            self.tasks.mismatch();
-        }
-        first
     }
 
-    /// Tells of a row, once for each cell that is to blame; the place is the first.
-    fn report_mismatch(&mut self, id: u32, guilty: Option<u8>, repaired: bool) {
-        if !self.first_of_row(id, guilty) {
-            return;
-        }
+    /// Notes what was found in the band; a row tells of it at its end.
+    fn found(&mut self, id: u32, cell: Option<u8>, unreadable: bool, cure: Cure) {
         let slice = self.slices.get(id);
-        let (row, at, sectors) = (slice.map.row, slice.band, slice.band_sectors);
-        let slot = guilty.map(|cell| slice.map.cells[cell as usize].slot);
-        let guilty = slot.and_then(|slot| self.homes(slot, row).reader());
-        self.fact(Fact::Mismatch {
-            row: row.0,
-            at,
-            sectors,
-            guilty,
-            repaired,
-        });
+        let (at, sectors) = (slice.band, slice.band_sectors);
+        let same =
+            |one: &&mut Found| (one.cell, one.unreadable, one.cure) == (cell, unreadable, cure);
+        match slice.findings.iter_mut().find(same) {
+            Some(found) => found.sectors += sectors,
+            None => slice.findings.push(Found {
+                cell,
+                at,
+                sectors,
+                unreadable,
+                cure,
+            }),
+        }
+    }
+}
+
+/// What is done about a row that disagrees, by whether a second witness proves which cell is wrong.
+fn cure_of(mode: ScrubMode, proven: bool) -> Cure {
+    match mode {
+        ScrubMode::Check => Cure::Left,
+        _ if proven => Cure::Repaired,
+        ScrubMode::Repair => Cure::Left,
+        ScrubMode::Sync => Cure::InSync,
     }
 }
 

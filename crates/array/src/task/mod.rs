@@ -14,8 +14,11 @@
 mod growth;
 mod places;
 pub(crate) mod reshape;
+mod scrub;
 
-use crate::contract::{BAND_SECTORS_MAX, Fact, Moves, TaskKind, TaskOutcome};
+use crate::contract::{
+    BAND_SECTORS_MAX, Fact, Moves, ScrubMode, ScrubState, TaskKind, TaskOutcome,
+};
 use crate::core::{Core, Wake};
 use crate::flush::Waiter;
 use crate::layout::Place;
@@ -103,7 +106,6 @@ pub(crate) struct Task {
     /// Bytes of one member in windows that are done: what was never written is done without moving any.
     moved: u64,
     state: State,
-    pub(crate) mismatches: u64,
     /// Of a resynchronisation: for so many rows to come, parity is written without being looked at.
     unseen: u32,
 }
@@ -136,6 +138,10 @@ pub(crate) struct Tasks {
     /// What was rebuilt apart stays so and is spread, unless a slot waits for a spare.
     pub(crate) stays_apart: bool,
     rows: u64,
+    /// The scrub that runs.
+    scrub: Option<scrub::Live>,
+    /// A date in seconds since 1970-01-01 UTC, and when it was given.
+    pub(crate) date: Option<(Nanos, u64)>,
     /// A reshape has a window open: nobody else gets any.
     reshape_open: bool,
     /// Members in service that gave up partitions, and the log sequence as of then.
@@ -167,6 +173,7 @@ impl Tasks {
             waits_for_start: self.waits_for_start,
             moves: self.moves,
             stays_apart: self.stays_apart,
+            date: self.date,
             ..Tasks::default()
         };
     }
@@ -176,6 +183,7 @@ impl Tasks {
         (self.limits, self.throttle) = (other.limits, other.throttle);
         (self.order, self.on_demand) = (other.order, other.on_demand);
         (self.moves, self.stays_apart) = (other.moves, other.stays_apart);
+        self.date = other.date;
     }
 
     pub(crate) fn set_rows(&mut self, rows: u64) {
@@ -251,17 +259,6 @@ impl Tasks {
 
     pub(crate) fn replay(&self, record: u32) -> &Replay {
         &self.replays[record as usize]
-    }
-
-    /// The running scrub met a row whose cells disagree.
-    pub(crate) fn mismatch(&mut self) {
-        if let Some(task) = self
-            .list
-            .iter_mut()
-            .find(|t| matches!(t.kind, TaskKind::Check | TaskKind::Repair))
-        {
-            task.mismatches += 1;
-        }
     }
 
     /// A resynchronisation found a row whose parity differs. After a crash few do; in an array whose parity was never made all do, and
@@ -389,6 +386,15 @@ impl Tasks {
 }
 
 impl Core {
+    pub(crate) fn start_scrub(&mut self, mode: ScrubMode, done: RunSet) {
+        let kind = match mode.writes() {
+            true => TaskKind::Repair,
+            false => TaskKind::Check,
+        };
+        self.scrub_begins(mode, self.tasks.serials + 1);
+        self.start_task(kind, None, done);
+    }
+
     pub(crate) fn start_task(&mut self, kind: TaskKind, slot: Option<u16>, done: RunSet) {
         self.tasks.serials += 1;
         if kind.fills() {
@@ -415,7 +421,6 @@ impl Core {
             serial: self.tasks.serials,
             state: State::Running,
             moved: 0,
-            mismatches: 0,
             unseen: 0,
         });
         self.keeper.note_change();
@@ -694,6 +699,10 @@ impl Core {
     fn flush_last(&mut self, index: usize) {
         let rows = self.layout.rows();
         let task = &mut self.tasks.list[index];
+        let (serial, left) = (task.serial, rows - task.done.len());
+        self.tasks.note_unwritten(serial, left);
+        self.tasks.scrub_snapshot(serial);
+        let task = &mut self.tasks.list[index];
         task.pass(0, rows);
         (task.state, task.asked) = (State::Flushing, self.flusher.begun);
         task.barrier = self.now;
@@ -743,7 +752,11 @@ impl Core {
                 return Some(row);
             };
             let end = end.min(furthest);
-            self.tasks.list[index].pass(row.0, end - row.0);
+            let task = &mut self.tasks.list[index];
+            let (serial, before) = (task.serial, task.done.len());
+            task.pass(row.0, end - row.0);
+            let passed = task.done.len() - before;
+            self.tasks.note_unwritten(serial, passed);
         }
     }
 
@@ -769,8 +782,9 @@ impl Core {
             (TaskKind::Resync, _) => Kind::Resync {
                 compares: task.unseen == 0,
             },
-            (TaskKind::Check, _) => Kind::Scrub { repair: false },
-            (TaskKind::Repair, _) => Kind::Scrub { repair: true },
+            (TaskKind::Check | TaskKind::Repair, _) => Kind::Scrub {
+                mode: self.tasks.scrub_mode(),
+            },
             (TaskKind::Growth, _) => Kind::Move,
         };
         let chunk = self.layout.chunk_sectors();
@@ -803,6 +817,9 @@ impl Core {
     }
 
     pub(crate) fn window_done(&mut self, id: u32, row: Row) {
+        if matches!(self.slices.get(id).kind, Kind::Scrub { .. }) {
+            self.scrubbed_row(id);
+        }
         let slice = self.slices.get(id);
         let (serial, skipped) = (slice.serial, slice.skipped);
         let tasks = &self.tasks.list;
@@ -838,19 +855,29 @@ impl Core {
         }
         (task.checkpoint, task.asked) = (Some(task.done.clone()), begun);
         task.next_checkpoint = now.after(checkpoint_every(task.kind));
+        let serial = task.serial;
+        self.tasks.scrub_snapshot(serial);
         self.flush_for(Waiter::Checkpoint);
     }
 
     pub(crate) fn checkpoint_flushed(&mut self, flush: u64) {
         let mut changed = false;
-        for task in self.tasks.list.iter_mut().filter(|task| task.asked < flush) {
-            if let Some(snapshot) = task.checkpoint.take() {
+        for index in 0..self.tasks.list.len() {
+            let task = &mut self.tasks.list[index];
+            if task.asked >= flush {
+                continue;
+            }
+            let snapshot = task.checkpoint.take();
+            let trusted = snapshot.is_some() || task.state == State::Flushing;
+            if let Some(snapshot) = snapshot {
                 task.trust(&snapshot);
-                changed = true;
             }
             if task.state == State::Flushing {
                 task.durable = task.done.clone();
                 task.state = State::Flushed;
+            }
+            if trusted {
+                self.scrub_trusted(index);
                 changed = true;
             }
         }
@@ -892,7 +919,7 @@ impl Core {
         match (task.kind, task.slot) {
             (TaskKind::Rebuild | TaskKind::Replace, Some(slot)) => self.install(slot as usize),
             (TaskKind::Resync, _) => self.superblock.resync_pending = false,
-            _ => {}
+            _ => self.scrub_ends(&task, ScrubState::Completed),
         }
         if self.intent.any() {
             self.wake_at(Wake::Lazy, self.now.after(Nanos::from_secs(1)));
@@ -907,11 +934,12 @@ impl Core {
 
     /// Ends a scrub before its time.
     pub(crate) fn cancel_scrub(&mut self) -> bool {
-        let scrub = |task: &Task| matches!(task.kind, TaskKind::Check | TaskKind::Repair);
+        let scrub = |task: &Task| task.kind.is_scrub();
         let Some(index) = self.tasks.list.iter().position(scrub) else {
             return false;
         };
         let task = self.tasks.list.remove(index);
+        self.scrub_ends(&task, ScrubState::Cancelled);
         self.keeper.note_change();
         self.fact(Fact::TaskEnded {
             kind: task.kind,

@@ -3,7 +3,7 @@
 use crate::shell::{Array, Setup, raid1, raid5, raid6};
 use restripe_array::cache::Rule;
 use restripe_array::report::Counters;
-use restripe_array::{Command, Fact, Member, RequestError, RequestOp};
+use restripe_array::{Command, Cure, Fact, Member, RequestError, RequestOp, ScrubMode};
 
 fn cached(setup: Setup) -> Setup {
     setup.cached(64, Rule::VdfLfu)
@@ -172,10 +172,18 @@ fn what_a_repair_found_wrong_is_not_held() {
         array.read(0, 64).expect("read");
         array.facts.clear();
         array
-            .command(Command::Scrub { repair: true })
+            .command(Command::Scrub(ScrubMode::Sync))
             .expect("a scrub can run");
         array.run_tasks();
-        let repaired = |fact: &Fact| matches!(fact, Fact::Mismatch { repaired: true, .. });
+        let repaired = |fact: &Fact| {
+            matches!(
+                fact,
+                Fact::Mismatch {
+                    cure: Cure::Repaired,
+                    ..
+                }
+            )
+        };
         assert!(array.has_fact(repaired));
         array.verify();
     }
@@ -208,7 +216,7 @@ fn what_was_recovered_from_rot_is_not_held_beyond_its_repair() {
     array.command(Command::Add(Member(away))).expect("back");
     array.run_tasks();
     array
-        .command(Command::Scrub { repair: true })
+        .command(Command::Scrub(ScrubMode::Sync))
         .expect("a scrub can run");
     array.run_tasks();
     array.verify();

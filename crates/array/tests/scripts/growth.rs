@@ -5,8 +5,8 @@ use restripe_array::cache::Rule;
 use restripe_array::layout::scaled::{History, Run};
 use restripe_array::layout::{Geometry, Layout, Level, Role};
 use restripe_array::{
-    Command, CommandError, Fact, IoError, Member, MemberInfo, Moves, Nanos, RequestOp, Row, Slot,
-    TaskKind, TaskOutcome,
+    Command, CommandError, Fact, IoError, Member, MemberInfo, Moves, Nanos, RequestOp, Row,
+    ScrubMode, Slot, TaskKind, TaskOutcome,
 };
 use std::collections::BTreeSet;
 
@@ -471,7 +471,7 @@ fn what_cannot_grow_says_why() {
     refused(&mut array, 2, "fewer spares");
     refused(&mut array, 0, "no member");
     refused(&mut array, 30, "so many members");
-    array.order(Command::Scrub { repair: false });
+    array.order(Command::Scrub(ScrubMode::Check));
     let busy = array.order(Command::Grow { by: 1 });
     array.run_tasks();
     assert!(array.answer(busy).is_some_and(|answer| answer.is_err()));
@@ -565,7 +565,7 @@ fn a_repair_waits_until_what_was_moved_is_on_record() {
     array.command(Command::Pause(true)).expect("it runs");
     array.run();
     array.listing();
-    array.order(Command::Scrub { repair: true });
+    array.order(Command::Scrub(ScrubMode::Sync));
     array.run();
     let listing = array.listing();
     let flushed = listing.find("m3 flush").expect("the new member is flushed");

@@ -6,6 +6,7 @@ use restripe_array::meta::WriteHole;
 use restripe_array::report::{MemberState, WhyRefused};
 use restripe_array::{
     Command, CommandError, Fact, FailCause, Halt, IoError, Member, Nanos, RequestError, RequestOp,
+    ScrubMode,
 };
 
 /// Ends everything; what is done to a member in one of these ways fails for want of space.
@@ -154,7 +155,7 @@ fn a_halted_array_stops_although_a_task_waits_for_an_extent() {
         let write = array.write(size - 8, 8);
         array.run_but("written");
         assert!(array.mentions("written"), "{:?}", array.labels());
-        array.order(Command::Scrub { repair: false });
+        array.order(Command::Scrub(ScrubMode::Check));
         array.run_but("written");
         run_full(&mut array);
         assert_eq!(array.reply(write), Some(Err(RequestError::NoSpace)));

@@ -12,6 +12,7 @@ mod growth;
 mod halts;
 mod handed_on;
 mod heats;
+mod last_scrub;
 mod leases;
 mod math;
 mod mirrors;

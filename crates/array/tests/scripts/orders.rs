@@ -1,7 +1,9 @@
 //! Orders by name: which zones a rebuild comes to first, and that it comes to all.
 
 use crate::shell::{Array, CHUNK, raid5};
-use restripe_array::{Command, HeatLimits, Nanos, Order, RequestOp, TaskKind, TaskOutcome};
+use restripe_array::{
+    Command, HeatLimits, Nanos, Order, RequestOp, ScrubMode, TaskKind, TaskOutcome,
+};
 
 const ROWS: u64 = 160;
 const ZONE_ROWS: u64 = 4;
@@ -244,7 +246,7 @@ fn only_reads_that_are_recovered_call_for_their_zone() {
 fn a_scrub_goes_by_address() {
     let mut array = whole(Order::Ido);
     read_zone(&mut array, 30, 5);
-    array.order(Command::Scrub { repair: false });
+    array.order(Command::Scrub(ScrubMode::Check));
     assert!(array.holds("m0 read data+0"), "{:?}", array.labels());
     array.run_tasks();
     assert!(array.ended(TaskKind::Check, TaskOutcome::Done));

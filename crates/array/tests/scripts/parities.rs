@@ -4,7 +4,9 @@
 use crate::shell::{Array, CHUNK, Setup};
 use restripe_array::layout::{Level, Role, RowMap};
 use restripe_array::meta::{CreateError, Init, WriteHole, create};
-use restripe_array::{Command, CommandError, Fact, Member, Row, TaskKind, TaskOutcome, Uuid};
+use restripe_array::{
+    Command, CommandError, Cure, Fact, Member, Row, ScrubMode, TaskKind, TaskOutcome, Uuid,
+};
 
 fn of(parities: u8, slots: u16) -> Setup {
     Setup::new(Level::ReedSolomon { parities }, slots).hole(WriteHole::Bitmap)
@@ -108,13 +110,11 @@ fn one_loss_more_is_told_exactly() {
 
 fn scrub(array: &mut Array, repair: bool) -> Vec<(Option<Member>, bool)> {
     array.facts.clear();
-    let scrub = Command::Scrub { repair };
+    let scrub = Command::Scrub(ScrubMode::writing(repair));
     array.command(scrub).expect("a scrub can run");
     array.run_tasks();
     let told = array.facts.iter().filter_map(|fact| match fact {
-        Fact::Mismatch {
-            guilty, repaired, ..
-        } => Some((*guilty, *repaired)),
+        Fact::Mismatch { guilty, cure, .. } => Some((*guilty, *cure != Cure::Left)),
         _ => None,
     });
     told.collect()

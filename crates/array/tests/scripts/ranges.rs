@@ -16,7 +16,7 @@ use restripe_array::meta::log::{
 use restripe_array::meta::pages::{MAGIC as MAP_MAGIC, MapKind};
 use restripe_array::meta::superblock::{self, SUPERBLOCK_BYTES};
 use restripe_array::{
-    Command, CommandError, Fact, LeaseCommand, LeaseName, Member, Nanos, StartMode,
+    Command, CommandError, Fact, LeaseCommand, LeaseName, Member, Nanos, ScrubMode, StartMode,
 };
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -278,7 +278,7 @@ fn start_and_work(array: &mut Array, decides_contents: bool) -> bool {
         read_all(array);
     }
     let _ = array.written(CHUNK, 8);
-    for command in [Command::Scrub { repair: false }, Command::Stop] {
+    for command in [Command::Scrub(ScrubMode::Check), Command::Stop] {
         array.order(command);
         array.run();
         array.pass(Nanos::from_millis(200));
@@ -478,6 +478,42 @@ fn superblock_of_a_growth_out_of_range_is_refused() {
         sweep(&mut array, 0..4, &superblocks(extras));
         sweep(&mut array, 0..4, &SUPERBLOCK);
     }
+}
+
+/// The fields of the last scrub.
+fn of_last_scrub(_: &[u8]) -> Vec<(usize, usize)> {
+    use superblock::last_scrub::place;
+    let bytes = (place::SCRUB_MODE..place::SCRUB_OTHERS).map(|at| (at, 1));
+    let counters = (place::SCRUB_BEGUN..place::SCRUB_MEMBERS).step_by(8);
+    let members = [place::SCRUBBED_WRONG, place::SCRUBBED_UNREADABLE];
+    let members = members.map(|at| (place::SCRUB_MEMBERS + at, 4));
+    let fields = bytes.chain(counters.map(|at| (at, 8))).chain(members);
+    let of_tail = |(at, width)| (superblock::tail::places::LAST_SCRUB + at, width);
+    fields.map(of_tail).collect()
+}
+
+/// A scrub that goes on counts further from what is on record.
+#[test]
+fn last_scrub_out_of_range_is_ignored_and_its_counters_have_no_overflow() {
+    let mut array = raid5(4).start();
+    let size = array.layout.size_sectors();
+    array.written(0, size).expect("written");
+    array.flushed();
+    let start = array.data_start();
+    for row in [0, 3, 7] {
+        array.spoil(1, start + row * CHUNK, 1);
+    }
+    array.order(Command::Scrub(ScrubMode::Check));
+    array.run_but("read data");
+    array.crash(|_| true);
+    assert!(array.disks.iter().all(has_last_scrub));
+    sweep(&mut array, 0..4, &superblocks(of_last_scrub));
+}
+
+fn has_last_scrub(disk: &Disk) -> bool {
+    let compatible = |at: &usize| number(&disk.image[*at..], superblock::at::COMPATIBLE, 8);
+    let copies = places(disk, &SUPERBLOCK);
+    copies.iter().any(|at| compatible(at) & 2 != 0)
 }
 
 /// Where the entry of a region of this kind lies in a superblock.

@@ -8,7 +8,9 @@ use crate::spares::three_by_three;
 use restripe_array::layout::Level;
 use restripe_array::meta::{Init, WriteHole};
 use restripe_array::report::{ArrayState, DroppedTask, MemberState, MemberStatus};
-use restripe_array::{Command, CommandError, Fact, Member, Nanos, StartMode, TaskKind, Uuid};
+use restripe_array::{
+    Command, CommandError, Fact, Member, Nanos, ScrubMode, StartMode, TaskKind, Uuid,
+};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Cut {
@@ -50,7 +52,7 @@ fn cases() -> Vec<Case> {
     let fail = |member| Command::Fail(Member(member));
     let add = |member| Command::Add(Member(member));
     let remove = |member| Command::Remove(Member(member));
-    let scrub = |repair| Command::Scrub { repair };
+    let scrub = |repair| Command::Scrub(ScrubMode::writing(repair));
     let mut resync = raid5(3).hole(WriteHole::Bitmap);
     resync.options.init = Init::Sync;
     vec![
@@ -117,14 +119,15 @@ fn shown(array: &Array) -> Shown {
     let status = array.engine.status();
     Shown {
         words: format!(
-            "{:?} {:?} {} bytes, tasks {:?}, dropped {:?}, lost {:?}, in doubt {}",
+            "{:?} {:?} {} bytes, tasks {:?}, dropped {:?}, lost {:?}, in doubt {}, scrub {:?}",
             status.state,
             status.refusal,
             status.size_bytes,
             status.tasks,
             status.dropped,
             status.lost,
-            status.in_doubt
+            status.in_doubt,
+            status.last_scrub
         ),
         members: status.members.iter().map(member_shown).collect(),
     }

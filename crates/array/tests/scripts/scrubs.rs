@@ -3,19 +3,17 @@
 use crate::shell::{Array, CHUNK, Setup, raid1, raid5, raid6};
 use restripe_array::layout::Role;
 use restripe_array::meta::WriteHole;
-use restripe_array::{Command, CommandError, Fact, IoError, Member, Nanos};
+use restripe_array::{Command, CommandError, Cure, Fact, IoError, Member, Nanos, ScrubMode};
 
 fn scrub(array: &mut Array, repair: bool) -> Vec<(Option<Member>, bool)> {
     array.facts.clear();
     array.listing();
     array
-        .command(Command::Scrub { repair })
+        .command(Command::Scrub(ScrubMode::writing(repair)))
         .expect("a scrub can run");
     array.run_tasks();
     let mismatches = array.facts.iter().filter_map(|fact| match fact {
-        Fact::Mismatch {
-            guilty, repaired, ..
-        } => Some((*guilty, *repaired)),
+        Fact::Mismatch { guilty, cure, .. } => Some((*guilty, *cure != Cure::Left)),
         _ => None,
     });
     mismatches.collect()
@@ -59,7 +57,7 @@ fn a_check_never_writes_data() {
 #[test]
 fn a_check_counts_what_it_finds() {
     let mut array = corrupted(raid5(4), 1);
-    array.order(Command::Scrub { repair: false });
+    array.order(Command::Scrub(ScrubMode::Check));
     array.run_but("flush");
     let tasks = array.engine.status().tasks;
     assert!(
@@ -139,7 +137,7 @@ fn a_scrub_passes_by_what_was_never_written() {
 #[test]
 fn a_write_waits_for_the_scrub_of_its_sectors() {
     let mut array = raid5(4).start();
-    array.order(Command::Scrub { repair: true });
+    array.order(Command::Scrub(ScrubMode::Sync));
     array.run_but("read data+0 16");
     let write = array.write(0, 3 * CHUNK);
     array.run_but("read data+0 16");
@@ -153,7 +151,7 @@ fn a_write_waits_for_the_scrub_of_its_sectors() {
 #[test]
 fn without_redundancy_there_is_nothing_to_scrub() {
     let mut array = Setup::new(restripe_array::layout::Level::Raid0, 3).start();
-    let refused = array.command(Command::Scrub { repair: false });
+    let refused = array.command(Command::Scrub(ScrubMode::Check));
     assert!(matches!(refused, Err(CommandError::Busy(_))));
 }
 
@@ -231,7 +229,7 @@ fn a_member_that_failed_the_flush_lacks_what_was_repaired() {
     for setup in every_kind(&[WriteHole::Ppl, WriteHole::Bitmap, WriteHole::None]) {
         let (mut array, wrong) = with_wrong_parity(setup);
         let flush = format!("m{wrong} flush");
-        array.order(Command::Scrub { repair: true });
+        array.order(Command::Scrub(ScrubMode::Sync));
         array.run_but(&flush);
         array.wait(Nanos::from_secs(1));
         array.run_but(&flush);
@@ -255,7 +253,7 @@ fn a_member_that_left_with_a_crash_lacks_what_was_repaired() {
     // Without a guard, parity proves nothing of a member that left with a crash.
     for setup in every_kind(&[WriteHole::Ppl, WriteHole::Bitmap]) {
         let (mut array, wrong) = with_wrong_parity(setup);
-        array.order(Command::Scrub { repair: true });
+        array.order(Command::Scrub(ScrubMode::Sync));
         array.run_but("flush");
         let other = |label: &str| !label.starts_with(&format!("m{wrong} "));
         array.crash(other);

@@ -8,8 +8,8 @@ use restripe_array::meta::{Content, CreateOptions, Init, Region, WriteHole, crea
 use restripe_array::{
     Action, Buf, BufRef, CacheLimits, Command, CommandError, CommandTag, Compute, Config, Destage,
     DeviceIo, Engine, Event, Fact, HeatLimits, IoError, IoOp, Limits, Member, MemberInfo, Nanos,
-    Pool, Redirect, Request, RequestError, RequestOp, RequestTag, Row, Segment, Sleep, StartMode,
-    SurrogateConfig, SurrogateLimits, Tag, TaskKind, TaskOutcome, Uuid, Verdict,
+    Pool, Redirect, Request, RequestError, RequestOp, RequestTag, Row, ScrubMode, Segment, Sleep,
+    StartMode, SurrogateConfig, SurrogateLimits, Tag, TaskKind, TaskOutcome, Uuid, Verdict,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
@@ -974,7 +974,7 @@ impl Array {
 
     /// A scrub finds nothing to say.
     pub fn consistent(&mut self) {
-        self.command(Command::Scrub { repair: false })
+        self.command(Command::Scrub(ScrubMode::Check))
             .expect("a scrub can run");
         self.run_tasks();
         assert!(!self.has_fact(|fact| matches!(fact, Fact::Mismatch { .. })));

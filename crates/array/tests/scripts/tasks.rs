@@ -5,7 +5,8 @@ use restripe_array::layout::Role;
 use restripe_array::meta::{Init, WriteHole};
 use restripe_array::report::{ArrayState, MemberState};
 use restripe_array::{
-    Command, CommandError, IoError, Member, Nanos, RequestOp, StartMode, TaskKind, TaskOutcome,
+    Command, CommandError, IoError, Member, Nanos, RequestOp, ScrubMode, StartMode, TaskKind,
+    TaskOutcome,
 };
 use std::ops::Range;
 
@@ -239,7 +240,7 @@ fn a_finished_rebuild_survives_a_crash() {
 #[test]
 fn a_cancelled_scrub_ends() {
     let mut array = raid5(4).start();
-    array.order(Command::Scrub { repair: false });
+    array.order(Command::Scrub(ScrubMode::Check));
     array.run_but("data+");
     array.command(Command::Cancel).expect("a scrub runs");
     assert!(array.ended(TaskKind::Check, TaskOutcome::Cancelled));
@@ -254,8 +255,8 @@ fn a_cancelled_scrub_ends() {
 #[test]
 fn only_one_scrub_runs() {
     let mut array = raid5(4).start();
-    array.order(Command::Scrub { repair: false });
-    let second = array.order(Command::Scrub { repair: true });
+    array.order(Command::Scrub(ScrubMode::Check));
+    let second = array.order(Command::Scrub(ScrubMode::Sync));
     assert!(matches!(
         array.answer(second),
         Some(Err(CommandError::Busy(_)))
@@ -266,7 +267,7 @@ fn only_one_scrub_runs() {
 fn a_rebuild_goes_before_a_scrub() {
     let mut array = raid5(4).spares(1).start();
     array.written(0, 300).expect("written");
-    array.order(Command::Scrub { repair: false });
+    array.order(Command::Scrub(ScrubMode::Check));
     array.run_but("read data");
     array.depart(2);
     array.run_tasks();

@@ -2,7 +2,7 @@
 
 use crate::shell::{Array, raid5};
 use restripe_array::report::Aim;
-use restripe_array::{Command, Nanos, RequestOp, TaskKind, TaskOutcome, Throttle};
+use restripe_array::{Command, Nanos, RequestOp, ScrubMode, TaskKind, TaskOutcome, Throttle};
 
 /// A minimum of this many rows a second, each 8 KiB of a member.
 const ROWS_A_SECOND: u64 = 16;
@@ -154,7 +154,7 @@ fn a_task_that_waits_for_another_has_no_rate_and_makes_up_for_nothing() {
     let mut array = setup.start();
     array.command(at_most(16)).expect("taken");
     array
-        .command(Command::Scrub { repair: false })
+        .command(Command::Scrub(ScrubMode::Check))
         .expect("taken");
     array.pass(Nanos::from_secs(2));
     array.depart(2);

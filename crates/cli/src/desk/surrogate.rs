@@ -17,7 +17,7 @@
 use super::{Desk, End, Said, done, ended, in_the_array, refusal_of};
 use crate::command::SurrogateLevel;
 use crate::create::{Home, carry_out, open_all, refuse_to_overwrite, surrogate_for};
-use crate::engine::Form;
+use crate::engine::{self, Form};
 use crate::failure::{Failure, Outcome};
 use crate::member::{
     Copies, check_distinct, io_failure, open, refuse_cycle, refuse_volatile, same_file,
@@ -262,7 +262,7 @@ impl Desk {
             owner,
             ..StartMode::default()
         });
-        for command in paces.into_iter().chain([start]) {
+        for command in paces.into_iter().chain([engine::date(), start]) {
             begun = begun.and_then(|()| self.command(command));
         }
         begun.map_err(|why| {

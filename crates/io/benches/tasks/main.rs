@@ -16,7 +16,7 @@ use members::{Folder, Kind, kinds};
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{Content, CreateOptions, Init, create};
 use restripe_array::{
-    Command, Fact, Limits, Member, Nanos, StartMode, TaskKind, TaskOutcome, Uuid,
+    Command, Fact, Limits, Member, Nanos, ScrubMode, StartMode, TaskKind, TaskOutcome, Uuid,
 };
 use restripe_io::plain::Plain;
 use restripe_io::{ArraySpec, Running, Shell, ShellOptions};
@@ -116,7 +116,7 @@ fn round(kind: &Kind) -> Outcome<Round> {
         max: u64::MAX,
     };
     order(&running, lifted)?;
-    order(&running, Command::Scrub { repair: false })?;
+    order(&running, Command::Scrub(ScrubMode::Check))?;
     let scrub = bytes / wait(&facts, TaskKind::Check)?;
     order(&running, Command::Fail(Member(1)))?;
     let rebuild = bytes / wait(&facts, TaskKind::Rebuild)?;

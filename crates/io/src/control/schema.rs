@@ -6,6 +6,7 @@
 use super::energy::{EnergyView, SpindleView};
 use super::lending::LendingView;
 use super::refusal::{self, RefusalView};
+use super::scrub::{LastScrubView, mismatch_text, scrubbed_text};
 use super::surrogate::{SurrogateView, exposed_sectors};
 use restripe_array::layout::{Geometry, Level, Rotation};
 use restripe_array::report::{
@@ -80,8 +81,11 @@ pub enum Request {
     RemoveSurrogate,
     /// Bring home what lies in a log that takes every write.
     Destage,
+    /// Compare all rows. `repair` writes what a second witness proves; with `sync`, rows without a witness are brought in sync, too.
     Scrub {
         repair: bool,
+        #[serde(default)]
+        sync: bool,
     },
     Pause,
     Resume,
@@ -268,6 +272,12 @@ pub struct StatusView {
     /// its own with it.
     #[serde(default)]
     pub in_doubt_bytes: u64,
+    /// A second witness tells which cell of a row is wrong: without one, a repair only brings rows in sync.
+    #[serde(default)]
+    pub second_witness: bool,
+    /// The scrub that runs, or the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_scrub: Option<LastScrubView>,
     pub counters: CountersView,
     /// Of an array that is served with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -686,6 +696,8 @@ impl StatusView {
                 .map(lost_view)
                 .collect(),
             in_doubt_bytes: status.in_doubt * SECTOR_BYTES,
+            second_witness: status.second_witness,
+            last_scrub: LastScrubView::of(status, path_of),
             counters: counters_view(&status.counters),
             surrogate,
             lends: LendingView::of(status),
@@ -910,6 +922,7 @@ fn fact_kind(fact: &Fact) -> &'static str {
         Fact::TaskEnded { .. } => "task-ended",
         Fact::TaskDropped(_) => "task-dropped",
         Fact::Mismatch { .. } => "mismatch",
+        Fact::Scrubbed(_) => "scrubbed",
         Fact::MoveFailed { .. } => "move-failed",
         Fact::Throttled { .. } => "throttled",
         Fact::OfSurrogate(fact) | Fact::OfBuffer(fact) => fact_kind(fact),
@@ -938,13 +951,16 @@ fn outcome_word(outcome: TaskOutcome) -> &'static str {
     }
 }
 
+pub(super) fn fact_bytes(sectors: u64) -> u64 {
+    sectors.saturating_mul(SECTOR_BYTES)
+}
+
 /// A fact as a sentence.
 fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> String {
     let Telling {
         read_only,
         mut name_of,
     } = telling;
-    let bytes = |sectors: &u64| sectors * SECTOR_BYTES;
     match fact {
         Fact::Started {
             generation,
@@ -981,11 +997,7 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
             what,
             count,
         } => ignored_text(&name_of(*member), what, *count),
-        Fact::Lost { lba, sectors } => format!(
-            "{} bytes at byte {} of the array are lost",
-            bytes(sectors),
-            bytes(lba)
-        ),
+        Fact::Lost { lba, sectors } => lost_text(*lba, *sectors),
         Fact::TaskStarted { kind, slot } => task_started_text(*kind, *slot, read_only),
         Fact::TaskEnded {
             kind,
@@ -995,10 +1007,13 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
         Fact::TaskDropped(dropped) => task_dropped_text(dropped, read_only),
         Fact::Mismatch {
             row,
+            sectors,
             guilty,
-            repaired,
+            unreadable,
+            cure,
             ..
-        } => mismatch_text(*row, guilty.map(name_of), *repaired),
+        } => mismatch_text(*row, *sectors, guilty.map(name_of), *unreadable, *cure),
+        Fact::Scrubbed(last) => scrubbed_text(last),
         Fact::MoveFailed { member, why } => move_failed_text(&name_of(*member), *why),
         Fact::Throttled { rate, .. } => format!("background work waits at {rate} bytes a second"),
         Fact::OfSurrogate(fact) => of_set("surrogate", fact, Telling { read_only, name_of }),
@@ -1007,6 +1022,11 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
         Fact::BufferFailed => BUFFER_FAILED.into(),
         Fact::SurrogateAbsent { .. } => "the surrogate cannot be started".into(),
     }
+}
+
+fn lost_text(lba: u64, sectors: u64) -> String {
+    let (bytes, at) = (fact_bytes(sectors), fact_bytes(lba));
+    format!("{bytes} bytes at byte {at} of the array are lost")
 }
 
 fn halted_text(why: &Halt) -> String {
@@ -1077,12 +1097,6 @@ fn task_ended_text(kind: TaskKind, slot: Option<u16>, outcome: TaskOutcome) -> S
 fn task_of(kind: TaskKind, slot: Option<u16>) -> String {
     let place = slot.map_or(String::new(), |slot| format!(" of slot {slot}"));
     format!("{}{place}", task_word(kind))
-}
-
-fn mismatch_text(row: u64, guilty: Option<String>, repaired: bool) -> String {
-    let blame = guilty.map_or(String::new(), |name| format!(", {name} is wrong"));
-    let repair = if repaired { ", repaired" } else { "" };
-    format!("the cells of row {row} disagree{blame}{repair}")
 }
 
 fn cause_text(cause: &FailCause) -> String {

@@ -410,8 +410,15 @@ mod tests {
     #[test]
     fn a_request_gets_its_reply_and_the_socket_goes_with_the_server() {
         let (server, path) = start("reply");
-        let reply =
-            ask_at(&path, &Request::Scrub { repair: true }, REPLY_TIMEOUT).expect("an answer");
+        let reply = ask_at(
+            &path,
+            &Request::Scrub {
+                repair: true,
+                sync: false,
+            },
+            REPLY_TIMEOUT,
+        )
+        .expect("an answer");
         assert_eq!(
             reply,
             Reply::Done {

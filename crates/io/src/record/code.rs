@@ -6,8 +6,8 @@ use restripe_array::{
     Action, ArrayOwner, Buf, BufRef, CacheLimits, Class, Command, Compute, ComputeOp, Config,
     Destage, DeviceIo, ENDED_MAX, Event, Guilty, HeatLimits, IoError, IoOp, LeaseCommand,
     LeaseName, Limits, Member, MemberInfo, Moves, Nanos, Order, Page, Pool, Redirect, Request,
-    RequestOp, RequestTag, Segment, Sleep, StartMode, SurrogateConfig, SurrogateLimits, Tag,
-    Throttle, Uuid, Verdict,
+    RequestOp, RequestTag, ScrubMode, Segment, Sleep, StartMode, SurrogateConfig, SurrogateLimits,
+    Tag, Throttle, Uuid, Verdict,
 };
 use std::io::Write as _;
 
@@ -314,22 +314,24 @@ impl Writer {
         }
     }
 
+    fn start(&mut self, mode: &StartMode) {
+        let bits = u8::from(mode.from_minority)
+            | u8::from(mode.accept_loss) << 1
+            | u8::from(mode.read_only) << 2
+            | u8::from(mode.volatile_members) << 3
+            | u8::from(mode.owner.is_some()) << 4
+            | u8::from(mode.ended != [None; ENDED_MAX]) << 5
+            | u8::from(mode.force_owner) << 6;
+        self.raw(&[0, bits]);
+        if let Some(owner) = mode.owner {
+            self.owner(&owner);
+        }
+        self.ended_runs(&mode.ended);
+    }
+
     fn command(&mut self, command: Command) {
         match command {
-            Command::Start(mode) => {
-                let bits = u8::from(mode.from_minority)
-                    | u8::from(mode.accept_loss) << 1
-                    | u8::from(mode.read_only) << 2
-                    | u8::from(mode.volatile_members) << 3
-                    | u8::from(mode.owner.is_some()) << 4
-                    | u8::from(mode.ended != [None; ENDED_MAX]) << 5
-                    | u8::from(mode.force_owner) << 6;
-                self.raw(&[0, bits]);
-                if let Some(owner) = mode.owner {
-                    self.owner(&owner);
-                }
-                self.ended_runs(&mode.ended);
-            }
+            Command::Start(mode) => self.start(&mode),
             Command::Stop => self.byte(1),
             Command::Fail(member) => self.member_command(2, member),
             Command::Remove(member) => self.member_command(3, member),
@@ -338,7 +340,11 @@ impl Writer {
                 self.member_command(5, old);
                 self.small(u32::from(new.0));
             }
-            Command::Scrub { repair } => self.raw(&[6, u8::from(repair)]),
+            Command::Scrub(mode) => self.raw(&[6, mode as u8]),
+            Command::Date(date) => {
+                self.byte(23);
+                self.number(date);
+            }
             Command::Pause(pause) => self.raw(&[7, u8::from(pause)]),
             Command::Cancel => self.byte(8),
             Command::Rate { min, max } => {
@@ -869,9 +875,10 @@ impl<'a> Reader<'a> {
                 old: self.member()?,
                 new: self.member()?,
             },
-            6 => Command::Scrub {
-                repair: self.flag()?,
-            },
+            6 => {
+                let mode = usize::from(self.byte()?);
+                Command::Scrub(*ScrubMode::ALL.get(mode).ok_or(Stop::Bad)?)
+            }
             7 => Command::Pause(self.flag()?),
             8 => Command::Cancel,
             9 => Command::Rate {
@@ -899,6 +906,7 @@ impl<'a> Reader<'a> {
             13 => Command::AddToSurrogate(self.member()?),
             21 => Command::AddToBuffer(self.member()?),
             22 => Command::Overwrite(self.member()?),
+            23 => Command::Date(self.number()?),
             14 => {
                 let some = self.flag()?;
                 let bytes = self.raw(16)?.try_into().map_err(|_| Stop::Bad)?;
@@ -1023,7 +1031,8 @@ mod tests {
                 old: Member(1),
                 new: Member(900),
             },
-            Command::Scrub { repair: true },
+            Command::Scrub(ScrubMode::Sync),
+            Command::Date(1_795_000_000),
             Command::Rate {
                 min: 0,
                 max: u64::MAX,

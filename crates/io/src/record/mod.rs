@@ -24,7 +24,7 @@ use std::io::{self, BufWriter, ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-pub(crate) const MAGIC: &[u8; 8] = b"RSTREC09";
+pub(crate) const MAGIC: &[u8; 8] = b"RSTREC11";
 /// What records of every version begin with.
 const MAGIC_OF_ALL: &[u8] = b"RSTREC";
 

@@ -6,7 +6,7 @@ use crate::checks::nbdsh;
 use crate::server::Server;
 use crate::tools::{Folder, installed};
 use restripe_array::layout::{Level, Rotation};
-use restripe_array::{Command as Order, Fact, TaskKind};
+use restripe_array::{Command as Order, Fact, ScrubMode, TaskKind};
 use restripe_io::ShellOptions;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
@@ -197,7 +197,7 @@ fn fio_finds_what_it_wrote_before_a_kill() {
 }
 
 fn check_parity(array: &Array) {
-    array.order(Order::Scrub { repair: false });
+    array.order(Order::Scrub(ScrubMode::Check));
     array.wait_for(|fact| {
         assert!(!matches!(fact, Fact::Mismatch { .. }), "{fact:?}");
         matches!(fact, Fact::TaskEnded { kind, .. } if *kind == TaskKind::Check)

@@ -12,8 +12,8 @@ use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
 use restripe_array::report::Status;
 use restripe_array::{
     Buf, CacheLimits, Command, CommandError, CommandTag, Config, Destage, Engine, HeatLimits,
-    Limits, Member, MemberInfo, Moves, Nanos, Order, Redirect, SECTOR_BYTES, Sleep, StartMode,
-    SurrogateConfig, SurrogateLimits, Throttle,
+    Limits, Member, MemberInfo, Moves, Nanos, Order, Redirect, SECTOR_BYTES, ScrubMode, Sleep,
+    StartMode, SurrogateConfig, SurrogateLimits, Throttle,
 };
 use restripe_sim::array::Spec;
 use restripe_sim::disk::flash::Flash;
@@ -245,7 +245,7 @@ impl Stage {
 
     /// Reads every row, and compares.
     pub fn check(&mut self) -> CommandTag {
-        self.command(Command::Scrub { repair: false })
+        self.command(Command::Scrub(ScrubMode::Check))
     }
 
     /// Takes the spares that are there as members.

@@ -15,7 +15,7 @@ use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{Init, RegionKind};
 use restripe_array::overlay::{Cleans, SealCause};
 use restripe_array::report::{MemberState, MemberStatus};
-use restripe_array::{Command, Member, Nanos, Sleep};
+use restripe_array::{Command, Member, Nanos, ScrubMode, Sleep};
 use std::collections::BTreeSet;
 
 /// What is to happen, and when.
@@ -419,7 +419,8 @@ impl Run {
 
     fn scrub(&mut self, life: &mut Life) {
         let repair = false;
-        life.session.command(Command::Scrub { repair });
+        life.session
+            .command(Command::Scrub(ScrubMode::writing(repair)));
     }
 
     /// The first copy of a sector cannot be read: so a mirror is asked that sleeps.

@@ -9,7 +9,7 @@ use crate::invariant::Invariant;
 use crate::payload::Payload;
 use restripe_array::layout::Level;
 use restripe_array::report::{MapExtent, MemberState, Status};
-use restripe_array::{Command, Member, Nanos, TaskKind};
+use restripe_array::{Command, Member, Nanos, ScrubMode, TaskKind};
 
 /// The stream that it is drawn from who is cut off with most of a surrogate.
 const MOST: u64 = 0x305;
@@ -120,7 +120,8 @@ impl Run {
             }
             4 if site == Site::Home && set.whole && set.quiet => {
                 let repair = self.rng.chance(1, 2);
-                life.session.command(Command::Scrub { repair });
+                life.session
+                    .command(Command::Scrub(ScrubMode::writing(repair)));
                 self.count("scrubs", 1);
             }
             4 if site == Site::Log && set.whole && set.quiet => self.cut_off(life, set),

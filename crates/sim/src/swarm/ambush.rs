@@ -7,7 +7,7 @@ use crate::atlas::Atlas;
 use crate::workload::Ask;
 use restripe_array::layout::RowMap;
 use restripe_array::meta::WriteHole;
-use restripe_array::{Class, Command, DeviceIo, IoOp, Member, Row};
+use restripe_array::{Class, Command, DeviceIo, IoOp, Member, Row, ScrubMode};
 
 /// What is waited for, and what happens then.
 #[derive(Clone, Copy, Debug)]
@@ -259,7 +259,7 @@ impl Run {
         let ready = life.session.world.ready() && !life.stopping;
         match life.stirring.rng.below(4) {
             0 => {
-                life.session.command(Command::Scrub { repair: true });
+                life.session.command(Command::Scrub(ScrubMode::Sync));
             }
             1 if ready => super::life::issue(
                 &mut life.session,

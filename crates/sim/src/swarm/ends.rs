@@ -14,7 +14,7 @@ use crate::oracle::WriteKind;
 use crate::rng::mix;
 use crate::session::{PATIENCE, Session};
 use restripe_array::report::ArrayState;
-use restripe_array::{Command, TaskKind};
+use restripe_array::{Command, ScrubMode, TaskKind};
 
 /// Steps in which the tasks of the last life must end.
 const TASK_STEPS: u64 = 400_000;
@@ -299,7 +299,8 @@ impl Run {
             return None;
         }
         for repair in [false, true] {
-            life.session.command(Command::Scrub { repair });
+            life.session
+                .command(Command::Scrub(ScrubMode::writing(repair)));
             if let Some(end) = self.await_tasks(life) {
                 return Some(end);
             }

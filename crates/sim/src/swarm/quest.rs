@@ -10,7 +10,7 @@ use crate::rng::Rng;
 use restripe_array::layout::Level;
 use restripe_array::meta::{Init, WriteHole};
 use restripe_array::report::{MemberState, Status};
-use restripe_array::{Command, TaskKind};
+use restripe_array::{Command, ScrubMode, TaskKind};
 
 /// What is to happen, and when.
 #[derive(Clone, Copy, Debug)]
@@ -128,7 +128,8 @@ impl Run {
         match kind {
             TaskKind::Check | TaskKind::Repair => {
                 let repair = kind == TaskKind::Repair;
-                life.session.command(Command::Scrub { repair });
+                life.session
+                    .command(Command::Scrub(ScrubMode::writing(repair)));
             }
             TaskKind::Growth if any(MemberState::Spare) => self.grow(life),
             TaskKind::Replace if any(MemberState::Spare) => self.replace(life),

@@ -17,7 +17,7 @@ use crate::session::PATIENCE;
 use crate::workload::Ask;
 use crate::world::World;
 use restripe_array::report::{ArrayState, MemberState, MemberStatus};
-use restripe_array::{Command, Engine, Member, Row};
+use restripe_array::{Command, Engine, Member, Row, ScrubMode};
 use std::collections::BTreeSet;
 
 /// What an array in ruins must tell.
@@ -89,7 +89,8 @@ impl Run {
                 self.arrive(life);
             }
             _ => {
-                life.session.command(Command::Scrub { repair });
+                life.session
+                    .command(Command::Scrub(ScrubMode::writing(repair)));
             }
         }
         if let Some(end) = self.ask_in_ruins(life) {

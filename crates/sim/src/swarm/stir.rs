@@ -10,7 +10,7 @@ use crate::rng::Rng;
 use crate::session::Session;
 use restripe_array::meta::WriteHole;
 use restripe_array::report::{MemberState, MemberStatus, Status};
-use restripe_array::{Command, Engine, Member, Moves, Nanos, Order, Uuid};
+use restripe_array::{Command, Engine, Member, Moves, Nanos, Order, ScrubMode, Uuid};
 use std::collections::BTreeSet;
 
 /// What was done to the members of one life.
@@ -575,8 +575,8 @@ impl Run {
             life.session.command(copy_back);
         }
         let command = match life.stirring.rng.below(6) {
-            0 => Command::Scrub { repair: false },
-            1 => Command::Scrub { repair: true },
+            0 => Command::Scrub(ScrubMode::Check),
+            1 => Command::Scrub(ScrubMode::Sync),
             2 => Command::Cancel,
             3 => Command::Rate {
                 min: 1 << 20,

@@ -3,6 +3,7 @@
 //! Each record has a fixed place and a bit in COMPATIBLE. The records count only while LENGTH leaves the tail free: an
 //! encoder whose tables need that space drops all of them with their bits.
 
+use super::last_scrub::{LAST_SCRUB_BYTES, LastScrub};
 use super::{SUPERBLOCK_BYTES, at};
 use crate::meta::bytes::{get_u32, get_u64, get_uuid, put, put_u32, put_u64};
 use crate::meta::{MetaError, field};
@@ -14,6 +15,7 @@ pub const TAIL_AT: usize = SUPERBLOCK_BYTES - 512;
 pub const OWNER_BYTES: usize = 64;
 
 const COMPATIBLE_OWNER: u64 = 1;
+const COMPATIBLE_LAST_SCRUB: u64 = 2;
 
 /// An owner that renews its record does so at least this often.
 pub const INTERVAL_MS_MAX: u32 = 60_000;
@@ -21,7 +23,6 @@ pub const INTERVAL_MS_MAX: u32 = 60_000;
 /// Byte offsets of the records in a superblock, and of the fields in each record.
 pub mod places {
     pub const OWNER: usize = 15872;
-    /// Set aside; its bit in COMPATIBLE is bit 1.
     pub const LAST_SCRUB: usize = 15936;
 
     pub const OWNER_RUN: usize = 0;
@@ -54,10 +55,12 @@ pub struct ArrayOwner {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tail {
     pub owner: Option<ArrayOwner>,
+    pub last_scrub: Option<LastScrub>,
 }
 
 impl Tail {
     pub(crate) fn check(&self) -> Result<(), MetaError> {
+        self.last_scrub.as_ref().map_or(Ok(()), LastScrub::check)?;
         self.owner.as_ref().map_or(Ok(()), ArrayOwner::check)
     }
 
@@ -71,6 +74,10 @@ impl Tail {
             owner.put(&mut bytes[range(places::OWNER, OWNER_BYTES)]);
             compatible |= COMPATIBLE_OWNER;
         }
+        if let Some(scrub) = &self.last_scrub {
+            scrub.put(&mut bytes[range(places::LAST_SCRUB, LAST_SCRUB_BYTES)]);
+            compatible |= COMPATIBLE_LAST_SCRUB;
+        }
         put_u64(bytes, at::COMPATIBLE, compatible);
     }
 
@@ -82,6 +89,9 @@ impl Tail {
         let tail = Tail {
             owner: (compatible & COMPATIBLE_OWNER != 0)
                 .then(|| ArrayOwner::get(&bytes[range(places::OWNER, OWNER_BYTES)])),
+            last_scrub: (compatible & COMPATIBLE_LAST_SCRUB != 0)
+                .then(|| LastScrub::get(&bytes[range(places::LAST_SCRUB, LAST_SCRUB_BYTES)]))
+                .flatten(),
         };
         tail.check()?;
         Ok(tail)
@@ -129,3 +139,4 @@ impl ArrayOwner {
 }
 
 const _: () = assert!(TAIL_AT == places::OWNER);
+const _: () = assert!(places::LAST_SCRUB + LAST_SCRUB_BYTES == SUPERBLOCK_BYTES);

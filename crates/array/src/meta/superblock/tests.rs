@@ -1,7 +1,10 @@
 //! Superblocks through their codec: round trips, damage, hostile bytes.
 
 use super::super::create::create;
-use super::super::testing::{Random, any_owner, any_superblock, bytes_of, options, parcels, uuid};
+use super::super::testing::{
+    Random, any_owner, any_scrub, any_superblock, bytes_of, options, parcels, uuid,
+};
+use super::last_scrub::{SCRUB_MEMBERS_MAX, SCRUB_ROWS_MAX, place};
 use super::*;
 use crate::layout::GeometryError;
 use crate::meta::Journal;
@@ -185,6 +188,7 @@ fn scribbled_fields_with_a_good_checksum_are_refused_or_sound() {
 fn owner_counts_by_its_bit_and_within_its_range() {
     let mut superblock = unremarkable(19);
     superblock.tail.owner = Some(any_owner(&mut Random::new(19)));
+    superblock.tail.last_scrub = None;
     let bytes = bytes_of(&superblock);
     assert_eq!(get_u64(&bytes, at::COMPATIBLE), 1);
     let with = |change: &dyn Fn(&mut [u8])| {
@@ -215,6 +219,43 @@ fn owner_counts_by_its_bit_and_within_its_range() {
     assert_eq!(tables_reach_in, Ok(superblock.clone()));
     let bit_is_clear = with(&|bytes| put_u64(bytes, at::COMPATIBLE, 0));
     assert_eq!(bit_is_clear, Ok(superblock));
+}
+
+#[test]
+fn last_scrub_out_of_range_is_left_out_and_the_superblock_counts() {
+    let mut superblock = unremarkable(19);
+    superblock.tail.owner = None;
+    superblock.tail.last_scrub = Some(any_scrub(&mut Random::new(23)));
+    let sound = bytes_of(&superblock);
+    assert_eq!(get_u64(&sound, at::COMPATIBLE) & 2, 2);
+    let with = |at: usize, value: &[u8]| {
+        let mut bytes = sound.clone();
+        let at = tail::places::LAST_SCRUB + at;
+        bytes[at..at + value.len()].copy_from_slice(value);
+        reseal(&mut bytes);
+        Superblock::decode(&bytes).map(|found| found.tail.last_scrub)
+    };
+    let most = u64::MAX.to_le_bytes();
+    assert_eq!(
+        with(place::SCRUB_OTHERS, &[]),
+        Ok(superblock.tail.last_scrub)
+    );
+    for (at, value) in [
+        (place::SCRUB_MODE, &[3][..]),
+        (place::SCRUB_STATE, &[4]),
+        (place::SCRUB_ROWS_LISTED, &[SCRUB_ROWS_MAX as u8 + 1]),
+        (place::SCRUB_MEMBERS_LISTED, &[SCRUB_MEMBERS_MAX as u8 + 1]),
+        (place::SCRUB_DONE, &most),
+    ] {
+        assert_eq!(with(at, value), Ok(None), "field at {at}");
+    }
+    // Every counter may have any value, and what is made of them has no overflow.
+    for at in (place::SCRUB_BEGUN..place::SCRUB_FIRST_ROWS).step_by(8) {
+        let Some(last) = with(at, &most).expect("the superblock counts") else {
+            continue;
+        };
+        let _ = (last.found(), last.not_compared());
+    }
 }
 
 #[test]

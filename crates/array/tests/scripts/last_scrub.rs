@@ -1,0 +1,313 @@
+//! What a scrub found outlives it: on record, by member, over cuts and restarts. And a repair claims no more than a witness proves.
+
+use crate::shell::{Array, CHUNK, Setup, raid1, raid5, raid6};
+use restripe_array::layout::Level;
+use restripe_array::meta::WriteHole;
+use restripe_array::{
+    Command, CommandError, Fact, LastScrub, Member, Nanos, ScrubMode, ScrubState, StartMode,
+};
+
+const SECTOR: u64 = 512;
+const DATE: u64 = 1_795_000_000;
+
+/// Arrays of every kind, with whether more than one witness tells what a cell has to be.
+fn families() -> Vec<(Setup, bool)> {
+    let rs = |parities| Setup::new(Level::ReedSolomon { parities }, 6).hole(WriteHole::Bitmap);
+    let raid10 = |copies, slots| Setup::new(Level::Raid10 { copies }, slots);
+    vec![
+        (raid1(2), false),
+        (raid1(3), true),
+        (raid1(4), true),
+        (raid10(2, 4), false),
+        (raid10(3, 6), true),
+        (Setup::new(Level::Raid4, 4), false),
+        (raid5(4), false),
+        (raid6(5), true),
+        (rs(3), true),
+        (crate::spares::three_by_three(), false),
+        (crate::shell::grown4(&[2, 3]), false),
+    ]
+}
+
+/// With data in every row, and a date.
+fn filled(setup: &Setup) -> Array {
+    let mut array = setup.clone().made();
+    array.command(Command::Date(DATE)).expect("a date");
+    array.start().expect("it starts");
+    let size = array.layout.size_sectors();
+    array.written(0, size).expect("written");
+    array.flushed();
+    array.pass(Nanos::from_secs(20));
+    array
+}
+
+fn members(array: &Array) -> u16 {
+    array.disks.len() as u16
+}
+
+fn scrub(array: &mut Array, mode: ScrubMode) -> Result<LastScrub, CommandError> {
+    array.facts.clear();
+    array.command(Command::Scrub(mode))?;
+    array.run_tasks();
+    Ok(last(array))
+}
+
+fn agrees(array: &mut Array) {
+    let found = scrub(array, ScrubMode::Check).expect("it runs");
+    assert_eq!((found.found(), found.compared), (0, found.rows));
+}
+
+fn last(array: &Array) -> LastScrub {
+    array.engine.status().last_scrub.expect("a scrub ran")
+}
+
+/// Uuid, rows that are wrong and rows that are unreadable of each member with a finding.
+fn by_member(last: &LastScrub) -> Vec<(u8, u32, u32)> {
+    let lines = last.members().iter();
+    let mut lines: Vec<_> = lines
+        .map(|line| (line.member.0[0], line.wrong, line.unreadable))
+        .collect();
+    lines.sort_unstable();
+    lines
+}
+
+fn images(array: &Array) -> Vec<Vec<u8>> {
+    let data = (array.data_start() * SECTOR) as usize;
+    let images = array.disks.iter();
+    images.map(|disk| disk.image[data..].to_vec()).collect()
+}
+
+/// What a status says of a scrub, but for when it was.
+fn counted(last: &LastScrub) -> LastScrub {
+    let mut last = *last;
+    (last.begun, last.ended) = (0, 0);
+    last
+}
+
+/// Restarts behind a clean stop; the members live on.
+fn restarted(array: &mut Array) {
+    array.command(Command::Stop).expect("it stops");
+    array.crash(|_| false);
+    array.start().expect("it starts");
+}
+
+#[test]
+fn rot_is_wrong_by_member_where_a_witness_tells_and_on_record_for_good() {
+    for (setup, witness) in families() {
+        for member in 0..members(&setup.clone().made()) {
+            let mut array = filled(&setup);
+            let at = array.data_start() + 3;
+            array.corrupt(member, at);
+            let before = images(&array);
+            let found = scrub(&mut array, ScrubMode::Check).expect("it runs");
+            let what = format!("{:?}, member {member}", setup.options.level);
+            assert_eq!((found.wrong, found.unreadable), (1, 0), "{what}: {found:?}");
+            assert_eq!((found.left, found.found()), (1, 1), "{what}");
+            assert_eq!(found.first_rows().len(), 1, "{what}");
+            assert_eq!(found.compared, found.rows, "{what}");
+            assert!(found.begun >= DATE && found.ended >= found.begun, "{what}");
+            let culprit = match witness {
+                true => vec![(member as u8 + 1, 1, 0)],
+                false => vec![],
+            };
+            assert_eq!(by_member(&found), culprit, "{what}");
+            assert!(images(&array) == before, "{what}: a check writes nothing");
+            restarted(&mut array);
+            assert_eq!(last(&array), found, "{what}: over a restart");
+            array.crash(|_| false);
+            array.start().expect("it starts");
+            assert_eq!(last(&array), found, "{what}: over a crash");
+        }
+    }
+}
+
+#[test]
+fn what_has_no_second_witness_is_brought_in_sync_if_asked_for_and_never_called_repaired() {
+    for (setup, witness) in families() {
+        for member in 0..members(&setup.clone().made()) {
+            let mut array = filled(&setup);
+            let at = array.data_start() + 3;
+            array.corrupt(member, at);
+            let before = images(&array);
+            let what = format!("{:?}, member {member}", setup.options.level);
+            let repair = scrub(&mut array, ScrubMode::Repair);
+            if witness {
+                let repair = repair.expect("it runs");
+                assert_eq!((repair.repaired, repair.found()), (1, 1), "{what}");
+                assert_eq!(by_member(&repair), [(member as u8 + 1, 1, 0)], "{what}");
+                array.verify();
+                agrees(&mut array);
+                continue;
+            }
+            assert_eq!(repair, Err(CommandError::NoWitness), "{what}");
+            assert!(images(&array) == before, "{what}: nothing is written");
+            let sync = scrub(&mut array, ScrubMode::Sync).expect("it runs");
+            assert_eq!((sync.in_sync, sync.found()), (1, 1), "{what}: {sync:?}");
+            agrees(&mut array);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_unreadable_by_member_and_repaired_as_it_was_written() {
+    for (setup, _) in families() {
+        for member in 0..members(&setup.clone().made()) {
+            let mut array = filled(&setup);
+            let at = array.data_start() + 3;
+            array.spoil(member, at, 1);
+            let what = format!("{:?}, member {member}", setup.options.level);
+            let check = scrub(&mut array, ScrubMode::Check).expect("it runs");
+            assert_eq!((check.wrong, check.unreadable), (0, 1), "{what}: {check:?}");
+            assert_eq!(by_member(&check), [(member as u8 + 1, 0, 1)], "{what}");
+            assert_eq!((check.left, check.repaired), (1, 0), "{what}");
+            let sync = scrub(&mut array, ScrubMode::Sync).expect("it runs");
+            assert_eq!((sync.repaired, sync.found()), (1, 1), "{what}: {sync:?}");
+            assert!(array.disks[usize::from(member)].bad.is_empty(), "{what}");
+            array.verify();
+        }
+    }
+}
+
+/// Two rows with findings of different kinds and sizes are both on record, with their true size.
+#[test]
+fn each_finding_counts_with_its_size() {
+    for setup in [raid6(5), raid1(3)] {
+        let mut array = filled(&setup);
+        let start = array.data_start();
+        for sector in 0..8 {
+            array.corrupt(1, start + sector);
+        }
+        array.spoil(2, start + 3 * CHUNK, 2);
+        let found = scrub(&mut array, ScrubMode::Repair).expect("it runs");
+        assert_eq!((found.wrong, found.unreadable), (1, 1), "{found:?}");
+        assert_eq!(found.repaired, 2);
+        assert_eq!(by_member(&found), [(2, 1, 0), (3, 0, 1)]);
+        assert_eq!(found.sectors, 10, "blocks are sectors here");
+        array.verify();
+    }
+}
+
+#[test]
+fn rows_that_were_never_written_are_told_apart() {
+    let mut array = raid5(4).unwritten().start();
+    array.written(0, CHUNK).expect("written");
+    array.flushed();
+    let found = scrub(&mut array, ScrubMode::Check).expect("it runs");
+    assert_eq!(found.compared + found.unwritten, found.rows, "{found:?}");
+    assert!(found.compared > 0 && found.unwritten > 0, "{found:?}");
+}
+
+#[test]
+fn a_cancelled_scrub_is_on_record_as_far_as_it_came() {
+    let mut setup = raid6(5).info(|info| info.sectors = 8192);
+    setup.rows = 200;
+    let mut array = filled(&setup);
+    let at = array.data_start() + 3;
+    array.corrupt(1, at);
+    array.order(Command::Scrub(ScrubMode::Check));
+    while last(&array).left == 0 {
+        array.end_first(Ok(()));
+        array.turn();
+    }
+    array.command(Command::Cancel).expect("it runs");
+    array.run();
+    let found = last(&array);
+    assert_eq!(found.state, ScrubState::Cancelled);
+    assert!(found.done < found.rows, "{found:?}");
+    assert_eq!(by_member(&found), [(2, 1, 0)]);
+    restarted(&mut array);
+    assert_eq!(last(&array), found);
+}
+
+/// A scrub that is cut at any step goes on, and ends with the counters of one that was not.
+#[test]
+fn a_scrub_that_is_cut_counts_each_row_once() {
+    let cuts: [fn(&mut Array); 3] = [
+        |array| array.crash(|_| false),
+        Array::die,
+        |array| {
+            array.command(Command::Stop).expect("it stops");
+            array.die();
+        },
+    ];
+    for setup in [raid6(5), raid1(2)] {
+        let prepared = || {
+            let mut array = filled(&setup);
+            let start = array.data_start();
+            array.corrupt(1, start + 3);
+            array.spoil(0, start + 2 * CHUNK, 1);
+            array.corrupt(0, start + 4 * CHUNK);
+            array
+        };
+        let whole = counted(&scrub(&mut prepared(), ScrubMode::Check).expect("it runs"));
+        for cut in cuts {
+            for steps in 0.. {
+                let mut array = prepared();
+                array.order(Command::Scrub(ScrubMode::Check));
+                if !steps_of(&mut array, steps) {
+                    break;
+                }
+                cut(&mut array);
+                array.command(Command::Date(DATE)).expect("a date");
+                array.start().expect("it starts");
+                // Nothing of it was on record.
+                if array.engine.status().last_scrub.is_none() {
+                    array.order(Command::Scrub(ScrubMode::Check));
+                }
+                array.run_tasks();
+                assert_eq!(counted(&last(&array)), whole, "cut behind {steps} steps");
+            }
+        }
+    }
+}
+
+/// Takes so many steps of a scrub; false if it ends before.
+fn steps_of(array: &mut Array, steps: usize) -> bool {
+    for _ in 0..steps {
+        if array.held.is_empty() {
+            array.pass(Nanos::from_millis(200));
+        } else {
+            array.end_first(Ok(()));
+            array.turn();
+        }
+        if array.engine.status().tasks.is_empty() {
+            return false;
+        }
+    }
+    true
+}
+
+#[test]
+fn the_end_of_a_scrub_is_told_once_and_by_its_result() {
+    let mut array = filled(&raid6(5));
+    let at = array.data_start() + 3;
+    array.corrupt(1, at);
+    array.facts.clear();
+    let found = scrub(&mut array, ScrubMode::Check).expect("it runs");
+    let told = array.facts.iter().filter_map(|fact| match fact {
+        Fact::Scrubbed(last) => Some(**last),
+        _ => None,
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [found]);
+}
+
+/// Members that are gone, or that are back, change nothing about what is on record of them.
+#[test]
+fn a_member_that_left_stays_on_record_with_its_findings() {
+    let mut array = filled(&raid6(5));
+    let at = array.data_start() + 3;
+    array.corrupt(1, at);
+    let found = scrub(&mut array, ScrubMode::Check).expect("it runs");
+    array.command(Command::Fail(Member(1))).expect("it fails");
+    array
+        .command(Command::Remove(Member(1)))
+        .expect("it leaves");
+    array.command(Command::Stop).expect("it stops");
+    array.crash(|_| false);
+    let degraded = StartMode::default();
+    array.take_out(1);
+    array
+        .command(Command::Start(degraded))
+        .expect("one may be missing");
+    assert_eq!(last(&array), found);
+}

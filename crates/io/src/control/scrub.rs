@@ -1,0 +1,217 @@
+//! The result of a scrub, as every surface tells it: the one that runs, or the last one, also after a restart.
+
+use super::schema::fact_bytes;
+use restripe_array::report::{MemberStatus, Status};
+use restripe_array::{Cure, LastScrub, ScrubMode, ScrubState};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LastScrubView {
+    /// `check`, `repair`, or `sync`: a repair that also brings rows in sync without a witness.
+    pub mode: String,
+    /// `running`, `completed`, `cancelled` or `cut`.
+    pub state: String,
+    /// Seconds since 1970-01-01 UTC; none where the date is not known.
+    pub began_at: Option<u64>,
+    pub ended_at: Option<u64>,
+    pub rows_total: u64,
+    pub rows_done: u64,
+    pub rows_compared: u64,
+    /// Never written: they read as zeros, and have nothing to compare.
+    pub rows_unwritten: u64,
+    /// Done, and not compared: a member was missing, or a resync still owed the row.
+    pub rows_not_compared: u64,
+    /// Rows whose cells disagree: `mismatches` counts these and the unreadable ones.
+    pub rows_wrong: u64,
+    pub rows_unreadable: u64,
+    /// Of these: repaired, brought in sync without a witness that tells right from wrong, and left as they were.
+    pub rows_repaired: u64,
+    pub rows_in_sync_unverified: u64,
+    pub rows_left: u64,
+    /// Rows with a finding.
+    pub mismatches: u64,
+    /// Bytes with a finding.
+    pub bytes: u64,
+    /// The first rows with a finding.
+    pub first_rows: Vec<u64>,
+    pub members: Vec<ScrubbedMemberView>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ScrubbedMemberView {
+    pub uuid: String,
+    /// The member's path, if it is here.
+    pub path: Option<String>,
+    pub rows_wrong: u64,
+    pub rows_unreadable: u64,
+}
+
+impl ScrubbedMemberView {
+    pub fn name(&self) -> &str {
+        self.path.as_deref().unwrap_or(&self.uuid)
+    }
+}
+
+impl LastScrubView {
+    pub(super) fn of(status: &Status, path_of: impl Fn(u16) -> String) -> Option<LastScrubView> {
+        let path = |uuid| {
+            let mut members = status.members.iter();
+            let here = members.find(|one: &&MemberStatus| one.uuid == uuid)?;
+            Some(path_of(here.member.0))
+        };
+        Some(LastScrubView::new(status.last_scrub.as_ref()?, path))
+    }
+
+    /// Of a record, with the path of each member that is here.
+    pub fn new(
+        last: &LastScrub,
+        path: impl Fn(restripe_array::Uuid) -> Option<String>,
+    ) -> LastScrubView {
+        let known = |date: u64| (date > 0).then_some(date);
+        let members = last.members().iter().map(|line| ScrubbedMemberView {
+            uuid: line.member.to_string(),
+            path: path(line.member),
+            rows_wrong: line.wrong.into(),
+            rows_unreadable: line.unreadable.into(),
+        });
+        LastScrubView {
+            mode: mode_word(last.mode).into(),
+            state: state_word(last.state).into(),
+            began_at: known(last.begun),
+            ended_at: known(last.ended),
+            rows_total: last.rows,
+            rows_done: last.done,
+            rows_compared: last.compared,
+            rows_unwritten: last.unwritten,
+            rows_not_compared: last.not_compared(),
+            rows_wrong: last.wrong,
+            rows_unreadable: last.unreadable,
+            rows_repaired: last.repaired,
+            rows_in_sync_unverified: last.in_sync,
+            rows_left: last.left,
+            mismatches: last.found(),
+            bytes: fact_bytes(last.sectors),
+            first_rows: last.first_rows().to_vec(),
+            members: members.collect(),
+        }
+    }
+
+    /// How far it got and what it found, as a sentence.
+    pub fn text(&self) -> String {
+        let mut parts = vec![format!(
+            "{} of {} rows compared",
+            self.rows_compared, self.rows_total
+        )];
+        let counts = [
+            (self.rows_unwritten, "never written"),
+            (self.rows_not_compared, "not compared"),
+        ];
+        for (count, what) in counts {
+            if count > 0 {
+                parts.push(format!("{count} {what}"));
+            }
+        }
+        let findings = [
+            (self.rows_wrong, "wrong (cells disagree)"),
+            (self.rows_unreadable, "unreadable"),
+            (self.rows_repaired, "repaired"),
+            (
+                self.rows_in_sync_unverified,
+                "brought in sync, data not verified",
+            ),
+            (self.rows_left, "left as they were"),
+        ];
+        let mut found: Vec<String> = findings
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        if found.is_empty() {
+            found.push("no row disagrees".into());
+        }
+        format!("{}; {}", parts.join(", "), found.join(", "))
+    }
+
+    /// Rows and members with a finding, a sentence each.
+    pub fn details(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if !self.first_rows.is_empty() {
+            let rows: Vec<String> = self.first_rows.iter().map(u64::to_string).collect();
+            let more = self.mismatches.saturating_sub(rows.len() as u64);
+            let more = match more {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let bytes = self.bytes;
+            let word = if self.mismatches == 1 { "row" } else { "rows" };
+            lines.push(format!("{word} {}{more}: {bytes} bytes", rows.join(", ")));
+        }
+        for member in &self.members {
+            let (wrong, unreadable) = (member.rows_wrong, member.rows_unreadable);
+            let name = member.name();
+            lines.push(match (wrong, unreadable) {
+                (wrong, 0) => format!("{name}: wrong in {}", rows_text(wrong)),
+                (0, unreadable) => format!("{name}: unreadable in {}", rows_text(unreadable)),
+                _ => format!(
+                    "{name}: wrong in {}, unreadable in {unreadable}",
+                    rows_text(wrong)
+                ),
+            });
+        }
+        lines
+    }
+}
+
+fn rows_text(rows: u64) -> String {
+    match rows {
+        1 => "1 row".into(),
+        rows => format!("{rows} rows"),
+    }
+}
+
+fn mode_word(mode: ScrubMode) -> &'static str {
+    match mode {
+        ScrubMode::Check => "check",
+        ScrubMode::Repair => "repair",
+        ScrubMode::Sync => "sync",
+    }
+}
+
+fn state_word(state: ScrubState) -> &'static str {
+    match state {
+        ScrubState::Running => "running",
+        ScrubState::Completed => "completed",
+        ScrubState::Cancelled => "cancelled",
+        ScrubState::Cut => "cut",
+    }
+}
+
+/// One finding of a scrub.
+pub(super) fn mismatch_text(
+    row: u64,
+    sectors: u64,
+    guilty: Option<String>,
+    unreadable: bool,
+    cure: Cure,
+) -> String {
+    let bytes = fact_bytes(sectors);
+    let what = match (guilty, unreadable) {
+        (Some(name), true) => format!("{bytes} bytes of {name} are unreadable"),
+        (Some(name), false) => format!("the cells disagree in {bytes} bytes, {name} is wrong"),
+        (None, _) => {
+            format!("the cells disagree in {bytes} bytes, and which is wrong is not known")
+        }
+    };
+    let cure = match cure {
+        Cure::Left => "",
+        Cure::Repaired => ", repaired",
+        Cure::InSync => ", brought in sync, data not verified",
+    };
+    format!("row {row}: {what}{cure}")
+}
+
+/// The end of a scrub, for its log.
+pub(super) fn scrubbed_text(last: &LastScrub) -> String {
+    let view = LastScrubView::new(last, |_| None);
+    format!("{} {}: {}", view.mode, view.state, view.text())
+}
