@@ -31,6 +31,8 @@ pub enum Invariant {
     HaltBroken,
     /// A member was failed without a fault of its own.
     MemberFailedWrongly,
+    /// A member that had what the running array has not was overwritten unasked.
+    NewerOverwritten,
     /// An array that should start does not.
     StartRefused,
     /// Members that were all back did not make up the array.
@@ -75,6 +77,7 @@ impl Invariant {
             Invariant::RequestRefused => "request-refused",
             Invariant::HaltBroken => "halt-broken",
             Invariant::MemberFailedWrongly => "member-failed-wrongly",
+            Invariant::NewerOverwritten => "newer-overwritten",
             Invariant::StartRefused => "start-refused",
             Invariant::NotWholeAgain => "not-whole-again",
             Invariant::TaskFailed => "task-failed",

@@ -113,7 +113,7 @@ fn gather_of(seeds: u64, families: impl IntoIterator<Item = Option<Family>>) -> 
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-const WENT_WRONG: [(Option<Family>, u64); 11] = [
+const WENT_WRONG: [(Option<Family>, u64); 12] = [
     // A record that was on one of its two logs only told a RAID-6 its parity, as two of the row's cells could not be read.
     (None, 23_098),
     // A member that failed with chunks in its cache that a growth had moved to it was not owed them.
@@ -133,6 +133,8 @@ const WENT_WRONG: [(Option<Family>, u64); 11] = [
     (Some(Family::Grown4), 2214),
     // A member whose rebuild had begun in a version that reached no other was taken for one that had gone on alone.
     (Some(Family::Raid6), 1269),
+    // A half that was left behind took in, and overwrote, a spare that had become active without it.
+    (None, 1097),
     // A read under way when another was answered and flushed is no loss.
     (Some(Family::Grown4), 449),
 ];

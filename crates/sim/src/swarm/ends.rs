@@ -21,7 +21,7 @@ const TASK_STEPS: u64 = 400_000;
 
 impl Run {
     /// Ends a life. False when the run is over.
-    pub fn end(&mut self, life: Life, end: End) -> bool {
+    pub fn end(&mut self, mut life: Life, end: End) -> bool {
         self.say(|| {
             format!(
                 "  life ends: {end:?} after {} steps at {}",
@@ -45,6 +45,8 @@ impl Run {
         } else {
             self.cut_short = Scene::default();
         }
+        let stopped = end == End::Stop;
+        life.copy = life.copy.filter(|_| stopped);
         let world = &life.session.world;
         self.outcome.coverage.slices(world.machine().coverage());
         let cached = world.machine().status().counters.blocks_cached;
@@ -62,7 +64,15 @@ impl Run {
             return false;
         }
         self.swept |= sweeps;
-        self.cut(life, dies)
+        self.cut(life, dies) && self.part_after(stopped)
+    }
+
+    /// What was left behind by an array that stopped in order meets what went on.
+    fn part_after(&mut self, stopped: bool) -> bool {
+        if stopped {
+            self.part_halves();
+        }
+        self.outcome.violations.is_empty()
     }
 
     /// Whether what this run set out for bears that members outlive the daemon.
@@ -96,6 +106,7 @@ impl Run {
             true => site.outlive(world.into_disks(), &cut),
             false => site.restart(world.into_disks(), &cut),
         };
+        self.put_back(life.copy);
         for member in &life.unplugged {
             let disk = &mut self.disks[usize::from(member.0)];
             disk.faults.inject(Fault::Revive);
@@ -172,7 +183,8 @@ impl Run {
 
     /// A disk or two may stay away in the next life.
     fn take_aside(&mut self) {
-        if self.options.roughness < Roughness::Faults || self.ruin.is_some() {
+        let copied = self.is_copied();
+        if self.options.roughness < Roughness::Faults || self.ruin.is_some() || copied {
             return;
         }
         let bereft = std::mem::take(&mut self.bereft);

@@ -2,6 +2,7 @@
 
 use super::Outcome;
 use super::ambush::Ambush;
+use super::copies::Copy;
 use super::coverage::Scene;
 use super::deaths::Deaths;
 use super::ends::newest;
@@ -78,6 +79,8 @@ pub struct Run {
     pub hosted_last: Option<(u16, u16)>,
     /// The next crash comes before the array serves again.
     pub crash_again: bool,
+    /// A member in whose place an old copy lies.
+    pub copied: Option<restripe_array::Uuid>,
     /// What the tasks were at when power went.
     pub cut_short: Scene,
     pub deaths: Deaths,
@@ -110,6 +113,8 @@ pub struct Life {
     resting: bool,
     /// At this step more members go than redundancy bears.
     unplug_after: Option<u64>,
+    /// Of a member, to be put back when the array has stopped.
+    pub copy: Option<Copy>,
     /// When something happens to hosts of partitions.
     pub vex_after: Option<u64>,
     pub plot: Option<Plot>,
@@ -185,6 +190,7 @@ impl Run {
             data_alone: false,
             hosted_last: None,
             crash_again: false,
+            copied: None,
             cut_short: Scene::default(),
             deaths: Deaths::new(seed, options.has_deaths()),
             outcome: Outcome::default(),
@@ -223,6 +229,7 @@ impl Run {
         self.lay_ambush();
         let mut life = self.begin(crash_after);
         life.unplug_after = self.unplug_point();
+        life.copy = self.copy_point();
         life.plot = self.hatch();
         if life.plot.is_some() {
             life.crash_after = life.crash_after.map(|after| after + STEPS_OF_PLOT);
@@ -317,6 +324,7 @@ impl Run {
             last: false,
             resting: false,
             unplug_after: None,
+            copy: None,
             vex_after: None,
             plot: None,
             provoked: 0,
@@ -430,6 +438,7 @@ impl Run {
             self.unplug(life);
         }
         if serving {
+            self.make_copy(life);
             self.vex_hosts(life);
         }
         life.steps += 1;

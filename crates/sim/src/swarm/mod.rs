@@ -5,6 +5,7 @@
 //! the media, stops, starts again and reads everything once more.
 
 mod ambush;
+mod copies;
 mod coverage;
 pub(crate) mod deaths;
 mod ends;
@@ -16,6 +17,7 @@ mod ruin;
 mod stir;
 mod verify;
 
+pub use copies::{COPIES_BACK, HALVES_MET};
 pub use coverage::{Coverage, Hosting, Incident, Moment, Phase, Scene};
 pub use deaths::DEATHS_ALONE;
 pub(crate) use deaths::Deaths;

@@ -1,0 +1,187 @@
+//! What operators do with copies and halves of arrays: an old copy of a member is put back after a clean stop, and members that were left behind
+//! are started alone, and are given one that went on without them.
+
+use super::life::{IO_TIMEOUT, Life, Run};
+use super::plan::Roughness;
+use crate::array::superblock_of;
+use crate::atlas::Atlas;
+use crate::disk::{Disk, Simple};
+use crate::image::Image;
+use crate::invariant::{Invariant, Violation};
+use crate::oracle::Oracle;
+use crate::rng::Rng;
+use crate::session::{News, Session};
+use crate::world::{World, WorldConfig};
+use restripe_array::meta::MemberRole;
+use restripe_array::{Command, CommandError, Config, Engine, Member, Nanos, StartMode, Uuid};
+
+/// The streams that both are drawn from, one life in so many, and steps of a branch at most.
+const COPIES: u64 = 0x01dc;
+const HALVES: u64 = 0x4a1f;
+const RARITY: u64 = 4;
+const STEPS: u64 = 100_000;
+/// Counted: copies put back, and members that came back to a half that lacked their writes.
+pub const COPIES_BACK: &str = "old copies put back after a clean stop";
+pub const HALVES_MET: &str = "newer halves offered to older ones";
+
+/// A copy of a member that is being made, or was.
+pub enum Copy {
+    /// At this step.
+    Due(u64),
+    Made(Member, Image),
+}
+
+fn uuid_of(image: &Image) -> Option<Uuid> {
+    superblock_of(image).map(|found| found.member)
+}
+
+/// Whether a member says of itself that it is current, in which generation.
+fn current_in(disk: &Disk) -> Option<u64> {
+    let found = superblock_of(disk.live())?;
+    let index = usize::from(found.index_of(found.member)?);
+    let active = found.members[index].role == MemberRole::Active;
+    active.then_some(found.generation)
+}
+
+impl Run {
+    pub fn copy_point(&self) -> Option<Copy> {
+        let mut drawn = self.rng.clone().fork(COPIES);
+        let redundant = self.layout.tolerance() > 0 && self.ruin.is_none();
+        let copies = self.options.roughness == Roughness::Faults && redundant;
+        (copies && drawn.chance(1, RARITY)).then(|| Copy::Due(drawn.below(400)))
+    }
+
+    /// Makes the copy that is due.
+    pub fn make_copy(&mut self, life: &mut Life) {
+        if let Some(Copy::Due(at)) = life.copy
+            && life.steps() >= at
+        {
+            let members: Vec<Member> = life.session.world.members().collect();
+            let member = members[at as usize % members.len()];
+            let image = life.session.world.disk(member).live().clone();
+            life.copy = Some(Copy::Made(member, image));
+        }
+    }
+
+    /// Puts an old copy in the place of its member, if the others can do without that.
+    pub fn put_back(&mut self, copy: Option<Copy>) {
+        let Some(Copy::Made(member, image)) = copy else {
+            return;
+        };
+        let index = usize::from(member.0);
+        let disk = &self.disks[index];
+        if disk.faults.doomed() || uuid_of(disk.live()) != uuid_of(&image) || !self.spares(index) {
+            return;
+        }
+        self.say(|| format!("  an old copy of {member:?} is put back"));
+        self.outcome.coverage.count(COPIES_BACK, 1);
+        self.copied = uuid_of(&image);
+        let disk = self.disks.remove(index);
+        self.disks.insert(index, disk.restart(image));
+    }
+
+    /// Whether the others are whole without this one, and know as much.
+    fn spares(&self, index: usize) -> bool {
+        let others = || (self.disks.iter().enumerate()).filter(|(other, _)| *other != index);
+        let left = Atlas::of(others().map(|(_, disk)| disk));
+        let newest = super::ends::newest(self.disks.iter()).0;
+        left.is_some_and(|atlas| atlas.whole(None) && atlas.superblock().generation >= newest)
+    }
+
+    /// Whether a copy that was put back is not on record as one yet.
+    pub fn is_copied(&mut self) -> bool {
+        let atlas = Atlas::of(self.disks.iter());
+        let copied = self.copied;
+        let serves = |atlas: Atlas| copied.is_some_and(|uuid| atlas.serves(uuid));
+        let is_copied = atlas.is_some_and(serves);
+        if !is_copied {
+            self.copied = None;
+        }
+        is_copied
+    }
+
+    // --------------------------------------------------------------------------------------------- halves
+
+    /// On copies of the disks: members that were left behind are started alone, and one that went on comes.
+    pub fn part_halves(&mut self) {
+        let drawn = self.rng.clone().fork(HALVES).chance(1, RARITY);
+        let faults = self.options.roughness == Roughness::Faults;
+        let sound = |disk: &&Disk| !disk.faults.doomed();
+        let current: Vec<(u64, &Disk)> = (self.disks.iter())
+            .filter(sound)
+            .filter_map(|disk| Some((current_in(disk)?, disk)))
+            .collect();
+        let generations = || current.iter().map(|(generation, _)| *generation);
+        let (Some(first), Some(last)) = (generations().min(), generations().max()) else {
+            return;
+        };
+        if !drawn || !faults || first == last || self.ruin.is_some() {
+            return;
+        }
+        let of = |generation: u64| {
+            let half = current.iter().filter(move |(one, ..)| *one == generation);
+            half.map(|(_, disk)| duplicate(disk))
+        };
+        let (older, newer) = (of(first).collect(), of(last).next());
+        if let Some(violation) = newer.and_then(|newer| self.meet(older, newer)) {
+            self.outcome.violations.push(violation);
+        }
+    }
+
+    fn meet(&mut self, older: Vec<Disk>, newer: Disk) -> Option<Violation> {
+        let engine = Engine::new(Config {
+            members: older.iter().map(Disk::info).collect(),
+            limits: self.plan.limits,
+            surrogate: None,
+            io_timeout: IO_TIMEOUT,
+            #[cfg(feature = "planted")]
+            bug: self.options.bug,
+        });
+        let config = WorldConfig {
+            payload: self.plan.spec.payload,
+            limits: self.plan.limits,
+            seed: 1,
+            compute_delay: Nanos(0),
+            strict: true,
+            record: false,
+            trace: false,
+        };
+        let world = World::at(config, self.now, engine, older);
+        let oracle = Oracle::new(self.plan.spec.payload, self.layout.size_sectors());
+        let mut session = Session::new(world, oracle);
+        let alone = StartMode {
+            from_minority: true,
+            ..StartMode::default()
+        };
+        order(&mut session, Command::Start(alone)).ok()?;
+        let member = session.world.arrive(newer);
+        self.outcome.coverage.count(HALVES_MET, 1);
+        match order(&mut session, Command::Add(member)) {
+            Err(CommandError::OtherHistory { .. }) => None,
+            other => {
+                let detail = format!("a newer half is taken in: {other:?}");
+                Some(Violation::new(Invariant::NewerOverwritten, detail))
+            }
+        }
+    }
+}
+
+/// Another disk with the same content.
+fn duplicate(disk: &Disk) -> Disk {
+    let device = Box::new(Simple::new(Nanos(1000), 1 << 30, Nanos(1)));
+    Disk::new(disk.config(), disk.live().clone(), device, Rng::new(1))
+}
+
+fn order(session: &mut Session<Engine>, command: Command) -> Result<(), CommandError> {
+    let tag = session.command(command);
+    for _ in 0..STEPS {
+        while let Some(news) = session.news() {
+            match news {
+                News::CommandReply(answered, result) if answered == tag => return result,
+                _ => {}
+            }
+        }
+        session.step();
+    }
+    Err(CommandError::Busy("it is not answered"))
+}
