@@ -248,7 +248,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l throttle -d 
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l repair -d 'Repair what is unreadable, and what two parities or a majority of copies prove wrong; other rows are left as they are'
-complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l yes -d 'With --repair: also bring rows in sync that have no second witness, right or wrong (levels 1, 4, 5 and 10 ask for it)'
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l yes -d 'With --repair: also bring in sync rows of which no second parity or third copy tells what is wrong: their data stays right or wrong'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l no-wait -d 'Return when it has begun'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l watch -d 'Watch the scrub that runs, rather than start one'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l cancel -d 'Stop the scrub that runs'

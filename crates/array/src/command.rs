@@ -118,7 +118,7 @@ impl Core {
             Command::OnDemand(on_demand) => self.tasks.set_on_demand(on_demand),
             Command::Moves(moves) => self.set_moves(moves),
             Command::CopyBack(copies_back) => self.tasks.stays_apart = !copies_back,
-            Command::Date(date) => self.tasks.date = Some((self.now, date)),
+            Command::Date(date) => self.tasks.date = (date > 0).then_some((self.now, date)),
             _ => return false,
         }
         true
@@ -469,9 +469,6 @@ impl Core {
         }
         if self.tasks.list.iter().any(|task| task.kind.is_scrub()) {
             return Err(CommandError::Busy("a scrub is running"));
-        }
-        if mode == ScrubMode::Repair && !self.layout.has_second_witness() {
-            return Err(CommandError::NoWitness);
         }
         for device in &mut self.devices {
             device.check_errors = 0;

@@ -432,7 +432,8 @@ pub enum Command {
         by: u16,
     },
     Scrub(ScrubMode),
-    /// The date: seconds since 1970-01-01 UTC. Also before the start. Until the first, dates on record are unknown.
+    /// The date: seconds since 1970-01-01 UTC, or 0 if it is not known. Also before the start. Until the first, dates on record are
+    /// unknown.
     Date(u64),
     /// Pause or go on with the running task.
     Pause(bool),
@@ -506,9 +507,6 @@ pub enum Rival {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CommandError {
-    /// A repair was asked for that writes only what is proven, and nothing can be: one parity or two copies do not tell which cell
-    /// of a row is wrong.
-    NoWitness,
     /// Another run has the array.
     Owned {
         by: ArrayOwner,

@@ -51,8 +51,6 @@ pub struct Status {
     /// Sectors of which first copies alone tell what is there, at most: nobody has brought the others in step yet, and a first copy that
     /// is lost takes its own with it.
     pub in_doubt: u64,
-    /// A second witness tells which cell of a row is wrong: two parities, or three copies.
-    pub second_witness: bool,
     /// The result of the scrub that runs, or of the last one.
     pub last_scrub: Option<LastScrub>,
     pub counters: Counters,

@@ -36,7 +36,6 @@ impl Core {
             dropped: self.tasks.dropped.clone(),
             lost: self.lost.extents.runs().to_vec(),
             in_doubt: self.sectors_in_doubt(),
-            second_witness: started && self.layout.has_second_witness(),
             last_scrub: self.last_scrub(),
             counters: self.counters,
             redirectable: self.redirectable(),

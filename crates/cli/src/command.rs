@@ -722,7 +722,7 @@ pub struct Scrub {
     /// Repair what is unreadable, and what two parities or a majority of copies prove wrong; other rows are left as they are
     #[arg(long)]
     pub repair: bool,
-    /// With --repair: also bring rows in sync that have no second witness, right or wrong (levels 1, 4, 5 and 10 ask for it)
+    /// With --repair: also bring in sync rows of which no second parity or third copy tells what is wrong: their data stays right or wrong
     #[arg(long, requires = "repair")]
     pub yes: bool,
     /// Return when it has begun

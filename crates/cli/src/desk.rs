@@ -868,7 +868,6 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
     };
     match error {
         CommandError::Owned { by, rival } => owned(by, *rival),
-        CommandError::NoWitness => no_witness(),
         CommandError::NoArray => Refusal::new("these members hold no array that can be read")
             .hint("`restripe examine` shows what they hold; where only their beginning was wiped, `restripe create` with the options and the order of members of the first time, and --init sync --force (raid0: trust), makes the array anew over its data"),
         CommandError::Clone(one, other) => Refusal::new("two members claim one place: one is a copy of the other")
@@ -928,11 +927,6 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         CommandError::OfBuffer(error) => of_buffer(error, names),
         CommandError::OfSurrogate(error) => of_set("the surrogate", error, names),
     }
-}
-
-fn no_witness() -> Refusal {
-    Refusal::new("this level has no second witness: a repair cannot tell which member is wrong, and nothing was written")
-        .hint("restripe scrub --repair --yes brings rows that disagree in sync, right or wrong")
 }
 
 fn is_surrogate(of: Uuid) -> Refusal {

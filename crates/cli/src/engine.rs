@@ -591,7 +591,8 @@ pub fn heat(zone: Option<u64>, epoch: Option<Duration>) -> HeatLimits {
         }),
     }
 }
-/// The date as the engine takes it, which has no calendar.
+
+/// The date, for the records that the engine keeps; 0, not known, of a clock before 1970.
 pub fn date() -> Command {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     Command::Date(since.map_or(0, |since| since.as_secs()))

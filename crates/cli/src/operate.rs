@@ -337,10 +337,9 @@ fn watch_scrub(session: &Session, verb: &Scrub) -> Outcome<Option<(Ended, Status
     let since = match verb.watch || goes_on(session, verb)? {
         true => watched_from(session)?,
         false => {
-            let sync = confirm_sync(&session.status()?, verb)?;
             session.order(&Request::Scrub {
                 repair: verb.repair,
-                sync,
+                sync: verb.yes,
             })?;
             end
         }
@@ -358,88 +357,75 @@ fn judge_scrub(status: &StatusView, verb: &Scrub) -> Outcome {
         return Err(Failure::new("the array has no record of a scrub"));
     };
     print(compared(last));
-    let rows = |count: u64, one: &str, many: &str| match count {
-        1 => format!("1 row {one}"),
-        count => format!("{count} rows {many}"),
-    };
+    for (count, one, many) in [
+        (
+            last.rows_repaired,
+            "had a finding and is repaired",
+            "had findings and are repaired",
+        ),
+        (
+            last.rows_in_sync_unverified,
+            "is brought in sync, and its data is not verified",
+            "are brought in sync, and their data is not verified",
+        ),
+    ] {
+        if count > 0 {
+            print(rows_said(count, one, many));
+        }
+    }
+    if last.rows_left > 0 {
+        let said = match last.rows_wrong {
+            0 => rows_said(last.rows_left, "is unreadable", "are unreadable"),
+            _ => rows_said(last.rows_left, "disagrees", "disagree"),
+        };
+        return Err(Failure::new(said).hint(way_to_repair(last, verb)));
+    }
+    if last.rows_not_compared > 0 {
+        let said = rows_said(
+            last.rows_not_compared,
+            "was not compared",
+            "were not compared",
+        );
+        let hint = "a member was missing, or a resync was under way: scrub again when the array is healthy";
+        return Err(Failure::new(said).hint(hint));
+    }
     if last.mismatches == 0 {
         print("every row agrees");
-        return Ok(());
     }
-    if last.rows_repaired > 0 {
-        print(rows(
-            last.rows_repaired,
-            "disagreed and is repaired",
-            "disagreed and are repaired",
-        ));
-    }
-    if last.rows_in_sync_unverified > 0 {
-        let what = "brought in sync, and its data is not verified";
-        let what = rows(
-            last.rows_in_sync_unverified,
-            &format!("is {what}"),
-            "are brought in sync, and their data is not verified",
-        );
-        if !verb.yes {
-            let hint = "compare the rows with a backup; restripe status lists them";
-            return Err(Failure::new(what).hint(hint));
-        }
-        print(what);
-    }
-    match last.rows_left {
-        0 => Ok(()),
-        left => {
-            let said = rows(left, "disagrees", "disagree");
-            Err(Failure::new(said).hint(way_to_repair(status, verb)))
-        }
+    Ok(())
+}
+
+fn rows_said(count: u64, one: &str, many: &str) -> String {
+    match count {
+        1 => format!("1 row {one}"),
+        count => format!("{count} rows {many}"),
     }
 }
 
 fn compared(last: &LastScrubView) -> String {
-    let rows = format!(
+    format!(
         "{} of {} rows compared, {} never written",
         last.rows_compared, last.rows_total, last.rows_unwritten
-    );
-    match last.rows_not_compared {
-        0 => rows,
-        others => format!("{rows}, {others} not compared"),
-    }
+    )
 }
 
-fn way_to_repair(status: &StatusView, verb: &Scrub) -> String {
+/// What to do about the rows that a scrub left as they were.
+fn way_to_repair(last: &LastScrubView, verb: &Scrub) -> String {
     let Target {
         name,
         without_daemon,
     } = &verb.target;
-    match (status.second_witness, verb.repair) {
-        (true, false) => format!(
-            "restripe scrub {name} --repair{without_daemon} repairs what can be proven wrong"
+    match last.mode.as_str() {
+        "check" => format!(
+            "restripe scrub {name} --repair{without_daemon} repairs what is unreadable or proven wrong"
         ),
-        _ => format!(
+        "repair" => format!(
             "which member is wrong is not known: compare the rows with a backup, then restripe scrub {name} --repair --yes{without_daemon} brings them in sync, right or wrong"
         ),
+        _ => format!(
+            "these rows cannot be recovered: restripe status {name}{without_daemon} lists the first of them; write them anew from a backup"
+        ),
     }
-}
-
-/// Without a second witness a repair makes wrong data permanent, which is a decision of its own. Whether it was made.
-fn confirm_sync(status: &StatusView, verb: &Scrub) -> Outcome<bool> {
-    if !verb.repair || verb.yes || status.second_witness {
-        return Ok(verb.repair && verb.yes);
-    }
-    let what = format!(
-        "{} has no second witness: where cells of a row disagree, parity or the other copy is made to follow the data, right or wrong",
-        status.level
-    );
-    let losses = [Lost {
-        at: status.name.clone(),
-        what,
-    }];
-    confirm("Rows that disagree would be brought in sync, not repaired:", &losses, false).map_err(
-        |failure| {
-            failure.hint("nothing was written: look first with restripe scrub, without --repair; say --yes if this is what you want")
-        },
-    )?;
-    Ok(true)
 }
 
 /// The scrub that there is already.

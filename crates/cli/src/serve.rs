@@ -95,7 +95,8 @@ fn tell<'a>(name: &str, facts: impl Iterator<Item = &'a FactView>) {
 fn level(fact: &FactView) -> Level {
     match fact.kind.as_str() {
         "member-failed" | "halted" | "lost" | "buffer-failed" => Level::Error,
-        "surrogate-absent" | "buffer-absent" | "repaired" | "move-failed" => Level::Warning,
+        "surrogate-absent" | "buffer-absent" | "repaired" | "move-failed" | "mismatch"
+        | "task-dropped" => Level::Warning,
         _ => Level::Info,
     }
 }
@@ -366,8 +367,9 @@ impl Journal {
 
 /// So many facts of one look are told, and of the others those that nobody may miss; the rest is counted.
 const AT_ONCE: usize = 20;
-const LOUD: [&str; 7] = [
+const LOUD: [&str; 8] = [
     "scrubbed",
+    "task-dropped",
     "member-failed",
     "halted",
     "started",

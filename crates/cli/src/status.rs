@@ -180,7 +180,7 @@ pub fn text(view: &StatusView) -> String {
 pub fn scrub_lines(last: &LastScrubView) -> String {
     let date = |date: Option<u64>| date.map_or("at an unknown date".into(), utc);
     let when = match (last.state.as_str(), last.ended_at) {
-        ("running", _) => format!("began {}", date(last.began_at)),
+        ("running", _) => format!("began {}, without an end so far", date(last.began_at)),
         (_, None) => format!("began {}, ended at an unknown date", date(last.began_at)),
         (_, ended) => format!("began {}, ended {}", date(last.began_at), date(ended)),
     };

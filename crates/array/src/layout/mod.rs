@@ -413,11 +413,6 @@ impl Layout {
         }
     }
 
-    /// Whether a row whose cells disagree tells which single one is wrong: with two parities, or three copies.
-    pub fn has_second_witness(&self) -> bool {
-        self.tolerance() >= 2
-    }
-
     /// Whether parity binds the rows, so that a torn write can damage data it did not touch.
     pub fn parity(&self) -> bool {
         self.geometry.level.parities() > 0

@@ -316,6 +316,10 @@ impl Core {
             };
             return self.compare_copies(id, map);
         }
+        // Perhaps each block has a majority of its own.
+        if !majority && self.narrow(id) {
+            return;
+        }
         let cure = cure_of(mode, majority);
         if cure != Cure::Left && !self.repair_announced(id) {
             return;

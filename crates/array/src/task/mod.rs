@@ -391,7 +391,7 @@ impl Core {
             true => TaskKind::Repair,
             false => TaskKind::Check,
         };
-        self.scrub_begins(mode, self.tasks.serials + 1);
+        let done = self.scrub_begins(mode, self.tasks.serials + 1, done);
         self.start_task(kind, None, done);
     }
 
@@ -867,7 +867,11 @@ impl Core {
             if task.asked >= flush {
                 continue;
             }
+            // What a scrub has on record is the result of all these rows, so that none counts twice.
+            let whole = |rows: &RunSet| rows.runs().len() <= RUNS_OF_TASK_MAX;
+            let is_scrub = task.kind.is_scrub();
             let snapshot = task.checkpoint.take();
+            let snapshot = snapshot.filter(|rows| !is_scrub || whole(rows));
             let trusted = snapshot.is_some() || task.state == State::Flushing;
             if let Some(snapshot) = snapshot {
                 task.trust(&snapshot);

@@ -4,9 +4,10 @@
 //! repaired right before a crash: it is compared again, and agrees.
 
 use super::{Task, Tasks};
-use crate::contract::{Fact, LastScrub, ScrubMode, ScrubState, TaskKind};
+use crate::contract::{Cure, Fact, LastScrub, ScrubMode, ScrubState, TaskKind};
 use crate::core::Core;
 use crate::meta::superblock::last_scrub::{Finding, count};
+use crate::runset::RunSet;
 use crate::slice::Scrubbed;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -64,21 +65,29 @@ impl Tasks {
 }
 
 impl Core {
-    /// A scrub begins, or goes on after a restart with what is on record of it.
-    pub(super) fn scrub_begins(&mut self, mode: ScrubMode, serial: u64) {
+    /// A scrub begins, or goes on after a restart with what is on record of it: the rows that are done. One without a record begins
+    /// anew.
+    pub(super) fn scrub_begins(&mut self, mode: ScrubMode, serial: u64, done: RunSet) -> RunSet {
         let on_record = self.superblock.tail.last_scrub;
         let goes_on = on_record.filter(|last| {
             self.boot.is_some()
                 && last.state == ScrubState::Running
                 && last.mode.writes() == mode.writes()
         });
-        let result = goes_on.unwrap_or_else(|| LastScrub::new(mode, self.date()));
+        let done = if goes_on.is_some() {
+            done
+        } else {
+            RunSet::default()
+        };
+        let mut result = goes_on.unwrap_or_else(|| LastScrub::new(mode, self.date()));
+        result.rows = self.layout.rows();
         self.tasks.scrub = Some(Live {
             serial,
             result,
             checkpoint: result,
         });
         self.superblock.tail.last_scrub = Some(result);
+        done
     }
 
     /// The scrub on record runs no more, if no task goes on with it.
@@ -98,7 +107,17 @@ impl Core {
             let slice = self.slices.get(id);
             (slice.map.row, slice.serial, slice.scrubbed)
         };
-        let findings = core::mem::take(&mut self.slices.get(id).findings);
+        let mut findings = core::mem::take(&mut self.slices.get(id).findings);
+        if self.halt.is_some() {
+            return;
+        }
+        let map = self.slices.get(id).map;
+        if self.live_cells(&map) != map.all() {
+            // A member that failed may have failed a repair.
+            findings
+                .iter_mut()
+                .for_each(|found| found.cure = Cure::Left);
+        }
         let mut counted = Vec::new();
         for found in &findings {
             let slot = found
@@ -121,9 +140,8 @@ impl Core {
                 sectors: found.sectors,
             });
         }
-        let halted = self.halt.is_some();
         let live = self.tasks.scrub.as_mut();
-        let Some(live) = live.filter(|live| live.serial == serial && !halted) else {
+        let Some(live) = live.filter(|live| live.serial == serial) else {
             return;
         };
         match scrubbed {

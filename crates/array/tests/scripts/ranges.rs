@@ -516,6 +516,14 @@ fn has_last_scrub(disk: &Disk) -> bool {
     copies.iter().any(|at| compatible(at) & 2 != 0)
 }
 
+/// As a program leaves it that does not know the record.
+pub fn forget_last_scrub(disk: &mut Disk) {
+    let compatible = superblock::at::COMPATIBLE;
+    let bytes = sample(disk, &SUPERBLOCK).expect("it has one");
+    let others = number(bytes, compatible, 8) & !2;
+    tamper(disk, &SUPERBLOCK, compatible, &others.to_le_bytes());
+}
+
 /// Where the entry of a region of this kind lies in a superblock.
 fn region_entry(bytes: &[u8], kind: u64) -> usize {
     use superblock::at;

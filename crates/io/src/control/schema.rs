@@ -272,9 +272,6 @@ pub struct StatusView {
     /// its own with it.
     #[serde(default)]
     pub in_doubt_bytes: u64,
-    /// A second witness tells which cell of a row is wrong: without one, a repair only brings rows in sync.
-    #[serde(default)]
-    pub second_witness: bool,
     /// The scrub that runs, or the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_scrub: Option<LastScrubView>,
@@ -696,7 +693,6 @@ impl StatusView {
                 .map(lost_view)
                 .collect(),
             in_doubt_bytes: status.in_doubt * SECTOR_BYTES,
-            second_witness: status.second_witness,
             last_scrub: LastScrubView::of(status, path_of),
             counters: counters_view(&status.counters),
             surrogate,

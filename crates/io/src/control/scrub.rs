@@ -35,6 +35,8 @@ pub struct LastScrubView {
     /// The first rows with a finding.
     pub first_rows: Vec<u64>,
     pub members: Vec<ScrubbedMemberView>,
+    /// Findings on members that are not listed.
+    pub findings_on_others: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -93,6 +95,7 @@ impl LastScrubView {
             bytes: fact_bytes(last.sectors),
             first_rows: last.first_rows().to_vec(),
             members: members.collect(),
+            findings_on_others: last.others.into(),
         }
     }
 
@@ -127,7 +130,7 @@ impl LastScrubView {
             .map(|(count, what)| format!("{count} {what}"))
             .collect();
         if found.is_empty() {
-            found.push("no row disagrees".into());
+            found.push("no compared row disagrees".into());
         }
         format!("{}; {}", parts.join(", "), found.join(", "))
     }
@@ -153,10 +156,15 @@ impl LastScrubView {
                 (wrong, 0) => format!("{name}: wrong in {}", rows_text(wrong)),
                 (0, unreadable) => format!("{name}: unreadable in {}", rows_text(unreadable)),
                 _ => format!(
-                    "{name}: wrong in {}, unreadable in {unreadable}",
-                    rows_text(wrong)
+                    "{name}: wrong in {}, unreadable in {}",
+                    rows_text(wrong),
+                    rows_text(unreadable)
                 ),
             });
+        }
+        if self.findings_on_others > 0 {
+            let others = self.findings_on_others;
+            lines.push(format!("{others} findings on other members"));
         }
         lines
     }
