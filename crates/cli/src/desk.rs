@@ -882,7 +882,7 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         CommandError::Unsound { member, error } => unsound(&name(member), error),
         CommandError::Minority { present, current } => {
             Refusal::new(format!("only {present} of the {current} current members are here"))
-                .hint("bring the others; serve --from-minority starts it if they are gone for good")
+                .hint("bring the others; if they are gone for good, serve --from-minority starts it, with --accept-loss where these few do not have all data")
         }
         CommandError::TooFew { missing } => too_few(missing),
         CommandError::WouldLose { extents } => would_lose(extents),
@@ -979,7 +979,8 @@ fn other_history(path: &str, theirs: (u64, u64), ours: (u64, u64)) -> Refusal {
         age(ours),
     );
     Refusal::new(what).at(path).hint(
-        "to keep the device's side, stop the array and restripe serve that side alone (--from-minority); \
+        "to keep the device's side, stop the array and restripe serve that side alone (--from-minority, \
+         and --accept-loss where it does not have all data); \
          to give up what the device has, say --force",
     )
 }

@@ -264,10 +264,16 @@ impl Roster {
             choice.superblock.name,
             slots.join(", ")
         );
-        let here = self.roll_call(&old_copies(choice));
-        Err(Failure::new(what).at(here).hint(
-            "name every member; or say --degraded, and what is left out must be rebuilt when it comes back",
-        ))
+        let old = old_copies(choice);
+        let hint = match old.is_empty() {
+            true => {
+                "name every member; or say --degraded, and what is left out must be rebuilt when it comes back"
+            }
+            false => {
+                "bring the member as it was when the array stopped; or say --degraded, and restripe add has the old copy rebuilt"
+            }
+        };
+        Err(Failure::new(what).at(self.roll_call(&old)).hint(hint))
     }
 
     /// Who is here only in an old copy, as far as that can be told without a majority.
