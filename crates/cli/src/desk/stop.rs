@@ -6,6 +6,7 @@ use super::{Desk, End, Said, done};
 use restripe_array::report::{ArrayState, MemberState, MemberStatus, Status};
 use restripe_array::{Command, CommandError, Member};
 use restripe_io::control::{Refusal, Reply, member_name};
+use restripe_io::remote::MemberName;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
@@ -13,8 +14,10 @@ use std::sync::{MutexGuard, PoisonError};
 /// An array before it is stopped with its reactor.
 pub struct BeforeEnd {
     serves: bool,
-    /// Where the facts of the end begin.
+    /// Where the facts of the end begin, but for some that are still on their way to the log of facts.
     since: u64,
+    /// The members that have failed before, by name.
+    failed: Vec<String>,
 }
 
 impl Desk {
@@ -53,11 +56,7 @@ impl Desk {
             .all_members()
             .filter(failed)
             .filter(|one| !was.contains(&one.member));
-        let name = |one: &MemberStatus| {
-            let found = names.get(usize::from(one.member.0));
-            member_name(one.member, found.map(|found| found.name.as_str()))
-        };
-        let failed: Vec<String> = new.map(name).collect();
+        let failed: Vec<String> = new.map(|one| name_of(one, &names)).collect();
         match failed.is_empty() {
             false => Err(ended_without(&failed.join(", "))),
             true if self.open.read_only => Ok("stopped, nothing was written"),
@@ -76,6 +75,11 @@ impl Desk {
         BeforeEnd {
             serves: self.serves.load(Ordering::Relaxed),
             since: self.facts_since(u64::MAX).1,
+            failed: self.look().map_or(Vec::new(), |(status, names)| {
+                let failed = status.all_members();
+                let failed = failed.filter(|one| one.state == MemberState::Failed);
+                failed.map(|one| name_of(one, &names)).collect()
+            }),
         }
     }
 
@@ -90,7 +94,12 @@ impl Desk {
         self.wait_for_last_fact();
         let (facts, _) = self.facts_since(before.since);
         let of_kind = |kind: &'static str| facts.iter().filter(move |fact| fact.kind == kind);
-        let failed: Vec<&str> = of_kind("member-failed").map(|fact| &*fact.text).collect();
+        let is_old = |text: &str| {
+            let mut names = before.failed.iter();
+            names.any(|name| text.contains(&format!("{name} failed: ")))
+        };
+        let failed = of_kind("member-failed").map(|fact| &*fact.text);
+        let failed: Vec<&str> = failed.filter(|text| !is_old(text)).collect();
         if of_kind("stopped").next().is_none() {
             let why = Refusal::new("the array could not be stopped as it should");
             return Err(ended_unclean(why));
@@ -100,6 +109,11 @@ impl Desk {
             false => Err(ended_without(&failed.join("; "))),
         }
     }
+}
+
+fn name_of(member: &MemberStatus, names: &[MemberName]) -> String {
+    let found = names.get(usize::from(member.member.0));
+    member_name(member.member, found.map(|found| found.name.as_str()))
 }
 
 /// A stop that its array could not follow as it should: a start goes by what is on record.
