@@ -41,8 +41,17 @@ fn filled(setup: &Setup) -> Array {
     array
 }
 
-fn members(array: &Array) -> u16 {
-    array.disks.len() as u16
+/// Looks at each member of each family: a filled array, the member, where its data begins, whether a second witness tells what a
+/// cell has to be, and words for a failure.
+fn each_member(look: impl Fn(Array, u16, u64, bool, &str)) {
+    for (setup, witness) in families() {
+        for member in 0..setup.clone().made().disks.len() as u16 {
+            let array = filled(&setup);
+            let start = array.data_start();
+            let what = format!("{:?}, member {member}", setup.options.level);
+            look(array, member, start, witness, &what);
+        }
+    }
 }
 
 fn scrub(array: &mut Array, mode: ScrubMode) -> Result<LastScrub, CommandError> {
@@ -93,84 +102,67 @@ fn restarted(array: &mut Array) {
 
 #[test]
 fn rot_is_wrong_by_member_where_a_witness_tells_and_on_record_for_good() {
-    for (setup, witness) in families() {
-        for member in 0..members(&setup.clone().made()) {
-            let mut array = filled(&setup);
-            let at = array.data_start() + 3;
-            array.corrupt(member, at);
-            let before = images(&array);
-            let found = scrub(&mut array, ScrubMode::Check).expect("it runs");
-            let what = format!("{:?}, member {member}", setup.options.level);
-            assert_eq!((found.wrong, found.unreadable), (1, 0), "{what}: {found:?}");
-            assert_eq!((found.left, found.found()), (1, 1), "{what}");
-            assert_eq!(found.first_rows().len(), 1, "{what}");
-            assert_eq!(found.compared, found.rows, "{what}");
-            assert!(found.begun >= DATE && found.ended >= found.begun, "{what}");
-            let culprit = match witness {
-                true => vec![(member as u8 + 1, 1, 0)],
-                false => vec![],
-            };
-            assert_eq!(by_member(&found), culprit, "{what}");
-            assert!(images(&array) == before, "{what}: a check writes nothing");
-            restarted(&mut array);
-            assert_eq!(last(&array), found, "{what}: over a restart");
-            array.crash(|_| false);
-            array.start().expect("it starts");
-            assert_eq!(last(&array), found, "{what}: over a crash");
-        }
-    }
+    each_member(|mut array, member, start, witness, what| {
+        array.corrupt(member, start + 3);
+        let before = images(&array);
+        let found = scrub(&mut array, ScrubMode::Check).expect("it runs");
+        assert_eq!((found.wrong, found.unreadable), (1, 0), "{what}: {found:?}");
+        assert_eq!((found.left, found.found()), (1, 1), "{what}");
+        assert_eq!(found.first_rows().len(), 1, "{what}");
+        assert_eq!(found.compared, found.rows, "{what}");
+        assert!(found.begun >= DATE && found.ended >= found.begun, "{what}");
+        let culprit = match witness {
+            true => vec![(member as u8 + 1, 1, 0)],
+            false => vec![],
+        };
+        assert_eq!(by_member(&found), culprit, "{what}");
+        assert!(images(&array) == before, "{what}: a check writes nothing");
+        restarted(&mut array);
+        assert_eq!(last(&array), found, "{what}: over a restart");
+        array.crash(|_| false);
+        array.start().expect("it starts");
+        assert_eq!(last(&array), found, "{what}: over a crash");
+    });
 }
 
 #[test]
 fn what_has_no_second_witness_is_brought_in_sync_if_asked_for_and_never_called_repaired() {
-    for (setup, witness) in families() {
-        for member in 0..members(&setup.clone().made()) {
-            let mut array = filled(&setup);
-            let at = array.data_start() + 3;
-            array.corrupt(member, at);
-            let before = images(&array);
-            let what = format!("{:?}, member {member}", setup.options.level);
-            let repair = scrub(&mut array, ScrubMode::Repair);
-            if witness {
-                let repair = repair.expect("it runs");
-                assert_eq!((repair.repaired, repair.found()), (1, 1), "{what}");
-                assert_eq!(by_member(&repair), [(member as u8 + 1, 1, 0)], "{what}");
-                array.verify();
-                agrees(&mut array);
-                continue;
-            }
-            let repair = repair.expect("it runs");
-            assert_eq!((repair.left, repair.found()), (1, 1), "{what}");
-            assert!(images(&array) == before, "{what}: nothing is written");
-            let sync = scrub(&mut array, ScrubMode::Sync).expect("it runs");
-            assert_eq!((sync.in_sync, sync.found()), (1, 1), "{what}: {sync:?}");
+    each_member(|mut array, member, start, witness, what| {
+        array.corrupt(member, start + 3);
+        let before = images(&array);
+        let repair = scrub(&mut array, ScrubMode::Repair).expect("it runs");
+        if witness {
+            assert_eq!((repair.repaired, repair.found()), (1, 1), "{what}");
+            assert_eq!(by_member(&repair), [(member as u8 + 1, 1, 0)], "{what}");
+            array.verify();
             agrees(&mut array);
+            return;
         }
-    }
+        assert_eq!((repair.left, repair.found()), (1, 1), "{what}");
+        assert!(images(&array) == before, "{what}: nothing is written");
+        let sync = scrub(&mut array, ScrubMode::Sync).expect("it runs");
+        assert_eq!((sync.in_sync, sync.found()), (1, 1), "{what}: {sync:?}");
+        agrees(&mut array);
+    });
 }
 
 #[test]
 fn what_cannot_be_read_is_unreadable_by_member_and_repaired_as_it_was_written() {
-    for (setup, _) in families() {
-        for member in 0..members(&setup.clone().made()) {
-            let mut array = filled(&setup);
-            let at = array.data_start() + 3;
-            array.spoil(member, at, 1);
-            let what = format!("{:?}, member {member}", setup.options.level);
-            let check = scrub(&mut array, ScrubMode::Check).expect("it runs");
-            assert_eq!((check.wrong, check.unreadable), (0, 1), "{what}: {check:?}");
-            assert_eq!(by_member(&check), [(member as u8 + 1, 0, 1)], "{what}");
-            assert_eq!((check.left, check.repaired), (1, 0), "{what}");
-            let repair = scrub(&mut array, ScrubMode::Repair).expect("it runs");
-            assert_eq!(
-                (repair.repaired, repair.found()),
-                (1, 1),
-                "{what}: {repair:?}"
-            );
-            assert!(array.disks[usize::from(member)].bad.is_empty(), "{what}");
-            array.verify();
-        }
-    }
+    each_member(|mut array, member, start, _, what| {
+        array.spoil(member, start + 3, 1);
+        let check = scrub(&mut array, ScrubMode::Check).expect("it runs");
+        assert_eq!((check.wrong, check.unreadable), (0, 1), "{what}: {check:?}");
+        assert_eq!(by_member(&check), [(member as u8 + 1, 0, 1)], "{what}");
+        assert_eq!((check.left, check.repaired), (1, 0), "{what}");
+        let repair = scrub(&mut array, ScrubMode::Repair).expect("it runs");
+        assert_eq!(
+            (repair.repaired, repair.found()),
+            (1, 1),
+            "{what}: {repair:?}"
+        );
+        assert!(array.disks[usize::from(member)].bad.is_empty(), "{what}");
+        array.verify();
+    });
 }
 
 /// Two rows with findings of different kinds and sizes are both on record, with their true size.
@@ -192,19 +184,19 @@ fn each_finding_counts_with_its_size() {
     }
 }
 
-/// Beyond so many findings rows are no longer looked at block by block, but where copies have no majority as a whole: here each block
-/// has one.
+/// After a thousand findings a scrub compares whole bands. Where the copies of a band have no majority, it still compares blocks: here
+/// each block has one.
 #[test]
 fn copies_are_told_block_by_block_however_many_rows_disagreed_before() {
     for mode in [ScrubMode::Repair, ScrubMode::Sync] {
         let mut setup = raid1(3).info(|info| info.sectors = 32_768);
-        setup.rows = 1_010;
+        setup.rows = 1_210;
         let mut array = filled(&setup);
         let start = array.data_start();
         for row in 0..1_005 {
             array.corrupt(2, start + row * CHUNK);
         }
-        let last = start + 1_008 * CHUNK;
+        let last = start + 1_200 * CHUNK;
         array.corrupt(0, last + 3);
         array.corrupt(1, last + 7);
         let found = scrub(&mut array, mode).expect("it runs");
@@ -310,7 +302,7 @@ fn a_scrub_that_is_cut_counts_each_row_once() {
     }
 }
 
-/// Takes so many steps of a scrub; false if it ends before.
+/// Carries out this number of steps of a scrub. False: the scrub ended before them.
 fn steps_of(array: &mut Array, steps: usize) -> bool {
     for _ in 0..steps {
         if array.held.is_empty() {
