@@ -379,7 +379,7 @@ fn tasks(text: &mut Text, tasks: &[TaskView]) {
 fn last_scrub(text: &mut Text, last: &LastScrubView) {
     let name = "restripe_last_scrub_state";
     text.family(name, "gauge", "1 for the mode and state of the last scrub.");
-    for state in ["running", "completed", "cancelled", "cut"] {
+    for state in ["running", "completed", "cancelled"] {
         let labels = [("mode", last.mode.as_str()), ("state", state)];
         text.sample(name, &labels, u8::from(last.state == state));
     }

@@ -158,7 +158,6 @@ impl Core {
             let task = self.tasks.list.last_mut().expect("started just now");
             task.paused = record.paused;
         }
-        self.scrub_restored();
         if !self.tasks.dropped.is_empty() {
             // Nobody is filled for a slot whose task is gone.
             self.place_entries();

@@ -90,28 +90,15 @@ impl Core {
         done
     }
 
-    /// The scrub on record runs no more, if no task goes on with it.
-    pub(crate) fn scrub_restored(&mut self) {
-        let goes_on = self.tasks.scrub.is_some();
-        if let Some(last) = &mut self.superblock.tail.last_scrub
-            && last.state == ScrubState::Running
-            && !goes_on
-        {
-            last.state = ScrubState::Cut;
-        }
-    }
-
-    /// A window of a scrub is done: what it found is told and counted.
+    /// Reports and counts what a scrub found in the row of a window, once the window is done.
     pub(super) fn scrubbed_row(&mut self, id: u32) {
-        let (row, serial, scrubbed) = {
-            let slice = self.slices.get(id);
-            (slice.map.row, slice.serial, slice.scrubbed)
-        };
-        let mut findings = core::mem::take(&mut self.slices.get(id).findings);
+        let slice = self.slices.get(id);
+        let (map, serial, scrubbed) = (slice.map, slice.serial, slice.scrubbed);
+        let row = map.row;
+        let mut findings = core::mem::take(&mut slice.findings);
         if self.halt.is_some() {
             return;
         }
-        let map = self.slices.get(id).map;
         if self.live_cells(&map) != map.all() {
             // A member that failed may have failed a repair.
             findings
@@ -120,9 +107,7 @@ impl Core {
         }
         let mut counted = Vec::new();
         for found in &findings {
-            let slot = found
-                .cell
-                .map(|cell| self.slices.get(id).map.cells[usize::from(cell)].slot);
+            let slot = found.cell.map(|cell| map.cells[usize::from(cell)].slot);
             let guilty = slot.and_then(|slot| self.homes(slot, row).reader());
             self.fact(Fact::Mismatch {
                 row: row.0,

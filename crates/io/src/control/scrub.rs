@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct LastScrubView {
     /// `check`, `repair`, or `sync`: a repair that also brings rows in sync without a witness.
     pub mode: String,
-    /// `running`, `completed`, `cancelled` or `cut`.
+    /// `running` (or waiting for the next start), `completed` or `cancelled`.
     pub state: String,
     /// Seconds since 1970-01-01 UTC; none where the date is not known.
     pub began_at: Option<u64>,
@@ -190,7 +190,6 @@ fn state_word(state: ScrubState) -> &'static str {
         ScrubState::Running => "running",
         ScrubState::Completed => "completed",
         ScrubState::Cancelled => "cancelled",
-        ScrubState::Cut => "cut",
     }
 }
 

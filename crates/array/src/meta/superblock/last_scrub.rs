@@ -49,8 +49,6 @@ pub enum ScrubState {
     Running,
     Completed,
     Cancelled,
-    /// Its task is gone without an end: a program that does not know this record has served the array since.
-    Cut,
 }
 
 /// The result of a scrub, up to its end or so far.
@@ -307,7 +305,6 @@ fn state_of(byte: u8) -> Option<ScrubState> {
         ScrubState::Running,
         ScrubState::Completed,
         ScrubState::Cancelled,
-        ScrubState::Cut,
     ];
     states.get(usize::from(byte)).copied()
 }
