@@ -779,7 +779,7 @@ impl ScrubMode {
     /// In the order of their numbers on members and in records.
     pub const ALL: [ScrubMode; 3] = [ScrubMode::Check, ScrubMode::Repair, ScrubMode::Sync];
 
-    /// A check, or what leaves no row out of sync.
+    /// A sync if it writes, else a check.
     pub fn writing(writes: bool) -> ScrubMode {
         match writes {
             true => ScrubMode::Sync,

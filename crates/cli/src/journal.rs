@@ -171,7 +171,7 @@ fn time(now: SystemTime) -> String {
     utc(now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
 }
 
-/// The same, of so many seconds since the beginning of 1970.
+/// A time that is given in seconds since 1970-01-01 UTC, as RFC 3339 has it.
 pub fn utc(since: u64) -> String {
     let (days, second) = (since / 86_400, since % 86_400);
     let (year, month, day) = date(days);

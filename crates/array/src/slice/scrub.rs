@@ -356,7 +356,7 @@ impl Core {
         }
     }
 
-    /// Notes what was found in the band; a row tells of it at its end.
+    /// Adds a finding of the band to those of the row, which are reported when the row is done.
     fn found(&mut self, id: u32, cell: Option<u8>, unreadable: bool, cure: Cure) {
         let slice = self.slices.get(id);
         let (at, sectors) = (slice.band, slice.band_sectors);

@@ -15,10 +15,12 @@ use crate::world::{World, WorldConfig};
 use restripe_array::meta::MemberRole;
 use restripe_array::{Command, CommandError, Config, Engine, Member, Nanos, StartMode, Uuid};
 
-/// The streams that both are drawn from, one life in so many, and steps of a branch at most.
+/// Streams of random numbers, one for copies and one for halves.
 const COPIES: u64 = 0x01dc;
 const HALVES: u64 = 0x4a1f;
+/// One life in four makes a copy, and one in four parts its halves.
 const RARITY: u64 = 4;
+/// A half that is started alone answers an order within this number of steps.
 const STEPS: u64 = 100_000;
 /// Counted: copies put back, and members that came back to a half that lacked their writes.
 pub const COPIES_BACK: &str = "old copies put back after a clean stop";
@@ -159,7 +161,7 @@ impl Run {
         match order(&mut session, Command::Add(member)) {
             Err(CommandError::OtherHistory { .. }) => None,
             other => {
-                let detail = format!("a newer half is taken in: {other:?}");
+                let detail = format!("an older half did not refuse a newer member: {other:?}");
                 Some(Violation::new(Invariant::NewerOverwritten, detail))
             }
         }
