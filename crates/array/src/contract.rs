@@ -359,6 +359,8 @@ pub enum Event {
     Command(CommandTag, Command),
     /// The shell has no more events for now: start what was gathered.
     Turn,
+    /// The shell stood still for this long, which the time of events leaves out. It comes before all that the shell does next.
+    Paused(Nanos),
 }
 
 /// What the engine wants done.

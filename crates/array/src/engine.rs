@@ -277,6 +277,7 @@ impl Core {
             Event::Departed(member) => self.departed(member),
             Event::Command(tag, command) => self.command(tag, command),
             Event::Turn => self.turn(),
+            Event::Paused(time) => self.ownership.paused(time),
         }
     }
 

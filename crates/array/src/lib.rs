@@ -15,6 +15,7 @@
 //! 6. Operations, slices, buffers and log entries in flight stay under limits fixed at construction.
 //! 7. Same start, same events: same actions, byte for byte.
 //! 8. After a batch of events the shell sends [`Event::Turn`].
+//! 9. A time in which the shell could not run may be left out of `now`. Then [`Event::Paused`] comes first.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -16,7 +16,8 @@
 //! | serving   | an interval, or the run is unsure                          | serving: a look, and a renewal if the run is alone |
 //!
 //! A run is *unsure* when its last look that found it alone was begun more than [`TRUSTS`] intervals ago. Nothing is
-//! written and nothing is answered while it is unsure ([`Core::hold_while_unsure`]).
+//! written and nothing is answered while it is unsure ([`Core::hold_while_unsure`]). All ages of looks are by the time of the
+//! world, which goes on while the shell stands still ([`Event::Paused`](crate::Event::Paused)).
 //!
 //! Two runs never acknowledge at the same time: a look that begins after another run's claim finds that claim, and
 //! `GUARDS > TRUSTS`. So the former run has halted, or is unsure, when the next one leaves its guard. Two starts at once
@@ -84,6 +85,8 @@ enum Phase {
 pub(crate) struct Ownership {
     phase: Phase,
     interval: Nanos,
+    /// How long the shell stood still, of which the time of the engine knows nothing.
+    paused: Nanos,
     /// When this start last began to read superblocks.
     asked: Nanos,
     /// Since when a start waits, and what the superblocks held then.
@@ -118,7 +121,15 @@ struct Look {
 
 impl Ownership {
     pub(crate) fn asked(&mut self, now: Nanos) {
-        self.asked = now;
+        self.asked = self.world_time(now);
+    }
+
+    pub(crate) fn paused(&mut self, time: Nanos) {
+        self.paused = self.paused.after(time);
+    }
+
+    fn world_time(&self, now: Nanos) -> Nanos {
+        now.after(self.paused)
     }
 
     /// A device has a version of this run.
@@ -270,7 +281,8 @@ impl Core {
     }
 
     fn guard(&mut self) {
-        let took = self.now.since(self.ownership.asked);
+        let took = self.ownership.world_time(self.now);
+        let took = took.since(self.ownership.asked);
         let moment = MOMENT.min(self.ownership.interval);
         // One that waited has seen for long that nothing changes, and still not that nothing is on its way.
         let time = match self.ownership.former || took > moment {
@@ -348,7 +360,9 @@ impl Core {
     fn urgent_look(&self) -> Nanos {
         let last = self.ownership.looks.iter().map(|look| look.begun).max();
         match self.unsure() {
-            true => last.map_or(self.now, |last| last.after(MOMENT)),
+            true => last.map_or(self.now, |last| {
+                last.after(MOMENT).since(self.ownership.paused)
+            }),
             false => NEVER,
         }
     }
@@ -363,7 +377,7 @@ impl Core {
 
     /// Reads both copies of every member that serves and is awake, but of those that still owe an answer.
     fn look_at_all(&mut self) {
-        let count = self.devices.len();
+        let (count, now) = (self.devices.len(), self.ownership.world_time(self.now));
         self.ownership.looks.resize_with(count, Look::default);
         for index in 0..count {
             let serves = self.is_looked_at(index);
@@ -371,7 +385,7 @@ impl Core {
             if !serves {
                 (look.alone, look.versions) = (None, 0);
             } else if look.outstanding == 0 && self.devices[index].power.is_up() {
-                (look.begun, look.outstanding) = (self.now, 2);
+                (look.begun, look.outstanding) = (now, 2);
                 look.copies = [None, None];
                 self.read_copies(Member(index as u16));
             }
@@ -514,7 +528,8 @@ impl Core {
             return false;
         }
         let trusted = self.ownership.times(TRUSTS);
-        let sure = |since: Nanos| self.now <= since.after(trusted);
+        let now = self.ownership.world_time(self.now);
+        let sure = |since: Nanos| now <= since.after(trusted);
         let any = (0..self.devices.len()).any(|index| self.is_looked_at(index));
         any && !self.sure_since().is_some_and(sure)
     }

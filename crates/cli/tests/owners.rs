@@ -101,6 +101,32 @@ fn second_daemon_elsewhere_sees_the_record_renewed_and_is_refused() {
     assert_eq!(code, 0, "it was stopped: {said}");
 }
 
+/// A daemon that stood still, as in a suspended machine, while another one took the array over.
+#[test]
+fn first_daemon_that_goes_on_after_a_takeover_writes_nothing() {
+    let Some(exports) = exports("owner-paused") else {
+        return;
+    };
+    let place = &exports.place;
+    let tools = "command -v qemu-io && unshare --pid --fork true";
+    if place.shell(tools).status != 0 {
+        return skipped("owner-paused", "no qemu-io or pid namespaces");
+    }
+    exports.create();
+    let daemon = place.serve(&exports.members());
+    let write = "qemu-io -f raw -c 'write -P 7 0 64k' 'nbd+unix:///?socket=nbd.sock'";
+    assert_eq!(place.shell(write).status, 0, "it serves");
+    daemon.signal("STOP");
+    let (code, said) = exports.second("unshare --pid --fork --mount-proc");
+    assert_eq!(code, 0, "the first shows no life: {said}");
+    let images = || ["m0", "m1", "m2"].map(|image| place.bytes(image));
+    let taken_over = images();
+    daemon.signal("CONT");
+    let late = place.shell(&write.replace("-P 7", "-P 9"));
+    assert_ne!(late.status, 0, "{}", late.stdout);
+    assert!(images() == taken_over, "the former daemon wrote");
+}
+
 #[test]
 fn array_takes_no_export_that_it_feeds() {
     let place = Place::new("cycle");

@@ -340,6 +340,9 @@ impl Pair {
             }
             Event::Command(tag, command) => self.command(tag, command),
             Event::Turn => return self.turn(actions),
+            Event::Paused(time) => route::SITES
+                .into_iter()
+                .for_each(|site| self.tell(site, Event::Paused(time))),
         }
         self.settle();
         core::mem::swap(&mut self.out, actions);

@@ -3,7 +3,7 @@
 use crate::shell::{Array, Setup, raid1, raid5};
 use restripe_array::meta::ArrayOwner;
 use restripe_array::{
-    Command, CommandError, Fact, Halt, Member, Nanos, RequestError, Rival, StartMode, Uuid,
+    Command, CommandError, Event, Fact, Halt, Member, Nanos, RequestError, Rival, StartMode, Uuid,
 };
 
 const INTERVAL: Nanos = Nanos::from_secs(4);
@@ -30,6 +30,8 @@ fn run(number: u8) -> StartMode {
 pub struct Rivals {
     at_work: Array,
     other: Array,
+    /// Whether the engines' time leaves out what the other one took.
+    time_stops: bool,
 }
 
 impl Rivals {
@@ -37,6 +39,7 @@ impl Rivals {
         Rivals {
             at_work: setup.clone().made(),
             other: setup.made(),
+            time_stops: false,
         }
     }
 
@@ -46,7 +49,10 @@ impl Rivals {
         std::mem::swap(&mut self.at_work.model, &mut self.other.model);
         std::mem::swap(&mut self.at_work, &mut self.other);
         let late = self.other.now().since(self.at_work.now());
-        self.at_work.sleep(late);
+        match self.time_stops {
+            true => self.at_work.step(Event::Paused(late)),
+            false => self.at_work.sleep(late),
+        }
     }
 
     /// Both engines go on for a time, in turns.
@@ -89,8 +95,9 @@ impl Rivals {
 }
 
 /// A run that stood still while another one took its array over: how its write and its flush end when it goes on.
-pub fn back_from_a_pause(setup: Setup) -> [Option<Result<(), RequestError>>; 2] {
+pub fn back_from_a_pause(setup: Setup, time_stops: bool) -> [Option<Result<(), RequestError>>; 2] {
     let mut two = Rivals::new(setup);
+    two.time_stops = time_stops;
     two.start(run(1)).expect("the first starts");
     two.at_work.written(0, 8).expect("written");
     two.change();
@@ -140,7 +147,10 @@ fn second_start_beside_a_live_run_is_refused() {
 fn paused_run_that_was_taken_over_writes_and_acknowledges_nothing() {
     let unavailable = Some(Err(RequestError::Unavailable));
     for setup in [raid1(2), raid1(3), raid5(4)] {
-        assert_eq!(back_from_a_pause(setup), [unavailable; 2]);
+        for time_stops in [false, true] {
+            let ends = back_from_a_pause(setup.clone(), time_stops);
+            assert_eq!(ends, [unavailable; 2], "time stops: {time_stops}");
+        }
     }
 }
 

@@ -17,7 +17,7 @@ fn with(bug: Bug, mut setup: Setup) -> Setup {
 
 #[test]
 fn write_of_a_run_that_was_taken_over_is_found() {
-    let ends = back_from_a_pause(with(Bug::OtherOwnerIgnored, raid5(4)));
+    let ends = back_from_a_pause(with(Bug::OtherOwnerIgnored, raid5(4)), false);
     assert!(ends.contains(&Some(Ok(()))), "{ends:?}");
 }
 

@@ -413,7 +413,7 @@ impl Array {
         self.step(Event::Turn);
     }
 
-    fn step(&mut self, event: Event) {
+    pub fn step(&mut self, event: Event) {
         self.events.push_back(event);
         while let Some(event) = self.events.pop_front() {
             self.now += 1000;

@@ -299,6 +299,11 @@ impl Host {
         self.inbox.push_back(event);
     }
 
+    /// The shell stood still: the engine hears of it before anything else.
+    pub fn paused(&mut self, time: Nanos) {
+        self.inbox.push_front(Event::Paused(time));
+    }
+
     // ------------------------------------------------------------------------------------------------------- steps
 
     /// Tells the engine everything there is to tell, and carries out what it wants, until both are quiet, `steps` are

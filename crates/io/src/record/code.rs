@@ -246,6 +246,10 @@ impl Writer {
                 self.command(*command);
             }
             Event::Turn => self.byte(7),
+            Event::Paused(time) => {
+                self.byte(8);
+                self.number(time.0);
+            }
         }
     }
 
@@ -762,6 +766,7 @@ impl<'a> Reader<'a> {
             5 => Event::Departed(self.member()?),
             6 => Event::Command(restripe_array::CommandTag(self.number()?), self.command()?),
             7 => Event::Turn,
+            8 => Event::Paused(Nanos(self.number()?)),
             _ => return Err(Stop::Bad),
         };
         Ok(Stored::Plain(plain))
@@ -1071,6 +1076,7 @@ mod tests {
         ];
         events.extend(commands.map(|command| Event::Command(CommandTag(9), command)));
         events.push(Event::Turn);
+        events.push(Event::Paused(Nanos::from_secs(3)));
         let mut writer = Writer::default();
         events.iter().for_each(|event| writer.event(event));
         let mut reader = Reader::new(writer.bytes());
@@ -1137,7 +1143,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        assert_eq!(Reader::new(&[8]).event(), Err(Stop::Bad));
+        assert_eq!(Reader::new(&[9]).event(), Err(Stop::Bad));
         assert_eq!(Reader::new(&[0xff; 16]).number(), Err(Stop::Bad));
         assert_eq!(Reader::new(&[0x80]).number(), Err(Stop::End));
     }

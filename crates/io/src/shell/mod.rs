@@ -295,7 +295,7 @@ impl Shell {
     }
 
     fn turn(&mut self) -> io::Result<()> {
-        self.now = self.clock.look(self.waited);
+        self.now = self.look_at_clock(self.waited);
         if self
             .hosts
             .iter()
@@ -317,6 +317,15 @@ impl Shell {
         Ok(())
     }
 
+    /// The time now, after a wait like this one. The engines hear of a gap.
+    fn look_at_clock(&mut self, waited: Option<Duration>) -> Nanos {
+        let (now, gap) = self.clock.look(waited);
+        if let Some(gap) = gap {
+            self.hosts.iter_mut().for_each(|host| host.paused(gap));
+        }
+        now
+    }
+
     fn look_at_members(&mut self) {
         for host in &mut self.hosts {
             if host.next_look().is_some_and(|time| time <= self.now) {
@@ -330,7 +339,7 @@ impl Shell {
     }
 
     fn wait(&mut self) -> io::Result<()> {
-        let now = self.clock.look(Some(Duration::ZERO));
+        let now = self.look_at_clock(Some(Duration::ZERO));
         self.waited = match !self.quiet || self.hosts.iter().any(Host::busy) {
             true => Some(Duration::ZERO),
             false => self
