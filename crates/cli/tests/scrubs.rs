@@ -84,7 +84,7 @@ fn check_json(found: &serde_json::Value) {
         ("rows_unreadable", 0),
         ("rows_left", 2),
         ("mismatches", 2),
-        ("bytes", 12288),
+        ("mismatched_bytes", 12288),
     ] {
         assert_eq!(number(&last[what]), count, "{what}: {last}");
     }
@@ -116,7 +116,7 @@ fn check_text(place: &Place) {
     assert!(text.contains("c.img: wrong in 1 row"), "{text}");
     let metrics = good(place.run(&["metrics", "tank"]));
     for wanted in [
-        "restripe_last_scrub_rows{array=\"tank\",result=\"wrong\"} 2",
+        "restripe_last_scrub_wrong_rows{array=\"tank\"} 2",
         "restripe_last_scrub_mismatched_bytes{array=\"tank\"} 12288",
     ] {
         assert!(metrics.contains(wanted), "{wanted} in\n{metrics}");

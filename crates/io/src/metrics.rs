@@ -5,7 +5,7 @@
 
 use crate::control::{
     BufferView, CountersView, HeatView, LastScrubView, LendingView, MemberView, OverlayView,
-    StatusView, SurrogateView, TaskView, reason_word,
+    ScrubbedMemberView, StatusView, SurrogateView, TaskView, reason_word,
 };
 use restripe_array::report::WhyRefused;
 use restripe_array::shown;
@@ -37,6 +37,11 @@ pub fn render(status: &StatusView, heat: &HeatView) -> String {
     members(&mut text, status);
     spindles(&mut text, status);
     tasks(&mut text, &status.tasks);
+    text.gauge(
+        "restripe_tasks_dropped",
+        "Rebuilds and replaces that the start dropped, since their targets were missing.",
+        status.dropped_tasks.len(),
+    );
     if let Some(last) = &status.last_scrub {
         last_scrub(&mut text, last);
     }
@@ -384,27 +389,53 @@ fn last_scrub(text: &mut Text, last: &LastScrubView) {
         text.sample(name, &labels, u8::from(last.state == state));
     }
     let name = "restripe_last_scrub_rows";
-    text.family(name, "gauge", "Rows of the last scrub, by result.");
+    text.family(
+        name,
+        "gauge",
+        "All rows, by what the last scrub did with them.",
+    );
     for (result, rows) in [
-        ("total", last.rows_total),
-        ("done", last.rows_done),
         ("compared", last.rows_compared),
         ("unwritten", last.rows_unwritten),
         ("not_compared", last.rows_not_compared),
-        ("mismatched", last.mismatches),
-        ("wrong", last.rows_wrong),
-        ("unreadable", last.rows_unreadable),
+        ("pending", last.rows_total.saturating_sub(last.rows_done)),
+    ] {
+        text.sample(name, &[("result", result)], rows);
+    }
+    let name = "restripe_last_scrub_mismatched_rows";
+    let help = "Rows that the last scrub found wrong or unreadable, by what became of them.";
+    text.family(name, "gauge", help);
+    for (outcome, rows) in [
         ("repaired", last.rows_repaired),
         ("in_sync_unverified", last.rows_in_sync_unverified),
         ("left", last.rows_left),
     ] {
-        text.sample(name, &[("result", result)], rows);
+        text.sample(name, &[("outcome", outcome)], rows);
     }
-    text.gauge(
-        "restripe_last_scrub_mismatched_bytes",
-        "Bytes that the last scrub found wrong or unreadable.",
-        last.bytes,
-    );
+    for (name, help, count) in [
+        (
+            "restripe_last_scrub_wrong_rows",
+            "Rows whose cells disagreed in the last scrub.",
+            last.rows_wrong,
+        ),
+        (
+            "restripe_last_scrub_unreadable_rows",
+            "Rows of which a member could not read something in the last scrub.",
+            last.rows_unreadable,
+        ),
+        (
+            "restripe_last_scrub_mismatched_bytes",
+            "Bytes that the last scrub found wrong or unreadable.",
+            last.mismatched_bytes,
+        ),
+    ] {
+        text.gauge(name, help, count);
+    }
+    last_scrub_dates(text, last);
+    last_scrub_members(text, &last.members);
+}
+
+fn last_scrub_dates(text: &mut Text, last: &LastScrubView) {
     let dates = [
         (
             "restripe_last_scrub_began_timestamp_seconds",
@@ -422,19 +453,27 @@ fn last_scrub(text: &mut Text, last: &LastScrubView) {
             text.gauge(name, help, date);
         }
     }
+}
+
+fn last_scrub_members(text: &mut Text, members: &[ScrubbedMemberView]) {
     let name = "restripe_last_scrub_member_rows";
     text.family(
         name,
         "gauge",
         "Rows of the last scrub with a finding on a member.",
     );
-    for member in &last.members {
+    for member in members {
         let results = [
             ("wrong", member.rows_wrong),
             ("unreadable", member.rows_unreadable),
         ];
         for (result, rows) in results {
-            text.sample(name, &[("member", member.name()), ("result", result)], rows);
+            let labels = [
+                ("member", member.path.as_deref().unwrap_or_default()),
+                ("uuid", &member.uuid),
+                ("result", result),
+            ];
+            text.sample(name, &labels, rows);
         }
     }
 }

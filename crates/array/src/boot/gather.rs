@@ -132,9 +132,8 @@ impl Core {
         let records = core::mem::take(&mut self.superblock.tasks);
         for record in records {
             let slot = record.filled_slot().map(usize::from);
-            let slot = slot.filter(|slot| *slot < self.standing.slots());
-            if record.kind.fills() && !slot.is_some_and(|slot| self.standing.is_filled(slot)) {
-                self.drop_task(record.kind, record.slot.unwrap_or(0));
+            if let Some(slot) = slot.filter(|slot| !self.standing.is_filled(*slot)) {
+                self.drop_task(record.kind, slot as u16);
                 continue;
             }
             let done = RunSet::from_runs(&record.done);

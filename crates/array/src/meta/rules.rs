@@ -405,6 +405,9 @@ fn check_tasks(superblock: &Superblock, rows: u64) -> Result<(), MetaError> {
         if let Some(slot) = task.slot.filter(|slot| *slot >= superblock.geometry.slots) {
             return field("task slot", u64::from(slot));
         }
+        if task.kind.fills() && task.slot.is_none() {
+            return field("task that fills no slot", task.kind as u64);
+        }
         check_done(task, rows)?;
     }
     Ok(())

@@ -884,6 +884,9 @@ impl Core {
                 self.scrub_trusted(index);
                 changed = true;
             }
+            if is_scrub {
+                self.checkpoint_if_due(index);
+            }
         }
         if changed {
             self.keeper.note_change();

@@ -134,7 +134,19 @@ impl Core {
             Scrubbed::Unwritten => count(&mut live.result.unwritten, 1),
             Scrubbed::Passed => {}
         }
+        let looks_closely = live.result.found() < LOOKED_AT_CLOSELY;
         live.result.note_row(row.0, &counted);
+        if looks_closely && !counted.is_empty() {
+            self.records_scrub_soon(serial);
+        }
+    }
+
+    /// What was found just now is put on record as soon as it is durable.
+    fn records_scrub_soon(&mut self, serial: u64) {
+        let mut tasks = self.tasks.list.iter_mut();
+        if let Some(task) = tasks.find(|task| task.serial == serial) {
+            task.next_checkpoint = self.now;
+        }
     }
 
     /// The result so far, with this many rows done.

@@ -352,3 +352,33 @@ fn a_member_that_left_stays_on_record_with_its_findings() {
         .expect("one may be missing");
     assert_eq!(last(&array), found);
 }
+
+/// What is repaired is on record as soon as it is durable, not at the next checkpoint in passing.
+#[test]
+fn a_repair_is_on_record_before_time_passes() {
+    each_member(|mut array, member, start, _, what| {
+        array.spoil(member, start + 3, 1);
+        array.facts.clear();
+        array.order(Command::Scrub(ScrubMode::Repair));
+        let repaired = |fact: &Fact| matches!(fact, Fact::Mismatch { .. });
+        while !array.facts.iter().any(repaired) {
+            array.end_first(Ok(()));
+            array.turn();
+        }
+        array.order(Command::Pause(true));
+        while !array.held.is_empty() {
+            array.end_first(Ok(()));
+            array.turn();
+        }
+        array.crash(|_| false);
+        array.start().expect("it starts");
+        assert_eq!(last(&array).repaired, 1, "{what}");
+        if !array.engine.status().tasks.is_empty() {
+            array.command(Command::Pause(false)).expect("it goes on");
+        }
+        array.run_tasks();
+        let found = last(&array);
+        assert_eq!((found.repaired, found.left), (1, 0), "{what}");
+        assert_eq!(by_member(&found), [(member as u8 + 1, 0, 1)], "{what}");
+    });
+}

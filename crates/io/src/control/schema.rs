@@ -1077,12 +1077,11 @@ fn task_dropped_text(dropped: &DroppedTask, read_only: bool) -> String {
     let DroppedTask { kind, slot, target } = dropped;
     let task = task_of(*kind, Some(*slot));
     let target = format!("its target, member {target}, is missing");
-    match (read_only, kind) {
-        (true, _) => format!("{task} waits for a start that writes and has its target: {target}"),
-        (_, TaskKind::Replace) => {
-            format!("{task} is dropped: {target}. restripe replace begins it anew")
+    match read_only {
+        true => format!("{task} waits for a start that writes and has its target: {target}"),
+        false => {
+            format!("{task} is dropped: {target}. restripe status shows what begins it anew")
         }
-        _ => format!("{task} is dropped: {target}. restripe add begins it anew"),
     }
 }
 

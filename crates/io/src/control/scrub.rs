@@ -31,7 +31,7 @@ pub struct LastScrubView {
     /// Rows with a finding.
     pub mismatches: u64,
     /// Bytes with a finding.
-    pub bytes: u64,
+    pub mismatched_bytes: u64,
     /// The first rows with a finding.
     pub first_rows: Vec<u64>,
     pub members: Vec<ScrubbedMemberView>,
@@ -92,7 +92,7 @@ impl LastScrubView {
             rows_in_sync_unverified: last.in_sync,
             rows_left: last.left,
             mismatches: last.found(),
-            bytes: fact_bytes(last.sectors),
+            mismatched_bytes: fact_bytes(last.sectors),
             first_rows: last.first_rows().to_vec(),
             members: members.collect(),
             findings_on_others: last.others.into(),
@@ -145,7 +145,7 @@ impl LastScrubView {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            let bytes = self.bytes;
+            let bytes = self.mismatched_bytes;
             let word = if self.mismatches == 1 { "row" } else { "rows" };
             lines.push(format!("{word} {}{more}: {bytes} bytes", rows.join(", ")));
         }
