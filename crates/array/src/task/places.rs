@@ -373,7 +373,8 @@ impl Core {
         let Some(member) = owner.or_else(spare) else {
             return Vec::new();
         };
-        let is_away = |home: &Home| !home.is_own() || home.member != member;
+        // A forged table may have placed a partition in a spare partition of that same member. It stays there.
+        let is_away = |home: &Home| home.member != member;
         let away = (0..).zip(&homes).filter(|(_, home)| is_away(home));
         let free = away.filter(|(partition, _)| {
             let (layout, standing) = (&self.layout, &self.standing);

@@ -24,6 +24,7 @@ mod parities;
 mod planted;
 mod ranges;
 mod ranges_pairs;
+mod ranges_tables;
 mod reads;
 mod recovery;
 mod removals;

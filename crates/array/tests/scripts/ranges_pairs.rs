@@ -2,7 +2,7 @@
 //! and the superblocks of all three sets.
 
 use crate::ranges::{
-    Fields, SUPERBLOCK, Structure, extras, map, number, superblocks, sweep, tables,
+    Decides, Fields, SUPERBLOCK, Structure, extras, map, number, superblocks, sweep, tables,
 };
 use crate::shell::{Array, CHUNK, Setup, raid1, raid5};
 use restripe_array::layout::Level;
@@ -89,7 +89,7 @@ fn page(magic: [u8; 8], fields: fn(&[u8]) -> Vec<(usize, usize)>) -> Structure {
         crc: 12,
         fields: Fields::Found(fields),
         // Which bytes of which sectors a user wrote is just what they say.
-        decides_contents: true,
+        decides: Decides::One,
     }
 }
 
@@ -169,7 +169,7 @@ fn slot_of_a_buffer_out_of_range_is_ignored_or_refused() {
 fn maps_of_an_array_with_a_surrogate_out_of_range_are_ignored_or_refused() {
     for mut sets in kinds() {
         let redirected = Structure {
-            decides_contents: true,
+            decides: Decides::One,
             ..map(MapKind::Redirected)
         };
         sweep(&mut sets.array, sets.home, &redirected);
@@ -188,8 +188,14 @@ fn heat_out_of_range_is_ignored() {
 fn superblocks_of_three_sets_out_of_range_are_refused() {
     let mut sets = redirecting(Redirect::Reraid, true);
     for members in [sets.home, sets.log, sets.buffer] {
-        sweep(&mut sets.array, members.clone(), &superblocks(extras));
-        sweep(&mut sets.array, members.clone(), &superblocks(tables));
-        sweep(&mut sets.array, members, &SUPERBLOCK);
+        for structure in [superblocks(extras), superblocks(tables), SUPERBLOCK] {
+            // The last write was in memory alone when power was cut.
+            let decides = Decides::One;
+            let structure = Structure {
+                decides,
+                ..structure
+            };
+            sweep(&mut sets.array, members.clone(), &structure);
+        }
     }
 }
