@@ -1,18 +1,25 @@
 //! What a device has on record is read before a command takes it in: one that has a history of this array which the running array does not have is
 //! refused ([`crate::meta::admit`]), and so is a member of another array. `Command::Overwrite` lets the next such command take it as it is.
 //!
-//! | state   | cause                                        | next            |
-//! |---------|----------------------------------------------|-----------------|
-//! | -       | a command that takes a device in             | reading         |
-//! | reading | every place of a superblock was read         | carried out     |
-//! | reading | the same, and what is there must not be lost | refused         |
+//! A device with the superblock of a member that is in use may be a copy of that member, or a second path to its very disk, which is
+//! never taken in. A new version of the superblocks tells: it shows on the latter.
+//!
+//! | state    | cause                                         | next            |
+//! |----------|-----------------------------------------------|-----------------|
+//! | -        | a command that takes a device in              | reading         |
+//! | reading  | every place of a superblock was read          | carried out     |
+//! | reading  | the same, and what is there must not be lost  | refused         |
+//! | reading  | the same, of a member that is in use          | stepping        |
+//! | stepping | a new version of the superblocks is durable   | reading again   |
+//! | reading again | the newest superblock is another one     | refused         |
+//! | reading again | it is the same                           | as from reading |
 
 use crate::boot::{super_place, superblock_in};
 use crate::contract::{Class, Command, CommandError, CommandTag, DeviceIo, IoError, IoOp, Segment};
 use crate::core::Core;
-use crate::device::Health;
+use crate::device::{Device, Health};
 use crate::meta::superblock::{SUPER_B_PLACES, SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock};
-use crate::meta::{Candidate, MetaError, admit, copies_of};
+use crate::meta::{Candidate, MetaError, admit, copies_of, newest_of};
 use crate::ops::Owner;
 use crate::planted::Bug;
 use crate::units::Member;
@@ -29,43 +36,69 @@ pub(crate) struct Admission {
     outstanding: u32,
     /// Copy A could not be read.
     unread: bool,
+    /// Whatever it carries may be overwritten, but for a member that is in use.
+    overwrites: bool,
+    twin: Option<Twin>,
+}
+
+/// The member in use whose superblock the device has.
+struct Twin {
+    member: Member,
+    /// The newest superblock of the device before the step.
+    before: Superblock,
+    /// The version to be awaited; none once the device is read again.
+    version: Option<u64>,
 }
 
 impl Core {
-    /// The device that a command takes in, if nobody knows what it has on record.
-    fn taken_in(&mut self, command: &Command) -> Option<Member> {
+    /// The device that a command takes in, if it is not known what it has on record, and whether that may be overwritten.
+    fn taken_in(&mut self, command: &Command) -> Option<(Member, bool)> {
         let (Command::Add(member) | Command::Replace { new: member, .. }) = *command else {
             return None;
         };
         let device = self.devices.get_mut(usize::from(member.0))?;
         let overwrites = core::mem::take(&mut device.overwrite);
-        let known = device.health == Health::Good || overwrites;
-        (!known && !self.ops.busy(member)).then_some(member)
+        let known = device.health == Health::Good;
+        (!known && !self.ops.busy(member)).then_some((member, overwrites))
     }
 
     /// Begins to read what a command has to know of its device; false if the command has not to wait for that.
     pub(crate) fn look_before(&mut self, tag: CommandTag, command: Command) -> bool {
-        let Some(member) = self.taken_in(&command) else {
+        let Some((member, overwrites)) = self.taken_in(&command) else {
             return false;
         };
-        let sectors = self.devices[usize::from(member.0)].info.sectors;
-        let within = |place: &usize| super_place(*place) + SUPERBLOCK_SECTORS <= sectors;
-        let places: Vec<usize> = (0..PLACES).filter(within).collect();
-        if places.is_empty() {
+        if self.places_of(member).next().is_none() {
             return false;
         }
-        self.admissions.push(Admission {
+        self.read_device(Admission {
             tag,
             command,
             member,
             places: Default::default(),
-            outstanding: places.len() as u32,
+            outstanding: 0,
             unread: false,
+            overwrites,
+            twin: None,
         });
-        for place in places {
-            self.read_superblock(member, place);
-        }
         true
+    }
+
+    /// Where a device may have superblocks.
+    fn places_of(&self, member: Member) -> impl Iterator<Item = usize> + Clone + use<> {
+        let sectors = self.devices[usize::from(member.0)].info.sectors;
+        let within = move |place: &usize| super_place(*place) + SUPERBLOCK_SECTORS <= sectors;
+        (0..PLACES).filter(within)
+    }
+
+    fn read_device(&mut self, admission: Admission) {
+        let member = admission.member;
+        let places = self.places_of(member);
+        self.admissions.push(Admission {
+            places: Default::default(),
+            outstanding: places.clone().count() as u32,
+            ..admission
+        });
+        places.for_each(|place| self.read_superblock(member, place));
     }
 
     fn read_superblock(&mut self, member: Member, place: usize) {
@@ -105,31 +138,74 @@ impl Core {
         }
     }
 
-    fn decide_admission(&mut self, admission: Admission) {
-        let Admission {
-            tag,
-            command,
-            member,
-            places: [a, b @ ..],
-            unread,
-            ..
-        } = admission;
-        let info = self.devices[usize::from(member.0)].info;
-        let copies = copies_of(a, b);
+    fn decide_admission(&mut self, mut admission: Admission) {
+        let member = admission.member;
+        let [a, b @ ..] = core::mem::take(&mut admission.places);
         let candidate = Candidate {
             member,
-            info,
-            copies,
+            info: self.devices[usize::from(member.0)].info,
+            copies: copies_of(a, b),
         };
-        let blind = self.planted(Bug::NewerOverwritten);
-        let verdict = match unread && candidate.copies[1].is_none() {
-            _ if blind => Ok(()),
-            true => Err(CommandError::Unreadable(member)),
-            false => admit(&self.superblock, &candidate),
+        let newest = newest_of(candidate.copies.iter().flatten());
+        let verdict = match (&admission.twin, self.twin_of(member, newest)) {
+            (None, Some(twin)) => return self.step_superblocks(admission, twin, newest),
+            (Some(twin), _) if newest != Some(&twin.before) => {
+                Err(CommandError::SameDevice(member, twin.member))
+            }
+            _ if admission.overwrites || self.planted(Bug::NewerOverwritten) => Ok(()),
+            _ if admission.unread && candidate.copies[1].is_none() => {
+                Err(CommandError::Unreadable(member))
+            }
+            _ => admit(&self.superblock, &candidate),
         };
         match verdict {
-            Ok(()) => self.carry_out(tag, command),
-            Err(error) => self.answer(tag, Err(error)),
+            Ok(()) => self.carry_out(admission.tag, admission.command),
+            Err(error) => self.answer(admission.tag, Err(error)),
+        }
+    }
+
+    /// The member in use that another device says to be.
+    fn twin_of(&self, device: Member, newest: Option<&Superblock>) -> Option<Member> {
+        let newest = newest.filter(|copy| copy.array == self.superblock.array)?;
+        let entry = self.superblock.index_of(newest.member)?;
+        let mut members = (0..).map(Member).zip(&self.devices);
+        let is_it = |(member, other): &(Member, &Device)| {
+            *member != device && other.health == Health::Good && other.entry == Some(entry)
+        };
+        members.find(is_it).map(|(member, _)| member)
+    }
+
+    fn step_superblocks(
+        &mut self,
+        mut admission: Admission,
+        member: Member,
+        newest: Option<&Superblock>,
+    ) {
+        self.keeper.note_change();
+        admission.twin = newest.map(|before| Twin {
+            member,
+            before: before.clone(),
+            version: Some(self.keeper.version_wanted()),
+        });
+        self.admissions.push(admission);
+    }
+
+    /// Reads the devices again whose members have a new version.
+    pub(crate) fn admissions_turn(&mut self) {
+        let stepped = |one: &Admission| {
+            let version = one.twin.as_ref().and_then(|twin| twin.version);
+            version.is_some_and(|version| self.keeper.is_durable(version))
+        };
+        let stepped: Vec<Admission> = self.admissions.extract_if(.., |one| stepped(one)).collect();
+        for mut admission in stepped {
+            admission
+                .twin
+                .iter_mut()
+                .for_each(|twin| twin.version = None);
+            match self.on_record() {
+                Ok(()) => self.read_device(admission),
+                Err(error) => self.answer(admission.tag, Err(error)),
+            }
         }
     }
 

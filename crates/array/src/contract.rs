@@ -561,6 +561,8 @@ pub enum CommandError {
         member: Member,
         error: MetaError,
     },
+    /// The first is a second path to the disk of the other, which is in use.
+    SameDevice(Member, Member),
     /// No superblock of this device can be read: nobody knows what it carries.
     Unreadable(Member),
     /// Redundancy does not allow taking this member out.
@@ -736,6 +738,8 @@ pub enum FailCause {
     TimedOut,
     /// Its metadata could not be read or written.
     Metadata,
+    /// Its superblocks are gone, or are another array's.
+    Overwritten,
 }
 
 impl FailCause {

@@ -242,6 +242,7 @@ impl Core {
         self.keep();
         self.stop_turn();
         self.stop_settle();
+        self.admissions_turn();
         self.answers_turn();
         self.arm();
     }

@@ -14,6 +14,7 @@
 //! | confirming| the newest superblocks are this run's                      | serving    |
 //! | confirming, serving | a newest superblock is another run's             | refused, halted |
 //! | serving   | an interval, or the run is unsure                          | serving: a look, and a renewal if the run is alone |
+//! | serving   | a member has another array's superblock, or none for [`BLANKS`] looks | serving: the member is failed |
 //!
 //! A run is *unsure* when its last look that found it alone was begun more than [`TRUSTS`] intervals ago. Nothing is
 //! written and nothing is answered while it is unsure ([`Core::hold_while_unsure`]). All ages of looks are by the time of the
@@ -49,6 +50,8 @@ const GUARDS: u64 = 3;
 const MOMENT: Nanos = Nanos(500_000_000);
 /// Versions that leave no other run's copy on a member.
 const VERSIONS: u8 = 2;
+/// Looks without a sound superblock until a member counts as overwritten.
+const BLANKS: u8 = 3;
 
 /// What takes the place of an owner that left no record.
 const UNKNOWN: ArrayOwner = ArrayOwner {
@@ -117,6 +120,8 @@ struct Look {
     /// Versions that this run has written there, as far as they matter: before there are [`VERSIONS`], another run's copy may be
     /// one that lay there, and proves nothing.
     versions: u8,
+    /// Looks in a row that found no sound superblock.
+    blanks: u8,
 }
 
 impl Ownership {
@@ -310,7 +315,7 @@ impl Core {
         if looks.iter().any(|look| look.outstanding > 0) || self.boot.is_none() {
             return;
         }
-        if self.sure_since().is_none() {
+        if !self.is_alone_since(Nanos::ZERO) {
             self.boot_fail(CommandError::Metadata);
             return;
         }
@@ -444,10 +449,20 @@ impl Core {
     }
 
     fn look_ended(&mut self, member: Member) {
-        let look = &self.ownership.looks[usize::from(member.0)];
-        let judged = look.versions >= VERSIONS && self.is_looked_at(usize::from(member.0));
+        let judged = self.is_looked_at(usize::from(member.0));
+        let look = &mut self.ownership.looks[usize::from(member.0)];
+        let judged = judged && look.versions >= VERSIONS;
         let copies = look.copies.iter().flatten();
-        let newest = newest_of(copies).filter(|copy| copy.array == self.superblock.array);
+        let newest = newest_of(copies);
+        look.blanks = newest.map_or(look.blanks.saturating_add(1), |_| 0);
+        let ours = self.superblock.array;
+        let foreign = newest.is_some_and(|copy| copy.array != ours) || look.blanks >= BLANKS;
+        if judged && foreign && self.boot.is_none() {
+            return self.fail_member(member, FailCause::Overwritten);
+        }
+        let look = &self.ownership.looks[usize::from(member.0)];
+        let newest = newest_of(look.copies.iter().flatten());
+        let newest = newest.filter(|copy| copy.array == ours);
         let other = newest.filter(|copy| !self.is_own(copy));
         let by = other.map(|copy| copy.tail.owner.unwrap_or(UNKNOWN));
         let (alone, begun) = (newest.is_some() && by.is_none(), look.begun);
@@ -500,25 +515,24 @@ impl Core {
 
     // --------------------------------------------------------------------------------------------------- fences
 
-    /// Since when this run is known to be alone: by the looks at most members, or at all that are awake while some sleep.
-    fn sure_since(&self) -> Option<Nanos> {
-        let looks = self.ownership.looks.iter().enumerate();
-        let mut times: Vec<Option<Nanos>> = looks
-            .filter(|(index, look)| {
-                let up = self.devices[*index].power.is_up();
-                let judged = look.versions >= VERSIONS || look.alone.is_some();
-                self.is_looked_at(*index) && up && judged
-            })
-            .map(|(_, look)| look.alone)
-            .collect();
-        times.sort_unstable_by(|a, b| b.cmp(a));
-        let sleeps = (0..self.devices.len())
-            .any(|index| self.is_looked_at(index) && !self.devices[index].power.is_up());
-        let needed = match sleeps {
-            true => times.len().checked_sub(1)?,
-            false => times.len() / 2,
-        };
-        times.get(needed).copied().flatten()
+    /// Whether looks since then found this run alone: at most members, or at all that are awake while some sleep.
+    fn is_alone_since(&self, since: Nanos) -> bool {
+        let (mut sleeps, mut judged, mut alone) = (false, 0, 0);
+        for (index, look) in self.ownership.looks.iter().enumerate() {
+            if !self.is_looked_at(index) {
+                continue;
+            }
+            if !self.devices[index].power.is_up() {
+                sleeps = true;
+            } else if look.versions >= VERSIONS || look.alone.is_some() {
+                judged += 1;
+                alone += usize::from(look.alone.is_some_and(|begun| begun >= since));
+            }
+        }
+        match sleeps {
+            true => judged > 0 && alone == judged,
+            false => 2 * alone > judged,
+        }
     }
 
     /// Whether another run may have the array by now.
@@ -527,11 +541,10 @@ impl Core {
         if !serving || self.halted() || self.planted(Bug::OtherOwnerIgnored) {
             return false;
         }
-        let trusted = self.ownership.times(TRUSTS);
         let now = self.ownership.world_time(self.now);
-        let sure = |since: Nanos| now <= since.after(trusted);
+        let trusted = now.since(self.ownership.times(TRUSTS));
         let any = (0..self.devices.len()).any(|index| self.is_looked_at(index));
-        any && !self.sure_since().is_some_and(sure)
+        any && !self.is_alone_since(trusted)
     }
 
     /// What was held goes out, or is refused.

@@ -18,13 +18,16 @@ use crate::lease::refuse_as_member;
 use crate::member::{
     Copies, check_distinct, content, io_failure, open, random_uuid, refuse_volatile,
 };
+use crate::owner::refuse_served;
 use crate::terminal::{Lost, confirm, outln, warn};
 use crate::units::Size;
 use at_once::{Extent, on_each};
 use buffer::{BUFFER_FILE_BYTES, check_buffer};
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::create::Note;
-use restripe_array::meta::{Content, CreateError, CreateOptions, Creation, Init, WriteHole};
+use restripe_array::meta::{
+    Content, CreateError, CreateOptions, Creation, Init, MemberEntry, WriteHole,
+};
 use restripe_array::shown;
 use restripe_array::{PAGE_SECTORS, SECTOR_BYTES, Uuid};
 use restripe_io::control::{is_name, running};
@@ -73,6 +76,14 @@ pub fn run(verb: Create) -> Outcome {
         carry_out(surrogate, &mut of_surrogate)?;
     }
     carry_out(&plans.array, &mut members)?;
+    let sets = [
+        (Some(&plans.array), &members),
+        (plans.surrogate.as_ref(), &of_surrogate),
+        (plans.buffer.as_ref(), &of_buffer),
+    ];
+    for (creation, members) in sets {
+        creation.map_or(Ok(()), |creation| check_disks(creation, members))?;
+    }
     images.keep();
     report(&wanted, &plans, json);
     warn_of_namesake(&wanted.name);
@@ -354,6 +365,7 @@ impl Image {
 // ---------------------------------------------------------------------------------------------------------- losses
 
 fn losses(members: &mut [Plain]) -> Outcome<Vec<Lost>> {
+    refuse_served(members.iter())?;
     let looked = Extent::new("looking at what members hold", members.len() as u64);
     let found = on_each(members, &looked, |_, member| {
         let what = content(member)?;
@@ -582,6 +594,24 @@ pub fn carry_out(creation: &Creation, members: &mut [Plain]) -> Outcome {
             write_one(writes, number, member, &written)?;
             member.flush().map_err(io_failure(member, "flushing"))
         })?;
+    }
+    Ok(())
+}
+
+/// Each member has its own superblock: not if two of them are paths to one disk.
+pub fn check_disks(creation: &Creation, members: &[Plain]) -> Outcome {
+    for (member, entry) in members.iter().zip(&creation.superblock.members) {
+        let copies = Copies::read(member)?;
+        let found = copies.newest().map(|copy| copy.member);
+        if found != Some(entry.uuid) {
+            let other = |entry: &MemberEntry| Some(entry.uuid) == found;
+            let other = creation.superblock.members.iter().position(other);
+            let other = other.map_or("another member", |index| members[index].name());
+            let what = format!("this member is the disk of {other} by a second path");
+            return Err(Failure::new(what)
+                .at(member.name())
+                .hint("name each disk once"));
+        }
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ use crate::engine::{self, Setup};
 use crate::failure::Failure;
 use crate::lease::refuse_as_member;
 use crate::member::{VOLATILE, content, open_failure, refuse_cycle, same_file};
+use crate::owner::{HINT, HINT_SILENT, is_of_this_process, refuse_served};
 use crate::surrogate::WITHOUT_LOG;
 use crate::tie::{Tie, Whose, tie, whose_is};
 use crate::units::{Rate, Size, parse_order, parse_throttle};
@@ -584,6 +585,15 @@ impl Desk {
             Err(_) if force => Tie::Stranger,
             tie => tie.map_err(refusal_of)?,
         };
+        // The engine tells a copy of its own member from a second path to it.
+        let judged = match tie {
+            Tie::Former(_) => true,
+            Tie::CopyOf(member) => whose_is(&status, member) == into.unwrap_or(Whose::Array),
+            _ => false,
+        };
+        if !(judged && is_of_this_process(&device).map_err(refusal_of)?) {
+            refuse_served(std::iter::once(&device)).map_err(refusal_of)?;
+        }
         let (whose, carried) = match tie {
             Tie::Former(whose) => (whose, None),
             _ if force => (Whose::Array, None),
@@ -855,7 +865,11 @@ fn owned(by: &ArrayOwner, rival: Rival) -> Refusal {
             "{run} may serve this array: it was not stopped, and left locks to guard its members"
         ),
     };
-    Refusal::new(what).hint(crate::owner::HINT)
+    let hint = match rival {
+        Rival::Silent => HINT_SILENT,
+        Rival::Renews | Rival::Claims => HINT,
+    };
+    Refusal::new(what).hint(hint)
 }
 
 /// An engine's refusal in words, with the members' names.
@@ -877,6 +891,7 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
             .at(format!("{} and {}", name(one), name(other)))
             .hint("name only the members of the side to keep, to serve --from-minority if they are few; add the others later"),
         CommandError::Foreign(member) => foreign(&name(member)),
+        CommandError::SameDevice(path, other) => same_device(&name(path), &name(other)),
         CommandError::OtherHistory { member, theirs, ours } => other_history(&name(member), *theirs, *ours),
         CommandError::Unreadable(member) => unreadable(&name(member)),
         CommandError::Unsound { member, error } => unsound(&name(member), error),
@@ -938,6 +953,13 @@ fn volatile(path: &str) -> Refusal {
     Refusal::new(VOLATILE).at(path).hint(
         "stop the array and serve it with --volatile-members: then clients are offered neither FLUSH nor FUA",
     )
+}
+
+fn same_device(path: &str, other: &str) -> Refusal {
+    let what = format!("this device is the disk of the member {other} by a second path");
+    Refusal::new(what)
+        .at(path)
+        .hint("name a disk that the array does not use")
 }
 
 fn failed_again(path: &str) -> Refusal {

@@ -6,10 +6,11 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use crate::failure::{Failure, Outcome};
-use crate::member::random_uuid;
-use restripe_array::meta::ArrayOwner;
+use crate::member::{Copies, random_uuid};
+use restripe_array::meta::{ArrayOwner, Superblock};
 use restripe_array::{ENDED_MAX, StartMode, Uuid};
 use restripe_io::member::OpenMember;
+use restripe_io::plain::Plain;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::thread::sleep;
@@ -47,9 +48,11 @@ pub fn mode(
     // Locks guard members that both runs lock: a copy of a served array's images may be started.
     let counts = |found: &&ArrayOwner| unlocked || found.interval_ms > 0;
     let mut ended = [None; ENDED_MAX];
-    if !start.force_owner {
-        for (place, found) in ended.iter_mut().zip(found.iter().filter(counts)) {
+    for (place, found) in ended.iter_mut().zip(found.iter().filter(counts)) {
+        if !start.force_owner {
             *place = end_of(name, found)?;
+        } else if found.interval_ms == 0 && matches!(fate(found), Fate::Lives) {
+            return Err(lives(name, found).hint(HOLDS_LOCKS));
         }
     }
     Ok(StartMode {
@@ -79,17 +82,92 @@ fn end_of(name: &str, found: &ArrayOwner) -> Outcome<Option<Uuid>> {
             Fate::Unknown => return Ok(None),
             Fate::Dying if begun.elapsed() < PATIENCE => sleep(PAUSE),
             Fate::Dying | Fate::Lives => {
-                let process = found.process;
-                let what =
-                    format!("the array {name:?} is served by the process {process} of this host");
-                return Err(Failure::new(what).hint(HINT));
+                let renews = found.interval_ms > 0;
+                return Err(lives(name, found).hint(if renews { HINT } else { HOLDS_LOCKS }));
             }
         }
     }
 }
 
+fn lives(name: &str, found: &ArrayOwner) -> Failure {
+    let process = found.process;
+    Failure::new(format!(
+        "the array {name:?} is served by the process {process} of this host"
+    ))
+}
+
+/// The way out where a run that locks its members has an array: it never looks at superblocks.
+const HOLDS_LOCKS: &str = "stop that daemon: it holds its members by locks, and --force-owner would not make it stop writing";
+
+/// The way out where another run may have an array, and locks its members.
+pub const HINT_SILENT: &str = "stop that daemon; once it has surely ended, restripe serve or assemble with --force-owner takes the array over: a daemon that locks its members does not see that, and would write on";
+
 /// The way out where another run has an array.
-pub const HINT: &str = "stop that daemon; if it has ended or hangs for good, say --force-owner, which takes the array over and makes that daemon stop writing";
+pub const HINT: &str = "stop that daemon; if it has ended or hangs for good, restripe serve or assemble with --force-owner takes the array over and makes that daemon stop writing";
+
+/// Refuses devices to which a living daemon may write, whatever else was asked for.
+pub fn refuse_served<'a>(devices: impl Iterator<Item = &'a Plain>) -> Outcome {
+    let mut unknown = Vec::new();
+    for device in devices.filter(|device| !device.is_guarded()) {
+        let Some((record, owner)) = owned(device)? else {
+            continue;
+        };
+        match fate(&owner) {
+            Fate::Ended | Fate::Dying => {}
+            Fate::Lives => {
+                let by = format!("the process {} of this host serves", owner.process);
+                return Err(served(device, &record, &by));
+            }
+            Fate::Unknown => unknown.push((device, record)),
+        }
+    }
+    // Without a renewal nothing tells who has it.
+    let renewed = |(_, record): &(&Plain, Superblock)| {
+        record.tail.owner.is_some_and(|owner| owner.interval_ms > 0)
+    };
+    unknown.retain(renewed);
+    watch(&unknown)
+}
+
+/// Whether this very process recorded itself there.
+pub fn is_of_this_process(device: &Plain) -> Outcome<bool> {
+    let own = |owner: &ArrayOwner| {
+        owner.process == std::process::id() && matches!(fate(owner), Fate::Lives)
+    };
+    Ok(owned(device)?.is_some_and(|(_, owner)| own(&owner)))
+}
+
+/// The newest superblock of a device that records an owner.
+fn owned(device: &Plain) -> Outcome<Option<(Superblock, ArrayOwner)>> {
+    let copies = Copies::read(device)?;
+    let newest = copies.newest();
+    Ok(newest.and_then(|record| Some((record.clone(), record.tail.owner?))))
+}
+
+/// Waits until the records would have been renewed, and refuses what was.
+fn watch(silent: &[(&Plain, Superblock)]) -> Outcome {
+    let begun = Instant::now();
+    let patience = 2 * Duration::from_millis(INTERVAL_MS.into());
+    while !silent.is_empty() && begun.elapsed() < patience {
+        sleep(Duration::from_millis(500));
+        for (device, before) in silent {
+            if owned(device)?.is_some_and(|(now, _)| now.sequence != before.sequence) {
+                return Err(served(device, before, "a daemon elsewhere serves"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn served(device: &Plain, record: &Superblock, by: &str) -> Failure {
+    let what = format!(
+        "this device is in use: it is a member of the array {:?}, which {by}",
+        record.name
+    );
+    Failure::new(what)
+        .at(device.name())
+        .hint("name another device, or stop that array first; if it was removed from that array, wipe it first")
+}
 
 fn this_run(interval_ms: u32) -> Outcome<ArrayOwner> {
     let process = std::process::id();

@@ -55,9 +55,13 @@ impl Exports {
 
     /// What a start says with a runtime folder of its own, behind `before`.
     fn second(&self, before: &str) -> (i32, String) {
+        self.second_with(before, "")
+    }
+
+    fn second_with(&self, before: &str, option: &str) -> (i32, String) {
         let members: Vec<String> = self.uris.iter().map(|uri| format!("'{uri}'")).collect();
         let serve = format!(
-            "mkdir -m 700 -p r2; XDG_RUNTIME_DIR=$PWD/r2 {before} timeout 60 restripe assemble {}",
+            "mkdir -m 700 -p r2; XDG_RUNTIME_DIR=$PWD/r2 {before} timeout 60 restripe assemble {option} {}",
             members.join(" ")
         );
         let run = self.place.shell(&serve);
@@ -125,6 +129,123 @@ fn first_daemon_that_goes_on_after_a_takeover_writes_nothing() {
     let late = place.shell(&write.replace("-P 7", "-P 9"));
     assert_ne!(late.status, 0, "{}", late.stdout);
     assert!(images() == taken_over, "the former daemon wrote");
+}
+
+/// Also with `--force`: the daemon that has it would write on.
+#[test]
+fn member_in_use_elsewhere_is_not_overwritten() {
+    let Some(exports) = exports("owner-kept") else {
+        return;
+    };
+    let place = &exports.place;
+    exports.create();
+    let daemon = place.serve(&exports.members());
+    let images = ["x0.img", "x1.img"];
+    let options = ["create", "other", "--level", "raid1", "--image-size", "32M"];
+    assert_eq!(place.run(&[&options[..], &images].concat()).status, 0);
+    let _other = place.await_service(&mut place.command(&[
+        "serve",
+        "--unix",
+        "other.nbd",
+        images[0],
+        images[1],
+    ]));
+    let uri = &exports.uris[0];
+    let (two, force) = (&exports.members()[..2], ["--force", "--yes"]);
+    let create = ["create", "new", "--level", "raid1"];
+    for verb in [
+        [&create[..], &force, two].concat(),
+        [&["add", "other", uri][..], &force].concat(),
+        [&["replace", "other", images[0], uri][..], &force].concat(),
+        [&["surrogate", "add", "other", uri][..], &force].concat(),
+    ] {
+        let refused = place.run(&verb);
+        assert_eq!(refused.status, 1, "{verb:?}: {}", refused.stdout);
+        let says = "it is a member of the array \"tank\"";
+        assert!(
+            refused.stderr.contains(says),
+            "{verb:?}: {}",
+            refused.stderr
+        );
+    }
+    let far = "unshare --pid --fork --mount-proc";
+    if place.shell(&format!("{far} true")).status == 0 {
+        let names = format!("'{}' '{}'", two[0], two[1]);
+        let create = format!("{far} restripe create new --level raid1 --force --yes {names}");
+        let refused = place.shell(&create);
+        assert_eq!(refused.status, 1, "{}", refused.stdout);
+        assert!(refused.stderr.contains("elsewhere"), "{}", refused.stderr);
+    }
+    daemon.terminate();
+    assert_eq!(daemon.wait(), 0, "nothing was taken from it");
+    let taken = place.run(&[&create[..], &force, two].concat());
+    assert_eq!(taken.status, 0, "it has stopped: {}", taken.stderr);
+}
+
+/// A disk by two paths is no mirror.
+#[test]
+fn one_disk_by_two_paths_is_one_member_at_most() {
+    let Some(exports) = exports("owner-paths") else {
+        return;
+    };
+    let place = &exports.place;
+    let second = "nbdkit -U $PWD/second.sock -P $PWD/second.pid file m0 && echo started";
+    assert_eq!(place.shell(second).status, 0);
+    let second = format!("nbd+unix:///?socket={}", place.path("second.sock"));
+    let both = [
+        "create",
+        "twice",
+        "--level",
+        "raid1",
+        &exports.uris[0],
+        &second,
+    ];
+    let refused = place.run(&both);
+    assert_eq!(refused.status, 1, "{}", refused.stdout);
+    assert!(refused.stderr.contains("second path"), "{}", refused.stderr);
+    let options = ["create", "tank", "--level", "raid5", "--force", "--yes"];
+    let made = place.run(&[&options[..], &exports.members()].concat());
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    let _daemon = place.serve(&exports.members());
+    for verb in [
+        &["add", "tank", &second, "--force", "--yes"][..],
+        &[
+            "replace",
+            "tank",
+            &exports.uris[1],
+            &second,
+            "--force",
+            "--yes",
+        ],
+    ] {
+        let refused = place.run(verb);
+        assert_eq!(refused.status, 1, "{verb:?}: {}", refused.stdout);
+        assert!(
+            refused.stderr.contains("second path"),
+            "{verb:?}: {}",
+            refused.stderr
+        );
+    }
+    place.shell("kill $(cat second.pid)");
+}
+
+/// It never looks at the superblocks, and would not stop.
+#[test]
+fn daemon_that_locks_its_members_is_not_taken_over() {
+    let Some(exports) = exports("owner-locks") else {
+        return;
+    };
+    exports.create();
+    let daemon = exports.place.serve(&["m0", "m1", "m2"]);
+    for force in ["", "--force-owner"] {
+        let (code, said) = exports.second_with("", force);
+        assert_eq!(code, 1, "{said}");
+        assert!(said.contains("is served by the process"), "{said}");
+        assert!(said.contains("stop that daemon: it holds"), "{said}");
+    }
+    daemon.kill();
+    let (code, said) = exports.second("");
+    assert_eq!(code, 0, "the first has ended: {said}");
 }
 
 #[test]

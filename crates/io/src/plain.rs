@@ -29,6 +29,7 @@ const REMOTE_PATIENCE: Duration = Duration::from_secs(30);
 pub struct Plain {
     name: String,
     info: MemberInfo,
+    guarded: bool,
     driver: RefCell<Driver>,
 }
 
@@ -71,6 +72,7 @@ impl Plain {
         Ok(Plain {
             name,
             info,
+            guarded: member.is_guarded(),
             driver: RefCell::new(Driver::new(member)?),
         })
     }
@@ -100,6 +102,11 @@ impl Plain {
 
     pub fn info(&self) -> MemberInfo {
         self.info
+    }
+
+    /// As [`OpenMember::is_guarded`].
+    pub fn is_guarded(&self) -> bool {
+        self.guarded
     }
 
     pub fn bytes(&self) -> u64 {

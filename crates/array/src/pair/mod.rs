@@ -277,6 +277,8 @@ pub(crate) struct Pair {
     absent: Option<CommandError>,
     /// What its buffer's set could not.
     buffer_absent: Option<CommandError>,
+    /// Replies that wait until every set is sure to be this run's.
+    held: Vec<(RequestTag, Result<(), RequestError>)>,
 }
 
 impl Pair {
@@ -308,6 +310,7 @@ impl Pair {
             cached: Cached::default(),
             absent: None,
             buffer_absent: None,
+            held: Vec::new(),
             config,
             surrogate,
         }
@@ -339,16 +342,39 @@ impl Pair {
                 self.tell(site, Event::Departed(member));
             }
             Event::Command(tag, command) => self.command(tag, command),
-            Event::Turn => return self.turn(actions),
+            Event::Turn => self.turn(),
             Event::Paused(time) => route::SITES
                 .into_iter()
                 .for_each(|site| self.tell(site, Event::Paused(time))),
         }
         self.settle();
+        self.hold_while_unsure();
         core::mem::swap(&mut self.out, actions);
     }
 
-    fn turn(&mut self, actions: &mut Actions) {
+    /// Keeps back every answer while another run may have a set: what is in memory, or in the log, may be old by now.
+    fn hold_while_unsure(&mut self) {
+        if self.sets.iter().any(Core::unsure) {
+            let held = self
+                .out
+                .extract_if(.., |action| matches!(action, Action::Reply(..)));
+            self.held.extend(held.filter_map(|action| match action {
+                Action::Reply(tag, result) => Some((tag, result)),
+                _ => None,
+            }));
+            return;
+        }
+        let disowned = self.sets.iter().any(Core::disowned);
+        for (tag, result) in core::mem::take(&mut self.held) {
+            let result = match disowned {
+                true => Err(RequestError::Unavailable),
+                false => result,
+            };
+            self.out.push(Action::Reply(tag, result));
+        }
+    }
+
+    fn turn(&mut self) {
         loop {
             for site in route::SITES {
                 self.tell(site, Event::Turn);
@@ -360,7 +386,6 @@ impl Pair {
                 break;
             }
         }
-        core::mem::swap(&mut self.out, actions);
     }
 
     fn timer(&mut self) {

@@ -192,7 +192,9 @@ impl Route {
 
     pub(super) fn error_of(&self, site: Site, mut error: CommandError) -> CommandError {
         match &mut error {
-            CommandError::Clone(one, other) | CommandError::Split(one, other) => {
+            CommandError::Clone(one, other)
+            | CommandError::Split(one, other)
+            | CommandError::SameDevice(one, other) => {
                 *one = self.global(site, *one);
                 *other = self.global(site, *other);
             }

@@ -471,3 +471,42 @@ fn a_member_is_added_once_it_is_flushed_and_on_record() {
     array.run();
     assert_eq!(array.answer(add), Some(Ok(())));
 }
+
+/// Members by a second path: their disks are never taken in, whatever is asked for. A copy is another disk, and may be overwritten.
+#[test]
+fn second_path_to_a_disk_in_use_is_refused_and_a_copy_is_not() {
+    for setup in [
+        raid1(2),
+        raid5(4),
+        raid6(5),
+        crate::spares::three_by_three(),
+    ] {
+        let setup = setup.spares(1);
+        let members = setup.clone().made().disks.len() as u16;
+        for member in 0..members {
+            let mut array = setup.clone().start();
+            let size = array.layout.size_sectors();
+            array.written(0, size).expect("written");
+            let old = Member(u16::from(member == 0));
+            let path = array.arrive_by_path(member);
+            for (command, overwrites) in [
+                (Command::Add(path), true),
+                (Command::Add(path), false),
+                (Command::Replace { old, new: path }, true),
+                (Command::Replace { old, new: path }, false),
+            ] {
+                if overwrites {
+                    let answer = array.command(Command::Overwrite(path));
+                    answer.expect("it is not taken in yet");
+                }
+                let refused = array.command(command);
+                assert_eq!(refused, Err(CommandError::SameDevice(path, Member(member))));
+            }
+            let copy = array.arrive_copied(member);
+            array.command(Command::Overwrite(copy)).expect("it is here");
+            array.command(Command::Add(copy)).expect("it is a copy");
+            array.run_tasks();
+            array.verify();
+        }
+    }
+}

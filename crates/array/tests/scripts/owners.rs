@@ -1,9 +1,10 @@
 //! Two engines over the same members: one run serves an array, and no two ever acknowledge.
 
-use crate::shell::{Array, Setup, raid1, raid5};
+use crate::shell::{Array, CHUNK, Setup, raid1, raid5};
 use restripe_array::meta::ArrayOwner;
 use restripe_array::{
-    Command, CommandError, Event, Fact, Halt, Member, Nanos, RequestError, Rival, StartMode, Uuid,
+    Command, CommandError, Event, Fact, FailCause, Halt, Member, Nanos, Redirect, RequestError,
+    RequestOp, Rival, StartMode, Uuid,
 };
 
 const INTERVAL: Nanos = Nanos::from_secs(4);
@@ -272,4 +273,67 @@ fn member_that_has_just_come_back_vouches_for_the_run_when_the_other_fails() {
         array.run_tasks();
     }
     array.command(Command::Stop).expect("stops");
+}
+
+/// Also not of what it has in memory, or in a log.
+#[test]
+fn run_with_a_surrogate_that_no_member_answers_acknowledges_nothing() {
+    for redirect in [Redirect::Ido, Redirect::Graid, Redirect::Reraid] {
+        let mut array = crate::removals::made(redirect).array;
+        let start = array.order(Command::Start(run(1)));
+        array.run();
+        array.pass(Nanos::from_secs(30));
+        assert_eq!(array.answer(start), Some(Ok(())), "{redirect:?}");
+        array.written(0, CHUNK).expect("written");
+        array.wait(Nanos(3 * INTERVAL.0));
+        let write = array.write(0, 8);
+        let read = array.request(RequestOp::Read, 8, 8);
+        for tag in [write, read] {
+            assert_eq!(array.reply(tag), None, "{redirect:?}");
+        }
+        array.run();
+        array.pass(INTERVAL);
+        for tag in [write, read] {
+            assert_eq!(array.reply(tag), Some(Ok(())), "{redirect:?}");
+        }
+        array.verify();
+    }
+}
+
+/// Another array's superblocks on a member, or none, as by a daemon that did not look: the member is failed, and the array goes on or halts.
+#[test]
+fn member_that_was_overwritten_is_failed() {
+    let other = |setup: Setup| {
+        let mut setup = setup;
+        setup.options.array = Uuid([8; 16]);
+        setup.made().disks.swap_remove(0).image
+    };
+    for setup in [raid1(2), raid5(4)] {
+        let metadata = |array: &Array| array.data_start() as usize * 512;
+        for (what, image) in [
+            ("another array", other(setup.clone())),
+            ("zeros", vec![0; 1 << 20]),
+        ] {
+            let mut array = setup.clone().made();
+            array.order(Command::Start(run(1)));
+            array.run();
+            array.pass(INTERVAL);
+            array.written(0, 16).expect("written");
+            array.flushed();
+            let bytes = &image[..metadata(&array)];
+            array.disks[1].forge(0, bytes);
+            array.pass(Nanos(5 * INTERVAL.0));
+            let why = FailCause::Overwritten;
+            let member = Member(1);
+            let failed = Fact::MemberFailed { member, why };
+            assert!(array.facts.contains(&failed), "{what}: {:?}", array.facts);
+            array.verify();
+            array.written(8, 8).expect("it goes on");
+            array.disks[0].forge(0, bytes);
+            array.pass(Nanos(5 * INTERVAL.0));
+            let write = array.write(0, 8);
+            array.run();
+            assert!(matches!(array.reply(write), Some(Err(_))), "{what}");
+        }
+    }
 }

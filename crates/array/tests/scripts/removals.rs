@@ -11,14 +11,14 @@ const REMOVE: Command = Command::Surrogate(None);
 const HOME: Uuid = Uuid([7; 16]);
 const LOG: Uuid = Uuid([9; 16]);
 
-struct Made {
-    array: Array,
+pub struct Made {
+    pub array: Array,
     /// Members of the log: those behind home's.
     log: std::ops::Range<u16>,
 }
 
 /// With a log disk, a code cache, or a mirror that takes what a rebuild is in the way of.
-fn made(redirect: Redirect) -> Made {
+pub fn made(redirect: Redirect) -> Made {
     let partner = |role, array| Some(Partner::new(role, array));
     let ahead = Setup::new(Level::Raid10 { copies: 2 }, 4);
     let (mut home, log) = match redirect {

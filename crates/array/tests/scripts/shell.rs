@@ -149,6 +149,7 @@ impl Setup {
             regions: creation.superblock.regions,
             layout,
             disks,
+            paths: BTreeMap::new(),
             model,
             buffers: BTreeMap::new(),
             held: Vec::new(),
@@ -256,6 +257,8 @@ pub struct Array {
     pub regions: Vec<Region>,
     pub layout: Layout,
     pub disks: Vec<Disk>,
+    /// Members that are further paths to another one's disk.
+    paths: BTreeMap<u16, u16>,
     /// What users should read.
     pub model: Vec<u8>,
     buffers: BTreeMap<u32, Vec<u8>>,
@@ -407,6 +410,26 @@ impl Array {
         Member(self.disks.len() as u16 - 1)
     }
 
+    /// A further path to this member's disk.
+    pub fn arrive_by_path(&mut self, to: u16) -> Member {
+        let path = self.arrive(self.config.members[usize::from(to)]);
+        self.paths.insert(path.0, to);
+        path
+    }
+
+    /// A disk with the content of this member's.
+    pub fn arrive_copied(&mut self, from: u16) -> Member {
+        let copy = self.arrive(self.config.members[usize::from(from)]);
+        self.disks[usize::from(copy.0)] = self.disks[usize::from(from)].clone();
+        copy
+    }
+
+    /// Which disk a member's path leads to.
+    fn index_of(&self, member: Member) -> usize {
+        let disk = self.paths.get(&member.0).copied();
+        disk.unwrap_or(member.0).into()
+    }
+
     // ------------------------------------------------------------------------------------------------- stepping
 
     pub fn turn(&mut self) {
@@ -556,8 +579,10 @@ impl Array {
     }
 
     fn carry_out(&mut self, held: &mut Held) -> Result<(), IoError> {
-        let io = &mut held.io;
-        let disk = &mut self.disks[usize::from(io.member.0)];
+        let io = &held.io;
+        let stamp = self.now + 1;
+        let index = self.index_of(io.member);
+        let disk = &mut self.disks[index];
         match io.op {
             IoOp::Wake => {}
             IoOp::Flush | IoOp::Standby => {
@@ -573,8 +598,8 @@ impl Array {
                 self.scatter(held);
             }
             IoOp::Write | IoOp::Zero | IoOp::Trim => {
-                self.now += 1;
-                disk.write(io.at, held.bytes.clone(), io.durable, self.now);
+                disk.write(io.at, held.bytes.clone(), io.durable, stamp);
+                self.now = stamp;
             }
         }
         Ok(())
@@ -583,7 +608,7 @@ impl Array {
     fn scatter(&mut self, held: &mut Held) {
         let mut at = (held.io.at * SECTOR) as usize;
         let mut fills = Vec::new();
-        let image = &self.disks[usize::from(held.io.member.0)].image;
+        let image = &self.disks[self.index_of(held.io.member)].image;
         for segment in &mut held.io.segments {
             let bytes = &image[at..at + segment.bytes() as usize];
             at += bytes.len();

@@ -16,7 +16,7 @@
 
 use super::{Desk, End, Said, done, ended, in_the_array, refusal_of};
 use crate::command::SurrogateLevel;
-use crate::create::{Home, carry_out, open_all, refuse_to_overwrite, surrogate_for};
+use crate::create::{Home, carry_out, check_disks, open_all, refuse_to_overwrite, surrogate_for};
 use crate::engine::{self, Form};
 use crate::failure::{Failure, Outcome};
 use crate::member::{
@@ -406,6 +406,7 @@ fn make(
     };
     let creation = surrogate_for(&home, members, level, &devices)?;
     carry_out(&creation, &mut devices)?;
+    check_disks(&creation, &devices)?;
     Ok((creation.superblock.array, devices))
 }
 

@@ -1103,6 +1103,7 @@ fn cause_text(cause: &FailCause) -> String {
         FailCause::Gone => "the device is gone".into(),
         FailCause::TimedOut => "it did not answer in time".into(),
         FailCause::Metadata => "its metadata cannot be read or written".into(),
+        FailCause::Overwritten => "another program has written over its superblocks".into(),
     }
 }
 

@@ -25,6 +25,7 @@ const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
 
 /// The kernel's NBD clients.
 const NBD_MAJOR: u32 = 43;
+const LOOP_MAJOR: u32 = 7;
 /// File systems whose files other hosts may have open: NFS, SMB (two numbers), CIFS, 9P, AFS, Ceph, GFS2, OCFS2, FUSE.
 const NETWORKED: [u32; 10] = [
     0x6969,
@@ -167,12 +168,20 @@ impl FileDevice {
     /// Whether other hosts may have it open, whatever is locked here.
     pub fn is_unlocked(&self) -> bool {
         match self.block_device {
-            true => self
-                .file
-                .metadata()
-                .is_ok_and(|found| libc::major(found.rdev()) == NBD_MAJOR),
+            true => self.major() == Some(NBD_MAJOR),
             false => file_system(&self.file).is_some_and(|kind| NETWORKED.contains(&kind)),
         }
+    }
+
+    /// Whether its lock keeps away every other path to its content.
+    pub fn is_guarded(&self) -> bool {
+        let leads_on = self.block_device && self.major() == Some(LOOP_MAJOR);
+        !self.is_unlocked() && !leads_on
+    }
+
+    fn major(&self) -> Option<u32> {
+        let found = self.file.metadata().ok()?;
+        Some(libc::major(found.rdev()))
     }
 
     /// Files have no spindle, unless somebody says what to do about theirs.

@@ -116,6 +116,15 @@ impl OpenMember {
         }
     }
 
+    /// Whether its lock keeps away every other path to its content: not of an export or a loop device.
+    pub fn is_guarded(&self) -> bool {
+        match &self.device {
+            Device::File(file) => file.is_guarded(),
+            Device::Ram(_) => true,
+            Device::Nbd(_) => false,
+        }
+    }
+
     /// Whether somebody could be told that its spindle is to stand still. A disk may refuse it yet.
     pub fn may_be_told_to_rest(&self) -> bool {
         match &self.device {
