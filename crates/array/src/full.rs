@@ -13,7 +13,7 @@
 use crate::contract::{Fact, FailCause, Halt, IoError, IoOp};
 use crate::core::{Core, Wake};
 use crate::ops::Owner;
-use crate::units::{Member, Nanos};
+use crate::units::{Member, Nanos, Slot};
 use alloc::vec::Vec;
 
 /// Members whose errors lie no further apart than this fill up together.
@@ -94,7 +94,16 @@ impl Core {
     fn tolerates(&self, full: &[(Member, FailCause)]) -> bool {
         let decodable =
             self.all_decodable(|one| full.iter().any(|(member, _)| one.serves(*member)));
-        decodable && !full.iter().any(|(member, _)| self.tells_alone(*member))
+        let alone = |member| self.tells_alone(member) || self.goes_ahead_alone(member);
+        decodable && !full.iter().any(|(member, _)| alone(*member))
+    }
+
+    /// Whether a member has first copies that go ahead of the further ones, and no log has what they have.
+    fn goes_ahead_alone(&self, member: Member) -> bool {
+        let logged = self.attached && !self.superblock.alone;
+        let slots = self.standing.slots_where(|one| one.serves(member));
+        let mut slots = slots.into_iter();
+        self.is_ahead() && !logged && slots.any(|slot| self.layout.has_firsts(Slot(slot as u16)))
     }
 
     pub(crate) fn serves(&self, member: Member) -> bool {
@@ -161,7 +170,9 @@ impl Core {
             device.full = before.full;
             device.spent = before.spent;
         }
-        self.full.spared_until = self.now.after(SPARED);
+        if !self.serves_as_surrogate {
+            self.full.spared_until = self.now.after(SPARED);
+        }
         self.counters = former.counters;
         self.latencies = former.latencies.clone();
         self.rests = former.rests;

@@ -30,6 +30,8 @@ pub(crate) struct Keeper {
     durable: u64,
     /// The version that records the latest failure.
     failure: u64,
+    /// The latest version that all members in service took.
+    on_record: u64,
     /// The version that records the partner as it is now.
     partner: u64,
     outstanding: u32,
@@ -63,6 +65,11 @@ impl Keeper {
 
     pub(crate) fn failures_durable(&self) -> bool {
         self.durable >= self.failure
+    }
+
+    /// Whether all failures are on record, also of an array that has halted since.
+    pub(crate) fn failures_on_record(&self) -> bool {
+        self.on_record >= self.failure
     }
 
     pub(crate) fn quiet(&self) -> bool {
@@ -185,6 +192,9 @@ impl Core {
 
     fn superblocks_written(&mut self) {
         self.keeper.durable = self.keeper.in_flight;
+        if !self.halted() {
+            self.keeper.on_record = self.keeper.in_flight;
+        }
         if self.on_record().is_ok() {
             let keeper = &mut self.keeper;
             keeper.lent.clone_from(&keeper.lent_in_flight);

@@ -219,8 +219,8 @@ fn step(
 
 impl Core {
     /// Members that failed, if all failures are on record.
-    fn failed_on_record(&self) -> impl Iterator<Item = Member> + '_ {
-        let recorded = self.keeper.failures_durable();
+    pub(crate) fn failed_on_record(&self) -> impl Iterator<Item = Member> + '_ {
+        let recorded = self.keeper.failures_on_record();
         let members = (0..self.devices.len()).map(|index| Member(index as u16));
         members.filter(move |member| {
             recorded && self.devices[usize::from(member.0)].health == Health::Failed
@@ -228,13 +228,13 @@ impl Core {
     }
 
     /// Whether a member that an attempt asks may still do what was given up on.
-    fn orphans_may_count(&self) -> bool {
+    pub(crate) fn orphans_may_count(&self) -> bool {
         let asked = |member| self.failed_on_record().all(|failed| failed != member);
         self.ops.orphans().any(asked)
     }
 
     /// Operations that were given up on are the other's from now on. Both have no others.
-    fn hand_operations_to(&mut self, other: &mut Core) {
+    pub(crate) fn hand_operations_to(&mut self, other: &mut Core) {
         core::mem::swap(&mut self.ops, &mut other.ops);
         for (device, other) in self.devices.iter_mut().zip(&mut other.devices) {
             other.in_flight = core::mem::take(&mut device.in_flight);

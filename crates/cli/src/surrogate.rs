@@ -153,6 +153,7 @@ fn trouble_of_log(overlay: &OverlayView) -> Option<(&'static str, &'static str)>
         (false, false) => return None,
     };
     let then = match overlay.without_log {
+        true if overlay.full => "writes go on without it, and mirrors stay awake until it has room",
         true => WITHOUT_LOG,
         false => "what must go there is refused",
     };

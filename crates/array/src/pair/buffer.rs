@@ -233,7 +233,7 @@ impl Pair {
 
     /// Goes on to put on record that the buffer does not count; false if that has to wait.
     pub(super) fn next_forgo(&mut self) -> bool {
-        if !self.buffer.forgoing {
+        if !self.buffer.forgoing || self.lacks_room() {
             return false;
         }
         let forgone = match self.mark_buffer(BufferMark::Idle) {

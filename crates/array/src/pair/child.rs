@@ -40,9 +40,19 @@ pub(super) enum Owner {
     StartRead(u32),
 }
 
+/// A request of a set that is under way.
+#[derive(Clone, Copy)]
+struct Child {
+    owner: Owner,
+    request: Request,
+    copies: Copies,
+}
+
 #[derive(Default)]
 pub(super) struct Children {
-    owners: Slab<Owner>,
+    under_way: Slab<Child>,
+    /// Requests of the log that found no space there, and are given to it again ([`super::revive`]): the oldest first.
+    shelved: VecDeque<(Request, Copies)>,
     /// By [`Site`]: what its engine has no room for yet.
     waiting: [VecDeque<(Request, Copies)>; route::SETS],
     ended: VecDeque<(Owner, Result<(), RequestError>)>,
@@ -64,15 +74,51 @@ impl Children {
         mut request: Request,
         copies: Copies,
     ) {
-        let index = self.owners.insert(owner);
+        let child = Child {
+            owner,
+            request,
+            copies,
+        };
+        let index = self.under_way.insert(child);
         request.tag = RequestTag(u64::from(index));
         self.waiting[site as usize].push_back((request, copies));
     }
 
     pub(super) fn ended(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
-        let owner = self.owners.remove(tag.0 as u32);
-        self.ended
-            .push_back((owner.expect("it was asked for once"), result));
+        let child = self.under_way.remove(tag.0 as u32);
+        let owner = child.expect("it was asked for once").owner;
+        self.ended.push_back((owner, result));
+    }
+
+    fn of(&self, tag: RequestTag) -> &Child {
+        let child = self.under_way.get(tag.0 as u32);
+        child.expect("it was asked for once")
+    }
+
+    /// A request that failed is given to its set again later.
+    fn shelve(&mut self, tag: RequestTag) {
+        let Child {
+            request, copies, ..
+        } = *self.of(tag);
+        self.shelved.push_back((Request { tag, ..request }, copies));
+    }
+
+    /// Shelved requests go to their set, before others; false if there are none.
+    pub(super) fn unshelve(&mut self, site: Site) -> bool {
+        let any = !self.shelved.is_empty();
+        while let Some(one) = self.shelved.pop_back() {
+            self.waiting[site as usize].push_front(one);
+        }
+        any
+    }
+
+    /// Shelved requests end with this error; false if there are none.
+    pub(super) fn fail_shelved(&mut self, error: RequestError) -> bool {
+        let any = !self.shelved.is_empty();
+        while let Some((request, _)) = self.shelved.pop_front() {
+            self.ended(request.tag, Err(error));
+        }
+        any
     }
 
     pub(super) fn reply(&mut self) -> Option<(Owner, Result<(), RequestError>)> {
@@ -85,7 +131,7 @@ impl Children {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.owners.is_empty() && self.ended.is_empty()
+        self.under_way.is_empty() && self.ended.is_empty()
     }
 }
 
@@ -93,7 +139,7 @@ impl Pair {
     /// Hands the next waiting request to a set that has room.
     pub(super) fn next_child(&mut self) -> bool {
         for site in route::SITES {
-            if !self.sets[site as usize].requests.room() {
+            if self.withholds(site) || !self.sets[site as usize].requests.room() {
                 continue;
             }
             if let Some((request, copies)) = self.children.waiting[site as usize].pop_front() {
@@ -105,6 +151,25 @@ impl Pair {
             }
         }
         false
+    }
+
+    /// A set has answered. What the pair itself writes to a log without space is shelved: users alone hear of it.
+    pub(super) fn child_replied(
+        &mut self,
+        site: Site,
+        tag: RequestTag,
+        result: Result<(), RequestError>,
+    ) {
+        let child = self.children.of(tag);
+        let of_user = match child.owner {
+            Owner::Part(part) => self.overlay.as_ref().is_some_and(|one| one.is_users(part)),
+            _ => false,
+        };
+        let writes = child.request.op != RequestOp::Read;
+        match result.is_err() && writes && !of_user && self.shelves(site) {
+            true => self.children.shelve(tag),
+            false => self.children.ended(tag, result),
+        }
     }
 
     pub(super) fn child_ended(&mut self, owner: Owner, result: Result<(), RequestError>) {

@@ -453,6 +453,7 @@ impl Pair {
         }
         match (all, self.home().halted()) {
             (true, _) => Some(Ok(())),
+            (false, true) if self.lacks_room() => None,
             (false, true) => Some(Err(self.home().refusal(RequestOp::Write))),
             (false, false) => None,
         }

@@ -143,6 +143,12 @@ impl Pair {
     /// Answers a user whose request went through the overlay.
     fn answer(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
         let user = self.users.end(tag);
+        self.revive.refused_write |= user.op != RequestOp::Read
+            && self.log_has_no_space()
+            && matches!(
+                result,
+                Err(RequestError::Unavailable | RequestError::NoSpace)
+            );
         let home = &mut self.sets[Site::Home as usize];
         home.note_latency(user.op, self.now.since(user.begun));
         if user.op.changes() {
@@ -154,7 +160,7 @@ impl Pair {
         );
     }
 
-    /// Who wants to write where the log has failed for want of space is told so.
+    /// Whoever wants to write where the log has failed for want of space gets that for an answer.
     fn as_writer(&self, op: RequestOp, error: RequestError) -> RequestError {
         match error {
             RequestError::Unavailable if op != RequestOp::Read && self.log_has_no_space() => {
@@ -166,7 +172,9 @@ impl Pair {
 
     pub(super) fn log_has_no_space(&self) -> bool {
         let broken = self.overlay.as_ref().is_some_and(Overlay::is_broken);
-        broken && self.log().halt == Some(Halt::NoSpace)
+        let full = self.log().full_members().next().is_some();
+        let no_space = self.log().halt == Some(Halt::NoSpace) || !self.log().halted() && full;
+        (broken || self.lacks_room()) && no_space
     }
 
     /// The log has a copy of what was read there.

@@ -34,6 +34,7 @@ mod kept;
 mod leave;
 mod migrate;
 mod policy;
+mod revive;
 mod route;
 mod session;
 mod start;
@@ -63,6 +64,7 @@ use keep::Keeping;
 use kept::Kept;
 use migrate::Source;
 pub use policy::Redirect;
+use revive::Revive;
 use route::{Route, SETS};
 use start::Start;
 use users::Users;
@@ -273,6 +275,9 @@ pub(crate) struct Pair {
     keeping: Keeping,
     kept: Kept,
     cached: Cached,
+    revive: Revive,
+    /// The buffers of each set's engine.
+    shares: [Share; SETS],
     /// What the surrogate's set could not be started for.
     absent: Option<CommandError>,
     /// What its buffer's set could not.
@@ -283,7 +288,7 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn new(config: Config, surrogate: SurrogateConfig) -> Pair {
-        let (sets, buffers) = build(&config, &surrogate);
+        let (sets, shares, buffers) = build(&config, &surrogate);
         let logs = usize::from(surrogate.members);
         let homes = config.members.len() - logs - usize::from(surrogate.buffer_members);
         Pair {
@@ -308,6 +313,8 @@ impl Pair {
             keeping: Keeping::default(),
             kept: Kept::default(),
             cached: Cached::default(),
+            revive: Revive::default(),
+            shares,
             absent: None,
             buffer_absent: None,
             held: Vec::new(),
@@ -320,6 +327,15 @@ impl Pair {
     pub(crate) fn handle(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
         self.now = now;
         core::mem::swap(&mut self.out, actions);
+        if let Some(event) = self.park(event) {
+            self.take(event);
+        }
+        self.settle();
+        self.hold_while_unsure();
+        core::mem::swap(&mut self.out, actions);
+    }
+
+    fn take(&mut self, event: Event) {
         match event {
             Event::Request(request) => self.request(request),
             Event::Device(mut io, result) => {
@@ -339,6 +355,7 @@ impl Pair {
             Event::Arrived(info) => self.arrived(info),
             Event::Departed(member) => {
                 let (site, member) = self.route.set_of(member);
+                self.tell_former(site, &Event::Departed(member));
                 self.tell(site, Event::Departed(member));
             }
             Event::Command(tag, command) => self.command(tag, command),
@@ -347,9 +364,6 @@ impl Pair {
                 .into_iter()
                 .for_each(|site| self.tell(site, Event::Paused(time))),
         }
-        self.settle();
-        self.hold_while_unsure();
-        core::mem::swap(&mut self.out, actions);
     }
 
     /// Keeps back every answer while another run may have a set: what is in memory, or in the log, may be old by now.
@@ -427,7 +441,7 @@ impl Pair {
 
     fn take_up(&mut self, site: Site, action: Action) {
         match action {
-            Action::Reply(tag, result) => self.children.ended(tag, result),
+            Action::Reply(tag, result) => self.child_replied(site, tag, result),
             Action::Wake(at) => self.route.wake(site, at),
             Action::CommandReply(tag, result) => {
                 let result = result.map_err(|error| self.route.error_of(site, error));
@@ -455,11 +469,13 @@ impl Pair {
             while self.next_reply() || self.next_effect() || self.next_handed() || self.next_child()
             {
             }
-            if !(self.resume_jobs() || self.drive() || self.advance_start() || self.advance_stop())
-            {
+            let works = !self.revive.holds_overlay() && (self.resume_jobs() || self.drive());
+            let moves = works || self.advance_start() || self.advance_stop();
+            if !moves && !self.unshelve() && !self.advance_revival() {
                 break;
             }
         }
+        self.hold_facts();
         if let Some(at) = self.route.armed() {
             self.out.push(Action::Wake(at));
         }
@@ -475,6 +491,9 @@ impl Pair {
     }
 
     fn next_effect(&mut self) -> bool {
+        if self.revive.holds_overlay() {
+            return false;
+        }
         let Some(effect) = self.overlay.as_mut().and_then(Overlay::effect) else {
             return false;
         };
@@ -501,6 +520,9 @@ impl Pair {
     }
 
     fn request_overlaid(&mut self, mut request: Request) {
+        if request.op != RequestOp::Read && self.lacks_room() {
+            return self.reply(request.tag, Err(RequestError::NoSpace));
+        }
         let home = &mut self.sets[Site::Home as usize];
         if let Err(error) = home.admit(&request) {
             return self.reply(request.tag, Err(error));
@@ -525,6 +547,7 @@ impl Pair {
     /// As [`crate::Engine::ready`].
     pub(crate) fn ready(&self) -> bool {
         match (&self.overlay, self.stage) {
+            _ if !self.revive.rests() => self.revive.has_room(self.config.limits.requests),
             (Some(overlay), Stage::Serving) => overlay.ready(),
             (_, Stage::Alone) => self.children.is_empty(Site::Home) && self.home().requests.room(),
             _ => true,
@@ -563,7 +586,10 @@ impl Pair {
 
     fn command(&mut self, tag: CommandTag, command: Command) {
         match command {
-            Command::Start(mode) => self.begin_start(tag, mode),
+            Command::Start(mode) => {
+                self.revive.note(mode);
+                self.begin_start(tag, mode);
+            }
             Command::Stop => self.begin_stop(tag),
             Command::Rate { .. }
             | Command::Throttle(_)
@@ -651,6 +677,7 @@ impl Pair {
 
     fn arrived(&mut self, info: MemberInfo) {
         self.route.arrived(info, Site::Home);
+        self.tell_former(Site::Home, &Event::Arrived(info));
         self.tell(Site::Home, Event::Arrived(info));
     }
 
@@ -820,7 +847,7 @@ fn child_command(site: Site) -> CommandTag {
 }
 
 /// The engines of the sets, and the buffers that none has.
-fn build(config: &Config, surrogate: &SurrogateConfig) -> ([Core; SETS], Buffers) {
+fn build(config: &Config, surrogate: &SurrogateConfig) -> ([Core; SETS], [Share; SETS], Buffers) {
     let mut rest = Share::whole(config.limits.pool);
     let whole = surrogate.limits.whole_pool();
     let pools = [
@@ -831,12 +858,12 @@ fn build(config: &Config, surrogate: &SurrogateConfig) -> ([Core; SETS], Buffers
         surrogate.limits.pool,
         surrogate.limits.buffer_pool,
     ];
+    let shares = pools.map(|pool| rest.split_off(pool));
     let sets = route::SITES.map(|site| {
-        let pool = pools[site as usize];
-        let share = rest.split_off(pool);
-        Core::new(set_config(config, surrogate, site, pool), share)
+        let (pool, share) = (pools[site as usize], &shares[site as usize]);
+        Core::new(set_config(config, surrogate, site, pool), share.clone())
     });
-    (sets, Buffers::new(rest))
+    (sets, shares, Buffers::new(rest))
 }
 
 fn set_config(config: &Config, surrogate: &SurrogateConfig, site: Site, pool: Pool) -> Config {

@@ -2,7 +2,7 @@
 
 use super::leave::Leaving;
 use super::{Pair, Stage, Stopping, destage};
-use crate::contract::{Command, CommandTag, Request, RequestOp, TaskKind};
+use crate::contract::{Command, CommandTag, Request, RequestError, RequestOp, TaskKind};
 use crate::core::Core;
 use crate::overlay::{Kind, Overlay, Pressure};
 use crate::report::ArrayState;
@@ -119,6 +119,15 @@ impl State {
         }
     }
 
+    /// The overlay is a new one.
+    pub(super) fn begin_anew(&mut self) {
+        self.going = false;
+        self.chosen = false;
+        self.destage = destage::State::default();
+        self.beside_failed = false;
+        self.firsts_seen = None;
+    }
+
     pub(super) fn redirect(&self) -> Redirect {
         self.redirect
     }
@@ -180,6 +189,11 @@ impl Pair {
     pub(super) fn drive(&mut self) -> bool {
         if self.settle_trust() || self.go_on_leaving() {
             return true;
+        }
+        if self.lacks_room() {
+            let overlay = self.overlay.as_mut().expect("a serving pair has one");
+            let error = RequestError::NoSpace;
+            return overlay.refuse_waiting(error) | overlay.refuse_users(error);
         }
         if self.home().halted() {
             let refusal = self.home().refusal(RequestOp::Write);

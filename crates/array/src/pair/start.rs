@@ -27,7 +27,7 @@ mod slots;
 
 use super::child::Owner;
 use super::route::SITES;
-use super::{Pair, Stage, child_command, jobs};
+use super::{Pair, Stage, child_command, jobs, revive};
 use crate::contract::{Action, Command, CommandError, CommandTag, Event, Fact, Page, StartMode};
 use crate::overlay::format::{AnchorTable, LogLayout, Read, Recovered, Scan};
 use crate::overlay::{Extent, FoundInLog, Kind, Site};
@@ -116,7 +116,9 @@ impl Pair {
         self.stage = Stage::Starting;
         self.absent = None;
         self.buffer_absent = None;
-        self.jobs.begin_anew();
+        if !self.revive.holds_overlay() {
+            self.jobs.begin_anew();
+        }
         self.start = Some(Box::new(Start {
             tag,
             mode,
@@ -145,6 +147,7 @@ impl Pair {
             site,
             Event::Command(child_command(site), Command::Start(mode)),
         );
+        self.revives_without_loss(site);
     }
 
     fn start_buffer(&mut self, mode: StartMode) {
@@ -317,17 +320,22 @@ impl Pair {
         home.copies_apart &= stage != Stage::Alone;
         home.counted_above = stage == Stage::Serving;
         home.cached_above = stage == Stage::Serving;
+        if start.tag == revive::TAG {
+            self.revive.outcome = Some(result.clone());
+        }
         if result.is_ok() {
             let fact = Fact::Started {
                 generation: home.superblock.generation,
                 recovered_rows: home.recovered_rows,
             };
-            self.out.push(Action::CommandReply(start.tag, Ok(())));
-            self.out.push(Action::Fact(fact));
+            if start.tag != revive::TAG {
+                self.out.push(Action::CommandReply(start.tag, Ok(())));
+                self.out.push(Action::Fact(fact));
+            }
             for site in SITES {
                 self.at(site, |set| set.tasks.waits_for_start = false);
             }
-        } else {
+        } else if start.tag != revive::TAG {
             self.out.push(Action::CommandReply(start.tag, result));
         }
         for (lba, sectors) in start.lost {

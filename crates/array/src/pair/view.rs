@@ -26,6 +26,9 @@ impl Pair {
             let left = lost.flat_map(|&(lba, sectors)| overlay.not_instead(lba..lba + sectors));
             status.lost = left.collect();
         }
+        let elsewhere = self.takes_writes_elsewhere();
+        let refused = |one: &Refusal| one.why != WhyRefused::NoSpace || !elsewhere;
+        status.refusal = status.refusal.filter(refused);
         status.refusal = status.refusal.or_else(|| self.log_refuses());
         status.surrogate = Some(Box::new(SurrogateStatus {
             set: self.set_status(Site::Log),
@@ -35,11 +38,21 @@ impl Pair {
         status
     }
 
+    /// Whether a code cache has room for what the main set may have no space for.
+    fn takes_writes_elsewhere(&self) -> bool {
+        let room = |one: &Overlay| one.pressure() < Pressure::Reclaim;
+        let gathers = self.policy.redirect() == Redirect::Reraid;
+        gathers && !self.home().halted() && self.overlay.as_ref().is_some_and(room)
+    }
+
     /// Whether writes are refused for the log: what must go there cannot, and home would not have all.
     fn log_refuses(&self) -> Option<Refusal> {
         let overlay = self.overlay.as_ref()?;
         let all_go_there = matches!(self.policy.redirect(), Redirect::Reraid | Redirect::Graid);
-        let stands = all_go_there && overlay.is_broken() && !self.goes_on_without_log();
+        let broken = overlay.is_broken() && !self.goes_on_without_log();
+        // Without a log that has other writes than the main set, no flush is answered well.
+        let counts = all_go_there || self.log_has_no_space();
+        let stands = counts && (broken || self.lacks_room());
         if self.stage != Stage::Serving || !stands {
             return None;
         }
@@ -91,7 +104,7 @@ impl Pair {
             sectors: Kind::ALL.map(|kind| map.total(kind).sectors),
             log_sectors: overlay.log_sectors(),
             going_home: overlay.is_going_home(),
-            broken: overlay.is_broken() && !overlay.is_logless(),
+            broken: (overlay.is_broken() || self.shelves(Site::Log)) && !overlay.is_logless(),
             without_log: self.goes_on_without_log(),
             full: self.log_has_no_space() || self.does_not_empty(overlay),
             ahead: overlay.trusts(),
@@ -161,7 +174,8 @@ impl Pair {
     pub(crate) fn idle(&self) -> bool {
         let sets = self.sets.iter().all(|set| set.idle());
         let overlay = self.overlay.as_ref().is_none_or(|one| one.is_quiet());
-        sets && overlay && self.jobs.is_idle() && self.children.is_idle() && self.start.is_none()
+        let works = !self.jobs.is_idle() || !self.children.is_idle() || self.start.is_some();
+        sets && overlay && !works && self.revive.rests()
     }
 
     pub(crate) fn coverage(

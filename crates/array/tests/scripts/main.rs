@@ -7,6 +7,7 @@ mod cached;
 mod commands;
 mod degraded;
 mod flushes;
+mod full_pairs;
 mod grown;
 mod growth;
 mod halts;

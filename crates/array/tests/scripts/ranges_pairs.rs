@@ -11,9 +11,9 @@ use restripe_array::overlay::format::{anchor, record, slot};
 use restripe_array::{Command, Destage, HeatLimits, Nanos, Redirect, Uuid};
 use std::ops::Range;
 
-const HOME: Uuid = Uuid([7; 16]);
-const LOG: Uuid = Uuid([9; 16]);
-const BUFFER: Uuid = Uuid([11; 16]);
+pub const HOME: Uuid = Uuid([7; 16]);
+pub const LOG: Uuid = Uuid([9; 16]);
+pub const BUFFER: Uuid = Uuid([11; 16]);
 
 struct Sets {
     array: Array,
@@ -22,7 +22,7 @@ struct Sets {
     buffer: Range<usize>,
 }
 
-fn beside(
+pub fn beside(
     mut setup: Setup,
     rows: u64,
     array: Uuid,

@@ -1,6 +1,6 @@
 //! No space left: for the log, for what goes home, or when the array starts.
 
-use super::harness::steps::{URI, good, has, read_pattern, refused, status, stop};
+use super::harness::steps::{URI, good, has, read_pattern, refused, status, stop, wait_until};
 use super::harness::{Daemon, Place};
 use super::{CACHE, HOME, create, flushed, is_destaged, serve, serve_with};
 
@@ -8,33 +8,35 @@ use super::{CACHE, HOME, create, flushed, is_destaged, serve, serve_with};
 fn serve_without_space(place: &Place) -> Daemon {
     let members = [&HOME[..], &CACHE].concat().join(" ");
     let script =
-        format!("trap '' XFSZ; ulimit -f 66560; exec restripe serve --unix nbd.sock {members}");
+        format!("trap '' XFSZ; ulimit -S -f 66560; exec restripe serve --unix nbd.sock {members}");
     place.await_service(&mut place.script(&script))
 }
 
-/// Members of the code cache that cannot grow any more: writes are refused for want of space, and nothing is called healthy.
+/// Members of the code cache that cannot grow any more: writes are refused for want of space, and nothing is called healthy. Once
+/// there is room, as the hint asks for, the same daemon goes on, with every write that it acknowledged.
 #[test]
-fn a_code_cache_without_space_says_so() {
+fn a_code_cache_without_space_says_so_and_goes_on_with_room() {
     let place = Place::new("code-cache-space");
-    let test = "a_code_cache_without_space_says_so";
-    if !has(&place, test, &["qemu-io", "bash"]) {
+    let test = "a_code_cache_without_space_says_so_and_goes_on_with_room";
+    if !has(&place, test, &["qemu-io", "bash", "prlimit"]) {
         return;
     }
     good(place.shell("for m in ca cb cc cd; do truncate -s 160M $m; done"));
     good(create(&place, &CACHE, &[]));
     // Behind all that the array's own members have.
     let daemon = serve_without_space(&place);
-    let write = |nth: u64| {
-        let at = nth % 4 * 32;
+    let write = |pattern: u64| {
+        let at = pattern % 4 * 32;
         place.shell(&format!(
-            "qemu-io -f raw -c 'write -P 3 {at}M 32M' -c flush '{URI}' 2>&1"
+            "qemu-io -f raw -c 'write -P {pattern} {at}M 32M' -c flush '{URI}' 2>&1"
         ))
     };
-    let told = (0..8)
-        .map(write)
-        .map(|run| run.stdout)
-        .find(|told| told.contains("failed"));
-    let told = told.expect("it has no room for all");
+    let mut patterns = 1..9;
+    let told = patterns.find_map(|pattern| {
+        let told = write(pattern).stdout;
+        told.contains("failed").then_some((pattern, told))
+    });
+    let (refused_pattern, told) = told.expect("it has no room for all");
     assert!(told.contains("No space left on device"), "{told}");
     let found = status(&place);
     let overlay = &found["surrogate"]["overlay"];
@@ -45,7 +47,22 @@ fn a_code_cache_without_space_says_so() {
     let text = good(place.run(&["status", "tank"]));
     let first = text.lines().next().expect("a line");
     assert_eq!(first, "tank: read-only, the log has NO SPACE");
-    daemon.kill();
+    let refusal = &found["refuses_writes"];
+    assert_eq!(refusal["reason"], "log-full", "{refusal}");
+    let hint = "make room: the next write tries again, without a restart; restripe status tank shows when it goes on";
+    assert_eq!(refusal["hint"], hint);
+    good(place.shell(&format!("prlimit --fsize=unlimited: --pid {}", daemon.id())));
+    let tries = || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        !write(refused_pattern).stdout.contains("failed")
+    };
+    assert!((0..100).any(|_| tries()), "without a restart");
+    wait_until(&place, |found| found["refuses_writes"].is_null());
+    for pattern in (1..=refused_pattern).rev().take(4) {
+        let at = format!("{}M", pattern % 4 * 32);
+        good(read_pattern(&place, pattern as u8, &at, "32M"));
+    }
+    stop(&place, &daemon);
 }
 
 /// Members of the array that cannot grow any more: what lies in the log cannot go home, which is told; with room again it does.

@@ -66,14 +66,19 @@ fn hint_of(why: WhyRefused, members: &[String], status: &Status) -> String {
     match (why, members.first()) {
         (WhyRefused::Owned, _) => format!("restripe stop {name}: the other daemon serves it"),
         (WhyRefused::ReadOnly, _) => format!("{anew} without --read-only"),
-        (WhyRefused::NoSpace, _) if status.surrogate.is_some() => format!("make room, then {anew}"),
+        (WhyRefused::NoSpace | WhyRefused::LogFull, _) if status.surrogate.is_some() => format!(
+            "make room: the next write tries again, without a restart; restripe status {name} shows when it goes on"
+        ),
         (WhyRefused::NoSpace, Some(full)) => format!(
             "make room: the next write tries again, without a restart; or restripe replace {name} {full} NEW"
         ),
-        (WhyRefused::NoSpace, None) => "make room: the next write tries again".into(),
+        (WhyRefused::NoSpace | WhyRefused::LogFull, _) => {
+            format!(
+                "make room: the next write tries again; restripe status {name} shows when it goes on"
+            )
+        }
         (WhyRefused::TooFew, _) => format!("bring them back, then {anew} with every member"),
         (WhyRefused::LogFailed, _) => format!("bring the surrogate's members back, then {anew}"),
-        (WhyRefused::LogFull, _) => format!("make room, then {anew}"),
     }
 }
 

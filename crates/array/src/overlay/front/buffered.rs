@@ -361,6 +361,16 @@ impl Overlay {
         self.begin_flushes();
     }
 
+    /// Takes the flushes that wait for the buffer, which may itself wait for the log.
+    pub(super) fn unanswered_flushes(&mut self) -> Vec<PartTag> {
+        let Some(buffer) = &mut self.buffering else {
+            return Vec::new();
+        };
+        let mut parts = core::mem::take(&mut buffer.round);
+        parts.append(&mut buffer.waiting);
+        parts
+    }
+
     pub(super) fn buffer_sealed(&mut self, result: Result<(), RequestError>) {
         if result.is_err() || self.broken {
             return self.end_buffer();

@@ -860,6 +860,40 @@ impl Overlay {
             .expect("it is under way")
     }
 
+    /// Whether a part is of a user's request.
+    pub fn is_users(&self, part: PartTag) -> bool {
+        let part = self.parts[part.0 as usize].as_ref();
+        part.is_some_and(|part| matches!(part.owner, Owner::Request(_) | Owner::Reading { .. }))
+    }
+
+    /// The log has no room for now: users' flushes that wait for records, and writes that wait for the last way home, are refused.
+    /// Records stay on their way. False if there are none.
+    pub fn refuse_users(&mut self, error: RequestError) -> bool {
+        let waiting = core::mem::take(&mut self.flushes);
+        let (users, others) = waiting
+            .into_iter()
+            .partition(|(_, part)| self.is_users(*part));
+        self.flushes = others;
+        let mut parts: Vec<PartTag> = users.into_iter().map(|(_, part): (u64, _)| part).collect();
+        parts.extend(self.unanswered_flushes());
+        let held_up = core::mem::take(&mut self.held_up);
+        let any = !parts.is_empty() || !held_up.is_empty();
+        for tag in parts {
+            let part = self.parts[tag.0 as usize].take().expect("it is under way");
+            self.free_parts.push(tag.0);
+            if let Owner::Request(id) = part.owner {
+                self.request_part_done(id, Err(error));
+            }
+        }
+        for id in held_up {
+            let pending = self.pending(id);
+            pending.error.get_or_insert(error);
+            pending.cut = whole(&pending.request);
+            self.reply_if_done(id);
+        }
+        any
+    }
+
     /// A part of the work has ended.
     ///
     /// # Panics
@@ -889,6 +923,12 @@ impl Overlay {
             (Some(covers), Ok(())) => {
                 self.log_flushed(covers);
                 Ok(())
+            }
+            // The log may have room again: the write that filled it was not given up.
+            (Some(_), Err(RequestError::NoSpace))
+                if self.pack.is_some() && matches!(part.owner, Owner::Request(_)) =>
+            {
+                Err(RequestError::NoSpace)
             }
             // What lies there may be lost, and who asks again at once would ask for ever.
             (Some(_), Err(error)) => {

@@ -43,6 +43,9 @@ fn segment_sectors(sectors: u64) -> u32 {
 impl Pair {
     /// Both sets serve. The log is read if anything in it counts, and begun anew if not.
     pub(super) fn open_log(&mut self) {
+        if self.revive.holds_overlay() {
+            return self.go_on_with_overlay();
+        }
         if self.surrogate.members == 0 {
             return self.go_without_log();
         }
@@ -91,6 +94,16 @@ impl Pair {
                 self.refuse(CommandError::Unsuited(why));
             }
             Ok(layout) => self.open_log_of(layout),
+        }
+    }
+
+    /// A set was started anew beneath the overlay.
+    fn go_on_with_overlay(&mut self) {
+        let doubt = self.start_mut().doubt.take();
+        let doubt = doubt.map(|extents| CommandError::WouldLose { extents });
+        match self.absent.take().or(doubt) {
+            Some(error) => self.end_start(Err(error), Stage::Idle),
+            None => self.end_start(Ok(()), Stage::Serving),
         }
     }
 
