@@ -157,4 +157,4 @@ impl Pair {
     }
 }
 
-const NOT_HOME: &str = "what lies in its surrogate could not be brought home";
+pub(super) const NOT_HOME: &str = "what lies in its surrogate could not be brought home";

@@ -1,6 +1,6 @@
 //! Which writes go to the surrogate, and when what lies there goes home.
 
-use super::leave::Leaving;
+use super::leave::{Leaving, NOT_HOME};
 use super::{Pair, Stage, Stopping, destage};
 use crate::contract::{Command, CommandTag, Request, RequestError, RequestOp, TaskKind};
 use crate::core::Core;
@@ -191,6 +191,7 @@ impl Pair {
             return true;
         }
         if self.lacks_room() {
+            self.keep_surrogate(NOT_HOME);
             let overlay = self.overlay.as_mut().expect("a serving pair has one");
             let error = RequestError::NoSpace;
             return overlay.refuse_waiting(error) | overlay.refuse_users(error);

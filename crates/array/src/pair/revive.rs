@@ -233,7 +233,14 @@ impl Pair {
             .is_some_and(|one| one.is_alone() && !one.is_void());
         let held_ahead = unlogged && !self.is_logless() && !self.home().halted();
         let any = self.halted_sites().next().is_some() || self.is_log_left();
+        let any = any && !self.has_lost_touch();
         serves && may_write && asks && !held_ahead && any && self.only_space_is_missing()
+    }
+
+    /// Whether the log of a code cache failed for another reason: memory alone may have writes, which no attempt may forget.
+    fn has_lost_touch(&self) -> bool {
+        let overlay = self.overlay.as_ref();
+        overlay.is_some_and(|one| one.gathering().is_some() && one.is_broken())
     }
 
     /// A set that halted for another reason would get no number of the attempt on record, and the others would be ahead of it.

@@ -324,6 +324,44 @@ fn degraded_code_cache_that_is_full_goes_on() {
     }
 }
 
+/// A stop, and the command that lets the surrogate go, are answered though there is no space. A start with room has what was flushed.
+#[test]
+fn code_cache_without_space_answers_commands() {
+    for command in [Command::Stop, Command::Surrogate(None)] {
+        for set in [
+            |sets: &Sets| sets.log.clone(),
+            |sets: &Sets| sets.home.clone(),
+        ] {
+            let (mut array, sets) = pair(Family::CodeCache);
+            let flushed = array.model.clone();
+            let full = set(&sets);
+            let mut space = Space {
+                full: full.clone(),
+                flushes: false,
+                steps: 0,
+            };
+            array.write(220, 8);
+            let flush = array.flush();
+            space.run(&mut array, NEVER);
+            assert!(matches!(array.reply(flush), Some(Err(_))), "{full:?}");
+            let tag = array.order(command);
+            for _ in 0..20 {
+                space.run(&mut array, NEVER);
+                array.wait(Nanos::from_secs(1));
+            }
+            let answer = array.answer(tag);
+            assert!(matches!(answer, Some(Err(_))), "{command:?}: {answer:?}");
+            array.die();
+            array.start().expect("there is room");
+            array.run();
+            array.model = flushed;
+            for lba in [0, 2 * CHUNK, 40, 100] {
+                assert_eq!(is_wanted(&mut array, lba, 12), Ok(true), "{lba}");
+            }
+        }
+    }
+}
+
 /// The buffer is not needed: the log takes what it has.
 #[test]
 fn code_cache_with_a_full_buffer_goes_on() {
