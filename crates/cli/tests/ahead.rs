@@ -94,6 +94,37 @@ fn a_log_disk_is_not_left_out_by_the_way() {
     good(place.run(&[&["assemble"][..], &HOME].concat()));
 }
 
+/// An old copy of a log disk, put back after a clean stop, is refused; the way out that the refusal names loses nothing.
+#[test]
+fn an_old_log_disk_is_left_out_as_its_refusal_says() {
+    let place = Place::new("ahead-old-log");
+    if !has(
+        &place,
+        "an_old_log_disk_is_left_out_as_its_refusal_says",
+        &["qemu-io"],
+    ) {
+        return;
+    }
+    let log = ["--level", "raid10", "--surrogate", "l", "--log-disk"];
+    good(place.create(&HOME, &log));
+    let all = [&HOME[..], &["l"]].concat();
+    let daemon = serve_sleepers(&place, &[], &all);
+    good(place.shell("cp l l.old"));
+    write_pattern(&place, 7, "3M", "1M");
+    stop(&place, &daemon);
+    good(place.shell("mv l.old l"));
+    for lost in [&[][..], &["--accept-loss"]] {
+        let told = refused(place.run(&[&["assemble"][..], lost, &all].concat()));
+        assert!(
+            told.contains("leave its members out and say --degraded"),
+            "{told}"
+        );
+    }
+    let daemon = serve_sleepers(&place, &["--degraded"], &HOME);
+    good(read_pattern(&place, 7, "3M", "1M"));
+    stop(&place, &daemon);
+}
+
 /// It has to be asked for, says what is exposed, and keeps it through a kill while no disk is lost.
 #[test]
 fn without_a_log_first_copies_are_exposed_and_said_to_be() {

@@ -31,7 +31,7 @@ const SEGMENT_SECTORS_MAX: u64 = 16 << 11;
 
 const ONLY_MIRRORS: &str = "first copies go ahead in raid1 and raid10 only (redirect graid, eraid)";
 
-const FIRSTS_HAVE_IT: &str = "its log cannot be read, and first copies have all that it had: leave it out and say --degraded, and nothing is lost";
+const FIRSTS_HAVE_IT: &str = "its log is an old copy or cannot be read, and first copies have all that it had: leave its members out and say --degraded, and nothing is lost";
 
 /// The sectors of a segment in a log of so many: the same size always gives the same.
 fn segment_sectors(sectors: u64) -> u32 {
@@ -268,6 +268,9 @@ impl Pair {
 
     /// The log cannot be used: what may lie there alone is lost, if that is accepted.
     fn without_log(&mut self, error: CommandError, layout: LogLayout) {
+        if error == CommandError::LogIsOld && self.firsts_have_it() {
+            return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
+        }
         let mode = self.start_mut().mode;
         let accepts = self.accepts_loss() && !can_be_had(&error, mode) && !self.firsts_have_it();
         match accepts && !self.home().halted() {
