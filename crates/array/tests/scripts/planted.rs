@@ -1,14 +1,20 @@
 //! Bugs planted in the engine that scripts find.
 
 use crate::flushes::{flushed_after_a_death, kinds};
+use crate::handed_on::{
+    grown_onto_old_data, hosted_over_old_data, made_over_old_data, replaced_by_old_data,
+};
 use crate::ordering::{replies_around_a_failure, writes_before_the_record};
 use crate::owners::back_from_a_pause;
-use crate::shell::{Setup, raid1, raid5};
+use crate::shell::{Setup, raid1, raid5, raid6};
 use crate::spares::{
     hosted, needed_before_it_is_on_record, needed_while_read, recovered_after_a_way_home,
     three_by_three,
 };
 use restripe_array::Bug;
+use restripe_array::layout::Level;
+use restripe_array::meta::WriteHole;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn with(bug: Bug, mut setup: Setup) -> Setup {
     setup.bug = Some(bug);
@@ -60,6 +66,27 @@ fn copies_that_are_shown_apart_are_found() {
         raid1(2)
     )));
     assert!(!crate::mirrors::is_shown_apart(raid1(2)));
+}
+
+/// Old bytes on each kind of space that changes hands.
+#[test]
+fn old_bytes_that_are_not_zeroed_are_found() {
+    let bug = Bug::ExtentNotZeroed;
+    let shows = |work: fn(Setup), setup| {
+        let work = || work(with(bug, setup));
+        catch_unwind(AssertUnwindSafe(work)).is_err()
+    };
+    for setup in [raid1(2).hole(WriteHole::Bitmap), raid5(4), raid6(5)] {
+        assert!(shows(made_over_old_data, setup));
+    }
+    for setup in [raid1(2).hole(WriteHole::Bitmap), raid5(4), raid6(5)] {
+        assert!(shows(replaced_by_old_data, setup));
+    }
+    assert!(shows(hosted_over_old_data, three_by_three()));
+    let mut setup = Setup::new(Level::Raid4, 3).spares(1);
+    setup.rows = 12;
+    let grown = |setup| grown_onto_old_data(with(Bug::AddedNotZeroed, setup), false);
+    assert!(catch_unwind(AssertUnwindSafe(|| grown(setup))).is_err());
 }
 
 #[test]
