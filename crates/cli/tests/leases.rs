@@ -274,6 +274,19 @@ fn space_of_a_former_lease_reads_as_zeros_in_the_next() {
     run(&["add", "pool", "former", "--size", "40M"]);
     io("former", "write -P 0xa7 0 40M");
     run(&["remove", "pool", "former"]);
+    let holds_old = |member: &str| {
+        let bytes = place.bytes(member);
+        let mut pages = bytes.chunks(4096);
+        pages.any(|page| page.iter().all(|byte| *byte == 0xa7))
+    };
+    let unwiped: Vec<&str> = POOL
+        .into_iter()
+        .filter(|member| holds_old(member))
+        .collect();
+    assert!(
+        unwiped.is_empty(),
+        "the former lease's bytes are on {unwiped:?}"
+    );
     run(&["add", "pool", "next", "--size", "24M"]);
     io("next", "read -P 0 0 24M");
     run(&["remove", "pool", "next"]);
