@@ -3,7 +3,7 @@
 use crate::disk::{Device, Disk, DiskConfig, read_page};
 use crate::image::Image;
 use crate::payload::Payload;
-use crate::rng::Rng;
+use crate::rng::{Rng, mix};
 use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Cell, Layout, Level, RowMap, Skew};
 use restripe_array::meta::{
@@ -115,12 +115,23 @@ impl Spec {
         create(&self.options())
     }
 
-    /// The members of a new array, in the order of its slots and then the spares. `dirt` is what the disks held before,
-    /// where the array need not care.
+    /// The members of a new array, in the order of its slots and then the spares. `dirt` seeds the bytes of an earlier owner
+    /// on the disks. A create that keeps what lies there makes them the array's contents.
     pub fn format(&self, dirt: Option<u64>) -> Result<Vec<Image>, CreateError> {
+        self.format_over(dirt, dirt)
+    }
+
+    /// The same with spares that have other such bytes: a spare holds nothing of the array, however that was created.
+    pub fn format_over(
+        &self,
+        dirt: Option<u64>,
+        of_spares: Option<u64>,
+    ) -> Result<Vec<Image>, CreateError> {
         let creation = self.create()?;
-        let members = 0..self.slots + self.spares;
-        let mut images: Vec<Image> = members.map(|member| self.blank(member, dirt)).collect();
+        let slots = (0..self.slots).map(|member| self.blank(member, dirt));
+        let spares = self.slots..self.slots + self.spares;
+        let spares = spares.map(|member| self.blank(member, of_spares));
+        let mut images: Vec<Image> = slots.chain(spares).collect();
         for (member, at, content) in &creation.writes {
             match content {
                 Content::Page(page) => images[*member].write_full(*at, &page[..]),
@@ -130,15 +141,18 @@ impl Spec {
         Ok(images)
     }
 
-    fn blank(&self, member: u16, dirt: Option<u64>) -> Image {
+    /// A disk that was never a member. `dirt` seeds the bytes of an earlier owner.
+    pub fn blank(&self, member: u16, dirt: Option<u64>) -> Image {
         let sectors = self.info(member).sectors;
         let mut image = Image::new(self.payload, sectors);
         if let (Some(seed), true) = (dirt, self.payload != Payload::None) {
             let mut rng = Rng::new(seed ^ u64::from(member));
             let unit = self.payload.unit();
-            let mut data = vec![0; sectors as usize * unit];
+            let mut data = vec![0; EARLIER_SECTORS * unit];
             data.chunks_exact_mut(unit)
                 .for_each(|sector| self.payload.fill(sector, rng.word()));
+            let mut data = data.repeat((sectors as usize).div_ceil(EARLIER_SECTORS));
+            data.truncate(sectors as usize * unit);
             image.write_data(0, sectors, &data);
         }
         image
@@ -153,6 +167,16 @@ impl Spec {
         };
         Disk::new(config, image, device, Rng::new(seed ^ u64::from(member)))
     }
+}
+
+/// The bytes of an earlier owner repeat after this many sectors. The contents do not matter, and take time to make.
+const EARLIER_SECTORS: usize = 61;
+
+/// The bytes of an earlier owner, for disks that have this seed: a stream of its own. One seed in three has them: they
+/// take time.
+pub fn earlier(seed: u64) -> Option<u64> {
+    let own = mix(seed ^ 0x01d_b17e5);
+    own.is_multiple_of(3).then_some(own)
 }
 
 /// An identifier made of a small number.

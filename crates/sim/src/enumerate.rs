@@ -23,7 +23,7 @@ mod hosts;
 pub use growth::{enumerate_growth, enumerate_reshape};
 pub use hosts::enumerate_hosts;
 
-use crate::array::Spec;
+use crate::array::{Spec, earlier};
 use crate::atlas::Atlas;
 use crate::crash::{Cut, Site};
 use crate::disk::{Disk, Simple};
@@ -426,6 +426,11 @@ impl Enumeration {
             self.cut_here(&session);
         }
         self.report
+    }
+
+    /// What lay on the disks before.
+    fn earlier(&self) -> Option<u64> {
+        earlier(self.rng.clone().word())
     }
 
     /// A life with a surrogate: users, a member lost, users while it is rebuilt, and until all is home.

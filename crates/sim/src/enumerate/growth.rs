@@ -88,7 +88,7 @@ fn small(rng: &mut Rng, level: Level, slots: u16) -> Spec {
 
 impl Enumeration {
     fn run_growth(mut self, grow: impl Fn(u16) -> Command) -> Report {
-        let images = self.spec.format(None).expect("small arrays fit");
+        let images = self.spec.format(self.earlier()).expect("small arrays fit");
         let oracle = Oracle::new(self.spec.payload, self.layout.size_sectors());
         let mut session = self.session(images, oracle, false);
         if let Err(violation) = self.start(&mut session) {

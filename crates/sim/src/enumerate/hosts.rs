@@ -3,7 +3,7 @@
 
 use super::growth::take_capacity;
 use super::{Enumeration, Reach, Report, first};
-use crate::array::Spec;
+use crate::array::{Spec, earlier};
 use crate::disk::{Disk, Simple};
 use crate::image::Image;
 use crate::invariant::{Invariant, Violation};
@@ -232,7 +232,7 @@ impl Course {
             Event::Arrives if self.arrivals < ARRIVALS => {
                 self.arrivals += 1;
                 let (spec, seed) = (&enumeration.spec, self.rng.word());
-                let image = Image::new(spec.payload, spec.member_sectors);
+                let image = spec.blank(0, earlier(seed));
                 let member = session.world.arrive(disk(spec, image, seed));
                 session.command(Command::Add(member));
             }
@@ -248,7 +248,7 @@ fn disk(spec: &Spec, image: Image, seed: u64) -> Disk {
 
 impl Enumeration {
     fn run_hosts(mut self) -> Report {
-        let images = self.spec.format(None).expect("small arrays fit");
+        let images = self.spec.format(self.earlier()).expect("small arrays fit");
         self.far = Nanos(*self.rng.pick(&[0, 0, 30_000, 100_000]));
         let oracle = Oracle::new(self.spec.payload, self.layout.size_sectors());
         let mut session = self.session(images, oracle, false);

@@ -12,7 +12,7 @@ mod removal;
 mod rot;
 mod stir;
 
-use crate::array::{Spec, superblock_of};
+use crate::array::{Spec, earlier, superblock_of};
 use crate::atlas::Atlas;
 use crate::disk::{Disk, Simple};
 use crate::fault::Fault;
@@ -977,7 +977,7 @@ fn going_home(status: &Status) -> bool {
 }
 
 fn format(plan: &Plan, spec: &Spec, seed: u64) -> Vec<Disk> {
-    let images = spec.format(None).expect("plans are made to fit");
+    let images = spec.format(earlier(seed)).expect("plans are made to fit");
     let made = |(index, image)| disk(plan, spec, index as u16, image, seed);
     images.into_iter().enumerate().map(made).collect()
 }

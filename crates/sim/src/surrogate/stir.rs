@@ -2,11 +2,10 @@
 
 use super::coverage::{Incident, Phase};
 use super::{Event, IO_TIMEOUT, Life, Moment, Run, Site, disk, set_of, spec_of};
+use crate::array::earlier;
 use crate::disk::Disk;
 use crate::fault::Fault;
-use crate::image::Image;
 use crate::invariant::Invariant;
-use crate::payload::Payload;
 use restripe_array::layout::Level;
 use restripe_array::report::{MapExtent, MemberState, Status};
 use restripe_array::{Command, Member, Nanos, ScrubMode, TaskKind};
@@ -377,8 +376,9 @@ impl Run {
     pub(super) fn blank(&mut self, site: Site) -> Disk {
         let spec = spec_of(&self.plan, site).clone();
         let index = spec.slots + spec.spares;
-        let image = Image::new(Payload::Bytes, spec.info(index).sectors);
-        disk(&self.plan, &spec, index, image, self.rng.word())
+        let seed = self.rng.word();
+        let image = spec.blank(index, earlier(seed));
+        disk(&self.plan, &spec, index, image, seed)
     }
 }
 

@@ -11,7 +11,7 @@ use super::plan::{Options, Plan, Roughness};
 use super::quest::{IDLE_STEPS, Quest};
 use super::ruin::{Ruin, unreadable_sectors};
 use super::stir::{Stirring, UNPLUG_RARITY, UNPLUGGING};
-use crate::array::Spec;
+use crate::array::{Spec, earlier};
 use crate::disk::{Disk, Simple};
 use crate::invariant::Invariant;
 use crate::oracle::Oracle;
@@ -688,8 +688,11 @@ impl Run {
 
 /// The disks of a plan, formatted.
 fn disks(plan: &Plan, rng: &mut Rng) -> Vec<Disk> {
-    let images = plan.spec.format(plan.dirt).expect("plans are made to fit");
     let seed = rng.word();
+    let images = plan
+        .spec
+        .format_over(plan.dirt, plan.dirt.or(earlier(seed)))
+        .expect("plans are made to fit");
     let disk = |(index, image)| disk_of(plan, &plan.spec, index as u16, image, seed);
     images.into_iter().enumerate().map(disk).collect()
 }
@@ -700,10 +703,10 @@ fn disk_of(plan: &Plan, spec: &Spec, index: u16, image: crate::image::Image, see
     spec.disk(index, image, Box::new(device), seed)
 }
 
-/// A disk that was never a member.
+/// A disk that was never a member, and holds what an earlier owner left there.
 pub fn blank_disk(plan: &Plan, seed: u64) -> Disk {
     let index = plan.spec.slots + plan.spec.spares;
-    let image = crate::image::Image::new(plan.spec.payload, plan.spec.info(index).sectors);
+    let image = plan.spec.blank(index, earlier(seed));
     disk_of(plan, &plan.spec, index, image, seed)
 }
 
