@@ -549,6 +549,7 @@ impl Core {
 
     /// What was held goes out, or is refused.
     pub(crate) fn release_held(&mut self) {
+        self.drop_given_up();
         let held = core::mem::take(&mut self.ownership.held);
         self.out.extend(held.into_iter().map(Action::Device));
         let disowned = self.disowned();
@@ -566,25 +567,33 @@ impl Core {
         if !self.unsure() {
             return;
         }
-        let out = core::mem::take(&mut self.out);
-        let mut given_up = Vec::new();
-        for action in out {
+        for action in core::mem::take(&mut self.out) {
             match action {
                 Action::Device(io) if io.op != IoOp::Read => self.ownership.held.push(io),
                 Action::Reply(tag, result) => self.ownership.replies.push((tag, result)),
-                Action::Detach(tag) => match self.held_at(tag) {
-                    Some(index) => given_up.push(self.ownership.held.remove(index)),
-                    None => self.out.push(Action::Detach(tag)),
-                },
                 other => self.out.push(other),
             }
         }
+        self.drop_given_up();
+    }
+
+    /// Operations that are held and were given up on never go out.
+    fn drop_given_up(&mut self) {
+        if self.ownership.held.is_empty() {
+            return;
+        }
+        let mut given_up = Vec::new();
+        let held = &mut self.ownership.held;
+        self.out.retain(|action| {
+            let Action::Detach(tag) = action else {
+                return true;
+            };
+            let found = held.iter().position(|io| io.tag == *tag);
+            given_up.extend(found.map(|index| held.remove(index)));
+            found.is_none()
+        });
         for io in given_up {
             self.device_done(io, Err(IoError::Gone));
         }
-    }
-
-    fn held_at(&self, tag: crate::Tag) -> Option<usize> {
-        self.ownership.held.iter().position(|io| io.tag == tag)
     }
 }

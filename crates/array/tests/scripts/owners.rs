@@ -300,40 +300,68 @@ fn run_with_a_surrogate_that_no_member_answers_acknowledges_nothing() {
     }
 }
 
-/// Another array's superblocks on a member, or none, as by a daemon that did not look: the member is failed, and the array goes on or halts.
+/// A run that is sure of its array, and flushed something.
+fn serving(setup: Setup) -> Array {
+    let mut array = setup.made();
+    array.order(Command::Start(run(1)));
+    array.run();
+    array.pass(INTERVAL);
+    array.written(0, 16).expect("written");
+    array.flushed();
+    array
+}
+
+/// Writes over all metadata of a member.
+fn overwrite(array: &mut Array, member: usize, image: &[u8]) {
+    let bytes = array.data_start() as usize * 512;
+    array.disks[member].forge(0, &image[..bytes]);
+}
+
+fn is_overwritten(array: &Array, member: u16) -> bool {
+    let (member, why) = (Member(member), FailCause::Overwritten);
+    array.facts.contains(&Fact::MemberFailed { member, why })
+}
+
+/// By a daemon that did not look: the member is failed, and the array goes on or halts.
 #[test]
-fn member_that_was_overwritten_is_failed() {
-    let other = |setup: Setup| {
-        let mut setup = setup;
-        setup.options.array = Uuid([8; 16]);
-        setup.made().disks.swap_remove(0).image
-    };
+fn member_with_another_array_s_superblocks_is_failed() {
     for setup in [raid1(2), raid5(4)] {
-        let metadata = |array: &Array| array.data_start() as usize * 512;
-        for (what, image) in [
-            ("another array", other(setup.clone())),
-            ("zeros", vec![0; 1 << 20]),
-        ] {
-            let mut array = setup.clone().made();
-            array.order(Command::Start(run(1)));
-            array.run();
-            array.pass(INTERVAL);
-            array.written(0, 16).expect("written");
-            array.flushed();
-            let bytes = &image[..metadata(&array)];
-            array.disks[1].forge(0, bytes);
-            array.pass(Nanos(5 * INTERVAL.0));
-            let why = FailCause::Overwritten;
-            let member = Member(1);
-            let failed = Fact::MemberFailed { member, why };
-            assert!(array.facts.contains(&failed), "{what}: {:?}", array.facts);
-            array.verify();
-            array.written(8, 8).expect("it goes on");
-            array.disks[0].forge(0, bytes);
-            array.pass(Nanos(5 * INTERVAL.0));
-            let write = array.write(0, 8);
-            array.run();
-            assert!(matches!(array.reply(write), Some(Err(_))), "{what}");
-        }
+        let mut other = setup.clone();
+        other.options.array = Uuid([8; 16]);
+        let image = other.made().disks.swap_remove(0).image;
+        let mut array = serving(setup);
+        overwrite(&mut array, 1, &image);
+        array.pass(Nanos(2 * INTERVAL.0));
+        assert!(is_overwritten(&array, 1), "{:?}", array.facts);
+        array.verify();
+        array.written(8, 8).expect("it goes on");
+        overwrite(&mut array, 0, &image);
+        array.pass(Nanos(2 * INTERVAL.0));
+        let write = array.write(0, 8);
+        array.run();
+        assert!(matches!(array.reply(write), Some(Err(_))));
     }
+}
+
+/// Superblocks that were wiped are written anew while the run is sure of its array. Once it is not, nothing tells whose the members are.
+#[test]
+fn wiped_superblocks_come_back_or_fail_their_members() {
+    let blank = vec![0; 1 << 20];
+    let mut array = serving(raid1(2));
+    overwrite(&mut array, 1, &blank);
+    array.pass(Nanos(2 * INTERVAL.0));
+    array.written(8, 8).expect("it goes on");
+    array.command(Command::Stop).expect("stops");
+    array.die();
+    array.start().expect("its superblocks are back");
+    array.verify();
+
+    let mut array = serving(raid1(2));
+    array.wait(Nanos(3 * INTERVAL.0));
+    (0..2).for_each(|member| overwrite(&mut array, member, &blank));
+    let write = array.write(0, 8);
+    array.run();
+    array.pass(INTERVAL);
+    assert!((0..2).any(|member| is_overwritten(&array, member)));
+    assert!(matches!(array.reply(write), Some(Err(_))));
 }
