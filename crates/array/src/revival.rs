@@ -163,11 +163,15 @@ impl Revival {
     fn begin(&mut self, core: &mut Core, config: &Config, now: Nanos, actions: &mut Actions) {
         let mut attempt = Box::new(Core::new(config.clone(), Share::whole(config.limits.pool)));
         attempt.tasks.paced_like(&core.tasks);
-        for member in core.failed_on_record() {
+        for member in core.failed_before() {
             attempt.devices[usize::from(member.0)].info.sectors = 0; // So nothing is asked of it.
         }
         core.hand_operations_to(&mut attempt);
-        let start = Event::Command(TAG, Command::Start(self.mode));
+        let mode = StartMode {
+            from_minority: core.is_complete() && is_minority(self.refused.as_ref()),
+            ..self.mode
+        };
+        let start = Event::Command(TAG, Command::Start(mode));
         let answer = step(&mut attempt, now, start, &mut self.told, actions);
         attempt.lose_nothing();
         self.state = State::Starting { attempt, answer };
@@ -196,6 +200,17 @@ impl Revival {
     }
 }
 
+/// Whether an attempt was refused because too few members are left.
+pub(crate) fn is_minority(refused: Option<&CommandError>) -> bool {
+    match refused {
+        Some(CommandError::OfSurrogate(why) | CommandError::OfBuffer(why)) => {
+            is_minority(Some(why))
+        }
+        Some(CommandError::Minority { .. }) => true,
+        _ => false,
+    }
+}
+
 /// One step of an attempt: its answer, if it gave one. What it tells is kept back until it serves.
 fn step(
     attempt: &mut Core,
@@ -218,18 +233,24 @@ fn step(
 }
 
 impl Core {
-    /// Members that failed, if all failures are on record.
-    pub(crate) fn failed_on_record(&self) -> impl Iterator<Item = Member> + '_ {
-        let recorded = self.keeper.failures_on_record();
+    /// Members that had failed by the halt. They lack what the others have, whether or not that is on record.
+    pub(crate) fn failed_before(&self) -> impl Iterator<Item = Member> + '_ {
+        let ended = self.keeper.failures_durable();
         let members = (0..self.devices.len()).map(|index| Member(index as u16));
         members.filter(move |member| {
-            recorded && self.devices[usize::from(member.0)].health == Health::Failed
+            ended && self.devices[usize::from(member.0)].health == Health::Failed
         })
+    }
+
+    /// Whether the members that served until the halt have all that was acknowledged, however few they are: the halt kept the
+    /// failures of the others from being recorded, and no other run knows of this array.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.keeper.failures_durable() && !self.keeper.failures_on_record()
     }
 
     /// Whether a member that an attempt asks may still do what was given up on.
     pub(crate) fn orphans_may_count(&self) -> bool {
-        let asked = |member| self.failed_on_record().all(|failed| failed != member);
+        let asked = |member| self.failed_before().all(|failed| failed != member);
         self.ops.orphans().any(asked)
     }
 

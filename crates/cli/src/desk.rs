@@ -349,7 +349,21 @@ impl Desk {
 
     fn refused(&self, error: &CommandError) -> Refusal {
         let names = self.remote.member_names(self.array).unwrap_or_default();
-        refusal(error, &names)
+        let refused = refusal(error, &names);
+        match start::innermost(error) {
+            CommandError::NoSpace => self.at_full_members(refused),
+            _ => refused,
+        }
+    }
+
+    fn at_full_members(&self, refused: Refusal) -> Refusal {
+        let Ok((status, names)) = self.look() else {
+            return refused;
+        };
+        let full = status.all_members().filter(|member| member.full);
+        let full = full.filter_map(|member| names.get(usize::from(member.member.0)));
+        let full: Vec<&str> = full.map(|found| found.name.as_str()).collect();
+        refused.at(full.join(", "))
     }
 
     fn simple(&self, command: Command, note: &str) -> Result<Reply, Refusal> {
@@ -927,7 +941,7 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         CommandError::Busy(why) => Refusal::new(format!("not now: {why}")),
         CommandError::Unsuited(why) => Refusal::new(*why),
         CommandError::NoSpace => Refusal::new("no space is left on a member")
-            .hint("nothing is lost: make room where the members lie, and say it again; status names the members"),
+            .hint("nothing is lost: make room there, and say it again"),
         CommandError::Metadata => Refusal::new(UNREADABLE),
         CommandError::Lease(error) => lease_refusal(*error),
         CommandError::LogIsOld => {

@@ -5,7 +5,7 @@
 mod harness;
 
 use harness::Place;
-use harness::steps::{URI, good, has, status, stop, wait_until};
+use harness::steps::{URI, good, has, refused, status, stop, wait_until};
 
 const MEMBERS: [&str; 3] = ["a.img", "b.img", "c.img"];
 
@@ -92,6 +92,39 @@ fn an_array_goes_on_without_a_full_member_and_again_when_all_have_room() {
         let told = good(place.shell(&read));
         assert!(!told.contains("verification failed"), "{told}");
     }
+    stop(&place, &daemon);
+    good(place.shell("for pid in *.pid; do kill $(cat $pid); done"));
+}
+
+/// Also a start names the members without space. Once they have room it serves, and nothing is lost.
+#[test]
+fn a_start_without_space_names_the_members_and_its_way_out_works() {
+    let place = Place::new("space-start");
+    let test = "a_start_without_space_names_the_members_and_its_way_out_works";
+    if !has(&place, test, &["nbdkit", "qemu-io", "bash"]) {
+        return;
+    }
+    good(place.create(&MEMBERS, &["--level", "raid5"]));
+    let uris = serve_images(&place);
+    let members: Vec<&str> = uris.iter().map(String::as_str).collect();
+    let daemon = place.serve(&members);
+    good(writes(&place, "0"));
+    daemon.kill();
+    good(place.shell("touch full-a.img full-b.img"));
+    let assemble = [&["assemble"][..], &members].concat();
+    let told = refused(place.run(&assemble));
+    assert!(told.contains("no space is left on a member"), "{told}");
+    assert!(
+        told.contains("a.img.sock") || told.contains("b.img.sock"),
+        "{told}"
+    );
+    assert!(told.contains("make room there, and say it again"), "{told}");
+    good(place.shell("rm full-a.img full-b.img"));
+    good(place.run(&assemble));
+    let daemon = place.serve(&members);
+    let read = format!("qemu-io -r -f raw -c 'read -P 5 0 4k' '{URI}' 2>&1");
+    let read = good(place.shell(&read));
+    assert!(!read.contains("verification failed"), "{read}");
     stop(&place, &daemon);
     good(place.shell("for pid in *.pid; do kill $(cat $pid); done"));
 }

@@ -30,6 +30,7 @@ use crate::contract::{
 use crate::core::{Core, NEVER};
 use crate::overlay::{Overlay, Site};
 use crate::report::ArrayState;
+use crate::revival::is_minority;
 use crate::units::{Nanos, SECTOR_BYTES};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -324,6 +325,11 @@ impl Pair {
             home,
         };
         let sites: alloc::vec::Vec<Site> = self.halted_sites().collect();
+        let mut sets = sites.iter().map(|site| &self.sets[*site as usize]);
+        let mode = StartMode {
+            from_minority: is_minority(self.revive.refused.as_ref()) && sets.any(Core::is_complete),
+            ..self.revive.mode
+        };
         for site in sites {
             former.sets[site as usize] = Some(self.renew(site));
             self.started[site as usize] = false;
@@ -338,7 +344,7 @@ impl Pair {
         self.stage = Stage::Idle;
         self.revive.outcome = None;
         self.revive.state = State::Starting(Box::new(former));
-        self.begin_start(TAG, self.revive.mode);
+        self.begin_start(TAG, mode);
     }
 
     /// Puts a new engine in the place of a set's; the former one.
@@ -348,7 +354,7 @@ impl Pair {
         config.members = former.devices.iter().map(|device| device.info).collect();
         let mut fresh = Core::new(config, self.shares[site as usize].clone());
         fresh.tasks.paced_like(&former.tasks);
-        for member in former.failed_on_record() {
+        for member in former.failed_before() {
             fresh.devices[usize::from(member.0)].info.sectors = 0; // So nothing is asked of it.
         }
         let mut former = core::mem::replace(&mut self.sets[site as usize], fresh);

@@ -63,13 +63,14 @@ fn text_of(why: WhyRefused, members: &[String]) -> String {
 fn hint_of(why: WhyRefused, members: &[String], status: &Status) -> String {
     let name = &status.name;
     let anew = format!("restripe stop {name}, then restripe serve");
-    match (why, members.first()) {
+    match (why, members) {
         (WhyRefused::Owned, _) => format!("restripe stop {name}: the other daemon serves it"),
         (WhyRefused::ReadOnly, _) => format!("{anew} without --read-only"),
         (WhyRefused::NoSpace | WhyRefused::LogFull, _) if status.surrogate.is_some() => format!(
             "make room: the next write tries again, without a restart; restripe status {name} shows when it goes on"
         ),
-        (WhyRefused::NoSpace, Some(full)) => format!(
+        // A replace begins with a start over the others, which need space for that.
+        (WhyRefused::NoSpace, [full]) => format!(
             "make room: the next write tries again, without a restart; or restripe replace {name} {full} NEW"
         ),
         (WhyRefused::NoSpace | WhyRefused::LogFull, _) => {
