@@ -168,7 +168,7 @@ impl Revival {
         }
         core.hand_operations_to(&mut attempt);
         let mode = StartMode {
-            from_minority: core.is_complete() && is_minority(self.refused.as_ref()),
+            from_minority: core.is_complete(),
             ..self.mode
         };
         let start = Event::Command(TAG, Command::Start(mode));
@@ -197,17 +197,6 @@ impl Revival {
             core.step(now, event, actions);
         }
         core.step(now, Event::Turn, actions);
-    }
-}
-
-/// Whether an attempt was refused because too few members are left.
-pub(crate) fn is_minority(refused: Option<&CommandError>) -> bool {
-    match refused {
-        Some(CommandError::OfSurrogate(why) | CommandError::OfBuffer(why)) => {
-            is_minority(Some(why))
-        }
-        Some(CommandError::Minority { .. }) => true,
-        _ => false,
     }
 }
 

@@ -30,7 +30,6 @@ use crate::contract::{
 use crate::core::{Core, NEVER};
 use crate::overlay::{Overlay, Site};
 use crate::report::ArrayState;
-use crate::revival::is_minority;
 use crate::units::{Nanos, SECTOR_BYTES};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -325,11 +324,6 @@ impl Pair {
             home,
         };
         let sites: alloc::vec::Vec<Site> = self.halted_sites().collect();
-        let mut sets = sites.iter().map(|site| &self.sets[*site as usize]);
-        let mode = StartMode {
-            from_minority: is_minority(self.revive.refused.as_ref()) && sets.any(Core::is_complete),
-            ..self.revive.mode
-        };
         for site in sites {
             former.sets[site as usize] = Some(self.renew(site));
             self.started[site as usize] = false;
@@ -344,7 +338,7 @@ impl Pair {
         self.stage = Stage::Idle;
         self.revive.outcome = None;
         self.revive.state = State::Starting(Box::new(former));
-        self.begin_start(TAG, mode);
+        self.begin_start(TAG, self.revive.mode);
     }
 
     /// Puts a new engine in the place of a set's; the former one.
@@ -360,6 +354,13 @@ impl Pair {
         let mut former = core::mem::replace(&mut self.sets[site as usize], fresh);
         former.hand_operations_to(&mut self.sets[site as usize]);
         former
+    }
+
+    /// Whether an attempt starts this set from the members that served until the halt, however few they are.
+    pub(super) fn starts_from_those_that_served(&self, site: Site) -> bool {
+        let former = self.revive.former();
+        let set = former.and_then(|former| former.sets[site as usize].as_ref());
+        set.is_some_and(Core::is_complete)
     }
 
     /// A set of an attempt has been told to start.

@@ -142,7 +142,8 @@ impl Pair {
         }
     }
 
-    fn start_set(&mut self, site: Site, mode: StartMode) {
+    fn start_set(&mut self, site: Site, mut mode: StartMode) {
+        mode.from_minority |= self.starts_from_those_that_served(site);
         self.tell(
             site,
             Event::Command(child_command(site), Command::Start(mode)),
@@ -163,13 +164,16 @@ impl Pair {
         home.attached = self.absent.is_none() && self.surrogate.members > 0;
         // Until the log is read it is not known whether first copies are needed for what they have.
         home.copies_apart = home.attached;
-        if self.started[Site::Home as usize] {
-            self.open_log();
-        } else {
-            let mut mode = self.start_mut().mode;
-            // Home may be asked again, once it is known whether the log counts.
-            mode.accept_loss &= !self.log_can_be_had(mode);
-            self.start_set(Site::Home, mode);
+        let serves = self.started[Site::Home as usize];
+        match self.absent.clone().filter(|_| serves) {
+            Some(error) => self.end_start(Err(error), Stage::Idle),
+            None if serves => self.open_log(),
+            None => {
+                let mut mode = self.start_mut().mode;
+                // Home may be asked again, once it is known whether the log counts.
+                mode.accept_loss &= !self.log_can_be_had(mode);
+                self.start_set(Site::Home, mode);
+            }
         }
     }
 
