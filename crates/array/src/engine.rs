@@ -248,12 +248,14 @@ impl Core {
             self.now
         );
         self.now = now;
+        let unsure = self.unsure();
         core::mem::swap(&mut self.out, actions);
         change(self);
         self.owner_turn();
         self.judge_full();
         self.run_slices();
         self.settle_turn();
+        self.doubts(unsure);
         if !self.unsure() {
             self.release_held();
         }

@@ -103,6 +103,8 @@ pub(crate) struct Ownership {
     /// By device.
     looks: Vec<Look>,
     renewed: bool,
+    /// The array halted while this run was unsure: nothing looks any more, so it stays so.
+    doubted: bool,
     // They come boxed, and go on so.
     #[allow(clippy::vec_box)]
     held: Vec<Box<DeviceIo>>,
@@ -146,6 +148,15 @@ impl Ownership {
 
     fn times(&self, intervals: u64) -> Nanos {
         Nanos(self.interval.0.saturating_mul(intervals))
+    }
+}
+
+/// What is known may be old by now.
+pub(crate) fn refuse_all(actions: &mut [Action]) {
+    for action in actions {
+        if let Action::Reply(_, result) = action {
+            *result = result.and(Err(RequestError::Unavailable));
+        }
     }
 }
 
@@ -499,8 +510,14 @@ impl Core {
         }
     }
 
+    /// Whether another run has the array, or may have it for all that this one will know.
     pub(crate) fn disowned(&self) -> bool {
-        matches!(self.halt, Some(Halt::Owned(_)))
+        matches!(self.halt, Some(Halt::Owned(_))) || self.ownership.doubted
+    }
+
+    /// The array may have halted in a step before which this run was unsure.
+    pub(crate) fn doubts(&mut self, unsure: bool) {
+        self.ownership.doubted |= unsure && self.halted();
     }
 
     /// Once a look: writes the superblocks anew, but for a mirror that would have to wake.
@@ -552,18 +569,17 @@ impl Core {
         self.drop_given_up();
         let held = core::mem::take(&mut self.ownership.held);
         self.out.extend(held.into_iter().map(Action::Device));
-        let disowned = self.disowned();
-        for (tag, result) in core::mem::take(&mut self.ownership.replies) {
-            let result = match disowned {
-                true => Err(RequestError::Unavailable),
-                false => result,
-            };
-            self.out.push(Action::Reply(tag, result));
-        }
+        let replies = core::mem::take(&mut self.ownership.replies);
+        let replies = replies.into_iter();
+        self.out
+            .extend(replies.map(|(tag, result)| Action::Reply(tag, result)));
     }
 
-    /// Keeps back every write and every answer of this step while this run is unsure.
+    /// Keeps back every write and every answer of this step while this run is unsure. One that is disowned answers with errors alone.
     pub(crate) fn hold_while_unsure(&mut self) {
+        if self.disowned() {
+            return refuse_all(&mut self.out);
+        }
         if !self.unsure() {
             return;
         }

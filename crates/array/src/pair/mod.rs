@@ -50,6 +50,7 @@ use crate::core::Core;
 use crate::engine::{Config, Limits};
 use crate::meta::superblock::BufferMark;
 use crate::overlay::{CopyTag, FETCHES, Overlay, SealCause, Site};
+use crate::owner::refuse_all;
 use crate::pool::{Buffers, Share};
 use crate::units::{Member, Nanos, SECTOR_BYTES};
 use alloc::boxed::Box;
@@ -378,13 +379,11 @@ impl Pair {
             }));
             return;
         }
-        let disowned = self.sets.iter().any(Core::disowned);
-        for (tag, result) in core::mem::take(&mut self.held) {
-            let result = match disowned {
-                true => Err(RequestError::Unavailable),
-                false => result,
-            };
-            self.out.push(Action::Reply(tag, result));
+        let held = core::mem::take(&mut self.held).into_iter();
+        self.out
+            .extend(held.map(|(tag, result)| Action::Reply(tag, result)));
+        if self.sets.iter().any(Core::disowned) {
+            refuse_all(&mut self.out);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Two engines over the same members: one run serves an array, and no two ever acknowledge.
 
 use crate::shell::{Array, CHUNK, Setup, raid1, raid5};
+use restripe_array::cache::Rule;
 use restripe_array::meta::ArrayOwner;
 use restripe_array::{
     Command, CommandError, Event, Fact, FailCause, Halt, Member, Nanos, Redirect, RequestError,
@@ -364,4 +365,30 @@ fn wiped_superblocks_come_back_or_fail_their_members() {
     array.pass(INTERVAL);
     assert!((0..2).any(|member| is_overwritten(&array, member)));
     assert!(matches!(array.reply(write), Some(Err(_))));
+}
+
+/// Its members are lost before a look has told whose they are: no answer tells old bytes, neither then nor later.
+#[test]
+fn run_that_halts_while_it_is_unsure_answers_with_errors() {
+    let cached = |setup: Setup| setup.cached(64, Rule::Lru);
+    let mirrored = serving(cached(raid1(2)));
+    let parity = serving(cached(raid5(4)));
+    let mut pair = crate::removals::made(Redirect::Reraid).array;
+    pair.order(Command::Start(run(1)));
+    pair.run();
+    pair.pass(Nanos::from_secs(30));
+    pair.written(0, 16).expect("written");
+    for mut array in [mirrored, parity, pair] {
+        array.read(0, 8).expect("it is in memory from here on");
+        array.wait(Nanos(3 * INTERVAL.0));
+        let read = array.request(RequestOp::Read, 0, 8);
+        assert_eq!(array.reply(read), None);
+        (0..array.disks.len() as u16).for_each(|member| array.depart(member));
+        let later = array.request(RequestOp::Read, 0, 8);
+        array.run();
+        for tag in [read, later] {
+            let answer = array.reply(tag);
+            assert!(matches!(answer, Some(Err(_))), "{answer:?}");
+        }
+    }
 }
