@@ -149,6 +149,7 @@ impl Core {
         let newest = newest_of(candidate.copies.iter().flatten());
         let verdict = match (&admission.twin, self.twin_of(member, newest)) {
             (None, Some(twin)) => return self.step_superblocks(admission, twin, newest),
+            (Some(_), _) if newest.is_none() => Err(CommandError::Unreadable(member)),
             (Some(twin), _) if newest != Some(&twin.before) => {
                 Err(CommandError::SameDevice(member, twin.member))
             }

@@ -465,7 +465,11 @@ impl Core {
         let judged = judged && look.versions >= VERSIONS;
         let copies = look.copies.iter().flatten();
         let newest = newest_of(copies);
-        look.blanks = newest.map_or(look.blanks.saturating_add(1), |_| 0);
+        let was_read = look.copies.iter().any(Option::is_some);
+        look.blanks = match newest {
+            Some(_) => 0,
+            None => look.blanks.saturating_add(u8::from(was_read)),
+        };
         let ours = self.superblock.array;
         let foreign = newest.is_some_and(|copy| copy.array != ours) || look.blanks >= BLANKS;
         if judged && foreign && self.boot.is_none() {

@@ -61,12 +61,17 @@ pub fn run(verb: Create) -> Outcome {
     let all = members.iter().chain(&of_surrogate).chain(&of_buffer);
     let volatile = all.filter(|member| member.info().volatile);
     refuse_volatile(volatile.map(Plain::name), wanted.volatile_members)?;
+    refuse_served(members.iter().chain(&of_surrogate).chain(&of_buffer))?;
     let mut losses = losses(&mut members)?;
     losses.extend(self::losses(&mut of_surrogate)?);
     losses.extend(self::losses(&mut of_buffer)?);
     let plans = Plans::make(&wanted, &members, &of_surrogate, &of_buffer)?;
     if !losses.is_empty() {
         permit(&losses, force, yes)?;
+        if !yes {
+            // A daemon may have started while the question stood.
+            refuse_served(members.iter().chain(&of_surrogate).chain(&of_buffer))?;
+        }
     }
     images.written();
     if let Some(buffer) = &plans.buffer {
@@ -365,7 +370,6 @@ impl Image {
 // ---------------------------------------------------------------------------------------------------------- losses
 
 fn losses(members: &mut [Plain]) -> Outcome<Vec<Lost>> {
-    refuse_served(members.iter())?;
     let looked = Extent::new("looking at what members hold", members.len() as u64);
     let found = on_each(members, &looked, |_, member| {
         let what = content(member)?;
@@ -471,6 +475,7 @@ pub fn surrogate_for(
 
 /// Nobody is asked: whoever says `force` was.
 pub fn refuse_to_overwrite(devices: &mut [Plain], force: bool) -> Outcome {
+    refuse_served(devices.iter())?;
     match losses(devices)? {
         losses if losses.is_empty() || force => Ok(()),
         losses => permit(&losses, false, false),

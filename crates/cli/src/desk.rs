@@ -432,7 +432,9 @@ impl Desk {
                 .hint("restripe remove forgets it; then it is free for the other set"));
         }
         if force {
-            self.command(Command::Overwrite(failed.member))?;
+            // What is there now is looked at as on any device.
+            self.let_go(failed.member)?;
+            return self.add_anew(path, force, into);
         }
         let again = self.ask(Command::Add(failed.member))?;
         let failed_again =
@@ -448,12 +450,22 @@ impl Desk {
 
     /// As a device that holds nothing of the array. What it was before, if its server had hung up, is forgotten.
     fn add_anew(&self, path: &str, force: bool, into: Option<Whose>) -> Result<Member, Refusal> {
-        let before = self.hung_up(path)?;
-        let member = self.take_in(path, force, into, |member, whose| match whose {
+        self.take_in_anew(path, force, into, |member, whose| match whose {
             Whose::Array => Command::Add(member),
             Whose::Surrogate => Command::AddToSurrogate(member),
             Whose::Buffer => Command::AddToBuffer(member),
-        })?;
+        })
+    }
+
+    fn take_in_anew(
+        &self,
+        path: &str,
+        force: bool,
+        into: Option<Whose>,
+        command: impl FnOnce(Member, Whose) -> Command,
+    ) -> Result<Member, Refusal> {
+        let before = self.hung_up(path)?;
+        let member = self.take_in(path, force, into, command)?;
         for old in before {
             // Refused, it stays on the list.
             let _ = self.command(Command::Remove(old));
@@ -488,22 +500,30 @@ impl Desk {
     fn replace(&self, old: &str, path: &str, force: bool) -> Result<Reply, Refusal> {
         let (old, old_name) = self.resolve(old)?;
         match self.resolve(path) {
-            Ok((held, name)) => {
+            Ok((held, name)) if !self.is_left_behind(held, force)? => {
                 let new = self.free(held, &name)?;
-                if force {
-                    self.command(Command::Overwrite(new))?;
-                }
                 self.command(Command::Replace { old, new })?;
             }
             // Not a spare first: a slot that is vacant would take it.
-            Err(_) => {
+            found => {
+                if let Ok((held, _)) = found {
+                    self.let_go(held)?;
+                }
                 let into = Some(whose_is(&self.look()?.0, old));
-                self.take_in(path, force, into, |new, _| Command::Replace { old, new })?;
+                self.take_in_anew(path, force, into, |new, _| Command::Replace { old, new })?;
             }
         }
         Ok(done(&format!(
             "{old_name} is being copied to {path}, which then takes its place"
         )))
+    }
+
+    /// Whether a device that is still open is none that serves, and may be overwritten: what is there now is looked at as on
+    /// any device.
+    fn is_left_behind(&self, held: Member, force: bool) -> Result<bool, Refusal> {
+        let state = self.state_of(held)?;
+        let idle = matches!(state, Some(MemberState::Failed | MemberState::Foreign));
+        Ok(force && idle)
     }
 
     /// The failed member that is still open under this path, and so comes back as it is. A stranger is let go, to be
@@ -605,7 +625,7 @@ impl Desk {
             Tie::CopyOf(member) => whose_is(&status, member) == into.unwrap_or(Whose::Array),
             _ => false,
         };
-        if !(judged && is_of_this_process(&device).map_err(refusal_of)?) {
+        if !(judged && is_of_this_process(&device)) {
             refuse_served(std::iter::once(&device)).map_err(refusal_of)?;
         }
         let (whose, carried) = match tie {

@@ -6,8 +6,8 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use crate::failure::{Failure, Outcome};
-use crate::member::{Copies, random_uuid};
-use restripe_array::meta::{ArrayOwner, Superblock};
+use crate::member::{random_uuid, readable_copies};
+use restripe_array::meta::{ArrayOwner, Superblock, newest_of};
 use restripe_array::{ENDED_MAX, StartMode, Uuid};
 use restripe_io::member::OpenMember;
 use restripe_io::plain::Plain;
@@ -108,10 +108,14 @@ pub const HINT: &str = "stop that daemon; if it has ended or hangs for good, res
 /// Refuses devices to which a living daemon may write, whatever else was asked for.
 pub fn refuse_served<'a>(devices: impl Iterator<Item = &'a Plain>) -> Outcome {
     let mut unknown = Vec::new();
-    for device in devices.filter(|device| !device.is_guarded()) {
-        let Some((record, owner)) = owned(device)? else {
+    for device in devices {
+        let Some((record, owner)) = owned(device) else {
             continue;
         };
+        // A lock keeps away all but daemons that know the device as an export.
+        if device.is_guarded() && owner.interval_ms == 0 {
+            continue;
+        }
         match fate(&owner) {
             Fate::Ended | Fate::Dying => {}
             Fate::Lives => {
@@ -130,18 +134,18 @@ pub fn refuse_served<'a>(devices: impl Iterator<Item = &'a Plain>) -> Outcome {
 }
 
 /// Whether this very process recorded itself there.
-pub fn is_of_this_process(device: &Plain) -> Outcome<bool> {
+pub fn is_of_this_process(device: &Plain) -> bool {
     let own = |owner: &ArrayOwner| {
         owner.process == std::process::id() && matches!(fate(owner), Fate::Lives)
     };
-    Ok(owned(device)?.is_some_and(|(_, owner)| own(&owner)))
+    owned(device).is_some_and(|(_, owner)| own(&owner))
 }
 
-/// The newest superblock of a device that records an owner.
-fn owned(device: &Plain) -> Outcome<Option<(Superblock, ArrayOwner)>> {
-    let copies = Copies::read(device)?;
-    let newest = copies.newest();
-    Ok(newest.and_then(|record| Some((record.clone(), record.tail.owner?))))
+/// The newest superblock of a device that can be read, and the owner that it records.
+fn owned(device: &Plain) -> Option<(Superblock, ArrayOwner)> {
+    let copies = readable_copies(device).ok()?;
+    let record = newest_of(copies.iter().flatten())?;
+    Some((record.clone(), record.tail.owner?))
 }
 
 /// Waits until the records would have been renewed, and refuses what was.
@@ -151,7 +155,7 @@ fn watch(silent: &[(&Plain, Superblock)]) -> Outcome {
     while !silent.is_empty() && begun.elapsed() < patience {
         sleep(Duration::from_millis(500));
         for (device, before) in silent {
-            if owned(device)?.is_some_and(|(now, _)| now.sequence != before.sequence) {
+            if owned(device).is_some_and(|(now, _)| now.sequence != before.sequence) {
                 return Err(served(device, before, "a daemon elsewhere serves"));
             }
         }

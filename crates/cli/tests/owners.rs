@@ -169,7 +169,9 @@ fn member_in_use_elsewhere_is_not_overwritten() {
         );
     }
     let far = "unshare --pid --fork --mount-proc";
-    if place.shell(&format!("{far} true")).status == 0 {
+    if place.shell(&format!("{far} true")).status != 0 {
+        skipped("owner-kept", "no pid namespace can be made");
+    } else {
         let names = format!("'{}' '{}'", two[0], two[1]);
         let create = format!("{far} restripe create new --level raid1 --force --yes {names}");
         let refused = place.shell(&create);
@@ -180,6 +182,40 @@ fn member_in_use_elsewhere_is_not_overwritten() {
     assert_eq!(daemon.wait(), 0, "nothing was taken from it");
     let taken = place.run(&[&create[..], &force, two].concat());
     assert_eq!(taken.status, 0, "it has stopped: {}", taken.stderr);
+}
+
+/// A member that failed here, and that another daemon has taken since, is no more to be overwritten than one that was never here.
+#[test]
+fn failed_member_that_another_array_took_is_not_overwritten() {
+    let test = "owner-taken";
+    let Some(exports) = exports(test) else {
+        return;
+    };
+    let place = &exports.place;
+    let far = "unshare --pid --fork --mount-proc";
+    if place.shell(&format!("{far} true")).status != 0 {
+        return skipped(test, "no pid namespace can be made");
+    }
+    exports.create();
+    let _daemon = place.serve(&exports.members());
+    let uri = &exports.uris[0];
+    assert_eq!(place.run(&["fail", "tank", uri, "--yes"]).status, 0);
+    let create = "restripe create new --level raid0 --init trust --force --yes";
+    let taken = place.shell(&format!("{far} {create} '{uri}'"));
+    assert_eq!(taken.status, 0, "it is renewed no more: {}", taken.stderr);
+    let serve = format!(
+        "mkdir -m 700 r2; export XDG_RUNTIME_DIR=$PWD/r2; exec {far} --kill-child restripe serve --unix new.nbd '{uri}'"
+    );
+    let _other = place.await_service(&mut place.script(&serve));
+    let force = ["--force", "--yes"];
+    for verb in [
+        [&["add", "tank", uri][..], &force].concat(),
+        [&["replace", "tank", &exports.uris[1], uri][..], &force].concat(),
+    ] {
+        let refused = place.run(&verb);
+        assert_eq!(refused.status, 1, "{verb:?}: {}", refused.stdout);
+        assert!(refused.stderr.contains("elsewhere"), "{}", refused.stderr);
+    }
 }
 
 /// A disk by two paths is no mirror.
