@@ -1,8 +1,8 @@
 //! What a device has on record is read before a command takes it in: one that has a history of this array which the running array does not have is
 //! refused ([`crate::meta::admit`]), and so is a member of another array. `Command::Overwrite` lets the next such command take it as it is.
 //!
-//! A device with the superblock of a member that is in use may be a copy of that member, or a second path to its very disk, which is
-//! never taken in. A new version of the superblocks tells: it shows on the latter.
+//! A device may have the superblock of a member in use. It is a copy of that member, or a second path to its disk. The array writes a
+//! new version of its superblocks. On a second path that version shows, and the device is refused.
 //!
 //! | state    | cause                                         | next            |
 //! |----------|-----------------------------------------------|-----------------|

@@ -367,7 +367,7 @@ impl Pair {
         }
     }
 
-    /// Keeps back every answer while another run may have a set: what is in memory, or in the log, may be old by now.
+    /// Keeps back every answer while another run may have a set. Memory and log may be old by then.
     fn hold_while_unsure(&mut self) {
         if self.sets.iter().any(Core::unsure) {
             let held = self

@@ -141,7 +141,7 @@ impl Core {
         }
     }
 
-    /// What was found just now is put on record as soon as it is durable.
+    /// Asks for a checkpoint, so that the newest findings are on record as soon as their repairs are durable.
     fn records_scrub_soon(&mut self, serial: u64) {
         let mut tasks = self.tasks.list.iter_mut();
         if let Some(task) = tasks.find(|task| task.serial == serial) {

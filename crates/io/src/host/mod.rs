@@ -299,7 +299,7 @@ impl Host {
         self.inbox.push_back(event);
     }
 
-    /// The shell stood still: the engine hears of it before anything else.
+    /// Puts a pause of the shell first among the engine's events.
     pub fn paused(&mut self, time: Nanos) {
         self.inbox.push_front(Event::Paused(time));
     }

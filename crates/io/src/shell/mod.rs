@@ -317,7 +317,7 @@ impl Shell {
         Ok(())
     }
 
-    /// The time now, after a wait like this one. The engines hear of a gap.
+    /// The time now, after a wait like this one. Reports a gap to the engines.
     fn look_at_clock(&mut self, waited: Option<Duration>) -> Nanos {
         let (now, gap) = self.clock.look(waited);
         if let Some(gap) = gap {
