@@ -179,9 +179,14 @@ impl Pair {
             // From here on the log alone counts.
             self.at_home(|core| core.set_ahead(false));
         }
-        let ahead = self.policy.redirect().goes_ahead();
-        self.sets[Site::Home as usize].copies_apart = ahead;
+        self.settle_copies();
         self.forget_redirects();
         self.end_start(Ok(()), Stage::Serving);
+    }
+
+    /// Copies at home may differ for good only where first copies go ahead: others are repaired from each other.
+    pub(super) fn settle_copies(&mut self) {
+        let ahead = self.policy.redirect().goes_ahead();
+        self.sets[Site::Home as usize].copies_apart = ahead;
     }
 }

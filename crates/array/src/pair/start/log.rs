@@ -103,7 +103,10 @@ impl Pair {
         let doubt = doubt.map(|extents| CommandError::WouldLose { extents });
         match self.absent.take().or(doubt) {
             Some(error) => self.end_start(Err(error), Stage::Idle),
-            None => self.end_start(Ok(()), Stage::Serving),
+            None => {
+                self.settle_copies();
+                self.end_start(Ok(()), Stage::Serving);
+            }
         }
     }
 
