@@ -139,10 +139,10 @@ impl Pair {
     /// Hands the next waiting request to a set that has room.
     pub(super) fn next_child(&mut self) -> bool {
         for site in route::SITES {
-            if self.withholds(site) || !self.sets[site as usize].requests.room() {
+            if !self.sets[site as usize].requests.room() {
                 continue;
             }
-            if let Some((request, copies)) = self.children.waiting[site as usize].pop_front() {
+            if let Some((request, copies)) = self.next_waiting(site) {
                 self.children.delivered = true;
                 self.tell_by(site, |set, now, actions| {
                     set.step_request(now, request, copies, actions);
@@ -153,6 +153,30 @@ impl Pair {
         false
     }
 
+    /// The next request that a set may have.
+    fn next_waiting(&mut self, site: Site) -> Option<(Request, Copies)> {
+        let all = !self.withholds(site);
+        let some = all || self.lets_users_end();
+        let mut waiting = self.children.waiting[site as usize].iter();
+        let index = waiting.position(|(request, _)| all || some && self.is_of_user(request.tag))?;
+        self.children.waiting[site as usize].remove(index)
+    }
+
+    /// Whether a request is of a user's own.
+    fn is_of_user(&self, tag: RequestTag) -> bool {
+        let of_user = |part| {
+            let overlay = self.overlay.as_ref();
+            overlay.is_some_and(|one| one.is_users(part))
+        };
+        match self.children.of(tag).owner {
+            Owner::User(_) => true,
+            Owner::Part(part) | Owner::FirstPart { part, .. } | Owner::LogPart { part, .. } => {
+                of_user(part)
+            }
+            _ => false,
+        }
+    }
+
     /// A set has answered. What the pair itself writes to a log without space is shelved: users alone hear of it.
     pub(super) fn child_replied(
         &mut self,
@@ -160,13 +184,8 @@ impl Pair {
         tag: RequestTag,
         result: Result<(), RequestError>,
     ) {
-        let child = self.children.of(tag);
-        let of_user = match child.owner {
-            Owner::Part(part) => self.overlay.as_ref().is_some_and(|one| one.is_users(part)),
-            _ => false,
-        };
-        let writes = child.request.op != RequestOp::Read;
-        match result.is_err() && writes && !of_user && self.shelves(site) {
+        let writes = self.children.of(tag).request.op != RequestOp::Read;
+        match result.is_err() && writes && !self.is_of_user(tag) && self.shelves(site) {
             true => self.children.shelve(tag),
             false => self.children.ended(tag, result),
         }

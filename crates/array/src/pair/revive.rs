@@ -5,6 +5,7 @@
 //! | rests    | a write or command while a set is halted                    | draining                            |
 //! | draining | the halted sets are quiet; the overlay, too, if it goes     | starting                            |
 //! | draining | a member that would be asked may still do what was given up on | rests: waiting requests go on    |
+//! | draining | a set fails for another reason                              | rests: waiting requests go on       |
 //! | starting | the sets serve                                              | rests: waiting requests go on       |
 //! | starting | the start was refused                                       | failing                             |
 //! | failing  | the refused start is quiet: the former sets are put back    | rests: waiting requests go on       |
@@ -169,9 +170,10 @@ impl Pair {
             && self.halted_sites().next().is_some()
     }
 
-    /// Whether what the pair writes to this set is shelved instead of failed.
+    /// Whether what the pair writes to this set is shelved instead of failed: also while another set is started anew.
     pub(super) fn shelves(&self, site: Site) -> bool {
-        site == Site::Log && self.lacks_room() && self.has_no_space(Site::Log)
+        let goes_on = self.stage == Stage::Serving || !self.revive.rests();
+        site == Site::Log && goes_on && self.gathers_writes() && self.has_no_space(Site::Log)
     }
 
     /// Gives shelved requests to the log, if that takes them again, or fails them, if it never will; false if there are none.
@@ -183,6 +185,11 @@ impl Pair {
             true => self.children.fail_shelved(RequestError::NoSpace),
             false => self.children.unshelve(Site::Log),
         }
+    }
+
+    /// Whether a set that is withheld still gets what users wait for: these requests end before it is started anew.
+    pub(super) fn lets_users_end(&self) -> bool {
+        matches!(self.revive.state, State::Draining)
     }
 
     /// Whether the requests of a set have to wait until it is started anew.
@@ -233,8 +240,8 @@ impl Pair {
             .is_some_and(|one| one.is_alone() && !one.is_void());
         let held_ahead = unlogged && !self.is_logless() && !self.home().halted();
         let any = self.halted_sites().next().is_some() || self.is_log_left();
-        let any = any && !self.has_lost_touch();
-        serves && may_write && asks && !held_ahead && any && self.only_space_is_missing()
+        let fit = self.only_space_is_missing() && !self.has_lost_touch();
+        serves && may_write && asks && !held_ahead && any && fit
     }
 
     /// Whether the log of a code cache failed for another reason: memory alone may have writes, which no attempt may forget.
@@ -271,7 +278,7 @@ impl Pair {
     pub(super) fn advance_revival(&mut self) -> bool {
         match &self.revive.state {
             State::Rests => return false,
-            State::Draining if self.orphans_may_count() => self.end_revival(),
+            State::Draining if !self.can_begin() => self.end_revival(),
             State::Draining if self.is_drained() => self.begin_revival(),
             State::Starting(_) => match self.revive.outcome.take() {
                 None => return false,
@@ -282,6 +289,12 @@ impl Pair {
             State::Draining | State::Failing(_) => return false,
         }
         true
+    }
+
+    /// Whether nothing has happened that an attempt must not begin after.
+    fn can_begin(&self) -> bool {
+        let fit = self.only_space_is_missing() && !self.has_lost_touch();
+        fit && !self.orphans_may_count()
     }
 
     fn orphans_may_count(&self) -> bool {

@@ -784,6 +784,13 @@ impl Array {
         change(&mut self.config.limits);
     }
 
+    /// The next engine has other limits of its surrogate.
+    pub fn limit_surrogate(&mut self, change: impl FnOnce(&mut SurrogateLimits)) {
+        let surrogate = self.config.surrogate.as_mut();
+        change(&mut surrogate.expect("it has one").limits);
+        self.forget_engine();
+    }
+
     /// First copies go ahead without a log, and mirrors sleep so long after they were needed.
     pub fn eraid(&mut self, sleeps_after: Nanos) {
         let limits = SurrogateLimits::ahead();
