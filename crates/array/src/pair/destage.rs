@@ -129,6 +129,19 @@ pub(super) struct State {
     rest: Rest,
 }
 
+impl State {
+    /// Of a new overlay: a way home that somebody waits for stays due, and what mirrors may do stays as it is.
+    pub(super) fn anew(self) -> State {
+        State {
+            asked: self.asked || matches!(self.stage, Stage::Sealing(_)),
+            last: self.last,
+            begun: self.begun,
+            rest: self.rest,
+            ..State::default()
+        }
+    }
+}
+
 /// What mirrors did, and may do.
 #[derive(Clone, Copy, Default)]
 struct Rest {

@@ -123,7 +123,7 @@ impl State {
     pub(super) fn begin_anew(&mut self) {
         self.going = false;
         self.chosen = false;
-        self.destage = destage::State::default();
+        self.destage = self.destage.anew();
         self.beside_failed = false;
         self.firsts_seen = None;
     }
