@@ -42,6 +42,8 @@ pub(crate) struct Revival {
     refused: Option<CommandError>,
     /// What the attempt has told so far: facts of an array that serves, if it will.
     told: Actions,
+    /// What the halted array tells meanwhile of devices that come or go.
+    former_told: Actions,
 }
 
 #[derive(Default)]
@@ -100,7 +102,7 @@ impl Revival {
             State::Draining => core.step(now, event, actions),
             State::Starting { attempt, answer } => {
                 if devices {
-                    core.step(now, event.clone(), actions);
+                    step(core, now, event.clone(), &mut self.former_told, actions);
                     actions.retain(|action| !matches!(action, Action::Wake(_)));
                 }
                 let told = step(attempt, now, event, &mut self.told, actions);
@@ -154,6 +156,7 @@ impl Revival {
                 core.cache_forgets();
                 core.armed = NEVER;
                 self.told.clear();
+                actions.append(&mut self.former_told);
                 self.end(core, now, actions);
             }
             _ => {}
@@ -184,6 +187,8 @@ impl Revival {
         attempt.go_on_after(core);
         self.refused = None;
         *core = attempt;
+        keep_untold(&mut self.former_told, &self.told);
+        actions.append(&mut self.former_told);
         actions.append(&mut self.told);
         self.end(core, now, actions);
     }
@@ -198,6 +203,15 @@ impl Revival {
         }
         core.step(now, Event::Turn, actions);
     }
+}
+
+/// Of what a halted array told while an attempt was under way, members' failures alone count where that serves: each once.
+pub(crate) fn keep_untold(former: &mut Actions, told: &Actions) {
+    let is_failure = |action: &Action| match action {
+        Action::Fact(Fact::OfSurrogate(fact)) => matches!(**fact, Fact::MemberFailed { .. }),
+        action => matches!(action, Action::Fact(Fact::MemberFailed { .. })),
+    };
+    former.retain(|action| is_failure(action) && !told.contains(action));
 }
 
 /// One step of an attempt: its answer, if it gave one. What it tells is kept back until it serves.

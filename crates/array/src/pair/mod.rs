@@ -456,7 +456,7 @@ impl Pair {
             }
             Action::Fact(fact) => {
                 let fact = self.route.fact_of(site, fact);
-                self.out.push(Action::Fact(fact));
+                self.tell_of(site, fact);
             }
             action => self.out.push(self.route.action_of(site, action)),
         }
@@ -474,7 +474,6 @@ impl Pair {
                 break;
             }
         }
-        self.hold_facts();
         if let Some(at) = self.route.armed() {
             self.out.push(Action::Wake(at));
         }

@@ -31,6 +31,7 @@ use crate::contract::{
 use crate::core::{Core, NEVER};
 use crate::overlay::{Overlay, Site};
 use crate::report::ArrayState;
+use crate::revival::keep_untold;
 use crate::units::{Nanos, SECTOR_BYTES};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -59,6 +60,8 @@ pub(super) struct Revive {
     refused: Option<CommandError>,
     /// Facts of the attempt, held back until it serves.
     facts: Actions,
+    /// Facts of the sets that it is to replace, held back until it ends.
+    former_facts: Actions,
 }
 
 #[derive(Default)]
@@ -108,6 +111,11 @@ impl Revive {
             State::Starting(former) | State::Failing(former) => Some(former),
             _ => None,
         }
+    }
+
+    /// The overlay that a refused start gives back.
+    pub(super) fn former_overlay(&self) -> Option<&Overlay> {
+        self.former()?.above.as_ref()?.overlay.as_ref()
     }
 
     /// Whether the overlay waits for a set that is being started.
@@ -405,8 +413,9 @@ impl Pair {
         }
         self.revive.refused = None;
         self.revive.refused_write = false;
-        let mut facts = core::mem::take(&mut self.revive.facts);
-        self.out.append(&mut facts);
+        keep_untold(&mut self.revive.former_facts, &self.revive.facts);
+        self.out.append(&mut self.revive.former_facts);
+        self.out.append(&mut self.revive.facts);
         self.end_revival();
     }
 
@@ -415,7 +424,6 @@ impl Pair {
             unreachable!("just seen");
         };
         self.revive.state = State::Failing(former);
-        self.revive.facts.clear();
         if !is_no_space(&error) && self.revive.refused.as_ref() != Some(&error) {
             let why = Box::new(error.clone());
             self.out.push(Action::Fact(Fact::StaysHalted { why }));
@@ -440,8 +448,11 @@ impl Pair {
             unreachable!("just seen");
         };
         let former = *former;
+        self.stage = former.stage;
         for (site, set) in SITES.into_iter().zip(former.sets) {
+            // One that the attempt was the first to start serves, and goes on to: the next attempt finds it so.
             let Some(mut set) = set else { continue };
+            self.started[site as usize] = former.started[site as usize];
             self.sets[site as usize].hand_operations_to(&mut set);
             // Recovery may have brought rows in sync that were in doubt.
             set.cache_forgets();
@@ -453,7 +464,6 @@ impl Pair {
             self.jobs = above.jobs;
             self.buffer = above.buffer;
         }
-        (self.started, self.stage) = (former.started, former.stage);
         (self.absent, self.buffer_absent) = (former.absent, former.buffer_absent);
         let home = &mut self.sets[Site::Home as usize];
         home.attached = former.home.attached;
@@ -463,6 +473,8 @@ impl Pair {
         for site in SITES {
             self.at(site, |set| set.tasks.waits_for_start = false);
         }
+        self.revive.facts.clear();
+        self.out.append(&mut self.revive.former_facts);
         self.end_revival();
     }
 
@@ -482,18 +494,20 @@ impl Pair {
         self.children.delivered = true;
     }
 
-    /// What an attempt tells counts only once it serves.
-    pub(super) fn hold_facts(&mut self) {
-        if self.revive.former().is_none() {
-            return;
+    /// Tells what came of a set. What a set tells that an attempt started counts only once that serves.
+    pub(super) fn tell_of(&mut self, site: Site, fact: Fact) {
+        let former = self.revive.former();
+        match former.is_some_and(|former| former.sets[site as usize].is_some()) {
+            true => self.revive.facts.push(Action::Fact(fact)),
+            false => self.out.push(Action::Fact(fact)),
         }
-        for action in core::mem::take(&mut self.out) {
-            match action {
-                Action::Fact(ref fact) if !matches!(fact, Fact::StaysHalted { .. }) => {
-                    self.revive.facts.push(action);
-                }
-                action => self.out.push(action),
-            }
+    }
+
+    /// Tells how a start goes: an attempt's counts only once it serves.
+    pub(super) fn tell_of_start(&mut self, fact: Fact) {
+        match self.revive.former() {
+            Some(_) => self.revive.facts.push(Action::Fact(fact)),
+            None => self.out.push(Action::Fact(fact)),
         }
     }
 
@@ -507,7 +521,13 @@ impl Pair {
             set.step(self.now, event.clone(), &mut actions);
             actions.retain(|action| !matches!(action, Action::Wake(_)));
             for action in actions {
-                self.take_up(site, action);
+                match action {
+                    Action::Fact(fact) => {
+                        let fact = self.route.fact_of(site, fact);
+                        self.revive.former_facts.push(Action::Fact(fact));
+                    }
+                    action => self.take_up(site, action),
+                }
             }
         }
     }

@@ -203,7 +203,7 @@ impl Pair {
             (Site::Log, Err(error)) => {
                 if let CommandError::OfSurrogate(why) = &error {
                     let why = why.clone();
-                    self.out.push(Action::Fact(Fact::SurrogateAbsent { why }));
+                    self.tell_of_start(Fact::SurrogateAbsent { why });
                 }
                 self.absent = Some(error);
                 self.start_home();
@@ -308,12 +308,12 @@ impl Pair {
     }
 
     fn tell_lost(&mut self, lba: u64, sectors: u64) {
-        let lost = match &self.overlay {
+        let lost = match self.overlay.as_ref().or(self.revive.former_overlay()) {
             Some(overlay) => overlay.not_instead(lba..lba + sectors),
             None => alloc::vec![(lba, sectors)],
         };
         for (lba, sectors) in lost {
-            self.out.push(Action::Fact(Fact::Lost { lba, sectors }));
+            self.tell_of(Site::Home, Fact::Lost { lba, sectors });
         }
     }
 

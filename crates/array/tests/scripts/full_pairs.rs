@@ -572,3 +572,92 @@ fn unreadable_block_is_repaired_after_an_attempt() {
     assert_eq!(array.reply(read), Some(Ok(())));
     assert!(array.has_fact(|fact| matches!(fact, Fact::Repaired { .. })));
 }
+
+/// A code cache whose main set has halted, and is being started anew.
+fn attempt_under_way() -> (Array, Sets, Space) {
+    let (mut array, sets) = pair(Family::CodeCache);
+    let mut space = Space {
+        full: sets.home.clone(),
+        flushes: false,
+        steps: 0,
+    };
+    array.order(Command::Destage);
+    space.run(&mut array, NEVER);
+    array.wait(Nanos::from_secs(1));
+    array.write(200, 3);
+    assert!(array.mentions("m0 read"), "{:?}", array.labels());
+    (array, sets, space)
+}
+
+fn failures(array: &Array, member: u16) -> usize {
+    let told = |fact: &&Fact| match fact {
+        Fact::OfSurrogate(fact) => is_failure(fact, member),
+        fact => is_failure(fact, member),
+    };
+    array.facts.iter().filter(told).count()
+}
+
+fn is_failure(fact: &Fact, failed: u16) -> bool {
+    matches!(fact, Fact::MemberFailed { member, .. } if member.0 == failed)
+}
+
+/// Members that fail during an attempt are told of once, whether or not it succeeds, and whether or not their set is started anew.
+#[test]
+fn attempt_tells_of_failures_once() {
+    for room in [false, true] {
+        for member in [1, 5] {
+            let (mut array, _, mut space) = attempt_under_way();
+            if room {
+                space.full = 0..0;
+            }
+            let before = failures(&array, member);
+            array.depart(member);
+            array.turn();
+            space.run(&mut array, NEVER);
+            array.wait(Nanos::from_secs(1));
+            space.run(&mut array, NEVER);
+            let told = failures(&array, member) - before;
+            assert_eq!(told, 1, "{member}, {room}: {:?}", array.facts);
+        }
+    }
+}
+
+/// The array was started without its log, which had no space. An attempt starts that, and not the main set; the next starts both.
+#[test]
+fn log_that_an_attempt_started_serves_the_next() {
+    let (mut array, sets) = pair(Family::CodeCache);
+    array.command(Command::Destage).expect("it can");
+    array.run();
+    array.command(Command::Stop).expect("it stops");
+    array.die();
+    let mut space = Space {
+        full: sets.log.clone(),
+        flushes: false,
+        steps: 0,
+    };
+    let start = array.order(Command::Start(StartMode::PLAIN));
+    space.run(&mut array, NEVER);
+    assert_eq!(array.answer(start), Some(Ok(())));
+    let absent = |fact: &Fact| matches!(fact, Fact::SurrogateAbsent { .. });
+    assert!(array.has_fact(absent), "{:?}", array.facts);
+    space.full = sets.home;
+    for _ in 0..3 {
+        array.write(200, 3);
+        space.run(&mut array, NEVER);
+        array.wait(Nanos::from_secs(1));
+    }
+    space.full = 0..0;
+    for _ in 0..2 {
+        array.write(200, 3);
+        space.run(&mut array, NEVER);
+        array.wait(Nanos::from_secs(1));
+    }
+    array.written(200, 3).expect("there is room");
+    array.flushed();
+    array.verify();
+    array.command(Command::Stop).expect("it stops");
+    array.die();
+    array.start().expect("all sets are whole");
+    array.run();
+    array.verify();
+}

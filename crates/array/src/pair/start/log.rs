@@ -13,7 +13,7 @@
 
 use super::begin::{LOGLESS, LOGLESS_SHAPE, NOTHING};
 use super::{Pair, Phase, can_be_had};
-use crate::contract::{Action, CommandError, Fact};
+use crate::contract::{CommandError, Fact};
 use crate::core::Core;
 use crate::meta::superblock::{Partner, PartnerRole};
 use crate::overlay::format::{AnchorTable, LogLayout, LogOwner, LogRegion, Recovered};
@@ -262,8 +262,7 @@ impl Pair {
         self.buffer.used = false;
         let why = Box::new(CommandError::OfBuffer(Box::new(error)));
         let forgone = false;
-        self.out
-            .push(Action::Fact(Fact::BufferAbsent { why, forgone }));
+        self.tell_of_start(Fact::BufferAbsent { why, forgone });
         self.number_from_now(layout);
     }
 
@@ -372,7 +371,7 @@ impl Pair {
     /// Nothing counts in a log that cannot be written.
     fn go_on_alone(&mut self) {
         let why = Box::new(self.why_unwritable());
-        self.out.push(Action::Fact(Fact::SurrogateAbsent { why }));
+        self.tell_of_start(Fact::SurrogateAbsent { why });
         self.end_start(Ok(()), Stage::Alone);
     }
 

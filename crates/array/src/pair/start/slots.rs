@@ -140,8 +140,7 @@ impl Pair {
             }
             if has || mark != BufferMark::None {
                 let (why, forgone) = (Box::new(error), needed);
-                self.out
-                    .push(Action::Fact(Fact::BufferAbsent { why, forgone }));
+                self.tell_of_start(Fact::BufferAbsent { why, forgone });
             }
         }
         match self.may_write() {
@@ -354,8 +353,7 @@ impl Pair {
         let slots = &mut self.start_mut().slots;
         if !core::mem::replace(&mut slots.forgone, true) {
             let (why, forgone) = (Box::new(of_buffer(error)), true);
-            self.out
-                .push(Action::Fact(Fact::BufferAbsent { why, forgone }));
+            self.tell_of_start(Fact::BufferAbsent { why, forgone });
         }
         true
     }
