@@ -13,7 +13,8 @@
 //! Until all is home every region stays in doubt: a crash takes what was not flushed of the log, and not of first copies.
 //!
 //! First copies that are alone are doubted no more: of what they alone had, exactly what lay on a member that is lost is lost with it.
-//! A log that failed gets nothing more before the next start, and that it lacks something is on record before anybody is told so.
+//! A log that failed gets nothing more before the next start, or before an attempt to go on if it had no space ([`super::revive`]). That
+//! it lacks something is on record before a user is answered so.
 
 use super::{Pair, Stage, Stopping};
 use crate::contract::{Action, Command, CommandError, CommandTag, Event, FailCause};
