@@ -654,6 +654,12 @@ fn log_that_an_attempt_started_serves_the_next() {
     }
     array.written(200, 3).expect("there is room");
     array.flushed();
+    let status = array.engine.status().surrogate;
+    assert!(
+        status.is_some_and(|one| one.overlay.is_some_and(|overlay| !overlay.broken)),
+        "it has its log: {:?}",
+        array.facts
+    );
     array.verify();
     array.command(Command::Stop).expect("it stops");
     array.die();
