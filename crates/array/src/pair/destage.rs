@@ -447,4 +447,26 @@ mod tests {
         );
         assert!(!nearly_full(0, 1) && nearly_full(1, 1));
     }
+
+    #[test]
+    fn new_overlay_keeps_what_was_asked_for_and_the_budget() {
+        let begin = Nanos::from_secs(5);
+        let mut state = State {
+            begun: 3,
+            last: begin,
+            gathered: Some(begin),
+            stage: Stage::Sealing(7),
+            ..State::default()
+        };
+        state.rest.allowed(begin, 2);
+        let anew = state.anew();
+        assert!(anew.asked && anew.stage == Stage::Logging && anew.gathered.is_none());
+        assert_eq!((anew.begun, anew.last), (3, begin));
+        assert_eq!(anew.rest.budget(2).left(begin), 1);
+        let home = State {
+            stage: Stage::Home,
+            ..state
+        };
+        assert!(!home.anew().asked);
+    }
 }
