@@ -3,6 +3,7 @@
 //! A member is named as the operator knows it: by the path under which it was opened, by its number in `status`, or by
 //! its UUID. Whatever comes back from the engine is turned into words here, in one place.
 
+mod devices;
 mod grow;
 mod start;
 mod stop;
@@ -12,11 +13,10 @@ pub use stop::BeforeEnd;
 
 use crate::engine::{self, Setup};
 use crate::failure::Failure;
-use crate::lease::refuse_as_member;
-use crate::member::{VOLATILE, content, open_failure, refuse_cycle, same_file};
-use crate::owner::{HINT, HINT_SILENT, is_of_this_process, refuse_served};
+use crate::member::{VOLATILE, open_failure, same_file};
+use crate::owner::{HINT, HINT_SILENT};
 use crate::surrogate::WITHOUT_LOG;
-use crate::tie::{Tie, Whose, tie, whose_is};
+use crate::tie::Whose;
 use crate::units::{Rate, Size, parse_order, parse_throttle};
 use restripe_array::meta::MetaError;
 use restripe_array::report::{MemberState, MemberStatus, Status};
@@ -28,9 +28,8 @@ use restripe_io::control::{
     Answer, FactView, HeatView, Refusal, Reply, Request, StatusView, Telling, member_name,
 };
 use restripe_io::member::disk::whole_disk;
-use restripe_io::member::{self, MemberSource, OpenMember, OpenOptions};
+use restripe_io::member::{MemberSource, OpenOptions};
 use restripe_io::metrics;
-use restripe_io::plain::Plain;
 use restripe_io::remote::{MemberName, NotTaken, Remote};
 use std::collections::VecDeque;
 use std::mem::discriminant;
@@ -409,246 +408,6 @@ impl Desk {
         self.command(Command::Remove(member))?;
         self.remote.close(self.array, member).map_err(ended)?;
         Ok(done(&format!("{name} is forgotten and closed")))
-    }
-
-    fn add(&self, path: &str, force: bool, into: Option<Whose>) -> Result<Reply, Refusal> {
-        let member = self.admit(path, force, into)?;
-        let note = match self.state_of(member)? {
-            Some(MemberState::Spare) => "is a spare",
-            Some(MemberState::Rebuilding) => "is taken in; its rebuild runs",
-            _ => "is taken in",
-        };
-        Ok(done(&format!("{path} {note}")))
-    }
-
-    /// Takes a device in: one that failed and is still open as it is, any other anew.
-    fn admit(&self, path: &str, force: bool, into: Option<Whose>) -> Result<Member, Refusal> {
-        let Some(failed) = self.held(path)? else {
-            return self.add_anew(path, force, into);
-        };
-        let whose = whose_is(&self.look()?.0, failed.member);
-        if into.is_some_and(|into| into != whose) {
-            return Err(in_the_array(path, "failed")
-                .hint("restripe remove forgets it; then it is free for the other set"));
-        }
-        if force {
-            // What is there now is looked at as on any device.
-            self.let_go(failed.member)?;
-            return self.add_anew(path, force, into);
-        }
-        let again = self.ask(Command::Add(failed.member))?;
-        let failed_again =
-            |error: &CommandError| matches!(start::innermost(error), CommandError::FailedAgain(_));
-        if again.as_ref().is_err_and(failed_again) && is_remote(path) {
-            // Its server may have been started anew behind a connection that goes to the old one.
-            self.let_go(failed.member)?;
-            return self.add_anew(path, force, into);
-        }
-        again.map_err(|error| self.refused(&error))?;
-        Ok(failed.member)
-    }
-
-    /// As a device that holds nothing of the array. What it was before, if its server had hung up, is forgotten.
-    fn add_anew(&self, path: &str, force: bool, into: Option<Whose>) -> Result<Member, Refusal> {
-        self.take_in_anew(path, force, into, |member, whose| match whose {
-            Whose::Array => Command::Add(member),
-            Whose::Surrogate => Command::AddToSurrogate(member),
-            Whose::Buffer => Command::AddToBuffer(member),
-        })
-    }
-
-    fn take_in_anew(
-        &self,
-        path: &str,
-        force: bool,
-        into: Option<Whose>,
-        command: impl FnOnce(Member, Whose) -> Command,
-    ) -> Result<Member, Refusal> {
-        let before = self.hung_up(path)?;
-        let member = self.take_in(path, force, into, command)?;
-        for old in before {
-            // Refused, it stays on the list.
-            let _ = self.command(Command::Remove(old));
-        }
-        Ok(member)
-    }
-
-    /// Failed members of this name whose connections are of no use any more. These are closed: nothing comes by them once
-    /// the device is open again.
-    fn hung_up(&self, path: &str) -> Result<Vec<Member>, Refusal> {
-        let (status, names) = self.look()?;
-        let is_it = |member: &&MemberStatus| {
-            let name = names.get(usize::from(member.member.0));
-            member.state == MemberState::Failed
-                && name.is_some_and(|name| !name.open && name.name == path)
-        };
-        let found: Vec<Member> = status
-            .all_members()
-            .filter(is_it)
-            .map(|member| member.member)
-            .collect();
-        for member in &found {
-            self.remote.close(self.array, *member).map_err(ended)?;
-        }
-        if !found.is_empty() {
-            // Answered after they are closed.
-            self.look()?;
-        }
-        Ok(found)
-    }
-
-    fn replace(&self, old: &str, path: &str, force: bool) -> Result<Reply, Refusal> {
-        let (old, old_name) = self.resolve(old)?;
-        match self.resolve(path) {
-            Ok((held, name)) if !self.is_left_behind(held, force)? => {
-                let new = self.free(held, &name)?;
-                self.command(Command::Replace { old, new })?;
-            }
-            // Not a spare first: a slot that is vacant would take it.
-            found => {
-                if let Ok((held, _)) = found {
-                    self.let_go(held)?;
-                }
-                let into = Some(whose_is(&self.look()?.0, old));
-                self.take_in_anew(path, force, into, |new, _| Command::Replace { old, new })?;
-            }
-        }
-        Ok(done(&format!(
-            "{old_name} is being copied to {path}, which then takes its place"
-        )))
-    }
-
-    /// Whether a device that is still open is none that serves, and may be overwritten: what is there now is looked at as on
-    /// any device.
-    fn is_left_behind(&self, held: Member, force: bool) -> Result<bool, Refusal> {
-        let state = self.state_of(held)?;
-        let idle = matches!(state, Some(MemberState::Failed | MemberState::Foreign));
-        Ok(force && idle)
-    }
-
-    /// The failed member that is still open under this path, and so comes back as it is. A stranger is let go, to be
-    /// looked at like any device; what is in the array cannot be added.
-    fn held(&self, path: &str) -> Result<Option<MemberStatus>, Refusal> {
-        let (status, names) = self.look()?;
-        let is_path =
-            |name: &MemberName| name.open && (name.name == path || same_file(path, &name.name));
-        let found = status
-            .all_members()
-            .find(|member| names.get(usize::from(member.member.0)).is_some_and(is_path));
-        let Some(found) = found else { return Ok(None) };
-        let state = match found.state {
-            MemberState::Failed => return Ok(Some(found.clone())),
-            MemberState::Foreign => return self.let_go(found.member).map(|()| None),
-            MemberState::Active => "active",
-            MemberState::Rebuilding => "being rebuilt",
-            MemberState::Spare => "a spare",
-        };
-        Err(in_the_array(path, state))
-    }
-
-    /// Closes a device that is none of the members that serve.
-    fn let_go(&self, idle: Member) -> Said {
-        self.remote.close(self.array, idle).map_err(ended)?;
-        // Answered after the close is done.
-        self.look().map(|_| ())
-    }
-
-    /// A device of the array that holds nothing of it yet.
-    fn free(&self, member: Member, name: &str) -> Result<Member, Refusal> {
-        match self.state_of(member)? {
-            Some(MemberState::Active) => Err(in_the_array(name, "active")),
-            Some(MemberState::Rebuilding) => Err(in_the_array(name, "being rebuilt")),
-            _ => Ok(member),
-        }
-    }
-
-    fn state_of(&self, member: Member) -> Result<Option<MemberState>, Refusal> {
-        let (status, _) = self.look()?;
-        let found = status.all_members().find(|found| found.member == member);
-        Ok(found.map(|found| found.state))
-    }
-
-    /// Opens a device and hands it over by this command, which is told whose it is: this set's if one is named, or else
-    /// the one's that its superblocks tell of. If the engine does not want it, it is closed again.
-    fn take_in(
-        &self,
-        path: &str,
-        force: bool,
-        into: Option<Whose>,
-        command: impl FnOnce(Member, Whose) -> Command,
-    ) -> Result<Member, Refusal> {
-        let device =
-            member::open(path, self.open).map_err(|error| refusal_of(open_failure(error)))?;
-        let (device, whose) = self.checked(device, force, into)?;
-        let arrived = self.remote.arrive(self.array, device).map_err(ended)?;
-        let member = arrived.map_err(|why| not_taken(why).at(path))?;
-        let overwritten = match force {
-            true => self.command(Command::Overwrite(member)),
-            false => Ok(()),
-        };
-        let taken = overwritten.and_then(|()| self.command(command(member, whose)));
-        if let Err(refused) = taken {
-            self.remote.close(self.array, member).map_err(ended)?;
-            return Err(if refused.at.is_empty() {
-                refused.at(path)
-            } else {
-                refused
-            });
-        }
-        Ok(member)
-    }
-
-    /// What a device carries must not be overwritten unasked; a former member of a set comes home to it.
-    fn checked(
-        &self,
-        device: OpenMember,
-        force: bool,
-        into: Option<Whose>,
-    ) -> Result<(OpenMember, Whose), Refusal> {
-        let path = device.name.clone();
-        let (status, names) = self.look()?;
-        if let Err(cycle) = refuse_cycle(&status.name, status.uuid, &path, device.beneath()) {
-            // A lease is no member of whichever array.
-            refuse_as_member([&path]).map_err(refusal_of)?;
-            return Err(refusal_of(cycle));
-        }
-        let device =
-            Plain::of(device).map_err(|error| Refusal::new(error.to_string()).at(&path))?;
-        let tie = match tie(&device, &status, into) {
-            // Who overwrites does not care what it is that cannot be read.
-            Err(_) if force => Tie::Stranger,
-            tie => tie.map_err(refusal_of)?,
-        };
-        // The engine tells a copy of its own member from a second path to it.
-        let judged = match tie {
-            Tie::Former(_) => true,
-            Tie::CopyOf(member) => whose_is(&status, member) == into.unwrap_or(Whose::Array),
-            _ => false,
-        };
-        if !(judged && is_of_this_process(&device)) {
-            refuse_served(std::iter::once(&device)).map_err(refusal_of)?;
-        }
-        let (whose, carried) = match tie {
-            Tie::Former(whose) => (whose, None),
-            _ if force => (Whose::Array, None),
-            Tie::OfAbsentSurrogate => return Err(of_absent_surrogate(&path)),
-            Tie::CopyOf(member) => {
-                let name = names.get(usize::from(member.0));
-                let name = name.map_or("", |found| found.name.as_str());
-                (Whose::Array, Some(format!("a copy of the member {name}")))
-            }
-            Tie::Stranger => (Whose::Array, content(&device).map_err(refusal_of)?),
-        };
-        let whose = into.unwrap_or(whose);
-        if whose == Whose::Array {
-            refuse_as_member([&path]).map_err(refusal_of)?;
-        }
-        match carried {
-            None => Ok((device.into_member(), whose)),
-            Some(what) => Err(Refusal::new(format!("this device already carries {what}"))
-                .at(path)
-                .hint("name an empty one, or say --force to overwrite it")),
-        }
     }
 
     /// The member that is meant, and its name.
