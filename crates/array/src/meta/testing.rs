@@ -139,10 +139,11 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
     any_partner(random, &mut superblock);
     for _ in 0..random.below(9) {
         let task = any_task(random, &superblock);
-        // One task fills a slot.
+        // A task that fills has a slot, which no other task fills.
         let mut others = superblock.tasks.iter().filter_map(TaskRecord::filled_slot);
         let taken = others.any(|slot| task.filled_slot() == Some(slot));
-        if !taken {
+        let is_whole = !task.kind.fills() || task.slot.is_some();
+        if is_whole && !taken {
             superblock.tasks.push(task);
         }
         superblock.tasks.truncate(8);
