@@ -30,7 +30,7 @@ use restripe_array::meta::{
 };
 use restripe_array::shown;
 use restripe_array::{PAGE_SECTORS, SECTOR_BYTES, Uuid};
-use restripe_io::control::{is_name, running};
+use restripe_io::control::{self, is_name};
 use restripe_io::member::{MemberSource, OpenFailure};
 use restripe_io::plain::Plain;
 use serde_json::json;
@@ -97,7 +97,7 @@ pub fn run(verb: Create) -> Outcome {
 
 /// Verbs find an array by its name, and would go to the one that is served.
 fn warn_of_namesake(name: &str) {
-    if running().is_ok_and(|served| served.iter().any(|other| other == name)) {
+    if control::ask(name, &control::Request::Status).is_ok() {
         warn(format_args!(
             "an array called {name:?} is served already, and every verb would go to that one; serve this one with an XDG_RUNTIME_DIR of its own, or create it anew under another name"
         ));
@@ -607,7 +607,13 @@ pub fn carry_out(creation: &Creation, members: &mut [Plain]) -> Outcome {
 pub fn check_disks(creation: &Creation, members: &[Plain]) -> Outcome {
     for (member, entry) in members.iter().zip(&creation.superblock.members) {
         let copies = Copies::read(member)?;
-        let found = copies.newest().map(|copy| copy.member);
+        // A former array may have left a copy where this one has none.
+        let sound = copies
+            .found
+            .iter()
+            .filter_map(|(_, copy)| copy.as_ref().ok());
+        let mut own = sound.filter(|copy| copy.array == creation.superblock.array);
+        let found = own.next().map(|copy| copy.member);
         if found != Some(entry.uuid) {
             let other = |entry: &MemberEntry| Some(entry.uuid) == found;
             let other = creation.superblock.members.iter().position(other);
