@@ -243,7 +243,14 @@ pub fn rebuild(verb: &Rebuild) -> Outcome {
         let hint = format!("give it a spare: restripe add {name} DEVICE{without_daemon}");
         return Err(Failure::new(said).hint(hint));
     }
-    print(format_args!("{name} is {}", status.own_state));
+    match status.state == status.own_state {
+        true => print(format_args!("{name} is healthy")),
+        // The surrogate's members are no rebuild of the array's.
+        false => print(format_args!(
+            "the array's own members are healthy; {name} is {}: restripe status {name} says why",
+            status.state
+        )),
+    }
     Ok(())
 }
 

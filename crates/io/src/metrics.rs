@@ -20,7 +20,14 @@ const STATES: &[&str] = &[
     "stopping",
     "stopped",
 ];
-const MEMBER_STATES: &[&str] = &["active", "rebuilding", "spare", "failed", "foreign"];
+const MEMBER_STATES: &[&str] = &[
+    "active",
+    "rebuilding",
+    "spare",
+    "failed",
+    "replaced",
+    "foreign",
+];
 /// The order of the engine's counters by cause.
 const CLASSES: &[&str] = &["user", "parity", "task", "metadata"];
 

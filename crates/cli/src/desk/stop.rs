@@ -2,6 +2,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+use super::start::innermost;
 use super::{Desk, End, Said, done};
 use restripe_array::report::{ArrayState, MemberState, MemberStatus, Status};
 use restripe_array::{Command, CommandError, Member};
@@ -33,7 +34,10 @@ impl Desk {
         let stopped = match answer {
             Ok(()) => self.stopped_from(&before),
             // One that halted, or lost too many members, has stopped, too: its members only do not say so.
-            Err(error) => Err(ended_unclean(self.refused(&error))),
+            Err(error) => Err(ended_unclean(match innermost(&error) {
+                CommandError::NoSpace => self.refused(&error).hint(AFTER_ROOM),
+                _ => self.refused(&error),
+            })),
         };
         if let Err(refusal) = &stopped {
             *self.unclean() = Some(refusal.clone());
@@ -115,6 +119,8 @@ fn name_of(member: &MemberStatus, names: &[MemberName]) -> String {
     let found = names.get(usize::from(member.member.0));
     member_name(member.member, found.map(|found| found.name.as_str()))
 }
+
+const AFTER_ROOM: &str = "make room there, and serve it again: all that was flushed is there, and what was not may be lost";
 
 /// A stop that its array could not follow as it should: a start goes by what is on record.
 fn ended_unclean(why: Refusal) -> Refusal {

@@ -65,7 +65,9 @@ fn hint_of(why: WhyRefused, members: &[String], status: &Status) -> String {
     let anew = format!("restripe stop {name}, then restripe serve");
     match (why, members) {
         (WhyRefused::Owned, _) => format!("restripe stop {name}: the other daemon serves it"),
-        (WhyRefused::ReadOnly, _) => format!("{anew} without --read-only"),
+        (WhyRefused::ReadOnly, _) => format!(
+            "restripe serve without --read-only, after restripe stop {name} where a daemon serves it"
+        ),
         (WhyRefused::NoSpace | WhyRefused::LogFull, _) if status.surrogate.is_some() => format!(
             "make room: the next write tries again, without a restart; restripe status {name} shows when it goes on"
         ),
