@@ -130,7 +130,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Of a new overlay: a way home that somebody waits for stays due, and what mirrors may do stays as it is.
+    /// The state for a new overlay. A destage that a command waits for stays due. The mirrors keep their budget of starts.
     pub(super) fn anew(self) -> State {
         State {
             asked: self.asked || matches!(self.stage, Stage::Sealing(_)),

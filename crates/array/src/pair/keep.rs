@@ -160,7 +160,7 @@ impl Pair {
         );
     }
 
-    /// Whoever wants to write where the log has failed for want of space gets that for an answer.
+    /// A write that fails because the log has no space gets that error.
     fn as_writer(&self, op: RequestOp, error: RequestError) -> RequestError {
         match error {
             RequestError::Unavailable if op != RequestOp::Read && self.log_has_no_space() => {

@@ -472,7 +472,7 @@ fn a_member_is_added_once_it_is_flushed_and_on_record() {
     assert_eq!(array.answer(add), Some(Ok(())));
 }
 
-/// Members by a second path: their disks are never taken in, whatever is asked for. A copy is another disk, and may be overwritten.
+/// `add` and `replace` refuse a second path to a member's disk, also with `Overwrite`. A copy is another disk, which `Overwrite` allows.
 #[test]
 fn second_path_to_a_disk_in_use_is_refused_and_a_copy_is_not() {
     for setup in [
@@ -497,7 +497,7 @@ fn second_path_to_a_disk_in_use_is_refused_and_a_copy_is_not() {
             ] {
                 if overwrites {
                     let answer = array.command(Command::Overwrite(path));
-                    answer.expect("it is not taken in yet");
+                    answer.expect("the device is not in the array");
                 }
                 let refused = array.command(command);
                 assert_eq!(refused, Err(CommandError::SameDevice(path, Member(member))));

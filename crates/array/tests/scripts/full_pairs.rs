@@ -31,7 +31,7 @@ fn pair(family: Family) -> (Array, Sets) {
     pair_limited(family, None)
 }
 
-/// The log takes so many requests at once.
+/// The number of requests that the log takes at once.
 fn pair_limited(family: Family, log_requests: Option<u32>) -> (Array, Sets) {
     let mut home = Setup::new(Level::Raid10 { copies: 2 }, 4);
     if family != Family::NoLog {
@@ -88,7 +88,7 @@ fn pair_limited(family: Family, log_requests: Option<u32>) -> (Array, Sets) {
     (array, sets)
 }
 
-/// Ends operations in their order; those of full members that write fail. Not more than so many.
+/// Ends operations in their order, up to a number. Writes of full members fail.
 struct Space {
     full: Range<u16>,
     flushes: bool,
@@ -102,14 +102,14 @@ impl Space {
         self.full.contains(&member) && (writes || self.flushes && label.contains("flush"))
     }
 
-    /// Runs until nothing is under way; the space ends after so many steps.
+    /// Runs until nothing is under way. The space ends after a number of steps.
     fn run(&mut self, array: &mut Array, held: &str) -> usize {
         let steps = self.run_some(array, 20_000, |label| label.contains(held));
         assert!(steps < 20_000, "it never rests: {:?}", array.labels());
         steps
     }
 
-    /// Runs so many steps at most, without what is held; how many there were.
+    /// Runs up to a number of steps, without what is held. Returns how many there were.
     fn run_some(&mut self, array: &mut Array, most: usize, held: impl Fn(&str) -> bool) -> usize {
         for steps in 0..most {
             let labels = array.labels();

@@ -184,7 +184,7 @@ impl Pair {
         self.end_start(Ok(()), Stage::Serving);
     }
 
-    /// Copies at home may differ for good only where first copies go ahead: others are repaired from each other.
+    /// Copies of the main set may differ only where first copies go ahead. All others are repaired from each other.
     pub(super) fn settle_copies(&mut self) {
         let ahead = self.policy.redirect().goes_ahead();
         self.sets[Site::Home as usize].copies_apart = ahead;
