@@ -494,6 +494,16 @@ impl StartMode {
         ended: [None; ENDED_MAX],
         force_owner: false,
     };
+
+    /// As an array that was started in this mode is started once more by itself: by nothing that was accepted once.
+    pub(crate) fn again(self) -> StartMode {
+        StartMode {
+            from_minority: false,
+            accept_loss: false,
+            force_owner: false,
+            ..self
+        }
+    }
 }
 
 /// Why a start does not take an array over from the run that its superblocks record.
@@ -604,6 +614,16 @@ pub enum CommandError {
     OfSurrogate(Box<CommandError>),
     /// Of the buffer of its code cache.
     OfBuffer(Box<CommandError>),
+}
+
+impl CommandError {
+    /// The error, of whichever set it is.
+    pub fn innermost(&self) -> &CommandError {
+        match self {
+            CommandError::OfSurrogate(error) | CommandError::OfBuffer(error) => error.innermost(),
+            error => error,
+        }
+    }
 }
 
 /// Why an array writes nothing any more, as if the power had gone. What was acknowledged is there at the next start.

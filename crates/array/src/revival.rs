@@ -24,9 +24,9 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 /// Between a start that was refused or a halt that followed at once, and the next attempt for a write.
-const RETRY: Nanos = Nanos::from_millis(500);
+pub(crate) const RETRY: Nanos = Nanos::from_millis(500);
 /// The tag of the attempt's own command.
-const TAG: CommandTag = CommandTag(u64::MAX - 16);
+pub(crate) const TAG: CommandTag = CommandTag(u64::MAX - 16);
 
 /// What becomes of a halted array.
 #[derive(Default)]
@@ -38,8 +38,7 @@ pub(crate) struct Revival {
     waiting: VecDeque<Event>,
     requests: u32,
     not_before: Nanos,
-    /// What the last attempt was refused for, as it was told.
-    refused: Option<CommandError>,
+    refused: Refused,
     /// What the attempt has told so far: facts of an array that serves, if it will.
     told: Actions,
     /// What the halted array tells meanwhile of devices that come or go.
@@ -70,12 +69,7 @@ impl Revival {
     /// Takes note of how the array is started.
     pub(crate) fn note(&mut self, event: &Event) {
         if let Event::Command(_, Command::Start(mode)) = event {
-            self.mode = StartMode {
-                from_minority: false,
-                accept_loss: false,
-                force_owner: false,
-                ..*mode
-            };
+            self.mode = mode.again();
         }
     }
 
@@ -146,12 +140,7 @@ impl Revival {
             Some(Ok(())) => self.succeed(core, now, actions),
             Some(Err(why)) if attempt.idle_but_for_orphans() => {
                 attempt.hand_operations_to(core);
-                let why = why.clone();
-                if why != CommandError::NoSpace && self.refused.as_ref() != Some(&why) {
-                    let boxed = Box::new(why.clone());
-                    actions.push(Action::Fact(Fact::StaysHalted { why: boxed }));
-                }
-                self.refused = Some(why);
+                self.refused.for_this(why.clone(), actions);
                 // Recovery may have brought rows in sync that were in doubt.
                 core.cache_forgets();
                 core.armed = NEVER;
@@ -185,7 +174,7 @@ impl Revival {
             unreachable!("the caller looked");
         };
         attempt.go_on_after(core);
-        self.refused = None;
+        self.refused = Refused::default();
         *core = attempt;
         keep_untold(&mut self.former_told, &self.told);
         actions.append(&mut self.former_told);
@@ -202,6 +191,21 @@ impl Revival {
             core.step(now, event, actions);
         }
         core.step(now, Event::Turn, actions);
+    }
+}
+
+/// Why the last attempt was refused.
+#[derive(Default)]
+pub(crate) struct Refused(Option<CommandError>);
+
+impl Refused {
+    /// An attempt was refused: a fact, unless space is missing as before, or the last one was refused for the same.
+    pub(crate) fn for_this(&mut self, why: CommandError, actions: &mut Actions) {
+        if *why.innermost() != CommandError::NoSpace && self.0.as_ref() != Some(&why) {
+            let why = Box::new(why.clone());
+            actions.push(Action::Fact(Fact::StaysHalted { why }));
+        }
+        self.0 = Some(why);
     }
 }
 

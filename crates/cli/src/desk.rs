@@ -349,7 +349,7 @@ impl Desk {
     fn refused(&self, error: &CommandError) -> Refusal {
         let names = self.remote.member_names(self.array).unwrap_or_default();
         let refused = refusal(error, &names);
-        match start::innermost(error) {
+        match error.innermost() {
             CommandError::NoSpace => self.at_full_members(refused),
             _ => refused,
         }

@@ -25,23 +25,19 @@ use super::jobs::Jobs;
 use super::route::{SETS, SITES};
 use super::{Pair, Stage};
 use crate::contract::{
-    Action, Actions, Command, CommandError, CommandTag, Event, Fact, Halt, Request, RequestError,
-    RequestOp, StartMode,
+    Action, Actions, Command, CommandError, Event, Fact, Halt, Request, RequestError, RequestOp,
+    StartMode,
 };
 use crate::core::{Core, NEVER};
 use crate::overlay::{Overlay, Site};
 use crate::report::ArrayState;
-use crate::revival::keep_untold;
+use crate::revival::{RETRY, Refused, TAG, keep_untold};
 use crate::units::{Nanos, SECTOR_BYTES};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-/// Between two attempts while writes are refused.
-const RETRY: Nanos = Nanos::from_millis(500);
 /// Between two attempts while first copies go on without their log: the mirrors wake for each.
 const RETRY_OF_LOG: Nanos = Nanos::from_secs(10);
-/// The tag of the attempt's own start.
-pub(super) const TAG: CommandTag = CommandTag(u64::MAX - 16);
 
 #[derive(Default)]
 pub(super) struct Revive {
@@ -56,8 +52,7 @@ pub(super) struct Revive {
     pub(super) refused_write: bool,
     /// How the attempt's start ended.
     pub(super) outcome: Option<Result<(), CommandError>>,
-    /// The error of the last attempt.
-    refused: Option<CommandError>,
+    refused: Refused,
     /// Facts of the attempt, held back until it serves.
     facts: Actions,
     /// Facts of the sets that it is to replace, held back until it ends.
@@ -129,20 +124,7 @@ impl Revive {
 
     /// Takes note of how the array is started.
     pub(super) fn note(&mut self, mode: StartMode) {
-        self.mode = StartMode {
-            from_minority: false,
-            accept_loss: false,
-            force_owner: false,
-            ..mode
-        };
-    }
-}
-
-/// Whether it is for want of space that a start was refused.
-fn is_no_space(error: &CommandError) -> bool {
-    match error {
-        CommandError::OfSurrogate(error) | CommandError::OfBuffer(error) => is_no_space(error),
-        error => *error == CommandError::NoSpace,
+        self.mode = mode.again();
     }
 }
 
@@ -411,7 +393,7 @@ impl Pair {
             self.at_home(Core::cache_forgets);
             self.policy.begin_anew();
         }
-        self.revive.refused = None;
+        self.revive.refused = Refused::default();
         self.revive.refused_write = false;
         keep_untold(&mut self.revive.former_facts, &self.revive.facts);
         self.out.append(&mut self.revive.former_facts);
@@ -424,11 +406,7 @@ impl Pair {
             unreachable!("just seen");
         };
         self.revive.state = State::Failing(former);
-        if !is_no_space(&error) && self.revive.refused.as_ref() != Some(&error) {
-            let why = Box::new(error.clone());
-            self.out.push(Action::Fact(Fact::StaysHalted { why }));
-        }
-        self.revive.refused = Some(error);
+        self.revive.refused.for_this(error, &mut self.out);
     }
 
     fn attempt_is_quiet(&self) -> bool {

@@ -27,10 +27,11 @@ mod slots;
 
 use super::child::Owner;
 use super::route::SITES;
-use super::{Pair, Stage, child_command, jobs, revive};
+use super::{Pair, Stage, child_command, jobs};
 use crate::contract::{Action, Command, CommandError, CommandTag, Event, Fact, Page, StartMode};
 use crate::overlay::format::{AnchorTable, LogLayout, Read, Recovered, Scan};
 use crate::overlay::{Extent, FoundInLog, Kind, Site};
+use crate::revival::TAG;
 use crate::runset::RunSet;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -92,17 +93,9 @@ pub(super) struct Start {
 
 /// Whether a set that did not start in this mode would, with room for what it writes, or from the members that are here.
 fn can_be_had(error: &CommandError, mode: StartMode) -> bool {
-    match error {
-        CommandError::OfSurrogate(error) | CommandError::OfBuffer(error) => can_be_had(error, mode),
+    match error.innermost() {
         CommandError::Minority { .. } => !mode.from_minority,
         error => *error == CommandError::NoSpace,
-    }
-}
-
-fn is_owned(error: &CommandError) -> bool {
-    match error {
-        CommandError::OfSurrogate(error) | CommandError::OfBuffer(error) => is_owned(error),
-        error => matches!(error, CommandError::Owned { .. }),
     }
 }
 
@@ -189,7 +182,9 @@ impl Pair {
 
     pub(super) fn set_answered(&mut self, site: Site, result: Result<(), CommandError>) {
         match (site, result) {
-            (_, Err(error)) if is_owned(&error) => self.end_start(Err(error), Stage::Idle),
+            (_, Err(error)) if matches!(error.innermost(), CommandError::Owned { .. }) => {
+                self.end_start(Err(error), Stage::Idle)
+            }
             (Site::Log, Ok(())) => {
                 self.started[Site::Log as usize] = true;
                 let mode = self.start_mut().mode;
@@ -324,7 +319,7 @@ impl Pair {
         home.copies_apart &= stage != Stage::Alone;
         home.counted_above = stage == Stage::Serving;
         home.cached_above = stage == Stage::Serving;
-        if start.tag == revive::TAG {
+        if start.tag == TAG {
             self.revive.outcome = Some(result.clone());
         }
         if result.is_ok() {
@@ -332,14 +327,14 @@ impl Pair {
                 generation: home.superblock.generation,
                 recovered_rows: home.recovered_rows,
             };
-            if start.tag != revive::TAG {
+            if start.tag != TAG {
                 self.out.push(Action::CommandReply(start.tag, Ok(())));
                 self.out.push(Action::Fact(fact));
             }
             for site in SITES {
                 self.at(site, |set| set.tasks.waits_for_start = false);
             }
-        } else if start.tag != revive::TAG {
+        } else if start.tag != TAG {
             self.out.push(Action::CommandReply(start.tag, result));
         }
         for (lba, sectors) in start.lost {

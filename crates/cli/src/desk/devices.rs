@@ -4,7 +4,6 @@
 
 use super::{
     Desk, Said, done, ended, in_the_array, is_remote, not_taken, of_absent_surrogate, refusal_of,
-    start,
 };
 use crate::lease::refuse_as_member;
 use crate::member::{content, open_failure, refuse_cycle, same_file};
@@ -55,7 +54,7 @@ impl Desk {
         }
         let again = self.ask(Command::Add(failed.member))?;
         let failed_again =
-            |error: &CommandError| matches!(start::innermost(error), CommandError::FailedAgain(_));
+            |error: &CommandError| matches!(error.innermost(), CommandError::FailedAgain(_));
         if again.as_ref().is_err_and(failed_again) && is_remote(path) {
             // Its server may have been started anew behind a connection that goes to the old one.
             self.let_go(failed.member)?;

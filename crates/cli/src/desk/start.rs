@@ -32,7 +32,7 @@ impl Desk {
 fn of_start(refused: Refusal, error: &CommandError, mode: StartMode) -> Refusal {
     match error {
         CommandError::OfSurrogate(why) | CommandError::OfBuffer(why)
-            if *innermost(why) == CommandError::NoSpace =>
+            if *why.innermost() == CommandError::NoSpace =>
         {
             refused.hint(NO_SPACE_BESIDE)
         }
@@ -49,25 +49,22 @@ const NO_SPACE_BESIDE: &str = "nothing is lost: make room and start again; or le
 
 const GIVES_NOTHING_UP: &str = "bring members of it that are not here; or start without --read-only: only a start that may write gives up what cannot be read";
 
-pub(super) fn innermost(error: &CommandError) -> &CommandError {
-    match error {
-        CommandError::OfSurrogate(why) | CommandError::OfBuffer(why) => innermost(why),
-        error => error,
-    }
-}
-
 /// Whether one member more might have been enough.
 fn is_for_want_of_members(error: &CommandError) -> bool {
     use CommandError::{
-        BufferMissing, LogDamaged, Metadata, Minority, NoArray, OfBuffer, OfSurrogate,
-        SurrogateMissing, TooFew, WouldLose,
+        BufferMissing, LogDamaged, Metadata, Minority, NoArray, SurrogateMissing, TooFew, WouldLose,
     };
-    match error {
-        NoArray | Minority { .. } | TooFew { .. } | WouldLose { .. } | Metadata => true,
-        SurrogateMissing { .. } | LogDamaged { .. } | BufferMissing => true,
-        OfSurrogate(error) | OfBuffer(error) => is_for_want_of_members(error),
-        _ => false,
-    }
+    matches!(
+        error.innermost(),
+        NoArray
+            | Minority { .. }
+            | TooFew { .. }
+            | WouldLose { .. }
+            | Metadata
+            | SurrogateMissing { .. }
+            | LogDamaged { .. }
+            | BufferMissing
+    )
 }
 
 fn too_late(refused: Refusal, error: &CommandError, time: Duration) -> Refusal {

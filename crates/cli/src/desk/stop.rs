@@ -2,7 +2,6 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-use super::start::innermost;
 use super::{Desk, End, Said, done};
 use restripe_array::report::{ArrayState, MemberState, MemberStatus, Status};
 use restripe_array::{Command, CommandError, Member};
@@ -34,7 +33,7 @@ impl Desk {
         let stopped = match answer {
             Ok(()) => self.stopped_from(&before),
             // One that halted, or lost too many members, has stopped, too: its members only do not say so.
-            Err(error) => Err(ended_unclean(match innermost(&error) {
+            Err(error) => Err(ended_unclean(match error.innermost() {
                 CommandError::NoSpace => self.refused(&error).hint(AFTER_ROOM),
                 _ => self.refused(&error),
             })),
