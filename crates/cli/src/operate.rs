@@ -381,10 +381,12 @@ fn judge_scrub(status: &StatusView, verb: &Scrub) -> Outcome {
         }
     }
     if last.rows_left > 0 {
-        let said = match last.rows_wrong {
-            0 => rows_said(last.rows_left, "is unreadable", "are unreadable"),
-            _ => rows_said(last.rows_left, "disagrees", "disagree"),
+        let (one, many) = match (last.rows_wrong, last.rows_unreadable) {
+            (0, _) => ("is unreadable", "are unreadable"),
+            (_, 0) => ("disagrees", "disagree"),
+            _ => ("is left with findings", "are left with findings"),
         };
+        let said = rows_said(last.rows_left, one, many);
         return Err(Failure::new(said).hint(way_to_repair(last, verb)));
     }
     if last.rows_not_compared > 0 {
@@ -416,7 +418,7 @@ fn compared(last: &LastScrubView) -> String {
     )
 }
 
-/// What to do about the rows that a scrub left as they were.
+/// What to do about the rows that a scrub left with findings.
 fn way_to_repair(last: &LastScrubView, verb: &Scrub) -> String {
     let Target {
         name,

@@ -110,7 +110,7 @@ fn check_text(place: &Place) {
     let line = line_of(&text, "last scrub: check completed, began 2");
     assert!(line.contains(", ended 2"), "{text}");
     assert!(
-        text.contains("2 wrong (cells disagree), 2 left as they were"),
+        text.contains("2 wrong (cells disagree), 2 left with findings"),
         "{text}"
     );
     assert!(text.contains("c.img: wrong in 1 row"), "{text}");

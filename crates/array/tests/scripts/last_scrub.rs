@@ -4,7 +4,7 @@ use crate::shell::{Array, CHUNK, Setup, raid1, raid5, raid6};
 use restripe_array::layout::Level;
 use restripe_array::meta::WriteHole;
 use restripe_array::{
-    Command, CommandError, Fact, LastScrub, Member, Nanos, ScrubMode, ScrubState, StartMode,
+    Command, CommandError, Cure, Fact, LastScrub, Member, Nanos, ScrubMode, ScrubState, StartMode,
 };
 
 const SECTOR: u64 = 512;
@@ -162,6 +162,37 @@ fn what_cannot_be_read_is_unreadable_by_member_and_repaired_as_it_was_written() 
         );
         assert!(array.disks[usize::from(member)].bad.is_empty(), "{what}");
         array.verify();
+    });
+}
+
+/// A block cannot be read, and another one of the same row is wrong. Without a second witness the first is repaired alone: its
+/// finding counts as repaired, and the row as left.
+#[test]
+fn row_that_is_repaired_in_part_counts_once_and_as_left() {
+    each_member(|mut array, member, start, witness, what| {
+        array.spoil(member, start + 3, 1);
+        array.corrupt(member, start + 11);
+        let found = scrub(&mut array, ScrubMode::Repair).expect("it runs");
+        assert_eq!((found.wrong, found.unreadable), (1, 1), "{what}");
+        let rows = (found.repaired, found.left, found.found());
+        assert_eq!(rows, (u64::from(witness), u64::from(!witness), 1), "{what}");
+        assert!(array.disks[usize::from(member)].bad.is_empty(), "{what}");
+        let cure_of = |unreadable| {
+            array.facts.iter().find_map(|fact| match fact {
+                Fact::Mismatch {
+                    unreadable: it,
+                    cure,
+                    ..
+                } if *it == unreadable => Some(*cure),
+                _ => None,
+            })
+        };
+        let wrong = match witness {
+            true => Cure::Repaired,
+            false => Cure::Left,
+        };
+        let cures = (cure_of(true), cure_of(false));
+        assert_eq!(cures, (Some(Cure::Repaired), Some(wrong)), "{what}");
     });
 }
 

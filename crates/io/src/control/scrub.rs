@@ -24,7 +24,8 @@ pub struct LastScrubView {
     /// Rows whose cells disagree: `mismatches` counts these and the unreadable ones.
     pub rows_wrong: u64,
     pub rows_unreadable: u64,
-    /// Of these: repaired, brought in sync without a witness that tells right from wrong, and left as they were.
+    /// Each row with a finding counts once: as repaired, as brought in sync without a witness that tells right from wrong, or as
+    /// left, also if only a part of its findings is left.
     pub rows_repaired: u64,
     pub rows_in_sync_unverified: u64,
     pub rows_left: u64,
@@ -122,7 +123,7 @@ impl LastScrubView {
                 self.rows_in_sync_unverified,
                 "brought in sync, data not verified",
             ),
-            (self.rows_left, "left as they were"),
+            (self.rows_left, "left with findings"),
         ];
         let mut found: Vec<String> = findings
             .into_iter()

@@ -70,11 +70,11 @@ pub struct LastScrub {
     pub wrong: u64,
     /// Rows of which a member could not read something.
     pub unreadable: u64,
-    /// Rows with a finding that were repaired: a second witness proved what is right, or the cell could not be read.
+    /// Rows of which every finding was repaired: a second witness proved what is right, or the cell could not be read.
     pub repaired: u64,
-    /// Rows that were brought in sync without a witness: perhaps what was wrong is now in sync as well.
+    /// Rows with no finding left, that were brought in sync without a witness: perhaps what was wrong is now in sync as well.
     pub in_sync: u64,
-    /// Rows with a finding that were left as they are.
+    /// Rows of which a finding was left; others of the same row may be repaired.
     pub left: u64,
     /// Sectors with a finding; cells that disagree without a known culprit count once.
     pub sectors: u64,
@@ -159,7 +159,7 @@ impl LastScrub {
         self.done.saturating_sub(looked_at)
     }
 
-    /// Counts the findings of a row.
+    /// Counts the findings of a row. The row counts once, by the least that was done for one of them.
     pub(crate) fn note_row(&mut self, row: u64, findings: &[Finding]) {
         let any = |what: &dyn Fn(&Finding) -> bool| u64::from(findings.iter().any(what));
         count(&mut self.wrong, any(&|one| !one.unreadable));
