@@ -150,13 +150,14 @@ fn check_name(name: Option<&str>, members: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Whether a name has the ending of all the members, as in `x1.img x2.img x3.img`, or is theirs but for a number.
+/// Whether a name has the ending of all the members, as in `x1.img x2.img x3.img`, or differs from theirs in its number, as in `x1 x2 x3`.
 fn is_like_all(name: &str, members: &[String]) -> bool {
     let ending = |name: &str| Path::new(name).extension().map(OsStr::to_owned);
     let letters = |name: &str| name.replace(|c: char| c.is_ascii_digit(), "");
     let like = |member: &String| {
         let same_ending = ending(name).is_some() && ending(name) == ending(member);
-        same_ending || letters(name) == letters(member)
+        let numbered = letters(name) != name;
+        same_ending || numbered && letters(name) == letters(member)
     };
     !members.is_empty() && members.iter().all(like)
 }

@@ -705,7 +705,7 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         CommandError::IsSurrogate { of } => is_surrogate(*of),
         CommandError::Indispensable(member) => {
             Refusal::new("without this member data would be lost").at(name(member))
-                .hint("bring redundancy back first: restripe add takes a device in, restripe rebuild waits for that and for a resync")
+                .hint("bring redundancy back first: restripe add takes a device in (--to-surrogate: into the surrogate), restripe rebuild waits for that and for a resync")
         }
         CommandError::NoSuchMember(member) => Refusal::new("the array has no such member").at(name(member)),
         CommandError::Volatile(member) => volatile(&name(member)),

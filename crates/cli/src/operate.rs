@@ -16,10 +16,13 @@ use crate::units::Size;
 use clap::ValueEnum;
 use restripe_io::control::{
     FactView, LastScrubView, MemberView, OverlayView, Reply, Request, StatusView, TaskView,
+    wait_until_free,
 };
 use std::thread;
 use std::time::Duration;
 
+/// How long a daemon that has stopped its array may take to give up the array's name.
+const FREE_WITHIN: Duration = Duration::from_secs(5);
 /// Between two looks at a running task.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
@@ -653,7 +656,11 @@ pub fn stop(verb: &Stop) -> Outcome {
             true => failure.hint(hint),
             false => failure,
         })?;
-    session.order(&Request::Stop)
+    session.order(&Request::Stop)?;
+    if !wait_until_free(&verb.name, FREE_WITHIN)? {
+        print_note("the daemon is still ending");
+    }
+    Ok(())
 }
 
 pub fn metrics(target: &Metrics) -> Outcome {

@@ -132,7 +132,10 @@ pub fn serve(verb: Serve) -> Outcome {
     };
     let (running, (claims, doors)) = Running::start_as(&groups, &setup, beforehand)?;
     journal::begin().map_err(|error| Failure::new(format!("the log: {error}")))?;
-    let served = serve_until_told(&running, claims, doors);
+    let mut controls = Vec::new();
+    let served = serve_until_told(&running, claims, doors, &mut controls);
+    // The names are free once the members are, too.
+    let _claims: Vec<_> = controls.into_iter().flatten().map(Server::end).collect();
     let stopped = running.stop();
     served.map(|mut journal| journal.end())?;
     stopped
@@ -274,23 +277,33 @@ fn claim_all(names: &[&str]) -> Outcome<Vec<Claimed>> {
 }
 
 /// Gives the journal back: that all ended well is still to be told.
-fn serve_until_told(running: &Running, claims: Vec<Claimed>, doors: Doors) -> Outcome<Journal> {
-    let mut controls = Vec::new();
+fn serve_until_told(
+    running: &Running,
+    claims: Vec<Claimed>,
+    doors: Doors,
+    controls: &mut Vec<Option<Server>>,
+) -> Outcome<Journal> {
     let mut names = Vec::new();
     for (desk, (claim, listener)) in running.desks().iter().zip(claims) {
         let answer = Arc::clone(desk) as Arc<dyn Answer>;
-        controls.push(Server::on(claim, listener, answer)?);
+        controls.push(Some(Server::on(claim, listener, answer)?));
         names.push(desk.status()?.name);
     }
     let stdio = doors.stdio;
     let uris = doors.open(running)?;
     announce(&names, &uris, stdio);
     let mut journal = Journal::new(running, names);
-    wait(running, &mut journal, stdio)?;
+    wait(running, &mut journal, controls, stdio)?;
     Ok(journal)
 }
 
-fn wait(running: &Running, journal: &mut Journal, stdio: bool) -> Outcome {
+/// Waits for the end of all arrays. One that is stopped before gives up its control socket.
+fn wait(
+    running: &Running,
+    journal: &mut Journal,
+    controls: &mut [Option<Server>],
+    stdio: bool,
+) -> Outcome {
     let mut left = running.desks().len();
     let mut had_client = false;
     loop {
@@ -301,7 +314,12 @@ fn wait(running: &Running, journal: &mut Journal, stdio: bool) -> Outcome {
                 say("restripe: told to end by a signal");
                 return Ok(());
             }
-            Some(End::Stopped(_)) => left -= 1,
+            Some(End::Stopped(array)) => {
+                left -= 1;
+                if left > 0 {
+                    controls[array] = None;
+                }
+            }
             None => {
                 let ended = |_| Failure::new("the reactor has ended by itself");
                 let clients = running.remote().connections().map_err(ended)?;

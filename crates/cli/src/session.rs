@@ -6,7 +6,9 @@ use crate::command::WithoutDaemon;
 use crate::engine::Running;
 use crate::failure::{Failure, Outcome};
 use crate::terminal::print_note;
-use restripe_io::control::{self, Answer, ClientError, FactView, Reply, Request, StatusView};
+use restripe_io::control::{
+    self, Answer, ClientError, FactView, READ_ONLY, RefusalView, Reply, Request, StatusView,
+};
 use restripe_io::member::MemberSource;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -111,9 +113,16 @@ impl Session {
 
     pub fn status(&self) -> Outcome<StatusView> {
         match self.ask(&Request::Status)? {
-            Reply::Status(status) => Ok(*status),
+            Reply::Status(status) => Ok(self.without_own_refusal(*status)),
             _ => Err(unexpected(&Request::Status)),
         }
+    }
+
+    /// A verb that only looks starts the array read-only. That is no state of the array.
+    fn without_own_refusal(&self, mut status: StatusView) -> StatusView {
+        let own = |refusal: &mut RefusalView| !self.is_served() && refusal.reason == READ_ONLY;
+        status.refuses_writes.take_if(own);
+        status
     }
 
     /// The facts from `since` on, and where the next ones begin.

@@ -281,9 +281,9 @@ fn dropped_line(dropped: &DroppedView, view: &StatusView) -> String {
         target,
         set,
     } = dropped;
-    let of = match set.as_str() {
-        "array" => String::new(),
-        other => format!(" of the {other}"),
+    let (of, to) = match set.as_str() {
+        "array" => (String::new(), String::new()),
+        other => (format!(" of the {other}"), format!(" --to-{other}")),
     };
     let what = format!("{kind} of slot {slot}{of}");
     let name = shown(&view.name);
@@ -292,7 +292,7 @@ fn dropped_line(dropped: &DroppedView, view: &StatusView) -> String {
     }
     let anew = match kind.as_str() {
         "replace" => format!("restripe replace {name} OLD NEW"),
-        _ => format!("restripe add {name} DEVICE"),
+        _ => format!("restripe add {name} DEVICE{to}"),
     };
     format!(
         "DROPPED: {what}: its target, member {target}, was missing at the start; begin it anew: {anew}"

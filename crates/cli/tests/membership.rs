@@ -283,6 +283,48 @@ fn two_arrays_of_one_name_are_not_served_by_one_daemon() {
 }
 
 #[test]
+fn array_that_is_stopped_gives_up_its_name_and_members_while_others_are_served() {
+    let place = Place::new("one-of-two");
+    let (x, y) = (["x1", "x2"], ["y1", "y2"]);
+    for (name, members) in [("x", x), ("y", y)] {
+        let image = ["--level", "1", "--image-size", "16M"];
+        let made = place.run(&[&["create", name][..], &image, &members].concat());
+        assert_eq!(made.status, 0, "{}", made.stderr);
+    }
+    let first = place.serve(&[x, y].concat());
+    let stopped = place.run(&["stop", "x"]);
+    assert_eq!(stopped.status, 0, "{}", stopped.stderr);
+    let listed = place.run(&["status"]).stdout;
+    assert!(
+        listed.contains("y: healthy") && !listed.contains("x: "),
+        "{listed}"
+    );
+    for verb in [&["status", "x"][..], &["scrub", "x"], &["stop", "x"]] {
+        let refused = place.run(verb);
+        let said = refused.stderr.contains("no daemon answers");
+        assert!(refused.status == 1 && said, "{verb:?}: {}", refused.stderr);
+    }
+    let looked = place.run(&[&["status", "x", "--offline"][..], &x].concat());
+    assert!(
+        looked.stdout.starts_with("x: healthy") && !looked.stdout.contains("REFUSED"),
+        "{}{}",
+        looked.stdout,
+        looked.stderr
+    );
+    let scrubbed = place.run(&[&["scrub", "x", "--offline"][..], &x].concat());
+    assert_eq!(scrubbed.status, 0, "{}", scrubbed.stderr);
+    assert_eq!(place.run(&["stop", "y"]).status, 0);
+    // The name is free as soon as `stop` has returned.
+    for _ in 0..3 {
+        let daemon = place.serve(&[x, y].concat());
+        assert_eq!(place.run(&["stop", "y"]).status, 0);
+        assert_eq!(place.run(&["stop", "x"]).status, 0);
+        assert_eq!(daemon.wait(), 0);
+    }
+    assert_eq!(first.wait(), 0);
+}
+
+#[test]
 fn a_wiped_member_is_named() {
     let place = raid5("wiped");
     place.write("b.img", 0, 0, &vec![0; 64 << 20]);
@@ -575,6 +617,21 @@ fn a_forgotten_name_is_noticed() {
             refused.stderr
         );
     }
+    let made = place.run(&[
+        "create",
+        "x",
+        "--level",
+        "1",
+        "--image-size",
+        "16M",
+        "x1",
+        "x2",
+    ]);
+    assert_eq!(
+        made.status, 0,
+        "a name that members begin with: {}",
+        made.stderr
+    );
     let alien = place.run(&["examine", "a.img"]).stdout;
     assert!(alien.contains("no Restripe superblock"), "{alien}");
 }

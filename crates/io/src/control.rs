@@ -22,8 +22,8 @@ pub use client::{ClientError, ask, ask_at};
 pub use energy::{EnergyView, NamedRating, SpindleView};
 pub use folder::runtime_folder;
 pub use lending::{LeaseView, LendingView};
-pub use place::{Claim, PlaceError, is_name, running, socket_path};
-pub use refusal::{RefusalView, reason_word};
+pub use place::{Claim, PlaceError, is_name, running, socket_path, wait_until_free};
+pub use refusal::{READ_ONLY, RefusalView, reason_word};
 pub use schema::{
     AimView, CountersView, DroppedView, FactView, GrowthView, HeatView, HostedView, LostView,
     MemberView, Refusal, Reply, Request, SCHEMA, StatusView, TaskView, Telling, ZoneView,

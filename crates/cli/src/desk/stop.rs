@@ -2,7 +2,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-use super::{Desk, End, Said, done};
+use super::{Desk, End, Said, done, ended};
 use restripe_array::report::{ArrayState, MemberState, MemberStatus, Status};
 use restripe_array::{Command, CommandError, Member};
 use restripe_io::control::{Refusal, Reply, member_name};
@@ -29,7 +29,6 @@ impl Desk {
         if let Err(error @ CommandError::Busy(_)) = &answer {
             return Err(self.refused(error));
         }
-        self.serves.store(false, Ordering::Relaxed);
         let stopped = match answer {
             Ok(()) => self.stopped_from(&before),
             // One that halted, or lost too many members, has stopped, too: its members only do not say so.
@@ -41,9 +40,26 @@ impl Desk {
         if let Err(refusal) = &stopped {
             *self.unclean() = Some(refusal.clone());
         }
-        // Last: the daemon may end with it. Nobody waits for it any more if it is already ending.
-        let _ = self.ends.send(End::Stopped(self.array));
+        self.leave();
         stopped.map(done)
+    }
+
+    /// The array serves no more. Its members are closed, because the daemon may go on with other arrays.
+    pub(super) fn leave(&self) {
+        self.serves.store(false, Ordering::Relaxed);
+        // A reactor that has ended by itself has none open.
+        let _ = self.close_members();
+        // Last: the daemon may end with it. One that is already ending does not listen.
+        let _ = self.ends.send(End::Stopped(self.array));
+    }
+
+    fn close_members(&self) -> Said {
+        let names = self.remote.member_names(self.array).map_err(ended)?;
+        for member in (0..).map(Member).take(names.len()) {
+            self.remote.close(self.array, member).map_err(ended)?;
+        }
+        // Answered after they are closed.
+        self.look().map(drop)
     }
 
     /// How an array has stopped that was like this before.

@@ -14,7 +14,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-use super::{Desk, End, Said, done, ended, in_the_array, refusal_of};
+use super::{Desk, Said, done, ended, in_the_array, refusal_of};
 use crate::command::SurrogateLevel;
 use crate::create::{Home, carry_out, check_disks, open_all, refuse_to_overwrite, surrogate_for};
 use crate::engine::{self, Form};
@@ -266,9 +266,7 @@ impl Desk {
             begun = begun.and_then(|()| self.command(command));
         }
         begun.map_err(|why| {
-            // Whoever serves it is told, and ends: nothing of it is served any more.
-            self.serves.store(false, Ordering::Relaxed);
-            let _ = self.ends.send(End::Stopped(self.array));
+            self.leave();
             let what = format!("the array has stopped: {}", why.what);
             Refusal::new(what).at(why.at).hint("serve it again")
         })

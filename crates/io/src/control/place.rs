@@ -14,6 +14,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Bytes in an array's name, at most: it must fit a superblock field and, with its folder, a socket address.
 const NAME_BYTES_MAX: usize = 32;
@@ -124,6 +126,19 @@ pub fn running() -> Result<Vec<String>, PlaceError> {
         .collect();
     names.sort();
     Ok(names)
+}
+
+/// Waits until no daemon holds the control socket of `name` any more, or `most` is over: whether it is free.
+pub fn wait_until_free(name: &str, most: Duration) -> Result<bool, PlaceError> {
+    let lock = lock_path(&socket_path(name)?);
+    let deadline = Instant::now() + most;
+    while lock.exists() {
+        if Instant::now() >= deadline {
+            return Ok(false);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(true)
 }
 
 /// A socket path that is ours until this is dropped: then the socket file goes, and the lock with it.

@@ -4,7 +4,8 @@ use restripe_array::report::{Refusal, Status, WhyRefused};
 use serde::{Deserialize, Serialize};
 
 /// The state of an array that had to stop writing, and reads on.
-pub(super) const READ_ONLY: &str = "read-only";
+/// The reason of an array that was started read-only.
+pub const READ_ONLY: &str = "read-only";
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RefusalView {

@@ -37,7 +37,8 @@ pub trait Answer: Send + Sync + 'static {
 
 /// A running control socket. Dropping it closes the socket and removes its file, if the file is still there.
 pub struct Server {
-    _claim: Claim,
+    /// `None` once given back.
+    claim: Option<Claim>,
     listener: Arc<UnixListener>,
     ending: Arc<AtomicBool>,
     open: Arc<Open>,
@@ -64,7 +65,7 @@ impl Server {
             })
             .map_err(|error| PlaceError::Socket { path, error })?;
         Ok(Server {
-            _claim: claim,
+            claim: Some(claim),
             listener,
             ending,
             open,
@@ -73,8 +74,14 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
+impl Server {
+    /// Answers what is under way, and accepts no more. The place stays taken until the claim is dropped.
+    pub fn end(mut self) -> Option<Claim> {
+        self.shut();
+        self.claim.take()
+    }
+
+    fn shut(&mut self) {
         self.ending.store(true, Ordering::SeqCst);
         // Wakes the acceptor, which then sees that it is to end. Its socket's file is not needed for that: a logout, or
         // whoever sweeps a folder of temporary files, may have taken it away.
@@ -88,6 +95,12 @@ impl Drop for Server {
         while self.open.answering.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shut();
     }
 }
 
