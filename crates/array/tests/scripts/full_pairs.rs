@@ -27,6 +27,11 @@ struct Sets {
     buffer: Range<u16>,
 }
 
+/// The members of one set.
+type Set = fn(&Sets) -> Range<u16>;
+const HOME_SET: Set = |sets| sets.home.clone();
+const LOG_SET: Set = |sets| sets.log.clone();
+
 fn pair(family: Family) -> (Array, Sets) {
     pair_limited(family, None)
 }
@@ -96,6 +101,15 @@ struct Space {
 }
 
 impl Space {
+    /// None is left on these members.
+    fn none_on(full: Range<u16>) -> Space {
+        Space {
+            full,
+            flushes: false,
+            steps: 0,
+        }
+    }
+
     fn lacks(&self, label: &str) -> bool {
         let member: u16 = label[1..].split(' ').next().unwrap().parse().unwrap();
         let writes = label.contains(" write ") || label.contains(" zero ");
@@ -123,22 +137,44 @@ impl Space {
         }
         most
     }
+
+    /// Runs until nothing is under way, then time goes on: so many times.
+    fn run_on(&mut self, array: &mut Array, times: usize) {
+        for _ in 0..times {
+            self.run(array, NEVER);
+            array.wait(Nanos::from_secs(1));
+        }
+    }
+}
+
+/// The space of these members ends: a write is refused, or its flush.
+fn refused_on(array: &mut Array, full: Range<u16>) -> Space {
+    let mut space = Space::none_on(full);
+    let tags = [array.write(200, 8), array.flush()];
+    space.run(array, NEVER);
+    let refused = |tag: u64| matches!(array.reply(tag), Some(Err(_)));
+    assert!(tags.into_iter().any(refused), "{:?}", array.facts);
+    array.wait(Nanos::from_secs(1));
+    space
 }
 
 /// Whether an operation is a write of one of these members.
 fn writes_to(members: &Range<u16>, label: &str) -> bool {
-    let space = Space {
-        full: members.clone(),
-        flushes: false,
-        steps: 0,
-    };
-    space.lacks(label)
+    Space::none_on(members.clone()).lacks(label)
 }
 
 fn is_without_log(array: &Array) -> bool {
     let surrogate = array.engine.status().surrogate;
     let overlay = surrogate.and_then(|one| one.overlay);
     overlay.is_none_or(|one| one.broken)
+}
+
+/// Power fails, and the array starts with all that was acknowledged.
+fn comes_back(array: &mut Array) {
+    array.crash(|_| false);
+    array.start().expect("there is room");
+    array.run();
+    array.verify();
 }
 
 const NEVER: &str = "no label has this";
@@ -156,7 +192,7 @@ fn is_wanted(array: &mut Array, lba: u64, sectors: u64) -> Result<bool, RequestE
 struct Case {
     family: Family,
     /// Whose members run full.
-    set: fn(&Sets) -> Range<u16>,
+    set: Set,
     /// Members that failed before.
     gone: &'static [u16],
 }
@@ -236,12 +272,8 @@ fn run_out(case: &Case, steps: usize, flushes: bool) -> (usize, bool) {
     array.wait(Nanos::from_secs(11));
     space.run(&mut array, held);
     let mut tries = 0;
-    for (lba, sectors) in refused
-        .iter()
-        .flatten()
-        .copied()
-        .chain([(230, 5), (220, 8)])
-    {
+    let again = refused.iter().flatten().copied();
+    for (lba, sectors) in again.chain([(230, 5), (220, 8)]) {
         loop {
             let tag = array.write(lba, sectors);
             space.run(&mut array, held);
@@ -275,27 +307,18 @@ fn run_out(case: &Case, steps: usize, flushes: bool) -> (usize, bool) {
     space.run(&mut array, held);
     assert_eq!(array.reply(flush), Some(Ok(())), "{what}");
     for (lba, sectors) in ranges() {
-        assert_eq!(
-            is_wanted(&mut array, lba, sectors),
-            Ok(true),
-            "{what}: {lba}"
-        );
+        let sound = is_wanted(&mut array, lba, sectors);
+        assert_eq!(sound, Ok(true), "{what}: {lba}");
     }
     if let Some(refusal) = array.engine.status().refusal {
         panic!("{what}: still {refusal:?}");
     }
     // It is durable, too.
-    array.crash(|_| false);
-    let mode = StartMode::PLAIN;
-    array
-        .command(Command::Start(mode))
-        .unwrap_or_else(|error| panic!("{what}: {error:?}"));
-    array.run();
-    array.verify();
+    comes_back(&mut array);
     (taken, stopped)
 }
 
-fn sweep(family: Family, set: fn(&Sets) -> Range<u16>) -> usize {
+fn sweep(family: Family, set: Set) -> usize {
     sweep_of(Case {
         family,
         set,
@@ -320,29 +343,27 @@ fn sweep_of(case: Case) -> usize {
 
 #[test]
 fn code_cache_with_a_full_log_goes_on() {
-    assert!(sweep(Family::CodeCache, |sets| sets.log.clone()) > 10);
+    assert!(sweep(Family::CodeCache, LOG_SET) > 10);
 }
 
 #[test]
 fn code_cache_with_a_full_main_set_goes_on() {
-    assert!(sweep(Family::CodeCache, |sets| sets.home.clone()) > 5);
+    assert!(sweep(Family::CodeCache, HOME_SET) > 5);
 }
 
 #[test]
 fn buffered_code_cache_with_a_full_log_goes_on() {
-    assert!(sweep(Family::Buffered, |sets| sets.log.clone()) > 5);
+    assert!(sweep(Family::Buffered, LOG_SET) > 5);
 }
 
 #[test]
 fn buffered_code_cache_with_a_full_main_set_goes_on() {
-    assert!(sweep(Family::Buffered, |sets| sets.home.clone()) > 5);
+    assert!(sweep(Family::Buffered, HOME_SET) > 5);
 }
 
 #[test]
 fn degraded_code_cache_that_is_full_goes_on() {
-    let log = |sets: &Sets| sets.log.clone();
-    let home = |sets: &Sets| sets.home.clone();
-    for (set, gone) in [(log as fn(&Sets) -> Range<u16>, &[4][..]), (home, &[2])] {
+    for (set, gone) in [(LOG_SET, &[4][..]), (HOME_SET, &[2])] {
         let refused = sweep_of(Case {
             family: Family::CodeCache,
             set,
@@ -352,40 +373,30 @@ fn degraded_code_cache_that_is_full_goes_on() {
     }
 }
 
+/// A start with room has what was flushed.
+fn has_flushed(array: &mut Array, flushed: Vec<u8>) {
+    array.die();
+    array.start().expect("there is room");
+    array.run();
+    array.model = flushed;
+    for lba in [0, 2 * CHUNK, 40, 100] {
+        assert_eq!(is_wanted(array, lba, 12), Ok(true), "{lba}");
+    }
+}
+
 /// A stop, and the command that lets the surrogate go, are answered though there is no space. A start with room has what was flushed.
 #[test]
 fn code_cache_without_space_answers_commands() {
     for command in [Command::Stop, Command::Surrogate(None)] {
-        for set in [
-            |sets: &Sets| sets.log.clone(),
-            |sets: &Sets| sets.home.clone(),
-        ] {
+        for set in [LOG_SET, HOME_SET] {
             let (mut array, sets) = pair(Family::CodeCache);
             let flushed = array.model.clone();
-            let full = set(&sets);
-            let mut space = Space {
-                full: full.clone(),
-                flushes: false,
-                steps: 0,
-            };
-            array.write(220, 8);
-            let flush = array.flush();
-            space.run(&mut array, NEVER);
-            assert!(matches!(array.reply(flush), Some(Err(_))), "{full:?}");
+            let mut space = refused_on(&mut array, set(&sets));
             let tag = array.order(command);
-            for _ in 0..20 {
-                space.run(&mut array, NEVER);
-                array.wait(Nanos::from_secs(1));
-            }
+            space.run_on(&mut array, 20);
             let answer = array.answer(tag);
             assert!(matches!(answer, Some(Err(_))), "{command:?}: {answer:?}");
-            array.die();
-            array.start().expect("there is room");
-            array.run();
-            array.model = flushed;
-            for lba in [0, 2 * CHUNK, 40, 100] {
-                assert_eq!(is_wanted(&mut array, lba, 12), Ok(true), "{lba}");
-            }
+            has_flushed(&mut array, flushed);
         }
     }
 }
@@ -398,28 +409,28 @@ fn code_cache_with_a_full_buffer_goes_on() {
 
 #[test]
 fn array_with_a_full_log_disk_goes_on() {
-    sweep(Family::LogDisk, |sets| sets.log.clone());
+    sweep(Family::LogDisk, LOG_SET);
 }
 
 #[test]
 fn array_with_a_log_disk_and_a_full_main_set_goes_on() {
-    assert!(sweep(Family::LogDisk, |sets| sets.home.clone()) > 5);
+    assert!(sweep(Family::LogDisk, HOME_SET) > 5);
 }
 
 #[test]
 fn array_whose_first_copies_go_ahead_and_are_full_goes_on() {
-    assert!(sweep(Family::NoLog, |sets| sets.home.clone()) > 5);
+    assert!(sweep(Family::NoLog, HOME_SET) > 5);
 }
 
 #[test]
 fn redirecting_array_with_a_full_surrogate_goes_on() {
-    let refused = sweep(Family::WorkOut, |sets| sets.log.clone());
+    let refused = sweep(Family::WorkOut, LOG_SET);
     assert!(refused > 5, "{refused}");
 }
 
 #[test]
 fn redirecting_array_with_a_full_main_set_goes_on() {
-    sweep(Family::WorkOut, |sets| sets.home.clone());
+    sweep(Family::WorkOut, HOME_SET);
 }
 
 /// The main set halts while a record is on its way into the log. A write has the main set started anew, and after so many steps of
@@ -492,10 +503,7 @@ fn fill_one_after_the_other(steps: usize, home_has_room: bool) -> bool {
         tries += 1;
         assert!(tries < 4, "{what}: {:?}", array.facts);
     }
-    array.crash(|_| false);
-    array.start().expect("there is room");
-    array.run();
-    array.verify();
+    comes_back(&mut array);
     over
 }
 
@@ -519,27 +527,13 @@ fn attempt_lets_users_reads_end() {
     }
     array.flushed();
     // No piece is in memory any more.
-    array.crash(|_| false);
-    array.start().expect("all sets are whole");
-    array.run();
-    let mut space = Space {
-        full: sets.log.clone(),
-        flushes: false,
-        steps: 0,
-    };
-    array.write(200, 8);
-    let flush = array.flush();
-    space.run(&mut array, NEVER);
-    assert!(matches!(array.reply(flush), Some(Err(_))));
-    array.wait(Nanos::from_secs(1));
+    comes_back(&mut array);
+    let mut space = refused_on(&mut array, sets.log);
     let wanted = array.wanted(0, 160);
     let read = array.request(RequestOp::Read, 0, 160);
     assert!(array.mentions("read"), "{:?}", array.labels());
     let write = array.write(220, 4);
-    for _ in 0..3 {
-        space.run(&mut array, NEVER);
-        array.wait(Nanos::from_secs(1));
-    }
+    space.run_on(&mut array, 3);
     assert_eq!(array.reply(read), Some(Ok(())));
     assert!(array.bytes_read(read) == wanted);
     assert_eq!(array.reply(write), Some(Err(RequestError::NoSpace)));
@@ -552,16 +546,7 @@ fn attempt_lets_users_reads_end() {
 #[test]
 fn unreadable_block_is_repaired_after_an_attempt() {
     let (mut array, sets) = pair(Family::CodeCache);
-    let mut space = Space {
-        full: sets.log,
-        flushes: false,
-        steps: 0,
-    };
-    array.write(200, 8);
-    let flush = array.flush();
-    space.run(&mut array, NEVER);
-    assert!(matches!(array.reply(flush), Some(Err(_))));
-    array.wait(Nanos::from_secs(1));
+    refused_on(&mut array, sets.log);
     array.written(200, 8).expect("there is room");
     array.flushed();
     let read = array.request(RequestOp::Read, 160, 8);
@@ -574,19 +559,12 @@ fn unreadable_block_is_repaired_after_an_attempt() {
 }
 
 /// A code cache whose main set has halted, and is being started anew.
-fn attempt_under_way() -> (Array, Sets, Space) {
+fn attempt_under_way() -> (Array, Space) {
     let (mut array, sets) = pair(Family::CodeCache);
-    let mut space = Space {
-        full: sets.home.clone(),
-        flushes: false,
-        steps: 0,
-    };
-    array.order(Command::Destage);
-    space.run(&mut array, NEVER);
-    array.wait(Nanos::from_secs(1));
+    let space = refused_on(&mut array, sets.home);
     array.write(200, 3);
     assert!(array.mentions("m0 read"), "{:?}", array.labels());
-    (array, sets, space)
+    (array, space)
 }
 
 fn failures(array: &Array, member: u16) -> usize {
@@ -606,16 +584,14 @@ fn is_failure(fact: &Fact, failed: u16) -> bool {
 fn attempt_tells_of_failures_once() {
     for room in [false, true] {
         for member in [1, 5] {
-            let (mut array, _, mut space) = attempt_under_way();
+            let (mut array, mut space) = attempt_under_way();
             if room {
                 space.full = 0..0;
             }
             let before = failures(&array, member);
             array.depart(member);
             array.turn();
-            space.run(&mut array, NEVER);
-            array.wait(Nanos::from_secs(1));
-            space.run(&mut array, NEVER);
+            space.run_on(&mut array, 2);
             let told = failures(&array, member) - before;
             assert_eq!(told, 1, "{member}, {room}: {:?}", array.facts);
         }
@@ -630,11 +606,7 @@ fn log_that_an_attempt_started_serves_the_next() {
     array.run();
     array.command(Command::Stop).expect("it stops");
     array.die();
-    let mut space = Space {
-        full: sets.log.clone(),
-        flushes: false,
-        steps: 0,
-    };
+    let mut space = Space::none_on(sets.log);
     let start = array.order(Command::Start(StartMode::PLAIN));
     space.run(&mut array, NEVER);
     assert_eq!(array.answer(start), Some(Ok(())));
@@ -643,14 +615,12 @@ fn log_that_an_attempt_started_serves_the_next() {
     space.full = sets.home;
     for _ in 0..3 {
         array.write(200, 3);
-        space.run(&mut array, NEVER);
-        array.wait(Nanos::from_secs(1));
+        space.run_on(&mut array, 1);
     }
     space.full = 0..0;
     for _ in 0..2 {
         array.write(200, 3);
-        space.run(&mut array, NEVER);
-        array.wait(Nanos::from_secs(1));
+        space.run_on(&mut array, 1);
     }
     array.written(200, 3).expect("there is room");
     array.flushed();
@@ -662,8 +632,36 @@ fn log_that_an_attempt_started_serves_the_next() {
     );
     array.verify();
     array.command(Command::Stop).expect("it stops");
-    array.die();
-    array.start().expect("all sets are whole");
-    array.run();
-    array.verify();
+    comes_back(&mut array);
+}
+
+/// The main set has halted. A read of it is under way when a write asks for an attempt, and then the log loses its members: the write
+/// is answered at once, and what was flushed is there when they are back.
+#[test]
+fn log_that_fails_while_an_attempt_waits_ends_it() {
+    for family in [
+        Family::CodeCache,
+        Family::Buffered,
+        Family::LogDisk,
+        Family::WorkOut,
+    ] {
+        let (mut array, sets) = pair(family);
+        let flushed = array.model.clone();
+        let mut space = refused_on(&mut array, sets.home);
+        let wanted = array.wanted(160, 8);
+        let read = array.request(RequestOp::Read, 160, 8);
+        let under_way = |label: &str| label.contains(" read data");
+        assert!(array.labels().into_iter().any(under_way), "{family:?}");
+        let write = array.write(220, 4);
+        space.run_some(&mut array, 1_000, under_way);
+        assert_eq!(array.reply(write), None, "{family:?}: it waits");
+        sets.log.for_each(|member| array.depart(member));
+        space.run_some(&mut array, 1_000, under_way);
+        let refused = matches!(array.reply(write), Some(Err(_)));
+        assert!(refused, "{family:?}: {:?}", array.facts);
+        space.run(&mut array, NEVER);
+        assert_eq!(array.reply(read), Some(Ok(())), "{family:?}");
+        assert!(array.bytes_read(read) == wanted, "{family:?}");
+        has_flushed(&mut array, flushed);
+    }
 }
