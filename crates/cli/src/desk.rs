@@ -35,8 +35,7 @@ use std::collections::VecDeque;
 use std::mem::discriminant;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 mod leases;
@@ -72,15 +71,33 @@ pub struct Desk {
     changing: Mutex<()>,
     /// The surrogate is being taken away: as long as it takes to bring home what is there, which nobody waits for.
     removing: AtomicBool,
-    facts: Arc<Mutex<Facts>>,
-    /// Fills the log of facts until the reactor has ended.
-    keeper: Mutex<Option<JoinHandle<()>>>,
+    facts: Mutex<FactLog>,
     /// The array has been started, and not stopped since.
     serves: AtomicBool,
     /// Why an end by command was not all that it should be.
     unclean: Mutex<Option<Refusal>>,
     /// Told when the array has stopped.
     ends: Sender<End>,
+}
+
+/// The log of facts. Every look at it takes in first what has come since the last one.
+struct FactLog {
+    facts: Facts,
+    teller: Teller,
+    source: Option<Receiver<(Nanos, Fact)>>,
+}
+
+impl FactLog {
+    fn take_in(&mut self) {
+        for (at, fact) in self.source.iter().flat_map(Receiver::try_iter) {
+            self.facts.take(fact, |fact| self.teller.tell(at, fact));
+        }
+    }
+
+    fn since(&mut self, since: u64) -> (Vec<FactView>, u64) {
+        self.take_in();
+        self.facts.since(since)
+    }
 }
 
 #[derive(Default)]
@@ -178,15 +195,16 @@ impl Desk {
         ends: Sender<End>,
     ) -> Desk {
         let open = setup.open_options();
-        let facts = Arc::new(Mutex::new(Facts::default()));
-        let teller = Teller {
-            remote: remote.clone(),
-            array,
-            read_only: open.read_only,
-            names: Vec::new(),
+        let facts = FactLog {
+            facts: Facts::default(),
+            teller: Teller {
+                remote: remote.clone(),
+                array,
+                read_only: open.read_only,
+                names: Vec::new(),
+            },
+            source: remote.facts(array).ok(),
         };
-        let receiver = remote.facts(array).ok();
-        let keeper = receiver.and_then(|receiver| keep_facts(receiver, teller, Arc::clone(&facts)));
         Desk {
             remote,
             array,
@@ -197,8 +215,7 @@ impl Desk {
             owner: Mutex::default(),
             changing: Mutex::default(),
             removing: AtomicBool::default(),
-            facts,
-            keeper: Mutex::new(keeper),
+            facts: Mutex::new(facts),
             serves: AtomicBool::default(),
             unclean: Mutex::default(),
             ends,
@@ -207,20 +224,16 @@ impl Desk {
 
     /// The log of facts from a sequence number on, and where it goes on.
     pub fn facts_since(&self, since: u64) -> (Vec<FactView>, u64) {
-        lock(&self.facts).since(since)
+        self.fact_log().since(since)
     }
 
-    /// Returns when the log of facts is complete, which it is soon after the reactor has ended.
-    pub fn wait_for_last_fact(&self) {
-        let keeper = self
-            .keeper
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(keeper) = keeper {
-            // One that panicked has nothing more to tell.
-            let _ = keeper.join();
-        }
+    /// Returns when the log of facts has what led to the reactor's answers up to here. The reactor gives its answers in turn.
+    pub fn wait_for_facts(&self) {
+        let _ = self.remote.connections();
+    }
+
+    fn fact_log(&self) -> MutexGuard<'_, FactLog> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn status(&self) -> Result<StatusView, Refusal> {
@@ -254,6 +267,9 @@ impl Desk {
             .map_err(ended)?
             .ok_or_else(|| Refusal::new("no such array"))?;
         let names = self.remote.member_names(self.array).map_err(ended)?;
+        let mut log = self.fact_log();
+        log.teller.names.clone_from(&names);
+        log.take_in();
         Ok((without_ghosts(status, &names), names))
     }
 
@@ -561,25 +577,6 @@ fn buffer_text(why: &CommandError, forgone: bool, names: &[MemberName]) -> Strin
         false => "flushes seal records",
     };
     format!("{told}: {then}")
-}
-
-/// Without the thread the log stays empty; nothing else depends on it.
-fn keep_facts(
-    receiver: Receiver<(Nanos, Fact)>,
-    mut teller: Teller,
-    facts: Arc<Mutex<Facts>>,
-) -> Option<JoinHandle<()>> {
-    let keep = move || {
-        for (at, fact) in receiver {
-            lock(&facts).take(fact, |fact| teller.tell(at, fact));
-        }
-    };
-    thread::Builder::new().name("facts".into()).spawn(keep).ok()
-}
-
-/// A list of facts is whole after each push, also if its thread died.
-fn lock(facts: &Mutex<Facts>) -> MutexGuard<'_, Facts> {
-    facts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn done(note: &str) -> Reply {

@@ -11,8 +11,8 @@
 //! | thread of the log | a line comes | queue full |
 //! |---|---|---|
 //! | not begun | written by whoever has it | |
-//! | begun | queued | counted as lost |
-//! | its reader is stuck | queued | counted as lost; [`end`] waits for [`LAST_WORDS`] and gives up |
+//! | begun | queued; [`settle`] waits until it is written | counted as lost |
+//! | its reader is stuck | queued; one [`settle`] waits in vain, the others do not | counted as lost; [`end`] waits for [`LAST_WORDS`] and gives up |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -31,6 +31,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const QUEUED_MAX: usize = 4096;
 /// How long a daemon that ends waits for its last lines to be read.
 pub const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long the answer to a verb waits for the lines about it to be read.
+const SETTLED: Duration = Duration::from_millis(200);
 
 /// How grave a line is, as syslog counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +61,10 @@ enum Entry {
 struct Queue {
     entries: SyncSender<Entry>,
     lost: AtomicU64,
+    /// Entries that the thread has dealt with.
+    written: AtomicU64,
+    /// How many there were when an answer waited in vain.
+    stuck_at: AtomicU64,
 }
 
 static QUEUE: OnceLock<Queue> = OnceLock::new();
@@ -66,8 +72,13 @@ static QUEUE: OnceLock<Queue> = OnceLock::new();
 /// From here on this process is a daemon: its lines have a time, and none of them can block it.
 pub fn begin() -> io::Result<()> {
     let (entries, receiver) = sync_channel(QUEUED_MAX);
-    let lost = AtomicU64::new(0);
-    if QUEUE.set(Queue { entries, lost }).is_err() {
+    let queue = Queue {
+        entries,
+        lost: AtomicU64::new(0),
+        written: AtomicU64::new(0),
+        stuck_at: AtomicU64::new(u64::MAX),
+    };
+    if QUEUE.set(queue).is_err() {
         return Ok(());
     }
     std::panic::set_hook(Box::new(|panic| {
@@ -98,41 +109,51 @@ pub fn line(level: Level, text: impl Display) {
 
 /// Waits until all lines are written, but not for longer than this.
 pub fn end(within: Duration) {
+    if let Some(queue) = QUEUE.get() {
+        all_written(queue, within);
+    }
+}
+
+/// Waits until all lines are written, for a moment. Where nothing was written since a wait in vain, the reader is stuck: then this
+/// does not wait.
+pub fn settle() {
     let Some(queue) = QUEUE.get() else { return };
+    let stuck = queue.stuck_at.load(Ordering::Relaxed) == queue.written.load(Ordering::Relaxed);
+    if !stuck && !all_written(queue, SETTLED) {
+        let written = queue.written.load(Ordering::Relaxed);
+        queue.stuck_at.store(written, Ordering::Relaxed);
+    }
+}
+
+fn all_written(queue: &Queue, within: Duration) -> bool {
     let deadline = Instant::now() + within;
     let (mark, written) = sync_channel(1);
     while queue.entries.try_send(Entry::Mark(mark.clone())).is_err() {
         if Instant::now() >= deadline {
-            return;
+            return false;
         }
         thread::sleep(Duration::from_millis(5));
     }
     let left = deadline.saturating_duration_since(Instant::now());
-    let _ = written.recv_timeout(left);
+    written.recv_timeout(left).is_ok()
 }
 
 fn write_all(entries: &Receiver<Entry>) {
+    let Some(queue) = QUEUE.get() else { return };
     for entry in entries {
+        let lost = queue.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            let what =
+                format!("restripe: {lost} lines of this log are missing: nothing read them\n");
+            show(&format!("{}{what}", stamp(Level::Warning)));
+        }
         match entry {
-            Entry::Line(line) => {
-                tell_lost();
-                show(&line);
-            }
+            Entry::Line(line) => show(&line),
             Entry::Mark(written) => {
-                tell_lost();
                 let _ = written.try_send(());
             }
         }
-    }
-}
-
-fn tell_lost() {
-    let lost = QUEUE
-        .get()
-        .map_or(0, |queue| queue.lost.swap(0, Ordering::Relaxed));
-    if lost > 0 {
-        let what = format!("restripe: {lost} lines of this log are missing: nothing read them\n");
-        show(&format!("{}{what}", stamp(Level::Warning)));
+        queue.written.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -15,7 +15,9 @@ use crate::wishes;
 use restripe_array::{Destage, Nanos, Sleep, StartMode};
 use restripe_io::BackendChoice;
 use restripe_io::backend::PowerHook;
-use restripe_io::control::{Answer, Claim, FactView, Server, StatusView, runtime_folder};
+use restripe_io::control::{
+    Answer, Claim, FactView, Reply, Request, Server, StatusView, runtime_folder,
+};
 use restripe_io::front::listen::{Listener, Wire};
 use restripe_io::front::nbd;
 use restripe_io::remote::ProtocolMaker;
@@ -24,8 +26,8 @@ use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -69,7 +71,6 @@ pub fn assemble(verb: Assemble) -> Outcome {
 /// What a start gave up or went without, on standard error: no later one tells it again.
 fn tell_of_losses(desks: &[Arc<Desk>], views: &[StatusView]) {
     for (desk, StatusView { name, .. }) in desks.iter().zip(views) {
-        desk.wait_for_last_fact();
         let (facts, _) = desk.facts_since(0);
         let lost = |fact: &&FactView| LOSSES.contains(&fact.kind.as_str());
         tell(name, facts.iter().filter(lost));
@@ -137,7 +138,7 @@ pub fn serve(verb: Serve) -> Outcome {
     // The names are free once the members are, too.
     let _claims: Vec<_> = controls.into_iter().flatten().map(Server::end).collect();
     let stopped = running.stop();
-    served.map(|mut journal| journal.end())?;
+    served.map(|journal| journal.tell())?;
     stopped
 }
 
@@ -282,25 +283,30 @@ fn serve_until_told(
     claims: Vec<Claimed>,
     doors: Doors,
     controls: &mut Vec<Option<Server>>,
-) -> Outcome<Journal> {
-    let mut names = Vec::new();
-    for (desk, (claim, listener)) in running.desks().iter().zip(claims) {
-        let answer = Arc::clone(desk) as Arc<dyn Answer>;
+) -> Outcome<Arc<Journal>> {
+    let desks = running.desks();
+    let names = desks.iter().map(|desk| Ok(desk.status()?.name));
+    let names = names.collect::<Outcome<Vec<String>>>()?;
+    let journal = Arc::new(Journal::new(running, names.clone()));
+    for (desk, (claim, listener)) in desks.iter().zip(claims) {
+        let answer = Arc::new(Answering {
+            desk: Arc::clone(desk),
+            journal: Arc::clone(&journal),
+        });
         controls.push(Some(Server::on(claim, listener, answer)?));
-        names.push(desk.status()?.name);
     }
     let stdio = doors.stdio;
     let uris = doors.open(running)?;
     announce(&names, &uris, stdio);
-    let mut journal = Journal::new(running, names);
-    wait(running, &mut journal, controls, stdio)?;
+    journal.begin();
+    wait(running, &journal, controls, stdio)?;
     Ok(journal)
 }
 
 /// Waits for the end of all arrays. One that is stopped before gives up its control socket.
 fn wait(
     running: &Running,
-    journal: &mut Journal,
+    journal: &Journal,
     controls: &mut [Option<Server>],
     stdio: bool,
 ) -> Outcome {
@@ -340,14 +346,39 @@ struct Journal {
     desks: Vec<Arc<Desk>>,
     names: Vec<String>,
     /// How far each array's log of facts has been told.
-    next: Vec<u64>,
+    next: Mutex<Vec<u64>>,
+}
+
+/// Answers for an array that a daemon serves. The daemon's log has what a verb brought about before the verb has its answer, so
+/// a daemon that is killed then has lost no line of it.
+struct Answering {
+    desk: Arc<Desk>,
+    journal: Arc<Journal>,
+}
+
+impl Answer for Answering {
+    fn answer(&self, request: Request) -> Reply {
+        let reply = self.desk.answer(request);
+        self.desk.wait_for_facts();
+        self.journal.tell();
+        journal::settle();
+        reply
+    }
 }
 
 impl Journal {
-    /// Begins with who is missing and what is lost.
     fn new(running: &Running, names: Vec<String>) -> Journal {
-        let desks = running.desks();
-        for status in desks.iter().filter_map(|desk| desk.status().ok()) {
+        let desks = running.desks().to_vec();
+        Journal {
+            next: Mutex::new(vec![0; desks.len()]),
+            desks,
+            names,
+        }
+    }
+
+    /// Begins with who is missing and what is lost.
+    fn begin(&self) {
+        for status in self.desks.iter().filter_map(|desk| desk.status().ok()) {
             for slot in status::vacant_slots(&status) {
                 let what = format_args!("restripe: {}: slot {slot} has no member", status.name);
                 journal::line(Level::Warning, what);
@@ -357,23 +388,11 @@ impl Journal {
                 journal::line(Level::Error, format_args!("restripe: {name}: {lost}"));
             }
         }
-        Journal {
-            desks: desks.to_vec(),
-            names,
-            next: vec![0; desks.len()],
-        }
     }
 
-    /// Tells the rest, after the reactor has ended.
-    fn end(&mut self) {
-        for desk in &self.desks {
-            desk.wait_for_last_fact();
-        }
-        self.tell();
-    }
-
-    fn tell(&mut self) {
-        let places = self.names.iter().zip(&mut self.next);
+    fn tell(&self) {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = self.names.iter().zip(&mut *next);
         for (desk, (name, next)) in self.desks.iter().zip(places) {
             let (facts, following) = desk.facts_since(*next);
             *next = following;

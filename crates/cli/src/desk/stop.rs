@@ -14,7 +14,7 @@ use std::sync::{MutexGuard, PoisonError};
 /// An array before it is stopped with its reactor.
 pub struct BeforeEnd {
     serves: bool,
-    /// Where the facts of the end begin, but for some that are still on their way to the log of facts.
+    /// Where the facts of the end begin.
     since: u64,
     /// The members that have failed before, by name.
     failed: Vec<String>,
@@ -110,7 +110,6 @@ impl Desk {
         if !before.serves {
             return Ok(());
         }
-        self.wait_for_last_fact();
         let (facts, _) = self.facts_since(before.since);
         let of_kind = |kind: &'static str| facts.iter().filter(move |fact| fact.kind == kind);
         let is_old = |text: &str| {

@@ -28,6 +28,24 @@ fn lines_have_a_time_and_a_level() {
     assert!(bare(&run.stdout).contains("\nrestripe: tank: member 1 (b.img) failed: "));
 }
 
+/// The daemon is killed as soon as a verb has its answer.
+#[test]
+fn the_log_has_what_a_verb_did_when_the_verb_is_answered() {
+    for (verb, words) in [
+        ("fail tank b.img --yes", "(b.img) failed: "),
+        ("replace tank b.img c.img --yes", "replace of slot 1 ended: done"),
+        ("scrub tank", "check completed: "),
+        ("stop tank", "stopped and marked clean"),
+    ] {
+        let place = mirror("answered");
+        place.write("c.img", 64 << 20, 0, &[]);
+        let run = place.shell(&format!(
+            "{SERVE} restripe {verb} && kill -9 $id; wait $id; cat log"
+        ));
+        assert!(run.stdout.contains(words), "{verb}: {} {}", run.stdout, run.stderr);
+    }
+}
+
 #[test]
 fn the_systems_journal_gets_priorities_instead() {
     let place = mirror("journal-stream");
