@@ -314,8 +314,11 @@ impl Core {
         self.ownership.phase = Phase::Confirming;
         self.ownership.looks.clear();
         self.look_at_all();
-        for look in &mut self.ownership.looks {
-            look.versions = VERSIONS;
+        // One that failed, or has no entry yet, has not this run's claim: an old copy there proves nothing.
+        for index in 0..self.ownership.looks.len() {
+            if self.is_looked_at(index) {
+                self.ownership.looks[index].versions = VERSIONS;
+            }
         }
         self.confirmed();
     }

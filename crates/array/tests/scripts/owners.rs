@@ -276,6 +276,39 @@ fn member_that_has_just_come_back_vouches_for_the_run_when_the_other_fails() {
     array.command(Command::Stop).expect("stops");
 }
 
+/// Its superblocks are as the former run left them until it is added.
+#[test]
+fn failed_member_that_is_added_right_after_a_start_proves_no_other_run() {
+    for setup in [raid1(2), raid1(3), raid5(2), raid5(3)] {
+        for late in [0, 1, 3, 5].map(Nanos::from_secs) {
+            let mut array = setup.clone().made();
+            let start = array.order(Command::Start(run(1)));
+            array.run();
+            array.pass(INTERVAL);
+            assert_eq!(array.answer(start), Some(Ok(())));
+            array.command(Command::Fail(Member(1))).expect("failed");
+            array.written(0, 8).expect("written");
+            array.die();
+            let mode = StartMode {
+                ended: [Some(owner(1).run), None, None, None],
+                ..run(2)
+            };
+            let start = array.order(Command::Start(mode));
+            array.run();
+            array.pass(Nanos::from_secs(1));
+            assert_eq!(array.answer(start), Some(Ok(())));
+            array.pass(late);
+            array.command(Command::Add(Member(1))).expect("added");
+            array.pass(Nanos(3 * INTERVAL.0));
+            assert!(!array.has_fact(|fact| matches!(fact, Fact::Halted { .. })));
+            array.written(8, 8).expect("this run is alone");
+            array.flushed();
+            array.run_tasks();
+            array.command(Command::Stop).expect("stops");
+        }
+    }
+}
+
 /// Also not of what it has in memory, or in a log.
 #[test]
 fn run_with_a_surrogate_that_no_member_answers_acknowledges_nothing() {
